@@ -1,0 +1,33 @@
+/* A bounded byte buffer with a sticky overflow flag. */
+
+#ifndef BUF_H_INCLUDED
+#define BUF_H_INCLUDED
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Appends never write past cap; one that does not fit sets overflow, and from
+ * then on the content is not to be used.  So a sequence of appends needs one
+ * check at its end.
+ */
+struct buf {
+    char *data;
+    size_t len;
+    size_t cap;
+    bool overflow;
+};
+
+/* Binds b to caller memory and empties it. */
+void buf_init(struct buf *b, void *mem, size_t cap);
+
+/* Empties b and clears overflow; the memory stays. */
+void buf_reset(struct buf *b);
+
+void buf_add(struct buf *b, const void *data, size_t len);
+void buf_addz(struct buf *b, const char *cstr);
+void buf_addc(struct buf *b, char c);
+void buf_addf(struct buf *b, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

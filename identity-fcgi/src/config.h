@@ -1,0 +1,78 @@
+/* The program's settings: one table of names, parsers, defaults and rules. */
+
+#ifndef CONFIG_H_INCLUDED
+#define CONFIG_H_INCLUDED
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
+enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
+enum log_level { LOG_DEBUG_, LOG_INFO_, LOG_WARN_, LOG_ERROR_ };
+
+/*
+ * Everything the program may be told.  Strings are owned by the struct.
+ * Durations are in the unit of their suffix.
+ */
+struct config {
+    char *app_name;
+    char *app_env;
+    bool is_local; /* app_env is exactly "local" */
+    char *listen;  /* path or host:port; NULL: descriptor 0 is the listener */
+
+    bool access_log;
+    enum log_level log_level;
+
+    char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
+    int db_pool_size;
+    bool db_migrate_on_start;
+    bool db_seed_on_start;
+    bool db_prepared;
+    int64_t db_statement_timeout_ms;
+    int64_t db_connect_timeout_ms;
+
+    char *jwt_issuer;
+    char *jwt_key_id;
+    char *jwt_private_key_base64; /* wiped once the keys are loaded */
+    char *jwt_public_key_base64;
+    char *jwt_additional_public_keys;
+    int64_t access_ttl_s;
+    int64_t refresh_ttl_s;
+
+    char *cookie_name;
+    char *cookie_path;
+    bool cookie_secure;
+    enum same_site cookie_same_site;
+
+    int64_t session_max_lifetime_s; /* 0: no cap */
+    enum reuse_policy refresh_reuse;
+    int max_failures; /* 0: attempts are not limited */
+    int64_t failure_window_s;
+    int hash_concurrency;
+    int64_t argon2_memory_kib;
+    int64_t argon2_iterations;
+
+    int worker_threads;
+    int64_t request_timeout_ms;
+    int64_t sweep_interval_s; /* 0: off */
+    char **cors_origins;      /* NULL-terminated */
+    size_t cors_origin_count;
+};
+
+/*
+ * Reads the environment (env_file, if not NULL, wins over it) into *cfg and
+ * checks every rule.  On failure writes one line to err[0..err_cap) that names
+ * the variable, what is wrong and what is accepted, never a secret's value,
+ * and returns false; *cfg is then empty.
+ */
+bool config_load(struct config *cfg, const char *env_file, char *err,
+                 size_t err_cap) __attribute__((warn_unused_result));
+
+/* Frees and wipes everything. */
+void config_free(struct config *cfg);
+
+/* Overwrites the variables that hold secrets in this process's environment. */
+void config_scrub_environment(void);
+
+#endif

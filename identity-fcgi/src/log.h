@@ -1,0 +1,38 @@
+/* JSON log lines on stderr, one event a line. */
+
+#ifndef LOG_H_INCLUDED
+#define LOG_H_INCLUDED
+
+#include "config.h"
+
+#include <stddef.h>
+
+/* A field of a log line; never a token, credential, cookie or key. */
+struct log_field {
+    const char *name;
+    const char *value; /* NULL leaves the field out */
+    size_t len;        /* bytes of value */
+};
+
+/* Sets what every line carries; call once before threads start. */
+void log_setup(const char *app_name, const char *app_env,
+               enum log_level least);
+
+/*
+ * Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
+ * and the fields in one write(2).  event is a stable dotted name
+ * ("auth.login.failed"), message one clear sentence or NULL.
+ */
+void log_event(enum log_level level, const char *event, const char *message,
+               const struct log_field *fields, size_t count);
+
+#define LOG_FIELDS(...)                                                       \
+    (const struct log_field[]){__VA_ARGS__},                                  \
+        sizeof((const struct log_field[]){__VA_ARGS__}) /                     \
+            sizeof(struct log_field)
+
+/* A line without fields, message formatted. */
+void log_line(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

@@ -1,0 +1,321 @@
+
+/*
+ * Private structures of the platform gateway module.
+ *
+ * Who calls whom: module -> access -> { token, keys, headers }; keys -> fetch;
+ * cors, problem and log stand alone.  Only token and keys call pj.
+ */
+
+
+#ifndef _NGX_HTTP_PLATFORM_GATEWAY_H_INCLUDED_
+#define _NGX_HTTP_PLATFORM_GATEWAY_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <pj.h>
+
+
+/* Access levels of a location; a location may list several. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_PUBLIC   0x0002
+#define NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT  0x0004
+#define NGX_HTTP_PLATFORM_GATEWAY_BRANCH   0x0008
+#define NGX_HTTP_PLATFORM_GATEWAY_SYSTEM   0x0010
+
+
+/* Why a request was let through or refused; names in _log.c, stable. */
+
+typedef enum {
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_NONE = 0,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_VERIFIED,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_MISSING,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_INVALID,   /* and ctx->token_error */
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_EXPIRED,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_UNKNOWN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_SUBREQUEST_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_LAST
+} ngx_http_platform_gateway_reason_e;
+
+
+typedef struct ngx_http_platform_gateway_keys_s
+    ngx_http_platform_gateway_keys_t;
+
+
+typedef struct {
+    ngx_str_t                    claim;
+    ngx_str_t                    name;         /* X-Account-Id */
+    ngx_str_t                    lowcase;      /* x-account-id */
+    ngx_uint_t                   hash;
+} ngx_http_platform_gateway_claim_header_t;
+
+
+/* Context: http.  The key set is one for the whole nginx. */
+
+typedef struct {
+    ngx_http_platform_gateway_keys_t  *keys;   /* NULL: no key source */
+    ngx_uint_t                         enabled; /* on in some location */
+} ngx_http_platform_gateway_main_conf_t;
+
+
+/* Context: server.  What is needed before the location is known. */
+
+typedef struct {
+    ngx_array_t                 *strip;        /* ngx_str_t, lower case, only
+                                                  letters and digits kept */
+    ngx_flag_t                   any_enabled;  /* on here or in a location */
+} ngx_http_platform_gateway_srv_conf_t;
+
+
+/* Context: http, server, location; merged.  Const in request handlers. */
+
+typedef struct {
+    ngx_flag_t                   enable;
+    ngx_uint_t                   access;       /* bit mask, 0: not set */
+    ngx_uint_t                   methods;      /* NGX_HTTP_GET ..., 0: any */
+    ngx_str_t                    allow;        /* "GET, HEAD, OPTIONS" */
+    ngx_str_t                    route_id;
+    ngx_str_t                    service_name;
+    ngx_array_t                 *issuers;      /* pj_str_t */
+    ngx_array_t                 *audiences;    /* pj_str_t */
+    time_t                       leeway;
+    size_t                       token_max_size;
+    ngx_array_t                 *claim_headers;
+    ngx_flag_t                   forward_authorization;
+    ngx_flag_t                   shadow;
+    ngx_str_t                    realm;
+
+    ngx_array_t                 *cors_origins; /* ngx_str_t, see _cors.c */
+    ngx_array_t                 *cors_methods;
+    ngx_array_t                 *cors_headers;
+    ngx_str_t                    cors_methods_text;
+    ngx_str_t                    cors_headers_text;
+    ngx_str_t                    cors_max_age_text;
+    time_t                       cors_max_age;
+} ngx_http_platform_gateway_loc_conf_t;
+
+
+typedef enum {
+    NGX_HTTP_PLATFORM_GATEWAY_START = 0,
+    NGX_HTTP_PLATFORM_GATEWAY_WAIT_KEYS,
+    NGX_HTTP_PLATFORM_GATEWAY_DONE
+} ngx_http_platform_gateway_state_e;
+
+
+/*
+ * One pass through the phases; an internal redirect starts with a new one.
+ * What must outlive a redirect (ids, injected headers, what to log) is in
+ * ngx_http_platform_gateway_request_t.
+ */
+
+typedef struct {
+    ngx_http_platform_gateway_state_e  state;
+    ngx_int_t                          verdict;  /* NGX_OK or a status */
+} ngx_http_platform_gateway_ctx_t;
+
+
+/*
+ * The request as a whole, found through a pool cleanup of the main request,
+ * since internal redirects zero every module context.
+ */
+
+typedef struct {
+    ngx_str_t                    request_id;
+    ngx_str_t                    correlation_id;
+
+    ngx_http_platform_gateway_reason_e  reason;
+    pj_err_t                     token_error;  /* detail of the reason */
+    const char                  *decision;     /* "allow", "deny", "shadow" */
+    ngx_uint_t                   required;     /* access of the location */
+
+    ngx_str_t                    account_id;   /* of the verified token */
+    ngx_str_t                    session_id;
+    ngx_str_t                    workspace_id;
+
+    /* The problem that a refusal of ours is answered with; code.len == 0:
+     * none of ours, nginx's status decides. */
+    ngx_str_t                    code;
+    ngx_str_t                    detail;
+    time_t                       retry_after;  /* seconds, 0: no header */
+
+    ngx_array_t                  injected;     /* ngx_table_elt_t *, to remove
+                                                  before the next location */
+} ngx_http_platform_gateway_request_t;
+
+
+extern ngx_module_t  ngx_http_platform_gateway_module;
+
+
+/* ngx_http_platform_gateway_module.c */
+
+/* The request-wide state, made at first use; NULL when memory is short. */
+ngx_http_platform_gateway_request_t *
+    ngx_http_platform_gateway_request_get(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_access.c */
+
+ngx_int_t ngx_http_platform_gateway_post_read_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_access_handler(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_token.c */
+
+/*
+ * Finds the one bearer token: NGX_OK, NGX_DECLINED (none), NGX_ERROR (not the
+ * Bearer scheme, or malformed).  *token points into the header.
+ */
+ngx_int_t ngx_http_platform_gateway_token_find(ngx_http_request_t *r,
+    pj_str_t *token);
+
+/*
+ * Verifies token against the conf's policy and the current key set.
+ * Returns PJ_OK with *claims allocated from r->pool, PJ_ERR_KID_UNKNOWN when
+ * the set has no such key (*iat is then the unverified iat, 0 if none),
+ * or why it is refused.
+ */
+pj_err_t ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
+    pj_claims_t *claims, time_t *iat);
+
+
+/* ngx_http_platform_gateway_keys.c: shared zone, lease, freshness */
+
+/* Directives of the key set; post functions and handlers live there too. */
+char *ngx_http_platform_gateway_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_platform_gateway_keys_location(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+
+/* Allocates the key state of a main conf with everything unset. */
+ngx_http_platform_gateway_keys_t *
+    ngx_http_platform_gateway_keys_create(ngx_conf_t *cf);
+
+/* Defaults and checks, once the whole configuration is read. */
+char *ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
+    ngx_http_platform_gateway_keys_t *keys);
+
+/* Starts the worker's refresh timer. */
+ngx_int_t ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle);
+void ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle);
+
+/*
+ * Brings this worker's parsed set up to date with the zone (one atomic read
+ * when nothing changed) and returns it, or NULL while there is no usable set
+ * or the last good one is past the hard age.  Valid until the event loop is
+ * returned to.
+ */
+const pj_keyset_t *ngx_http_platform_gateway_keys_get(
+    ngx_http_platform_gateway_keys_t *keys);
+
+/* Version of the set that keys_get() returned; changes with every new set. */
+ngx_uint_t ngx_http_platform_gateway_keys_version(
+    const ngx_http_platform_gateway_keys_t *keys);
+
+/* Wall-clock second of the last successful fetch, 0: never. */
+time_t ngx_http_platform_gateway_keys_fetched_at(
+    const ngx_http_platform_gateway_keys_t *keys);
+
+/*
+ * Parks r until the key set changes, a fetch ends or the wait is over; then
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_DECLINED: no fetch is in
+ * progress or permitted, the waiters are full, or r has waited already:
+ * decide now.
+ */
+ngx_int_t ngx_http_platform_gateway_keys_wait(ngx_http_request_t *r,
+    ngx_http_platform_gateway_keys_t *keys);
+
+/* Seconds until a fetch is worth asking for again; at least 1. */
+time_t ngx_http_platform_gateway_keys_retry_after(
+    const ngx_http_platform_gateway_keys_t *keys);
+
+
+/* ngx_http_platform_gateway_fetch.c: the detached internal request */
+
+/*
+ * Called when a fetch ends: body is the document, or err says in a few words
+ * why there is none.
+ */
+typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
+    ngx_str_t *body, const char *err);
+
+/* Starts GET uri in the server whose configuration ctx is. */
+ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
+    ngx_str_t *uri, size_t max_size, ngx_msec_t timeout,
+    ngx_http_platform_gateway_fetch_done_pt done, void *data, ngx_log_t *log);
+
+
+/* ngx_http_platform_gateway_headers.c: find, strip, inject, the ids */
+
+/* One pass: drops every context header and each alias of one. */
+ngx_int_t ngx_http_platform_gateway_headers_strip(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_srv_conf_t *conf);
+
+/* Reads, replaces or makes the two ids, and sets them as request headers. */
+ngx_int_t ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr);
+
+/* Adds the trusted headers of claims to r->headers_in. */
+ngx_int_t ngx_http_platform_gateway_headers_inject(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims);
+
+/* Takes back what was injected for an earlier location. */
+ngx_int_t ngx_http_platform_gateway_headers_withdraw(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr);
+
+/* Removes the header elt from the request's list, wherever it stands. */
+ngx_int_t ngx_http_platform_gateway_headers_remove(ngx_http_request_t *r,
+    ngx_table_elt_t *elt);
+
+
+/* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
+
+/* Answers OPTIONS; NGX_DECLINED for any other method. */
+ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+
+/* Called from the header filter: Allow-Origin and kin on any response. */
+ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+
+char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *prev,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+
+
+/* ngx_http_platform_gateway_problem.c: RFC 9457 bodies */
+
+/* Installs the header and body filters; called at postconfiguration. */
+ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
+
+/*
+ * Marks r as refused by us: code (a literal) and detail of the body to come,
+ * WWW-Authenticate where status asks for it.  Returns status.
+ */
+ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
+    const char *code, const char *detail);
+
+
+/* ngx_http_platform_gateway_log.c: variables for the access log */
+
+ngx_int_t ngx_http_platform_gateway_log_add_variables(ngx_conf_t *cf);
+
+
+#endif /* _NGX_HTTP_PLATFORM_GATEWAY_H_INCLUDED_ */
