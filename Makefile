@@ -1,0 +1,203 @@
+# Platform gateway and identity service.  `make help` lists the targets.
+
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+
+# BUILD is where everything made goes; config.mk always lives in build/.
+BUILD ?= build
+SANITIZE ?=
+
+NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
+  $(or $(MAKECMDGOALS),help))
+
+ifneq ($(wildcard build/config.mk),)
+include build/config.mk
+else ifneq ($(NEEDS_CONFIG),)
+$(error not configured: run ./configure.sh first)
+endif
+
+# -- flags -----------------------------------------------------------------
+
+WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wformat=2 \
+  -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
+DEPFLAGS = -MMD -MP -MF $(@:.o=.d)
+
+ifeq ($(SANITIZE),)
+HARDEN := -O2 -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+HARDEN_LINK := -Wl,-z,relro -Wl,-z,now -Wl,-z,noexecstack
+else
+HARDEN := -O1 -U_FORTIFY_SOURCE -fno-omit-frame-pointer \
+  -fsanitize=address,undefined -fno-sanitize-recover=undefined
+HARDEN_LINK := -fsanitize=address,undefined
+endif
+
+BASE_CFLAGS := -g -pipe $(HARDEN) $(WARNINGS) $(USER_CFLAGS)
+LDFLAGS := $(HARDEN_LINK) -Wl,--as-needed $(USER_LDFLAGS)
+
+# -- jose: the core of both halves, made for the module and the program --------
+
+JOSE_SRC := $(wildcard jose/*.c)
+JOSE_OBJ := $(JOSE_SRC:%.c=$(BUILD)/%.o)
+JOSE_LIB := $(BUILD)/jose/libpj.a
+JOSE_CFLAGS := -std=c11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden \
+  $(OPENSSL_CFLAGS) $(YAJL_CFLAGS)
+JOSE_LIBS := $(YAJL_LIBS) $(OPENSSL_LIBS)
+
+$(JOSE_OBJ): $(BUILD)/%.o: %.c build/config.mk Makefile
+	@mkdir -p $(@D)
+	$(CC) $(JOSE_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(JOSE_LIB): $(JOSE_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcsD $@ $^
+
+# -- identity-fcgi ---------------------------------------------------------------
+
+ID_SRC := $(wildcard identity-fcgi/src/*.c)
+ID_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
+ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
+ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
+ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
+  -Ijose -Iidentity-fcgi/src \
+  $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
+ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
+EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
+EMBED_OBJ := $(EMBED_C:.c=.o)
+EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)
+
+ifneq ($(wildcard db/embed.sh),)
+ID_OBJ += $(EMBED_OBJ)
+endif
+
+$(EMBED_C): db/embed.sh $(EMBED_SQL)
+	@mkdir -p $(@D)
+	sh db/embed.sh > $@
+
+$(EMBED_OBJ): %.o: %.c build/config.mk Makefile
+	$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+$(filter $(BUILD)/identity-fcgi/src/%,$(ID_OBJ)): $(BUILD)/%.o: %.c \
+  build/config.mk Makefile
+	@mkdir -p $(@D)
+	$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+# All but main.o, for the unit tests: an archive, so that a test may bring a
+# replacement of its own for a file it does not want.
+$(ID_LIB): $(filter-out %/main.o,$(ID_OBJ))
+	@mkdir -p $(@D)
+	@rm -f $@
+	ar rcsD $@ $^
+
+$(ID_BIN): $(ID_OBJ) $(JOSE_LIB)
+	$(CC) -pie $(LDFLAGS) -o $@ $(ID_OBJ) $(JOSE_LIB) $(ID_LIBS)
+
+# -- the nginx module -------------------------------------------------------------
+
+MOD_NAME := ngx_http_platform_gateway_module
+MOD_DIR := ngx_platform_gateway_module
+MOD_SO := $(BUILD)/$(MOD_NAME).so
+MOD_SRC := $(wildcard $(MOD_DIR)/*.c)
+MOD_OBJ := $(MOD_SRC:%.c=$(BUILD)/%.o)
+NGX := build/nginx
+NGX_STAMP := $(NGX)/objs/stamp
+NGX_CC_OPT := $(if $(NGINX),$(shell tools/nginx-option with-cc-opt $(NGINX)))
+NGX_LD_OPT := $(if $(NGINX),$(shell tools/nginx-option with-ld-opt $(NGINX)))
+NGX_INC := $(patsubst %,-isystem $(NGX)/%,src/core src/event \
+  src/event/modules src/event/quic src/os/unix src/http src/http/modules \
+  src/http/v2 src/http/v3 objs)
+MOD_CFLAGS := $(filter-out -Werror -Werror=% -Wdate-time,$(NGX_CC_OPT)) \
+  -std=gnu11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden -Ijose $(NGX_INC) \
+  $(OPENSSL_CFLAGS)
+
+$(NGX_STAMP): build/config.mk tools/nginx-objs $(MOD_DIR)/config
+	tools/nginx-objs $(NGINX) $(NGINX_SRC) $(CURDIR)/$(MOD_DIR) $(NGX)
+
+$(MOD_OBJ): $(BUILD)/%.o: %.c $(NGX_STAMP) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(MOD_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+
+# What nginx looks up by name is written by its configure; it stays visible.
+MOD_LIST_OBJ := $(BUILD)/$(MOD_DIR)/modules_list.o
+
+$(MOD_LIST_OBJ): $(NGX_STAMP) Makefile
+	@mkdir -p $(@D)
+	$(CC) $(filter-out -fvisibility=hidden -W%,$(MOD_CFLAGS)) -c -o $@ \
+	  $(NGX)/objs/$(MOD_NAME)_modules.c
+
+$(MOD_SO): $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) tools/check-module
+	$(CC) -shared $(NGX_LD_OPT) $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ \
+	  $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) $(JOSE_LIBS)
+ifeq ($(SANITIZE),)
+	@tools/check-module $(NGINX) $@
+endif
+
+# -- unit tests ---------------------------------------------------------------------
+# A check_NAME.c is a program of its own; names are unique over both halves.
+
+JOSE_TESTS := $(patsubst jose/test/%.c,$(BUILD)/test/%,\
+  $(wildcard jose/test/check_*.c))
+ID_TESTS := $(patsubst identity-fcgi/test/%.c,$(BUILD)/test/%,\
+  $(wildcard identity-fcgi/test/check_*.c))
+UNIT_TESTS := $(JOSE_TESTS) $(ID_TESTS)
+TEST_CFLAGS := $(filter-out -Wmissing-prototypes,$(ID_CFLAGS)) \
+  $(CHECK_CFLAGS) \
+  -DJOSE_TEST_DATA='"$(CURDIR)/jose/test"' \
+  -DTEST_DATA_DIR='"$(CURDIR)/identity-fcgi/test"'
+
+$(JOSE_TESTS): $(BUILD)/test/%: jose/test/%.c $(JOSE_LIB)
+	@mkdir -p $(@D)
+	$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
+	  $(JOSE_LIB) $(JOSE_LIBS) $(CHECK_LIBS)
+
+$(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
+  $(JOSE_LIB)
+	@mkdir -p $(@D)
+	$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
+	  $(ID_LIB) $(JOSE_LIB) $(ID_LIBS) $(CHECK_LIBS)
+
+# -- targets ---------------------------------------------------------------------------
+
+.PHONY: help all run check unit t asan valgrind lint fmt install clean \
+  distclean
+
+help: ## this list
+	@echo "Targets (first ./configure.sh, see its --help):"
+	@sed -n 's/^\([a-z][a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | \
+	  while IFS='|' read -r name what; do \
+	    printf '%-12s %s\n' "$$name" "$$what"; done
+
+ALL := $(JOSE_LIB)
+ifneq ($(wildcard identity-fcgi/src/main.c),)
+ALL += $(ID_BIN)
+endif
+ifneq ($(and $(wildcard $(MOD_DIR)/config),$(wildcard $(MOD_DIR)/$(MOD_NAME).c)),)
+ALL += $(MOD_SO)
+endif
+
+all: $(ALL) ## build the module and the identity service
+
+run: all ## start everything in the foreground (Ctrl-C stops it)
+	@BUILD=$(BUILD) tools/run
+
+unit: $(UNIT_TESTS) ## run the unit tests
+	@tools/unit $(UNIT_TESTS)
+
+t: all ## run the end-to-end tests against real servers
+	@BUILD=$(CURDIR)/$(BUILD) NGINX=$(NGINX) PG_BINDIR=$(PG_BINDIR) \
+	  prove $(PROVE_FLAGS) t
+
+check: unit t ## run every test: unit, then t
+
+clean: ## remove what make made; keeps build/config.mk and run/
+	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
+	  build/$(MOD_DIR) build/test build/*.so
+
+distclean: clean ## also remove build/ itself
+	@rm -rf build
+
+-include $(JOSE_OBJ:.o=.d) $(ID_OBJ:.o=.d) $(MOD_OBJ:.o=.d) \
+  $(UNIT_TESTS:%=%.d)

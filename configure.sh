@@ -1,0 +1,434 @@
+#!/bin/sh
+# Finds what the build and the tests need, and writes build/config.mk.
+# Run with --help for the options.
+
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
+
+prefix=/usr/local
+sysconfdir=
+modulesdir=
+nginx_bin=${NGINX:-}
+nginx_src=
+pg_bindir=${PG_BINDIR:-}
+cc=${CC:-}
+install_deps=no
+
+usage() {
+    cat <<'USAGE'
+Usage: ./configure.sh [option ...]
+
+Looks for the compiler, libraries, servers and test tools, says in one line
+each what it found, and writes build/config.mk for make.
+
+  --install-deps        install what is missing (Debian, Ubuntu; as root or
+                        with sudo); starts and enables no service
+  --with-nginx=FILE     the nginx binary to build for (default: from PATH)
+  --with-nginx-src=DIR  sources of exactly that nginx version (default:
+                        /usr/share/nginx/src of Debian's nginx-dev)
+  --with-pg-bindir=DIR  directory of initdb and postgres (default: the newest
+                        /usr/lib/postgresql/*/bin)
+  --prefix=DIR          where make install puts things (default: /usr/local)
+  --sysconfdir=DIR      configuration (default: /etc, or DIR/etc under another
+                        prefix than /usr and /usr/local)
+  --modulesdir=DIR      nginx modules (default: what nginx -V says)
+  --help                this text
+
+Environment: CC, CFLAGS, LDFLAGS, NGINX, PG_BINDIR.
+USAGE
+}
+
+die() {
+    echo "configure.sh: $*" >&2
+    exit 1
+}
+
+for arg; do
+    value=${arg#*=}
+    case $arg in
+    --help | -h) usage; exit 0 ;;
+    --install-deps) install_deps=yes ;;
+    --with-nginx=?*) nginx_bin=$value ;;
+    --with-nginx-src=?*) nginx_src=$value ;;
+    --with-pg-bindir=?*) pg_bindir=$value ;;
+    --prefix=/*) prefix=$value ;;
+    --sysconfdir=/*) sysconfdir=$value ;;
+    --modulesdir=/*) modulesdir=$value ;;
+    *) die "unknown or incomplete option '$arg'; see --help" ;;
+    esac
+done
+
+# -- probes ----------------------------------------------------------------
+#
+# Each probe ends in found, missing or wrong.  What is missing for the build
+# or the tests fails the run; tools of a single target are only noted.
+
+quiet=no
+missing_packages=
+missing_names=
+optional_packages=
+wrong_names=
+
+say() {
+    [ $quiet = yes ] || printf '  %-18s %s\n' "$1" "$2"
+}
+
+found() {
+    say "$1" "$2"
+}
+
+missing() { # name, Debian package
+    say "$1" "MISSING: Debian package $2"
+    missing_names="$missing_names $1"
+    missing_packages="$missing_packages $2"
+}
+
+wrong() { # name, what is wrong
+    say "$1" "UNUSABLE: $2"
+    wrong_names="$wrong_names $1"
+}
+
+absent() { # name, Debian package, what goes without
+    say "$1" "not found (Debian package $2): $3"
+    optional_packages="$optional_packages $2"
+}
+
+# Every path that reaches the Makefile is checked: make has no quoting.
+plain_path() {
+    case $1 in
+    *[!A-Za-z0-9_./+@=-]*) return 1 ;;
+    esac
+}
+
+probe_cc() {
+    for try in $cc cc gcc clang; do
+        cc=$(command -v "$try" 2>/dev/null) || continue
+        if printf '#include <stdio.h>\nint main(void){return 0;}\n' |
+            "$cc" -x c -std=c11 -fsyntax-only - 2>/dev/null; then
+            found "C compiler" "$("$cc" --version | head -n 1)"
+            return
+        fi
+    done
+    cc=
+    missing "C compiler" "gcc"
+    [ -f /usr/include/stdio.h ] || missing "C library headers" "libc6-dev"
+}
+
+probe_tool() { # name, command, package, how to ask its version
+    path=$(command -v "$2" 2>/dev/null) || path=
+    if [ -z "$path" ]; then
+        missing "$1" "$3"
+    else
+        found "$1" "$($4 2>&1 | head -n 1)"
+    fi
+}
+
+probe_optional() { # name, command, package, what goes without, version
+    path=$(command -v "$2" 2>/dev/null) || path=
+    if [ -z "$path" ]; then
+        absent "$1" "$3" "$4"
+    else
+        found "$1" "$($5 2>&1 | sed -n '/[0-9]/{p;q;}')"
+    fi
+}
+
+probe_lib() { # variable, name, pkg-config module, minimum, package
+    eval "$1_cflags= $1_libs="
+    if ! command -v pkg-config >/dev/null 2>&1 ||
+        ! pkg-config --exists "$3"; then
+        missing "$2" "$5"
+    elif ! pkg-config --atleast-version="$4" "$3"; then
+        wrong "$2" "$(pkg-config --modversion "$3"), but $4 or newer is needed"
+    else
+        eval "$1_cflags=\$(pkg-config --cflags $3)"
+        eval "$1_libs=\$(pkg-config --libs $3)"
+        found "$2" "$(pkg-config --modversion "$3")"
+    fi
+}
+
+probe_nginx() {
+    bin=$nginx_bin
+    if [ -z "$bin" ]; then
+        bin=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx) || bin=
+    fi
+    nginx_path= nginx_version=
+    if [ -z "$bin" ]; then
+        missing "nginx" "nginx"
+        return
+    fi
+    nginx_version=$("$bin" -v 2>&1 | sed -n 's|^nginx version: [^/]*/||p') ||
+        nginx_version=
+    nginx_version=${nginx_version%% *}
+    if [ -z "$nginx_version" ]; then
+        wrong "nginx" "$bin does not answer to -v as nginx does"
+        return
+    fi
+    case $bin in /*) ;; *) bin=$(command -v "$bin") ;; esac
+    nginx_path=$bin
+    configured=$("$bin" -V 2>&1 | sed -n 's/^configure arguments: *//p')
+    nginx_modules=${modulesdir:-$(printf '%s\n' "$configured" |
+        sed -n "s/.*--modules-path='*\([^ ']*\).*/\1/p")}
+    if [ -z "$nginx_modules" ]; then
+        nginx_modules=$(printf '%s\n' "$configured" |
+            sed -n "s/.*--prefix='*\([^ ']*\).*/\1/p")
+        nginx_modules=${nginx_modules:-/usr/local/nginx}/modules
+    fi
+    for need in http_ssl_module http_realip_module; do
+        case $configured in
+        *--with-$need*) ;;
+        *) wrong "nginx" "$bin was built without --with-$need"
+           return ;;
+        esac
+    done
+    found "nginx" "$nginx_version ($bin)"
+}
+
+probe_nginx_src() {
+    dir=${nginx_src:-/usr/share/nginx/src}
+    if [ ! -f "$dir/src/core/nginx.h" ]; then
+        if [ -n "$nginx_src" ]; then
+            wrong "nginx sources" "no src/core/nginx.h in $dir"
+        else
+            missing "nginx sources" "nginx-dev"
+        fi
+        return
+    fi
+    version=$(sed -n 's/^#define NGINX_VERSION *"\(.*\)"/\1/p' \
+        "$dir/src/core/nginx.h")
+    if [ -n "$nginx_version" ] && [ "$version" != "$nginx_version" ]; then
+        wrong "nginx sources" "$dir is $version, but nginx is \
+$nginx_version; give the right ones by --with-nginx-src"
+        return
+    fi
+    nginx_src_path=$(CDPATH='' cd -- "$dir" && pwd)
+    found "nginx sources" "$version ($nginx_src_path)"
+}
+
+# PCRE and zlib headers are pulled in by nginx's own.
+probe_postgres() {
+    pg_path=
+    if [ -n "$pg_bindir" ]; then
+        candidates=$pg_bindir
+    else
+        candidates=$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -rV)
+        postgres=$(command -v postgres 2>/dev/null) &&
+            candidates="$candidates $(dirname -- "$postgres")"
+    fi
+    for dir in $candidates; do
+        if [ -x "$dir/initdb" ] && [ -x "$dir/postgres" ] &&
+            [ -x "$dir/pg_ctl" ]; then
+            pg_path=$dir
+            break
+        fi
+    done
+    if [ -z "$pg_path" ]; then
+        if [ -n "$pg_bindir" ]; then
+            wrong "PostgreSQL server" "no initdb, pg_ctl, postgres in $pg_bindir"
+        else
+            missing "PostgreSQL server" "postgresql-15"
+        fi
+        return
+    fi
+    version=$("$pg_path/postgres" --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
+    if [ "${version%%.*}" -lt 15 ]; then
+        wrong "PostgreSQL server" "$version, but 15 or newer is needed"
+        return
+    fi
+    found "PostgreSQL server" "$version ($pg_path)"
+}
+
+probe_perl() {
+    for pair in $perl_modules; do
+        module=${pair%=*}
+        package=${pair#*=}
+        if ! command -v perl >/dev/null 2>&1; then
+            missing "Perl $module" "$package"
+        elif version=$(perl -M"$module" \
+            -e "print $module->VERSION // 'present'" 2>/dev/null); then
+            found "Perl $module" "$version"
+        else
+            missing "Perl $module" "$package"
+        fi
+    done
+}
+
+perl_modules="Test::More=perl JSON::PP=perl IPC::Run=libipc-run-perl
+    Crypt::PK::RSA=libcryptx-perl"
+
+probe_all() {
+    missing_packages= missing_names= optional_packages= wrong_names=
+    nginx_src_path=
+    probe_cc
+    probe_tool "make" make make "make --version"
+    probe_tool "pkg-config" pkg-config pkgconf "pkg-config --version"
+    probe_nginx
+    probe_nginx_src
+    probe_lib openssl "OpenSSL" libcrypto 3.0 libssl-dev
+    probe_lib yajl "yajl" yajl 2.1 libyajl-dev
+    probe_lib fcgi "libfcgi" fcgi 2.4 libfcgi-dev
+    probe_lib pq "libpq" libpq 13 libpq-dev
+    probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
+    probe_lib check "Check" check 0.15 check
+    probe_postgres
+    probe_tool "prove" prove perl "prove --version"
+    probe_perl
+    probe_tool "curl" curl curl "curl --version"
+    probe_optional "clang-format" clang-format clang-format \
+        "no make fmt, no make lint" "clang-format --version"
+    probe_optional "shellcheck" shellcheck shellcheck \
+        "make lint checks the syntax of scripts only" "shellcheck --version"
+    probe_optional "valgrind" valgrind valgrind \
+        "no make valgrind" "valgrind --version"
+}
+
+# -- installing --------------------------------------------------------------
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo "$@"
+    fi
+}
+
+policy=/usr/sbin/policy-rc.d
+cluster_conf=/etc/postgresql-common/createcluster.d/platform-gateway.conf
+made_policy=no
+made_cluster_conf=no
+new_services=
+
+# Debian's server packages start their service, and PostgreSQL's also makes a
+# cluster for it.  We want the programs alone, so both are held off while the
+# packages are set up, by files that are gone afterwards.
+hold_services() {
+    [ -x /usr/sbin/nginx ] || new_services="nginx.service"
+    [ -d /usr/share/postgresql-common ] ||
+        new_services="$new_services postgresql.service"
+    trap release_services EXIT
+    trap 'exit 130' INT TERM HUP
+    if [ ! -e $policy ]; then
+        printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+        made_policy=yes
+        as_root chmod 755 $policy
+    fi
+    if [ ! -e $cluster_conf ]; then
+        as_root mkdir -p "$(dirname $cluster_conf)"
+        echo "create_main_cluster = false" |
+            as_root tee $cluster_conf >/dev/null
+        made_cluster_conf=yes
+    fi
+}
+
+release_services() {
+    [ $made_policy = no ] || as_root rm -f $policy
+    [ $made_cluster_conf = no ] || as_root rm -f $cluster_conf
+    made_policy=no made_cluster_conf=no
+    if [ -n "$new_services" ] && command -v systemctl >/dev/null 2>&1; then
+        # shellcheck disable=SC2086
+        as_root systemctl disable --now $new_services >/dev/null 2>&1 || :
+    fi
+    new_services=
+}
+
+install_missing() {
+    # shellcheck disable=SC2086
+    packages=$(printf '%s\n' $missing_packages $optional_packages | sort -u |
+        tr '\n' ' ')
+    command -v apt-get >/dev/null 2>&1 ||
+        die "--install-deps needs apt-get; install by hand: $packages"
+    if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
+        die "--install-deps needs root or sudo; install by hand: $packages"
+    fi
+    echo "Installing: $packages"
+    hold_services
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update ||
+        die "apt-get update failed"
+    # shellcheck disable=SC2086
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y \
+        -o Dpkg::Use-Pty=0 install --no-install-recommends $packages ||
+        die "apt-get install failed"
+    release_services
+}
+
+# -- main ----------------------------------------------------------------------
+
+if [ $install_deps = yes ]; then
+    quiet=yes
+    probe_all
+    if [ -n "$missing_packages$optional_packages" ]; then
+        install_missing
+    fi
+    quiet=no
+fi
+
+echo "Looking for what is needed:"
+probe_all
+
+if [ -n "$missing_packages$wrong_names" ]; then
+    {
+        echo
+        [ -z "$wrong_names" ] || echo "Unusable:$wrong_names (see above)."
+        if [ -n "$missing_packages" ]; then
+            # shellcheck disable=SC2086
+            echo "Missing Debian packages:" \
+                $(printf '%s\n' $missing_packages | sort -u)
+            echo "Run ./configure.sh --install-deps to install them."
+        fi
+    } >&2
+    exit 1
+fi
+
+if [ -z "$sysconfdir" ]; then
+    case $prefix in
+    /usr | /usr/local) sysconfdir=/etc ;;
+    *) sysconfdir=$prefix/etc ;;
+    esac
+fi
+
+for path in "$root" "$prefix" "$sysconfdir" "$nginx_path" "$nginx_modules" \
+    "$nginx_src_path" "$pg_path"; do
+    plain_path "$path" ||
+        die "'$path': make cannot handle a space or special character in it"
+done
+
+mkdir -p "$root/build"
+cat >"$root/build/config.mk.new" <<CONFIG
+# Written by configure.sh; run it again rather than edit.
+CC := $cc
+USER_CFLAGS := ${CFLAGS:-}
+USER_LDFLAGS := ${LDFLAGS:-}
+
+OPENSSL_CFLAGS := $openssl_cflags
+OPENSSL_LIBS := $openssl_libs
+YAJL_CFLAGS := $yajl_cflags
+YAJL_LIBS := $yajl_libs
+FCGI_CFLAGS := $fcgi_cflags
+FCGI_LIBS := $fcgi_libs
+PQ_CFLAGS := $pq_cflags
+PQ_LIBS := $pq_libs
+SODIUM_CFLAGS := $sodium_cflags
+SODIUM_LIBS := $sodium_libs
+CHECK_CFLAGS := $check_cflags
+CHECK_LIBS := $check_libs
+
+NGINX := $nginx_path
+NGINX_VERSION := $nginx_version
+NGINX_SRC := $nginx_src_path
+NGINX_MODULES_DIR := $nginx_modules
+PG_BINDIR := $pg_path
+
+PREFIX ?= $prefix
+SYSCONFDIR ?= $sysconfdir
+CONFIG
+
+# Unchanged settings keep their time stamp, so that nothing is rebuilt.
+if cmp -s "$root/build/config.mk.new" "$root/build/config.mk"; then
+    rm "$root/build/config.mk.new"
+else
+    mv "$root/build/config.mk.new" "$root/build/config.mk"
+fi
+
+echo
+echo "Wrote build/config.mk.  Next: make run (start everything), make check" \
+    "(all tests), make help."
