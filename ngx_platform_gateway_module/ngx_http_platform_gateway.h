@@ -43,6 +43,8 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_SUBREQUEST_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST,     /* HTTP/0.9 */
     NGX_HTTP_PLATFORM_GATEWAY_REASON_LAST
 } ngx_http_platform_gateway_reason_e;
 
@@ -94,7 +96,7 @@ typedef struct {
     ngx_flag_t                   shadow;
     ngx_str_t                    realm;
 
-    ngx_array_t                 *cors_origins; /* ngx_str_t, see _cors.c */
+    ngx_array_t                 *cors_origins; /* see _cors.c; empty: off */
     ngx_array_t                 *cors_methods;
     ngx_array_t                 *cors_headers;
     ngx_str_t                    cors_methods_text;
@@ -120,6 +122,7 @@ typedef enum {
 typedef struct {
     ngx_http_platform_gateway_state_e  state;
     ngx_int_t                          verdict;  /* NGX_OK or a status */
+    ngx_uint_t                         problem;  /* see _problem.c */
 } ngx_http_platform_gateway_ctx_t;
 
 
@@ -142,9 +145,12 @@ typedef struct {
     ngx_str_t                    workspace_id;
 
     /* The problem that a refusal of ours is answered with; code.len == 0:
-     * none of ours, nginx's status decides. */
+     * none of ours, nginx's status decides.  It holds for a response of that
+     * status only, since a later location may answer with another. */
+    ngx_int_t                    status;
     ngx_str_t                    code;
     ngx_str_t                    detail;
+    ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
     time_t                       retry_after;  /* seconds, 0: no header */
 
     ngx_array_t                  injected;     /* ngx_table_elt_t *, to remove
@@ -288,12 +294,22 @@ ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
 
-/* Called from the header filter: Allow-Origin and kin on any response. */
+/*
+ * Called from the header filter: takes out an upstream's CORS headers and adds
+ * ours, on any response.
+ */
 ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
 
+/* Directive: ORIGIN ... | off; may be given several times. */
 char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+
+/*
+ * Merges the cors_* fields, which start as NGX_CONF_UNSET_PTR (arrays),
+ * NGX_CONF_UNSET (max age) and empty (texts).
+ */
 char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
     ngx_http_platform_gateway_loc_conf_t *prev,
     ngx_http_platform_gateway_loc_conf_t *conf);
@@ -305,8 +321,11 @@ char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
 ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
 
 /*
- * Marks r as refused by us: code (a literal) and detail of the body to come,
- * WWW-Authenticate where status asks for it.  Returns status.
+ * Marks r as refused by us with status: code and detail (both literals that
+ * need no escaping in JSON) are for the body to come.  WWW-Authenticate follows
+ * from status and code, Allow from the location, Retry-After from
+ * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
+ * the phase handler to return in turn; NGX_ERROR when memory is short.
  */
 ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
