@@ -45,6 +45,8 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_SUBREQUEST_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST,     /* HTTP/0.9 */
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_SATISFIED,       /* "satisfy any": let in
+                                                         by another module */
     NGX_HTTP_PLATFORM_GATEWAY_REASON_LAST
 } ngx_http_platform_gateway_reason_e;
 
@@ -64,17 +66,26 @@ typedef struct {
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
-    ngx_http_platform_gateway_keys_t  *keys;   /* NULL: no key source */
-    ngx_uint_t                         enabled; /* on in some location */
+    ngx_http_platform_gateway_keys_t  *keys;   /* never NULL; keys_usable() */
+    ngx_uint_t                   guarded;      /* a location needs keys */
+
+    time_t                       key_soft_age; /* seconds */
+    time_t                       key_hard_age;
+    time_t                       key_cooldown;
+    ngx_msec_t                   key_wait;     /* of one request */
+    ngx_int_t                    key_waiters;  /* per worker */
 } ngx_http_platform_gateway_main_conf_t;
 
 
 /* Context: server.  What is needed before the location is known. */
 
 typedef struct {
-    ngx_array_t                 *strip;        /* ngx_str_t, lower case, only
-                                                  letters and digits kept */
-    ngx_flag_t                   any_enabled;  /* on here or in a location */
+    ngx_array_t                 *strip_names;  /* ngx_str_t, as configured */
+    ngx_array_t                 *strip;        /* ngx_str_t, normalised: lower
+                                                  case, all but letters and
+                                                  digits replaced by '-' */
+    uint64_t                     strip_lengths; /* bit per length in strip */
+    ngx_uint_t                   any_enabled;  /* on here or in a location */
 } ngx_http_platform_gateway_srv_conf_t;
 
 
@@ -95,6 +106,9 @@ typedef struct {
     ngx_flag_t                   forward_authorization;
     ngx_flag_t                   shadow;
     ngx_str_t                    realm;
+
+    ngx_str_t                    conf_file;    /* where the block begins, for */
+    ngx_uint_t                   conf_line;    /* messages at merge time */
 
     ngx_array_t                 *cors_origins; /* see _cors.c; empty: off */
     ngx_array_t                 *cors_methods;
@@ -127,8 +141,20 @@ typedef struct {
 
 
 /*
+ *                keys_wait(): NGX_AGAIN
+ *     START ------------------------------> WAIT_KEYS
+ *       |                                      |
+ *       | token, keys and policy decide        | resumed: decide, for good
+ *       v                                      v
+ *     DONE  (verdict: NGX_OK, or the status of the refusal)
+ */
+
+
+/*
  * The request as a whole, found through a pool cleanup of the main request,
- * since internal redirects zero every module context.
+ * since internal redirects zero every module context.  Both ids are always
+ * set.  A subrequest never writes here: what is logged and answered is the
+ * main request's.
  */
 
 typedef struct {
@@ -153,8 +179,11 @@ typedef struct {
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
     time_t                       retry_after;  /* seconds, 0: no header */
 
-    ngx_array_t                  injected;     /* ngx_table_elt_t *, to remove
-                                                  before the next location */
+    unsigned                     prepared:1;   /* stripped, ids set */
+    unsigned                     injected:1;   /* trusted headers in a list */
+    unsigned                     ids_kept:2;   /* the client's own id is good:
+                                                  1 request, 2 correlation */
+    ngx_table_elt_t             *authorization; /* taken out of the list */
 } ngx_http_platform_gateway_request_t;
 
 
@@ -163,9 +192,23 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
 
 /* ngx_http_platform_gateway_module.c */
 
-/* The request-wide state, made at first use; NULL when memory is short. */
+/*
+ * The request-wide state of r's main request, made at first use, ids
+ * included; NULL when memory is short.  Works at any point in the life of r,
+ * a request line that did not parse included.
+ */
 ngx_http_platform_gateway_request_t *
     ngx_http_platform_gateway_request_get(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_local.c: content handlers of our own */
+
+char *ngx_http_platform_gateway_local_health(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_local_ready(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_local_route_not_found(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
 
 
 /* ngx_http_platform_gateway_access.c */
@@ -174,31 +217,38 @@ ngx_int_t ngx_http_platform_gateway_post_read_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_access_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_precontent_handler(ngx_http_request_t *r);
 
 
 /* ngx_http_platform_gateway_token.c */
 
 /*
- * Finds the one bearer token: NGX_OK, NGX_DECLINED (none), NGX_ERROR (not the
- * Bearer scheme, or malformed).  *token points into the header.
+ * Finds the one bearer token: NGX_OK, NGX_DECLINED (none, or another scheme),
+ * NGX_ERROR (Bearer, but no token68 after it).  *token points into the header.
  */
 ngx_int_t ngx_http_platform_gateway_token_find(ngx_http_request_t *r,
     pj_str_t *token);
 
 /*
- * Verifies token against the conf's policy and the current key set.
+ * Verifies token against the conf's policy and set (NULL: no keys).
  * Returns PJ_OK with *claims allocated from r->pool, PJ_ERR_KID_UNKNOWN when
- * the set has no such key (*iat is then the unverified iat, 0 if none),
- * or why it is refused.
+ * the set has no such key (claims->iat is then what the token says, not
+ * verified), or why it is refused.
  */
 pj_err_t ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
-    pj_claims_t *claims, time_t *iat);
+    const pj_keyset_t *set, pj_claims_t *claims);
+
+/* The access level that tokens of kind open; 0: none. */
+ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);
 
 
 /* ngx_http_platform_gateway_keys.c: shared zone, lease, freshness */
 
-/* Directives of the key set; post functions and handlers live there too. */
+/*
+ * Directives of the key set (conf of the first is the main conf, of the
+ * second the server conf); the times are plain slots of the main conf.
+ */
 char *ngx_http_platform_gateway_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_platform_gateway_keys_location(ngx_conf_t *cf,
@@ -208,9 +258,17 @@ char *ngx_http_platform_gateway_keys_location(ngx_conf_t *cf,
 ngx_http_platform_gateway_keys_t *
     ngx_http_platform_gateway_keys_create(ngx_conf_t *cf);
 
-/* Defaults and checks, once the whole configuration is read. */
+/*
+ * Called at postconfiguration, when every location is merged: defaults of
+ * the mcf->key_* that are unset, and the checks.  A guarded location
+ * (mcf->guarded) without a key location fails here.
+ */
 char *ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
-    ngx_http_platform_gateway_keys_t *keys);
+    ngx_http_platform_gateway_main_conf_t *mcf);
+
+/* Whether the configuration names a source of keys at all. */
+ngx_uint_t ngx_http_platform_gateway_keys_usable(
+    const ngx_http_platform_gateway_keys_t *keys);
 
 /* Starts the worker's refresh timer. */
 ngx_int_t ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle);
@@ -264,27 +322,51 @@ ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
 
 /* ngx_http_platform_gateway_headers.c: find, strip, inject, the ids */
 
-/* One pass: drops every context header and each alias of one. */
-ngx_int_t ngx_http_platform_gateway_headers_strip(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_srv_conf_t *conf);
-
-/* Reads, replaces or makes the two ids, and sets them as request headers. */
+/*
+ * Chooses the two ids: the client's where they are well formed and sent once,
+ * else new ones.  Only reads the request.
+ */
 ngx_int_t ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr);
 
-/* Adds the trusted headers of claims to r->headers_in. */
+/*
+ * One pass over the headers of a main request: drops every context header,
+ * each alias of one and of the ids, and sets the ids.
+ */
+ngx_int_t ngx_http_platform_gateway_headers_prepare(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_srv_conf_t *conf);
+
+/*
+ * Adds the trusted headers of claims to r->headers_in, and takes out
+ * Authorization where conf says so.  r may be a subrequest: list parts that
+ * it shares with its parent are never written to.
+ */
 ngx_int_t ngx_http_platform_gateway_headers_inject(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
     const pj_claims_t *claims);
 
-/* Takes back what was injected for an earlier location. */
+/*
+ * Takes back what was injected for an earlier location or a parent request,
+ * and puts Authorization back.
+ */
 ngx_int_t ngx_http_platform_gateway_headers_withdraw(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr);
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_srv_conf_t *conf);
 
-/* Removes the header elt from the request's list, wherever it stands. */
-ngx_int_t ngx_http_platform_gateway_headers_remove(ngx_http_request_t *r,
-    ngx_table_elt_t *elt);
+/* platform_gateway_strip_header, and the set that strip works with. */
+char *ngx_http_platform_gateway_headers_strip_names(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+ngx_int_t ngx_http_platform_gateway_headers_strip_add(ngx_conf_t *cf,
+    ngx_http_platform_gateway_srv_conf_t *conf, ngx_str_t *name);
+ngx_int_t ngx_http_platform_gateway_headers_strip_defaults(ngx_conf_t *cf,
+    ngx_http_platform_gateway_srv_conf_t *conf);
+
+/* platform_gateway_claim_header, and the default map. */
+char *ngx_http_platform_gateway_headers_claim(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+ngx_array_t *ngx_http_platform_gateway_headers_claim_defaults(ngx_conf_t *cf);
 
 
 /* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
@@ -326,6 +408,7 @@ ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
  * from status and code, Allow from the location, Retry-After from
  * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
  * the phase handler to return in turn; NGX_ERROR when memory is short.
+ * For a subrequest gr is a scratch copy, never request_get(r).
  */
 ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
