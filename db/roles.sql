@@ -1,0 +1,55 @@
+-- Least-privilege roles for an installation.  Run as a superuser in the
+-- service's database, before the first `identity-fcgi migrate` and again after
+-- every migration (it may be repeated at will):
+--
+--   psql -d platform -f db/roles.sql
+--
+--   platform_owner     owns the tables; migrates
+--   platform_identity  serves requests: reads the directory, keeps sessions
+--   platform_operator  manages accounts, workspaces, members and grants
+--
+-- All three are without login: grant them to login roles of your own, e.g.
+--   CREATE ROLE identity_prod LOGIN IN ROLE platform_identity PASSWORD ...;
+-- and let the migrating one act as the owner:
+--   CREATE ROLE identity_migrate LOGIN IN ROLE platform_owner;
+--   ALTER ROLE identity_migrate SET role = platform_owner;
+
+DO $$
+DECLARE
+  role_name text;
+BEGIN
+  FOREACH role_name IN ARRAY
+    ARRAY['platform_owner', 'platform_identity', 'platform_operator']
+  LOOP
+    IF NOT EXISTS (SELECT 1 FROM pg_roles WHERE rolname = role_name) THEN
+      EXECUTE format('CREATE ROLE %I NOLOGIN', role_name);
+    END IF;
+  END LOOP;
+END;
+$$;
+
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+GRANT USAGE, CREATE ON SCHEMA public TO platform_owner;
+GRANT USAGE ON SCHEMA public TO platform_identity, platform_operator;
+
+DO $$
+BEGIN
+  IF to_regclass('public.schema_migrations') IS NULL THEN
+    RAISE NOTICE 'no tables yet: migrate, then run this file again';
+    RETURN;
+  END IF;
+
+  GRANT SELECT ON schema_migrations, tenants, workspaces, branches, accounts,
+                  members, branch_grants, member_roles, selectable_branches
+    TO platform_identity, platform_operator;
+  GRANT UPDATE (credential_hash, updated_at) ON accounts
+    TO platform_identity;
+  GRANT SELECT, INSERT, UPDATE, DELETE
+    ON auth_sessions, rotated_tokens, login_attempts
+    TO platform_identity, platform_operator;
+  GRANT INSERT, UPDATE ON tenants, workspaces, branches, accounts, members
+    TO platform_operator;
+  GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
+    TO platform_operator;
+END;
+$$;

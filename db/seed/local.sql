@@ -1,0 +1,110 @@
+-- Demonstration data for local use; the program refuses to load it anywhere
+-- else.  Running it again changes nothing: ids are fixed, and a row that is
+-- there is left as it is.  The credential of every account is Demo-passw0rd!
+--
+-- Ids: 00000000-0000-4000-8000-KKKKNNNNNNNN, KKKK the kind (1 tenant,
+-- 2 workspace, 3 account, 4 member, 5 branch) and NNNNNNNN a number.
+
+INSERT INTO tenants (tenant_id, tenant_name) VALUES
+  ('00000000-0000-4000-8000-000100000001', 'Demo Tenant'),
+  ('00000000-0000-4000-8000-000100000002', 'Second Tenant')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO workspaces (workspace_id, tenant_id, workspace_name) VALUES
+  ('00000000-0000-4000-8000-000200000001',
+   '00000000-0000-4000-8000-000100000001', 'Corner Shop'),
+  ('00000000-0000-4000-8000-000200000002',
+   '00000000-0000-4000-8000-000100000001', 'Grand Chain'),
+  ('00000000-0000-4000-8000-000200000003',
+   '00000000-0000-4000-8000-000100000001', 'Harbour Cafes'),
+  ('00000000-0000-4000-8000-000200000004',
+   '00000000-0000-4000-8000-000100000002', 'North Works'),
+  ('00000000-0000-4000-8000-000200000005',
+   '00000000-0000-4000-8000-000100000002', 'South Works')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO branches (branch_id, workspace_id, branch_name, status) VALUES
+  ('00000000-0000-4000-8000-000500000001',
+   '00000000-0000-4000-8000-000200000001', 'Main Street', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000031',
+   '00000000-0000-4000-8000-000200000003', 'Harbour East', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000032',
+   '00000000-0000-4000-8000-000200000003', 'Harbour North', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000033',
+   '00000000-0000-4000-8000-000200000003', 'Harbour West', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000034',
+   '00000000-0000-4000-8000-000200000003', 'Harbour Closed', 'INACTIVE'),
+  ('00000000-0000-4000-8000-000500000035',
+   '00000000-0000-4000-8000-000200000003', 'Harbour Office', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000041',
+   '00000000-0000-4000-8000-000200000004', 'North Hall', 'ACTIVE'),
+  ('00000000-0000-4000-8000-000500000051',
+   '00000000-0000-4000-8000-000200000005', 'South Hall', 'ACTIVE')
+ON CONFLICT DO NOTHING;
+
+INSERT INTO branches (branch_id, workspace_id, branch_name)
+SELECT ('00000000-0000-4000-8000-0005' || to_char(1000 + n, 'FM00000000'))::uuid,
+       '00000000-0000-4000-8000-000200000002',
+       'Store ' || to_char(n, 'FM000')
+  FROM generate_series(1, 200) AS n
+ON CONFLICT DO NOTHING;
+
+INSERT INTO accounts (account_id, account_name, status, credential_hash)
+SELECT account_id::uuid, account_name, status,
+       '$argon2id$v=19$m=19456,t=2,p=1$4r0SXItOmcTRwVraKqlLXA'
+       '$TRP58XLDgR0duCRBgCl7ql9QePCgOkbiJhAqgYSjhSQ'
+  FROM (VALUES
+    ('00000000-0000-4000-8000-000300000001', 'one@demo.test', 'ACTIVE'),
+    ('00000000-0000-4000-8000-000300000002', 'two-hundred@demo.test',
+     'ACTIVE'),
+    ('00000000-0000-4000-8000-000300000003', 'several@demo.test', 'ACTIVE'),
+    ('00000000-0000-4000-8000-000300000004', 'two-workspaces@demo.test',
+     'ACTIVE'),
+    ('00000000-0000-4000-8000-000300000005', 'none@demo.test', 'ACTIVE'),
+    ('00000000-0000-4000-8000-000300000006', 'disabled@demo.test',
+     'DISABLED')
+  ) AS demo (account_id, account_name, status)
+ON CONFLICT DO NOTHING;
+
+INSERT INTO members (member_id, account_id, workspace_id) VALUES
+  ('00000000-0000-4000-8000-000400000001',
+   '00000000-0000-4000-8000-000300000001',
+   '00000000-0000-4000-8000-000200000001'),
+  ('00000000-0000-4000-8000-000400000002',
+   '00000000-0000-4000-8000-000300000002',
+   '00000000-0000-4000-8000-000200000002'),
+  ('00000000-0000-4000-8000-000400000003',
+   '00000000-0000-4000-8000-000300000003',
+   '00000000-0000-4000-8000-000200000003'),
+  ('00000000-0000-4000-8000-000400000004',
+   '00000000-0000-4000-8000-000300000004',
+   '00000000-0000-4000-8000-000200000004'),
+  ('00000000-0000-4000-8000-000400000005',
+   '00000000-0000-4000-8000-000300000004',
+   '00000000-0000-4000-8000-000200000005'),
+  ('00000000-0000-4000-8000-000400000006',
+   '00000000-0000-4000-8000-000300000006',
+   '00000000-0000-4000-8000-000200000001')
+ON CONFLICT DO NOTHING;
+
+-- Each member is granted every branch of its workspace, but for the office at
+-- the harbour, which nobody is.
+INSERT INTO branch_grants (member_id, branch_id, workspace_id)
+SELECT m.member_id, b.branch_id, m.workspace_id
+  FROM members m JOIN branches b ON b.workspace_id = m.workspace_id
+ WHERE m.member_id BETWEEN '00000000-0000-4000-8000-000400000001'
+                       AND '00000000-0000-4000-8000-000400000006'
+   AND b.branch_id BETWEEN '00000000-0000-4000-8000-000500000001'
+                       AND '00000000-0000-4000-8000-000500001200'
+   AND b.branch_id <> '00000000-0000-4000-8000-000500000035'
+ON CONFLICT DO NOTHING;
+
+INSERT INTO member_roles (member_id, branch_id, role_code)
+SELECT g.member_id, g.branch_id, r.role_code
+  FROM branch_grants g
+ CROSS JOIN (VALUES ('BRANCH_MANAGER'), ('CASHIER')) AS r (role_code)
+ WHERE g.member_id BETWEEN '00000000-0000-4000-8000-000400000001'
+                       AND '00000000-0000-4000-8000-000400000006'
+   AND g.branch_id BETWEEN '00000000-0000-4000-8000-000500000001'
+                       AND '00000000-0000-4000-8000-000500001200'
+ON CONFLICT DO NOTHING;
