@@ -1,0 +1,126 @@
+package Platform::Test::Env;
+
+# Where things are: the tree, the build directory, programs, modes.
+
+use strict;
+use warnings;
+
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+
+my $root = abs_path(dirname(__FILE__) . '/../../../..');
+my %config;
+
+sub root { return $root }
+
+sub asan { return $ENV{PLATFORM_TEST_ASAN} ? 1 : 0 }
+
+sub valgrind { return $ENV{PLATFORM_TEST_VALGRIND} ? 1 : 0 }
+
+# How many times slower everything is in the mode at hand.
+sub scale { return valgrind() ? 15 : asan() ? 3 : 1 }
+
+# The directory of build outputs, absolute.
+sub build {
+    my $dir = $ENV{PLATFORM_BUILD} // (asan() ? 'build-asan' : 'build');
+    return $dir =~ m{^/} ? $dir : "$root/$dir";
+}
+
+sub module { return build() . '/ngx_http_platform_gateway_module.so' }
+
+sub identity { return build() . '/identity-fcgi/identity-fcgi' }
+
+# A directory for what is made once: test keys, the empty cluster.
+sub cache_dir {
+    my $dir = build() . '/test-cache';
+    mkdir build();
+    mkdir $dir;
+    -d $dir or die "$dir: $!\n";
+    return $dir;
+}
+
+# A value of build/config.mk (the usual build directory's where this one has
+# none), or of the environment.
+sub config {
+    my ($name) = @_;
+
+    if (!%config) {
+        my ($file) = grep { -e } build() . '/config.mk',
+            "$root/build/config.mk";
+        if ($file) {
+            open my $fh, '<', $file or die "$file: $!\n";
+            while (<$fh>) {
+                $config{$1} = $2 if /^(\w+)\s*[:?]?=\s*(.*?)\s*$/;
+            }
+        }
+    }
+    return $ENV{$name} // $config{$name};
+}
+
+sub nginx {
+    my $path = config('NGINX') || find('nginx');
+    return $path || die "nginx not found\n";
+}
+
+# A program of the PostgreSQL server or client.
+sub postgres {
+    my ($program) = @_;
+
+    my ($newest) = sort { ($b =~ /(\d+)/)[0] <=> ($a =~ /(\d+)/)[0] }
+        glob '/usr/lib/postgresql/*/bin';
+    for my $dir (config('PG_BINDIR'), config('PG_BIN'), $newest) {
+        return "$dir/$program" if $dir && -x "$dir/$program";
+    }
+    return find($program) || die "PostgreSQL's $program not found\n";
+}
+
+sub find {
+    my ($program) = @_;
+
+    for my $dir (split(/:/, $ENV{PATH} // ''), '/usr/sbin', '/sbin') {
+        return "$dir/$program" if -x "$dir/$program";
+    }
+    return undef;
+}
+
+# Who daemons that refuse root run as; undef where we are not root.
+sub unprivileged {
+    return undef if $> != 0;
+    for my $user (qw(postgres nobody)) {
+        return $user if defined getpwnam $user;
+    }
+    die "neither user postgres nor nobody\n";
+}
+
+# The environment that turns the mode on for one program.
+sub mode_env {
+    my ($dir, %o) = @_;
+
+    return () unless asan();
+    my $leaks = $o{leaks} ? 1 : 0;
+    my $log = "log_path=$dir/sanitizer.$o{name}.log";
+    return (
+        ASAN_OPTIONS  => "detect_leaks=$leaks:$log:handle_segv=1",
+        UBSAN_OPTIONS => "print_stacktrace=1:$log",
+        ($o{preload} ? (LD_PRELOAD => libasan()) : ()),
+    );
+}
+
+# The command prefix that turns the mode on.
+sub mode_prefix {
+    my ($dir, $name) = @_;
+
+    return () unless valgrind();
+    return ('valgrind', '--error-exitcode=99', '--leak-check=full',
+        '--errors-for-leak-kinds=definite', '--show-leak-kinds=definite',
+        '--num-callers=30', "--suppressions=$root/t/valgrind.supp",
+        '--gen-suppressions=all', '--child-silent-after-fork=no',
+        "--log-file=$dir/valgrind.$name.%p.log");
+}
+
+sub libasan {
+    chomp(my $path = `gcc -print-file-name=libasan.so`);
+    return $path;
+}
+
+1;

@@ -1,0 +1,216 @@
+package Platform::Test::Fcgi;
+
+# FastCGI, SCGI and uwsgi spoken by hand: a client for identity-fcgi, and echo
+# servers that report the parameters they got.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+
+use Platform::Test::Http;
+
+use constant {
+    FCGI_BEGIN_REQUEST => 1, FCGI_ABORT_REQUEST => 2, FCGI_END_REQUEST => 3,
+    FCGI_PARAMS => 4, FCGI_STDIN => 5, FCGI_STDOUT => 6, FCGI_STDERR => 7,
+};
+
+my $json = JSON::PP->new->latin1->canonical->allow_nonref;
+
+# A connection to an address (path or host:port).
+sub new {
+    my ($class, $address) = @_;
+
+    my %peer = $address =~ m{^(.*):(\d+)$}
+        ? (host => $1, port => $2) : (path => $address);
+    return bless { http => Platform::Test::Http->new(%peer) }, $class;
+}
+
+sub connection { return $_[0]{http} }
+
+# The bytes of one record.
+sub record {
+    my ($type, $content, $id) = @_;
+
+    return pack('CCnnCC', 1, $type, $id // 1, length $content, 0, 0)
+        . $content;
+}
+
+sub pair {
+    my ($name, $value) = @_;
+
+    return join('', map { $_ < 128 ? chr : pack 'N', $_ | 0x80000000 }
+        length $name, length $value) . $name . $value;
+}
+
+# The bytes of a whole request.  params => { NAME => value } replaces or adds
+# to the usual ones; body; keep => 1 keeps the connection.
+sub request_bytes {
+    my ($method, $path, %o) = @_;
+
+    my $body = $o{body} // '';
+    my ($uri, $query) = split /\?/, $path, 2;
+    my %params = (
+        REQUEST_METHOD => $method,
+        DOCUMENT_URI   => $uri,
+        QUERY_STRING   => $query // '',
+        CONTENT_TYPE   => length $body ? 'application/json' : '',
+        CONTENT_LENGTH => length $body ? length $body : '',
+        REMOTE_ADDR    => '127.0.0.1',
+        REQUEST_SCHEME => 'http',
+        HTTP_HOST      => 'localhost',
+        HTTP_X_REQUEST_ID     => 'test-request',
+        HTTP_X_CORRELATION_ID => 'test-correlation',
+        %{ $o{params} // {} },
+    );
+    my $params = join '',
+        map { pair($_, $params{$_}) }
+        grep { defined $params{$_} } sort keys %params;
+
+    my $out = record(FCGI_BEGIN_REQUEST, pack 'nCx5', 1, $o{keep} ? 1 : 0);
+    $out .= record(FCGI_PARAMS, substr $params, 0, 65535, '') while length $params;
+    $out .= record(FCGI_PARAMS, '');
+    $out .= record(FCGI_STDIN, substr $body, 0, 65535, '') while length $body;
+    return $out . record(FCGI_STDIN, '');
+}
+
+sub send { return $_[0]{http}->send($_[1]) }
+
+# The answer to what was sent: { stdout, stderr, status, headers, body }, or
+# undef when the peer closed before the end of the request.
+sub read_answer {
+    my ($self, $seconds) = @_;
+
+    my $http = $self->{http};
+    my $until = Time::HiRes::time() + ($seconds // $http->{timeout});
+    my %got = (stdout => '', stderr => '');
+    while (1) {
+        while (length $http->{buf} < 8) {
+            return undef unless $http->_fill($until);
+        }
+        my (undef, $type, undef, $length, $pad)
+            = unpack 'CCnnC', $http->{buf};
+        while (length $http->{buf} < 8 + $length + $pad) {
+            return undef unless $http->_fill($until);
+        }
+        my $content = substr $http->{buf}, 8, $length;
+        substr $http->{buf}, 0, 8 + $length + $pad, '';
+        $got{stdout} .= $content if $type == FCGI_STDOUT;
+        $got{stderr} .= $content if $type == FCGI_STDERR;
+        last if $type == FCGI_END_REQUEST;
+    }
+
+    my ($head, $body) = split /\r\n\r\n/, $got{stdout}, 2;
+    @got{qw(body headers)}
+        = ($body // '', [ map { [ split /: */, $_, 2 ] } split /\r\n/, $head // '' ]);
+    my ($status) = map { $_->[1] } grep { lc $_->[0] eq 'status' }
+        @{ $got{headers} };
+    ($got{status}) = ($status // '200') =~ /(\d+)/;
+    return \%got;
+}
+
+sub request {
+    my ($self, @request) = @_;
+
+    $self->send(request_bytes(@request));
+    return $self->read_answer;
+}
+
+# Echo servers: each a protocol => for Platform::Test::Server.
+
+sub echo_fastcgi {
+    my ($fh, $server) = @_;
+
+    my ($params, $body) = ('', '');
+    while (my $head = _read($fh, 8)) {
+        my (undef, $type, $id, $length, $pad) = unpack 'CCnnC', $head;
+        my $content = _read($fh, $length + $pad);
+        $content = substr $content, 0, $length;
+        $params .= $content if $type == FCGI_PARAMS;
+        $body   .= $content if $type == FCGI_STDIN;
+        next unless $type == FCGI_STDIN && $length == 0;
+
+        my $out = _answer($server, _fcgi_params($params), $body);
+        print {$fh} record(FCGI_STDOUT, $out, $id), record(FCGI_STDOUT, '', $id),
+            record(FCGI_END_REQUEST, "\0" x 8, $id);
+        return;
+    }
+    return;
+}
+
+sub _fcgi_params {
+    my ($bytes) = @_;
+
+    my @params;
+    while (length $bytes) {
+        my @length = map {
+            my $n = unpack 'C', $bytes;
+            my $long = $n & 0x80;
+            $n = unpack('N', $bytes) & 0x7fffffff if $long;
+            substr $bytes, 0, $long ? 4 : 1, '';
+            $n;
+        } 1, 2;
+        push @params, [ map { substr $bytes, 0, $_, '' } @length ];
+    }
+    return \@params;
+}
+
+sub echo_scgi {
+    my ($fh, $server) = @_;
+
+    my $length = '';
+    while ((my $c = _read($fh, 1)) ne ':') {
+        return if $c eq '';
+        $length .= $c;
+    }
+    my @items = split /\0/, _read($fh, $length + 1), -1;
+    my @params;
+    while (@items >= 2) {
+        push @params, [ splice @items, 0, 2 ];
+    }
+    my ($size) = map { $_->[1] } grep { $_->[0] eq 'CONTENT_LENGTH' } @params;
+    my $out = _answer($server, \@params, $size ? _read($fh, $size) : '');
+    print {$fh} $out;
+    return;
+}
+
+sub echo_uwsgi {
+    my ($fh, $server) = @_;
+
+    my (undef, $size) = unpack 'CvC', _read($fh, 4);
+    my $bytes = _read($fh, $size);
+    my @params;
+    while (length $bytes) {
+        push @params, [ map {
+            my $n = unpack 'v', substr $bytes, 0, 2, '';
+            substr $bytes, 0, $n, '';
+        } 1, 2 ];
+    }
+    my $out = _answer($server, \@params, '');
+    $out =~ s{^Status:}{HTTP/1.1};
+    print {$fh} $out;
+    return;
+}
+
+sub _answer {
+    my ($server, $params, $body) = @_;
+
+    my $seen = { params => $params, body => $body };
+    $server->note($seen);
+    my $text = $json->encode($seen);
+    return "Status: 200 OK\r\nContent-Type: application/json\r\n"
+        . 'Content-Length: ' . length($text) . "\r\n\r\n$text";
+}
+
+# Exactly $size bytes, or what there was before the end.
+sub _read {
+    my ($fh, $size) = @_;
+
+    my $bytes = '';
+    while (length $bytes < $size) {
+        sysread($fh, $bytes, $size - length $bytes, length $bytes) or last;
+    }
+    return $bytes;
+}
+
+1;

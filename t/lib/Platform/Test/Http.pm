@@ -1,0 +1,243 @@
+package Platform::Test::Http;
+
+# A raw HTTP/1.x client over one socket: sends the bytes it is given, reads
+# responses exactly as they come, every wait bounded.
+
+use strict;
+use warnings;
+
+use Errno qw(EAGAIN EINPROGRESS EINTR EWOULDBLOCK);
+use IO::Select;
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use Socket qw(IPPROTO_TCP TCP_NODELAY);
+use Time::HiRes qw(time);
+
+use Platform::Test::Response;
+
+use Exporter qw(import);
+our @EXPORT = qw(
+    http http_get http_post http_raw http_request_bytes http_parallel
+);
+
+our $TIMEOUT = 10;
+
+# port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
+sub new {
+    my ($class, %o) = @_;
+
+    my $timeout = $o{timeout} // $TIMEOUT;
+    my $fh = $o{path}
+        ? IO::Socket::UNIX->new(Peer => $o{path})
+        : IO::Socket::INET->new(
+            PeerAddr  => $o{host} // '127.0.0.1',
+            PeerPort  => $o{port},
+            LocalAddr => $o{from},
+            Timeout   => $timeout,
+        );
+    die 'connect to ' . ($o{path} // $o{port}) . ": $!\n" unless $fh;
+
+    $fh->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) unless $o{path};
+    $fh->blocking(0);
+    return bless { fh => $fh, buf => '', timeout => $timeout, eof => 0 },
+        $class;
+}
+
+sub send {
+    my ($self, $bytes) = @_;
+
+    my $until = time + $self->{timeout};
+    local $SIG{PIPE} = 'IGNORE';
+    while (length $bytes) {
+        my $n = syswrite $self->{fh}, $bytes;
+        if (defined $n) {
+            substr $bytes, 0, $n, '';
+            next;
+        }
+        next if $! == EINTR;
+        return 0 unless $! == EAGAIN || $! == EWOULDBLOCK;
+        my $left = $until - time;
+        die "timeout while sending\n" if $left <= 0;
+        IO::Select->new($self->{fh})->can_write($left);
+    }
+    return 1;
+}
+
+# Reads some more; false at the end of the stream.
+sub _fill {
+    my ($self, $until) = @_;
+
+    return 0 if $self->{eof};
+    while (1) {
+        my $n = sysread $self->{fh}, $self->{buf}, 65536,
+            length $self->{buf};
+        return 1 if $n;
+        if (defined $n || !($! == EAGAIN || $! == EINTR)) {
+            $self->{error} = defined $n ? '' : "$!";
+            $self->{eof} = 1;
+            return 0;
+        }
+        my $left = $until - time;
+        die "timeout while reading, have: " . substr($self->{buf}, 0, 200)
+            . "\n"
+            if $left <= 0;
+        IO::Select->new($self->{fh})->can_read($left);
+    }
+}
+
+# The next response, or undef when the peer closed without one.  head => 1:
+# the request was a HEAD.  Interim (1xx) responses are kept in ->interim.
+sub read_response {
+    my ($self, %o) = @_;
+
+    my $until = time + ($o{timeout} // $self->{timeout});
+    my @interim;
+
+    while (1) {
+        my $res
+            = Platform::Test::Response->parse_head(\$self->{buf});
+        if (!$res) {
+            next if $self->_fill($until);
+            return undef if $self->{buf} eq '';
+            return Platform::Test::Response->garbage(
+                delete $self->{buf});
+        }
+        if ($res->status =~ /^1/ && $res->status != 101) {
+            push @interim, $res;
+            next;
+        }
+        $res->{interim} = \@interim;
+        my $fill = sub { $self->_fill($until) };
+        $res->read_body(\$self->{buf}, $fill, $o{head});
+        return $res;
+    }
+}
+
+# Everything until the peer closes.
+sub read_all {
+    my ($self, %o) = @_;
+
+    my $until = time + ($o{timeout} // $self->{timeout});
+    1 while $self->_fill($until);
+    return delete($self->{buf}) // '';
+}
+
+# Sends one request (arguments as http()) and reads its response; the
+# connection stays open.
+sub request {
+    my ($self, $method, $path, %o) = @_;
+
+    $self->send(
+        http_request_bytes($method, $path, connection => 'keep-alive', %o));
+    return $self->read_response(head => $method eq 'HEAD');
+}
+
+# Whether the peer has closed (after all buffered bytes were read).
+sub closed {
+    my ($self, $seconds) = @_;
+
+    my $more = eval { $self->_fill(time + ($seconds // 1)) };
+    return $self->{eof} && $self->{buf} eq '' ? 1 : 0;
+}
+
+# Ends the connection with a RST instead of a FIN.
+sub reset {
+    my ($self) = @_;
+
+    setsockopt $self->{fh}, Socket::SOL_SOCKET, Socket::SO_LINGER,
+        pack('ii', 1, 0);
+    close $self->{fh};
+    return;
+}
+
+sub close { close $_[0]{fh}; return }
+
+# The bytes of a request.  headers => [name => value, ...] in this order;
+# body => bytes (adds Content-Length); json => data (adds Content-Type too);
+# token => bearer token; cookie => string; host; connection; version.
+sub http_request_bytes {
+    my ($method, $path, %o) = @_;
+
+    my @h = ([ Host => $o{host} // 'localhost' ]);
+    push @h, [ Connection => $o{connection} // 'close' ];
+    push @h, [ Authorization => "Bearer $o{token}" ] if defined $o{token};
+    push @h, [ Cookie => $o{cookie} ] if defined $o{cookie};
+    my $body = $o{body};
+    if (exists $o{json}) {
+        require JSON::PP;
+        $body = JSON::PP->new->utf8->canonical->allow_nonref
+            ->encode($o{json});
+        push @h, [ 'Content-Type' => 'application/json' ];
+    }
+    my @given = @{ $o{headers} // [] };
+    while (my ($name, $value) = splice @given, 0, 2) {
+        push @h, [ $name, $value ];
+    }
+    push @h, [ 'Content-Length' => length $body ] if defined $body;
+
+    my $version = $o{version} // '1.1';
+    return join '', "$method $path HTTP/$version\r\n",
+        (map {"$_->[0]: $_->[1]\r\n"} @h), "\r\n", $body // '';
+}
+
+# One request on a connection of its own: http($port, METHOD => $path, ...).
+sub http {
+    my ($port, $method, $path, %o) = @_;
+
+    my $c = Platform::Test::Http->new(port => $port, %o{qw(timeout from)});
+    $c->send(http_request_bytes($method, $path, %o));
+    return $c->read_response(head => $method eq 'HEAD');
+}
+
+sub http_get { my $port = shift; return http($port, 'GET', @_) }
+
+sub http_post { my $port = shift; return http($port, 'POST', @_) }
+
+# Sends the bytes and returns every byte that comes until the peer closes.
+sub http_raw {
+    my ($port, $bytes, %o) = @_;
+
+    my $c = Platform::Test::Http->new(port => $port, %o);
+    $c->send($bytes);
+    return $c->read_all;
+}
+
+# Many requests at once: [[$port, $bytes], ...].  All connect first, then all
+# send, then all are read.  Returns responses in order; undef where none came.
+sub http_parallel {
+    my ($requests, %o) = @_;
+
+    my $until = time + ($o{timeout} // 3 * $TIMEOUT);
+    my @c = map {
+        Platform::Test::Http->new(port => $_->[0], timeout => $o{timeout})
+    } @$requests;
+
+    $c[$_]->send($requests->[$_][1]) for 0 .. $#c;
+
+    my $select = IO::Select->new;
+    my %by_fd = map { fileno $_->{fh} => $_ } @c;
+    $select->add($_->{fh}) for @c;
+    while ($select->count) {
+        my $left = $until - time;
+        last if $left <= 0;
+        for my $fh ($select->can_read($left)) {
+            my $c = $by_fd{ fileno $fh };
+            $select->remove($fh) unless _drain($c);
+        }
+    }
+
+    return map { $_->{eof} ? $_->read_response : undef } @c;
+}
+
+# Reads what is there; false at the end of the stream.
+sub _drain {
+    my ($c) = @_;
+
+    my $n = sysread $c->{fh}, $c->{buf}, 65536, length $c->{buf};
+    return 1 if $n;
+    return 1 if !defined $n && ($! == EAGAIN || $! == EINTR);
+    $c->{eof} = 1;
+    return 0;
+}
+
+1;

@@ -1,0 +1,100 @@
+package Platform::Test::Identity;
+
+# One identity-fcgi process with an environment of its own.
+
+use strict;
+use warnings;
+
+use IO::Socket::INET;
+use IO::Socket::UNIX;
+use Time::HiRes qw(sleep time);
+
+use Platform::Test::Env;
+use Platform::Test::Process;
+
+# dir, name, env => {...} (all of it).  Waits until it listens.
+sub new {
+    my ($class, %o) = @_;
+
+    my $self = bless { %o, log => "$o{dir}/$o{name}.log" }, $class;
+    $self->start;
+    return $self;
+}
+
+sub start {
+    my ($self) = @_;
+
+    my $dir = $self->{dir};
+    my $leaks = Platform::Test::Env::asan();
+    $self->{process} = Platform::Test::Process->start(
+        name => $self->{name},
+        dir  => $dir,
+        log  => $self->{log},
+        env  => { %{ $self->{env} }, Platform::Test::Env::mode_env($dir,
+            name => $self->{name}, leaks => 1) },
+        cmd  => [
+            Platform::Test::Env::mode_prefix($dir, $self->{name}),
+            Platform::Test::Env::identity(), @{ $self->{args} // [] },
+        ],
+        stop_wait => 15 * Platform::Test::Env::scale(),
+    );
+
+    my $until = time + 20 * Platform::Test::Env::scale();
+    until ($self->_listens) {
+        die "$self->{name} did not start:\n" . $self->log_text
+            if time > $until || !$self->{process}->alive;
+        sleep 0.02;
+    }
+    return $self;
+}
+
+sub _listens {
+    my ($self) = @_;
+
+    my $address = $self->address;
+    if ($address =~ m{^(.*):(\d+)$}) {
+        return defined IO::Socket::INET->new(PeerAddr => $1, PeerPort => $2);
+    }
+    return defined IO::Socket::UNIX->new(Peer => $address);
+}
+
+# Where it listens: a path or host:port.
+sub address { return $_[0]{env}{IDENTITY_LISTEN} }
+
+# The same for nginx's fastcgi_pass or an upstream's server.
+sub nginx_address {
+    my ($self) = @_;
+
+    my $address = $self->address;
+    return $address =~ m{^/} ? "unix:$address" : $address;
+}
+
+sub pid { return $_[0]{process}->pid }
+
+sub process { return $_[0]{process} }
+
+sub stop {
+    my ($self, $signal) = @_;
+
+    my $process = delete $self->{process} or return ();
+    return $process->stop($signal);
+}
+
+sub log_text {
+    my ($self) = @_;
+
+    open my $fh, '<', $self->{log} or return '';
+    local $/;
+    return <$fh> // '';
+}
+
+# Its log lines as decoded JSON; a line that is none dies.
+sub log_lines {
+    my ($self) = @_;
+
+    require JSON::PP;
+    my $json = JSON::PP->new->utf8;
+    return map { $json->decode($_) } split /\n/, $self->log_text;
+}
+
+1;

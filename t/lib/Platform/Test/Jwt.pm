@@ -1,0 +1,213 @@
+package Platform::Test::Jwt;
+
+# Makes tokens: real ones of each kind, and every wrong one a test needs.
+# Keys are made once and kept in the build directory.
+
+use strict;
+use warnings;
+
+use Crypt::Mac::HMAC qw(hmac);
+use Crypt::PK::RSA;
+use Fcntl qw(:flock);
+use JSON::PP;
+use MIME::Base64 qw(encode_base64url decode_base64url);
+
+use Platform::Test::Env;
+
+use Exporter qw(import);
+our @EXPORT = qw(
+    jwt_key jwks jwt_sign jwt_claims jwt_token jwt_tamper jwt_decode
+    b64url b64url_decode uuid
+);
+
+our $ISSUER = 'http://issuer.test';
+
+my $json = JSON::PP->new->utf8->canonical->allow_nonref;
+
+# Base64url without padding.
+sub b64url { return encode_base64url($_[0]) }
+
+sub b64url_decode { return decode_base64url($_[0]) }
+
+# A fixed UUID made of a small number, or a random one.
+sub uuid {
+    my ($n) = @_;
+
+    return sprintf '00000000-0000-4000-8000-%012x', $n if defined $n;
+    my @r = map { int rand 65536 } 1 .. 8;
+    return sprintf '%04x%04x-%04x-%04x-%04x-%04x%04x%04x', @r[ 0 .. 2 ],
+        $r[3] & 0x0fff | 0x4000, $r[4] & 0x3fff | 0x8000, @r[ 5 .. 7 ];
+}
+
+# An RSA key by name: { kid, rsa, private_pem, public_pem }.  The kid is the
+# name unless kid => says otherwise; bits => 2048.
+sub jwt_key {
+    my ($name, %o) = @_;
+
+    my $bits = $o{bits} // 2048;
+    my $dir = Platform::Test::Env::cache_dir();
+    my $file = "$dir/rsa-$bits-$name.pem";
+    open my $lock, '>>', "$dir/keys.lock" or die "$dir/keys.lock: $!\n";
+    flock $lock, LOCK_EX or die "flock: $!\n";
+
+    my $rsa = Crypt::PK::RSA->new;
+    if (-s $file) {
+        $rsa->import_key($file);
+    }
+    else {
+        $rsa->generate_key($bits / 8, 65537);
+        open my $fh, '>', "$file.new" or die "$file.new: $!\n";
+        print {$fh} $rsa->export_key_pem('private');
+        close $fh or die "$file.new: $!\n";
+        rename "$file.new", $file or die "$file: $!\n";
+    }
+
+    return Platform::Test::Jwt::Key->new($rsa, $o{kid} // $name);
+}
+
+# A key-set document of these keys; further entries as hashes pass as given.
+sub jwks {
+    my (@keys) = @_;
+
+    return $json->encode(
+        { keys => [ map { ref $_ eq 'HASH' ? $_ : $_->jwk } @keys ] });
+}
+
+# Signs: key => (RS256), or secret => bytes (HS256), or neither (empty
+# signature).  header and payload are hashes or raw strings; members of
+# header given as undef are left out.
+sub jwt_sign {
+    my (%o) = @_;
+
+    my $key = $o{key};
+    my $header = $o{header};
+    if (!defined $header || ref $header) {
+        my %h = (alg => defined $o{secret} ? 'HS256' : 'RS256',
+            typ => 'JWT', $key ? (kid => $key->kid) : (),
+            %{ $header // {} });
+        delete $h{$_} for grep { !defined $h{$_} } keys %h;
+        $header = $json->encode(\%h);
+    }
+    my $payload = $o{payload} // {};
+    $payload = $json->encode($payload) if ref $payload;
+
+    my $input = b64url($header) . '.' . b64url($payload);
+    my $signature
+        = defined $o{secret} ? hmac('SHA256', $o{secret}, $input)
+        : $key ? $key->rsa->sign_message($input, $o{hash} // 'SHA256',
+            $o{padding} // 'v1.5')
+        : '';
+    return "$input." . b64url($signature);
+}
+
+# The claims of a kind of token (account, branch, system, refresh) as the
+# contract has them, changed by what is given; undef leaves a claim out,
+# JSON::PP::null is a null.
+sub jwt_claims {
+    my ($kind, %change) = @_;
+
+    my $now = time;
+    my %claims = (
+        iss => $ISSUER, iat => $now, exp => $now + 900, jti => uuid(),
+        sub => uuid(1), account_id => uuid(1), session_id => uuid(2),
+    );
+    my %kind = (
+        account => [ 'account', 'ACCOUNT' ],
+        branch  => [ 'workspace', 'BRANCH' ],
+        system  => [ 'system', 'SYSTEM' ],
+        refresh => [ 'refresh' ],
+    );
+    my ($type, $scope) = @{ $kind{$kind} // die "no token kind $kind\n" };
+    $claims{token_type} = $type;
+    if ($scope) {
+        @claims{qw(typ token_scope account_type)}
+            = ('access', $scope, $kind eq 'system' ? 'SYSTEM' : 'CUSTOMER');
+    }
+    if ($kind eq 'branch') {
+        @claims{qw(workspace_id tenant_id member_id active_branch_id)}
+            = map { uuid($_) } 3 .. 6;
+        $claims{branch_ids} = [ uuid(6), uuid(7) ];
+        $claims{roles} = [ 'manager', 'cashier' ];
+    }
+
+    @claims{ keys %change } = values %change;
+    delete $claims{$_} for grep { !defined $claims{$_} } keys %claims;
+    return \%claims;
+}
+
+# jwt_token(kind, key, claim => value, ...): a signed token of that kind.
+sub jwt_token {
+    my ($kind, $key, %change) = @_;
+
+    return jwt_sign(key => $key, payload => jwt_claims($kind, %change));
+}
+
+# Flips one bit of a decoded part (0 header, 1 payload, 2 signature): bit
+# counts from the start, a negative one from the end.
+sub jwt_tamper {
+    my ($token, $part, $bit) = @_;
+
+    my @parts = split /\./, $token, -1;
+    my $bytes = b64url_decode($parts[$part]);
+    $bit //= 0;
+    $bit += 8 * length $bytes if $bit < 0;
+    vec($bytes, $bit >> 3, 8) ^= 0x80 >> ($bit & 7);
+    $parts[$part] = b64url($bytes);
+    return join '.', @parts;
+}
+
+# (header, payload) of a token, unverified.
+sub jwt_decode {
+    my ($token) = @_;
+
+    return map { $json->decode(b64url_decode($_)) }
+        (split /\./, $token)[ 0, 1 ];
+}
+
+package Platform::Test::Jwt::Key;
+
+use MIME::Base64 qw(encode_base64 encode_base64url);
+
+sub new {
+    my ($class, $rsa, $kid) = @_;
+
+    return bless { rsa => $rsa, kid => $kid }, $class;
+}
+
+sub kid { return $_[0]{kid} }
+
+sub rsa { return $_[0]{rsa} }
+
+# The same key under another id.
+sub as { return Platform::Test::Jwt::Key->new($_[0]{rsa}, $_[1]) }
+
+sub private_pem { return $_[0]{rsa}->export_key_pem('private') }
+
+sub public_pem { return $_[0]{rsa}->export_key_pem('public_x509') }
+
+sub private_base64 { return encode_base64($_[0]->private_pem, '') }
+
+sub public_base64 { return encode_base64($_[0]->public_pem, '') }
+
+# The public JWK; change => members to add or replace, undef to leave out.
+sub jwk {
+    my ($self, %change) = @_;
+
+    my $h = $self->{rsa}->key2hash;
+    my %jwk = (
+        kty => 'RSA', use => 'sig', alg => 'RS256', kid => $self->{kid},
+        (map { $_ => encode_base64url(_bytes($h->{$_} // $h->{ uc $_ })) } qw(n e)),
+        %change,
+    );
+    delete $jwk{$_} for grep { !defined $jwk{$_} } keys %jwk;
+    return \%jwk;
+}
+
+sub _bytes {
+    my ($hex) = @_;
+
+    $hex = "0$hex" if length($hex) % 2;
+    return pack 'H*', $hex;
+}
+
+1;

@@ -1,0 +1,194 @@
+package Platform::Test::Nginx;
+
+# One nginx (master and workers) with the configuration a test wrote.
+
+use strict;
+use warnings;
+
+use Time::HiRes qw(sleep time);
+
+use Platform::Test::Env;
+use Platform::Test::Process;
+
+# dir, name, conf => path, prefix => directory for its own files.
+sub new {
+    my ($class, %o) = @_;
+
+    my $self = bless {
+        %o,
+        pidfile => "$o{dir}/$o{name}.pid",
+        log     => "$o{dir}/$o{name}.error.log",
+        access  => "$o{dir}/$o{name}.access.log",
+    }, $class;
+    mkdir $self->{prefix};
+    return $self;
+}
+
+sub _command {
+    my ($self, @args) = @_;
+
+    return (Platform::Test::Env::nginx(), '-p', "$self->{prefix}/",
+        '-e', $self->{log}, '-c', $self->{conf}, @args);
+}
+
+sub _env {
+    my ($self) = @_;
+
+    return Platform::Test::Env::mode_env($self->{dir},
+        name => $self->{name}, preload => 1);
+}
+
+# nginx -t: (whether it passed, what it said).
+sub test {
+    my ($self) = @_;
+
+    my @cmd = $self->_command('-t');
+    my $pid = open(my $fh, '-|') // die "fork: $!\n";
+    if ($pid == 0) {
+        open STDERR, '>&', \*STDOUT;
+        %ENV = (%ENV, $self->_env);
+        exec @cmd or POSIX::_exit(127);
+    }
+    my $out = do { local $/; <$fh> } // '';
+    close $fh;
+    my $ok = $? == 0 ? 1 : 0;
+    return ($ok, $out);
+}
+
+sub start {
+    my ($self) = @_;
+
+    unlink $self->{pidfile};
+    my @prefix
+        = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
+    $self->{process} = Platform::Test::Process->start(
+        name => $self->{name},
+        dir  => $self->{dir},
+        log  => "$self->{dir}/$self->{name}.out.log",
+        env  => { $self->_env },
+        cmd  => [ @prefix, $self->_command ],
+        stop_wait => 10 * Platform::Test::Env::scale(),
+    );
+
+    my $until = time + 10 * Platform::Test::Env::scale();
+    until (-s $self->{pidfile}) {
+        die "$self->{name} did not start:\n" . $self->_said
+            if time > $until || !$self->{process}->alive;
+        sleep 0.01;
+    }
+    $self->_wait_workers($until, {});
+    return $self;
+}
+
+sub _said {
+    my ($self) = @_;
+
+    return _slurp("$self->{dir}/$self->{name}.out.log")
+        . _slurp($self->{log});
+}
+
+# Worker processes of now.
+sub workers {
+    my ($self) = @_;
+
+    my $pid = $self->{process}->pid;
+    return grep { _title($_) =~ /worker process(?! is shutting)/ }
+        split ' ', _slurp("/proc/$pid/task/$pid/children");
+}
+
+# Under valgrind the title does not show; the children are all there is.
+sub _title {
+    my ($pid) = @_;
+
+    return 'worker process' if Platform::Test::Env::valgrind();
+    return Platform::Test::Process::command_of($pid);
+}
+
+sub _wait_workers {
+    my ($self, $until, $old) = @_;
+
+    while (1) {
+        my @new = grep { !$old->{$_} } $self->workers;
+        return @new if @new;
+        die "$self->{name} has no new worker:\n" . $self->_said
+            if time > $until || !$self->{process}->alive;
+        sleep 0.01;
+    }
+}
+
+# Reads the configuration file again; true when new workers serve and the
+# old ones accept no more.
+sub reload {
+    my ($self) = @_;
+
+    my $old = () = $self->workers;
+    my $from = length $self->error_log;
+    $self->{process}->signal('HUP');
+    my $until = time + 10 * Platform::Test::Env::scale();
+    while (time < $until) {
+        my $said = substr $self->error_log, $from;
+        return 0 if $said =~ /\[emerg\]/;
+        my $leaving = () = $said =~ /gracefully shutting down/g;
+        if ($leaving >= $old) {
+            sleep 0.02;
+            return 1;
+        }
+        sleep 0.01;
+    }
+    die "$self->{name} did not reload\n";
+}
+
+sub signal { my $self = shift; return $self->{process}->signal(@_) }
+
+sub pid { return $_[0]{process}->pid }
+
+sub process { return $_[0]{process} }
+
+sub stop {
+    my ($self, $signal) = @_;
+
+    my $process = delete $self->{process} or return ();
+    return $process->stop($signal);
+}
+
+sub error_log { return _slurp($_[0]{log}) }
+
+sub access_log { return _slurp($_[0]{access}) }
+
+# Access log lines as decoded JSON; waits until there are at least $n.
+sub access_lines {
+    my ($self, $n) = @_;
+
+    require JSON::PP;
+    my $json = JSON::PP->new->utf8;
+    my $until = time + 5;
+    my @lines;
+    while (1) {
+        @lines = split /\n/, $self->access_log;
+        last if @lines >= ($n // 0) || time > $until;
+        sleep 0.02;
+    }
+    return map { $json->decode($_) } @lines;
+}
+
+# Waits until the error log matches; true when it did within $seconds.
+sub wait_log {
+    my ($self, $pattern, $seconds) = @_;
+
+    my $until = time + ($seconds // 5) * Platform::Test::Env::scale();
+    until ($self->error_log =~ $pattern) {
+        return 0 if time > $until;
+        sleep 0.02;
+    }
+    return 1;
+}
+
+sub _slurp {
+    my ($file) = @_;
+
+    open my $fh, '<', $file or return '';
+    local $/;
+    return <$fh> // '';
+}
+
+1;

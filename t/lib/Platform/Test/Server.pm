@@ -1,0 +1,285 @@
+package Platform::Test::Server;
+
+# A small HTTP server in Perl for a test to stand in for an upstream or an
+# issuer.  One forked process a connection; requests are logged as they came,
+# so that the test can ask what arrived.
+
+use strict;
+use warnings;
+
+use IO::Select;
+use JSON::PP;
+use POSIX qw(_exit);
+use Time::HiRes qw(sleep);
+
+use Platform::Test::Port;
+use Platform::Test::Process;
+
+my $json = JSON::PP->new->latin1->canonical->allow_nonref;
+
+my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
+    404 => 'Not Found', 500 => 'Internal Server Error');
+
+# name, dir, port; handler => sub { my ($request, $server) = @_; ... } gives
+#   [status, [name => value, ...], body]   an answer with Content-Length
+#   \$bytes                                exactly these bytes, then close
+#   undef                                  close without an answer
+# protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
+sub new {
+    my ($class, %o) = @_;
+
+    my $self = bless {
+        %o,
+        port   => $o{port} // Platform::Test::Port::reserve(),
+        log    => "$o{dir}/$o{name}.requests",
+        state  => "$o{dir}/$o{name}.state",
+    }, $class;
+    $self->set;
+    $self->up;
+    return $self;
+}
+
+sub port { return $_[0]{port} }
+
+# Starts to listen (again).
+sub up {
+    my ($self) = @_;
+
+    return if $self->{process};
+    my $listener = Platform::Test::Port::listener($self->{port});
+    $self->{process} = Platform::Test::Process->start(
+        name        => $self->{name},
+        dir         => $self->{dir},
+        log         => "$self->{dir}/$self->{name}.log",
+        stop_signal => 'KILL',
+        code        => sub { $self->_accept($listener) },
+    );
+    return;
+}
+
+# Stops to listen and drops every connection: connects are now refused.
+sub down {
+    my ($self) = @_;
+
+    my $process = delete $self->{process} or return ();
+    return $process->stop('KILL');
+}
+
+sub stop { return $_[0]->down }
+
+# What handlers read as $server->get: merged into what was set before.
+sub set {
+    my ($self, %state) = @_;
+
+    $self->{now} = { %{ $self->{now} // {} }, %state };
+    my $tmp = "$self->{state}.new";
+    open my $fh, '>', $tmp or die "$tmp: $!\n";
+    print {$fh} $json->encode($self->{now});
+    close $fh or die "$tmp: $!\n";
+    rename $tmp, $self->{state} or die "$self->{state}: $!\n";
+    return $self;
+}
+
+sub get {
+    my ($self) = @_;
+
+    open my $fh, '<', $self->{state} or die "$self->{state}: $!\n";
+    local $/;
+    return $json->decode(<$fh>);
+}
+
+# Requests that have arrived so far, oldest first: hashes with method, uri,
+# version, headers ([[name, value], ...]) and body.
+sub requests {
+    my ($self) = @_;
+
+    open my $fh, '<', $self->{log} or return ();
+    return map { $json->decode($_) } <$fh>;
+}
+
+sub count { return scalar(my @all = $_[0]->requests) }
+
+sub forget { unlink $_[0]{log}; return }
+
+sub _accept {
+    my ($self, $listener) = @_;
+
+    $SIG{CHLD} = 'IGNORE';
+    $SIG{PIPE} = 'IGNORE';
+    my $parent = getppid;
+    my $select = IO::Select->new($listener);
+    while (getppid == $parent) {
+        $select->can_read(0.5) or next;
+        my $fh = $listener->accept or next;
+        my $pid = fork // die "fork: $!\n";
+        if ($pid == 0) {
+            close $listener;
+            $SIG{CHLD} = 'DEFAULT';
+            alarm 120;
+            eval { ($self->{protocol} // \&_http)->($fh, $self); 1 }
+                or print STDERR "$self->{name}: $@";
+            _exit(0);
+        }
+        close $fh;
+    }
+    return;
+}
+
+sub note {
+    my ($self, $request) = @_;
+
+    open my $fh, '>>', $self->{log} or die "$self->{log}: $!\n";
+    syswrite $fh, $json->encode($request) . "\n";
+    return;
+}
+
+sub _http {
+    my ($fh, $self) = @_;
+
+    binmode $fh;
+    my $buf = '';
+    while (my $request = _read_request($fh, \$buf)) {
+        $self->note($request);
+        my $answer = $self->{handler}->($request, $self) // return;
+        if (ref $answer eq 'SCALAR') {
+            _write($fh, $$answer);
+            return;
+        }
+        my ($status, $headers, $body) = @$answer;
+        my $close = header($request, 'connection') =~ /close/i
+            || $request->{version} eq '1.0';
+        _write($fh, response_bytes($status, $headers, $body,
+            close => $close, head => $request->{method} eq 'HEAD'));
+        return if $close;
+    }
+    return;
+}
+
+# The bytes of an answer; truncate => N sends that much of the body only.
+sub response_bytes {
+    my ($status, $headers, $body, %o) = @_;
+
+    my $out = "HTTP/1.1 $status " . ($REASON{$status} // 'Status') . "\r\n";
+    my @h = @{ $headers // [] };
+    my %seen;
+    while (my ($name, $value) = splice @h, 0, 2) {
+        $out .= "$name: $value\r\n";
+        $seen{ lc $name } = 1;
+    }
+    $body //= '';
+    $out .= 'Content-Length: ' . length($body) . "\r\n"
+        unless $seen{'content-length'} || $status =~ /^(?:1..|204|304)$/;
+    $out .= 'Connection: ' . ($o{close} ? 'close' : 'keep-alive') . "\r\n"
+        unless $seen{connection};
+    $body = substr $body, 0, $o{truncate} if defined $o{truncate};
+    return "$out\r\n" . ($o{head} ? '' : $body);
+}
+
+# A request as it came, or undef at the end of the connection.
+sub _read_request {
+    my ($fh, $buf) = @_;
+
+    until ($$buf =~ /\r\n\r\n/) {
+        return undef unless _more($fh, $buf);
+    }
+    $$buf =~ s/\A(.*?\r\n)\r\n//s;
+    my ($line, @lines) = split /\r\n/, $1;
+    my ($method, $uri, $version) = $line =~ m{^(\S+) (.*) HTTP/(\d\.\d)$};
+
+    my %request = (
+        method  => $method,
+        uri     => $uri,
+        version => $version,
+        headers => [ map { [ /\A([^:]*):[ \t]*(.*)\z/s ] } @lines ],
+        body    => '',
+    );
+
+    if (header(\%request, 'transfer-encoding') =~ /chunked/i) {
+        while (1) {
+            until ($$buf =~ /\A([0-9a-fA-F]+)\r\n/) {
+                return undef unless _more($fh, $buf);
+            }
+            my ($head, $size) = (length $&, hex $1);
+            while (length $$buf < $head + $size + 2) {
+                return undef unless _more($fh, $buf);
+            }
+            $request{body} .= substr $$buf, $head, $size;
+            substr $$buf, 0, $head + $size + 2, '';
+            last if $size == 0;
+        }
+    }
+    elsif (my $length = header(\%request, 'content-length')) {
+        while (length $$buf < $length) {
+            return undef unless _more($fh, $buf);
+        }
+        $request{body} = substr $$buf, 0, $length, '';
+    }
+
+    return \%request;
+}
+
+sub _more {
+    my ($fh, $buf) = @_;
+
+    return sysread $fh, $$buf, 65536, length $$buf;
+}
+
+sub _write {
+    my ($fh, $bytes) = @_;
+
+    while (length $bytes) {
+        my $n = syswrite $fh, $bytes;
+        return unless $n;
+        substr $bytes, 0, $n, '';
+    }
+    return;
+}
+
+# First value of a header of a request as logged, or an empty string.
+sub header {
+    my ($request, $name) = @_;
+
+    my ($found) = header_all($request, $name);
+    return $found // '';
+}
+
+sub header_all {
+    my ($request, $name) = @_;
+
+    return map { $_->[1] }
+        grep { lc $_->[0] eq lc $name } @{ $request->{headers} };
+}
+
+# The answer of an echo: what arrived, as JSON, header lines in order with
+# duplicates; "?status=N" and "?delay=S" in the URI do what they say.
+sub echo {
+    my ($request) = @_;
+
+    my ($status) = $request->{uri} =~ /[?&]status=(\d+)/;
+    my ($delay) = $request->{uri} =~ /[?&]delay=([\d.]+)/;
+    sleep $delay if $delay;
+    return [ $status // 200, [ 'Content-Type' => 'application/json' ],
+        $json->encode($request) ];
+}
+
+# The answer of an issuer, as its state says: body, status, headers
+# ([name => value, ...]), delay (seconds), truncate (bytes of the body that
+# are sent although Content-Length announces all), raw (exact bytes, closes).
+sub issue {
+    my ($request, $server) = @_;
+
+    my $s = $server->get;
+    sleep $s->{delay} if $s->{delay};
+    return undef if $s->{hangup};
+    return \$s->{raw} if defined $s->{raw};
+
+    my $headers = $s->{headers}
+        // [ 'Content-Type' => 'application/json',
+            'Cache-Control' => 'public, max-age=300' ];
+    my @answer = ($s->{status} // 200, $headers, $s->{body} // '');
+    return \@answer unless defined $s->{truncate};
+    my $bytes = response_bytes(@answer, truncate => $s->{truncate});
+    return \$bytes;
+}
+
+1;
