@@ -10,9 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_UUID 37          /* 36 characters and a NUL; "" where null */
-#define STORE_MAX_BRANCHES 200 /* selectable branches of one member */
-#define STORE_MAX_ROLES 32     /* roles of a member in one branch */
+#define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
+#define STORE_MAX_BRANCHES 200     /* selectable branches of one member */
+#define STORE_MAX_LIST 1000        /* selectable branches of one account */
+#define STORE_MAX_ROLES 32         /* roles of a member in one branch */
+#define STORE_MAX_REVOKE 16        /* sessions revoked by one call */
+#define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
 
 /* One selectable branch; strings in the caller's arena, NUL-terminated. */
 struct branch {
@@ -54,6 +57,16 @@ struct session {
     int64_t expires_at_s;
 };
 
+/* A session and what can be chosen in it, as of one moment. */
+struct session_view {
+    struct session session;
+    bool selectable;    /* the branch asked about is; scope is then filled */
+    struct scope scope; /* of that branch */
+    /* What there is to choose from, sorted by workspace name, branch name and
+     * branch id: the scope's workspace, or all workspaces without a scope. */
+    struct branch_list branches;
+};
+
 struct account {
     char account_id[STORE_UUID];
     char account_type[16];
@@ -61,60 +74,109 @@ struct account {
     char credential_hash[256]; /* PHC string */
 };
 
-enum store_result {
-    STORE_OK,
-    STORE_NONE,       /* no such row, or compare-and-swap matched none */
-    STORE_UNAVAILABLE /* no database, or it did not answer in time */
+/* Whose failed logins are counted. */
+struct attempt {
+    unsigned char account_hmac[32];
+    char address[64]; /* as PostgreSQL's inet reads it */
 };
 
-struct store; /* one connection */
+struct session_ref {
+    char session_id[STORE_UUID];
+    char account_id[STORE_UUID];
+};
+
+enum store_result {
+    STORE_OK,
+    STORE_NONE,        /* no such row, or compare-and-swap matched none */
+    STORE_UNAVAILABLE, /* no database, or it refused; nothing was changed */
+    STORE_UNKNOWN      /* a write was sent and its answer lost: it may or may
+                          not have happened, and must not be sent again blindly */
+};
+
+struct store; /* one thread's way to the database */
 
 /*
- * The operations, as a table so that handlers can be tested without SQL.  All
- * but open and close may return STORE_UNAVAILABLE; then nothing was half done.
+ * The operations, as a table so that handlers can be tested without SQL.  Any
+ * may return STORE_UNAVAILABLE, those that write STORE_UNKNOWN too.
  */
 struct store_ops {
+    /* The operations that follow may take this long in all. */
+    void (*begin)(struct store *st, int64_t timeout_ms);
+
     /* Finds an account by its normalised name. */
     enum store_result (*account_find)(struct store *st, pj_str_t name,
                                       struct account *out);
-    /* All selectable branches of the account, sorted; workspace_id NULL: in
-     * every workspace. */
-    enum store_result (*branches)(struct store *st, pj_arena_t *arena,
-                                  const char *account_id,
-                                  const char *workspace_id,
-                                  struct branch_list *out);
-    /* The scope for one branch, STORE_NONE when it is not selectable. */
-    enum store_result (*scope)(struct store *st, pj_arena_t *arena,
-                               const char *account_id, const char *branch_id,
-                               struct scope *out);
-    /* Inserts s (session_id, account_id, jti, expires_at_s, scope columns). */
-    enum store_result (*session_create)(struct store *st,
-                                        const struct session *s);
-    enum store_result (*session_find)(struct store *st, const char *session_id,
-                                      struct session *out);
-    /*
-     * The compare-and-swap of a refresh: replaces jti and expires_at, and
-     * clears the scope if clear_scope, where id, old->jti, ACTIVE and the
-     * scope columns of old still hold.  STORE_NONE when no row matched.
-     */
-    enum store_result (*session_rotate)(struct store *st,
-                                        const struct session *old,
-                                        const char *new_jti,
-                                        int64_t expires_at_s,
-                                        bool clear_scope);
-    /* Sets the scope of an ACTIVE session whose workspace is null or the
-     * same. */
-    enum store_result (*session_select)(struct store *st,
-                                        const char *session_id,
-                                        const struct scope *scope);
-    /* ACTIVE -> REVOKED; STORE_NONE when it was not ACTIVE. */
-    enum store_result (*session_revoke)(struct store *st,
-                                        const char *session_id);
     /* Replaces the credential hash where it is still old_hash. */
     enum store_result (*credential_rehash)(struct store *st,
                                            const char *account_id,
                                            const char *old_hash,
                                            const char *new_hash);
+
+    /*
+     * Counts a login as failed before it is tried.  STORE_NONE when the pair
+     * has max_failures or the address ten times as many; nothing is counted
+     * then, and *retry_after_s says when there is room again.
+     */
+    enum store_result (*attempt_begin)(struct store *st,
+                                       const struct attempt *attempt,
+                                       int max_failures, int64_t window_s,
+                                       int64_t *retry_after_s);
+    /* Takes the count back; success also forgets the pair's earlier ones. */
+    enum store_result (*attempt_settle)(struct store *st,
+                                        const struct attempt *attempt,
+                                        bool success);
+
+    /* All selectable branches of the account, sorted, over all workspaces. */
+    enum store_result (*branches)(struct store *st, pj_arena_t *arena,
+                                  const char *account_id,
+                                  struct branch_list *out);
+    /* The scope for one branch, STORE_NONE when it is not selectable. */
+    enum store_result (*scope)(struct store *st, pj_arena_t *arena,
+                               const char *account_id, const char *branch_id,
+                               struct scope *out);
+
+    /* Inserts s (its ids, jti, times and, if set, the scope columns). */
+    enum store_result (*session_create)(struct store *st,
+                                        const struct session *s);
+    /*
+     * Reads a session, and about branch_id (NULL: its own active branch)
+     * whether it is selectable in the session, all in one statement.  The
+     * list is filled if asked for, and always when that branch is not
+     * selectable.  branch_id may be any string.
+     */
+    enum store_result (*session_read)(struct store *st, pj_arena_t *arena,
+                                      const char *session_id,
+                                      const pj_str_t *branch_id, bool list,
+                                      struct session_view *out);
+    /*
+     * The compare-and-swap of a refresh: replaces jti and expires_at, and
+     * clears the scope if clear_scope, where id, old->jti, ACTIVE and the
+     * scope columns of old still hold.  STORE_NONE when no row matched.
+     * remember keeps the old jti for session_rotated().
+     */
+    enum store_result (*session_rotate)(struct store *st,
+                                        const struct session *old,
+                                        const char *new_jti,
+                                        int64_t expires_at_s, bool clear_scope,
+                                        bool remember);
+    /* STORE_OK when jti was rotated out of the session at most within_s ago
+     * and remembered, else STORE_NONE. */
+    enum store_result (*session_rotated)(struct store *st,
+                                         const char *session_id, pj_str_t jti,
+                                         int64_t within_s);
+    /* Sets the scope of an ACTIVE session whose workspace is null or the
+     * same. */
+    enum store_result (*session_select)(struct store *st,
+                                        const char *session_id,
+                                        const struct scope *scope);
+    /*
+     * ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done
+     * (room for count) gets those that were ACTIVE.  Repeating it is safe.
+     */
+    enum store_result (*session_revoke)(struct store *st, const pj_str_t *ids,
+                                        size_t count, struct session_ref *done,
+                                        size_t *done_count);
+
     /* A round trip; *schema_version is the newest applied migration. */
     enum store_result (*ping)(struct store *st, int *schema_version);
 };
@@ -122,8 +184,9 @@ struct store_ops {
 extern const struct store_ops store_postgres;
 
 /*
- * A connection for one thread: made here, connected at first use and again
- * after a failure.  NULL only when memory is short.
+ * A thread's handle.  Connections are opened at first use, and again after a
+ * failure; all handles share the db_pool_size connections of the process.
+ * NULL only when memory is short.
  */
 struct store *store_open(const struct config *cfg);
 void store_close(struct store *st);
@@ -132,8 +195,9 @@ void store_close(struct store *st);
 int store_schema_version(void);
 
 /*
- * Applies pending migrations under an advisory lock, and the local seed if
- * asked.  On failure one line in err and false.
+ * Applies pending migrations, one transaction each under an advisory lock, and
+ * the local seed if asked (a local database only).  On failure one line in err
+ * and false.
  */
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap) __attribute__((warn_unused_result));

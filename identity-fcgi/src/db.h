@@ -1,0 +1,135 @@
+/* PostgreSQL: bounded queries over a bounded pool.  The only user of libpq. */
+
+#ifndef DB_H_INCLUDED
+#define DB_H_INCLUDED
+
+#include "config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define DB_MAX_PARAMS 12
+
+/* Types of parameters; values travel in binary except DB_INET's. */
+enum db_type {
+    DB_UUID,
+    DB_TEXT,
+    DB_INT8,
+    DB_BOOL,
+    DB_BYTEA,
+    DB_INET,
+    DB_UUIDS
+};
+
+/*
+ * A statement of the program's fixed set.  Prepared once a connection under
+ * its name, where prepared statements are on.
+ */
+struct db_statement {
+    const char *name;
+    const char *sql;
+    bool writes; /* not to be sent again when its answer is lost */
+};
+
+/* Parameters in order; every db_param_*() adds the next one. */
+struct db_params {
+    size_t count;
+    enum db_type types[DB_MAX_PARAMS];
+    const char *values[DB_MAX_PARAMS];
+    int lengths[DB_MAX_PARAMS];
+    unsigned char scratch[DB_MAX_PARAMS][16]; /* UUIDs and integers */
+    bool bad_uuid; /* some UUID was none: the statement cannot match */
+};
+
+void db_param_uuid(struct db_params *p, const char *text, size_t len);
+/* NULL or "" gives SQL's null. */
+void db_param_uuid_or_null(struct db_params *p, const char *text);
+void db_param_text(struct db_params *p, const void *text, size_t len);
+void db_param_int64(struct db_params *p, int64_t value);
+void db_param_bool(struct db_params *p, bool value);
+void db_param_bytes(struct db_params *p, const void *data, size_t len);
+void db_param_inet(struct db_params *p, const char *text);
+/* An array of UUIDs in binary, as db_uuid_array() makes it. */
+void db_param_uuids(struct db_params *p, const void *data, size_t len);
+
+/* Bytes that db_uuid_array() needs for count UUIDs. */
+#define DB_UUID_ARRAY_BYTES(count) (20 + 20 * (size_t) (count))
+
+/* Appends one UUID to an array being built (start with *len = 0); false when
+ * text is none. */
+bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
+                       size_t text_len);
+
+enum db_result {
+    DB_OK,
+    DB_UNAVAILABLE, /* nothing was changed */
+    DB_UNKNOWN      /* the answer to a write was lost */
+};
+
+struct db_rows; /* a result; db_rows_free() it */
+
+/* The pool; one per process, sized and told where to connect by cfg, which
+ * must outlive it.  NULL when memory is short. */
+struct db_pool *db_pool_new(const struct config *cfg);
+void db_pool_free(struct db_pool *pool);
+
+/* Milliseconds of a clock that never jumps. */
+int64_t db_now_ms(void);
+
+/*
+ * Runs a statement on some connection of the pool, waiting for one, connecting
+ * and executing until deadline_ms of db_now_ms() at most.  On DB_OK *rows is
+ * the caller's.
+ */
+enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
+                      const struct db_params *params, int64_t deadline_ms,
+                      struct db_rows **rows)
+    __attribute__((warn_unused_result));
+
+size_t db_row_count(const struct db_rows *rows);
+/* Rows that an INSERT, UPDATE or DELETE touched. */
+size_t db_affected(const struct db_rows *rows);
+bool db_is_null(const struct db_rows *rows, size_t row, int col);
+/* Writes the UUID's text and a NUL; "" for null. */
+void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
+int64_t db_int64(const struct db_rows *rows, size_t row, int col);
+bool db_bool(const struct db_rows *rows, size_t row, int col);
+/* Valid until the rows are freed; *len may be NULL. */
+const char *db_text(const struct db_rows *rows, size_t row, int col,
+                    size_t *len);
+void db_rows_free(struct db_rows *rows);
+
+/* Walks a one-dimensional array column without nulls. */
+struct db_array {
+    const unsigned char *pos;
+    const unsigned char *end;
+    size_t count; /* elements in all */
+};
+
+void db_array_open(const struct db_rows *rows, size_t row, int col,
+                   struct db_array *array);
+/* The next element's bytes; false at the end. */
+bool db_array_next(struct db_array *array, const unsigned char **data,
+                   size_t *len);
+/* The text of 16 bytes of UUID, and a NUL. */
+void db_uuid_text(const unsigned char bytes[16], char out[37]);
+
+/*
+ * A session for migrations: a connection of its own without a statement
+ * timeout, on which scripts of several statements may run.
+ */
+struct db_script; /* opaque */
+
+/* NULL with one line in err. */
+struct db_script *db_script_open(const struct config *cfg, char *err,
+                                 size_t err_cap);
+/* Runs sql; the first value of its last row, if any, is copied to value (""
+ * without one).  False with one line in err. */
+bool db_script_run(struct db_script *s, const char *sql, char *value,
+                   size_t value_cap, char *err, size_t err_cap);
+/* Whether the server is reached by a Unix socket or a loopback address. */
+bool db_script_is_local(const struct db_script *s);
+void db_script_close(struct db_script *s);
+
+#endif
