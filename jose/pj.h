@@ -32,13 +32,15 @@
 #define PJ_RSA_MIN_BITS 2048 /* weaker keys are never used */
 #define PJ_RSA_MAX_BITS 8192 /* larger ones cost too much to verify */
 #define PJ_RSA_MAX_BYTES (PJ_RSA_MAX_BITS / 8)
-#define PJ_KID_MAX_BYTES 255      /* a longer kid makes an entry unusable */
-#define PJ_KEYSET_MAX_KEYS 128    /* usable keys kept from one set */
-#define PJ_KEYSET_MAX_BYTES 65536 /* size of a key-set document */
-#define PJ_JSON_MAX_DEPTH 8       /* nesting, the root counts as 1 */
-#define PJ_JSON_MAX_MEMBERS 256   /* members of one object */
-#define PJ_THUMBPRINT_CHARS 43    /* base64url of a SHA-256 */
-#define PJ_DER_MAX_BYTES 16384    /* a decoded PEM or DER key */
+#define PJ_RSA_MAX_EXPONENT_BITS 32 /* the exponent is odd and at least 3 */
+#define PJ_KID_MAX_BYTES 255        /* a longer kid makes an entry unusable */
+#define PJ_KEYSET_MAX_KEYS 128      /* usable keys kept from one set */
+#define PJ_KEYSET_MAX_BYTES 65536   /* size of a key-set document */
+#define PJ_JSON_MAX_DEPTH 8         /* nesting, the root counts as 1 */
+#define PJ_JSON_MAX_MEMBERS 256     /* members of one object */
+#define PJ_JSON_MAX_VALUES 2048     /* values of one document in all */
+#define PJ_THUMBPRINT_CHARS 43      /* base64url of a SHA-256 */
+#define PJ_DER_MAX_BYTES 16384      /* a decoded PEM or DER key */
 
 /* A borrowed run of bytes; not NUL-terminated, data may be NULL if len is 0.
  */
@@ -61,7 +63,8 @@ typedef enum {
     PJ_ERR_JSON_DUPLICATE, /* the same member name twice in one object */
     PJ_ERR_JSON_DEPTH,     /* nested deeper than PJ_JSON_MAX_DEPTH */
     PJ_ERR_JSON_NUL,       /* a NUL byte, raw or escaped, in a string */
-    PJ_ERR_JSON_LIMIT,     /* more than PJ_JSON_MAX_MEMBERS members */
+    PJ_ERR_JSON_LIMIT,     /* over PJ_JSON_MAX_MEMBERS, PJ_JSON_MAX_VALUES or
+                              PJ_KEYSET_MAX_KEYS */
     PJ_ERR_JSON_TYPE,      /* not the JSON type this place requires */
     PJ_ERR_KEY_FORMAT,     /* not a PEM or DER RSA key */
     PJ_ERR_KEY_WEAK,       /* outside the RSA size bounds, or a bad exponent */
@@ -204,13 +207,16 @@ typedef struct pj_key_s pj_key_t;
 /*
  * Parses a private key given as PEM or DER, PKCS#8 or PKCS#1.  kid is copied.
  * On PJ_OK *out is owned by the caller (pj_key_free); on error it is NULL.
- * PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK, PJ_ERR_TOKEN_KID (empty or too long).
- * Encrypted PEM is refused, no passphrase is ever asked for.
+ * PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK, PJ_ERR_KEY_MISMATCH (its halves are no
+ * pair), PJ_ERR_TOKEN_KID (empty, too long, NUL or not UTF-8).  A PEM text is
+ * one block with nothing but white space around it.  Encrypted keys are
+ * refused, no passphrase is ever asked for; so are RSA-PSS keys and bytes
+ * behind the key.
  */
 PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
                                       pj_str_t kid);
 
-/* The same for a public key: SubjectPublicKeyInfo, PEM or DER. */
+/* The same for a public key: SubjectPublicKeyInfo, PEM or DER (canonical). */
 PJ_MUST_CHECK pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der,
                                      pj_str_t kid);
 
@@ -258,7 +264,9 @@ typedef struct {
  * another use, key_ops or alg, weak or malformed ones, those without kid and
  * repeats of a kid are ignored and counted; private members are never read.
  * PJ_ERR_KEYSET_EMPTY when no usable key is left, PJ_ERR_JSON_* or
- * PJ_ERR_TOKEN_SIZE for a document that is none.  On error *set is empty.
+ * PJ_ERR_TOKEN_SIZE for a document that is none.  PJ_ERR_CRYPTO or
+ * PJ_ERR_NO_SPACE where we failed and not the document.  On error *set is
+ * empty.
  */
 PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
                                        pj_str_t json);
@@ -294,6 +302,7 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
  * Decodes and checks the JOSE header: alg must be RS256, typ absent, "JWT" or
  * "at+jwt" (case-insensitive, RFC 7515 section 4.1.9), crit absent, kid a
  * string.  jwk, jku, x5u and x5c are never looked at (RFC 8725 section 3.10).
+ * PJ_ERR_BASE64 or PJ_ERR_JSON_* for a header that is no JSON at all.
  */
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
                                      pj_jws_header_t *header);
@@ -310,8 +319,9 @@ size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len);
 
 /*
  * Signs payload: the header is exactly {"alg":"RS256","typ":"JWT","kid":...}.
- * Writes the token into dst[0..cap), no NUL.  key must be private
- * (PJ_ERR_ARGUMENT otherwise).
+ * Writes the token into dst[0..cap), no NUL; cap must be pj_jws_sign_max() or
+ * more, else PJ_ERR_NO_SPACE.  key must be private (PJ_ERR_ARGUMENT
+ * otherwise).
  */
 PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_str_t payload,
                                    char *dst, size_t cap, size_t *out_len);
@@ -361,10 +371,11 @@ typedef struct {
 
 /*
  * Decodes the payload and reads the claims by kind.  Every claim that the kind
- * requires must be there with its type; strings non-empty, arrays of strings
- * possibly empty; sub equal to account_id.  PJ_ERR_TOKEN_CLAIMS,
- * PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or PJ_ERR_BASE64.  It says nothing about
- * signature or time: call pj_jws_verify() and pj_claims_check() too.
+ * requires must be there with its type; strings non-empty, arrays of
+ * (non-empty) strings possibly empty; sub equal to account_id; typ of an
+ * access token "access".  PJ_ERR_TOKEN_CLAIMS, PJ_ERR_TOKEN_KIND,
+ * PJ_ERR_JSON_* or PJ_ERR_BASE64.  It says nothing about signature or time:
+ * call pj_jws_verify() and pj_claims_check() too.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);

@@ -1,0 +1,243 @@
+/* RS256 over OpenSSL: the key object, its checks, signing and verifying. */
+
+#include "pj_internal.h"
+
+#include <openssl/core_names.h>
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/rsa.h>
+#include <string.h>
+
+pj_err_t pj_kid_check(pj_str_t kid)
+{
+    if (kid.len == 0 || kid.len > PJ_KID_MAX_BYTES || !pj_utf8_valid(kid))
+        return PJ_ERR_TOKEN_KID;
+    return PJ_OK;
+}
+
+static pj_err_t strength_check(const BIGNUM *n, const BIGNUM *e)
+{
+    int bits = BN_num_bits(n);
+
+    if (bits < PJ_RSA_MIN_BITS || bits > PJ_RSA_MAX_BITS || !BN_is_odd(n))
+        return PJ_ERR_KEY_WEAK;
+    if (!BN_is_odd(e) || BN_is_one(e) ||
+        BN_num_bits(e) > PJ_RSA_MAX_EXPONENT_BITS)
+        return PJ_ERR_KEY_WEAK;
+    return PJ_OK;
+}
+
+static pj_err_t rsa_check(const EVP_PKEY *pkey)
+{
+    BIGNUM *n = NULL, *e = NULL;
+    pj_err_t err = PJ_ERR_KEY_FORMAT;
+
+    /* Neither RSA-PSS nor anything else: RS256 is not theirs. */
+    if (EVP_PKEY_is_a(pkey, "RSA") != 1)
+        return PJ_ERR_KEY_FORMAT;
+    if (EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
+        EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
+        err = strength_check(n, e);
+    BN_free(n);
+    BN_free(e);
+    return err;
+}
+
+/*
+ * A context set up for one operation of pkey.  Made once a key and then
+ * copied: that spares each operation the look-up of algorithms by name.
+ */
+static EVP_PKEY_CTX *context_new(EVP_PKEY *pkey, const EVP_MD *md,
+                                 int (*init)(EVP_PKEY_CTX *))
+{
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
+
+    if (ctx != NULL && init(ctx) == 1 &&
+        EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
+        EVP_PKEY_CTX_set_signature_md(ctx, md) == 1)
+        return ctx;
+    EVP_PKEY_CTX_free(ctx);
+    return NULL;
+}
+
+static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
+{
+    return EVP_Digest(input.data, input.len, md, NULL, key->sha256, NULL) == 1;
+}
+
+static pj_err_t rs256_verify(const pj_key_t *key, pj_str_t input,
+                             const unsigned char *sig)
+{
+    unsigned char md[PJ_SHA256_BYTES];
+    EVP_PKEY_CTX *ctx;
+    int verified;
+
+    if (!digest(key, input, md))
+        return PJ_ERR_CRYPTO;
+    ctx = EVP_PKEY_CTX_dup(key->verify);
+    if (ctx == NULL)
+        return PJ_ERR_CRYPTO;
+    verified = EVP_PKEY_verify(ctx, sig, key->size, md, sizeof(md));
+    EVP_PKEY_CTX_free(ctx);
+    return verified == 1 ? PJ_OK : PJ_ERR_TOKEN_SIGNATURE;
+}
+
+static pj_err_t rs256_sign(const pj_key_t *key, pj_str_t input,
+                           unsigned char *sig)
+{
+    unsigned char md[PJ_SHA256_BYTES];
+    EVP_PKEY_CTX *ctx;
+    size_t len = key->size;
+    int signed_ok;
+
+    if (!digest(key, input, md))
+        return PJ_ERR_CRYPTO;
+    ctx = EVP_PKEY_CTX_dup(key->sign);
+    if (ctx == NULL)
+        return PJ_ERR_CRYPTO;
+    signed_ok = EVP_PKEY_sign(ctx, sig, &len, md, sizeof(md));
+    EVP_PKEY_CTX_free(ctx);
+    return signed_ok == 1 && len == key->size ? PJ_OK : PJ_ERR_CRYPTO;
+}
+
+/* The caller's OpenSSL error queue is left as it was, whatever happens. */
+
+pj_err_t pj_rs256_verify(const pj_key_t *key, pj_str_t input,
+                         const unsigned char *sig)
+{
+    pj_err_t err;
+
+    ERR_set_mark();
+    err = rs256_verify(key, input, sig);
+    ERR_pop_to_mark();
+    return err;
+}
+
+pj_err_t pj_rs256_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig)
+{
+    pj_err_t err;
+
+    ERR_set_mark();
+    err = rs256_sign(key, input, sig);
+    ERR_pop_to_mark();
+    return err;
+}
+
+/* A signature made with the private half must verify with the public one. */
+static pj_err_t pair_check(const pj_key_t *key)
+{
+    unsigned char sig[PJ_RSA_MAX_BYTES];
+    pj_str_t probe = PJ_STR("pair check");
+
+    if (rs256_sign(key, probe, sig) != PJ_OK ||
+        rs256_verify(key, probe, sig) != PJ_OK)
+        return PJ_ERR_KEY_MISMATCH;
+    return PJ_OK;
+}
+
+/* Renders the constant JOSE header once. */
+static pj_err_t header_make(pj_key_t *key)
+{
+    char json[64 + 6 * PJ_KID_MAX_BYTES];
+    pj_out_t out;
+    size_t len, cap;
+    pj_err_t err;
+
+    pj_out_init(&out, json, sizeof(json));
+    pj_out_text(&out, PJ_STR("{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":"));
+    pj_out_json_string(&out, pj_key_id(key));
+    pj_out_text(&out, PJ_STR("}"));
+    err = pj_out_done(&out, &len);
+    if (err != PJ_OK)
+        return err;
+
+    cap = pj_b64url_encoded_len(len);
+    key->header = OPENSSL_malloc(cap);
+    if (key->header == NULL)
+        return PJ_ERR_CRYPTO;
+    return pj_b64url_encode(key->header, cap, &key->header_len,
+                            (pj_str_t){(unsigned char *) json, len});
+}
+
+static pj_err_t key_fill(pj_key_t *key, bool is_private)
+{
+    key->bits = (unsigned) EVP_PKEY_get_bits(key->pkey);
+    key->size = (key->bits + 7) / 8;
+    key->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
+    if (key->sha256 == NULL)
+        return PJ_ERR_CRYPTO;
+    key->verify = context_new(key->pkey, key->sha256, EVP_PKEY_verify_init);
+    if (key->verify == NULL)
+        return PJ_ERR_CRYPTO;
+    if (!is_private)
+        return PJ_OK;
+
+    key->sign = context_new(key->pkey, key->sha256, EVP_PKEY_sign_init);
+    if (key->sign == NULL)
+        return PJ_ERR_CRYPTO;
+    pj_err_t err = pair_check(key);
+    return err != PJ_OK ? err : header_make(key);
+}
+
+pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey, pj_str_t kid,
+                     bool is_private)
+{
+    pj_err_t err = pj_kid_check(kid);
+    pj_key_t *key = NULL;
+
+    *out = NULL;
+    if (err == PJ_OK)
+        err = rsa_check(pkey);
+    if (err == PJ_OK) {
+        key = OPENSSL_zalloc(sizeof(*key));
+        if (key == NULL)
+            err = PJ_ERR_CRYPTO;
+    }
+    if (err != PJ_OK) {
+        EVP_PKEY_free(pkey);
+        return err;
+    }
+
+    key->pkey = pkey;
+    key->kid_len = kid.len;
+    memcpy(key->kid, kid.data, kid.len);
+    err = key_fill(key, is_private);
+    if (err != PJ_OK) {
+        pj_key_free(key);
+        return err;
+    }
+    *out = key;
+    return PJ_OK;
+}
+
+void pj_key_free(pj_key_t *key)
+{
+    if (key == NULL)
+        return;
+    EVP_PKEY_CTX_free(key->verify);
+    EVP_PKEY_CTX_free(key->sign);
+    EVP_MD_free(key->sha256);
+    EVP_PKEY_free(key->pkey);
+    OPENSSL_free(key->header);
+    OPENSSL_free(key);
+}
+
+pj_str_t pj_key_id(const pj_key_t *key)
+{
+    return (pj_str_t){key->kid, key->kid_len};
+}
+
+unsigned pj_key_bits(const pj_key_t *key)
+{
+    return key->bits;
+}
+
+pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
+{
+    int equal;
+
+    ERR_set_mark();
+    equal = EVP_PKEY_eq(a->pkey, b->pkey);
+    ERR_pop_to_mark();
+    return equal == 1 ? PJ_OK : PJ_ERR_KEY_MISMATCH;
+}

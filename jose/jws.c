@@ -1,0 +1,128 @@
+/* JWS compact serialisation: splitting, the header, signing, verifying. */
+
+#include "pj_internal.h"
+
+#include <string.h>
+
+/* Takes what stands before the next dot off rest; false without a dot. */
+static bool part_take(pj_str_t *rest, pj_str_t *part)
+{
+    const unsigned char *dot =
+        rest->len == 0 ? NULL : memchr(rest->data, '.', rest->len);
+
+    if (dot == NULL)
+        return false;
+    part->data = rest->data;
+    part->len = (size_t) (dot - rest->data);
+    rest->data = dot + 1;
+    rest->len -= part->len + 1;
+    return true;
+}
+
+pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
+{
+    pj_str_t rest = token;
+
+    if (token.len > max_bytes)
+        return PJ_ERR_TOKEN_SIZE;
+    if (!part_take(&rest, &jws->header) || !part_take(&rest, &jws->payload))
+        return PJ_ERR_TOKEN_SHAPE;
+    jws->signature = rest;
+    if (jws->header.len == 0 || jws->payload.len == 0 || rest.len == 0 ||
+        memchr(rest.data, '.', rest.len) != NULL)
+        return PJ_ERR_TOKEN_SHAPE;
+    jws->signing_input.data = token.data;
+    jws->signing_input.len = jws->header.len + 1 + jws->payload.len;
+    return PJ_OK;
+}
+
+/* The string member called name; len 0 where there is none. */
+static pj_str_t string_member(const pj_json_t *obj, const char *name)
+{
+    const pj_json_t *m = pj_json_member(obj, name);
+
+    return m != NULL && m->type == PJ_JSON_STRING ? m->text
+                                                  : (pj_str_t){NULL, 0};
+}
+
+static bool typ_allowed(const pj_json_t *root)
+{
+    const pj_json_t *typ = pj_json_member(root, "typ");
+
+    return typ == NULL || (typ->type == PJ_JSON_STRING &&
+                           (pj_str_caseeq(typ->text, PJ_STR("JWT")) ||
+                            pj_str_caseeq(typ->text, PJ_STR("at+jwt"))));
+}
+
+pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
+                       pj_jws_header_t *header)
+{
+    const pj_json_t *root;
+    pj_str_t json;
+    pj_err_t err;
+
+    err = pj_b64url_decode_arena(arena, jws->header, &json);
+    if (err == PJ_OK)
+        err = pj_json_parse(arena, json, &root);
+    if (err != PJ_OK)
+        return err;
+
+    if (root->type != PJ_JSON_OBJECT)
+        return PJ_ERR_TOKEN_HEADER;
+    if (!pj_str_eq(string_member(root, "alg"), PJ_STR("RS256")))
+        return PJ_ERR_TOKEN_ALG;
+    if (!typ_allowed(root))
+        return PJ_ERR_TOKEN_TYP;
+    if (pj_json_member(root, "crit") != NULL)
+        return PJ_ERR_TOKEN_CRIT;
+    header->kid = string_member(root, "kid");
+    return pj_kid_check(header->kid);
+}
+
+pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
+{
+    unsigned char sig[PJ_RSA_MAX_BYTES];
+    size_t len;
+
+    if (pj_b64url_decode(sig, sizeof(sig), &len, jws->signature) != PJ_OK ||
+        len != key->size)
+        return PJ_ERR_TOKEN_SIGNATURE;
+    return pj_rs256_verify(key, jws->signing_input, sig);
+}
+
+size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len)
+{
+    size_t fixed = key->header_len + 2 + pj_b64url_encoded_len(key->size);
+
+    if (payload_len > SIZE_MAX / 2)
+        return SIZE_MAX;
+    return fixed + pj_b64url_encoded_len(payload_len);
+}
+
+pj_err_t pj_jws_sign(const pj_key_t *key, pj_str_t payload, char *dst,
+                     size_t cap, size_t *out_len)
+{
+    unsigned char sig[PJ_RSA_MAX_BYTES];
+    pj_str_t input = {(unsigned char *) dst, 0};
+    pj_out_t out;
+    pj_err_t err;
+
+    if (key->sign == NULL)
+        return PJ_ERR_ARGUMENT;
+    if (cap < pj_jws_sign_max(key, payload.len))
+        return PJ_ERR_NO_SPACE; /* before the costly part */
+
+    pj_out_init(&out, dst, cap);
+    pj_out_text(&out,
+                (pj_str_t){(unsigned char *) key->header, key->header_len});
+    pj_out_text(&out, PJ_STR("."));
+    pj_out_b64url(&out, payload);
+    err = pj_out_done(&out, &input.len);
+    if (err == PJ_OK)
+        err = pj_rs256_sign(key, input, sig);
+    if (err != PJ_OK)
+        return err;
+    pj_out_text(&out, PJ_STR("."));
+    pj_out_b64url(&out, (pj_str_t){sig, key->size});
+    return pj_out_done(&out, out_len);
+}

@@ -1,0 +1,256 @@
+/* JWT claims: their types by kind of token, issuer, audience and time. */
+
+#include "pj_internal.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define MAX_LEEWAY_S 300
+
+/* Sets of token kinds. */
+#define ACCOUNT (1u << PJ_TOKEN_ACCOUNT)
+#define BRANCH (1u << PJ_TOKEN_BRANCH)
+#define SYSTEM (1u << PJ_TOKEN_SYSTEM)
+#define REFRESH (1u << PJ_TOKEN_REFRESH)
+#define ACCESS (ACCOUNT | BRANCH | SYSTEM)
+#define ALL (ACCESS | REFRESH)
+
+typedef enum { STRING, STRINGS, INTEGER } claim_type_t;
+
+/* The claims, the kinds that carry (and so require) them, and their place. */
+static const struct {
+    pj_str_t name;
+    unsigned kinds;
+    claim_type_t type;
+    size_t offset;
+} claim_table[] = {
+    {PJ_STR("iss"), ALL, STRING, offsetof(pj_claims_t, iss)},
+    {PJ_STR("sub"), ALL, STRING, offsetof(pj_claims_t, sub)},
+    {PJ_STR("jti"), ALL, STRING, offsetof(pj_claims_t, jti)},
+    {PJ_STR("iat"), ALL, INTEGER, offsetof(pj_claims_t, iat)},
+    {PJ_STR("exp"), ALL, INTEGER, offsetof(pj_claims_t, exp)},
+    {PJ_STR("account_id"), ALL, STRING, offsetof(pj_claims_t, account_id)},
+    {PJ_STR("session_id"), ALL, STRING, offsetof(pj_claims_t, session_id)},
+    {PJ_STR("account_type"), ACCESS, STRING,
+     offsetof(pj_claims_t, account_type)},
+    {PJ_STR("workspace_id"), BRANCH, STRING,
+     offsetof(pj_claims_t, workspace_id)},
+    {PJ_STR("tenant_id"), BRANCH, STRING, offsetof(pj_claims_t, tenant_id)},
+    {PJ_STR("member_id"), BRANCH, STRING, offsetof(pj_claims_t, member_id)},
+    {PJ_STR("active_branch_id"), BRANCH, STRING,
+     offsetof(pj_claims_t, active_branch_id)},
+    {PJ_STR("branch_ids"), BRANCH, STRINGS, offsetof(pj_claims_t, branch_ids)},
+    {PJ_STR("roles"), BRANCH, STRINGS, offsetof(pj_claims_t, roles)},
+};
+
+#define CLAIM_COUNT (sizeof(claim_table) / sizeof(claim_table[0]))
+
+/* token_type and token_scope of each kind. */
+static const struct {
+    pj_str_t type;
+    pj_str_t scope;
+} kind_table[] = {
+    [PJ_TOKEN_ACCOUNT] = {PJ_STR("account"), PJ_STR("ACCOUNT")},
+    [PJ_TOKEN_BRANCH] = {PJ_STR("workspace"), PJ_STR("BRANCH")},
+    [PJ_TOKEN_SYSTEM] = {PJ_STR("system"), PJ_STR("SYSTEM")},
+    [PJ_TOKEN_REFRESH] = {PJ_STR("refresh"), {NULL, 0}},
+};
+
+#define KIND_COUNT (sizeof(kind_table) / sizeof(kind_table[0]))
+
+static bool is_string(const pj_json_t *node)
+{
+    return node != NULL && node->type == PJ_JSON_STRING && node->text.len > 0;
+}
+
+/* An array whose elements, if any, are non-empty strings. */
+static bool is_strings(const pj_json_t *node)
+{
+    if (node == NULL || node->type != PJ_JSON_ARRAY)
+        return false;
+    for (const pj_json_t *item = node->child; item != NULL;
+         item = item->next) {
+        if (!is_string(item))
+            return false;
+    }
+    return true;
+}
+
+/* Finds the kind of the payload by its exact pair of claims. */
+static pj_err_t kind_read(pj_claims_t *claims)
+{
+    const pj_json_t *type = pj_json_member(claims->root, "token_type");
+    const pj_json_t *scope = pj_json_member(claims->root, "token_scope");
+
+    if (!is_string(type) || (scope != NULL && !is_string(scope)))
+        return PJ_ERR_TOKEN_KIND;
+    claims->token_type = type->text;
+    if (scope != NULL)
+        claims->token_scope = scope->text;
+
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        if (pj_str_eq(claims->token_type, kind_table[i].type) &&
+            pj_str_eq(claims->token_scope, kind_table[i].scope)) {
+            claims->kind = (pj_token_kind_t) i;
+            return PJ_OK;
+        }
+    }
+    return PJ_ERR_TOKEN_KIND;
+}
+
+/* Stores one claim of the table at its place. */
+static pj_err_t claim_store(pj_claims_t *claims, size_t i,
+                            const pj_json_t *node)
+{
+    void *place = (unsigned char *) claims + claim_table[i].offset;
+
+    switch (claim_table[i].type) {
+    case STRING:
+        if (!is_string(node))
+            return PJ_ERR_TOKEN_CLAIMS;
+        *(pj_str_t *) place = node->text;
+        return PJ_OK;
+    case STRINGS:
+        if (!is_strings(node))
+            return PJ_ERR_TOKEN_CLAIMS;
+        *(const pj_json_t **) place = node;
+        return PJ_OK;
+    case INTEGER:
+        return pj_json_int64(node, place) == PJ_OK ? PJ_OK
+                                                   : PJ_ERR_TOKEN_CLAIMS;
+    }
+    return PJ_ERR_TOKEN_CLAIMS;
+}
+
+/* Index of the claim called name among those of kind; CLAIM_COUNT if none. */
+static size_t claim_find(pj_str_t name, pj_token_kind_t kind)
+{
+    for (size_t i = 0; i < CLAIM_COUNT; i++) {
+        if (pj_str_eq(claim_table[i].name, name))
+            return (claim_table[i].kinds & 1u << kind) != 0 ? i : CLAIM_COUNT;
+    }
+    return CLAIM_COUNT;
+}
+
+/* One pass over the members; names are unique, so counting finds gaps. */
+static pj_err_t claims_read(pj_claims_t *claims)
+{
+    size_t missing = 0;
+
+    for (size_t i = 0; i < CLAIM_COUNT; i++)
+        missing += (claim_table[i].kinds >> claims->kind) & 1;
+    for (const pj_json_t *m = claims->root->child; m != NULL; m = m->next) {
+        size_t i = claim_find(m->name, claims->kind);
+        pj_err_t err;
+
+        if (i == CLAIM_COUNT)
+            continue;
+        err = claim_store(claims, i, m);
+        if (err != PJ_OK)
+            return err;
+        missing--;
+    }
+    return missing == 0 ? PJ_OK : PJ_ERR_TOKEN_CLAIMS;
+}
+
+/* Claims that have no field of their own: nbf, and typ of access tokens. */
+static pj_err_t extras_check(const pj_claims_t *claims)
+{
+    const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
+    const pj_json_t *typ = pj_json_member(claims->root, "typ");
+    int64_t unused;
+
+    if (nbf != NULL && pj_json_int64(nbf, &unused) != PJ_OK)
+        return PJ_ERR_TOKEN_CLAIMS;
+    if (claims->kind != PJ_TOKEN_REFRESH &&
+        (!is_string(typ) || !pj_str_eq(typ->text, PJ_STR("access"))))
+        return PJ_ERR_TOKEN_CLAIMS;
+    return PJ_OK;
+}
+
+static pj_err_t claims_fill(pj_claims_t *claims)
+{
+    pj_err_t err;
+
+    if (claims->root->type != PJ_JSON_OBJECT)
+        return PJ_ERR_TOKEN_CLAIMS;
+    err = kind_read(claims);
+    if (err == PJ_OK)
+        err = claims_read(claims);
+    if (err == PJ_OK)
+        err = extras_check(claims);
+    if (err == PJ_OK && !pj_str_eq(claims->sub, claims->account_id))
+        err = PJ_ERR_TOKEN_CLAIMS;
+    return err;
+}
+
+pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
+                         pj_claims_t *claims)
+{
+    pj_str_t json;
+    pj_err_t err;
+
+    memset(claims, 0, sizeof(*claims));
+    err = pj_b64url_decode_arena(arena, jws->payload, &json);
+    if (err == PJ_OK)
+        err = pj_json_parse(arena, json, &claims->root);
+    if (err == PJ_OK)
+        err = claims_fill(claims);
+    return err;
+}
+
+/* -- checking ---------------------------------------------------------------
+ */
+
+static bool is_one_of(pj_str_t s, const pj_str_t *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (pj_str_eq(s, list[i]))
+            return true;
+    }
+    return false;
+}
+
+/* aud is a string or an array of strings (RFC 7519 section 4.1.3). */
+static bool audience_ok(const pj_claims_t *claims, const pj_policy_t *policy)
+{
+    const pj_json_t *aud = pj_json_member(claims->root, "aud");
+    bool found = false;
+
+    if (is_string(aud))
+        return is_one_of(aud->text, policy->audiences, policy->audience_count);
+    if (!is_strings(aud))
+        return false;
+    for (const pj_json_t *item = aud->child; item != NULL; item = item->next)
+        found |=
+            is_one_of(item->text, policy->audiences, policy->audience_count);
+    return found;
+}
+
+static pj_err_t times_check(const pj_claims_t *claims,
+                            const pj_policy_t *policy)
+{
+    const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
+    int64_t latest = policy->now_s + policy->leeway_s, from;
+
+    if (claims->iat > latest)
+        return PJ_ERR_TOKEN_NOT_YET;
+    if (nbf != NULL && (pj_json_int64(nbf, &from) != PJ_OK || from > latest))
+        return PJ_ERR_TOKEN_NOT_YET;
+    if (policy->now_s - policy->leeway_s >= claims->exp)
+        return PJ_ERR_TOKEN_EXPIRED;
+    return PJ_OK;
+}
+
+pj_err_t pj_claims_check(const pj_claims_t *claims, const pj_policy_t *policy)
+{
+    if (policy->issuer_count == 0 || policy->leeway_s < 0 ||
+        policy->leeway_s > MAX_LEEWAY_S || policy->now_s < 0 ||
+        policy->now_s > INT64_MAX - MAX_LEEWAY_S)
+        return PJ_ERR_ARGUMENT;
+    if (!is_one_of(claims->iss, policy->issuers, policy->issuer_count))
+        return PJ_ERR_TOKEN_ISSUER;
+    if (policy->audience_count > 0 && !audience_ok(claims, policy))
+        return PJ_ERR_TOKEN_AUDIENCE;
+    return times_check(claims, policy);
+}

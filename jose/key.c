@@ -1,0 +1,210 @@
+/* Keys as operators hand them over: PEM or DER, PKCS#8, PKCS#1 or SPKI. */
+
+#include "pj_internal.h"
+
+#include <openssl/crypto.h>
+#include <openssl/err.h>
+#include <openssl/x509.h>
+#include <string.h>
+
+/* What a key text says it is. */
+typedef enum { FORM_DER, FORM_PKCS8, FORM_PKCS1, FORM_SPKI } form_t;
+
+typedef struct {
+    form_t form;
+    size_t len;
+    unsigned char der[PJ_DER_MAX_BYTES];
+} decoded_t;
+
+static const struct {
+    pj_str_t begin;
+    pj_str_t end;
+    form_t form;
+} pem_kinds[] = {
+    {PJ_STR("-----BEGIN PRIVATE KEY-----"),
+     PJ_STR("-----END PRIVATE KEY-----"), FORM_PKCS8},
+    {PJ_STR("-----BEGIN RSA PRIVATE KEY-----"),
+     PJ_STR("-----END RSA PRIVATE KEY-----"), FORM_PKCS1},
+    {PJ_STR("-----BEGIN PUBLIC KEY-----"), PJ_STR("-----END PUBLIC KEY-----"),
+     FORM_SPKI},
+};
+
+static pj_str_t trim(pj_str_t s)
+{
+    while (s.len > 0 && strchr(" \t\r\n", s.data[0]) != NULL &&
+           s.data[0] != 0) {
+        s.data++;
+        s.len--;
+    }
+    while (s.len > 0 && strchr(" \t\r\n", s.data[s.len - 1]) != NULL &&
+           s.data[s.len - 1] != 0)
+        s.len--;
+    return s;
+}
+
+static bool starts_with(pj_str_t s, pj_str_t prefix)
+{
+    return s.len >= prefix.len && memcmp(s.data, prefix.data, prefix.len) == 0;
+}
+
+static bool ends_with(pj_str_t s, pj_str_t suffix)
+{
+    return s.len >= suffix.len &&
+           memcmp(s.data + s.len - suffix.len, suffix.data, suffix.len) == 0;
+}
+
+/*
+ * The one block of a PEM text.  Read here and not by OpenSSL, whose reader
+ * may ask for a passphrase and passes over what stands around the block:
+ * encrypted keys fail by their label or by the colon of their headers.
+ */
+static pj_err_t pem_decode(decoded_t *out, pj_str_t pem)
+{
+    for (size_t i = 0; i < sizeof(pem_kinds) / sizeof(pem_kinds[0]); i++) {
+        pj_str_t begin = pem_kinds[i].begin, end = pem_kinds[i].end;
+
+        if (!starts_with(pem, begin))
+            continue;
+        pem.data += begin.len;
+        pem.len -= begin.len;
+        if (!ends_with(pem, end))
+            return PJ_ERR_KEY_FORMAT;
+        pem.len -= end.len;
+        out->form = pem_kinds[i].form;
+        return pj_b64_decode(out->der, sizeof(out->der), &out->len, pem) ==
+                       PJ_OK
+                   ? PJ_OK
+                   : PJ_ERR_KEY_FORMAT;
+    }
+    return PJ_ERR_KEY_FORMAT;
+}
+
+static pj_err_t text_decode(decoded_t *out, pj_str_t text)
+{
+    pj_str_t trimmed = trim(text);
+
+    if (starts_with(trimmed, PJ_STR("-----BEGIN ")))
+        return pem_decode(out, trimmed);
+    if (text.len == 0 || text.len > sizeof(out->der))
+        return PJ_ERR_KEY_FORMAT;
+    memcpy(out->der, text.data, text.len);
+    out->len = text.len;
+    out->form = FORM_DER;
+    return PJ_OK;
+}
+
+/* True when der is one SEQUENCE and not a byte more. */
+static bool is_one_sequence(const unsigned char *der, size_t len)
+{
+    const unsigned char *p = der;
+    long content;
+    int tag, class, bits;
+
+    bits = ASN1_get_object(&p, &content, &tag, &class, (long) len);
+    return bits == V_ASN1_CONSTRUCTED && tag == V_ASN1_SEQUENCE &&
+           class == V_ASN1_UNIVERSAL && p + content == der + len;
+}
+
+static EVP_PKEY *pkcs8_key(const decoded_t *in)
+{
+    const unsigned char *p = in->der, *inner;
+    const ASN1_OBJECT *oid;
+    PKCS8_PRIV_KEY_INFO *info;
+    EVP_PKEY *pkey = NULL;
+    int inner_len;
+
+    info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &p, (long) in->len);
+    if (info != NULL && p == in->der + in->len &&
+        PKCS8_pkey_get0(&oid, &inner, &inner_len, NULL, info) == 1 &&
+        OBJ_obj2nid(oid) == NID_rsaEncryption && inner_len > 0 &&
+        is_one_sequence(inner, (size_t) inner_len))
+        pkey = EVP_PKCS82PKEY(info);
+    PKCS8_PRIV_KEY_INFO_free(info);
+    return pkey;
+}
+
+/* PKCS#1 is the inside of PKCS#8: wrapped, both take the same way. */
+static EVP_PKEY *pkcs1_key(const decoded_t *in)
+{
+    PKCS8_PRIV_KEY_INFO *info = NULL;
+    EVP_PKEY *pkey = NULL;
+    unsigned char *copy;
+
+    if (!is_one_sequence(in->der, in->len))
+        return NULL;
+    copy = OPENSSL_memdup(in->der, in->len);
+    info = PKCS8_PRIV_KEY_INFO_new();
+    if (copy != NULL && info != NULL &&
+        PKCS8_pkey_set0(info, OBJ_nid2obj(NID_rsaEncryption), 0, V_ASN1_NULL,
+                        NULL, copy, (int) in->len) == 1) {
+        copy = NULL; /* info's now */
+        pkey = EVP_PKCS82PKEY(info);
+    }
+    OPENSSL_clear_free(copy, in->len);
+    PKCS8_PRIV_KEY_INFO_free(info);
+    return pkey;
+}
+
+static EVP_PKEY *private_key(const decoded_t *in)
+{
+    EVP_PKEY *pkey = NULL;
+
+    if (in->form == FORM_PKCS8 || in->form == FORM_DER)
+        pkey = pkcs8_key(in);
+    if (pkey == NULL && (in->form == FORM_PKCS1 || in->form == FORM_DER))
+        pkey = pkcs1_key(in);
+    return pkey;
+}
+
+/* Only the one DER form of a key is taken: it must encode to itself. */
+static EVP_PKEY *public_key(const decoded_t *in)
+{
+    const unsigned char *p = in->der;
+    unsigned char *again = NULL;
+    EVP_PKEY *pkey;
+    int len;
+
+    if (in->form != FORM_SPKI && in->form != FORM_DER)
+        return NULL;
+    pkey = d2i_PUBKEY(NULL, &p, (long) in->len);
+    if (pkey == NULL)
+        return NULL;
+    len = i2d_PUBKEY(pkey, &again);
+    if (len <= 0 || (size_t) len != in->len ||
+        memcmp(again, in->der, in->len) != 0) {
+        EVP_PKEY_free(pkey);
+        pkey = NULL;
+    }
+    OPENSSL_free(again);
+    return pkey;
+}
+
+static pj_err_t key_read(pj_key_t **out, pj_str_t text, pj_str_t kid,
+                         bool is_private)
+{
+    decoded_t decoded;
+    EVP_PKEY *pkey = NULL;
+    pj_err_t err;
+
+    *out = NULL;
+    ERR_set_mark();
+    err = text_decode(&decoded, text);
+    if (err == PJ_OK) {
+        pkey = is_private ? private_key(&decoded) : public_key(&decoded);
+        err = pkey == NULL ? PJ_ERR_KEY_FORMAT
+                           : pj_key_wrap(out, pkey, kid, is_private);
+    }
+    OPENSSL_cleanse(&decoded, sizeof(decoded));
+    ERR_pop_to_mark();
+    return err;
+}
+
+pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der, pj_str_t kid)
+{
+    return key_read(out, pem_or_der, kid, true);
+}
+
+pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der, pj_str_t kid)
+{
+    return key_read(out, pem_or_der, kid, false);
+}

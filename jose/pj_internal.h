@@ -1,0 +1,97 @@
+/*
+ * What the files of the core share with each other and with nobody else.
+ */
+
+#ifndef PJ_INTERNAL_H_INCLUDED
+#define PJ_INTERNAL_H_INCLUDED
+
+#include "pj.h"
+
+#include <openssl/evp.h>
+
+#define PJ_SHA256_BYTES 32
+
+struct pj_key_s {
+    EVP_PKEY *pkey;
+    EVP_MD *sha256;
+    EVP_PKEY_CTX *verify; /* initialised; operations work on copies */
+    EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
+    unsigned bits;
+    size_t size;  /* of the modulus, hence of a signature, in bytes */
+    char *header; /* base64url of the JOSE header; private keys only */
+    size_t header_len;
+    size_t kid_len;
+    unsigned char kid[PJ_KID_MAX_BYTES];
+};
+
+/* -- spans and text (text.c) ---------------------------------------------- */
+
+bool pj_str_eq(pj_str_t a, pj_str_t b);
+
+/* True when s holds the ASCII text of b, letter case aside. */
+bool pj_str_caseeq(pj_str_t s, pj_str_t b);
+
+/* True for well-formed UTF-8 (Unicode table 3-7) without NUL. */
+bool pj_utf8_valid(pj_str_t s);
+
+/*
+ * Refuses what yajl lets pass: overlong or otherwise malformed UTF-8,
+ * surrogates, lone or misordered \u surrogate escapes, NUL, and control
+ * characters that RFC 8259 does not count as white space.
+ */
+PJ_MUST_CHECK pj_err_t pj_json_text_check(pj_str_t text);
+
+/* -- memory (arena.c) ----------------------------------------------------- */
+
+/* size bytes without alignment, or NULL. */
+unsigned char *pj_arena_bytes(pj_arena_t *arena, size_t size);
+
+/* Arena bytes that parsing documents of len bytes in all may take; docs is
+ * how many they are. */
+size_t pj_json_arena_bytes(size_t len, size_t docs);
+
+/* Decodes base64url into fresh bytes of the arena. */
+PJ_MUST_CHECK pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src,
+                                              pj_str_t *out);
+
+/* -- bounded output (out.c) ------------------------------------------------
+ */
+
+/* Text under construction in caller memory; full once anything missed. */
+typedef struct {
+    char *start;
+    char *pos;
+    char *end;
+    bool full;
+} pj_out_t;
+
+void pj_out_init(pj_out_t *out, char *dst, size_t cap);
+void pj_out_text(pj_out_t *out, pj_str_t text);
+void pj_out_b64url(pj_out_t *out, pj_str_t bytes);
+
+/* A JSON string with its quotes; s must be valid UTF-8. */
+void pj_out_json_string(pj_out_t *out, pj_str_t s);
+
+/* PJ_OK and the length, or PJ_ERR_NO_SPACE. */
+PJ_MUST_CHECK pj_err_t pj_out_done(const pj_out_t *out, size_t *len);
+
+/* -- RS256 (alg.c) ---------------------------------------------------------
+ */
+
+/*
+ * Makes a key of pkey, which it takes over also on failure.  Checks kid, the
+ * kind and strength of the key and, where it is private, that its halves fit.
+ */
+PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey,
+                                   pj_str_t kid, bool is_private);
+
+/* PJ_OK when kid may name a key. */
+PJ_MUST_CHECK pj_err_t pj_kid_check(pj_str_t kid);
+
+/* sig has key->size bytes. */
+PJ_MUST_CHECK pj_err_t pj_rs256_verify(const pj_key_t *key, pj_str_t input,
+                                       const unsigned char *sig);
+PJ_MUST_CHECK pj_err_t pj_rs256_sign(const pj_key_t *key, pj_str_t input,
+                                     unsigned char *sig);
+
+#endif /* PJ_INTERNAL_H_INCLUDED */
