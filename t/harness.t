@@ -46,7 +46,8 @@ my $upstream = $t->echo_upstream;
 my $nginx = $t->nginx_conf($CONF);
 $t->start_nginx;
 my $port = $t->port('front');
-is scalar $nginx->workers, 2, 'nginx runs with its workers';
+ok eventually(sub { (my @w = $nginx->workers) == 2 }),
+    'nginx runs with its workers';
 
 my $res = http_post($port, '/a?b=1', json => { x => 1 },
     headers => [ 'X-Twice' => 'a', 'X-Twice' => 'b' ]);

@@ -148,7 +148,22 @@ sub stop {
     my ($self, $signal) = @_;
 
     my $process = delete $self->{process} or return ();
+    $self->_wait_leaving if ($signal // 'TERM') eq 'TERM';
     return $process->stop($signal);
+}
+
+# Workers that a reload sent away may linger for their last connections; told
+# to terminate then, they would raise alerts about those.
+sub _wait_leaving {
+    my ($self) = @_;
+
+    my @leaving = $self->error_log
+        =~ /(\d+)#\d+: gracefully shutting down/g;
+    my $until = time + 15;
+    while (time < $until && grep { kill 0, $_ } @leaving) {
+        sleep 0.02;
+    }
+    return;
 }
 
 sub error_log { return _slurp($_[0]{log}) }
