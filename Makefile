@@ -9,6 +9,9 @@ SHELL := /bin/sh
 # BUILD is where everything made goes; config.mk always lives in build/.
 BUILD ?= build
 SANITIZE ?=
+UNITDIR ?= /lib/systemd/system
+PROVE_FLAGS ?=
+T ?= t
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
   $(or $(MAKECMDGOALS),help))
@@ -75,7 +78,7 @@ endif
 
 $(EMBED_C): db/embed.sh $(EMBED_SQL)
 	@mkdir -p $(@D)
-	sh db/embed.sh > $@
+	sh db/embed.sh $@
 
 $(EMBED_OBJ): %.o: %.c build/config.mk Makefile
 	$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
@@ -128,8 +131,10 @@ $(MOD_LIST_OBJ): $(NGX_STAMP) Makefile
 	$(CC) $(filter-out -fvisibility=hidden -W%,$(MOD_CFLAGS)) -c -o $@ \
 	  $(NGX)/objs/$(MOD_NAME)_modules.c
 
-$(MOD_SO): $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) tools/check-module
-	$(CC) -shared $(NGX_LD_OPT) $(LDFLAGS) -Wl,--exclude-libs,ALL -o $@ \
+$(MOD_SO): $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) $(MOD_DIR)/module.map \
+  tools/check-module
+	$(CC) -shared $(NGX_LD_OPT) $(LDFLAGS) -Wl,--exclude-libs,ALL \
+	  -Wl,--version-script=$(MOD_DIR)/module.map -o $@ \
 	  $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) $(JOSE_LIBS)
 ifeq ($(SANITIZE),)
 	@tools/check-module $(NGINX) $@
@@ -165,16 +170,16 @@ $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
   distclean
 
 help: ## this list
-	@echo "Targets (first ./configure.sh, see its --help):"
-	@sed -n 's/^\([a-z][a-z]*\):.*## \(.*\)/  \1|\2/p' Makefile | \
+	@echo "Targets (./configure.sh comes first, see its --help):"
+	@sed -n 's/^\([a-z][a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
 	  while IFS='|' read -r name what; do \
-	    printf '%-12s %s\n' "$$name" "$$what"; done
+	    printf '  %-10s %s\n' "$$name" "$$what"; done
 
 ALL := $(JOSE_LIB)
 ifneq ($(wildcard identity-fcgi/src/main.c),)
 ALL += $(ID_BIN)
 endif
-ifneq ($(and $(wildcard $(MOD_DIR)/config),$(wildcard $(MOD_DIR)/$(MOD_NAME).c)),)
+ifneq ($(wildcard $(MOD_DIR)/$(MOD_NAME).c),)
 ALL += $(MOD_SO)
 endif
 
@@ -183,18 +188,40 @@ all: $(ALL) ## build the module and the identity service
 run: all ## start everything in the foreground (Ctrl-C stops it)
 	@BUILD=$(BUILD) tools/run
 
+check: unit t ## run every test: unit, then t
+
 unit: $(UNIT_TESTS) ## run the unit tests
 	@tools/unit $(UNIT_TESTS)
 
 t: all ## run the end-to-end tests against real servers
-	@BUILD=$(CURDIR)/$(BUILD) NGINX=$(NGINX) PG_BINDIR=$(PG_BINDIR) \
-	  prove $(PROVE_FLAGS) t
+	@PLATFORM_BUILD=$(BUILD) prove $(PROVE_FLAGS) $(T)
 
-check: unit t ## run every test: unit, then t
+asan: ## unit and end-to-end tests under ASan and UBSan
+	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit
+	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
+
+valgrind: all $(UNIT_TESTS) ## unit and end-to-end tests under valgrind
+	@CK_FORK=no UNIT_WRAPPER="valgrind -q --error-exitcode=99 \
+	  --leak-check=full --errors-for-leak-kinds=definite" \
+	  tools/unit $(UNIT_TESTS)
+	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_VALGRIND=1 \
+	  prove $(PROVE_FLAGS) $(T)
+
+lint: ## call rules, banned functions, formatting, scripts, links
+	@tools/lint
+
+fmt: ## format the C sources (the module keeps nginx's style)
+	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] \
+	  identity-fcgi/src/*.[ch] identity-fcgi/test/*.[ch])
+
+install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
+	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \
+	  UNITDIR=$(UNITDIR) MODULES_DIR=$(NGINX_MODULES_DIR) \
+	  tools/install $(ID_BIN) $(MOD_SO)
 
 clean: ## remove what make made; keeps build/config.mk and run/
 	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
-	  build/$(MOD_DIR) build/test build/*.so
+	  build/$(MOD_DIR) build/test build/test-cache build/*.so
 
 distclean: clean ## also remove build/ itself
 	@rm -rf build

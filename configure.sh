@@ -1,6 +1,8 @@
 #!/bin/sh
 # Finds what the build and the tests need, and writes build/config.mk.
 # Run with --help for the options.
+#
+# shellcheck disable=SC2154  # what probe_lib sets, it sets by eval
 
 set -eu
 
@@ -65,13 +67,12 @@ done
 # or the tests fails the run; tools of a single target are only noted.
 
 quiet=no
-missing_packages=
-missing_names=
-optional_packages=
-wrong_names=
+missing_packages=''
+optional_packages=''
+wrong_names=''
 
 say() {
-    [ $quiet = yes ] || printf '  %-18s %s\n' "$1" "$2"
+    [ $quiet = yes ] || printf '  %-20s %s\n' "$1" "$2"
 }
 
 found() {
@@ -80,7 +81,6 @@ found() {
 
 missing() { # name, Debian package
     say "$1" "MISSING: Debian package $2"
-    missing_names="$missing_names $1"
     missing_packages="$missing_packages $2"
 }
 
@@ -120,7 +120,7 @@ probe_tool() { # name, command, package, how to ask its version
     if [ -z "$path" ]; then
         missing "$1" "$3"
     else
-        found "$1" "$($4 2>&1 | head -n 1)"
+        found "$1" "$($4 2>&1 | head -n 1 | cut -c 1-60)"
     fi
 }
 
@@ -134,7 +134,7 @@ probe_optional() { # name, command, package, what goes without, version
 }
 
 probe_lib() { # variable, name, pkg-config module, minimum, package
-    eval "$1_cflags= $1_libs="
+    eval "$1_cflags='' $1_libs=''"
     if ! command -v pkg-config >/dev/null 2>&1 ||
         ! pkg-config --exists "$3"; then
         missing "$2" "$5"
@@ -152,7 +152,8 @@ probe_nginx() {
     if [ -z "$bin" ]; then
         bin=$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v nginx) || bin=
     fi
-    nginx_path= nginx_version=
+    nginx_path=''
+    nginx_version=''
     if [ -z "$bin" ]; then
         missing "nginx" "nginx"
         return
@@ -207,7 +208,7 @@ $nginx_version; give the right ones by --with-nginx-src"
 
 # PCRE and zlib headers are pulled in by nginx's own.
 probe_postgres() {
-    pg_path=
+    pg_path=''
     if [ -n "$pg_bindir" ]; then
         candidates=$pg_bindir
     else
@@ -253,12 +254,13 @@ probe_perl() {
     done
 }
 
-perl_modules="Test::More=perl JSON::PP=perl IPC::Run=libipc-run-perl
-    Crypt::PK::RSA=libcryptx-perl"
+perl_modules="Test::More=perl JSON::PP=perl Crypt::PK::RSA=libcryptx-perl"
 
 probe_all() {
-    missing_packages= missing_names= optional_packages= wrong_names=
-    nginx_src_path=
+    missing_packages=''
+    optional_packages=''
+    wrong_names=''
+    nginx_src_path=''
     probe_cc
     probe_tool "make" make make "make --version"
     probe_tool "pkg-config" pkg-config pkgconf "pkg-config --version"
@@ -273,6 +275,7 @@ probe_all() {
     probe_postgres
     probe_tool "prove" prove perl "prove --version"
     probe_perl
+    probe_tool "setpriv" setpriv util-linux "setpriv --version"
     probe_tool "curl" curl curl "curl --version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
@@ -296,7 +299,7 @@ policy=/usr/sbin/policy-rc.d
 cluster_conf=/etc/postgresql-common/createcluster.d/platform-gateway.conf
 made_policy=no
 made_cluster_conf=no
-new_services=
+new_services=''
 
 # Debian's server packages start their service, and PostgreSQL's also makes a
 # cluster for it.  We want the programs alone, so both are held off while the
@@ -328,7 +331,7 @@ release_services() {
         # shellcheck disable=SC2086
         as_root systemctl disable --now $new_services >/dev/null 2>&1 || :
     fi
-    new_services=
+    new_services=''
 }
 
 install_missing() {
@@ -371,8 +374,9 @@ if [ -n "$missing_packages$wrong_names" ]; then
         [ -z "$wrong_names" ] || echo "Unusable:$wrong_names (see above)."
         if [ -n "$missing_packages" ]; then
             # shellcheck disable=SC2086
-            echo "Missing Debian packages:" \
-                $(printf '%s\n' $missing_packages | sort -u)
+            printf '%s\n' $missing_packages | sort -u | tr '\n' ' ' |
+                sed 's/^/Missing Debian packages: /; s/ $//'
+            echo
             echo "Run ./configure.sh --install-deps to install them."
         fi
     } >&2
