@@ -10,15 +10,17 @@ use Time::HiRes qw(sleep time);
 use Platform::Test::Env;
 use Platform::Test::Process;
 
-# dir, name, conf => path, prefix => directory for its own files.
+# dir, name, conf => path, prefix => directory for its own files; pidfile,
+# log, access => where the configuration puts those; args => [further ones].
 sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
-        %o,
         pidfile => "$o{dir}/$o{name}.pid",
         log     => "$o{dir}/$o{name}.error.log",
         access  => "$o{dir}/$o{name}.access.log",
+        args    => [],
+        %o,
     }, $class;
     mkdir $self->{prefix};
     return $self;
@@ -28,7 +30,7 @@ sub _command {
     my ($self, @args) = @_;
 
     return (Platform::Test::Env::nginx(), '-p', "$self->{prefix}/",
-        '-e', $self->{log}, '-c', $self->{conf}, @args);
+        '-e', $self->{log}, '-c', $self->{conf}, @{ $self->{args} }, @args);
 }
 
 sub _env {

@@ -1,7 +1,80 @@
 package Platform::Test::Stack;
 
-# Larger settings: the identity face alone, and the whole platform.  These
-# are further methods of Platform::Test.
+# The whole platform as the templates of nginx.conf.d describe it: gateway and
+# identity faces in one nginx, identity-fcgi, PostgreSQL, and downstream either
+# the templates' own stub or an echo in Perl.
+
+use strict;
+use warnings;
+
+use Time::HiRes ();
+
+use Platform::Test::Http;
+
+our $CREDENTIAL = 'Demo-passw0rd!';
+
+# Made by Platform::Test->full_stack.
+sub new { my ($class, %o) = @_; return bless {%o}, $class }
+
+sub gateway { return $_[0]{test}->port('gateway') }
+
+sub face { return $_[0]{test}->port('identity') }
+
+sub nginx { return $_[0]{nginx} }
+
+sub identity { return $_[0]{identity} }
+
+sub postgres { return $_[0]{test}->postgres }
+
+# The echo upstream, where echo => 1 asked for one.
+sub upstream { return $_[0]{upstream} }
+
+sub get { my ($self, @r) = @_; return http_get($self->gateway, @r) }
+
+# post(PATH, DATA, ...): a JSON body, unless DATA is undef.
+sub post {
+    my ($self, $path, $data, %o) = @_;
+
+    return http_post($self->gateway, $path,
+        (defined $data ? (json => $data) : (body => '')), %o);
+}
+
+# Logs in through the gateway; account 'one' is one@demo.test.
+sub login {
+    my ($self, $account, %o) = @_;
+
+    return $self->post('/api/auth/login', {
+        account    => $account =~ /@/ ? $account : "$account\@demo.test",
+        credential => $o{credential} // $CREDENTIAL,
+    });
+}
+
+sub refresh {
+    my ($self, $token, %o) = @_;
+
+    return $self->post('/api/auth/refresh', { refreshToken => $token }, %o);
+}
+
+# The business call with a branch token.
+sub current_context {
+    my ($self, $token, %o) = @_;
+
+    return $self->get('/api/workspaces/current-context', token => $token, %o);
+}
+
+# The names and values of the context headers in what an upstream saw.
+sub context {
+    my ($request) = @_;
+
+    my $is = qr/^X-(?:Account-Id|Account-Type|Session-Id|Token-Type
+        |Token-Scope|Workspace-Id|Tenant-Id|Member-Id|Active-Branch-Id
+        |Branch-Ids|Roles)$/xi;
+    my @mangled = map { [ $_->[0] =~ s/[^A-Za-z0-9]/-/gr, $_->[1] ] }
+        @{ $request->{headers} };
+    return grep { $_->[0] =~ $is } @mangled;
+}
+
+# Further methods of Platform::Test.
 
 package Platform::Test;
 
@@ -57,6 +130,79 @@ http {
 CONF
     $self->start_nginx('face');
     return $identity;
+}
+
+# Starts everything.  echo => 1: downstream is the Perl echo; edit => sub
+# changes $_, the text of the rendered nginx.conf; env => {...} the environment
+# of both halves (rate limits are off unless it says so).
+sub full_stack {
+    my ($self, %o) = @_;
+
+    my $dir = $self->{dir};
+    my $upstream = $o{echo} ? $self->echo_upstream : undef;
+    my %env = (
+        PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $self->port('identity'),
+        PLATFORM_LOGIN_RATE_LIMIT   => 'off',
+        PLATFORM_REFRESH_RATE_LIMIT => 'off',
+        PLATFORM_AUTH_COOKIE_SECURE => 'false',
+        ($upstream ? (PLATFORM_ENTITLEMENT_URL
+            => 'http://127.0.0.1:' . $upstream->port) : ()),
+        %{ $o{env} // {} },
+    );
+    my $identity = $o{identity} // $self->identity(%env);
+    my $nginx = $self->render_nginx(\%env, $identity->address, $o{edit});
+    $self->track($nginx)->start;
+
+    for my $port ($self->port('identity'), $self->port('gateway')) {
+        my $ready = sub {
+            my $res = eval { http_get($port, '/readyz') };
+            return $res && $res->status == 200;
+        };
+        eventually($ready, 10) or die "/readyz of port $port is not UP\n";
+    }
+
+    return Platform::Test::Stack->new(
+        test => $self, nginx => $nginx, identity => $identity,
+        upstream => $upstream, env => \%env);
+}
+
+# Renders the templates as an operator would; the nginx is not started.
+sub render_nginx {
+    my ($self, $env, $upstream, $edit) = @_;
+
+    my ($dir, $root) = ($self->{dir}, $self->root);
+    my ($run, $logs, $out) = ("$dir/run", "$dir/logs", "$dir/rendered");
+    mkdir $_ for $run, $logs;
+    local %ENV = (
+        PATH => $ENV{PATH},
+        (map { (uc $_ . '_PORT' => $self->port($_)) }
+            qw(gateway identity stub)),
+        RUN_DIR           => $run,
+        LOG_DIR           => $logs,
+        MODULE_PATH       => Platform::Test::Env::module(),
+        IDENTITY_UPSTREAM => $upstream,
+        NGINX_USER        => $> == 0 ? 'root' : '',
+        %$env,
+    );
+    system("$root/tools/render", '--out', $out) == 0
+        or die "tools/render failed\n";
+
+    local $_ = $self->read_file('rendered/nginx.conf');
+    if ($edit) {
+        $edit->();
+        $self->write_file('rendered/nginx.conf', $_);
+    }
+    my ($pidfile) = /^\s*pid\s+([^;]+);/m;
+    return Platform::Test::Nginx->new(
+        dir     => $dir,
+        name    => 'platform',
+        prefix  => $run,
+        conf    => "$out/nginx.conf",
+        pidfile => $pidfile // die("no pid in the rendered nginx.conf\n"),
+        log     => "$logs/error.log",
+        access  => "$logs/access.log",
+        args    => [ '-g', 'daemon off;' ],
+    );
 }
 
 1;
