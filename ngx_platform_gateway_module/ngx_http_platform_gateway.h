@@ -291,6 +291,9 @@ ngx_uint_t ngx_http_platform_gateway_keys_version(
 time_t ngx_http_platform_gateway_keys_fetched_at(
     const ngx_http_platform_gateway_keys_t *keys);
 
+
+/* ngx_http_platform_gateway_wait.c: requests that wait for keys */
+
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then
  * the phases of r run again.  NGX_AGAIN: parked.  NGX_DECLINED: no fetch is in
@@ -308,16 +311,25 @@ time_t ngx_http_platform_gateway_keys_retry_after(
 /* ngx_http_platform_gateway_fetch.c: the detached internal request */
 
 /*
- * Called when a fetch ends: body is the document, or err says in a few words
- * why there is none.
+ * Called once when a fetch ends: body is the document, or NULL and err says in
+ * a few words why there is none.  Both are gone when it returns.
  */
 typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
     ngx_str_t *body, const char *err);
 
-/* Starts GET uri in the server whose configuration ctx is. */
+/*
+ * Starts GET uri in the server whose configuration ctx is.  NGX_ERROR: out of
+ * memory, or this worker fetches already; done is not called then.
+ */
 ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
     ngx_str_t *uri, size_t max_size, ngx_msec_t timeout,
     ngx_http_platform_gateway_fetch_done_pt done, void *data, ngx_log_t *log);
+
+/* Ends the worker's fetch, if there is one. */
+void ngx_http_platform_gateway_fetch_abort(void);
+
+/* Whether r is the fetch's own request, which no guard must refuse. */
+ngx_uint_t ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r);
 
 
 /* ngx_http_platform_gateway_headers.c: find, strip, inject, the ids */
