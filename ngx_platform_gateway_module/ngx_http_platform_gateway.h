@@ -180,10 +180,10 @@ typedef struct {
     time_t                       retry_after;  /* seconds, 0: no header */
 
     unsigned                     prepared:1;   /* stripped, ids set */
-    unsigned                     injected:1;   /* trusted headers in a list */
+    unsigned                     injected:1;   /* a header list was changed
+                                                  for a location */
     unsigned                     ids_kept:2;   /* the client's own id is good:
                                                   1 request, 2 correlation */
-    ngx_table_elt_t             *authorization; /* taken out of the list */
 } ngx_http_platform_gateway_request_t;
 
 
@@ -332,7 +332,7 @@ void ngx_http_platform_gateway_fetch_abort(void);
 ngx_uint_t ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r);
 
 
-/* ngx_http_platform_gateway_headers.c: find, strip, inject, the ids */
+/* ngx_http_platform_gateway_headers.c: find, strip, take back, the ids */
 
 /*
  * Chooses the two ids: the client's where they are well formed and sent once,
@@ -350,35 +350,66 @@ ngx_int_t ngx_http_platform_gateway_headers_prepare(ngx_http_request_t *r,
     const ngx_http_platform_gateway_srv_conf_t *conf);
 
 /*
- * Adds the trusted headers of claims to r->headers_in, and takes out
- * Authorization where conf says so.  r may be a subrequest: list parts that
- * it shares with its parent are never written to.
- */
-ngx_int_t ngx_http_platform_gateway_headers_inject(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf,
-    const pj_claims_t *claims);
-
-/*
  * Takes back what was injected for an earlier location or a parent request,
  * and puts Authorization back.
  */
 ngx_int_t ngx_http_platform_gateway_headers_withdraw(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_srv_conf_t *conf);
 
-/* platform_gateway_strip_header, and the set that strip works with. */
-char *ngx_http_platform_gateway_headers_strip_names(ngx_conf_t *cf,
+/* Whether the header h is to go. */
+typedef ngx_uint_t (*ngx_http_platform_gateway_drop_pt)(ngx_table_elt_t *h,
+    const void *data);
+
+/*
+ * Gives r a header list without what drop() says and with add[0..n) at its
+ * end; add must live as long as r.  Neither elements nor list parts that
+ * another request may share are written to.
+ */
+ngx_int_t ngx_http_platform_gateway_headers_rebuild(ngx_http_request_t *r,
+    ngx_http_platform_gateway_drop_pt drop, const void *data,
+    ngx_table_elt_t *add, ngx_uint_t n);
+
+/* Fills every field of h. */
+void ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
+    const ngx_http_platform_gateway_claim_header_t *name, ngx_str_t *value);
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+u_char ngx_http_platform_gateway_headers_fold(u_char c);
+
+
+/* ngx_http_platform_gateway_inject.c: claims become headers */
+
+/*
+ * Adds the trusted headers of claims (NULL: none) to r->headers_in, and takes
+ * out Authorization where conf says so.  r may be a subrequest.
+ */
+ngx_int_t ngx_http_platform_gateway_inject_claims(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims);
+
+
+/* ngx_http_platform_gateway_names.c: header names in the configuration */
+
+/* platform_gateway_strip_header NAME ...; */
+char *ngx_http_platform_gateway_names_strip(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
-ngx_int_t ngx_http_platform_gateway_headers_strip_add(ngx_conf_t *cf,
-    ngx_http_platform_gateway_srv_conf_t *conf, ngx_str_t *name);
-ngx_int_t ngx_http_platform_gateway_headers_strip_defaults(ngx_conf_t *cf,
+
+/* platform_gateway_claim_header CLAIM HEADER; */
+char *ngx_http_platform_gateway_names_claim(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+
+/* The map that holds where no platform_gateway_claim_header is given. */
+ngx_array_t *ngx_http_platform_gateway_names_claim_defaults(ngx_conf_t *cf);
+
+/* Fills conf->strip: the default map's names and the strip_header ones. */
+ngx_int_t ngx_http_platform_gateway_names_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_srv_conf_t *prev,
     ngx_http_platform_gateway_srv_conf_t *conf);
 
-/* platform_gateway_claim_header, and the default map. */
-char *ngx_http_platform_gateway_headers_claim(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-ngx_array_t *ngx_http_platform_gateway_headers_claim_defaults(ngx_conf_t *cf);
+/* Adds the names of a location's claim map to conf->strip. */
+ngx_int_t ngx_http_platform_gateway_names_add(ngx_conf_t *cf,
+    ngx_http_platform_gateway_srv_conf_t *conf, ngx_array_t *claim_headers);
 
 
 /* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
