@@ -1,0 +1,254 @@
+
+/*
+ * The shared zone of the key set: the last good document, and the lease that
+ * lets one worker at a time fetch the next.
+ *
+ * The lease is a deadline, so that a worker that dies with it wedges nobody.
+ */
+
+
+#include "ngx_http_platform_gateway_keys.h"
+
+
+/* Milliseconds from now to then; 0 when then has passed. */
+static ngx_msec_t ngx_http_platform_gateway_zone_left(ngx_msec_t then);
+
+
+ngx_int_t
+ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+{
+    ngx_slab_pool_t                   *shpool;
+    ngx_http_platform_gateway_keys_t  *keys;
+    ngx_http_platform_gateway_zone_t  *zone;
+
+    keys = shm_zone->data;
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
+
+    if (zone && zone->layout != NGX_HTTP_PLATFORM_GATEWAY_KEYS_LAYOUT) {
+
+        /* Left to the old workers, which may still be using it. */
+
+        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                      "platform gateway zone \"%V\" has another layout, "
+                      "starting afresh", &shm_zone->shm.name);
+        zone = NULL;
+    }
+
+    if (zone == NULL) {
+        zone = ngx_slab_calloc(shpool,
+                               sizeof(ngx_http_platform_gateway_zone_t));
+        if (zone == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                          "platform_gateway_zone \"%V\" is too small",
+                          &shm_zone->shm.name);
+            return NGX_ERROR;
+        }
+
+        zone->layout = NGX_HTTP_PLATFORM_GATEWAY_KEYS_LAYOUT;
+        zone->next_try = ngx_current_msec;
+        shpool->data = zone;
+    }
+
+    keys->shpool = shpool;
+    keys->zone = zone;
+
+    /* In force only once a worker runs with it: a reload may yet fail. */
+
+    keys->generation = zone->generation + 1;
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_platform_gateway_zone_activate(ngx_http_platform_gateway_keys_t *keys)
+{
+    ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    if (zone->generation < keys->generation) {
+
+        /*
+         * The configuration may name another issuer by now: fetch soon, and
+         * take nothing that an older configuration's worker still brings.
+         */
+
+        zone->generation = keys->generation;
+        zone->leased = 0;
+        zone->refresh = 1;
+    }
+
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_zone_lease(ngx_http_platform_gateway_keys_t *keys)
+{
+    ngx_int_t                          rc;
+    ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    rc = ngx_http_platform_gateway_zone_peek(keys);
+
+    if (rc == NGX_OK) {
+        zone->leased = 1;
+        zone->lease++;
+        zone->lease_until = ngx_current_msec + keys->timeout
+                            + NGX_HTTP_PLATFORM_GATEWAY_KEYS_SLACK;
+        zone->next_try = ngx_current_msec + keys->cooldown;
+
+        keys->worker->lease = zone->lease;
+    }
+
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_zone_peek(
+    const ngx_http_platform_gateway_keys_t *keys)
+{
+    const ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    if (zone->leased
+        && ngx_http_platform_gateway_zone_left(zone->lease_until))
+    {
+        return NGX_AGAIN;
+    }
+
+    if (zone->generation != keys->generation
+        || ngx_http_platform_gateway_zone_left(zone->next_try))
+    {
+        return NGX_DECLINED;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_zone_release(ngx_http_platform_gateway_keys_t *keys,
+    const ngx_str_t *document)
+{
+    ngx_int_t                          rc;
+    ngx_uint_t                         slot;
+    ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    if (zone->generation != keys->generation
+        || zone->lease != keys->worker->lease)
+    {
+        ngx_shmtx_unlock(&keys->shpool->mutex);
+        return NGX_ABORT;
+    }
+
+    rc = NGX_DECLINED;
+
+    if (document) {
+        slot = zone->version & 1;
+
+        if (zone->version == 0
+            || zone->len[slot] != document->len
+            || ngx_memcmp(zone->document[slot], document->data, document->len)
+               != 0)
+        {
+            slot = !slot;
+            ngx_memcpy(zone->document[slot], document->data, document->len);
+            zone->len[slot] = document->len;
+            ngx_memory_barrier();
+            zone->version++;
+            rc = NGX_OK;
+        }
+
+        zone->fetched = ngx_current_msec;
+        zone->fetched_at = ngx_time();
+        zone->refresh = 0;
+    }
+
+    zone->leased = 0;
+    zone->ended++;
+
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+
+    return rc;
+}
+
+
+size_t
+ngx_http_platform_gateway_zone_copy(ngx_http_platform_gateway_keys_t *keys,
+    u_char *buf, ngx_uint_t *version)
+{
+    size_t                             len;
+    ngx_uint_t                         slot;
+    ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    slot = zone->version & 1;
+    len = zone->len[slot];
+    ngx_memcpy(buf, zone->document[slot], len);
+    *version = zone->version;
+
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+
+    return len;
+}
+
+
+ngx_msec_t
+ngx_http_platform_gateway_zone_due(
+    const ngx_http_platform_gateway_keys_t *keys, ngx_msec_t early)
+{
+    ngx_msec_t                               wait, stale;
+    const ngx_http_platform_gateway_zone_t  *zone;
+
+    zone = keys->zone;
+
+    if (zone->leased) {
+        wait = ngx_http_platform_gateway_zone_left(zone->lease_until);
+
+        if (wait) {
+            return wait;
+        }
+    }
+
+    wait = ngx_http_platform_gateway_zone_left(zone->next_try);
+
+    if (zone->version == 0 || zone->refresh) {
+        return wait;
+    }
+
+    stale = ngx_http_platform_gateway_zone_left(zone->fetched + keys->soft_age
+                                                - early);
+
+    return ngx_max(wait, stale);
+}
+
+
+static ngx_msec_t
+ngx_http_platform_gateway_zone_left(ngx_msec_t then)
+{
+    ngx_msec_int_t  left;
+
+    left = (ngx_msec_int_t) (then - ngx_current_msec);
+
+    return left > 0 ? (ngx_msec_t) left : 0;
+}
