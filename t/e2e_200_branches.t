@@ -55,14 +55,15 @@ my $more = eval {
 insert into branches (branch_id, workspace_id, branch_name)
 values ('00000000-0000-4000-8000-0005000f0001',
         '00000000-0000-4000-8000-000200000002', 'Store 201');
-insert into member_branches (member_id, branch_id)
-select member_id, '00000000-0000-4000-8000-0005000f0001'
+insert into branch_grants (member_id, branch_id, workspace_id)
+select member_id, '00000000-0000-4000-8000-0005000f0001', workspace_id
   from members
  where account_id = '00000000-0000-4000-8000-000300000002';
 SQL
     1;
 };
 ok !$more, 'a 201st grant is refused by the database';
+like $@, qr/at most 200/, 'which says why';
 is $s->login('two-hundred')->status, 200, 'login still works';
 
 $t->done;

@@ -23,7 +23,7 @@ use Platform::Test::Server;
 use Platform::Test::Stack;
 
 use Exporter qw(import);
-our @EXPORT = (qw(eventually header_values), @Platform::Test::Http::EXPORT,
+our @EXPORT = (qw(eventually header_values is_problem), @Platform::Test::Http::EXPORT,
     @Platform::Test::Jwt::EXPORT);
 
 my $owner = $$;
@@ -401,6 +401,25 @@ sub eventually {
     }
 }
 
+# One test: the response is the problem+json with this status and code.
+sub is_problem {
+    my ($res, $status, $code, $name) = @_;
+
+    my $json = eval { $res->json };
+    my %got = ref $json eq 'HASH' ? %$json : ();
+    my $id = $got{requestId} // '';
+    my @texts = map { length($got{$_} // '') ? 1 : 0 } qw(title detail);
+    my $ok = Test::More::is_deeply(
+        [ $res->status, $res->header('Content-Type'),
+            @got{qw(type status code)}, @texts, length $id ? 1 : 0,
+            $res->header('X-Request-Id') ],
+        [ $status, 'application/problem+json', 'about:blank', $status, $code,
+            1, 1, 1, $id ],
+        "$name: $status $code");
+    Test::More::diag($res->raw_head, $res->body) unless $ok;
+    return $ok;
+}
+
 # Values of a header in a request as an upstream saw it.
 sub header_values {
     my ($request, $name) = @_;
@@ -508,7 +527,8 @@ Gives C<[status, [n => v, ...], body]>, C<\"exact bytes"> or undef (close).
 
 =item postgres(durable => 0, settings => {...}, port => N, name => 'postgres')
 
-A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, env, host, log.
+A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
+'CONT'), env, host.
 
 =item identity(NAME => VALUE, ...), identity_env(...), run_identity([ARGS], ...)
 
@@ -550,7 +570,8 @@ C<jwt_token(account|branch|system|refresh, KEY, claim =E<gt> value)>,
 C<jwt_claims>, C<jwt_sign(header, payload, key | secret)>, C<jwt_tamper(TOKEN,
 PART, BIT)>, C<jwt_decode>, C<b64url>, C<b64url_decode>, C<uuid([N])>.
 
-C<eventually(sub, SECONDS)>, C<header_values(REQUEST, NAME)>.
+C<eventually(sub, SECONDS)>, C<header_values(REQUEST, NAME)>, C<is_problem(RES,
+STATUS, CODE, NAME)>: one test that the answer is that problem+json, whole.
 
 =head1 ENVIRONMENT
 

@@ -9,6 +9,7 @@ use warnings;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
+use POSIX ();
 use Time::HiRes qw(sleep time);
 
 use Platform::Test::Env;
@@ -101,7 +102,24 @@ sub stop {
     my ($self, $signal) = @_;
 
     my $process = delete $self->{process} or return ();
-    return $process->stop($signal);
+    my @problems = $process->stop($signal);
+
+    # Backends of a killed server leave on their own.
+    my $until = time + 10;
+    while (time < $until
+        && Platform::Test::Process::in_dir($self->{data}))
+    {
+        sleep 0.02;
+    }
+    return @problems;
+}
+
+# Stops ('STOP') or continues ('CONT') every process of the server: a machine
+# that hangs.
+sub freeze {
+    my ($self, $signal) = @_;
+
+    return kill $signal, Platform::Test::Process::in_dir($self->{data});
 }
 
 sub running { return $_[0]{process} ? 1 : 0 }
@@ -133,10 +151,15 @@ sub sql {
         '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
         '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
         '-d', $o{db} // 'platform', '-c', $sql);
-    local $ENV{PGCONNECT_TIMEOUT} = 10;
-    open my $fh, '-|', @cmd or die "psql: $!\n";
+    my $pid = open(my $fh, '-|') // die "fork: $!\n";
+    if ($pid == 0) {
+        open STDERR, '>&', \*STDOUT;
+        $ENV{PGCONNECT_TIMEOUT} = 10;
+        $ENV{PGOPTIONS} = '-c client_min_messages=warning';
+        exec @cmd or POSIX::_exit(127);
+    }
     my $out = do { local $/; <$fh> } // '';
-    close $fh or die "psql failed: $sql\n";
+    close $fh or die "psql failed: $out\n";
     chomp $out;
     return $out;
 }

@@ -1,0 +1,171 @@
+# make run: starts everything in the foreground, says where, stops in order;
+# what is in its way is told in one line and leaves nothing running.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+use IO::Socket::INET;
+use Time::HiRes qw(sleep);
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'make run has no sanitizer mode';
+}
+
+my $t = Platform::Test->new;
+my $run = $t->dir . '/run';
+my %ports = map { (uc($_) . '_PORT' => $t->port($_)) }
+    qw(gateway identity stub);
+
+# Starts make run as a shell would: a process group that Ctrl-C reaches.
+my $count = 0;
+
+sub start {
+    my (%more) = @_;
+
+    my $log = $t->dir . '/make-run-' . ++$count . '.log';
+    my %set = (%ports, RUN_DIR => $run, %more);
+    return $t->track(Platform::Test::Process->start(
+        name => "make-run-$count",
+        dir  => $t->root,
+        log  => $log,
+        env  => { PATH => $ENV{PATH}, %set },
+        cmd  => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(),
+            'run' ],
+        ok_status => ['any'],
+    )->expect_end);
+}
+
+sub said { my ($p) = @_; return $t->read_file($p->name . '.log') // '' }
+
+# Processes that have a file of the run directory open.
+sub holders {
+    my @found;
+    for my $fd (glob '/proc/[0-9]*/fd/*') {
+        my $file = readlink $fd // next;
+        push @found, $fd =~ m{/proc/(\d+)/} if index($file, "$run/") == 0;
+    }
+    my %seen;
+    return grep { !$seen{$_}++ } @found;
+}
+
+sub is_ready {
+    my ($p, $name) = @_;
+
+    my $ok = eventually(
+        sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 90);
+    like said($p), qr/^Ready\.$/m, "$name: ready" or diag said($p);
+    return http_post($t->port('gateway'), '/api/auth/login', json => {
+        account => 'one@demo.test', credential => 'Demo-passw0rd!' });
+}
+
+# Starts, says where, works.
+
+my $p = start();
+my $res = is_ready($p, 'first');
+is $res->status, 200, 'first: login';
+my $text = said($p);
+like $text, qr{http://127\.0\.0\.1:$ports{$_}\b}, "says $_"
+    for sort keys %ports;
+like $text, qr/several\@demo\.test/, 'says the demo logins';
+like $text, qr/Demo-passw0rd!/, 'and their credential';
+
+my ($curl) = $text =~ /^(\s*curl .*(?:\\\n.*)*)/m;
+my $out = `$curl 2>&1`;
+like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
+    or diag $curl;
+ok -s "$run/platform.env", 'platform.env holds the environment';
+is((stat "$run/platform.env")[2] & 077, 0, 'for its owner alone');
+my $kid = (jwt_decode($res->json->{accessToken}))[0]{kid};
+
+# A second one beside it.
+
+my $second = start();
+ok $second->wait_end(30), 'second: ends';
+isnt $second->status, 0, 'second: with an error';
+like said($second), qr/already running/, 'second: says why';
+is http_get($t->port('gateway'), '/readyz')->status, 200,
+    'second: the first one goes on';
+
+# Ctrl-C.
+
+kill 'INT', -$p->pid;
+ok $p->wait_end(30), 'Ctrl-C: ends';
+like said($p), qr/^Stopped\.$/m, 'Ctrl-C: says so';
+is_deeply [holders()], [], 'Ctrl-C: nothing left';
+
+# Again, and SIGTERM to the script alone.
+
+$p = start();
+$res = is_ready($p, 'again');
+is $res->status, 200, 'again: login';
+is((jwt_decode($res->json->{accessToken}))[0]{kid}, $kid,
+    'again: with the same key');
+my $refresh = $res->json->{refreshToken};
+my ($script) = ($t->read_file('run/run.pid') // '') =~ /(\d+)/;
+kill 'TERM', $script;
+ok $p->wait_end(30), 'SIGTERM: ends';
+is_deeply [holders()], [], 'SIGTERM: nothing left';
+
+# kill -9 of everything, then again.
+
+$p = start();
+is_ready($p, 'before kill -9');
+my @all = holders();
+cmp_ok scalar @all, '>=', 4, 'kill -9: of ' . scalar(@all) . ' processes';
+kill 'KILL', -$p->pid, @all;
+ok $p->wait_end(10), 'kill -9: gone';
+$p = start();
+$res = is_ready($p, 'after kill -9');
+is $res->status, 200, 'after kill -9: login';
+is http_post($t->port('gateway'), '/api/auth/refresh',
+    json => { refreshToken => $refresh })->status, 200,
+    'after kill -9: sessions are kept';
+
+# kill -9 of the script alone.
+
+($script) = ($t->read_file('run/run.pid') // '') =~ /(\d+)/;
+kill 'KILL', $script;
+$p->wait_end(10);
+$p = start();
+$res = is_ready($p, 'after kill -9 of the script');
+is $res->status, 200, 'after kill -9 of the script: login';
+kill 'INT', -$p->pid;
+ok $p->wait_end(30), 'ends';
+is_deeply [holders()], [], 'nothing left';
+
+# In its way: one line, an error, nothing left running.
+
+sub refused {
+    my ($name, $pattern, %set) = @_;
+
+    my $p = start(%set);
+    ok $p->wait_end(60), "$name: ends";
+    isnt $p->status, 0, "$name: with an error";
+    my @lines = grep { !/^make(?:\[\d+\])?: / } split /\n/, said($p);
+    is scalar @lines, 1, "$name: in one line" or diag said($p);
+    like $lines[-1] // '', $pattern, "$name: that says why";
+    is_deeply [holders()], [], "$name: nothing left";
+}
+
+{
+    my $port = $t->port('taken');
+    my $taken = Platform::Test::Port::listener($port);
+    refused("$_ in use", qr/\b$port\b.*in use.*$_/, $_ => $port)
+        for sort keys %ports;
+}
+refused('a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
+    PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');
+refused('a broken boolean', qr/PLATFORM_AUTH_COOKIE_SECURE/,
+    PLATFORM_AUTH_COOKIE_SECURE => 'perhaps');
+refused('a broken origin', qr/PLATFORM_CORS_ALLOWED_ORIGINS/,
+    PLATFORM_CORS_ALLOWED_ORIGINS => '*');
+refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
+    PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
+    PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
+refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
+
+$t->done;

@@ -1,0 +1,93 @@
+# The database goes away, hangs or crashes: 503 in bounded time, nothing half
+# done, and recovery without a restart.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres(durable => 1);
+my $s = $t->full_stack;
+
+my $one = $s->login('one')->json;
+my $several = $s->login('several')->json;
+my $sessions = $pg->sql('select count(*) from auth_sessions');
+
+sub all_503 {
+    my ($name) = @_;
+
+    my @calls = (
+        [ login  => sub { $s->login('one') } ],
+        [ refresh => sub { $s->refresh($one->{refreshToken}) } ],
+        [ 'select-branch' => sub {
+            $s->post('/api/auth/select-branch',
+                { branchId => $several->{branches}[0]{branchId} },
+                token => $several->{accountAccessToken}) } ],
+        [ logout => sub { $s->post('/api/auth/logout',
+            { refreshToken => $one->{refreshToken} }) } ],
+    );
+    for my $call (@calls) {
+        my $start = time;
+        my $res = $call->[1]->();
+        is_problem($res, 503, 'DATABASE_UNAVAILABLE', "$name: $call->[0]");
+        is $res->header('Retry-After'), 1, "$name: $call->[0]: Retry-After";
+        is scalar($res->header_all('Set-Cookie')), 0,
+            "$name: $call->[0]: no cookie touched";
+        cmp_ok time - $start, '<', 9 * $t->scale,
+            "$name: $call->[0]: in bounded time";
+    }
+
+    is http_get($s->face, '/healthz')->status, 200, "$name: alive";
+    is http_get($s->face, '/readyz')->status, 503, "$name: not ready";
+    is http_get($s->face, '/.well-known/jwks.json')->status, 200,
+        "$name: the key set is served";
+    is http_get($s->gateway, '/readyz')->status, 200,
+        "$name: the gateway is ready";
+    is $s->current_context($one->{accessToken})->status, 200,
+        "$name: tokens in hand work";
+    is $s->refresh('abc')->status, 401,
+        "$name: what needs no database is answered";
+}
+
+sub recovered {
+    my ($name) = @_;
+
+    ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }, 15),
+        "$name: ready again";
+    is $pg->sql('select count(*) from auth_sessions'), $sessions,
+        "$name: no session was begun";
+    my $res = $s->refresh($one->{refreshToken});
+    is $res->status, 200, "$name: the token that got 503 is still good";
+    $one = $res->json;
+    is $s->login('one')->status, 200, "$name: login";
+    $sessions = $pg->sql('select count(*) from auth_sessions');
+}
+
+$pg->stop('INT');
+all_503('stopped');
+$pg->start;
+recovered('stopped');
+
+$pg->freeze('STOP');
+all_503('hanging');
+$pg->freeze('CONT');
+recovered('hanging');
+
+$pg->stop('KILL');
+is $s->login('one')->status, 503, 'crashed: 503';
+$pg->start;
+recovered('crashed');
+
+# Connections that were cut while idle are noticed and made again: at most
+# the first use of each may fail.
+
+$pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
+    where usename = 'platform' and pid <> pg_backend_pid()",
+    user => 'postgres');
+ok eventually(sub { $s->login('one')->status == 200 }, 5),
+    'cut connections: login succeeds';
+
+$t->done;
