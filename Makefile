@@ -221,7 +221,8 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 
 clean: ## remove what make made; keeps build/config.mk and run/
 	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
-	  build/$(MOD_DIR) build/test build/test-cache build/*.so
+	  build/$(MOD_DIR) build/test build/test-cache build/test-failed \
+	  build/*.so
 
 distclean: clean ## also remove build/ itself
 	@rm -rf build
