@@ -110,7 +110,8 @@ typedef struct {
     ngx_str_t                    conf_file;    /* where the block begins, for */
     ngx_uint_t                   conf_line;    /* messages at merge time */
 
-    ngx_array_t                 *cors_origins; /* see _cors.c; empty: off */
+    ngx_array_t                 *cors_origins; /* ..._origin_t; NULL or empty:
+                                                  none is allowed */
     ngx_array_t                 *cors_methods;
     ngx_array_t                 *cors_headers;
     ngx_str_t                    cors_methods_text;
@@ -187,7 +188,42 @@ typedef struct {
 } ngx_http_platform_gateway_request_t;
 
 
+/* An allowed origin: all of it, or what stands around the labels of a "*". */
+
+typedef struct {
+    ngx_str_t                    prefix;       /* "https://app.example.com" or
+                                                  "https://" */
+    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+} ngx_http_platform_gateway_origin_t;
+
+
 extern ngx_module_t  ngx_http_platform_gateway_module;
+
+
+/*
+ * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
+ * the end, and at once for a list that was never set up (HTTP/0.9).
+ */
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_platform_gateway_header_next(const ngx_list_part_t **part,
+    ngx_uint_t *i)
+{
+    while (*part && *i >= (*part)->nelts) {
+        *part = (*part)->next;
+        *i = 0;
+    }
+
+    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+}
+
+
+/* name is a literal in lower case; for request and response headers alike. */
+
+#define ngx_http_platform_gateway_header_is(h, name)                          \
+    ((h)->key.len == sizeof(name) - 1                                         \
+     && ngx_strncasecmp((h)->key.data, (u_char *) (name), sizeof(name) - 1)   \
+        == 0)
 
 
 /* ngx_http_platform_gateway_module.c */
@@ -426,6 +462,9 @@ ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
 ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
     const ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
+
+
+/* ngx_http_platform_gateway_cors_conf.c: the cors_* directives */
 
 /* Directive: ORIGIN ... | off; may be given several times. */
 char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,

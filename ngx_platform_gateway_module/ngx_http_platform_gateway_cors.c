@@ -1,0 +1,518 @@
+
+/*
+ * CORS: OPTIONS is answered here, and the response headers of every other
+ * request are set here (the Fetch standard, "CORS protocol").
+ *
+ * An origin is compared as bytes with the lower-case patterns made when the
+ * configuration is read: browsers serialise origins in lower case and without
+ * the default port (RFC 6454, section 6.2).
+ */
+
+
+#include "ngx_http_platform_gateway.h"
+
+
+/* What a browser asks for, found in one pass over the request's headers. */
+
+typedef struct {
+    ngx_str_t                   *origin;
+    ngx_str_t                   *method;    /* Access-Control-Request-Method */
+    ngx_uint_t                   origins;
+    ngx_uint_t                   methods;
+} ngx_http_platform_gateway_cors_request_t;
+
+
+static void ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
+    ngx_http_platform_gateway_cors_request_t *cr);
+static ngx_uint_t ngx_http_platform_gateway_cors_origin_allowed(
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr);
+static ngx_uint_t ngx_http_platform_gateway_cors_match(
+    const ngx_http_platform_gateway_origin_t *pattern,
+    const ngx_str_t *origin);
+static ngx_uint_t ngx_http_platform_gateway_cors_is_labels(const u_char *p,
+    const u_char *last);
+static ngx_uint_t ngx_http_platform_gateway_cors_method_allowed(
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr);
+static ngx_uint_t ngx_http_platform_gateway_cors_headers_allowed(
+    ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_uint_t ngx_http_platform_gateway_cors_list_has(
+    const ngx_array_t *list, const ngx_str_t *name);
+static ngx_uint_t ngx_http_platform_gateway_cors_next_name(ngx_str_t *rest,
+    ngx_str_t *name);
+static void ngx_http_platform_gateway_cors_drop(ngx_http_request_t *r);
+static ngx_int_t ngx_http_platform_gateway_cors_add(ngx_http_request_t *r,
+    const char *name, size_t len, const ngx_str_t *value);
+static ngx_int_t ngx_http_platform_gateway_cors_add_preflight(
+    ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_cors_vary(ngx_http_request_t *r,
+    const ngx_str_t *names);
+static ngx_uint_t ngx_http_platform_gateway_cors_varies(
+    const ngx_str_t *value);
+
+
+#define ngx_http_platform_gateway_cors_header(r, name, value)                 \
+    ngx_http_platform_gateway_cors_add(r, name, sizeof(name) - 1, value)
+
+
+static const ngx_str_t  ngx_http_platform_gateway_cors_true =
+    ngx_string("true");
+
+static const ngx_str_t  ngx_http_platform_gateway_cors_exposed =
+    ngx_string("X-Request-Id, X-Correlation-Id, Retry-After, "
+               "WWW-Authenticate");
+
+static const ngx_str_t  ngx_http_platform_gateway_cors_vary_origin =
+    ngx_string("Origin");
+
+static const ngx_str_t  ngx_http_platform_gateway_cors_vary_preflight =
+    ngx_string("Origin, Access-Control-Request-Method, "
+               "Access-Control-Request-Headers");
+
+
+ngx_int_t
+ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_http_platform_gateway_cors_request_t  cr;
+
+    if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
+        return NGX_DECLINED;
+    }
+
+    ngx_http_platform_gateway_cors_read(r, &cr);
+
+    if (cr.origins == 0 || cr.methods == 0) {
+        gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS;
+        gr->decision = "allow";
+        return NGX_HTTP_NO_CONTENT;
+    }
+
+    if (ngx_http_platform_gateway_cors_origin_allowed(conf, &cr)
+        && ngx_http_platform_gateway_cors_method_allowed(conf, &cr)
+        && ngx_http_platform_gateway_cors_headers_allowed(r, conf))
+    {
+        gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
+        gr->decision = "allow";
+        return NGX_HTTP_NO_CONTENT;
+    }
+
+    gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
+    gr->decision = "deny";
+
+    return ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
+               "GATEWAY_ORIGIN_NOT_ALLOWED",
+               "the origin, the method or a header of this preflight "
+               "request is not allowed");
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_uint_t                                preflight, refused;
+    ngx_http_platform_gateway_cors_request_t  cr;
+
+    ngx_http_platform_gateway_cors_drop(r);
+
+    if (conf->cors_origins == NULL || conf->cors_origins->nelts == 0) {
+        return NGX_OK;
+    }
+
+    refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
+    preflight = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
+
+    /*
+     * Vary goes on responses without an Origin too: a cache must not hand
+     * them to a page of another origin.
+     */
+
+    if (ngx_http_platform_gateway_cors_vary(r, (preflight || refused)
+            ? &ngx_http_platform_gateway_cors_vary_preflight
+            : &ngx_http_platform_gateway_cors_vary_origin)
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_http_platform_gateway_cors_read(r, &cr);
+
+    if (refused || !ngx_http_platform_gateway_cors_origin_allowed(conf, &cr)) {
+        return NGX_OK;
+    }
+
+    if (ngx_http_platform_gateway_cors_header(r, "Access-Control-Allow-Origin",
+                                              cr.origin)
+        != NGX_OK
+        || ngx_http_platform_gateway_cors_header(r,
+               "Access-Control-Allow-Credentials",
+               &ngx_http_platform_gateway_cors_true)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    if (preflight) {
+        return ngx_http_platform_gateway_cors_add_preflight(r, conf);
+    }
+
+    return ngx_http_platform_gateway_cors_header(r,
+               "Access-Control-Expose-Headers",
+               &ngx_http_platform_gateway_cors_exposed);
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_cors_add_preflight(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    if (ngx_http_platform_gateway_cors_header(r,
+            "Access-Control-Allow-Methods", &conf->cors_methods_text)
+        != NGX_OK
+        || ngx_http_platform_gateway_cors_header(r,
+               "Access-Control-Allow-Headers", &conf->cors_headers_text)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_platform_gateway_cors_header(r, "Access-Control-Max-Age",
+                                                 &conf->cors_max_age_text);
+}
+
+
+static void
+ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
+    ngx_http_platform_gateway_cors_request_t *cr)
+{
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
+
+    ngx_memzero(cr, sizeof(ngx_http_platform_gateway_cors_request_t));
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_platform_gateway_header_is(h, "origin")) {
+            cr->origin = &h->value;
+            cr->origins++;
+
+        } else if (ngx_http_platform_gateway_header_is(h,
+                       "access-control-request-method"))
+        {
+            cr->method = &h->value;
+            cr->methods++;
+        }
+    }
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_origin_allowed(
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr)
+{
+    ngx_uint_t                                 i;
+    const ngx_http_platform_gateway_origin_t  *pattern;
+
+    if (cr->origins != 1 || conf->cors_origins == NULL) {
+        return 0;
+    }
+
+    pattern = conf->cors_origins->elts;
+
+    for (i = 0; i < conf->cors_origins->nelts; i++) {
+        if (ngx_http_platform_gateway_cors_match(&pattern[i], cr->origin)) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_match(
+    const ngx_http_platform_gateway_origin_t *pattern,
+    const ngx_str_t *origin)
+{
+    u_char  *labels, *suffix;
+
+    if (pattern->suffix.len == 0) {
+        return origin->len == pattern->prefix.len
+               && ngx_memcmp(origin->data, pattern->prefix.data, origin->len)
+                  == 0;
+    }
+
+    if (origin->len <= pattern->prefix.len + pattern->suffix.len) {
+        return 0;
+    }
+
+    labels = origin->data + pattern->prefix.len;
+    suffix = origin->data + origin->len - pattern->suffix.len;
+
+    return ngx_memcmp(origin->data, pattern->prefix.data, pattern->prefix.len)
+           == 0
+           && ngx_memcmp(suffix, pattern->suffix.data, pattern->suffix.len)
+              == 0
+           && ngx_http_platform_gateway_cors_is_labels(labels, suffix);
+}
+
+
+/* One or more labels with single dots between them. */
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_is_labels(const u_char *p, const u_char *last)
+{
+    u_char  prev;
+
+    for (prev = '.'; p < last; prev = *p++) {
+
+        if (*p == '.') {
+            if (prev == '.') {
+                return 0;
+            }
+
+        } else if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
+                   && *p != '-' && *p != '_')
+        {
+            return 0;
+        }
+    }
+
+    return prev != '.';
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_method_allowed(
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr)
+{
+    ngx_str_t   *method;
+    ngx_uint_t   i;
+
+    method = conf->cors_methods->elts;
+
+    for (i = 0; i < conf->cors_methods->nelts && cr->methods == 1; i++) {
+
+        if (method[i].len == cr->method->len
+            && ngx_memcmp(method[i].data, cr->method->data, method[i].len)
+               == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_headers_allowed(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_str_t               name, rest;
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (!ngx_http_platform_gateway_header_is(h,
+                "access-control-request-headers"))
+        {
+            continue;
+        }
+
+        rest = h->value;
+
+        while (ngx_http_platform_gateway_cors_next_name(&rest, &name)) {
+            if (!ngx_http_platform_gateway_cors_list_has(conf->cors_headers,
+                                                         &name))
+            {
+                return 0;
+            }
+        }
+    }
+
+    return 1;
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_list_has(const ngx_array_t *list,
+    const ngx_str_t *name)
+{
+    ngx_str_t   *elt;
+    ngx_uint_t   i;
+
+    elt = list->elts;
+
+    for (i = 0; i < list->nelts; i++) {
+        if (elt[i].len == name->len
+            && ngx_strncasecmp(elt[i].data, name->data, name->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* Takes the next element off a comma-separated list; false at its end. */
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_next_name(ngx_str_t *rest, ngx_str_t *name)
+{
+    u_char  *p, *last;
+
+    p = rest->data;
+    last = p + rest->len;
+
+    while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+        p++;
+    }
+
+    name->data = p;
+
+    while (p < last && *p != ',') {
+        p++;
+    }
+
+    rest->data = p;
+    rest->len = (size_t) (last - p);
+
+    while (p > name->data && (p[-1] == ' ' || p[-1] == '\t')) {
+        p--;
+    }
+
+    name->len = (size_t) (p - name->data);
+
+    return name->len != 0;
+}
+
+
+static void
+ngx_http_platform_gateway_cors_drop(ngx_http_request_t *r)
+{
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
+
+    part = &r->headers_out.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (h->key.len > sizeof("Access-Control-") - 1
+            && ngx_strncasecmp(h->key.data, (u_char *) "Access-Control-",
+                               sizeof("Access-Control-") - 1)
+               == 0)
+        {
+            h->hash = 0;
+        }
+    }
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_cors_add(ngx_http_request_t *r, const char *name,
+    size_t len, const ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = len;
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return NGX_OK;
+}
+
+
+/* Adds names to the last Vary line that there is, or as a line of its own. */
+
+static ngx_int_t
+ngx_http_platform_gateway_cors_vary(ngx_http_request_t *r,
+    const ngx_str_t *names)
+{
+    u_char                 *p;
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h, *vary;
+    const ngx_list_part_t  *part;
+
+    vary = NULL;
+    part = &r->headers_out.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (h->hash == 0 || !ngx_http_platform_gateway_header_is(h, "vary")) {
+            continue;
+        }
+
+        if (ngx_http_platform_gateway_cors_varies(&h->value)) {
+            return NGX_OK;
+        }
+
+        vary = h;
+    }
+
+    if (vary == NULL || vary->value.len == 0) {
+        return ngx_http_platform_gateway_cors_header(r, "Vary", names);
+    }
+
+    p = ngx_pnalloc(r->pool, vary->value.len + sizeof(", ") - 1 + names->len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    vary->value.len = (size_t) (ngx_sprintf(p, "%V, %V", &vary->value, names)
+                                - p);
+    vary->value.data = p;
+
+    return NGX_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_platform_gateway_cors_varies(const ngx_str_t *value)
+{
+    ngx_str_t  name, rest;
+
+    rest = *value;
+
+    while (ngx_http_platform_gateway_cors_next_name(&rest, &name)) {
+
+        if ((name.len == 1 && name.data[0] == '*')
+            || (name.len == sizeof("Origin") - 1
+                && ngx_strncasecmp(name.data, (u_char *) "Origin", name.len)
+                   == 0))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}

@@ -1,0 +1,741 @@
+
+/*
+ * RFC 9457 bodies: a header and a body filter that put
+ * application/problem+json where nginx would send one of its built-in pages.
+ *
+ * How a built-in page is told from all else.  nginx's special response sets
+ * r->err_status, which nothing else does, and sends text/html of a known
+ * length without validators.  That leaves one doubt: after an error_page
+ * redirect r->err_status is set as well while the operator's own location
+ * answers.  So such a header is held back until the first buffer of the body
+ * is seen: it either is nginx's page or goes out untouched.
+ *
+ * This filter runs before every filter of nginx that looks at the content
+ * type (charset, gzip, ssi, sub, addition), so those see the final one.
+ */
+
+
+#include "ngx_http_platform_gateway.h"
+
+
+/* ctx->problem */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_NONE     0
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_PENDING  1  /* header held back */
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT     2  /* page is swallowed */
+
+
+typedef struct {
+    ngx_uint_t                   status;
+    ngx_str_t                    title;
+    ngx_str_t                    code;
+    ngx_str_t                    detail;
+} ngx_http_platform_gateway_page_t;
+
+
+static ngx_int_t ngx_http_platform_gateway_problem_challenge(
+    ngx_http_request_t *r, ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_uint_t ngx_http_platform_gateway_problem_realm(u_char *dst,
+    const ngx_str_t *realm);
+static u_char *ngx_http_platform_gateway_problem_scope(u_char *p,
+    ngx_uint_t access);
+static ngx_int_t ngx_http_platform_gateway_problem_header_filter(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_platform_gateway_problem_body_filter(
+    ngx_http_request_t *r, ngx_chain_t *in);
+static ngx_uint_t ngx_http_platform_gateway_problem_possible(
+    ngx_http_request_t *r);
+static const ngx_http_platform_gateway_page_t *
+    ngx_http_platform_gateway_problem_page(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static const ngx_http_platform_gateway_page_t *
+    ngx_http_platform_gateway_problem_find(ngx_uint_t status);
+static ngx_buf_t *ngx_http_platform_gateway_problem_body(
+    ngx_http_request_t *r, const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_page_t *page);
+static ngx_int_t ngx_http_platform_gateway_problem_send_header(
+    ngx_http_request_t *r);
+static ngx_int_t ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr);
+static ngx_int_t ngx_http_platform_gateway_problem_refusal(
+    ngx_http_request_t *r, const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_problem_allow(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_problem_retry_after(
+    ngx_http_request_t *r, time_t seconds);
+static ngx_table_elt_t *ngx_http_platform_gateway_problem_push(
+    ngx_http_request_t *r, const char *name, size_t len);
+
+
+#define ngx_http_platform_gateway_problem_header(r, name)                     \
+    ngx_http_platform_gateway_problem_push(r, name, sizeof(name) - 1)
+
+
+/*
+ * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
+ * told apart, by its text.  No string needs escaping in JSON.
+ */
+
+static const ngx_http_platform_gateway_page_t
+    ngx_http_platform_gateway_problem_pages[] =
+{
+    { 400, ngx_string("Bad Request"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request is malformed") },
+
+    { 401, ngx_string("Unauthorized"),
+      ngx_string("GATEWAY_UNAUTHORIZED"),
+      ngx_string("the request needs credentials") },
+
+    { 403, ngx_string("Forbidden"),
+      ngx_string("GATEWAY_FORBIDDEN"),
+      ngx_string("the request is refused") },
+
+    { 404, ngx_string("Not Found"),
+      ngx_string("GATEWAY_ROUTE_NOT_FOUND"),
+      ngx_string("no route serves this path") },
+
+    { 405, ngx_string("Method Not Allowed"),
+      ngx_string("METHOD_NOT_ALLOWED"),
+      ngx_string("the method is not allowed for this resource") },
+
+    { 413, ngx_string("Content Too Large"),
+      ngx_string("GATEWAY_REQUEST_TOO_LARGE"),
+      ngx_string("the request body is larger than this path allows") },
+
+    { 414, ngx_string("URI Too Long"),
+      ngx_string("GATEWAY_URI_TOO_LONG"),
+      ngx_string("the request line is too long") },
+
+    { 429, ngx_string("Too Many Requests"),
+      ngx_string("GATEWAY_RATE_LIMITED"),
+      ngx_string("too many requests, try again later") },
+
+    { 500, ngx_string("Internal Server Error"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the gateway failed to answer") },
+
+    { 502, ngx_string("Bad Gateway"),
+      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
+      ngx_string("the service behind this path cannot be reached") },
+
+    { 503, ngx_string("Service Unavailable"),
+      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
+      ngx_string("the service behind this path is not available") },
+
+    { 504, ngx_string("Gateway Timeout"),
+      ngx_string("GATEWAY_UPSTREAM_TIMEOUT"),
+      ngx_string("the service behind this path did not answer in time") }
+};
+
+
+static const ngx_http_platform_gateway_page_t
+    ngx_http_platform_gateway_problem_header_too_large =
+{
+    400, ngx_string("Bad Request"),
+    ngx_string("GATEWAY_HEADER_TOO_LARGE"),
+    ngx_string("a request header is too large")
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+ngx_int_t
+ngx_http_platform_gateway_problem_init(ngx_conf_t *cf)
+{
+    (void) cf;
+
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter =
+        ngx_http_platform_gateway_problem_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_platform_gateway_problem_body_filter;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
+    const char *code, const char *detail)
+{
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    gr->status = status;
+
+    gr->code.data = (u_char *) code;
+    gr->code.len = ngx_strlen(code);
+
+    gr->detail.data = (u_char *) detail;
+    gr->detail.len = ngx_strlen(detail);
+
+    ngx_str_null(&gr->challenge);
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (ngx_http_platform_gateway_problem_challenge(r, gr, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return status;
+}
+
+
+/* RFC 6750, section 3. */
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_challenge(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    u_char      *p;
+    size_t       len;
+    ngx_uint_t   scope;
+
+    scope = (gr->status == NGX_HTTP_FORBIDDEN
+             && ngx_strcmp(gr->code.data, "GATEWAY_CONTEXT_FORBIDDEN") == 0);
+
+    if (gr->status != NGX_HTTP_UNAUTHORIZED && !scope) {
+        return NGX_OK;
+    }
+
+    len = sizeof("Bearer realm=\"\", error=\"insufficient_scope\", "
+                 "error_description=\"\", scope=\"ACCOUNT BRANCH SYSTEM\"") - 1
+          + 2 * conf->realm.len + gr->detail.len;
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->challenge.data = p;
+
+    p = ngx_cpymem(p, "Bearer realm=\"", sizeof("Bearer realm=\"") - 1);
+    p += ngx_http_platform_gateway_problem_realm(p, &conf->realm);
+    *p++ = '"';
+
+    if (scope) {
+        p = ngx_cpymem(p, ", error=\"insufficient_scope\", scope=\"",
+                       sizeof(", error=\"insufficient_scope\", scope=\"") - 1);
+        p = ngx_http_platform_gateway_problem_scope(p, gr->required);
+        *p++ = '"';
+
+    } else if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") != 0) {
+        p = ngx_sprintf(p, ", error=\"invalid_token\", "
+                           "error_description=\"%V\"", &gr->detail);
+    }
+
+    gr->challenge.len = (size_t) (p - gr->challenge.data);
+
+    return NGX_OK;
+}
+
+
+/* A quoted-string of RFC 9110, section 5.6.4, without the quotes. */
+
+static ngx_uint_t
+ngx_http_platform_gateway_problem_realm(u_char *dst, const ngx_str_t *realm)
+{
+    u_char      *p;
+    ngx_uint_t   i;
+
+    p = dst;
+
+    for (i = 0; i < realm->len; i++) {
+
+        if (realm->data[i] == '"' || realm->data[i] == '\\') {
+            *p++ = '\\';
+        }
+
+        *p++ = realm->data[i];
+    }
+
+    return (ngx_uint_t) (p - dst);
+}
+
+
+static u_char *
+ngx_http_platform_gateway_problem_scope(u_char *p, ngx_uint_t access)
+{
+    u_char  *start;
+
+    start = p;
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT) {
+        p = ngx_cpymem(p, "ACCOUNT", sizeof("ACCOUNT") - 1);
+    }
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_BRANCH) {
+        p = ngx_sprintf(p, "%sBRANCH", p == start ? "" : " ");
+    }
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_SYSTEM) {
+        p = ngx_sprintf(p, "%sSYSTEM", p == start ? "" : " ");
+    }
+
+    return p;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_platform_gateway_ctx_t       *ctx;
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (!conf->enable || r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (!ngx_http_platform_gateway_problem_possible(r)) {
+        return ngx_http_platform_gateway_problem_send_header(r);
+    }
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL) {
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
+        if (ctx == NULL) {
+            return NGX_ERROR;
+        }
+
+        ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+    }
+
+    ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_PENDING;
+
+    if (r->internal) {
+
+        /*
+         * An operator's page may follow, and the filters that would ask for
+         * these have not seen the header yet.
+         */
+
+        r->main_filter_need_in_memory = 1;
+        r->filter_need_temporary = 1;
+    }
+
+    return NGX_OK;
+}
+
+
+/* True for the header of a built-in page, and for few others. */
+
+static ngx_uint_t
+ngx_http_platform_gateway_problem_possible(ngx_http_request_t *r)
+{
+    ngx_http_headers_out_t  *out;
+
+    out = &r->headers_out;
+
+    return r->err_status >= NGX_HTTP_BAD_REQUEST
+           && out->status == r->err_status
+           && out->content_length_n > 0
+           && out->content_length == NULL
+           && out->last_modified_time == -1
+           && out->last_modified == NULL
+           && out->etag == NULL
+           && out->content_encoding == NULL
+           && out->content_type_lowcase == NULL
+           && out->content_type.len == sizeof("text/html") - 1
+           && ngx_strncmp(out->content_type.data, "text/html",
+                          sizeof("text/html") - 1)
+              == 0
+           && !r->header_only
+           && ngx_http_platform_gateway_problem_find(r->err_status) != NULL;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in)
+{
+    ngx_int_t                                rc;
+    ngx_buf_t                               *b;
+    ngx_chain_t                             *cl, out;
+    ngx_http_platform_gateway_ctx_t         *ctx;
+    const ngx_http_platform_gateway_page_t  *page;
+    ngx_http_platform_gateway_request_t     *gr;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL
+        || ctx->problem == NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_NONE
+        || in == NULL)
+    {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    page = NULL;
+    b = NULL;
+
+    if (ctx->problem == NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_PENDING) {
+
+        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_NONE;
+
+        page = ngx_http_platform_gateway_problem_page(r, in);
+
+        if (page) {
+            gr = ngx_http_platform_gateway_request_get(r);
+            if (gr == NULL) {
+                return NGX_ERROR;
+            }
+
+            b = ngx_http_platform_gateway_problem_body(r, gr, page);
+            if (b == NULL) {
+                return NGX_ERROR;
+            }
+        }
+
+        rc = ngx_http_platform_gateway_problem_send_header(r);
+
+        if (rc == NGX_ERROR || rc > NGX_OK) {
+            return rc;
+        }
+
+        if (page == NULL && !r->header_only) {
+            return ngx_http_next_body_filter(r, in);
+        }
+
+        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT;
+    }
+
+    for (cl = in; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
+
+    if (b == NULL || r->header_only) {
+        return ngx_http_next_body_filter(r, NULL);
+    }
+
+    out.buf = b;
+    out.next = NULL;
+
+    return ngx_http_next_body_filter(r, &out);
+}
+
+
+/* The table entry of the built-in page that in begins with, or NULL. */
+
+static const ngx_http_platform_gateway_page_t *
+ngx_http_platform_gateway_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    size_t      len;
+    u_char     *p;
+    ngx_buf_t  *b;
+    u_char      start[sizeof("<html>" CRLF "<head><title>500 ")];
+
+    static const u_char  end[] = "</center>" CRLF;
+    static const u_char  too_large[] = "Request Header Or Cookie";
+
+    b = in->buf;
+
+    if (!ngx_buf_in_memory(b)) {
+        return NULL;
+    }
+
+    p = ngx_sprintf(start, "<html>" CRLF "<head><title>%ui ",
+                    (ngx_uint_t) r->err_status);
+    len = (size_t) (p - start);
+
+    /*
+     * nginx sends the closing tags in a second buffer, so that even a copy of
+     * its page made by an operator is not mistaken for it.
+     */
+
+    if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
+        || ngx_memcmp(b->pos, start, len) != 0
+        || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
+    {
+        return NULL;
+    }
+
+    if (ngx_strncmp(b->pos + len, too_large, sizeof(too_large) - 1) == 0) {
+        return &ngx_http_platform_gateway_problem_header_too_large;
+    }
+
+    return ngx_http_platform_gateway_problem_find(r->err_status);
+}
+
+
+static const ngx_http_platform_gateway_page_t *
+ngx_http_platform_gateway_problem_find(ngx_uint_t status)
+{
+    ngx_uint_t  i;
+
+    for (i = 0;
+         i < sizeof(ngx_http_platform_gateway_problem_pages)
+             / sizeof(ngx_http_platform_gateway_problem_pages[0]);
+         i++)
+    {
+        if (ngx_http_platform_gateway_problem_pages[i].status == status) {
+            return &ngx_http_platform_gateway_problem_pages[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Builds the body and sets the headers that describe it. */
+
+static ngx_buf_t *
+ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_page_t *page)
+{
+    size_t            len;
+    ngx_buf_t        *b;
+    ngx_uint_t        ours;
+    const ngx_str_t  *code, *detail;
+
+    static const char  format[] = "{\"type\":\"about:blank\",\"title\":\"%V\","
+                                  "\"status\":%ui,\"detail\":\"%V\","
+                                  "\"code\":\"%V\",\"requestId\":\"%V\"}";
+
+    ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
+    code = ours ? &gr->code : &page->code;
+    detail = ours ? &gr->detail : &page->detail;
+
+    len = sizeof(format) + page->title.len + NGX_INT_T_LEN + detail->len
+          + code->len + gr->request_id.len;
+
+    b = ngx_create_temp_buf(r->pool, len);
+    if (b == NULL) {
+        return NULL;
+    }
+
+    b->last = ngx_slprintf(b->pos, b->end, format, &page->title, page->status,
+                           detail, code, &gr->request_id);
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_length_n = b->last - b->pos;
+
+    return b;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
+{
+    ngx_http_platform_gateway_request_t   *gr;
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    gr = ngx_http_platform_gateway_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_platform_gateway_problem_ids(r, gr) != NGX_OK
+        || ngx_http_platform_gateway_problem_refusal(r, gr, conf) != NGX_OK
+        || ngx_http_platform_gateway_cors_headers(r, gr, conf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /* HTTP/0.9 is refused, with a status line that says so */
+
+    if (r->http_version < NGX_HTTP_VERSION_10) {
+        r->http_version = NGX_HTTP_VERSION_10;
+    }
+
+    return ngx_http_next_header_filter(r);
+}
+
+
+/*
+ * The two ids, once each.  A filter further down may end this response and
+ * start another (416 of the range filter), so ours are replaced too.
+ */
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr)
+{
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
+
+    part = &r->headers_out.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_platform_gateway_header_is(h, "x-request-id")
+            || ngx_http_platform_gateway_header_is(h, "x-correlation-id"))
+        {
+            h->hash = 0;
+        }
+    }
+
+    h = ngx_http_platform_gateway_problem_header(r, "X-Request-Id");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->value = gr->request_id;
+
+    h = ngx_http_platform_gateway_problem_header(r, "X-Correlation-Id");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->value = gr->correlation_id;
+
+    return NGX_OK;
+}
+
+
+/* What goes with the status: Allow, Retry-After, WWW-Authenticate. */
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_refusal(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_uint_t        ours;
+    ngx_table_elt_t  *h;
+
+    ours = (gr->code.len
+            && gr->status == (ngx_int_t) r->headers_out.status);
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED
+        || (r->err_status == NGX_HTTP_NO_CONTENT
+            && gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS))
+    {
+        if (ngx_http_platform_gateway_problem_allow(r, conf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (ours && gr->retry_after) {
+        if (ngx_http_platform_gateway_problem_retry_after(r, gr->retry_after)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+    } else if (r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
+
+        /* limit_req and limit_conn do not tell; their unit is a second */
+
+        if (ngx_http_platform_gateway_problem_retry_after(r, 1) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (!ours || gr->challenge.len == 0 || r->headers_out.www_authenticate) {
+        return NGX_OK;
+    }
+
+    h = ngx_http_platform_gateway_problem_header(r, "WWW-Authenticate");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->value = gr->challenge;
+    r->headers_out.www_authenticate = h;
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_allow(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    u_char           *p;
+    ngx_table_elt_t  *h;
+
+    h = ngx_http_platform_gateway_problem_header(r, "Allow");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (conf->allow.len) {
+        h->value = conf->allow;
+        return NGX_OK;
+    }
+
+    /* 405 in such a location is that of a file, or of TRACE and CONNECT */
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED
+        && r->method != NGX_HTTP_TRACE
+        && r->method != NGX_HTTP_CONNECT)
+    {
+        ngx_str_set(&h->value, "GET, HEAD, OPTIONS");
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool,
+                    conf->cors_methods_text.len + sizeof(", OPTIONS") - 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->value.data = p;
+    h->value.len = (size_t) (ngx_sprintf(p, "%V, OPTIONS",
+                                         &conf->cors_methods_text)
+                             - p);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_retry_after(ngx_http_request_t *r,
+    time_t seconds)
+{
+    u_char           *p;
+    ngx_table_elt_t  *h;
+
+    h = ngx_http_platform_gateway_problem_header(r, "Retry-After");
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    h->value.data = p;
+    h->value.len = (size_t) (ngx_sprintf(p, "%T", seconds) - p);
+
+    return NGX_OK;
+}
+
+
+static ngx_table_elt_t *
+ngx_http_platform_gateway_problem_push(ngx_http_request_t *r,
+    const char *name, size_t len)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = len;
+    h->key.data = (u_char *) name;
+
+    return h;
+}
