@@ -21,6 +21,8 @@ struct worker {
     struct keys *keys;                 /* for the request in hand */
     pj_arena_t arena;                  /* reset before every request */
     int64_t now_s;                     /* time of the request in hand */
+    int64_t deadline_ms; /* CLOCK_MONOTONIC; nobody waits for an answer past
+                            it */
 };
 
 /* A handler fills res; it never fails, a problem is an answer too. */
@@ -41,5 +43,7 @@ void h_healthz(struct worker *w, const struct http_request *req,
                struct http_response *res);
 void h_readyz(struct worker *w, const struct http_request *req,
               struct http_response *res);
+void h_info(struct worker *w, const struct http_request *req,
+            struct http_response *res);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
 enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
@@ -19,13 +20,15 @@ struct config {
     char *app_name;
     char *app_env;
     bool is_local; /* app_env is exactly "local" */
-    char *listen;  /* path or host:port; NULL: descriptor 0 is the listener */
+    char *listen;  /* path or host:port; NULL: descriptor 0 where it is a
+                      listener, else CONFIG_DEFAULT_LISTEN */
 
     bool access_log;
     enum log_level log_level;
 
+    /* NULL where unset: libpq's own default holds. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
-    int db_pool_size;
+    int db_pool_size; /* at most worker_threads: one connection a worker */
     bool db_migrate_on_start;
     bool db_seed_on_start;
     bool db_prepared;
@@ -33,7 +36,7 @@ struct config {
     int64_t db_connect_timeout_ms;
 
     char *jwt_issuer;
-    char *jwt_key_id;
+    char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
     char *jwt_public_key_base64;
     char *jwt_additional_public_keys;
@@ -53,21 +56,44 @@ struct config {
     int64_t argon2_memory_kib;
     int64_t argon2_iterations;
 
-    int worker_threads;
+    int worker_threads; /* what runs: never more than db_pool_size */
     int64_t request_timeout_ms;
     int64_t sweep_interval_s; /* 0: off */
     char **cors_origins;      /* NULL-terminated */
     size_t cors_origin_count;
+
+    char *warning; /* one line about names nobody reads, or NULL */
 };
+
+#define CONFIG_DEFAULT_LISTEN "run/identity.sock"
 
 /*
  * Reads the environment (env_file, if not NULL, wins over it) into *cfg and
- * checks every rule.  On failure writes one line to err[0..err_cap) that names
- * the variable, what is wrong and what is accepted, never a secret's value,
- * and returns false; *cfg is then empty.
+ * checks every rule but those of the keys (keys_load()).  On failure writes
+ * one line to err[0..err_cap) that names the variable, what is wrong and what
+ * is accepted, never a secret's value, and returns false; *cfg is then empty.
  */
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap) __attribute__((warn_unused_result));
+
+/*
+ * Whether local data may be put into the database that cfg names: APP_ENV is
+ * local and every host is a loopback address or a Unix socket.  Else one line
+ * in err.
+ */
+bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
+    __attribute__((warn_unused_result));
+
+/*
+ * Prints NAME=value for every setting, in the order of the table; a default
+ * is marked, a secret shown as set or unset.  Values as config_load() would
+ * read them; false with err when env_file cannot be read.
+ */
+bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
+    __attribute__((warn_unused_result));
+
+/* Wipes the private key's text; the rest of *cfg stays. */
+void config_wipe_private_key(struct config *cfg);
 
 /* Frees and wipes everything. */
 void config_free(struct config *cfg);

@@ -11,6 +11,7 @@
 #include <stddef.h>
 
 #define HTTP_BODY_MAX 16384 /* a larger body is 413 */
+#define HTTP_ID_MAX 128     /* of the two ids */
 
 /* Absent headers have data == NULL; all point into the request's memory. */
 struct http_request {
@@ -26,9 +27,11 @@ struct http_request {
     pj_str_t sec_fetch_site;
     pj_str_t if_none_match;
     pj_str_t remote_addr;
-    pj_str_t request_id; /* normalised by nginx */
+    pj_str_t user_agent;
+    pj_str_t request_id; /* normalised by nginx; made here when it is not */
     pj_str_t correlation_id;
     bool body_too_large;
+    char made_id[33]; /* room for an id of our own */
 };
 
 struct http_response {
@@ -42,13 +45,38 @@ struct http_response {
     char session_id[37];
 };
 
-/* Appends "name: value"; CR, LF and NUL in value make the response a 500. */
+/*
+ * Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
+ * which must outlive it.  These are never the process's environment: there
+ * HTTP_HOST is a bind address, here it is the Host header.
+ */
+void http_request_init(struct http_request *req, char *const *params,
+                       pj_str_t body, bool body_too_large);
+
+/* Empties *res over the caller's memory. */
+void http_response_init(struct http_response *res, void *headers,
+                        size_t headers_cap, void *body, size_t body_cap);
+
+/*
+ * Writes the response's head as CGI wants it (Status, the response's headers,
+ * both ids, Content-Length, an empty line) into head, which is emptied first.
+ * A response that overflowed its memory becomes a 500.  For HEAD, 204 and 304
+ * the body is dropped.
+ */
+void http_response_head(struct http_response *res,
+                        const struct http_request *req, struct buf *head);
+
+/* The reason phrase of status: "Not Found". */
+const char *http_status_title(int status);
+
+/* Appends "name: value"; CR and LF in value make the response a 500. */
 void http_header(struct http_response *res, const char *name,
                  const char *value);
 
 /*
  * Turns *res into an RFC 9457 problem: drops body and headers but not a
- * Set-Cookie, fills title from status.  detail must not hold a secret.
+ * Set-Cookie, fills title from status.  detail must not hold a secret. Headers
+ * that belong to the problem (Retry-After) are added after it.
  */
 void http_problem(struct http_response *res, const struct http_request *req,
                   int status, const char *code, const char *detail);
@@ -80,5 +108,11 @@ bool http_origin_allowed(const struct config *cfg,
 
 /* Whether the media type is application/json, charset utf-8 or none. */
 bool http_is_json(pj_str_t content_type);
+
+/*
+ * Whether an If-None-Match value names etag (quoted, strong): "*", or a list
+ * that holds it, compared weakly (RFC 9110 section 13.1.2).
+ */
+bool http_etag_matches(pj_str_t if_none_match, const char *etag);
 
 #endif

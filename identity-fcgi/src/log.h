@@ -6,6 +6,7 @@
 #include "config.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* A field of a log line; never a token, credential, cookie or key. */
 struct log_field {
@@ -14,7 +15,14 @@ struct log_field {
     size_t len;        /* bytes of value */
 };
 
-/* Sets what every line carries; call once before threads start. */
+/* A numeric field. */
+struct log_number {
+    const char *name;
+    int64_t value;
+};
+
+/* Sets what every line carries; call once before threads start.  The strings
+ * are kept, not copied. */
 void log_setup(const char *app_name, const char *app_env,
                enum log_level least);
 
@@ -25,6 +33,12 @@ void log_setup(const char *app_name, const char *app_env,
  */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
+
+/* The same with numeric fields behind the others. */
+void log_event_numbers(enum log_level level, const char *event,
+                       const char *message, const struct log_field *fields,
+                       size_t count, const struct log_number *numbers,
+                       size_t number_count);
 
 #define LOG_FIELDS(...)                                                       \
     (const struct log_field[]){__VA_ARGS__},                                  \

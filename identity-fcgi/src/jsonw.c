@@ -1,0 +1,206 @@
+/* A JSON writer that cannot emit anything but valid JSON. */
+
+#include "jsonw.h"
+
+#include <string.h>
+
+void jsonw_init(struct jsonw *w, struct buf *out)
+{
+    w->out = out;
+    w->depth = 0;
+    memset(w->need_comma, 0, sizeof(w->need_comma));
+}
+
+/*
+ * Length of the well-formed UTF-8 sequence at p (Unicode table 3-7), or 0:
+ * overlong forms, surrogates and values past U+10FFFF are no sequences.
+ */
+static size_t utf8_sequence(const unsigned char *p, size_t left)
+{
+    unsigned char lo = 0x80, hi = 0xbf;
+    size_t n;
+
+    if (p[0] < 0x80) {
+        return 1;
+    }
+    if (p[0] >= 0xc2 && p[0] <= 0xdf) {
+        n = 2;
+    } else if ((p[0] & 0xf0) == 0xe0) {
+        n = 3;
+        lo = p[0] == 0xe0 ? 0xa0 : lo;
+        hi = p[0] == 0xed ? 0x9f : hi;
+    } else if (p[0] >= 0xf0 && p[0] <= 0xf4) {
+        n = 4;
+        lo = p[0] == 0xf0 ? 0x90 : lo;
+        hi = p[0] == 0xf4 ? 0x8f : hi;
+    } else {
+        return 0;
+    }
+    if (left < n || p[1] < lo || p[1] > hi) {
+        return 0;
+    }
+    for (size_t i = 2; i < n; i++) {
+        if ((p[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return n;
+}
+
+static void add_escaped(struct buf *out, unsigned char c)
+{
+    static const char hex[] = "0123456789abcdef";
+
+    switch (c) {
+    case '"':
+        buf_addz(out, "\\\"");
+        return;
+    case '\\':
+        buf_addz(out, "\\\\");
+        return;
+    case '\n':
+        buf_addz(out, "\\n");
+        return;
+    case '\r':
+        buf_addz(out, "\\r");
+        return;
+    case '\t':
+        buf_addz(out, "\\t");
+        return;
+    default:
+        buf_addz(out, "\\u00");
+        buf_addc(out, hex[c >> 4]);
+        buf_addc(out, hex[c & 15]);
+    }
+}
+
+static bool is_plain(unsigned char c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
+static void add_quoted(struct buf *out, const void *s, size_t len)
+{
+    const unsigned char *p = s;
+    const unsigned char *end = p + len;
+
+    buf_addc(out, '"');
+    while (p < end) {
+        const unsigned char *run = p;
+        size_t n;
+
+        while (p < end && is_plain(*p)) {
+            p++;
+        }
+        buf_add(out, run, (size_t) (p - run));
+        if (p == end) {
+            break;
+        }
+        n = utf8_sequence(p, (size_t) (end - p));
+        if (n == 0) {
+            buf_addz(out, "\xef\xbf\xbd"); /* U+FFFD */
+            n = 1;
+        } else if (n == 1) {
+            add_escaped(out, *p);
+        } else {
+            buf_add(out, p, n);
+        }
+        p += n;
+    }
+    buf_addc(out, '"');
+}
+
+/* The comma and the name that stand before a value. */
+static void before_value(struct jsonw *w, const char *name)
+{
+    if (w->need_comma[w->depth]) {
+        buf_addc(w->out, ',');
+    }
+    w->need_comma[w->depth] = true;
+    if (name != NULL) {
+        add_quoted(w->out, name, strlen(name));
+        buf_addc(w->out, ':');
+    }
+}
+
+static void open_value(struct jsonw *w, const char *name, char c)
+{
+    before_value(w, name);
+    buf_addc(w->out, c);
+    if (w->depth + 1 == JSONW_MAX_DEPTH) {
+        w->out->overflow = true;
+        return;
+    }
+    w->depth++;
+    w->need_comma[w->depth] = false;
+}
+
+static void close_value(struct jsonw *w, char c)
+{
+    if (w->depth == 0) {
+        w->out->overflow = true;
+        return;
+    }
+    w->depth--;
+    buf_addc(w->out, c);
+}
+
+void jsonw_object(struct jsonw *w, const char *name)
+{
+    open_value(w, name, '{');
+}
+
+void jsonw_object_end(struct jsonw *w)
+{
+    close_value(w, '}');
+}
+
+void jsonw_array(struct jsonw *w, const char *name)
+{
+    open_value(w, name, '[');
+}
+
+void jsonw_array_end(struct jsonw *w)
+{
+    close_value(w, ']');
+}
+
+void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len)
+{
+    before_value(w, name);
+    add_quoted(w->out, s, len);
+}
+
+void jsonw_cstr(struct jsonw *w, const char *name, const char *s)
+{
+    jsonw_string(w, name, s, strlen(s));
+}
+
+void jsonw_int(struct jsonw *w, const char *name, int64_t v)
+{
+    char digits[20];
+    size_t n = sizeof(digits);
+    uint64_t u = v < 0 ? 0 - (uint64_t) v : (uint64_t) v;
+
+    before_value(w, name);
+    do {
+        digits[--n] = (char) ('0' + u % 10);
+        u /= 10;
+    } while (u != 0);
+    if (v < 0) {
+        buf_addc(w->out, '-');
+    }
+    buf_add(w->out, digits + n, sizeof(digits) - n);
+}
+
+void jsonw_bool(struct jsonw *w, const char *name, bool v)
+{
+    before_value(w, name);
+    buf_addz(w->out, v ? "true" : "false");
+}
+
+void jsonw_null(struct jsonw *w, const char *name)
+{
+    before_value(w, name);
+    buf_addz(w->out, "null");
+}

@@ -1,0 +1,147 @@
+/* One JSON object a line, one write(2) a line. */
+
+#include "log.h"
+
+#include "buf.h"
+#include "jsonw.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Below PIPE_BUF, so that lines of several processes never interleave on a
+ * shared pipe. */
+#define LINE_MAX_BYTES 4096
+#define FIELD_MAX_BYTES 1024
+#define TRUNCATED ",\"truncated\":true}\n"
+
+/* Written once before threads start, read ever after. */
+static struct {
+    const char *app_name;
+    const char *app_env;
+    enum log_level least;
+} settings = {"identity-service", "", LOG_INFO_};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+void log_setup(const char *app_name, const char *app_env, enum log_level least)
+{
+    settings.app_name = app_name;
+    settings.app_env = app_env != NULL ? app_env : "";
+    settings.least = least;
+}
+
+static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
+                       const char *event, const char *message)
+{
+    char when[40];
+    struct timespec ts;
+    struct tm tm;
+    size_t n;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    gmtime_r(&ts.tv_sec, &tm);
+    n = strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
+    snprintf(when + n, sizeof(when) - n, ".%03ldZ", ts.tv_nsec / 1000000);
+
+    jsonw_init(w, line);
+    jsonw_object(w, NULL);
+    jsonw_cstr(w, "time", when);
+    jsonw_cstr(w, "level", level_names[level]);
+    jsonw_cstr(w, "service", settings.app_name);
+    if (settings.app_env[0] != '\0') {
+        jsonw_cstr(w, "env", settings.app_env);
+    }
+    jsonw_cstr(w, "event", event);
+    if (message != NULL) {
+        size_t len = strlen(message);
+        jsonw_string(w, "message", message,
+                     len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
+    }
+}
+
+/* A log that cannot be written has nobody to be reported to. */
+static void write_line(struct buf *line)
+{
+    ssize_t n = write(STDERR_FILENO, line->data, line->len);
+
+    (void) n;
+}
+
+/* Ends the line; one that grew too long keeps its head only. */
+static void end_line(struct jsonw *w, struct buf *line, size_t head_len)
+{
+    if (line->overflow) {
+        line->len = head_len;
+        line->overflow = false;
+        buf_addz(line, TRUNCATED);
+    } else {
+        jsonw_object_end(w);
+        buf_addc(line, '\n');
+    }
+    write_line(line);
+}
+
+/* Keeps the length up to which the line is whole, for end_line(). */
+static void mark(const struct buf *line, size_t *head_len)
+{
+    if (!line->overflow) {
+        *head_len = line->len;
+    }
+}
+
+void log_event_numbers(enum log_level level, const char *event,
+                       const char *message, const struct log_field *fields,
+                       size_t count, const struct log_number *numbers,
+                       size_t number_count)
+{
+    char mem[LINE_MAX_BYTES];
+    struct buf line;
+    struct jsonw w;
+    size_t head_len = 0;
+
+    if (level < settings.least) {
+        return;
+    }
+    buf_init(&line, mem, sizeof(mem) - sizeof(TRUNCATED));
+    begin_line(&w, &line, level, event, message);
+    mark(&line, &head_len);
+    for (size_t i = 0; i < count; i++) {
+        size_t len = fields[i].len;
+
+        if (fields[i].value == NULL) {
+            continue;
+        }
+        jsonw_string(&w, fields[i].name, fields[i].value,
+                     len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
+        mark(&line, &head_len);
+    }
+    for (size_t i = 0; i < number_count; i++) {
+        jsonw_int(&w, numbers[i].name, numbers[i].value);
+        mark(&line, &head_len);
+    }
+    line.cap = sizeof(mem);
+    end_line(&w, &line, head_len);
+}
+
+void log_event(enum log_level level, const char *event, const char *message,
+               const struct log_field *fields, size_t count)
+{
+    log_event_numbers(level, event, message, fields, count, NULL, 0);
+}
+
+void log_line(enum log_level level, const char *event, const char *format, ...)
+{
+    char message[FIELD_MAX_BYTES];
+    va_list ap;
+
+    if (level < settings.least) {
+        return;
+    }
+    va_start(ap, format);
+    vsnprintf(message, sizeof(message), format, ap);
+    va_end(ap);
+    log_event(level, event, message, NULL, 0);
+}

@@ -1,0 +1,308 @@
+/* Options and commands. */
+
+#include "config.h"
+#include "fcgi.h"
+#include "keys.h"
+#include "listener.h"
+#include "log.h"
+#include "password.h"
+#include "serve.h"
+#include "store.h"
+#include "version.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define EXIT_RUNTIME 1
+#define EXIT_USAGE 2
+#define ERR_MAX 512
+
+static const char help_text[] =
+    "usage: identity-fcgi [--env-file FILE] [COMMAND]\n"
+    "\n"
+    "Without a command: serve FastCGI on IDENTITY_LISTEN, or on descriptor 0\n"
+    "where a supervisor passes a listening socket.\n"
+    "\n"
+    "commands:\n"
+    "  migrate                  apply pending database migrations\n"
+    "  seed                     migrate and put in local data "
+    "(APP_ENV=local)\n"
+    "  keys generate [--kid ID] print a new signing key as three settings\n"
+    "\n"
+    "options:\n"
+    "  --env-file FILE  settings in systemd's EnvironmentFile syntax; they "
+    "win\n"
+    "                   over the environment and are read again on SIGHUP\n"
+    "  --check          check all settings and keys, then exit\n"
+    "  --print-config   print all settings, secrets as set or unset\n"
+    "  --version        print the version\n"
+    "  --help           print this text\n"
+    "\n"
+    "exit status: 0 done, 1 failed, 2 wrong usage or settings\n";
+
+struct options {
+    const char *env_file;
+    const char *kid;
+    const char *command; /* "serve" where none is given */
+};
+
+static int complain(int status, const char *line)
+{
+    fprintf(stderr, "identity-fcgi: %s\n", line);
+    return status;
+}
+
+/* -- commands -------------------------------------------------------------
+ */
+
+/* Loads settings; 0, or the exit status after one line on stderr. */
+static int load(struct config *cfg, const struct options *opt)
+{
+    char err[ERR_MAX];
+
+    if (!config_load(cfg, opt->env_file, err, sizeof(err))) {
+        return complain(EXIT_USAGE, err);
+    }
+    log_setup(cfg->app_name, cfg->app_env, cfg->log_level);
+    return 0;
+}
+
+/* Takes the secrets out of what others may look at. */
+static void hide_secrets(void)
+{
+    config_scrub_environment();
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* The leak checker of a sanitizer attaches to its own process. */
+    (void) prctl(PR_SET_DUMPABLE, 0);
+#endif
+}
+
+static int command_check(const struct options *opt)
+{
+    char err[ERR_MAX];
+    struct config cfg;
+    struct keys *keys;
+    int status = load(&cfg, opt);
+
+    if (status != 0) {
+        return status;
+    }
+    keys = keys_load(&cfg, err, sizeof(err));
+    if (keys == NULL) {
+        status = complain(EXIT_USAGE, err);
+    } else {
+        if (cfg.warning != NULL) {
+            (void) complain(0, cfg.warning);
+        }
+        puts("settings are good");
+    }
+    keys_release(keys);
+    config_free(&cfg);
+    return status;
+}
+
+static int command_print_config(const struct options *opt)
+{
+    char err[ERR_MAX];
+
+    if (!config_print(stdout, opt->env_file, err, sizeof(err))) {
+        return complain(EXIT_USAGE, err);
+    }
+    return 0;
+}
+
+static int migrate(const struct config *cfg, bool seed)
+{
+    char err[ERR_MAX];
+
+    if (seed && !config_may_seed(cfg, err, sizeof(err))) {
+        return complain(EXIT_USAGE, err);
+    }
+    if (!store_migrate(cfg, seed, err, sizeof(err))) {
+        return complain(EXIT_RUNTIME, err);
+    }
+    return 0;
+}
+
+static int command_migrate(const struct options *opt)
+{
+    struct config cfg;
+    int status = load(&cfg, opt);
+
+    if (status == 0) {
+        status = migrate(&cfg, strcmp(opt->command, "seed") == 0);
+        config_free(&cfg);
+    }
+    return status;
+}
+
+static int command_keys(const struct options *opt)
+{
+    char err[ERR_MAX];
+
+    if (!keys_generate(stdout, opt->kid, err, sizeof(err))) {
+        return complain(EXIT_RUNTIME, err);
+    }
+    return 0;
+}
+
+static int start(struct config *cfg, struct keys **keys,
+                 struct listener *listener)
+{
+    char err[ERR_MAX];
+    int status;
+
+    *keys = keys_load(cfg, err, sizeof(err));
+    config_wipe_private_key(cfg);
+    if (*keys == NULL) {
+        return complain(EXIT_USAGE, err);
+    }
+    if (!listener_open(listener, cfg->listen, err, sizeof(err))) {
+        return complain(EXIT_RUNTIME, err);
+    }
+    if (cfg->warning != NULL) {
+        log_line(LOG_WARN_, "config.unknown", "%s", cfg->warning);
+    }
+    if (cfg->db_migrate_on_start) {
+        status = migrate(cfg, cfg->db_seed_on_start);
+        if (status != 0) {
+            return status;
+        }
+    }
+    if (!password_setup(cfg)) {
+        return complain(EXIT_RUNTIME, "cannot set up Argon2id");
+    }
+    return 0;
+}
+
+static int command_serve(const struct options *opt)
+{
+    struct listener listener = {.fd = -1};
+    struct keys *keys = NULL;
+    struct config cfg;
+    int status = load(&cfg, opt);
+
+    if (status != 0) {
+        return status;
+    }
+    hide_secrets();
+    fcgi_block_signals();
+    status = start(&cfg, &keys, &listener);
+    if (status == 0) {
+        status = serve(&cfg, keys, &listener, opt->env_file);
+    } else {
+        keys_release(keys);
+    }
+    listener_unlink(&listener);
+    listener_close(&listener);
+    config_free(&cfg);
+    return status;
+}
+
+/* -- options --------------------------------------------------------------
+ */
+
+static int usage(const char *what, const char *arg)
+{
+    fprintf(stderr, "identity-fcgi: %s: %s; try identity-fcgi --help\n", what,
+            arg);
+    return EXIT_USAGE;
+}
+
+static int command_version(const struct options *opt)
+{
+    (void) opt;
+    puts("identity-fcgi " IDENTITY_VERSION);
+    return 0;
+}
+
+static int command_help(const struct options *opt)
+{
+    (void) opt;
+    (void) fputs(help_text, stdout);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    const char *second; /* a word that must follow */
+    int (*run)(const struct options *opt);
+} commands[] = {
+    {"serve", NULL, command_serve},
+    {"migrate", NULL, command_migrate},
+    {"seed", NULL, command_migrate},
+    {"keys", "generate", command_keys},
+    {"help", NULL, command_help},
+    {"--check", NULL, command_check},
+    {"--print-config", NULL, command_print_config},
+    {"--version", NULL, command_version},
+    {"--help", NULL, command_help},
+};
+
+static int run(const struct options *opt, const char *second)
+{
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
+        if (strcmp(opt->command, commands[i].name) != 0) {
+            continue;
+        }
+        if (commands[i].second == NULL && second != NULL) {
+            return usage("unexpected argument", second);
+        }
+        if (commands[i].second != NULL &&
+            (second == NULL || strcmp(second, commands[i].second) != 0)) {
+            return usage("incomplete command", opt->command);
+        }
+        if (opt->kid != NULL && commands[i].run != command_keys) {
+            return usage("unexpected option", "--kid");
+        }
+        return commands[i].run(opt);
+    }
+    return usage(opt->command[0] == '-' ? "unknown option" : "unknown command",
+                 opt->command);
+}
+
+/* Descriptors 0 to 2 exist, so that no socket of ours becomes one of them. */
+static void open_standard_descriptors(void)
+{
+    int fd;
+
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO) {
+        close(fd);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct options opt = {NULL, NULL, NULL};
+    const char *second = NULL;
+
+    open_standard_descriptors();
+    for (int i = 1; i < argc; i++) {
+        bool env_file = strcmp(argv[i], "--env-file") == 0;
+
+        if (env_file || strcmp(argv[i], "--kid") == 0) {
+            if (i + 1 == argc) {
+                return usage("needs a value", argv[i]);
+            }
+            *(env_file ? &opt.env_file : &opt.kid) = argv[i + 1];
+            i++;
+        } else if (opt.command == NULL) {
+            opt.command = argv[i];
+        } else if (second == NULL) {
+            second = argv[i];
+        } else {
+            return usage("unexpected argument", argv[i]);
+        }
+    }
+    if (opt.command == NULL) {
+        opt.command = "serve";
+    }
+    return run(&opt, second);
+}

@@ -1,0 +1,78 @@
+/* From method and path to a handler. */
+
+#include "route.h"
+
+#include <string.h>
+
+struct route {
+    const char *path;
+    const char *method; /* GET includes HEAD */
+    handler_fn handler;
+};
+
+static const struct route routes[] = {
+    {"/.well-known/jwks.json", "GET", h_jwks},
+    {"/actuator/health", "GET", h_readyz},
+    {"/actuator/health/liveness", "GET", h_healthz},
+    {"/actuator/health/readiness", "GET", h_readyz},
+    {"/actuator/info", "GET", h_info},
+    {"/api/auth/login", "POST", h_login},
+    {"/api/auth/logout", "POST", h_logout},
+    {"/api/auth/refresh", "POST", h_refresh},
+    {"/api/auth/select-branch", "POST", h_select_branch},
+    {"/healthz", "GET", h_healthz},
+    {"/internal/readyz", "GET", h_readyz},
+    {"/readyz", "GET", h_readyz},
+};
+
+static bool equals(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+static const struct route *find(pj_str_t path)
+{
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
+        if (path.len != 0 && equals(path, routes[i].path)) {
+            return &routes[i];
+        }
+    }
+    return NULL;
+}
+
+static bool takes_method(const struct route *route, pj_str_t method)
+{
+    if (method.len == 0) {
+        return false;
+    }
+    return equals(method, route->method) ||
+           (equals(method, "HEAD") && strcmp(route->method, "GET") == 0);
+}
+
+void route_handle(struct worker *w, const struct http_request *req,
+                  struct http_response *res)
+{
+    const struct route *route = find(req->path);
+
+    if (route == NULL) {
+        http_problem(res, req, 404, "RESOURCE_NOT_FOUND",
+                     "There is nothing at this path.");
+    } else if (!takes_method(route, req->method)) {
+        http_problem(res, req, 405, "METHOD_NOT_ALLOWED",
+                     "This path does not take that method.");
+        http_header(res, "Allow",
+                    strcmp(route->method, "GET") == 0 ? "GET, HEAD" : "POST");
+    } else if (req->body_too_large) {
+        http_problem(res, req, 413, "REQUEST_TOO_LARGE",
+                     "The body is larger than 16 KiB.");
+    } else {
+        route->handler(w, req, res);
+    }
+}
+
+const char *route_label(pj_str_t path)
+{
+    const struct route *route = find(path);
+
+    return route != NULL ? route->path : "other";
+}

@@ -1,0 +1,308 @@
+/* Serving: workers, key reload, the access log. */
+
+#include "serve.h"
+
+#include "app.h"
+#include "fcgi.h"
+#include "log.h"
+#include "route.h"
+#include "version.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#define HEAD_MAX_BYTES (48 * 1024)  /* a cookie holds a whole token */
+#define BODY_MAX_BYTES (256 * 1024) /* 200 branches and two tokens */
+#define CONNECTIONS_MAX 4096
+#define SPARE_DESCRIPTORS 64
+#define IDLE_TIMEOUT_MS 300000 /* longer than nginx keeps a connection */
+
+/* A worker with the memory that its responses are made in. */
+struct serve_worker {
+    struct worker app;
+    void *arena;
+    char *headers, *body, *head;
+};
+
+struct serve_state {
+    const struct config *cfg;
+    const char *env_file;
+};
+
+static int64_t now_ms(clockid_t clock)
+{
+    struct timespec ts;
+
+    clock_gettime(clock, &ts);
+    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* -- one request ----------------------------------------------------------
+ */
+
+static struct log_field field(const char *name, pj_str_t value)
+{
+    return (struct log_field){name, (const char *) value.data, value.len};
+}
+
+static struct log_field field_z(const char *name, const char *value)
+{
+    bool there = value != NULL && value[0] != '\0';
+
+    return (struct log_field){name, there ? value : NULL,
+                              there ? strlen(value) : 0};
+}
+
+static void log_access(const struct http_request *req,
+                       const struct http_response *res, int64_t duration_ms)
+{
+    const struct log_field fields[] = {
+        field("requestId", req->request_id),
+        field("correlationId", req->correlation_id),
+        field("clientIp", req->remote_addr),
+        field("method", req->method),
+        field("path", req->path),
+        field_z("code", res->code),
+        field_z("accountId", res->account_id),
+        field_z("sessionId", res->session_id),
+        field("userAgent", req->user_agent),
+    };
+    const struct log_number numbers[] = {
+        {"status", res->status},
+        {"bytes", (int64_t) res->body.len},
+        {"durationMs", duration_ms},
+    };
+
+    log_event_numbers(LOG_INFO_, "http.request", NULL, fields,
+                      sizeof(fields) / sizeof(fields[0]), numbers,
+                      sizeof(numbers) / sizeof(numbers[0]));
+}
+
+/* Nobody waits for the answer any more: make room for those who do. */
+static void refuse_late(const struct http_request *req,
+                        struct http_response *res)
+{
+    http_problem(res, req, 503, "AUTH_BUSY",
+                 "The service is busy; try again.");
+    http_header(res, "Retry-After", "1");
+}
+
+static void answer(struct serve_worker *sw, const struct http_request *req,
+                   struct http_response *res)
+{
+    struct worker *w = &sw->app;
+
+    pj_arena_init(&w->arena, sw->arena, WORKER_ARENA_BYTES);
+    w->now_s = now_ms(CLOCK_REALTIME) / 1000;
+    w->keys = keys_acquire();
+    if (now_ms(CLOCK_MONOTONIC) >= w->deadline_ms) {
+        refuse_late(req, res);
+    } else {
+        route_handle(w, req, res);
+    }
+    keys_release(w->keys);
+    w->keys = NULL;
+}
+
+/* Tokens and credentials do not outlive their request in our memory. */
+static void wipe(struct serve_worker *sw)
+{
+    size_t used = (size_t) (sw->app.arena.pos - (unsigned char *) sw->arena);
+
+    OPENSSL_cleanse(sw->arena, used);
+}
+
+static void handle(void *worker, const struct fcgi_call *call,
+                   struct fcgi_reply *reply)
+{
+    struct serve_worker *sw = worker;
+    struct http_request req;
+    struct http_response res;
+    struct buf head;
+    int64_t started_ms = call->deadline_ms - sw->app.cfg->request_timeout_ms;
+
+    http_request_init(&req, call->params, call->body, call->body_too_large);
+    http_response_init(&res, sw->headers, HEAD_MAX_BYTES / 2, sw->body,
+                       BODY_MAX_BYTES);
+    buf_init(&head, sw->head, HEAD_MAX_BYTES);
+    sw->app.deadline_ms = call->deadline_ms;
+    answer(sw, &req, &res);
+    http_response_head(&res, &req, &head);
+    reply->head.data = (const unsigned char *) head.data;
+    reply->head.len = head.len;
+    reply->body.data = (const unsigned char *) res.body.data;
+    reply->body.len = res.body.len;
+    if (sw->app.cfg->access_log) {
+        log_access(&req, &res, now_ms(CLOCK_MONOTONIC) - started_ms);
+    }
+    wipe(sw);
+}
+
+/* -- workers --------------------------------------------------------------
+ */
+
+static void worker_free(struct serve_worker *sw)
+{
+    if (sw == NULL) {
+        return;
+    }
+    if (sw->app.store != NULL) {
+        store_close(sw->app.store);
+    }
+    free(sw->arena);
+    free(sw->headers);
+    free(sw->body);
+    free(sw->head);
+    free(sw);
+}
+
+static struct serve_worker *worker_new(const struct config *cfg)
+{
+    struct serve_worker *sw = calloc(1, sizeof(*sw));
+
+    if (sw == NULL) {
+        return NULL;
+    }
+    sw->app.cfg = cfg;
+    sw->app.store_ops = &store_postgres;
+    sw->app.store = store_open(cfg);
+    sw->arena = malloc(WORKER_ARENA_BYTES);
+    sw->headers = malloc(HEAD_MAX_BYTES / 2);
+    sw->body = malloc(BODY_MAX_BYTES);
+    sw->head = malloc(HEAD_MAX_BYTES);
+    if (sw->app.store == NULL || sw->arena == NULL || sw->headers == NULL ||
+        sw->body == NULL || sw->head == NULL) {
+        worker_free(sw);
+        return NULL;
+    }
+    return sw;
+}
+
+static void workers_free(void **workers, int count)
+{
+    for (int i = 0; workers != NULL && i < count; i++) {
+        worker_free(workers[i]);
+    }
+    free(workers);
+}
+
+static void **workers_new(const struct config *cfg)
+{
+    void **workers = calloc((size_t) cfg->worker_threads, sizeof(void *));
+
+    for (int i = 0; workers != NULL && i < cfg->worker_threads; i++) {
+        workers[i] = worker_new(cfg);
+        if (workers[i] == NULL) {
+            workers_free(workers, i);
+            return NULL;
+        }
+    }
+    return workers;
+}
+
+/* -- signals --------------------------------------------------------------
+ */
+
+/* SIGHUP: new keys, or the old ones when the new are bad. */
+static void reload(void *app)
+{
+    const struct serve_state *state = app;
+    struct keys *keys = NULL;
+    struct config cfg;
+    char err[512];
+
+    if (state->env_file == NULL) {
+        log_line(LOG_WARN_, "keys.reload_failed",
+                 "no --env-file to read keys from; the old keys stay");
+        return;
+    }
+    if (config_load(&cfg, state->env_file, err, sizeof(err))) {
+        keys = keys_load(&cfg, err, sizeof(err));
+        config_free(&cfg);
+    }
+    if (keys == NULL) {
+        log_line(LOG_ERROR_, "keys.reload_failed", "%s; the old keys stay",
+                 err);
+        return;
+    }
+    log_line(LOG_INFO_, "keys.reloaded", "%zu public keys",
+             keys->verifying_count);
+    keys_publish(keys);
+}
+
+static void stopping(void *app)
+{
+    (void) app;
+    log_line(LOG_INFO_, "service.stopping",
+             "finishing what is in flight, then exiting");
+}
+
+/* -- start ----------------------------------------------------------------
+ */
+
+/* As many connections as the descriptors allow, and no more than are sane. */
+static int connection_limit(const struct config *cfg)
+{
+    struct rlimit limit;
+    rlim_t reserved = SPARE_DESCRIPTORS + 2 * (rlim_t) cfg->worker_threads;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        return 256;
+    }
+    if (limit.rlim_cur < limit.rlim_max) {
+        rlim_t wanted = CONNECTIONS_MAX + reserved;
+
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        (void) setrlimit(RLIMIT_NOFILE, &limit);
+    }
+    if (limit.rlim_cur >= CONNECTIONS_MAX + reserved) {
+        return CONNECTIONS_MAX;
+    }
+    return limit.rlim_cur > reserved + 16 ? (int) (limit.rlim_cur - reserved)
+                                          : 16;
+}
+
+int serve(const struct config *cfg, struct keys *keys,
+          struct listener *listener, const char *env_file)
+{
+    struct serve_state state = {cfg, env_file};
+    struct fcgi_limits limits = {.threads = cfg->worker_threads,
+                                 .max_connections = connection_limit(cfg),
+                                 .request_timeout_ms = cfg->request_timeout_ms,
+                                 .idle_timeout_ms = IDLE_TIMEOUT_MS,
+                                 .body_max = HTTP_BODY_MAX};
+    struct fcgi_service service = {.workers = workers_new(cfg),
+                                   .handle = handle,
+                                   .reload = reload,
+                                   .stopping = stopping,
+                                   .app = &state};
+
+    if (service.workers == NULL) {
+        fprintf(stderr, "identity-fcgi: out of memory\n");
+        keys_release(keys);
+        return 1;
+    }
+    if (keys->signing == NULL) {
+        log_line(LOG_WARN_, "keys.none",
+                 "no signing key: /readyz says so and no login succeeds");
+    }
+    keys_publish(keys);
+    log_line(LOG_INFO_, "service.listening",
+             "identity-fcgi %s, process %ld, listening on %s, %d workers",
+             IDENTITY_VERSION, (long) getpid(), listener->name,
+             limits.threads);
+    if (!fcgi_serve(listener, &limits, &service)) {
+        log_line(LOG_ERROR_, "service.stopped",
+                 "requests in flight were cut off");
+        _exit(1);
+    }
+    workers_free(service.workers, cfg->worker_threads);
+    keys_publish(NULL);
+    log_line(LOG_INFO_, "service.stopped", "all requests finished");
+    return 0;
+}

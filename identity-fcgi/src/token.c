@@ -1,0 +1,224 @@
+/* Issues and verifies the four kinds of token. */
+
+#include "token.h"
+
+#include "jsonw.h"
+
+#include <openssl/rand.h>
+#include <string.h>
+
+/* 200 branch ids, 32 roles of 32 bytes and the longest issuer leave room. */
+#define PAYLOAD_MAX_BYTES 16384
+
+bool uuid_generate(char out[UUID_LEN + 1])
+{
+    static const char hex[] = "0123456789abcdef";
+    unsigned char raw[16];
+    char *p = out;
+
+    out[0] = '\0';
+    if (RAND_bytes(raw, sizeof(raw)) != 1) {
+        return false;
+    }
+    raw[6] = (unsigned char) ((raw[6] & 0x0f) | 0x40); /* version 4 */
+    raw[8] = (unsigned char) ((raw[8] & 0x3f) | 0x80); /* RFC 9562 variant */
+    for (size_t i = 0; i < sizeof(raw); i++) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) {
+            *p++ = '-';
+        }
+        *p++ = hex[raw[i] >> 4];
+        *p++ = hex[raw[i] & 15];
+    }
+    *p = '\0';
+    return true;
+}
+
+/* The claims that every kind has. */
+static void add_common(struct jsonw *w, const struct config *cfg,
+                       const char *account_id, const char *session_id,
+                       const char *jti, int64_t iat, int64_t exp)
+{
+    jsonw_object(w, NULL);
+    jsonw_cstr(w, "iss", cfg->jwt_issuer);
+    jsonw_cstr(w, "sub", account_id);
+    jsonw_int(w, "iat", iat);
+    jsonw_int(w, "exp", exp);
+    jsonw_cstr(w, "jti", jti);
+    jsonw_cstr(w, "account_id", account_id);
+    jsonw_cstr(w, "session_id", session_id);
+}
+
+static void add_access(struct jsonw *w, const char *account_type,
+                       const char *token_type, const char *token_scope)
+{
+    jsonw_cstr(w, "account_type", account_type);
+    jsonw_cstr(w, "typ", "access");
+    jsonw_cstr(w, "token_type", token_type);
+    jsonw_cstr(w, "token_scope", token_scope);
+}
+
+static void add_strings(struct jsonw *w, const char *name,
+                        const char *const *items, size_t count)
+{
+    jsonw_array(w, name);
+    for (size_t i = 0; i < count; i++) {
+        jsonw_cstr(w, NULL, items[i]);
+    }
+    jsonw_array_end(w);
+}
+
+/* Ends the payload and appends its signed form to out. */
+static bool sign(const struct keys *keys, struct jsonw *w, struct buf *out)
+{
+    pj_str_t payload;
+    size_t len;
+
+    jsonw_object_end(w);
+    if (w->out->overflow || keys->signing == NULL) {
+        return false;
+    }
+    payload.data = (const unsigned char *) w->out->data;
+    payload.len = w->out->len;
+    if (pj_jws_sign(keys->signing, payload, out->data + out->len,
+                    out->cap - out->len, &len)) {
+        return false;
+    }
+    out->len += len;
+    return true;
+}
+
+bool token_issue_refresh(const struct config *cfg, const struct keys *keys,
+                         const struct session *s, const char *jti, int64_t iat,
+                         int64_t exp, struct buf *out)
+{
+    char mem[PAYLOAD_MAX_BYTES];
+    struct buf payload;
+    struct jsonw w;
+
+    buf_init(&payload, mem, sizeof(mem));
+    jsonw_init(&w, &payload);
+    add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
+    jsonw_cstr(&w, "token_type", "refresh");
+    return sign(keys, &w, out);
+}
+
+bool token_issue_account(const struct config *cfg, const struct keys *keys,
+                         const struct session *s, int64_t iat, int64_t exp,
+                         struct buf *out)
+{
+    char mem[PAYLOAD_MAX_BYTES];
+    char jti[UUID_LEN + 1];
+    struct buf payload;
+    struct jsonw w;
+
+    if (!uuid_generate(jti)) {
+        return false;
+    }
+    buf_init(&payload, mem, sizeof(mem));
+    jsonw_init(&w, &payload);
+    add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
+    add_access(&w, s->account_type, "account", "ACCOUNT");
+    return sign(keys, &w, out);
+}
+
+bool token_issue_branch(const struct config *cfg, const struct keys *keys,
+                        const struct session *s, const struct scope *scope,
+                        int64_t iat, int64_t exp, struct buf *out)
+{
+    char mem[PAYLOAD_MAX_BYTES];
+    char jti[UUID_LEN + 1];
+    struct buf payload;
+    struct jsonw w;
+
+    if (!uuid_generate(jti)) {
+        return false;
+    }
+    buf_init(&payload, mem, sizeof(mem));
+    jsonw_init(&w, &payload);
+    add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
+    add_access(&w, s->account_type, "workspace", "BRANCH");
+    jsonw_cstr(&w, "workspace_id", scope->workspace_id);
+    jsonw_cstr(&w, "tenant_id", scope->tenant_id);
+    jsonw_cstr(&w, "member_id", scope->member_id);
+    jsonw_cstr(&w, "active_branch_id", scope->active_branch_id);
+    add_strings(&w, "branch_ids", scope->branch_ids, scope->branch_id_count);
+    add_strings(&w, "roles", scope->roles, scope->role_count);
+    return sign(keys, &w, out);
+}
+
+bool token_issue_system(const struct config *cfg, const struct keys *keys,
+                        const char *account_id, const char *account_type,
+                        int64_t iat, int64_t exp, struct buf *out)
+{
+    char mem[PAYLOAD_MAX_BYTES];
+    char jti[UUID_LEN + 1], session_id[UUID_LEN + 1];
+    struct buf payload;
+    struct jsonw w;
+
+    if (!uuid_generate(jti) || !uuid_generate(session_id)) {
+        return false;
+    }
+    buf_init(&payload, mem, sizeof(mem));
+    jsonw_init(&w, &payload);
+    add_common(&w, cfg, account_id, session_id, jti, iat, exp);
+    add_access(&w, account_type, "system", "SYSTEM");
+    return sign(keys, &w, out);
+}
+
+/* Issuer and times of a token whose signature holds. */
+static pj_err_t check_claims(const struct config *cfg,
+                             const pj_claims_t *claims, int64_t now_s,
+                             enum token_check check)
+{
+    pj_str_t issuer = {(const unsigned char *) cfg->jwt_issuer,
+                       strlen(cfg->jwt_issuer)};
+    pj_policy_t policy = {.issuers = &issuer,
+                          .issuer_count = 1,
+                          .now_s = now_s,
+                          .leeway_s = TOKEN_LEEWAY_S};
+    pj_err_t err;
+
+    if (check == TOKEN_CHECK_NOT_EXPIRY && now_s >= claims->exp) {
+        policy.now_s = claims->exp - 1;
+    }
+    /* The leeway forgives the clock of the process that issued the token; a
+     * refresh token gets none at its end. */
+    err = pj_claims_check(claims, &policy);
+    if (!err && check == TOKEN_CHECK_ALL && claims->kind == PJ_TOKEN_REFRESH &&
+        now_s >= claims->exp) {
+        err = PJ_ERR_TOKEN_EXPIRED;
+    }
+    return err;
+}
+
+pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
+                      pj_arena_t *arena, pj_str_t token, int64_t now_s,
+                      enum token_check check, pj_claims_t *claims)
+{
+    pj_jws_header_t header;
+    const pj_key_t *key;
+    pj_jws_t jws;
+    pj_err_t err;
+
+    err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
+    if (err) {
+        return err;
+    }
+    err = pj_jws_header(arena, &jws, &header);
+    if (err) {
+        return err;
+    }
+    key = keys_find(keys, header.kid);
+    if (key == NULL) {
+        return PJ_ERR_KID_UNKNOWN;
+    }
+    err = pj_jws_verify(&jws, key);
+    if (err) {
+        return err;
+    }
+    err = pj_claims_parse(arena, &jws, claims);
+    if (err) {
+        return err;
+    }
+    return check_claims(cfg, claims, now_s, check);
+}
