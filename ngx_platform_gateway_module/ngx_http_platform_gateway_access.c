@@ -86,7 +86,7 @@ ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r)
 
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
 
-    if (!sscf->any_enabled) {
+    if (!sscf->any_enabled || ngx_http_platform_gateway_fetch_owns(r)) {
         return NGX_DECLINED;
     }
 
@@ -143,7 +143,7 @@ ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (!conf->enable) {
+    if (!conf->enable || ngx_http_platform_gateway_fetch_owns(r)) {
         return NGX_DECLINED;
     }
 

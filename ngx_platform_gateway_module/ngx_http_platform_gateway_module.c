@@ -1,0 +1,777 @@
+
+/*
+ * The platform gateway: directives, their inheritance, and where the module
+ * hooks into nginx.  The table of contents of the rest.
+ */
+
+
+#include "ngx_http_platform_gateway.h"
+
+
+#define NGX_HTTP_PLATFORM_GATEWAY_LEEWAY_MAX  300
+
+
+static ngx_int_t ngx_http_platform_gateway_add_variables(ngx_conf_t *cf);
+static ngx_int_t ngx_http_platform_gateway_init(ngx_conf_t *cf);
+static void *ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf);
+static void *ngx_http_platform_gateway_create_srv_conf(ngx_conf_t *cf);
+static char *ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf,
+    void *parent, void *child);
+static void *ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf,
+    void *parent, void *child);
+static char *ngx_http_platform_gateway_merge_check(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+static char *ngx_http_platform_gateway_merge_methods(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+static char *ngx_http_platform_gateway_route(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+static char *ngx_http_platform_gateway_strings(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+static char *ngx_http_platform_gateway_leeway_check(ngx_conf_t *cf,
+    void *post, void *data);
+static char *ngx_http_platform_gateway_realm_check(ngx_conf_t *cf,
+    void *post, void *data);
+static void ngx_http_platform_gateway_request_cleanup(void *data);
+
+
+static ngx_conf_post_t  ngx_http_platform_gateway_leeway_post =
+    { ngx_http_platform_gateway_leeway_check };
+
+static ngx_conf_post_t  ngx_http_platform_gateway_realm_post =
+    { ngx_http_platform_gateway_realm_check };
+
+static ngx_conf_num_bounds_t  ngx_http_platform_gateway_waiters_bounds =
+    { ngx_conf_check_num_bounds, 0, 65535 };
+
+
+static ngx_conf_bitmask_t  ngx_http_platform_gateway_levels[] = {
+    { ngx_string("public"), NGX_HTTP_PLATFORM_GATEWAY_PUBLIC },
+    { ngx_string("account"), NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT },
+    { ngx_string("branch"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
+    { ngx_string("platform"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
+    { ngx_string("system"), NGX_HTTP_PLATFORM_GATEWAY_SYSTEM },
+    { ngx_null_string, 0 }
+};
+
+
+/* in the order in which Allow lists them */
+
+static ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[] = {
+    { ngx_string("GET"), NGX_HTTP_GET },
+    { ngx_string("HEAD"), NGX_HTTP_HEAD },
+    { ngx_string("POST"), NGX_HTTP_POST },
+    { ngx_string("PUT"), NGX_HTTP_PUT },
+    { ngx_string("PATCH"), NGX_HTTP_PATCH },
+    { ngx_string("DELETE"), NGX_HTTP_DELETE },
+    { ngx_string("MKCOL"), NGX_HTTP_MKCOL },
+    { ngx_string("COPY"), NGX_HTTP_COPY },
+    { ngx_string("MOVE"), NGX_HTTP_MOVE },
+    { ngx_string("PROPFIND"), NGX_HTTP_PROPFIND },
+    { ngx_string("PROPPATCH"), NGX_HTTP_PROPPATCH },
+    { ngx_string("LOCK"), NGX_HTTP_LOCK },
+    { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
+    { ngx_null_string, 0 }
+};
+
+
+#define NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF                                    \
+    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
+
+
+static ngx_command_t  ngx_http_platform_gateway_commands[] = {
+
+    /* what a location demands */
+
+    { ngx_string("platform_gateway"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, enable),
+      NULL },
+
+    { ngx_string("platform_gateway_access"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_conf_set_bitmask_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, access),
+      &ngx_http_platform_gateway_levels },
+
+    { ngx_string("platform_gateway_methods"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_conf_set_bitmask_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, methods),
+      &ngx_http_platform_gateway_methods },
+
+    { ngx_string("platform_gateway_route"),
+      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_platform_gateway_route,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_shadow"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, shadow),
+      NULL },
+
+    /* where keys come from */
+
+    { ngx_string("platform_gateway_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_platform_gateway_keys_zone,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_key_location"),
+      NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
+      ngx_http_platform_gateway_keys_location,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_key_soft_age"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_main_conf_t, key_soft_age),
+      NULL },
+
+    { ngx_string("platform_gateway_key_hard_age"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_main_conf_t, key_hard_age),
+      NULL },
+
+    { ngx_string("platform_gateway_key_cooldown"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_main_conf_t, key_cooldown),
+      NULL },
+
+    { ngx_string("platform_gateway_key_wait"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_main_conf_t, key_wait),
+      NULL },
+
+    { ngx_string("platform_gateway_key_waiters"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_num_slot,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_main_conf_t, key_waiters),
+      &ngx_http_platform_gateway_waiters_bounds },
+
+    /* what makes a token good */
+
+    { ngx_string("platform_gateway_issuer"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_platform_gateway_strings,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, issuers),
+      NULL },
+
+    { ngx_string("platform_gateway_audience"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_platform_gateway_strings,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, audiences),
+      NULL },
+
+    { ngx_string("platform_gateway_leeway"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, leeway),
+      &ngx_http_platform_gateway_leeway_post },
+
+    { ngx_string("platform_gateway_token_max_size"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_size_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, token_max_size),
+      NULL },
+
+    { ngx_string("platform_gateway_realm"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_str_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, realm),
+      &ngx_http_platform_gateway_realm_post },
+
+    /* what goes upstream */
+
+    { ngx_string("platform_gateway_claim_header"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE2,
+      ngx_http_platform_gateway_names_claim,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_strip_header"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
+      ngx_http_platform_gateway_names_strip,
+      NGX_HTTP_SRV_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_forward_authorization"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, forward_authorization),
+      NULL },
+
+    /* CORS */
+
+    { ngx_string("platform_gateway_cors_origins"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_platform_gateway_cors_origins,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_cors_methods"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_conf_set_str_array_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_methods),
+      NULL },
+
+    { ngx_string("platform_gateway_cors_headers"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
+      ngx_conf_set_str_array_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_headers),
+      NULL },
+
+    { ngx_string("platform_gateway_cors_max_age"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_max_age),
+      NULL },
+
+    /* content handlers */
+
+    { ngx_string("platform_gateway_health"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_platform_gateway_local_health,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_ready"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_platform_gateway_local_ready,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_route_not_found"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_platform_gateway_local_route_not_found,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_platform_gateway_module_ctx = {
+    ngx_http_platform_gateway_add_variables, /* preconfiguration */
+    ngx_http_platform_gateway_init,        /* postconfiguration */
+
+    ngx_http_platform_gateway_create_main_conf, /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    ngx_http_platform_gateway_create_srv_conf, /* create server configuration */
+    ngx_http_platform_gateway_merge_srv_conf, /* merge server configuration */
+
+    ngx_http_platform_gateway_create_loc_conf, /* create location configuration */
+    ngx_http_platform_gateway_merge_loc_conf /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_platform_gateway_module = {
+    NGX_MODULE_V1,
+    &ngx_http_platform_gateway_module_ctx, /* module context */
+    ngx_http_platform_gateway_commands,    /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    NULL,                                  /* init module */
+    ngx_http_platform_gateway_keys_init_process, /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    ngx_http_platform_gateway_keys_exit_process, /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};
+
+
+ngx_http_platform_gateway_request_t *
+ngx_http_platform_gateway_request_get(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t                   *cln;
+    ngx_http_platform_gateway_request_t  *gr;
+
+    r = r->main;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_platform_gateway_request_cleanup) {
+            return cln->data;
+        }
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool,
+                               sizeof(ngx_http_platform_gateway_request_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    gr = cln->data;
+    ngx_memzero(gr, sizeof(ngx_http_platform_gateway_request_t));
+
+    if (ngx_http_platform_gateway_headers_ids(r, gr) != NGX_OK) {
+        return NULL;
+    }
+
+    cln->handler = ngx_http_platform_gateway_request_cleanup;
+
+    return gr;
+}
+
+
+/* nothing to clean up: the handler is what the state is found by */
+
+static void
+ngx_http_platform_gateway_request_cleanup(void *data)
+{
+    (void) data;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
+{
+    return ngx_http_platform_gateway_log_add_variables(cf);
+}
+
+
+/*
+ * Handlers of a phase run in reverse order of registration, and our module is
+ * the last: the guard runs before limits, the OPTIONS answer before "return".
+ */
+
+static ngx_int_t
+ngx_http_platform_gateway_init(ngx_conf_t *cf)
+{
+    ngx_uint_t                              i;
+    ngx_http_handler_pt                    *h;
+    ngx_http_core_main_conf_t              *cmcf;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    static const struct {
+        ngx_http_phases      phase;
+        ngx_http_handler_pt  handler;
+    } handlers[] = {
+        { NGX_HTTP_POST_READ_PHASE,
+          ngx_http_platform_gateway_post_read_handler },
+        { NGX_HTTP_REWRITE_PHASE, ngx_http_platform_gateway_rewrite_handler },
+        { NGX_HTTP_PREACCESS_PHASE,
+          ngx_http_platform_gateway_preaccess_handler },
+        { NGX_HTTP_ACCESS_PHASE, ngx_http_platform_gateway_access_handler },
+        { NGX_HTTP_PRECONTENT_PHASE,
+          ngx_http_platform_gateway_precontent_handler }
+    };
+
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    if (ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK) {
+        return NGX_ERROR;
+    }
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    for (i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
+
+        h = ngx_array_push(&cmcf->phases[handlers[i].phase].handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
+
+        *h = handlers[i].handler;
+    }
+
+    return ngx_http_platform_gateway_problem_init(cf);
+}
+
+
+static void *
+ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf)
+{
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    mcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_main_conf_t));
+    if (mcf == NULL) {
+        return NULL;
+    }
+
+    mcf->keys = ngx_http_platform_gateway_keys_create(cf);
+    if (mcf->keys == NULL) {
+        return NULL;
+    }
+
+    mcf->key_soft_age = NGX_CONF_UNSET;
+    mcf->key_hard_age = NGX_CONF_UNSET;
+    mcf->key_cooldown = NGX_CONF_UNSET;
+    mcf->key_wait = NGX_CONF_UNSET_MSEC;
+    mcf->key_waiters = NGX_CONF_UNSET;
+
+    return mcf;
+}
+
+
+static void *
+ngx_http_platform_gateway_create_srv_conf(ngx_conf_t *cf)
+{
+    /* set by ngx_pcalloc(): strip_names, strip, strip_lengths, any_enabled */
+
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_srv_conf_t));
+}
+
+
+static char *
+ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf, void *parent,
+    void *child)
+{
+    return ngx_http_platform_gateway_names_merge(cf, parent, child) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+static void *
+ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
+{
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_loc_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    /*
+     * set by ngx_pcalloc():
+     *
+     *     conf->access = 0;
+     *     conf->methods = 0;
+     *     conf->route_id, service_name, realm = { 0, NULL };
+     *     conf->allow, cors_*_text = { 0, NULL };
+     */
+
+    conf->enable = NGX_CONF_UNSET;
+    conf->issuers = NGX_CONF_UNSET_PTR;
+    conf->audiences = NGX_CONF_UNSET_PTR;
+    conf->leeway = NGX_CONF_UNSET;
+    conf->token_max_size = NGX_CONF_UNSET_SIZE;
+    conf->claim_headers = NGX_CONF_UNSET_PTR;
+    conf->forward_authorization = NGX_CONF_UNSET;
+    conf->shadow = NGX_CONF_UNSET;
+
+    conf->cors_origins = NGX_CONF_UNSET_PTR;
+    conf->cors_methods = NGX_CONF_UNSET_PTR;
+    conf->cors_headers = NGX_CONF_UNSET_PTR;
+    conf->cors_max_age = NGX_CONF_UNSET;
+
+    if (cf->conf_file) {
+        conf->conf_file = cf->conf_file->file.name;
+        conf->conf_line = cf->conf_file->line;
+    }
+
+    return conf;
+}
+
+
+static char *
+ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child)
+{
+    ngx_http_platform_gateway_loc_conf_t  *prev = parent;
+    ngx_http_platform_gateway_loc_conf_t  *conf = child;
+
+    char                                  *rv;
+    ngx_http_platform_gateway_srv_conf_t  *sscf;
+
+    ngx_conf_merge_value(conf->enable, prev->enable, 0);
+    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
+    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
+
+    if (conf->route_id.len == 0) {
+        conf->route_id = prev->route_id;
+        conf->service_name = prev->service_name;
+    }
+
+    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
+    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
+    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
+    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
+                              16384);
+    ngx_conf_merge_value(conf->forward_authorization,
+                         prev->forward_authorization, 1);
+    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
+    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
+
+    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
+        prev->claim_headers =
+                             ngx_http_platform_gateway_names_claim_defaults(cf);
+        if (prev->claim_headers == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+
+    rv = ngx_http_platform_gateway_merge_methods(cf, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    rv = ngx_http_platform_gateway_cors_merge(cf, prev, conf);
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    /* stripping comes before the location is known: a server strips for all */
+
+    sscf = ngx_http_conf_get_module_srv_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    if (ngx_http_platform_gateway_names_add(cf, sscf, conf->claim_headers)
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (!conf->enable) {
+        return NGX_CONF_OK;
+    }
+
+    sscf->any_enabled = 1;
+
+    return ngx_http_platform_gateway_merge_check(cf, conf);
+}
+
+
+/* nginx is at the end of http{} by now: say where the block began instead */
+
+static char *
+ngx_http_platform_gateway_merge_check(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    const char                             *err;
+    ngx_uint_t                              guarded;
+    ngx_http_core_loc_conf_t               *clcf;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    guarded = conf->access & (NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT
+                              |NGX_HTTP_PLATFORM_GATEWAY_BRANCH
+                              |NGX_HTTP_PLATFORM_GATEWAY_SYSTEM);
+    err = NULL;
+
+    if (conf->access == 0 && clcf->handler) {
+        err = "has a content handler and no \"platform_gateway_access\": "
+              "give it a level, \"public\" if anybody may enter";
+
+    } else if (guarded && (conf->access & NGX_HTTP_PLATFORM_GATEWAY_PUBLIC)) {
+        err = "is both \"public\" and guarded: "
+              "\"public\" must stand alone in \"platform_gateway_access\"";
+
+    } else if (guarded && conf->issuers == NULL) {
+        err = "is guarded and has no \"platform_gateway_issuer\"";
+    }
+
+    if (err) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: location \"%V\" %s in %V:%ui",
+                      &clcf->name, err, &conf->conf_file, conf->conf_line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (guarded) {
+        mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+        mcf->guarded = 1;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* GET implies HEAD, as in limit_except; OPTIONS is always answered */
+
+static char *
+ngx_http_platform_gateway_merge_methods(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    size_t               len;
+    u_char              *p;
+    ngx_conf_bitmask_t  *m;
+
+    if (conf->methods == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (conf->methods & NGX_HTTP_GET) {
+        conf->methods |= NGX_HTTP_HEAD;
+    }
+
+    len = sizeof("OPTIONS") - 1;
+
+    for (m = ngx_http_platform_gateway_methods; m->name.len; m++) {
+        if (conf->methods & m->mask) {
+            len += m->name.len + 2;
+        }
+    }
+
+    p = ngx_pnalloc(cf->pool, len);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    conf->allow.len = len;
+    conf->allow.data = p;
+
+    for (m = ngx_http_platform_gateway_methods; m->name.len; m++) {
+        if (conf->methods & m->mask) {
+            p = ngx_cpymem(p, m->name.data, m->name.len);
+            *p++ = ',';
+            *p++ = ' ';
+        }
+    }
+
+    ngx_memcpy(p, "OPTIONS", sizeof("OPTIONS") - 1);
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_platform_gateway_route(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_platform_gateway_loc_conf_t  *lcf = conf;
+
+    ngx_str_t  *value;
+
+    (void) cmd;
+
+    if (lcf->route_id.data) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (value[1].len == 0) {
+        return "has an empty id";
+    }
+
+    lcf->route_id = value[1];
+
+    if (cf->args->nelts == 3) {
+        lcf->service_name = value[2];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* like ngx_conf_set_str_array_slot(), in pj's strings */
+
+static char *
+ngx_http_platform_gateway_strings(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    pj_str_t     *s;
+    ngx_str_t    *value;
+    ngx_uint_t    i;
+    ngx_array_t **a;
+
+    a = (ngx_array_t **) ((char *) conf + cmd->offset);
+
+    if (*a == NGX_CONF_UNSET_PTR) {
+        *a = ngx_array_create(cf->pool, 2, sizeof(pj_str_t));
+        if (*a == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (value[i].len == 0) {
+            return "has an empty value";
+        }
+
+        s = ngx_array_push(*a);
+        if (s == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        s->data = value[i].data;
+        s->len = value[i].len;
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_platform_gateway_leeway_check(ngx_conf_t *cf, void *post, void *data)
+{
+    time_t  *leeway = data;
+
+    (void) cf;
+    (void) post;
+
+    if (*leeway > NGX_HTTP_PLATFORM_GATEWAY_LEEWAY_MAX) {
+        return "is more than 300 seconds";
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* the realm stands in a quoted string of WWW-Authenticate */
+
+static char *
+ngx_http_platform_gateway_realm_check(ngx_conf_t *cf, void *post, void *data)
+{
+    ngx_str_t  *realm = data;
+
+    size_t  i;
+
+    (void) cf;
+    (void) post;
+
+    for (i = 0; i < realm->len; i++) {
+        if (realm->data[i] < 0x20 || realm->data[i] > 0x7e
+            || realm->data[i] == '"' || realm->data[i] == '\\')
+        {
+            return "must be printable ASCII without quotes and backslashes";
+        }
+    }
+
+    return NGX_CONF_OK;
+}
