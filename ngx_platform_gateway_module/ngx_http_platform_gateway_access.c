@@ -137,7 +137,9 @@ ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
     ngx_http_platform_gateway_request_t   *gr, *scratch;
     ngx_http_platform_gateway_loc_conf_t  *conf;
 
-    if (r == r->main) {
+    /* the fetch of the keys can have no token to show */
+
+    if (r == r->main || ngx_http_platform_gateway_fetch_owns(r)) {
         return NGX_DECLINED;
     }
 
