@@ -109,6 +109,9 @@ struct db_array {
 
 void db_array_open(const struct db_rows *rows, size_t row, int col,
                    struct db_array *array);
+/* The same over the bytes of an array value. */
+void db_array_bind(struct db_array *array, const unsigned char *data,
+                   size_t len);
 /* The next element's bytes; false at the end. */
 bool db_array_next(struct db_array *array, const unsigned char **data,
                    size_t *len);

@@ -67,34 +67,39 @@ static pj_str_t unquote(pj_str_t s)
 /* -- cookies --------------------------------------------------------------
  */
 
+bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value)
+{
+    while (rest->len != 0) {
+        pj_str_t pair = trim(split(*rest, ';', rest));
+
+        if (!equals(trim(split(pair, '=', value)), name)) {
+            continue;
+        }
+        *value = unquote(trim(*value));
+        if (value->len != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value)
 {
-    enum http_cookie found = HTTP_COOKIE_NONE;
-    pj_str_t rest = cookie_header;
+    pj_str_t rest = cookie_header, other;
 
-    value->data = NULL;
-    value->len = 0;
-    while (rest.len != 0) {
-        pj_str_t pair = trim(split(rest, ';', &rest));
-        pj_str_t text;
-
-        if (!equals(trim(split(pair, '=', &text)), name)) {
-            continue;
-        }
-        text = unquote(trim(text));
-        if (text.len == 0) {
-            continue;
-        }
-        if (found == HTTP_COOKIE_ONE &&
-            (text.len != value->len ||
-             CRYPTO_memcmp(text.data, value->data, text.len) != 0)) {
+    if (!http_cookie_next(&rest, name, value)) {
+        value->data = NULL;
+        value->len = 0;
+        return HTTP_COOKIE_NONE;
+    }
+    while (http_cookie_next(&rest, name, &other)) {
+        if (other.len != value->len ||
+            CRYPTO_memcmp(other.data, value->data, other.len) != 0) {
             return HTTP_COOKIE_CONFLICT;
         }
-        found = HTTP_COOKIE_ONE;
-        *value = text;
     }
-    return found;
+    return HTTP_COOKIE_ONE;
 }
 
 void http_cookie_set(struct http_response *res, const struct config *cfg,

@@ -7,8 +7,12 @@
 
 #include <pj.h>
 #include <stdbool.h>
+#include <stdint.h>
 
-#define PASSWORD_PHC_MAX 128 /* libsodium's crypto_pwhash_STRBYTES */
+#define PASSWORD_PHC_MAX 128  /* libsodium's crypto_pwhash_STRBYTES */
+#define PASSWORD_WAIT_MS 2000 /* longest wait for a slot */
+#define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
+#define PASSWORD_MOST_ITERATIONS 10
 
 /*
  * Prepares libsodium, the slots and the dummy hash that unknown accounts are
@@ -21,8 +25,10 @@ enum password_result { PASSWORD_OK, PASSWORD_WRONG, PASSWORD_BUSY };
 
 /*
  * Verifies credential against phc, or against the dummy hash when phc is
- * NULL (the answer is then PASSWORD_WRONG, at the same cost).  Waits for a
- * slot for at most 2 s, then PASSWORD_BUSY.
+ * NULL, malformed or dearer than PASSWORD_MOST_* (the answer is then
+ * PASSWORD_WRONG, at the cost of one hash of today's parameters).  Hashing and
+ * waiting threads together are at most half of the workers; one more, or one
+ * that has waited PASSWORD_WAIT_MS, is told PASSWORD_BUSY.
  */
 enum password_result password_verify(const char *phc, pj_str_t credential)
     __attribute__((warn_unused_result));
@@ -30,8 +36,14 @@ enum password_result password_verify(const char *phc, pj_str_t credential)
 /* Whether phc was made with weaker parameters than today's. */
 bool password_needs_rehash(const char *phc);
 
+/* Whether phc is an Argon2id string within the bounds above. */
+bool password_is_usable(const char *phc);
+
 /* Hashes credential into out; false on failure or when all slots stay busy. */
 bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
+
+/* Hashes made or verified since the start. */
+uint64_t password_count(void);
 
 #endif

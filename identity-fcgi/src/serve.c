@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define HEAD_MAX_BYTES (48 * 1024)  /* a cookie holds a whole token */
-#define BODY_MAX_BYTES (256 * 1024) /* 200 branches and two tokens */
+#define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
 #define IDLE_TIMEOUT_MS 300000 /* longer than nginx keeps a connection */
@@ -103,6 +103,7 @@ static void answer(struct serve_worker *sw, const struct http_request *req,
     if (now_ms(CLOCK_MONOTONIC) >= w->deadline_ms) {
         refuse_late(req, res);
     } else {
+        w->store_ops->begin(w->store, w->deadline_ms);
         route_handle(w, req, res);
     }
     keys_release(w->keys);

@@ -100,8 +100,8 @@ struct store; /* one thread's way to the database */
  * may return STORE_UNAVAILABLE, those that write STORE_UNKNOWN too.
  */
 struct store_ops {
-    /* The operations that follow may take this long in all. */
-    void (*begin)(struct store *st, int64_t timeout_ms);
+    /* The operations that follow end by deadline_ms of CLOCK_MONOTONIC. */
+    void (*begin)(struct store *st, int64_t deadline_ms);
 
     /* Finds an account by its normalised name. */
     enum store_result (*account_find)(struct store *st, pj_str_t name,
@@ -142,10 +142,10 @@ struct store_ops {
      * Reads a session, and about branch_id (NULL: its own active branch)
      * whether it is selectable in the session, all in one statement.  The
      * list is filled if asked for, and always when that branch is not
-     * selectable.  branch_id may be any string.
+     * selectable.  Both ids may be any strings.
      */
     enum store_result (*session_read)(struct store *st, pj_arena_t *arena,
-                                      const char *session_id,
+                                      pj_str_t session_id,
                                       const pj_str_t *branch_id, bool list,
                                       struct session_view *out);
     /*

@@ -1,0 +1,98 @@
+/* Names whose failed logins are counted together. */
+
+#include "attempt.h"
+
+#include <arpa/inet.h>
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(((struct attempt *) 0)->account_hmac) ==
+                   crypto_auth_hmacsha256_BYTES,
+               "the HMAC fits");
+
+/* The HMAC key that goes with the signing key of this id. */
+static struct {
+    pthread_mutex_t lock;
+    unsigned char kid[PJ_KID_MAX_BYTES];
+    size_t kid_len;
+    unsigned char key[crypto_auth_hmacsha256_KEYBYTES];
+} cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/*
+ * An RS256 signature is a function of key and message, and this one is never
+ * published, so its hash is a secret that all processes with the signing key
+ * share and that nobody else, not even a reader of the database, can compute.
+ */
+static bool derive(const pj_key_t *signing,
+                   unsigned char key[crypto_auth_hmacsha256_KEYBYTES])
+{
+    char signature[4 * PJ_RSA_MAX_BYTES];
+    size_t len;
+    bool ok = pj_jws_sign(signing, PJ_STR("login attempts"), signature,
+                          sizeof(signature), &len) == PJ_OK;
+
+    if (ok) {
+        crypto_hash_sha256(key, (const unsigned char *) signature, len);
+    }
+    OPENSSL_cleanse(signature, sizeof(signature));
+    return ok;
+}
+
+static bool find_key(const pj_key_t *signing,
+                     unsigned char key[crypto_auth_hmacsha256_KEYBYTES])
+{
+    pj_str_t kid = pj_key_id(signing);
+    bool ok = true;
+
+    pthread_mutex_lock(&cache.lock);
+    if (cache.kid_len != kid.len || kid.len == 0 ||
+        memcmp(cache.kid, kid.data, kid.len) != 0) {
+        ok = derive(signing, cache.key);
+        cache.kid_len = ok && kid.len <= sizeof(cache.kid) ? kid.len : 0;
+        memcpy(cache.kid, kid.data, cache.kid_len);
+    }
+    memcpy(key, cache.key, sizeof(cache.key));
+    pthread_mutex_unlock(&cache.lock);
+    return ok;
+}
+
+static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr a6;
+    struct in_addr a4;
+
+    snprintf(text, sizeof(text), "%.*s",
+             remote_addr.len < sizeof(text) ? (int) remote_addr.len : 0,
+             remote_addr.len > 0 ? (const char *) remote_addr.data : "");
+    if (inet_pton(AF_INET6, text, &a6) == 1) {
+        if (IN6_IS_ADDR_V4MAPPED(&a6)) {
+            inet_ntop(AF_INET, &a6.s6_addr[12], out, (socklen_t) cap);
+            return;
+        }
+        memset(&a6.s6_addr[8], 0, 8);
+        inet_ntop(AF_INET6, &a6, text, sizeof(text));
+        snprintf(out, cap, "%s/64", text);
+        return;
+    }
+    /* A client on a Unix socket has no address: all of them are one. */
+    snprintf(out, cap, "%s",
+             inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
+}
+
+bool attempt_identify(const struct keys *keys, pj_str_t account,
+                      pj_str_t remote_addr, struct attempt *out)
+{
+    unsigned char key[crypto_auth_hmacsha256_KEYBYTES];
+
+    if (!find_key(keys->signing, key)) {
+        return false;
+    }
+    crypto_auth_hmacsha256(out->account_hmac, account.data, account.len, key);
+    OPENSSL_cleanse(key, sizeof(key));
+    fold_address(remote_addr, out->address, sizeof(out->address));
+    return true;
+}

@@ -1,0 +1,258 @@
+/* What the four auth handlers have in common: bodies, answers, refusals. */
+
+#include "auth.h"
+
+#include "jsonw.h"
+#include "log.h"
+#include "session.h"
+#include "token.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A 200-branch token is about 14 KiB, the rest below one. */
+#define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
+
+/* -- refusals -- */
+
+void auth_invalid(const struct http_request *req, struct http_response *res,
+                  const char *detail)
+{
+    http_problem(res, req, 400, "REQUEST_INVALID", detail);
+}
+
+void auth_database_unavailable(const struct http_request *req,
+                               struct http_response *res)
+{
+    http_problem(res, req, 503, "DATABASE_UNAVAILABLE",
+                 "The database does not answer; try again.");
+    http_header(res, "Retry-After", "1");
+}
+
+void auth_busy(const struct http_request *req, struct http_response *res)
+{
+    http_problem(res, req, 503, "AUTH_BUSY",
+                 "Too much is going on at once; try again.");
+    http_header(res, "Retry-After", "1");
+}
+
+void auth_failed(const struct http_request *req, struct http_response *res,
+                 const char *what)
+{
+    log_event(LOG_ERROR_, "auth.failed", what,
+              LOG_FIELDS({"requestId", (const char *) req->request_id.data,
+                          req->request_id.len}));
+    http_problem(res, req, 500, "INTERNAL_ERROR",
+                 "The request could not be completed.");
+}
+
+/* -- request bodies -- */
+
+enum auth_body auth_body(struct worker *w, const struct http_request *req,
+                         struct http_response *res, bool optional,
+                         const pj_json_t **root)
+{
+    char detail[160];
+    pj_err_t err;
+
+    if (req->body_too_large) {
+        http_problem(res, req, 413, "REQUEST_TOO_LARGE",
+                     "The request body is over 16 KiB.");
+        return AUTH_BODY_REFUSED;
+    }
+    if (optional && req->body.len == 0) {
+        return AUTH_BODY_EMPTY;
+    }
+    if (!http_is_json(req->content_type)) {
+        http_problem(res, req, 415, "MEDIA_TYPE_UNSUPPORTED",
+                     "The request body must be application/json in UTF-8.");
+        return AUTH_BODY_REFUSED;
+    }
+    err = pj_json_parse(&w->arena, req->body, root);
+    if (err != PJ_OK) {
+        snprintf(detail, sizeof(detail),
+                 "The request body is not acceptable JSON: %s.",
+                 pj_strerror(err));
+        auth_invalid(req, res, detail);
+        return AUTH_BODY_REFUSED;
+    }
+    if ((*root)->type != PJ_JSON_OBJECT) {
+        auth_invalid(req, res, "The request body must be a JSON object.");
+        return AUTH_BODY_REFUSED;
+    }
+    return AUTH_BODY_OBJECT;
+}
+
+static bool refuse_member(const struct http_request *req,
+                          struct http_response *res, const char *name,
+                          const char *what)
+{
+    char detail[160];
+
+    snprintf(detail, sizeof(detail), "The member %s %s.", name, what);
+    auth_invalid(req, res, detail);
+    return false;
+}
+
+bool auth_member(const struct http_request *req, struct http_response *res,
+                 const pj_json_t *root, const char *name, pj_str_t *out)
+{
+    const pj_json_t *member = pj_json_member(root, name);
+
+    if (member == NULL) {
+        return refuse_member(req, res, name, "is missing");
+    }
+    if (member->type != PJ_JSON_STRING) {
+        return refuse_member(req, res, name, "must be a string");
+    }
+    *out = member->text;
+    return true;
+}
+
+bool auth_member_refresh_token(const struct http_request *req,
+                               struct http_response *res,
+                               const pj_json_t *root, pj_str_t *out)
+{
+    const pj_json_t *member = pj_json_member(root, "refreshToken");
+
+    *out = (pj_str_t){NULL, 0};
+    if (member == NULL || member->type == PJ_JSON_NULL) {
+        return true;
+    }
+    return auth_member(req, res, root, "refreshToken", out);
+}
+
+/* -- answers -- */
+
+static bool token_buf(struct worker *w, struct buf *out)
+{
+    void *mem = pj_arena_alloc(&w->arena, TOKEN_BUF_BYTES);
+
+    buf_init(out, mem, mem != NULL ? TOKEN_BUF_BYTES : 0);
+    return mem != NULL;
+}
+
+bool auth_refresh_token(struct worker *w, const struct http_request *req,
+                        struct http_response *res, const struct session *s,
+                        const char *jti, int64_t exp, pj_str_t *out)
+{
+    struct buf token;
+
+    if (!token_buf(w, &token) ||
+        !token_issue_refresh(w->cfg, w->keys, s, jti, w->now_s, exp, &token)) {
+        auth_failed(req, res, "cannot sign a refresh token");
+        return false;
+    }
+    *out = (pj_str_t){(const unsigned char *) token.data, token.len};
+    return true;
+}
+
+static void write_branches(struct jsonw *json, const struct branch_list *list)
+{
+    jsonw_array(json, "branches");
+    for (size_t i = 0; i < list->count; i++) {
+        const struct branch *b = &list->items[i];
+
+        jsonw_object(json, NULL);
+        jsonw_cstr(json, "branchId", b->branch_id);
+        jsonw_cstr(json, "branchName", b->branch_name);
+        jsonw_cstr(json, "workspaceId", b->workspace_id);
+        jsonw_cstr(json, "workspaceName", b->workspace_name);
+        jsonw_object_end(json);
+    }
+    jsonw_array_end(json);
+}
+
+static void write_answer(struct http_response *res,
+                         const struct auth_answer *a, const struct buf *branch,
+                         const struct buf *account, int64_t expires_in_s)
+{
+    struct jsonw json;
+
+    buf_reset(&res->body);
+    jsonw_init(&json, &res->body);
+    jsonw_object(&json, NULL);
+    jsonw_cstr(&json, "code", a->code);
+    jsonw_cstr(&json, "message", a->message);
+    if (branch->len > 0) {
+        jsonw_string(&json, "accessToken", branch->data, branch->len);
+    }
+    if (account->len > 0) {
+        jsonw_string(&json, "accountAccessToken", account->data, account->len);
+    }
+    if (a->refresh_token.len > 0) {
+        jsonw_string(&json, "refreshToken", a->refresh_token.data,
+                     a->refresh_token.len);
+    }
+    jsonw_cstr(&json, "tokenType", "Bearer");
+    jsonw_int(&json, "expiresIn", expires_in_s);
+    if (a->branches != NULL) {
+        write_branches(&json, a->branches);
+    }
+    jsonw_object(&json, "nextAction");
+    jsonw_cstr(&json, "type",
+               a->scope != NULL ? "load_current_context" : "select_branch");
+    jsonw_object_end(&json);
+    jsonw_object_end(&json);
+}
+
+bool auth_answer(struct worker *w, const struct http_request *req,
+                 struct http_response *res, const struct auth_answer *a)
+{
+    struct buf branch = {0}, account = {0};
+    int64_t exp = session_expiry(w->now_s, w->cfg->access_ttl_s,
+                                 a->session->created_at_s,
+                                 w->cfg->session_max_lifetime_s);
+    bool ok = true;
+
+    if (a->scope != NULL) {
+        ok = token_buf(w, &branch) &&
+             token_issue_branch(w->cfg, w->keys, a->session, a->scope,
+                                w->now_s, exp, &branch);
+    }
+    if (ok && (a->scope == NULL || a->account_token)) {
+        ok = token_buf(w, &account) &&
+             token_issue_account(w->cfg, w->keys, a->session, w->now_s, exp,
+                                 &account);
+    }
+    if (!ok) {
+        auth_failed(req, res, "cannot sign an access token");
+        return false;
+    }
+    write_answer(res, a, &branch, &account, exp - w->now_s);
+    if (res->body.overflow) {
+        auth_failed(req, res, "the answer does not fit its buffer");
+        return false;
+    }
+    res->status = 200;
+    res->code = a->code;
+    buf_reset(&res->headers);
+    http_header(res, "Content-Type", "application/json");
+    http_header(res, "Cache-Control", "no-store");
+    auth_names(res, a->session->account_id, a->session->session_id);
+    return true;
+}
+
+void auth_names(struct http_response *res, const char *account_id,
+                const char *session_id)
+{
+    snprintf(res->account_id, sizeof(res->account_id), "%s", account_id);
+    snprintf(res->session_id, sizeof(res->session_id), "%s", session_id);
+}
+
+void auth_audit(const struct http_request *req, const char *event,
+                const char *account_id, const char *session_id)
+{
+    log_event(
+        LOG_INFO_, event, NULL,
+        LOG_FIELDS({"requestId", (const char *) req->request_id.data,
+                    req->request_id.len},
+                   {"correlationId", (const char *) req->correlation_id.data,
+                    req->correlation_id.len},
+                   {"clientIp", (const char *) req->remote_addr.data,
+                    req->remote_addr.len},
+                   {"accountId", account_id,
+                    account_id != NULL ? strlen(account_id) : 0},
+                   {"sessionId", session_id,
+                    session_id != NULL ? strlen(session_id) : 0}));
+}

@@ -1,0 +1,83 @@
+/* What the four auth handlers have in common: bodies, answers, refusals. */
+
+#ifndef AUTH_H_INCLUDED
+#define AUTH_H_INCLUDED
+
+#include "app.h"
+
+#include <pj.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* -- request bodies -- */
+
+enum auth_body {
+    AUTH_BODY_OBJECT, /* *root is a JSON object */
+    AUTH_BODY_EMPTY,  /* no body at all; only where it may be left out */
+    AUTH_BODY_REFUSED /* res is the answer */
+};
+
+/*
+ * Size, media type, syntax, in this order.  A body that may be left out needs
+ * no media type when it is.
+ */
+enum auth_body auth_body(struct worker *w, const struct http_request *req,
+                         struct http_response *res, bool optional,
+                         const pj_json_t **root);
+
+/* The string member name.  False, with res the answer, when it is missing or
+ * no string. */
+bool auth_member(const struct http_request *req, struct http_response *res,
+                 const pj_json_t *root, const char *name, pj_str_t *out);
+
+/* The member refreshToken: missing, null and "" all leave *out empty; false,
+ * with res the answer, when it is anything but a string. */
+bool auth_member_refresh_token(const struct http_request *req,
+                               struct http_response *res,
+                               const pj_json_t *root, pj_str_t *out);
+
+/* -- refusals -- */
+
+void auth_invalid(const struct http_request *req, struct http_response *res,
+                  const char *detail);
+/* 503, both with Retry-After. */
+void auth_database_unavailable(const struct http_request *req,
+                               struct http_response *res);
+void auth_busy(const struct http_request *req, struct http_response *res);
+/* 500: our own failure (no randomness, no memory, no signature). */
+void auth_failed(const struct http_request *req, struct http_response *res,
+                 const char *what);
+
+/* -- answers -- */
+
+struct auth_answer {
+    const char *code;
+    const char *message;
+    const struct session *session;
+    const struct scope *scope;          /* NULL: no branch is chosen yet */
+    const struct branch_list *branches; /* listed, if not NULL */
+    bool account_token;                 /* one is added to a scoped answer */
+    pj_str_t refresh_token;             /* left out when empty */
+};
+
+/*
+ * Signs the access tokens and makes res the 200.  False, with res the answer,
+ * when that fails.
+ */
+bool auth_answer(struct worker *w, const struct http_request *req,
+                 struct http_response *res, const struct auth_answer *answer);
+
+/* Signs a refresh token in the arena; false, with res the answer. */
+bool auth_refresh_token(struct worker *w, const struct http_request *req,
+                        struct http_response *res, const struct session *s,
+                        const char *jti, int64_t exp, pj_str_t *out);
+
+/* Sets the ids that logs and metrics get to know. */
+void auth_names(struct http_response *res, const char *account_id,
+                const char *session_id);
+
+/* An audit line; account_id and session_id may be NULL. */
+void auth_audit(const struct http_request *req, const char *event,
+                const char *account_id, const char *session_id);
+
+#endif

@@ -1,0 +1,325 @@
+/* POST /api/auth/login */
+
+#include "app.h"
+#include "attempt.h"
+#include "auth.h"
+#include "log.h"
+#include "password.h"
+#include "session.h"
+#include "token.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CREDENTIAL_MAX 1024 /* bytes */
+
+struct login {
+    pj_str_t account_name; /* normalised */
+    pj_str_t credential;
+    struct attempt attempt;
+    bool counted; /* attempt holds a count that is to be settled */
+    bool known;   /* account is filled */
+    struct account account;
+};
+
+/* -- what was sent -- */
+
+static bool is_space(unsigned char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+/* Control characters of ASCII, and U+0080 to U+009F in UTF-8. */
+static bool has_control(pj_str_t s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = s.data[i];
+
+        if (c < 0x20 || c == 0x7f ||
+            (c == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Trims, then folds A-Z; all other bytes stay.  False when out of memory. */
+static bool normalise(pj_arena_t *arena, pj_str_t in, pj_str_t *out)
+{
+    unsigned char *folded;
+
+    while (in.len > 0 && is_space(in.data[0])) {
+        in.data++;
+        in.len--;
+    }
+    while (in.len > 0 && is_space(in.data[in.len - 1])) {
+        in.len--;
+    }
+    folded = pj_arena_alloc(arena, in.len + 1);
+    if (folded == NULL) {
+        return false;
+    }
+    for (size_t i = 0; i < in.len; i++) {
+        unsigned char c = in.data[i];
+
+        folded[i] = c >= 'A' && c <= 'Z' ? (unsigned char) (c | 0x20) : c;
+    }
+    *out = (pj_str_t){folded, in.len};
+    return true;
+}
+
+static bool read_body(struct worker *w, const struct http_request *req,
+                      struct http_response *res, struct login *login)
+{
+    const pj_json_t *root;
+    pj_str_t account;
+
+    if (auth_body(w, req, res, false, &root) != AUTH_BODY_OBJECT ||
+        !auth_member(req, res, root, "account", &account) ||
+        !auth_member(req, res, root, "credential", &login->credential)) {
+        return false;
+    }
+    if (!normalise(&w->arena, account, &login->account_name)) {
+        auth_failed(req, res, "the request's memory is spent");
+        return false;
+    }
+    if (login->account_name.len == 0 ||
+        login->account_name.len > STORE_ACCOUNT_NAME_MAX) {
+        auth_invalid(req, res, "The member account must be 1 to 320 bytes.");
+        return false;
+    }
+    if (has_control(login->account_name)) {
+        auth_invalid(req, res,
+                     "The member account must not hold control characters.");
+        return false;
+    }
+    if (login->credential.len == 0 || login->credential.len > CREDENTIAL_MAX) {
+        auth_invalid(req, res,
+                     "The member credential must be 1 to 1024 bytes.");
+        return false;
+    }
+    return true;
+}
+
+/* -- attempts -- */
+
+static void refuse_attempts(const struct http_request *req,
+                            struct http_response *res, int64_t retry_after_s)
+{
+    char seconds[24];
+
+    snprintf(seconds, sizeof(seconds), "%lld", (long long) retry_after_s);
+    http_problem(res, req, 429, "AUTH_TOO_MANY_ATTEMPTS",
+                 "Too many failed logins; try again later.");
+    http_header(res, "Retry-After", seconds);
+    auth_audit(req, "auth.login.limited", NULL, NULL);
+}
+
+/* Counts this login as failed until it has succeeded. */
+static bool count_attempt(struct worker *w, const struct http_request *req,
+                          struct http_response *res, struct login *login)
+{
+    int64_t retry_after_s = 1;
+
+    if (w->cfg->max_failures == 0) {
+        return true;
+    }
+    if (!attempt_identify(w->keys, login->account_name, req->remote_addr,
+                          &login->attempt)) {
+        auth_failed(req, res, "cannot compute the attempt's name");
+        return false;
+    }
+    switch (w->store_ops->attempt_begin(
+        w->store, &login->attempt, w->cfg->max_failures,
+        w->cfg->failure_window_s, &retry_after_s)) {
+    case STORE_OK:
+        login->counted = true;
+        return true;
+    case STORE_NONE:
+        refuse_attempts(req, res, retry_after_s);
+        return false;
+    default:
+        auth_database_unavailable(req, res);
+        return false;
+    }
+}
+
+/* Best effort: a count that stays is one failure too many, and expires. */
+static void settle_attempt(struct worker *w, struct login *login, bool success)
+{
+    if (login->counted) {
+        (void) w->store_ops->attempt_settle(w->store, &login->attempt,
+                                            success);
+        login->counted = false;
+    }
+}
+
+/* -- the credential -- */
+
+static void refuse_credentials(const struct http_request *req,
+                               struct http_response *res,
+                               const struct login *login)
+{
+    http_problem(res, req, 401, "AUTH_INVALID_CREDENTIALS",
+                 "The account or the credential is not right.");
+    auth_audit(req, "auth.login.failed",
+               login->known ? login->account.account_id : NULL, NULL);
+}
+
+/*
+ * The same statements and one hash, whether the account is unknown, disabled
+ * or the credential wrong: what differs is decided after all work is done.
+ */
+static bool check_credential(struct worker *w, const struct http_request *req,
+                             struct http_response *res, struct login *login)
+{
+    const char *phc = NULL;
+    enum password_result verdict;
+
+    switch (w->store_ops->account_find(w->store, login->account_name,
+                                       &login->account)) {
+    case STORE_OK:
+        login->known = true;
+        phc = login->account.credential_hash;
+        break;
+    case STORE_NONE:
+        break;
+    default:
+        auth_database_unavailable(req, res);
+        return false;
+    }
+    verdict = password_verify(phc, login->credential);
+    if (verdict == PASSWORD_BUSY) {
+        settle_attempt(w, login, false);
+        auth_busy(req, res);
+        return false;
+    }
+    if (phc != NULL && !password_is_usable(phc)) {
+        log_event(LOG_ERROR_, "auth.credential.unusable",
+                  "The stored credential is no Argon2id string within bounds.",
+                  LOG_FIELDS({"accountId", login->account.account_id,
+                              strlen(login->account.account_id)}));
+    }
+    if (verdict != PASSWORD_OK || !login->account.enabled) {
+        refuse_credentials(req, res, login);
+        return false;
+    }
+    return true;
+}
+
+/* Best effort too: the next login tries again. */
+static void rehash(struct worker *w, const struct login *login)
+{
+    char fresh[PASSWORD_PHC_MAX];
+
+    if (!password_needs_rehash(login->account.credential_hash) ||
+        !password_hash(login->credential, fresh)) {
+        return;
+    }
+    (void) w->store_ops->credential_rehash(w->store, login->account.account_id,
+                                           login->account.credential_hash,
+                                           fresh);
+    OPENSSL_cleanse(fresh, sizeof(fresh));
+}
+
+/* -- the session -- */
+
+/* Exactly one selectable branch is chosen at once.  *scope stays NULL where
+ * there is a choice, or none. */
+static enum store_result choose(struct worker *w, const char *account_id,
+                                struct branch_list *list, struct scope *room,
+                                const struct scope **scope)
+{
+    enum store_result result =
+        w->store_ops->branches(w->store, &w->arena, account_id, list);
+
+    *scope = NULL;
+    if (result != STORE_OK || list->count != 1) {
+        return result;
+    }
+    result = w->store_ops->scope(w->store, &w->arena, account_id,
+                                 list->items[0].branch_id, room);
+    if (result == STORE_OK) {
+        *scope = room;
+    } else if (result == STORE_NONE) { /* gone since: read once more */
+        result = w->store_ops->branches(w->store, &w->arena, account_id, list);
+    }
+    return result;
+}
+
+static bool new_session(struct worker *w, const struct account *account,
+                        const struct scope *scope, struct session *s)
+{
+    memset(s, 0, sizeof(*s));
+    snprintf(s->account_id, sizeof(s->account_id), "%s", account->account_id);
+    snprintf(s->account_type, sizeof(s->account_type), "%s",
+             account->account_type);
+    s->account_enabled = true;
+    s->active = true;
+    s->created_at_s = w->now_s;
+    s->expires_at_s =
+        session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
+                       w->cfg->session_max_lifetime_s);
+    if (scope != NULL) {
+        snprintf(s->workspace_id, sizeof(s->workspace_id), "%s",
+                 scope->workspace_id);
+        snprintf(s->member_id, sizeof(s->member_id), "%s", scope->member_id);
+        snprintf(s->active_branch_id, sizeof(s->active_branch_id), "%s",
+                 scope->active_branch_id);
+    }
+    return uuid_generate(s->session_id) && uuid_generate(s->jti);
+}
+
+/* Everything is signed before the session is written, which comes last. */
+static void open_session(struct worker *w, const struct http_request *req,
+                         struct http_response *res, struct login *login)
+{
+    struct branch_list list = {0};
+    struct scope room;
+    const struct scope *scope;
+    struct session s;
+    struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
+                                 .message = "Login succeeded.",
+                                 .session = &s};
+
+    if (choose(w, login->account.account_id, &list, &room, &scope) !=
+        STORE_OK) {
+        auth_database_unavailable(req, res);
+        return;
+    }
+    if (!new_session(w, &login->account, scope, &s)) {
+        auth_failed(req, res, "no randomness");
+        return;
+    }
+    answer.scope = scope;
+    answer.branches = scope == NULL ? &list : NULL;
+    if (!auth_refresh_token(w, req, res, &s, s.jti, s.expires_at_s,
+                            &answer.refresh_token) ||
+        !auth_answer(w, req, res, &answer)) {
+        return;
+    }
+    settle_attempt(w, login, true);
+    if (w->store_ops->session_create(w->store, &s) != STORE_OK) {
+        auth_database_unavailable(req, res);
+        return;
+    }
+    http_cookie_set(res, w->cfg, answer.refresh_token,
+                    s.expires_at_s - w->now_s);
+    auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);
+}
+
+void h_login(struct worker *w, const struct http_request *req,
+             struct http_response *res)
+{
+    struct login login = {0};
+
+    if (!read_body(w, req, res, &login)) {
+        return;
+    }
+    if (count_attempt(w, req, res, &login) &&
+        check_credential(w, req, res, &login)) {
+        rehash(w, &login);
+        open_session(w, req, res, &login);
+    }
+}

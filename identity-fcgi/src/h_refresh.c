@@ -1,0 +1,370 @@
+/* POST /api/auth/refresh */
+
+#include "app.h"
+#include "auth.h"
+#include "session.h"
+#include "token.h"
+
+#include <string.h>
+#include <time.h>
+
+#define ATTEMPTS 4 /* the first, and three after the scope had moved */
+/* A token rotated out less long ago may be another tab's, or a retry's. */
+#define REUSE_GRACE_S 60
+
+#define UNREADABLE_PAUSE_MS 100
+
+/* What one attempt came to. */
+enum step {
+    ROTATED,
+    REFUSED,   /* res is the answer */
+    AGAIN,     /* something moved in between */
+    UNREADABLE /* no database, and a write is in doubt */
+};
+
+struct refresh {
+    pj_str_t token;
+    bool from_cookie; /* the cookie holds this very token */
+    bool include_account_token;
+    pj_claims_t claims;
+    struct session_view view;
+    char jti[UUID_LEN + 1]; /* of the new token, once there is one */
+    int64_t exp;            /* likewise */
+    pj_str_t new_token;
+    bool uncertain; /* the answer to a write was lost */
+};
+
+/* -- what was sent -- */
+
+static bool read_body(struct worker *w, const struct http_request *req,
+                      struct http_response *res, struct refresh *r)
+{
+    const pj_json_t *root, *flag;
+
+    switch (auth_body(w, req, res, true, &root)) {
+    case AUTH_BODY_EMPTY:
+        return true;
+    case AUTH_BODY_REFUSED:
+        return false;
+    default:
+        break;
+    }
+    if (!auth_member_refresh_token(req, res, root, &r->token)) {
+        return false;
+    }
+    flag = pj_json_member(root, "includeAccountToken");
+    if (flag != NULL && flag->type != PJ_JSON_BOOL) {
+        auth_invalid(req, res,
+                     "The member includeAccountToken must be true or false.");
+        return false;
+    }
+    r->include_account_token = flag != NULL && flag->boolean;
+    return true;
+}
+
+static bool same(pj_str_t a, pj_str_t b)
+{
+    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* Body and cookie, one token or none. */
+static bool find_token(struct worker *w, const struct http_request *req,
+                       struct http_response *res, struct refresh *r)
+{
+    pj_str_t value;
+    enum http_cookie cookie =
+        http_cookie_find(req->cookie, w->cfg->cookie_name, &value);
+
+    if (cookie != HTTP_COOKIE_NONE && !http_origin_allowed(w->cfg, req)) {
+        http_problem(res, req, 403, "AUTH_ORIGIN_NOT_ALLOWED",
+                     "A page of this origin may not use the refresh cookie.");
+        return false;
+    }
+    if (cookie == HTTP_COOKIE_CONFLICT ||
+        (cookie == HTTP_COOKIE_ONE && r->token.len > 0 &&
+         !same(r->token, value))) {
+        http_problem(res, req, 400, "AUTH_REFRESH_TOKEN_CONFLICT",
+                     "The request carries different refresh tokens.");
+        return false;
+    }
+    if (cookie == HTTP_COOKIE_ONE) {
+        r->token = value;
+        r->from_cookie = true;
+    }
+    if (r->token.len == 0) {
+        http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_MISSING",
+                     "The request carries no refresh token.");
+        return false;
+    }
+    return true;
+}
+
+/* -- refusals -- */
+
+/* The cookie goes only where its own token is what can never work again. */
+static void clear_own_cookie(struct worker *w, struct http_response *res,
+                             const struct refresh *r)
+{
+    if (r->from_cookie) {
+        http_cookie_clear(res, w->cfg);
+    }
+}
+
+static void refuse_invalid(struct worker *w, const struct http_request *req,
+                           struct http_response *res, const struct refresh *r)
+{
+    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_INVALID",
+                 "The refresh token is not valid or has expired.");
+    clear_own_cookie(w, res, r);
+}
+
+static void refuse_not_active(struct worker *w, const struct http_request *req,
+                              struct http_response *res,
+                              const struct refresh *r)
+{
+    http_problem(res, req, 401, "AUTH_SESSION_NOT_ACTIVE",
+                 "The session does not exist, has ended or was revoked.");
+    clear_own_cookie(w, res, r);
+}
+
+/* False when the database did not answer. */
+static bool revoke(struct worker *w, const struct http_request *req,
+                   const struct refresh *r, const char *event)
+{
+    struct session_ref done;
+    size_t n;
+    enum store_result result = w->store_ops->session_revoke(
+        w->store, &r->claims.session_id, 1, &done, &n);
+
+    if (result == STORE_OK) {
+        auth_audit(req, event, done.account_id, done.session_id);
+    }
+    return result == STORE_OK || result == STORE_NONE;
+}
+
+/*
+ * Under the policy `revoke`, a token that was rotated out a while ago is taken
+ * as stolen: whoever presents it, thief or owner, the session ends.
+ */
+static void refuse_stale(struct worker *w, const struct http_request *req,
+                         struct http_response *res, const struct refresh *r)
+{
+    const struct session *s = &r->view.session;
+    enum store_result young = STORE_OK;
+
+    auth_names(res, s->account_id, s->session_id);
+    if (w->cfg->refresh_reuse == REUSE_REVOKE &&
+        w->now_s > r->claims.iat + REUSE_GRACE_S) {
+        young = w->store_ops->session_rotated(w->store, s->session_id,
+                                              r->claims.jti, REUSE_GRACE_S);
+    }
+    if ((young == STORE_NONE &&
+         !revoke(w, req, r, "auth.refresh.reuse_revoked")) ||
+        young == STORE_UNAVAILABLE) {
+        auth_database_unavailable(req, res);
+        return;
+    }
+    if (young == STORE_OK) {
+        auth_audit(req, "auth.refresh.reuse", s->account_id, s->session_id);
+    }
+    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_STALE",
+                 "The refresh token was replaced by a newer one.");
+}
+
+/* -- the rotation -- */
+
+/* Signs the new refresh token, once for all attempts. */
+static bool new_token(struct worker *w, const struct http_request *req,
+                      struct http_response *res, struct refresh *r)
+{
+    const struct session *s = &r->view.session;
+
+    if (r->new_token.len > 0) {
+        return true;
+    }
+    if (!uuid_generate(r->jti)) {
+        auth_failed(req, res, "no randomness");
+        return false;
+    }
+    r->exp = session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
+                            w->cfg->session_max_lifetime_s);
+    return auth_refresh_token(w, req, res, s, r->jti, r->exp, &r->new_token);
+}
+
+/* Makes res the 200, before anything is written. */
+static bool prepare_answer(struct worker *w, const struct http_request *req,
+                           struct http_response *res, struct refresh *r,
+                           bool scoped)
+{
+    struct auth_answer answer = {.code = "AUTH_REFRESH_SUCCESS",
+                                 .message = "The session was refreshed.",
+                                 .session = &r->view.session};
+
+    if (!new_token(w, req, res, r)) {
+        return false;
+    }
+    answer.refresh_token = r->new_token;
+    answer.scope = scoped ? &r->view.scope : NULL;
+    answer.account_token = r->include_account_token;
+    if (!scoped || r->include_account_token) {
+        answer.branches = &r->view.branches;
+    }
+    return auth_answer(w, req, res, &answer);
+}
+
+/* Refuses what may not be rotated. */
+static bool may_rotate(struct worker *w, const struct http_request *req,
+                       struct http_response *res, const struct refresh *r,
+                       enum session_verdict verdict)
+{
+    const struct session *s = &r->view.session;
+
+    switch (verdict) {
+    case SESSION_SCOPED:
+    case SESSION_UNSCOPED:
+    case SESSION_SCOPE_LOST:
+        return true;
+    case SESSION_STALE:
+        refuse_stale(w, req, res, r);
+        return false;
+    case SESSION_ACCOUNT_DISABLED:
+        if (!revoke(w, req, r, "auth.session.account_disabled")) {
+            auth_database_unavailable(req, res);
+            return false;
+        }
+        break;
+    default:
+        break;
+    }
+    auth_names(res, s->account_id, s->session_id);
+    refuse_not_active(w, req, res, r);
+    return false;
+}
+
+static enum step rotate(struct worker *w, const struct http_request *req,
+                        struct http_response *res, struct refresh *r,
+                        enum session_verdict verdict)
+{
+    if (!prepare_answer(w, req, res, r, verdict == SESSION_SCOPED)) {
+        return REFUSED;
+    }
+    switch (
+        w->store_ops->session_rotate(w->store, &r->view.session, r->jti,
+                                     r->exp, verdict == SESSION_SCOPE_LOST,
+                                     w->cfg->refresh_reuse == REUSE_REVOKE)) {
+    case STORE_OK:
+        return ROTATED;
+    case STORE_NONE:
+        return AGAIN;
+    case STORE_UNKNOWN:
+        r->uncertain = true;
+        return AGAIN;
+    default:
+        auth_database_unavailable(req, res);
+        return REFUSED;
+    }
+}
+
+/* One read, one decision, one compare-and-swap. */
+static enum step attempt(struct worker *w, const struct http_request *req,
+                         struct http_response *res, struct refresh *r)
+{
+    const pj_claims_t *c = &r->claims;
+    enum session_verdict verdict;
+
+    switch (w->store_ops->session_read(w->store, &w->arena, c->session_id,
+                                       NULL, r->include_account_token,
+                                       &r->view)) {
+    case STORE_OK:
+        break;
+    case STORE_NONE:
+        refuse_not_active(w, req, res, r);
+        return REFUSED;
+    default:
+        auth_database_unavailable(req, res);
+        return r->uncertain ? UNREADABLE : REFUSED;
+    }
+    verdict = session_refresh(&r->view, c->account_id, c->jti, w->now_s,
+                              w->cfg->session_max_lifetime_s);
+    if (verdict == SESSION_STALE && r->uncertain &&
+        strcmp(r->view.session.jti, r->jti) == 0) {
+        return ROTATED; /* by ourselves: only the answer was lost */
+    }
+    if (!may_rotate(w, req, res, r, verdict)) {
+        return REFUSED;
+    }
+    return rotate(w, req, res, r, verdict);
+}
+
+static void pause_ms(long ms)
+{
+    struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
+
+    nanosleep(&t, NULL);
+}
+
+/*
+ * Goes round again when the scope moved between reading and writing.  When the
+ * answer to a write was lost, asks for as long as half of the request's time
+ * what became of it: the same new jti is tried again, so at most one rotation
+ * can happen.
+ */
+static bool rotate_session(struct worker *w, const struct http_request *req,
+                           struct http_response *res, struct refresh *r)
+{
+    int64_t waits = w->cfg->request_timeout_ms / 2 / UNREADABLE_PAUSE_MS;
+    int left = ATTEMPTS;
+
+    while (left > 0) {
+        switch (attempt(w, req, res, r)) {
+        case ROTATED:
+            return true;
+        case REFUSED:
+            return false;
+        case AGAIN:
+            left--;
+            break;
+        case UNREADABLE:
+            if (waits-- <= 0) {
+                return false;
+            }
+            pause_ms(UNREADABLE_PAUSE_MS);
+            break;
+        }
+    }
+    if (r->uncertain) {
+        auth_database_unavailable(req, res);
+    } else {
+        auth_busy(req, res);
+    }
+    return false;
+}
+
+/* Signature, issuer, time and type of the presented token. */
+static bool verify(struct worker *w, const struct http_request *req,
+                   struct http_response *res, struct refresh *r)
+{
+    if (token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
+                     TOKEN_CHECK_ALL, &r->claims) != PJ_OK ||
+        r->claims.kind != PJ_TOKEN_REFRESH) {
+        refuse_invalid(w, req, res, r);
+        return false;
+    }
+    return true;
+}
+
+void h_refresh(struct worker *w, const struct http_request *req,
+               struct http_response *res)
+{
+    struct refresh r = {0};
+
+    if (!read_body(w, req, res, &r) || !find_token(w, req, res, &r) ||
+        !verify(w, req, res, &r)) {
+        return;
+    }
+    if (rotate_session(w, req, res, &r)) {
+        http_cookie_set(res, w->cfg, r.new_token, r.exp - w->now_s);
+        auth_audit(req, "auth.refresh.succeeded", r.view.session.account_id,
+                   r.view.session.session_id);
+    }
+}

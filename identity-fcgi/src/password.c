@@ -1,0 +1,194 @@
+/* Argon2id credentials (libsodium), with bounded concurrency. */
+
+#include "password.h"
+
+#include <pthread.h>
+#include <sodium.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Memory is bounded by slots; threads taken from other requests by places. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t freed;
+    int slots;  /* free now */
+    int places; /* for those who hash or wait, free now */
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Written once before threads start. */
+static struct {
+    unsigned long long iterations;
+    size_t memory_bytes;
+    char dummy[PASSWORD_PHC_MAX];
+} today;
+
+static atomic_uint_fast64_t hashes;
+
+_Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES,
+               "a PHC string fits");
+
+uint64_t password_count(void)
+{
+    return atomic_load(&hashes);
+}
+
+/* -- the gate ---------------------------------------------------------------
+ */
+
+static bool enter(void)
+{
+    struct timespec until;
+    bool ok;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PASSWORD_WAIT_MS / 1000;
+
+    pthread_mutex_lock(&gate.lock);
+    if (gate.places == 0) {
+        pthread_mutex_unlock(&gate.lock);
+        return false;
+    }
+    gate.places--;
+    while (gate.slots == 0 &&
+           pthread_cond_timedwait(&gate.freed, &gate.lock, &until) == 0) {
+    }
+    ok = gate.slots > 0;
+    if (ok) {
+        gate.slots--;
+    } else {
+        gate.places++;
+    }
+    pthread_mutex_unlock(&gate.lock);
+    return ok;
+}
+
+static void leave(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.slots++;
+    gate.places++;
+    pthread_cond_signal(&gate.freed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+/* -- PHC strings
+ * --------------------------------------------------------------
+ */
+
+/* Reads "name=digits" at *p and the character after it. */
+static bool read_param(const char **p, const char *name, char after,
+                       unsigned long *value)
+{
+    size_t n = strlen(name);
+    char *end;
+
+    if (strncmp(*p, name, n) != 0 || (*p)[n] < '0' || (*p)[n] > '9') {
+        return false;
+    }
+    *value = strtoul(*p + n, &end, 10);
+    if (*end != after) {
+        return false;
+    }
+    *p = end + 1;
+    return true;
+}
+
+/* The parameters of an Argon2id string; false for anything else. */
+static bool parse(const char *phc, unsigned long *memory_kib,
+                  unsigned long *iterations)
+{
+    static const char prefix[] = "$argon2id$v=19$";
+    const char *p = phc + sizeof(prefix) - 1;
+    unsigned long lanes;
+
+    return strncmp(phc, prefix, sizeof(prefix) - 1) == 0 &&
+           read_param(&p, "m=", ',', memory_kib) &&
+           read_param(&p, "t=", ',', iterations) &&
+           read_param(&p, "p=", '$', &lanes);
+}
+
+bool password_is_usable(const char *phc)
+{
+    unsigned long memory_kib, iterations;
+
+    return parse(phc, &memory_kib, &iterations) &&
+           memory_kib <= PASSWORD_MOST_MEMORY_KIB &&
+           iterations <= PASSWORD_MOST_ITERATIONS;
+}
+
+bool password_needs_rehash(const char *phc)
+{
+    unsigned long memory_kib, iterations;
+
+    return !parse(phc, &memory_kib, &iterations) ||
+           memory_kib < today.memory_bytes / 1024 ||
+           iterations < today.iterations;
+}
+
+/* -- hashing
+ * ------------------------------------------------------------------
+ */
+
+static bool hash_now(const void *credential, size_t len,
+                     char out[PASSWORD_PHC_MAX])
+{
+    atomic_fetch_add(&hashes, 1);
+    return crypto_pwhash_str_alg(out, credential, len, today.iterations,
+                                 today.memory_bytes,
+                                 crypto_pwhash_ALG_ARGON2ID13) == 0;
+}
+
+bool password_setup(const struct config *cfg)
+{
+    unsigned char nobody_knows[32];
+    pthread_condattr_t attr;
+    bool ok;
+
+    if (sodium_init() < 0) {
+        return false;
+    }
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&gate.freed, &attr);
+    pthread_condattr_destroy(&attr);
+
+    gate.slots = cfg->hash_concurrency > 0 ? cfg->hash_concurrency : 1;
+    gate.places = cfg->worker_threads > 1 ? cfg->worker_threads / 2 : 1;
+    today.iterations = (unsigned long long) cfg->argon2_iterations;
+    today.memory_bytes = (size_t) cfg->argon2_memory_kib * 1024;
+
+    randombytes_buf(nobody_knows, sizeof(nobody_knows));
+    ok = hash_now(nobody_knows, sizeof(nobody_knows), today.dummy);
+    sodium_memzero(nobody_knows, sizeof(nobody_knows));
+    return ok;
+}
+
+enum password_result password_verify(const char *phc, pj_str_t credential)
+{
+    bool usable = phc != NULL && password_is_usable(phc);
+    bool match;
+
+    if (!enter()) {
+        return PASSWORD_BUSY;
+    }
+    atomic_fetch_add(&hashes, 1);
+    match = crypto_pwhash_str_verify(usable ? phc : today.dummy,
+                                     (const char *) credential.data,
+                                     credential.len) == 0;
+    leave();
+    return match && usable ? PASSWORD_OK : PASSWORD_WRONG;
+}
+
+bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
+{
+    bool ok;
+
+    if (!enter()) {
+        return false;
+    }
+    ok = hash_now(credential.data, credential.len, out);
+    leave();
+    return ok;
+}
