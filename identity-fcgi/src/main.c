@@ -1,12 +1,12 @@
 /* Options and commands. */
 
 #include "config.h"
-#include "fcgi.h"
 #include "keys.h"
 #include "listener.h"
 #include "log.h"
 #include "password.h"
 #include "serve.h"
+#include "server.h"
 #include "store.h"
 #include "version.h"
 
@@ -190,7 +190,7 @@ static int command_serve(const struct options *opt)
         return status;
     }
     hide_secrets();
-    fcgi_block_signals();
+    server_block_signals();
     status = start(&cfg, &keys, &listener);
     if (status == 0) {
         status = serve(&cfg, keys, &listener, opt->env_file);

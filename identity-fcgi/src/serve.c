@@ -3,9 +3,9 @@
 #include "serve.h"
 
 #include "app.h"
-#include "fcgi.h"
 #include "log.h"
 #include "route.h"
+#include "server.h"
 #include "version.h"
 
 #include <openssl/crypto.h>
@@ -272,16 +272,17 @@ int serve(const struct config *cfg, struct keys *keys,
           struct listener *listener, const char *env_file)
 {
     struct serve_state state = {cfg, env_file};
-    struct fcgi_limits limits = {.threads = cfg->worker_threads,
-                                 .max_connections = connection_limit(cfg),
-                                 .request_timeout_ms = cfg->request_timeout_ms,
-                                 .idle_timeout_ms = IDLE_TIMEOUT_MS,
-                                 .body_max = HTTP_BODY_MAX};
-    struct fcgi_service service = {.workers = workers_new(cfg),
-                                   .handle = handle,
-                                   .reload = reload,
-                                   .stopping = stopping,
-                                   .app = &state};
+    struct server_limits limits = {.threads = cfg->worker_threads,
+                                   .max_connections = connection_limit(cfg),
+                                   .request_timeout_ms =
+                                       cfg->request_timeout_ms,
+                                   .idle_timeout_ms = IDLE_TIMEOUT_MS,
+                                   .body_max = HTTP_BODY_MAX};
+    struct server_service service = {.workers = workers_new(cfg),
+                                     .handle = handle,
+                                     .reload = reload,
+                                     .stopping = stopping,
+                                     .app = &state};
 
     if (service.workers == NULL) {
         fprintf(stderr, "identity-fcgi: out of memory\n");
@@ -297,7 +298,7 @@ int serve(const struct config *cfg, struct keys *keys,
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
-    if (!fcgi_serve(listener, &limits, &service)) {
+    if (!server_run(listener, &limits, &service)) {
         log_line(LOG_ERROR_, "service.stopped",
                  "requests in flight were cut off");
         _exit(1);
