@@ -127,8 +127,11 @@ size_t pj_json_arena_bytes(size_t len, size_t docs)
 
     if (len > SIZE_MAX / 16)
         return SIZE_MAX;
-    /* A value takes two bytes at least; a node may need padding. */
-    values = len / 2 + docs < max ? len / 2 + docs : max;
+    /* A value takes two bytes at least, one where it is a container that is
+     * never closed; a node may need padding. */
+    values = len / 2 + docs * (PJ_JSON_MAX_DEPTH + 1);
+    if (values > max)
+        values = max;
     return values * (sizeof(pj_json_t) + ALIGN) + len + scratch_bytes(len) +
            2 * ALIGN;
 }

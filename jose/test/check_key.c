@@ -1,0 +1,358 @@
+/* Keys from PEM and DER: every form taken, every unsound one refused. */
+
+#include "helpers.h"
+
+#include <openssl/pem.h>
+
+/* The DER inside a PEM test file; the caller frees .data. */
+static pj_str_t der_of(const char *file)
+{
+    pj_str_t text = file_read(file);
+    BIO *bio = BIO_new_mem_buf(text.data, (int) text.len);
+    char *name = NULL, *header = NULL;
+    unsigned char *data = NULL, *copy;
+    long len;
+
+    ck_assert_int_eq(PEM_read_bio(bio, &name, &header, &data, &len), 1);
+    copy = xmalloc((size_t) len);
+    memcpy(copy, data, (size_t) len);
+    OPENSSL_free(name);
+    OPENSSL_free(header);
+    OPENSSL_free(data);
+    BIO_free(bio);
+    str_free(text);
+    return bytes(copy, (size_t) len);
+}
+
+static pj_err_t private_error(pj_str_t text)
+{
+    pj_key_t *key;
+    pj_err_t err = pj_key_private(&key, text, PJ_STR("k"));
+
+    ck_assert((err == PJ_OK) == (key != NULL));
+    pj_key_free(key);
+    return err;
+}
+
+static pj_err_t public_error(pj_str_t text)
+{
+    pj_key_t *key;
+    pj_err_t err = pj_key_public(&key, text, PJ_STR("k"));
+
+    ck_assert((err == PJ_OK) == (key != NULL));
+    pj_key_free(key);
+    return err;
+}
+
+/* text with something before and after it. */
+static pj_err_t surrounded(const char *file, const char *before,
+                           pj_str_t after, bool is_private)
+{
+    pj_str_t text = file_read(file);
+    size_t head = strlen(before), len = head + text.len + after.len;
+    unsigned char *mem = xmalloc(len);
+    pj_err_t err;
+
+    memcpy(mem, before, head);
+    memcpy(mem + head, text.data, text.len);
+    memcpy(mem + head + text.len, after.data, after.len);
+    err = is_private ? private_error(bytes(mem, len))
+                     : public_error(bytes(mem, len));
+    free(mem);
+    str_free(text);
+    return err;
+}
+
+START_TEST (test_pem_and_der_pkcs8_pkcs1_spki) {
+    static const char *const files[] = {"rfc7515_a2.pem",
+                                        "rfc7515_a2.pkcs1.pem"};
+    pj_str_t spki = der_of("rfc7515_a2.pub.pem");
+
+    for (size_t i = 0; i < COUNT(files); i++) {
+        pj_str_t der = der_of(files[i]);
+
+        assert_ok(key_error(files[i], true));
+        assert_ok(private_error(der));
+        assert_err(public_error(der), PJ_ERR_KEY_FORMAT);
+        assert_err(key_error(files[i], false), PJ_ERR_KEY_FORMAT);
+        str_free(der);
+    }
+    assert_ok(key_error("rfc7515_a2.pub.pem", false));
+    assert_ok(public_error(spki));
+    assert_err(private_error(spki), PJ_ERR_KEY_FORMAT);
+    assert_err(key_error("rfc7515_a2.pub.pem", true), PJ_ERR_KEY_FORMAT);
+    str_free(spki);
+}
+END_TEST
+
+START_TEST (test_pem_white_space_and_line_ends) {
+    pj_str_t text = file_read("rfc7515_a2.pem");
+    unsigned char *crlf = xmalloc(text.len * 2);
+    size_t n = 0;
+
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.data[i] == '\n')
+            crlf[n++] = '\r';
+        crlf[n++] = text.data[i];
+    }
+    assert_ok(private_error(bytes(crlf, n)));
+    assert_ok(private_error(bytes(text.data, text.len - 1)));
+    assert_ok(surrounded("rfc7515_a2.pem", "\n ", PJ_STR("\n\n\t "), true));
+    free(crlf);
+    str_free(text);
+}
+END_TEST
+
+START_TEST (test_text_around_pem_refused) {
+    const char *file = "rfc7515_a2.pem", *pub = "rfc7515_a2.pub.pem";
+    pj_str_t other = file_read("other.pem");
+
+    assert_ok(surrounded(file, "", PJ_STR(""), true));
+    assert_err(surrounded(file, "x\n", PJ_STR(""), true), PJ_ERR_KEY_FORMAT);
+    assert_err(surrounded(file, "", PJ_STR("x"), true), PJ_ERR_KEY_FORMAT);
+    assert_err(surrounded(file, "", bytes("\0", 1), true), PJ_ERR_KEY_FORMAT);
+    assert_err(surrounded(file, "", other, true), PJ_ERR_KEY_FORMAT);
+    assert_ok(surrounded(pub, "", PJ_STR("\n"), false));
+    assert_err(surrounded(pub, "", PJ_STR("x"), false), PJ_ERR_KEY_FORMAT);
+    str_free(other);
+}
+END_TEST
+
+static void trailing_bytes(const char *file, pj_err_t (*read)(pj_str_t))
+{
+    pj_str_t der = der_of(file);
+    unsigned char *longer = xmalloc(der.len + 1);
+
+    memcpy(longer, der.data, der.len);
+    longer[der.len] = 0;
+    assert_ok(read(bytes(longer, der.len)));
+    assert_err(read(bytes(longer, der.len + 1)), PJ_ERR_KEY_FORMAT);
+    for (size_t len = 0; len < der.len; len += len < 64 ? 1 : 97) {
+        unsigned char *exact = xmalloc(len);
+
+        memcpy(exact, der.data, len);
+        assert_err(read(bytes(exact, len)), PJ_ERR_KEY_FORMAT);
+        free(exact);
+    }
+    free(longer);
+    str_free(der);
+}
+
+START_TEST (test_der_trailing_garbage_and_truncation_refused) {
+    trailing_bytes("rfc7515_a2.pem", private_error);
+    trailing_bytes("rfc7515_a2.pkcs1.pem", private_error);
+    trailing_bytes("rfc7515_a2.pub.pem", public_error);
+}
+END_TEST
+
+/* The octet string of PKCS#8 holds the PKCS#1 key and nothing else. */
+START_TEST (test_garbage_inside_pkcs8_refused) {
+    pj_str_t der = der_of("rfc7515_a2.pkcs1.pem");
+
+    for (size_t extra = 0; extra < 2; extra++) {
+        PKCS8_PRIV_KEY_INFO *info = PKCS8_PRIV_KEY_INFO_new();
+        unsigned char *inner = OPENSSL_zalloc(der.len + extra);
+        unsigned char *out = NULL;
+        int len;
+
+        memcpy(inner, der.data, der.len);
+        ck_assert_int_eq(PKCS8_pkey_set0(info, OBJ_nid2obj(NID_rsaEncryption),
+                                         0, V_ASN1_NULL, NULL, inner,
+                                         (int) (der.len + extra)),
+                         1);
+        len = i2d_PKCS8_PRIV_KEY_INFO(info, &out);
+        ck_assert_int_gt(len, 0);
+        assert_err(private_error(bytes(out, (size_t) len)),
+                   extra == 0 ? PJ_OK : PJ_ERR_KEY_FORMAT);
+        OPENSSL_free(out);
+        PKCS8_PRIV_KEY_INFO_free(info);
+    }
+    str_free(der);
+}
+END_TEST
+
+/* The default prompt would block on a terminal; nothing may reach it. */
+START_TEST (test_encrypted_pem_refused_without_prompt) {
+    pj_str_t der = der_of("encrypted_pkcs8.pem");
+
+    assert_err(key_error("encrypted_pkcs8.pem", true), PJ_ERR_KEY_FORMAT);
+    assert_err(key_error("encrypted_pkcs1.pem", true), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error(der), PJ_ERR_KEY_FORMAT);
+    str_free(der);
+}
+END_TEST
+
+START_TEST (test_other_kinds_of_key_refused) {
+    pj_str_t pss = der_of("rsa_pss.pem"), pss_pub = der_of("rsa_pss.pub.pem");
+
+    assert_err(key_error("rsa_pss.pem", true), PJ_ERR_KEY_FORMAT);
+    assert_err(key_error("rsa_pss.pub.pem", false), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error(pss), PJ_ERR_KEY_FORMAT);
+    assert_err(public_error(pss_pub), PJ_ERR_KEY_FORMAT);
+    assert_err(key_error("ec.pem", true), PJ_ERR_KEY_FORMAT);
+    assert_err(key_error("ec.pub.pem", false), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error(PJ_STR("")), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error((pj_str_t){NULL, 0}), PJ_ERR_KEY_FORMAT);
+    assert_err(public_error(PJ_STR("-----BEGIN PUBLIC KEY-----")),
+               PJ_ERR_KEY_FORMAT);
+    assert_err(public_error(PJ_STR("-----BEGIN PUBLIC KEY-----"
+                                   "-----END PUBLIC KEY-----")),
+               PJ_ERR_KEY_FORMAT);
+    str_free(pss);
+    str_free(pss_pub);
+}
+END_TEST
+
+START_TEST (test_oversize_der_refused) {
+    unsigned char *big = calloc(1, PJ_DER_MAX_BYTES + 1);
+
+    ck_assert_ptr_nonnull(big);
+    memcpy(big, "\x30\x82\x3f\xfc", 4);
+    assert_err(private_error(bytes(big, PJ_DER_MAX_BYTES)), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error(bytes(big, PJ_DER_MAX_BYTES + 1)),
+               PJ_ERR_KEY_FORMAT);
+    assert_err(public_error(bytes(big, PJ_DER_MAX_BYTES + 1)),
+               PJ_ERR_KEY_FORMAT);
+    free(big);
+}
+END_TEST
+
+START_TEST (test_1024_bit_private_key_refused) {
+    assert_ok(key_error("other.pem", true));
+    assert_err(key_error("rsa1024.pem", true), PJ_ERR_KEY_WEAK);
+}
+END_TEST
+
+START_TEST (test_mismatched_halves_refused) {
+    assert_ok(key_error("rfc7515_a2.pkcs1.pem", true));
+    assert_err(key_error("mismatched_halves.pem", true), PJ_ERR_KEY_MISMATCH);
+}
+END_TEST
+
+/* SPKI of an odd number of so many bits, and an exponent. */
+static pj_err_t spki_error(int bits, const char *e_hex, bool even)
+{
+    BIGNUM *n = BN_new(), *e = NULL;
+    EVP_PKEY *pkey;
+    unsigned char *der = NULL;
+    pj_err_t err;
+    int len;
+
+    ck_assert_int_ne(BN_set_bit(n, bits - 1), 0);
+    ck_assert_int_ne(BN_set_bit(n, even ? 1 : 0), 0);
+    ck_assert_int_ne(BN_hex2bn(&e, e_hex), 0);
+    pkey = pkey_from_numbers(n, e);
+    len = i2d_PUBKEY(pkey, &der);
+    ck_assert_int_gt(len, 0);
+    err = public_error(bytes(der, (size_t) len));
+    OPENSSL_free(der);
+    EVP_PKEY_free(pkey);
+    BN_free(n);
+    BN_free(e);
+    return err;
+}
+
+START_TEST (test_modulus_bounds) {
+    assert_ok(spki_error(2048, "10001", false));
+    assert_ok(spki_error(2049, "10001", false));
+    assert_ok(spki_error(8192, "10001", false));
+    assert_err(spki_error(1024, "10001", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2047, "10001", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(8193, "10001", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(16384, "10001", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2048, "10001", true), PJ_ERR_KEY_WEAK);
+}
+END_TEST
+
+START_TEST (test_exponent_bounds) {
+    assert_ok(spki_error(2048, "3", false));
+    assert_ok(spki_error(2048, "FFFFFFFF", false));
+    assert_err(spki_error(2048, "0", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2048, "1", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2048, "2", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2048, "10000", false), PJ_ERR_KEY_WEAK);
+    assert_err(spki_error(2048, "100000001", false), PJ_ERR_KEY_WEAK);
+}
+END_TEST
+
+static pj_err_t kid_error(pj_str_t kid)
+{
+    pj_str_t text = file_read("rfc7515_a2.pub.pem");
+    pj_key_t *key;
+    pj_err_t err = pj_key_public(&key, text, kid);
+
+    if (err == PJ_OK)
+        ck_assert(pj_str_eq(pj_key_id(key), kid));
+    pj_key_free(key);
+    str_free(text);
+    return err;
+}
+
+START_TEST (test_kid_bounds) {
+    char kid[PJ_KID_MAX_BYTES + 1];
+
+    memset(kid, 'k', sizeof(kid));
+    assert_ok(kid_error(PJ_STR("k")));
+    assert_ok(kid_error(PJ_STR("\"\\\n \xc3\xa9")));
+    assert_ok(kid_error(bytes(kid, PJ_KID_MAX_BYTES)));
+    assert_err(kid_error(bytes(kid, PJ_KID_MAX_BYTES + 1)), PJ_ERR_TOKEN_KID);
+    assert_err(kid_error(PJ_STR("")), PJ_ERR_TOKEN_KID);
+    assert_err(kid_error(bytes("a\0b", 3)), PJ_ERR_TOKEN_KID);
+    assert_err(kid_error(PJ_STR("\xff")), PJ_ERR_TOKEN_KID);
+}
+END_TEST
+
+START_TEST (test_match) {
+    pj_key_t *a = key_private("rfc7515_a2.pem", "a");
+    pj_key_t *b = key_private("other.pem", "a");
+    pj_str_t text = file_read("rfc7515_a2.pub.pem");
+    pj_key_t *pub;
+
+    assert_ok(pj_key_public(&pub, text, PJ_STR("p")));
+    assert_ok(pj_key_match(a, pub));
+    assert_ok(pj_key_match(pub, a));
+    assert_ok(pj_key_match(a, a));
+    assert_err(pj_key_match(b, pub), PJ_ERR_KEY_MISMATCH);
+    assert_err(pj_key_match(a, b), PJ_ERR_KEY_MISMATCH);
+    ck_assert_uint_eq(pj_key_bits(a), 2048);
+    str_free(text);
+    pj_key_free(a);
+    pj_key_free(b);
+    pj_key_free(pub);
+    pj_key_free(NULL);
+}
+END_TEST
+
+/* An error that was there before stays, ours do not join it. */
+START_TEST (test_callers_openssl_errors_survive) {
+    ERR_raise(ERR_LIB_USER, 42);
+    assert_err(key_error("ec.pem", true), PJ_ERR_KEY_FORMAT);
+    assert_err(private_error(PJ_STR("\x30\x03\x02\x01\x00")),
+               PJ_ERR_KEY_FORMAT);
+    ck_assert_int_eq(ERR_GET_REASON(ERR_get_error()), 42);
+    ck_assert_uint_eq(ERR_peek_error(), 0);
+}
+END_TEST
+
+int main(void)
+{
+    static const TTest *tests[24];
+    size_t n = 0;
+
+    tests[n++] = test_pem_and_der_pkcs8_pkcs1_spki;
+    tests[n++] = test_pem_white_space_and_line_ends;
+    tests[n++] = test_text_around_pem_refused;
+    tests[n++] = test_der_trailing_garbage_and_truncation_refused;
+    tests[n++] = test_garbage_inside_pkcs8_refused;
+    tests[n++] = test_encrypted_pem_refused_without_prompt;
+    tests[n++] = test_other_kinds_of_key_refused;
+    tests[n++] = test_oversize_der_refused;
+    tests[n++] = test_1024_bit_private_key_refused;
+    tests[n++] = test_mismatched_halves_refused;
+    tests[n++] = test_modulus_bounds;
+    tests[n++] = test_exponent_bounds;
+    tests[n++] = test_kid_bounds;
+    tests[n++] = test_match;
+    tests[n++] = test_callers_openssl_errors_survive;
+    return run_case("key", tests, n, NULL, check_error_queue);
+}
