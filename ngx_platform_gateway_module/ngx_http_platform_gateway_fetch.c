@@ -315,9 +315,13 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
         fetch->body.len = (size_t) (sr->out->buf->last - sr->out->buf->pos);
     }
 
-    /* What the body filter refused for its size ends as an error: name it. */
+    /*
+     * Past the buffer a body filter fails, which leaves its mark on the
+     * connection alone: what is there may even parse.
+     */
 
     if (fetch->body.len > fetch->max_size
+        || (sr->connection->error && fetch->body.len)
         || (sr->upstream
             && sr->upstream->headers_in.content_length_n
                > (off_t) fetch->max_size))
@@ -325,13 +329,7 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
         return "the document is too large";
     }
 
-    if (rc == NGX_ERROR && status == NGX_HTTP_OK
-        && sr->connection->error && fetch->body.len)
-    {
-        return "the document is too large";
-    }
-
-    if (rc != NGX_OK || status == 0) {
+    if (rc != NGX_OK || status == 0 || sr->connection->error) {
         return "no response";
     }
 

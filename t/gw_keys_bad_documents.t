@@ -1,0 +1,119 @@
+# A bad document never replaces a good one: the old set serves on, and exactly
+# one log line says why.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Keys;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $good = jwks($key);
+my $issuer = $t->issuer(body => $good);
+
+keys_gateway($t, keys => <<'KEYS');
+platform_gateway_key_cooldown 1s;
+platform_gateway_key_soft_age 60s;
+KEYS
+$t->start_nginx;
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a good set';
+
+my $unknown = jwt_key('other')->as('unknown');
+my @json = ('Content-Type' => 'application/json');
+my $head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
+
+# After the cooldown a token with an unknown key id brings the next fetch.
+sub refetch {
+    sleep 1.1;
+    my $before = $issuer->count;
+    keys_get($t, $unknown, iat => time - 60);
+    eventually(sub { $issuer->count > $before });
+    return;
+}
+
+sub chunked {
+    my ($body, $end) = @_;
+
+    return "${head}Transfer-Encoding: chunked\r\n\r\n"
+        . sprintf("%x\r\n%s\r\n", length $body, $body) . $end;
+}
+
+my $ec = { kty => 'EC', crv => 'P-256', kid => 'e', x => 'AA', y => 'AA' };
+my $big = $good . ' ' x (65537 - length $good);
+
+my @bad = (
+    [ 'status 404', qr/: status 404/, status => 404 ],
+    [ 'status 500', qr/: status 500/, status => 500 ],
+    [ 'status 201', qr/: status 201/, status => 201 ],
+    [ 'a redirect', qr/: status 302/, status => 302,
+        headers => [ @json, Location => '/elsewhere' ] ],
+    [ 'no answer', qr/: status 502/, hangup => 1 ],
+    [ 'no HTTP', qr/: no response/,
+        raw => "SSH-2.0-x\r\n" ],
+    [ 'HTML', qr/: the document is HTML/,
+        headers => [ 'Content-Type' => 'text/html; charset=utf-8' ],
+        body => '<html><body>Please log in</body></html>' ],
+    [ 'HTML that says it is JSON', qr/key set not refreshed: /,
+        body => '<html><body>Please log in</body></html>' ],
+    [ 'truncated, with a length', qr/: the document is truncated/,
+        truncate => 100 ],
+    [ 'truncated, chunked', qr/: the document is truncated/,
+        raw => chunked(substr($good, 0, 100), '') ],
+    [ 'truncated, to the close', qr/key set not refreshed: /,
+        raw => "$head\r\n" . substr $good, 0, 100 ],
+    [ 'over 64 KiB, with a length', qr/: the document is too large/,
+        body => $big ],
+    [ 'over 64 KiB, chunked', qr/: the document is too large/,
+        raw => chunked($big, "0\r\n\r\n") ],
+    [ 'compressed', qr/: the document is compressed/,
+        headers => [ @json, 'Content-Encoding' => 'gzip' ] ],
+    [ 'empty', qr/key set not refreshed: /, body => '' ],
+    [ 'a set without keys', qr/key set not refreshed: /,
+        body => '{"keys":[]}' ],
+    [ 'no usable RSA key', qr/key set not refreshed: /,
+        body => jwks($ec, jwt_key('weak', bits => 1024)->jwk,
+            $key->jwk(use => 'enc')) ],
+    [ 'no JSON object', qr/key set not refreshed: /, body => '["keys"]' ],
+    [ 'two sets in one', qr/key set not refreshed: /, body => "$good$good" ],
+    [ 'a member twice', qr/key set not refreshed: /,
+        body => '{"keys":[],' . substr $good, 1 ],
+);
+
+for my $case (@bad) {
+    my ($name, $why, %state) = @$case;
+
+    my $before = keys_failures($t);
+    $issuer->set(status => 200, headers => \@json, body => $good,
+        map({ $_ => undef } qw(hangup raw truncate)), %state);
+    refetch();
+    ok eventually(sub { keys_failures($t) > $before }), "$name: logged";
+    sleep 0.1;
+    my @new = keys_failures($t);
+    splice @new, 0, $before;
+    is scalar @new, 1, "$name: in one line";
+    like $new[0], $why, "$name: that says why";
+    like $new[0], qr/and kept/, "$name: and what of it";
+    is keys_get($t, $key)->status, 200, "$name: the old set serves";
+}
+
+# Single bad entries spoil nothing; neither does a document that just fits.
+
+my $fits = jwks($ec,
+    jwt_key('weak', bits => 1024)->jwk, { kty => 'oct', k => 'AA' }, {},
+    jwt_key('b')->jwk(kid => 'a', use => 'enc'),
+    $key, jwt_key('b')->jwk(kid => 'a'), $unknown->jwk(d => 'AQAB'));
+$fits .= ' ' x (65536 - length $fits);
+$issuer->set(status => 200, headers => \@json, body => $fits,
+    map { $_ => undef } qw(hangup raw truncate));
+my $before = keys_failures($t);
+refetch();
+is keys_get($t, $unknown)->status, 200, 'a set of 64 KiB brings the new key';
+is keys_get($t, $key)->status, 200,
+    'and the first of two with one id is what counts';
+is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
+
+$t->done;
