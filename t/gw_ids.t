@@ -1,0 +1,167 @@
+# X-Request-Id and X-Correlation-Id: kept where well formed, replaced where
+# not, the same upstream, in the response and in the log, once each.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $upstream = $t->http_server(upstream => sub {
+    my ($request) = @_;
+    my $answer = Platform::Test::Server::echo($request);
+    push @{ $answer->[1] }, 'X-Request-Id' => 'upstream',
+        'x-correlation-id' => 'upstream' if $request->{uri} =~ /answers/;
+    return $answer;
+});
+$t->echo_fastcgi;
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        client_header_buffer_size 1k;
+        large_client_header_buffers 2 1k;
+        platform_gateway on;
+        platform_gateway_access public;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+        location /returns { return 200 "$platform_request_id"; }
+        location /nowhere { proxy_pass http://127.0.0.1:1; }
+        location = /health { platform_gateway_health; }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+my $MADE = qr/^[0-9a-f]{32}$/;
+
+sub logged {
+    my ($id) = @_;
+
+    my @found;
+    eventually(sub {
+        @found = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
+        return scalar @found;
+    });
+    return @found;
+}
+
+# The two ids, having looked at every place where they show.
+sub ids {
+    my ($name, $path, @headers) = @_;
+
+    my $res = http_get($port, $path, headers => \@headers);
+    my @r = $res->header_all('X-Request-Id');
+    my @c = $res->header_all('X-Correlation-Id');
+    is scalar @r, 1, "$name: one request id in the response";
+    is scalar @c, 1, "$name: one correlation id in the response";
+
+    my $seen = $res->json;
+    my ($up_r, $up_c) = $seen->{headers}
+        ? map { [ header_values($seen, $_) ] } qw(X-Request-Id X-Correlation-Id)
+        : map { my $n = $_; [ map { $_->[1] } grep { $_->[0] eq $n }
+            @{ $seen->{params} } ] } qw(HTTP_X_REQUEST_ID HTTP_X_CORRELATION_ID);
+    is_deeply $up_r, \@r, "$name: the same request id upstream";
+    is_deeply $up_c, \@c, "$name: the same correlation id upstream";
+
+    my @line = logged($r[0]);
+    is $line[-1]{correlationId}, $c[0], "$name: and in the log";
+    return ($r[0], $c[0]);
+}
+
+for my $path (qw(/ /fastcgi /answers)) {
+    my ($r, $c) = ids("$path none", $path);
+    like $r, $MADE, "$path none: made";
+    is $c, $r, "$path none: correlation follows";
+
+    ($r, $c) = ids("$path request", $path, 'X-Request-Id' => "r$path:1");
+    isnt $r, "r$path:1", "$path: a slash is not kept";
+    ($r, $c) = ids("$path request", $path, 'X-Request-Id' => 'req.1:2_3-4');
+    is $r, 'req.1:2_3-4', "$path request: kept";
+    is $c, $r, "$path request: correlation follows";
+
+    ($r, $c) = ids("$path correlation", $path, 'X-Correlation-Id' => 'corr-1');
+    like $r, $MADE, "$path correlation: request id made";
+    is $c, 'corr-1', "$path correlation: kept";
+
+    ($r, $c) = ids("$path both", $path, 'x-request-id' => 'A',
+        'X-CORRELATION-ID' => 'B');
+    is "$r $c", 'A B', "$path both: kept, whatever the case of the name";
+
+    ($r, $c) = ids("$path bad correlation", $path, 'X-Request-Id' => 'good',
+        'X-Correlation-Id' => 'not good');
+    is "$r $c", 'good good', "$path bad correlation: follows the request id";
+}
+
+# What is kept and what is replaced.
+
+for my $value ('a', 'Z', '0', 'a' x 128, '._:-', 'a' x 127 . '-') {
+    my ($r) = ids("kept " . substr($value, 0, 8), '/', 'X-Request-Id' => $value);
+    is $r, $value, 'kept';
+}
+for my $value ('', 'a' x 129, 'a b', 'a/b', 'a"b', 'a,b', 'a;b', 'a%20', "a\tb",
+    '{}', '$a', 'a\\b', "a\x{7f}", "\xc3\xa9", "a\xff", '<script>', "a'b", 'a+b',
+    'a=b', 'a@b', 'a~b') {
+    my $name = $value =~ s/[^ -~]/?/gr;
+    my ($r, $c) = ids("replaced '" . substr($name, 0, 8) . "'", '/',
+        'X-Request-Id' => $value, 'X-Correlation-Id' => $value);
+    like $r, $MADE, 'replaced';
+    is $c, $r, 'both';
+}
+
+# Two of them, and aliases.
+
+my ($r, $c) = ids('two', '/', 'X-Request-Id' => 'one', 'X-Request-Id' => 'two');
+like $r, $MADE, 'two different: replaced';
+($r, $c) = ids('twice', '/', 'X-Request-Id' => 'same', 'x-request-id' => 'same');
+like $r, $MADE, 'twice the same: replaced';
+($r, $c) = ids('two correlation ids', '/', 'X-Request-Id' => 'r',
+    'X-Correlation-Id' => 'one', 'X-Correlation-Id' => 'two');
+is $c, 'r', 'two correlation ids: replaced';
+($r, $c) = ids('an alias', '/', 'X-Request-Id' => 'mine',
+    'X_Request_Id' => 'other', 'X.Request.Id' => 'other');
+is $r, 'mine', 'an alias does not count';
+
+my %seen;
+$seen{ http_get($port, '/health')->header('X-Request-Id') }++ for 1 .. 50;
+is scalar keys %seen, 50, 'made ids differ';
+
+# On every response, errors included.
+
+my $long = 'x' x 3000;
+my @responses = (
+    [ 'return', 200, "GET /returns HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'local', 200, "GET /health HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'an upstream that is not there', 502,
+        "GET /nowhere HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'OPTIONS', 204, "OPTIONS / HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'no Host', 400, "GET / HTTP/1.1\r\n" ],
+    [ 'two Hosts', 400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n" ],
+    [ 'a bad request line', 400, "GE\x01T / HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'a request line too long', 414,
+        "GET /$long HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'a header too long', 400,
+        "GET / HTTP/1.1\r\nHost: a\r\nX-Long: $long\r\n" ],
+    [ 'another version', 505, "GET / HTTP/3.7\r\nHost: a\r\n" ],
+);
+for my $case (@responses) {
+    my ($name, $status, $bytes) = @$case;
+    my $raw = http_raw($port, $bytes . "X-Request-Id: mine\r\n"
+            . "Connection: close\r\n\r\n");
+    like $raw, qr{^HTTP/1\.1 $status }, "$name: $status";
+    my @ids = $raw =~ /^X-Request-Id: (\S+)\r$/mg;
+    is scalar @ids, 1, "$name: one id";
+    ok scalar(logged($ids[0])), "$name: and a log line with it";
+}
+like http_get($port, '/returns', headers => [ 'X-Request-Id' => 'seen' ])->body,
+    qr/^seen$/, '$platform_request_id';
+
+$t->done;

@@ -1,0 +1,222 @@
+# Trusted headers: each claim of the verified token once, encoded so that a
+# service behind us can take it apart again.
+
+use strict;
+use warnings;
+use utf8;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+$t->echo_upstream;
+$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    large_client_header_buffers 4 32k;
+    proxy_buffer_size 32k;
+    proxy_buffers 8 32k;
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access account branch system;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 128k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+        }
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        location /quiet {
+            platform_gateway_forward_authorization off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /quiet/public {
+            platform_gateway_access public;
+            platform_gateway_forward_authorization off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /map {
+            platform_gateway_claim_header sub X-Subject;
+            platform_gateway_claim_header level X-Level;
+            platform_gateway_claim_header flag X-Flag;
+            platform_gateway_claim_header nothing X-Nothing;
+            platform_gateway_claim_header thing X-Thing;
+            platform_gateway_claim_header mixed X-Mixed;
+            platform_gateway_claim_header list X-List;
+            platform_gateway_claim_header list X-List-Again;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /set {
+            proxy_set_header X-Roles $http_x_roles;
+            proxy_set_header X-Account-Id "";
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /fastcgi {
+            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+            fastcgi_param REQUEST_METHOD $request_method;
+        }
+        location /scgi {
+            scgi_pass 127.0.0.1:%%PORT_scgi%%;
+            scgi_param CONTENT_LENGTH $content_length;
+        }
+        location /uwsgi {
+            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+            uwsgi_param REQUEST_METHOD $request_method;
+        }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+
+my %HEADER = (
+    account_id => 'X-Account-Id', account_type => 'X-Account-Type',
+    session_id => 'X-Session-Id', token_type => 'X-Token-Type',
+    token_scope => 'X-Token-Scope', workspace_id => 'X-Workspace-Id',
+    tenant_id => 'X-Tenant-Id', member_id => 'X-Member-Id',
+    active_branch_id => 'X-Active-Branch-Id', branch_ids => 'X-Branch-Ids',
+    roles => 'X-Roles',
+);
+
+sub context {
+    my ($res) = @_;
+
+    my %names = map { lc $_ => 1 } values %HEADER;
+    my $seen = $res->json;
+    my %got;
+    for my $line (@{ $seen->{headers} // $seen->{params} }) {
+        my ($name, $value) = @$line;
+        $name = lc($name =~ s/^HTTP_//r =~ s/_/-/gr);
+        push @{ $got{$name} }, $value if $names{$name};
+    }
+    return \%got;
+}
+
+sub seen {
+    my ($path, $kind, %change) = @_;
+
+    my $res = http_get($port, $path, token => jwt_token($kind => $key, %change));
+    is $res->status, 200, "$path: a good $kind token";
+    return $res;
+}
+
+# Each kind of token through each protocol: what it carries, once; no more.
+
+for my $path (qw(/ /fastcgi /scgi /uwsgi)) {
+    for my $kind (qw(account branch system)) {
+        my $claims = jwt_claims($kind);
+        my %expect = map {
+            my $value = $claims->{$_};
+            (lc $HEADER{$_} => [ ref $value ? join(',', @$value) : $value ])
+        } grep { defined $claims->{$_} } keys %HEADER;
+        is scalar keys %expect, ($kind eq 'branch' ? 11 : 5),
+            "$path: $kind: number of headers (control)";
+        is_deeply context(seen($path, $kind)), \%expect, "$path: $kind";
+    }
+}
+
+# Encoding.
+
+my @cases = (
+    [ 'visible ASCII', q{!"#$&'()*+-./:;<=>?@[\]^_`{|}~},
+        q{!"#$&'()*+-./:;<=>?@[\]^_`{|}~} ],
+    [ 'a percent sign', 'a%2Cb', 'a%252Cb' ],
+    [ 'a comma in a string', 'a,b', 'a,b' ],
+    [ 'a space', 'a b', 'a%20b' ],
+    [ 'line ends', "a\r\nX-Roles: admin", 'a%0D%0AX-Roles:%20admin' ],
+    [ 'control characters', "\x01\x1f\x7f", '%01%1F%7F' ],
+    [ 'UTF-8', 'Zoë €', 'Zo%C3%AB%20%E2%82%AC' ],
+    [ 'beyond the BMP', "\x{1f511}", '%F0%9F%94%91' ],
+);
+for my $case (@cases) {
+    my ($name, $value, $expect) = @$case;
+    my $got = context(seen('/', 'branch', workspace_id => $value));
+    is_deeply $got->{'x-workspace-id'}, [$expect], $name;
+}
+
+my @lists = (
+    [ 'an empty list', [], '' ],
+    [ 'one element', ['a'], 'a' ],
+    [ 'elements in order', [ 'b', 'a', 'c' ], 'b,a,c' ],
+    [ 'commas inside', [ 'a,b', 'c' ], 'a%2Cb,c' ],
+    [ 'an encoded comma inside', [ 'a%2Cb', 'c' ], 'a%252Cb,c' ],
+    [ 'UTF-8 and spaces', [ 'é', ' ' ], '%C3%A9,%20' ],
+);
+for my $case (@lists) {
+    my ($name, $value, $expect) = @$case;
+    my $got = context(seen('/', 'branch', roles => $value));
+    is_deeply $got->{'x-roles'}, [$expect], $name;
+}
+
+# Two hundred branches.
+
+my @branches = map { uuid($_) } 100 .. 299;
+is_deeply context(seen('/', 'branch', branch_ids => \@branches))
+    ->{'x-branch-ids'}, [ join ',', @branches ], 'two hundred branches';
+
+# A map of its own: any claim by name, of any type that is text.
+
+my $res = seen('/map', 'branch', level => 7, flag => JSON::PP::true,
+    nothing => JSON::PP::null, thing => { a => 1 }, mixed => [ 'a', 1 ],
+    list => [ 'x', 'y,z' ]);
+my %got = map { ($_ => [ header_values($res->json, $_) ]) }
+    qw(X-Subject X-Level X-Flag X-Nothing X-Thing X-Mixed X-List X-List-Again);
+is_deeply \%got, {
+    'X-Subject' => [ uuid(1) ], 'X-Level' => ['7'], 'X-Flag' => ['true'],
+    'X-Nothing' => [], 'X-Thing' => [], 'X-Mixed' => [],
+    'X-List' => ['x,y%2Cz'], 'X-List-Again' => ['x,y%2Cz'] },
+    'a map of its own';
+is_deeply context($res), {}, 'replaces the default one';
+$res = seen('/map', 'branch', flag => JSON::PP::false);
+is_deeply [ header_values($res->json, 'X-Flag') ], ['false'], 'false';
+
+# proxy_set_header has the last word, and variables see the trusted value.
+
+$res = seen('/set', 'branch');
+is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
+    '$http_x_roles';
+is_deeply [ header_values($res->json, 'X-Account-Id') ], [],
+    'an emptied header is not sent';
+
+# Authorization goes upstream or not, as configured.
+
+my $token = jwt_token(branch => $key);
+for my $case ([ '/', 1 ], [ '/quiet', 0 ], [ '/quiet/public', 0 ]) {
+    my ($path, $expect) = @$case;
+    $res = http_get($port, $path, token => $token,
+        headers => [ 'X-Before' => 1, 'X-After' => 2 ]);
+    is_deeply [ header_values($res->json, 'Authorization') ],
+        [ $expect ? "Bearer $token" : () ], "$path: Authorization";
+    is_deeply [ map { header_values($res->json, $_) } qw(X-Before X-After) ],
+        [ 1, 2 ], "$path: others";
+}
+
+# Requests on one connection do not see each other's headers.
+
+my $c = Platform::Test::Http->new(port => $port);
+for my $kind (qw(branch account branch system)) {
+    $res = $c->request(GET => '/', token => jwt_token($kind => $key));
+    my %n = (branch => 11, account => 5, system => 5);
+    is scalar keys %{ context($res) }, $n{$kind}, "kept connection: $kind";
+}
+$c->close;
+
+$t->done;

@@ -1,0 +1,262 @@
+# Context headers of a client reach no upstream, on any path, in any
+# protocol and spelling; all other headers pass as they came.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_strip_header X-Internal;
+    proxy_http_version 1.1;
+
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access public;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 128k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+        }
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        location /branch {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /renamed {
+            platform_gateway_access branch;
+            platform_gateway_claim_header account_id X-Who;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /off {
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+        location /scgi {
+            scgi_pass 127.0.0.1:%%PORT_scgi%%;
+            scgi_param CONTENT_LENGTH $content_length;
+        }
+        location /uwsgi {
+            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+            uwsgi_param REQUEST_METHOD $request_method;
+        }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT_lax%%;
+        underscores_in_headers on;
+        ignore_invalid_headers off;
+        platform_gateway on;
+        platform_gateway_access public;
+        platform_gateway_strip_header X-Also X-More;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+        location /scgi {
+            scgi_pass 127.0.0.1:%%PORT_scgi%%;
+            scgi_param CONTENT_LENGTH $content_length;
+        }
+        location /uwsgi {
+            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+            uwsgi_param REQUEST_METHOD $request_method;
+        }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT_plain%%;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
+
+    server {
+        listen 127.0.0.1:%%PORT_h2%% http2;
+        platform_gateway on;
+        platform_gateway_access public;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
+}
+CONF
+$t->start_nginx;
+
+my @NAMES = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type
+    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id
+    X-Branch-Ids X-Roles);
+
+# Header lines at an upstream that did not come from nginx itself.
+sub passed {
+    my ($res) = @_;
+
+    my $seen = $res->json;
+    my @lines = map {"$_->[0]: $_->[1]"}
+        $seen->{headers} ? @{ $seen->{headers} } : @{ $seen->{params} };
+    return [ grep { !/^(?:Host|Connection|X-Request-Id|X-Correlation-Id):/i
+            && !/^(?:HTTP_(?:HOST|CONNECTION|X_REQUEST_ID|X_CORRELATION_ID)|
+                REQUEST_METHOD|CONTENT_LENGTH):/x } @lines ];
+}
+
+# Every name in every spelling, to every path.
+
+my @spell = (sub { $_[0] }, sub { lc $_[0] }, sub { uc $_[0] },
+    map { my $c = $_; sub { $_[0] =~ s/-/$c/gr } } qw(_ . ~ ! ' * + ^));
+
+for my $server (qw(gateway lax)) {
+    my $port = $t->port($server);
+    for my $path (qw(/ /off /fastcgi /scgi /uwsgi)) {
+        next if $server eq 'lax' && $path eq '/off';
+        my @h = map { my $f = $_; map { $f->($_) => 'spoofed' } @NAMES } @spell;
+        # 100 headers at most in one request
+        while (my @some = splice @h, 0, 60) {
+            my $res = http_get($port, $path,
+                headers => [ 'X-First' => '1', @some, 'X-Last' => '2' ]);
+            is $res->status, 200, "$server $path";
+            my $expect = $path =~ /gi$/
+                ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
+                : [ 'X-First: 1', 'X-Last: 2' ];
+            is_deeply passed($res), $expect, "$server $path: only the others";
+        }
+    }
+}
+
+is_deeply passed(http_get($t->port('plain'), '/',
+    headers => [ 'X-Account-Id' => 'spoofed' ])), ['X-Account-Id: spoofed'],
+    'control: a server without the gateway passes them on';
+is_deeply passed(http_get($t->port('lax'), '/',
+    headers => [ 'X.Other' => '1', X_Other => '2' ])),
+    [ 'X.Other: 1', 'X_Other: 2' ], 'control: odd names pass where allowed';
+
+# Also where the location is guarded.
+
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/branch',
+    token => jwt_token(branch => $key))->status == 200 }), 'keys are there';
+my $res = http_get($port, '/branch', token => jwt_token(branch => $key),
+    headers => [ map { ($_ => 'spoofed') } @NAMES ]);
+is $res->status, 200, 'guarded';
+unlike $res->body, qr/spoofed/, 'guarded: nothing of the client';
+is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ],
+    'guarded: the verified one, once';
+
+# Names that only look alike, values, order and duplicates stay.
+
+my @like = ('X-Account' => 1, 'X-Account-Ids' => 2, 'XAccountId' => 3,
+    'X-Account--Id' => 4, 'X-Account-Id-' => 5, '-X-Account-Id' => 6,
+    'Account-Id' => 7, 'X-Role' => 8, 'X-Rolesx' => 9, 'X-Twice' => 'a',
+    'X-Between' => 'X-Roles', 'X-Twice' => 'b', 'Cookie' => 'X-Roles=1',
+    'X-Forwarded-For' => '192.0.2.1', 'User-Agent' => 'test',
+    'X-Empty' => '');
+my @lines;
+for (my $i = 0; $i < @like; $i += 2) {
+    push @lines, "$like[$i]: $like[$i + 1]";
+}
+is_deeply passed(http_get($port, '/', headers => \@like)), \@lines,
+    'others pass, in order';
+
+# Each position in lists of any length: nginx keeps them in parts of twenty.
+
+for my $n (0 .. 5, 17 .. 23, 37 .. 43, 60, 80) {
+    my @keep = map { ("X-H$_" => $_) } 1 .. $n;
+    my @expect = map {"X-H$_: $_"} 1 .. $n;
+    my @end = ('X-Roles' => 'spoofed');
+    my @middle = (@keep[ 0 .. 2 * int($n / 2) - 1 ], @end,
+        @keep[ 2 * int($n / 2) .. $#keep ]);
+    my @every = map { ($keep[$_], $keep[ $_ + 1 ], @end) }
+        map { 2 * $_ } 0 .. ($n > 40 ? 39 : $n) - 1;
+    for my $case ([ none => @keep ], [ first => @end, @keep ],
+        [ last => @keep, @end ], [ middle => @middle ],
+        [ both => @end, @end, @keep, @end, @end ]) {
+        my ($name, @h) = @$case;
+        is_deeply passed(http_get($port, '/', headers => \@h)), \@expect,
+            "$n headers, $name";
+    }
+    next if $n > 40;
+    is_deeply passed(http_get($port, '/', headers => \@every)), \@expect,
+        "$n headers, after each";
+}
+
+# Nothing but context headers: not even Host (HTTP/1.0), and not even those.
+
+for my $n (0, 1, 19, 20, 21, 40, 60) {
+    my $bytes = "GET / HTTP/1.0\r\n" . "X-Roles: spoofed\r\n" x $n . "\r\n";
+    my $raw = http_raw($port, $bytes);
+    like $raw, qr{^HTTP/1\.1 200 }, "$n context headers and no other";
+    unlike $raw, qr/spoofed/, "$n context headers: gone";
+    like $raw, qr/"X-Request-Id"/, "$n context headers: the id is added";
+}
+
+# Further names.
+
+my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3,
+    'X-Who' => 4, 'X-More' => 5);
+is_deeply passed(http_get($port, '/', headers => \@further)),
+    [ 'X-Also: 3', 'X-More: 5' ],
+    'names of http{}, and of the claim map of any location';
+is_deeply passed(http_get($t->port('lax'), '/',
+    headers => [ @further, 'x_internal' => 6, 'X.Also' => 7 ])), ['X-Who: 4'],
+    'names of http{} and server{} together';
+
+$res = http_get($port, '/renamed', token => jwt_token(branch => $key),
+    headers => [ 'X-Who' => 'spoofed', 'X-Roles' => 'spoofed' ]);
+is_deeply [ header_values($res->json, 'X-Who') ], [ uuid(1) ],
+    'a map of its own: injected under that name';
+is_deeply [ header_values($res->json, 'X-Roles') ], [],
+    'a map of its own: the default names are stripped all the same';
+
+# Hop-by-hop declarations of a client remove nothing of ours.
+
+$res = http_get($port, '/branch', token => jwt_token(branch => $key),
+    connection => 'close, X-Account-Id, X-Roles');
+is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ],
+    'Connection: X-Account-Id';
+
+# HTTP/2: one request in literal headers, seen at the upstream.
+
+sub h2_request {
+    my ($h2_port, @headers) = @_;
+
+    my $block = '';
+    while (my ($name, $value) = splice @headers, 0, 2) {
+        $block .= "\0" . chr(length $name) . $name . chr(length $value) . $value;
+    }
+    my $frame = sub {
+        my ($type, $flags, $stream, $payload) = @_;
+        return substr(pack('N', length $payload), 1)
+            . pack('CCN', $type, $flags, $stream) . $payload;
+    };
+    my $c = Platform::Test::Http->new(port => $h2_port);
+    $c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . $frame->(4, 0, 0, '')
+            . $frame->(1, 5, 1, $block));
+    return $c;
+}
+
+my $asked = $upstream->count;
+my $c = h2_request($t->port('h2'), ':method' => 'GET', ':scheme' => 'http',
+    ':path' => '/h2', ':authority' => 'localhost', 'x-account-id' => 'spoofed',
+    'x-kept' => '1', 'x-roles' => 'spoofed', 'x-request-id' => 'mine');
+ok eventually(sub { $upstream->count > $asked }), 'HTTP/2: passed on';
+my ($seen) = grep { $_->{uri} eq '/h2' } $upstream->requests;
+is_deeply [ header_values($seen, 'x-kept') ], ['1'], 'HTTP/2: others pass';
+is_deeply [ header_values($seen, 'x-request-id') ], ['mine'],
+    'HTTP/2: the id is kept';
+is_deeply [ map { header_values($seen, $_) } @NAMES ], [],
+    'HTTP/2: context headers do not';
+$c->close;
+
+$t->done;
