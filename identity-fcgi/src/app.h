@@ -11,7 +11,8 @@
 #include <pj.h>
 #include <stdint.h>
 
-#define WORKER_ARENA_BYTES (4 * 1024 * 1024) /* parsed tokens, bodies, rows */
+#define WORKER_ARENA_BYTES (4 * 1024 * 1024) /* parsed tokens, bodies, rows   \
+                                              */
 
 /* One per thread; nothing in it is shared. */
 struct worker {

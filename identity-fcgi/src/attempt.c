@@ -4,13 +4,15 @@
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
 #include <pthread.h>
-#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
 _Static_assert(sizeof(((struct attempt *) 0)->account_hmac) ==
-                   crypto_auth_hmacsha256_BYTES,
+                   SHA256_DIGEST_LENGTH,
                "the HMAC fits");
 
 /* The HMAC key that goes with the signing key of this id. */
@@ -18,7 +20,7 @@ static struct {
     pthread_mutex_t lock;
     unsigned char kid[PJ_KID_MAX_BYTES];
     size_t kid_len;
-    unsigned char key[crypto_auth_hmacsha256_KEYBYTES];
+    unsigned char key[SHA256_DIGEST_LENGTH];
 } cache = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /*
@@ -27,7 +29,7 @@ static struct {
  * share and that nobody else, not even a reader of the database, can compute.
  */
 static bool derive(const pj_key_t *signing,
-                   unsigned char key[crypto_auth_hmacsha256_KEYBYTES])
+                   unsigned char key[SHA256_DIGEST_LENGTH])
 {
     char signature[4 * PJ_RSA_MAX_BYTES];
     size_t len;
@@ -35,14 +37,14 @@ static bool derive(const pj_key_t *signing,
                           sizeof(signature), &len) == PJ_OK;
 
     if (ok) {
-        crypto_hash_sha256(key, (const unsigned char *) signature, len);
+        SHA256((const unsigned char *) signature, len, key);
     }
     OPENSSL_cleanse(signature, sizeof(signature));
     return ok;
 }
 
 static bool find_key(const pj_key_t *signing,
-                     unsigned char key[crypto_auth_hmacsha256_KEYBYTES])
+                     unsigned char key[SHA256_DIGEST_LENGTH])
 {
     pj_str_t kid = pj_key_id(signing);
     bool ok = true;
@@ -86,13 +88,13 @@ static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
 bool attempt_identify(const struct keys *keys, pj_str_t account,
                       pj_str_t remote_addr, struct attempt *out)
 {
-    unsigned char key[crypto_auth_hmacsha256_KEYBYTES];
+    unsigned char key[SHA256_DIGEST_LENGTH];
+    bool ok;
 
-    if (!find_key(keys->signing, key)) {
-        return false;
-    }
-    crypto_auth_hmacsha256(out->account_hmac, account.data, account.len, key);
-    OPENSSL_cleanse(key, sizeof(key));
     fold_address(remote_addr, out->address, sizeof(out->address));
-    return true;
+    ok = find_key(keys->signing, key) &&
+         HMAC(EVP_sha256(), key, sizeof(key), account.data, account.len,
+              out->account_hmac, NULL) != NULL;
+    OPENSSL_cleanse(key, sizeof(key));
+    return ok;
 }

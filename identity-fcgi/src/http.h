@@ -90,8 +90,8 @@ enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value);
 
-/* The next non-empty value of the cookie called name; *rest, at first the whole
- * header, moves on.  False at the end. */
+/* The next non-empty value of the cookie called name; *rest, at first the
+ * whole header, moves on.  False at the end. */
 bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value);
 
 /* Appends Set-Cookie for the refresh token, or its clearing (Max-Age=0). */

@@ -34,8 +34,7 @@ uint64_t password_count(void)
     return atomic_load(&hashes);
 }
 
-/* -- the gate ---------------------------------------------------------------
- */
+/* -- the gate -- */
 
 static bool enter(void)
 {
@@ -73,9 +72,7 @@ static void leave(void)
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* -- PHC strings
- * --------------------------------------------------------------
- */
+/* -- stored strings -- */
 
 /* Reads "name=digits" at *p and the character after it. */
 static bool read_param(const char **p, const char *name, char after,
@@ -127,9 +124,7 @@ bool password_needs_rehash(const char *phc)
            iterations < today.iterations;
 }
 
-/* -- hashing
- * ------------------------------------------------------------------
- */
+/* -- hashing -- */
 
 static bool hash_now(const void *credential, size_t len,
                      char out[PASSWORD_PHC_MAX])

@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define HEAD_MAX_BYTES (48 * 1024)  /* a cookie holds a whole token */
+#define HEAD_MAX_BYTES (48 * 1024)   /* a cookie holds a whole token */
 #define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
