@@ -15,6 +15,8 @@ static ngx_int_t ngx_http_platform_gateway_prepare(ngx_http_request_t *r,
 static ngx_int_t ngx_http_platform_gateway_method_check(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_challenge(ngx_http_request_t *r,
+    ngx_str_t *challenge);
 static ngx_int_t ngx_http_platform_gateway_guard(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
@@ -165,6 +167,13 @@ ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
 
     gr->injected |= scratch->injected;
 
+    if (rc == NGX_HTTP_UNAUTHORIZED
+        && ngx_http_platform_gateway_challenge(r, &scratch->challenge)
+           != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     /* limits of the same phase have still to see what we let through */
 
     return (rc == NGX_OK) ? NGX_DECLINED : rc;
@@ -262,6 +271,31 @@ ngx_http_platform_gateway_method_check(ngx_http_request_t *r,
                          NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
                          "METHOD_NOT_ALLOWED",
                          "the method is not allowed for this resource");
+}
+
+
+/* auth_request takes it from its subrequest to the response */
+
+static ngx_int_t
+ngx_http_platform_gateway_challenge(ngx_http_request_t *r,
+    ngx_str_t *challenge)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    ngx_str_set(&h->key, "WWW-Authenticate");
+    h->value = *challenge;
+
+    r->headers_out.www_authenticate = h;
+
+    return NGX_OK;
 }
 
 

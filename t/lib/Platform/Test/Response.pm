@@ -63,10 +63,11 @@ sub _read_chunked {
     my ($self, $buf, $fill) = @_;
 
     while (1) {
-        until ($$buf =~ /\A([0-9a-fA-F]+)[^\r\n]*\r\n/) {
+        my ($line, $hex);
+        until (($line, $hex) = $$buf =~ /\A(([0-9a-fA-F]+)[^\r\n]*\r\n)/) {
             $fill->() or return $self->{truncated} = 1;
         }
-        my ($head, $size) = (length $&, hex $1);
+        my ($head, $size) = (length $line, hex $hex);
         while (length $$buf < $head + $size + 2) {
             $fill->() or return $self->{truncated} = 1;
         }

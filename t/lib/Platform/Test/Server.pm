@@ -196,10 +196,11 @@ sub _read_request {
 
     if (header(\%request, 'transfer-encoding') =~ /chunked/i) {
         while (1) {
-            until ($$buf =~ /\A([0-9a-fA-F]+)\r\n/) {
+            my ($line, $hex);
+            until (($line, $hex) = $$buf =~ /\A(([0-9a-fA-F]+)\r\n)/) {
                 return undef unless _more($fh, $buf);
             }
-            my ($head, $size) = (length $&, hex $1);
+            my ($head, $size) = (length $line, hex $hex);
             while (length $$buf < $head + $size + 2) {
                 return undef unless _more($fh, $buf);
             }

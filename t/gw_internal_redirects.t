@@ -1,0 +1,289 @@
+# The location that serves decides, however the request came to it; headers
+# injected for one location are gone before the next one decides.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+$t->http_server(accel => sub {
+    my ($request) = @_;
+    my ($to) = $request->{uri} =~ /to=([^&]*)/;
+    return [ 200, [ 'X-Accel-Redirect' => $to ], '' ];
+});
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        root %%DIR%%/www;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 128k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /off {
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /branch {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /account {
+            platform_gateway_access account;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /renamed {
+            platform_gateway_access branch;
+            platform_gateway_claim_header roles X-Their-Roles;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location @branch {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location @public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location @posts {
+            platform_gateway_access branch;
+            platform_gateway_methods POST;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+
+        # X-Accel-Redirect
+        location /from/public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_accel%%;
+        }
+        location /from/branch {
+            platform_gateway_access branch;
+            platform_gateway_forward_authorization off;
+            proxy_pass http://127.0.0.1:%%PORT_accel%%;
+        }
+
+        # try_files, rewrite, index
+        location /try/branch {
+            platform_gateway_access public;
+            try_files /nothing @branch;
+        }
+        location /try/public {
+            platform_gateway_access branch;
+            try_files /nothing @public;
+        }
+        location /try/posts {
+            platform_gateway_access branch;
+            try_files /nothing @posts;
+        }
+        location /rewritten {
+            platform_gateway_access public;
+            rewrite ^ /branch last;
+        }
+        location /index/ {
+            platform_gateway_access public;
+            index page.html;
+        }
+        location = /index/page.html {
+            platform_gateway_access branch;
+        }
+
+        # error_page
+        location /error/public {
+            platform_gateway_access branch;
+            error_page 401 403 = /public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /error/kept {
+            platform_gateway_access branch;
+            error_page 401 /public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /error/guarded {
+            platform_gateway_access public;
+            error_page 502 = @branch;
+            proxy_pass http://127.0.0.1:1;
+        }
+        location /error/again {
+            platform_gateway_access branch;
+            error_page 401 403 = @account;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location @account {
+            platform_gateway_access account;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /error/file {
+            platform_gateway_access branch;
+            error_page 401 /page.html;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location = /page.html {
+            internal;
+            platform_gateway_access public;
+        }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+    }
+
+    # What nginx refuses while it reads may go to an upstream all the same.
+    server {
+        listen 127.0.0.1:%%PORT_errors%%;
+        platform_gateway on;
+        error_page 400 413 414 494 /error;
+        client_max_body_size 10;
+        large_client_header_buffers 2 2k;
+        location / {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+    }
+}
+CONF
+$t->write_file('www/index/page.html', 'the page');
+$t->write_file('www/page.html', 'please log in');
+$t->start_nginx;
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+
+my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
+
+sub roles { return [ header_values($_[0]->json, 'X-Roles') ] }
+
+# [path, without a token, with the branch token, roles then]
+my @cases = (
+    [ '/from/public?to=/public', 200, 200, [] ],
+    [ '/from/public?to=/branch', 401, 200, ['manager,cashier'] ],
+    [ '/from/public?to=/account', 401, 403 ],
+    [ '/from/public?to=@branch', 401, 200, ['manager,cashier'] ],
+    [ '/from/public?to=/renamed', 401, 200, [] ],
+    [ '/from/branch?to=/public', 401, 200, [] ],
+    [ '/from/branch?to=@public', 401, 200, [] ],
+    [ '/from/branch?to=/off', 401, 200, [] ],
+    [ '/from/branch?to=/branch', 401, 200, ['manager,cashier'] ],
+    [ '/from/branch?to=/renamed', 401, 200, [] ],
+    [ '/from/branch?to=/account', 401, 403 ],
+    [ '/try/branch', 401, 200, ['manager,cashier'] ],
+    [ '/try/public', 401, 200, [] ],
+    [ '/try/posts', 401, 405 ],
+    [ '/rewritten', 401, 200, ['manager,cashier'] ],
+    [ '/error/public', 200, 200, ['manager,cashier'] ],
+    [ '/error/guarded', 401, 200, ['manager,cashier'] ],
+    [ '/error/again', 401, 200, ['manager,cashier'] ],
+);
+for my $case (@cases) {
+    my ($path, $bare, $with, $roles) = @$case;
+
+    my @spoof = (headers => [ 'X-Roles' => 'spoofed' ]);
+    my $res = http_get($port, $path, @spoof);
+    is $res->status, $bare, "$path, no token: $bare";
+    unlike $res->body, qr/spoofed|X-Roles|X-Account/, "$path: nothing leaks";
+
+    $res = http_get($port, $path, @spoof, token => $token{branch});
+    is $res->status, $with, "$path, branch token: $with";
+    is_deeply roles($res), $roles, "$path: roles" if $roles;
+    unlike $res->body, qr/spoofed/, "$path: still none of the client's";
+}
+
+my $res = http_get($port, '/from/public?to=/renamed', token => $token{branch});
+is_deeply [ header_values($res->json, 'X-Their-Roles') ],
+    ['manager,cashier'], 'the map of the last location';
+
+# The token survives a location that hides it from its own upstream.
+
+$res = http_get($port, '/from/branch?to=/branch', token => $token{branch},
+    headers => [ 'X-A' => 1, 'X-B' => 2 ]);
+is_deeply [ header_values($res->json, 'Authorization') ],
+    [ "Bearer $token{branch}" ], 'Authorization is put back, once';
+my ($hidden) = grep { $_->{uri} =~ m{^/from/branch} }
+    reverse map { $_->requests } grep { ref =~ /Server/ && $_->{name} eq 'accel' }
+    @{ $t->{running} };
+is_deeply [ header_values($hidden, 'Authorization') ], [],
+    'the first upstream did not see it';
+is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ],
+    'others stay';
+
+# index: the directory is public, the page is not.
+
+is http_get($port, '/index/')->status, 401, 'index: no token';
+is http_get($port, '/index/', token => $token{branch})->body, 'the page',
+    'index: a token';
+
+# A redirect from one guarded location to another, each with its own answer.
+
+is http_get($port, '/error/again', token => $token{account})->status, 200,
+    'the second location accepts what the first refused';
+is_deeply roles(http_get($port, '/error/again', token => $token{account})), [],
+    'with the headers of that token only';
+
+# Pages of the operator are served as they are; the log keeps the refusal.
+
+$res = http_get($port, '/error/file');
+is $res->status, 401, 'error_page with a file: status';
+is $res->body, 'please log in', 'error_page with a file: body';
+like $res->header('WWW-Authenticate'), qr/^Bearer realm="platform"/,
+    'error_page with a file: challenge';
+my $line = eventually(sub {
+    (grep { $_->{requestId} eq $res->header('X-Request-Id') }
+        $t->nginx->access_lines)[0] });
+is $line->{decision}, 'deny', 'error_page with a file: logged as refused';
+is $line->{reason}, 'token_missing', 'error_page with a file: with the reason';
+
+$res = http_get($port, '/error/kept');
+is $res->status, 401, "error_page with an upstream's page: status";
+is $res->json->{uri}, '/public', "error_page with an upstream's page: body";
+
+# Requests that nginx refused while reading them.
+
+my $big = 'x' x 3000;
+my @broken = (
+    [ 'no Host', "GET /a HTTP/1.1\r\nX-Roles: spoofed\r\nX-A: 1\r\n\r\n" ],
+    [ 'two Hosts', "GET /b HTTP/1.1\r\nX-Roles: spoofed\r\nX-A: 1\r\n"
+        . "Host: a\r\nHost: b\r\nx_roles: spoofed\r\n\r\n" ],
+    [ 'a header too long', "GET /c HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n"
+        . "X-Account-Id: spoofed\r\nX-Long: $big\r\n\r\n" ],
+    [ 'a bad length', "POST /d HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n"
+        . "X-Account-Id: spoofed\r\nContent-Length: x\r\n\r\n" ],
+    [ 'a body too large', "POST /e HTTP/1.1\r\nHost: a\r\nX-A: 1\r\n"
+        . "X-Account-Id: spoofed\r\nContent-Length: 11\r\n\r\n12345678901" ],
+);
+for my $case (@broken) {
+    my ($name, $bytes) = @$case;
+
+    $upstream->forget;
+    my $raw = http_raw($t->port('errors'), $bytes);
+    my ($seen) = $upstream->requests;
+    ok $seen, "$name: error_page asks the upstream (control)";
+    is_deeply [ header_values($seen, 'X-A') ], ['1'],
+        "$name: what came so far is passed on (control)";
+    unlike $raw, qr/spoofed/, "$name: but not context headers";
+    my @id = header_values($seen, 'X-Request-Id');
+    is scalar @id, 1, "$name: with one id";
+    like $raw, qr/^X-Request-Id: \Q$id[0]\E\r$/m, "$name: as in the response";
+}
+
+$t->done;

@@ -1,0 +1,260 @@
+# Subrequests: nginx skips the ACCESS phase for them, the guard does not.  And
+# what is injected for one request is not seen by another.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $late = jwt_key('late');
+my $issuer = $t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_key_cooldown 1s;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        root %%DIR%%/www;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 128k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+        }
+        location /ssi/ {
+            platform_gateway_access public;
+            ssi on;
+        }
+        location /ssi/guarded/ {
+            platform_gateway_access account branch;
+            ssi on;
+        }
+        location /branch {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /renamed {
+            platform_gateway_access branch;
+            platform_gateway_claim_header roles X-Their-Roles;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /off {
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /level/ { }
+        location /mirrored {
+            platform_gateway_access branch;
+            mirror /mirror/public;
+            mirror /mirror/branch;
+            mirror /mirror/system;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /mirrored/public {
+            platform_gateway_access public;
+            mirror /mirror/branch;
+            mirror /mirror/system;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /mirror/public {
+            internal;
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /mirror/branch {
+            internal;
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /mirror/system {
+            internal;
+            platform_gateway_access system;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /asks {
+            platform_gateway_access public;
+            auth_request /mirror/branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /asks/too {
+            platform_gateway_access account branch;
+            auth_request /mirror/public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+    }
+}
+CONF
+
+sub page {
+    my ($name, @include) = @_;
+
+    $t->write_file("www/$name", join '', "[start]",
+        (map {qq([<!--# include virtual="$_" -->])} @include), "[end]");
+    return;
+}
+
+page('ssi/branch.html', '/branch?1');
+page('ssi/mixed.html', '/branch?1', '/public?2', '/off?3', '/renamed?4',
+    '/branch?5');
+page('ssi/level.html', '/level/x.html');
+page('level/x.html');
+page('ssi/nested.html', '/ssi/branch.html');
+page('ssi/guarded/mixed.html', '/public?1', '/branch?2', '/off?3');
+page('ssi/many.html', map {"/branch?$_"} 1 .. 60);
+
+$t->start_nginx;
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+
+my %token = map { $_ => jwt_token($_ => $key) } qw(account branch system);
+
+# What one request made an upstream see: by URI, the headers asked for.
+sub seen {
+    my ($name, @request) = @_;
+
+    $upstream->forget;
+    my $res = http_get($port, @request);
+    return ($res, map { $_->{uri} => $_ } $upstream->requests);
+}
+
+sub roles { return [ header_values($_[0], 'X-Roles') ] }
+
+# SSI from a public page into guarded locations.
+
+my ($res, %seen) = seen('no token', '/ssi/branch.html');
+is $res->status, 200, 'no token: the page itself is public';
+is scalar keys %seen, 0, 'no token: the guarded part is not fetched';
+like $res->body, qr/^\[start\].*401.*\[end\]$/s, 'no token: 401 in its place';
+is $res->header('WWW-Authenticate'), undef, 'no token: no challenge';
+
+($res, %seen) = seen('a token', '/ssi/branch.html', token => $token{branch});
+is_deeply [ keys %seen ], ['/branch?1'], 'a token: it is fetched';
+is_deeply roles($seen{'/branch?1'}), ['manager,cashier'], 'a token: injected';
+
+($res, %seen) = seen('context', '/ssi/branch.html', token => $token{account});
+is scalar keys %seen, 0, 'a token of another context: not fetched';
+like $res->body, qr/403/, 'a token of another context: 403';
+
+($res, %seen) = seen('spoofed', '/ssi/mixed.html', token => $token{branch},
+    headers => [ 'X-Roles' => 'spoofed', 'X-Kept' => 'yes' ]);
+is scalar keys %seen, 5, 'several parts';
+is_deeply roles($seen{"/branch?$_"}), ['manager,cashier'], "part $_: injected"
+    for 1, 5;
+is_deeply roles($seen{'/public?2'}), [], 'public part: nothing';
+is_deeply roles($seen{'/off?3'}), [], 'part where the gateway is off: nothing';
+is_deeply roles($seen{'/renamed?4'}), [], 'part with another map: not that';
+is_deeply [ header_values($seen{'/renamed?4'}, 'X-Their-Roles') ],
+    ['manager,cashier'], 'part with another map: its own';
+is_deeply [ header_values($seen{'/branch?5'}, 'X-Their-Roles') ], [],
+    'and only there';
+is_deeply [ map { header_values($_, 'X-Kept') } values %seen ],
+    [ ('yes') x 5 ], 'other headers reach all';
+my %ids = map { (header_values($_, 'X-Request-Id'))[0] => 1 } values %seen;
+is_deeply [ keys %ids ], [ $res->header('X-Request-Id') ],
+    'one request id for all';
+
+($res, %seen) = seen('nested', '/ssi/nested.html', token => $token{branch});
+is_deeply roles($seen{'/branch?1'} // { headers => [] }),
+    ['manager,cashier'], 'a part of a part';
+($res, %seen) = seen('nested', '/ssi/nested.html');
+is scalar keys %seen, 0, 'a part of a part, no token';
+
+($res, %seen) = seen('no level', '/ssi/level.html', token => $token{branch});
+like $res->body, qr/404/, 'a part without an access level: refused';
+
+($res, %seen) = seen('many', '/ssi/many.html', token => $token{branch});
+is scalar keys %seen, 60, 'sixty parts';
+is scalar(grep { "@{ roles($_) }" eq 'manager,cashier' } values %seen), 60,
+    'each with its headers';
+
+# From a guarded page: what was injected for it stays with it.
+
+is http_get($port, '/ssi/guarded/mixed.html')->status, 401, 'a guarded page';
+($res, %seen) = seen('guarded', '/ssi/guarded/mixed.html',
+    token => $token{branch});
+is $res->status, 200, 'guarded page with a token';
+is_deeply roles($seen{'/public?1'}), [], 'its public part: nothing';
+is_deeply roles($seen{'/branch?2'}), ['manager,cashier'], 'guarded part';
+is_deeply roles($seen{'/off?3'}), [], 'part where the gateway is off';
+
+# Mirrors.
+
+sub mirrored {
+    my ($path, $expect, @o) = @_;
+
+    $upstream->forget;
+    my $r = http_get($port, $path, @o);
+    eventually(sub { $upstream->count >= $expect });
+    select undef, undef, undef, 0.1;
+    return ($r, map { $_->{uri} => $_ } $upstream->requests);
+}
+
+($res, %seen) = mirrored('/mirrored', 3, token => $token{branch});
+is $res->status, 200, 'mirrored';
+is_deeply [ sort keys %seen ],
+    [ '/mirror/branch', '/mirror/public', '/mirrored' ],
+    'mirrored to where the token opens';
+is_deeply roles($seen{'/mirror/public'}), [], 'public mirror: nothing';
+is_deeply roles($seen{'/mirror/branch'}), ['manager,cashier'],
+    'guarded mirror: injected';
+is_deeply roles($seen{'/mirrored'}), ['manager,cashier'], 'the request itself';
+($res, %seen) = mirrored('/mirrored/public', 1);
+is_deeply [ keys %seen ], ['/mirrored/public'],
+    'no token: not mirrored to guarded locations';
+is $res->status, 200, 'and the request does not mind';
+
+# auth_request beside us.
+
+is http_get($port, '/asks', token => $token{branch})->status, 200,
+    'auth_request to a guarded location';
+$res = http_get($port, '/asks');
+is $res->status, 401, 'auth_request to a guarded location, no token';
+is $res->header('WWW-Authenticate'), 'Bearer realm="platform"',
+    'and the challenge is passed on';
+is http_get($port, '/asks', token => $token{account})->status, 403,
+    'auth_request to a guarded location, another context';
+($res, %seen) = mirrored('/asks/too', 2, token => $token{branch});
+is $res->status, 200, 'auth_request of a guarded location';
+is_deeply roles($seen{'/mirror/public'}), [], 'asks without trusted headers';
+is_deeply roles($seen{'/asks/too'}), ['manager,cashier'],
+    'and goes on with them';
+
+# A subrequest that has to wait for keys is resumed.
+
+$issuer->set(body => jwks($key, $late), delay => 0.3);
+select undef, undef, undef, 1.1 * $t->scale;
+($res, %seen) = seen('waits', '/ssi/branch.html',
+    token => jwt_token(branch => $late));
+is_deeply roles($seen{'/branch?1'} // { headers => [] }),
+    ['manager,cashier'], 'a part waits for its key';
+is $res->status, 200, 'and the page is complete';
+
+is scalar(grep { $_->{requestId} eq $res->header('X-Request-Id') }
+    $t->nginx->access_lines), 1, 'one log line a request, not a part'
+    if eventually(sub { grep { $_->{requestId}
+                eq $res->header('X-Request-Id') } $t->nginx->access_lines });
+
+$t->done;
