@@ -24,6 +24,14 @@ endif
 
 # -- flags -----------------------------------------------------------------
 
+# V=1 shows the commands whole.
+ifeq ($(V),)
+Q := @
+SAY = @echo "  $(1)  $(2)"
+else
+SAY = @:
+endif
+
 WARNINGS := -Wall -Wextra -Wshadow -Wconversion -Wformat=2 \
   -Wstrict-prototypes -Wmissing-prototypes -Wvla -Werror
 DEPFLAGS = -MMD -MP -MF $(@:.o=.d)
@@ -51,12 +59,14 @@ JOSE_LIBS := $(YAJL_LIBS) $(OPENSSL_LIBS)
 
 $(JOSE_OBJ): $(BUILD)/%.o: %.c build/config.mk Makefile
 	@mkdir -p $(@D)
-	$(CC) $(JOSE_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(JOSE_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 $(JOSE_LIB): $(JOSE_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcsD $@ $^
+	$(call SAY,AR,$@)
+	$(Q)ar rcsD $@ $^
 
 # -- identity-fcgi ---------------------------------------------------------------
 
@@ -78,25 +88,30 @@ endif
 
 $(EMBED_C): db/embed.sh $(EMBED_SQL)
 	@mkdir -p $(@D)
-	sh db/embed.sh $@
+	$(call SAY,SQL,$@)
+	$(Q)sh db/embed.sh $@
 
 $(EMBED_OBJ): %.o: %.c build/config.mk Makefile
-	$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 $(filter $(BUILD)/identity-fcgi/src/%,$(ID_OBJ)): $(BUILD)/%.o: %.c \
   build/config.mk Makefile
 	@mkdir -p $(@D)
-	$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # All but main.o, for the unit tests: an archive, so that a test may bring a
 # replacement of its own for a file it does not want.
 $(ID_LIB): $(filter-out %/main.o,$(ID_OBJ))
 	@mkdir -p $(@D)
 	@rm -f $@
-	ar rcsD $@ $^
+	$(call SAY,AR,$@)
+	$(Q)ar rcsD $@ $^
 
 $(ID_BIN): $(ID_OBJ) $(JOSE_LIB)
-	$(CC) -pie $(LDFLAGS) -o $@ $(ID_OBJ) $(JOSE_LIB) $(ID_LIBS)
+	$(call SAY,LD,$@)
+	$(Q)$(CC) -pie $(LDFLAGS) -o $@ $(ID_OBJ) $(JOSE_LIB) $(ID_LIBS)
 
 # -- the nginx module -------------------------------------------------------------
 
@@ -117,23 +132,27 @@ MOD_CFLAGS := $(filter-out -Werror -Werror=% -Wdate-time,$(NGX_CC_OPT)) \
   $(OPENSSL_CFLAGS)
 
 $(NGX_STAMP): build/config.mk tools/nginx-objs $(MOD_DIR)/config
-	tools/nginx-objs $(NGINX) $(NGINX_SRC) $(CURDIR)/$(MOD_DIR) $(NGX)
+	$(call SAY,NGX,configure of nginx $(NGINX_VERSION))
+	$(Q)tools/nginx-objs $(NGINX) $(NGINX_SRC) $(CURDIR)/$(MOD_DIR) $(NGX)
 
 $(MOD_OBJ): $(BUILD)/%.o: %.c $(NGX_STAMP) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(MOD_CFLAGS) $(DEPFLAGS) -c -o $@ $<
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(MOD_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
 # What nginx looks up by name is written by its configure; it stays visible.
 MOD_LIST_OBJ := $(BUILD)/$(MOD_DIR)/modules_list.o
 
 $(MOD_LIST_OBJ): $(NGX_STAMP) Makefile
 	@mkdir -p $(@D)
-	$(CC) $(filter-out -fvisibility=hidden -W%,$(MOD_CFLAGS)) -c -o $@ \
+	$(call SAY,CC,$@)
+	$(Q)$(CC) $(filter-out -fvisibility=hidden -W%,$(MOD_CFLAGS)) -c -o $@ \
 	  $(NGX)/objs/$(MOD_NAME)_modules.c
 
 $(MOD_SO): $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) $(MOD_DIR)/module.map \
   tools/check-module
-	$(CC) -shared $(NGX_LD_OPT) $(LDFLAGS) -Wl,--exclude-libs,ALL \
+	$(call SAY,LD,$@)
+	$(Q)$(CC) -shared $(NGX_LD_OPT) $(LDFLAGS) -Wl,--exclude-libs,ALL \
 	  -Wl,--version-script=$(MOD_DIR)/module.map -o $@ \
 	  $(MOD_OBJ) $(MOD_LIST_OBJ) $(JOSE_LIB) $(JOSE_LIBS)
 ifeq ($(SANITIZE),)
@@ -155,13 +174,15 @@ TEST_CFLAGS := $(filter-out -Wmissing-prototypes,$(ID_CFLAGS)) \
 
 $(JOSE_TESTS): $(BUILD)/test/%: jose/test/%.c $(JOSE_LIB)
 	@mkdir -p $(@D)
-	$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
 	  $(JOSE_LIB) $(JOSE_LIBS) $(CHECK_LIBS)
 
 $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
   $(JOSE_LIB)
 	@mkdir -p $(@D)
-	$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
 	  $(ID_LIB) $(JOSE_LIB) $(ID_LIBS) $(CHECK_LIBS)
 
 # -- targets ---------------------------------------------------------------------------
