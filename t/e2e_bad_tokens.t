@@ -69,9 +69,9 @@ my @bad = (
     [ 'another key that brings itself along as jwk',
         jwt_sign(header => { %$header, jwk => $other->jwk },
             payload => $claims, key => $other) ],
-    [ 'a kid nobody knows',
-        jwt_sign(header => { %$header, kid => 'nobody' },
-            payload => $claims, key => $other) ],
+    [ 'a kid nobody knows, older than the key set',
+        jwt_sign(header => { %$header, kid => 'nobody' }, key => $other,
+            payload => { %$claims, iat => time - 60 }) ],
     [ 'a critical extension',
         jwt_sign(header => { %$header, crit => ['x'], x => 1 },
             payload => $claims, key => $key) ],
@@ -98,6 +98,16 @@ for my $case (@bad) {
         "$name: challenge";
     is $s->current_context($good)->status, 200, "$name: control";
 }
+
+# A kid that may have been published since the last fetch is not refused for
+# good.
+
+my $new = $s->current_context(
+    jwt_sign(header => { %$header, kid => 'new' }, key => $other,
+        payload => { %$claims, iat => time + 5, exp => time + 900 }));
+is_problem($new, 503, 'GATEWAY_KEYS_UNAVAILABLE',
+    'a kid nobody knows, newer than the key set');
+like $new->header('Retry-After') // '', qr/^[1-9]\d*$/, 'with Retry-After';
 
 # Expired is told apart, so that a client knows to refresh.
 

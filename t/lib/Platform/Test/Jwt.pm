@@ -91,9 +91,10 @@ sub jwt_sign {
     my $payload = $o{payload} // {};
     $payload = $json->encode($payload) if ref $payload;
 
+    # An empty secret is padded with zeros, as HMAC pads every one.
     my $input = b64url($header) . '.' . b64url($payload);
     my $signature
-        = defined $o{secret} ? hmac('SHA256', $o{secret}, $input)
+        = defined $o{secret} ? hmac('SHA256', $o{secret} || "\0", $input)
         : $key ? $key->rsa->sign_message($input, $o{hash} // 'SHA256',
             $o{padding} // 'v1.5')
         : '';
