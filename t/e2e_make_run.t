@@ -73,7 +73,7 @@ like $text, qr{http://127\.0\.0\.1:$ports{$_}\b}, "says $_"
 like $text, qr/several\@demo\.test/, 'says the demo logins';
 like $text, qr/Demo-passw0rd!/, 'and their credential';
 
-my ($curl) = $text =~ /^(\s*curl .*(?:\\\n.*)*)/m;
+my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
 my $out = `$curl 2>&1`;
 like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
     or diag $curl;
