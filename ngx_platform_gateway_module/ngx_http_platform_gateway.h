@@ -470,6 +470,10 @@ ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
 char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 
+/* Directives: NAME ..., an array of ngx_str_t at cmd->offset. */
+char *ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
 /*
  * Merges the cors_* fields, which start as NGX_CONF_UNSET_PTR (arrays),
  * NGX_CONF_UNSET (max age) and empty (texts).

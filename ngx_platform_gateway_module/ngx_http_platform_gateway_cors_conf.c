@@ -107,6 +107,50 @@ ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd,
 }
 
 
+char *
+ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    char  *p = conf;
+
+    ngx_str_t     *value, *name;
+    ngx_uint_t     i;
+    ngx_array_t  **list;
+
+    list = (ngx_array_t **) (p + cmd->offset);
+    value = cf->args->elts;
+
+    if (!ngx_http_platform_gateway_cors_unset(*list)) {
+        return "is duplicate";
+    }
+
+    *list = ngx_array_create(cf->pool, cf->args->nelts - 1, sizeof(ngx_str_t));
+    if (*list == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (!ngx_http_platform_gateway_cors_is_token(&value[i])) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid name \"%V\" in \"%V\": each must be "
+                               "given in full, there are no patterns",
+                               &value[i], &cmd->name);
+            return NGX_CONF_ERROR;
+        }
+
+        name = ngx_array_push(*list);
+        if (name == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        *name = value[i];
+    }
+
+    return NGX_CONF_OK;
+}
+
+
 /* scheme "://" [ "*." ] host [ ":" port ]; NULL, or what is wrong with it. */
 
 static const char *
@@ -452,15 +496,6 @@ ngx_http_platform_gateway_cors_join(ngx_conf_t *cf, const ngx_array_t *list,
     len = 0;
 
     for (i = 0; i < list->nelts; i++) {
-
-        if (!ngx_http_platform_gateway_cors_is_token(&name[i])) {
-            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                               "invalid method or header \"%V\" for CORS: "
-                               "each must be named, there are no patterns",
-                               &name[i]);
-            return NGX_ERROR;
-        }
-
         len += name[i].len + sizeof(", ") - 1;
     }
 

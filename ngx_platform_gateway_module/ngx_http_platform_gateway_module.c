@@ -240,14 +240,14 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
 
     { ngx_string("platform_gateway_cors_methods"),
       NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_conf_set_str_array_slot,
+      ngx_http_platform_gateway_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, cors_methods),
       NULL },
 
     { ngx_string("platform_gateway_cors_headers"),
       NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_conf_set_str_array_slot,
+      ngx_http_platform_gateway_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, cors_headers),
       NULL },

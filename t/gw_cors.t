@@ -1,0 +1,383 @@
+# CORS: preflights are answered by the gateway alone, every response to an
+# allowed origin says so, and no other origin learns anything.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+
+# What an upstream may say about CORS by itself.
+my $app = $t->http_server('app', sub {
+    my ($request) = @_;
+    my ($vary) = $request->{uri} =~ /[?&]vary=([^&]*)/;
+    my @vary = map { (Vary => $_ =~ s/\+/ /gr) } split /;/, $vary // '';
+    return [ 200, [ 'Access-Control-Allow-Origin' => '*',
+        'access-control-expose-headers' => 'X-Secret',
+        'ACCESS-CONTROL-ALLOW-METHODS' => 'BREW', @vary ], 'app' ];
+});
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
+    limit_req_status 429;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        platform_gateway_cors_origins https://app.example.com
+            http://127.0.0.1:3000 HTTPS://Upper.Example.COM:443;
+        platform_gateway_cors_origins https://*.wild.example:8443
+            http://[::1]:5000;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location / {
+            platform_gateway_access public;
+            platform_gateway_route_not_found;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /branch {
+            platform_gateway_access branch;
+            platform_gateway_methods GET POST;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /app {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_app%%;
+        }
+        location /down {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_nobody%%;
+        }
+        location /limited {
+            platform_gateway_access public;
+            limit_req zone=one;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /own {
+            platform_gateway_access public;
+            platform_gateway_cors_origins https://own.example.com;
+            platform_gateway_cors_methods GET PURGE;
+            platform_gateway_cors_headers X-One X-Two;
+            platform_gateway_cors_max_age 1h;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /off {
+            platform_gateway_access public;
+            platform_gateway_cors_origins off;
+            proxy_pass http://127.0.0.1:%%PORT_app%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/branch',
+    token => jwt_token(branch => $key, iss => 'http://issuer.test'))
+    ->status == 200 }), 'control: keys are there';
+$upstream->forget;
+
+my $ORIGIN = 'https://app.example.com';
+my $VARY3 = 'Origin, Access-Control-Request-Method, '
+    . 'Access-Control-Request-Headers';
+
+sub preflight {
+    my ($path, $origin, $method, @more) = @_;
+
+    return http($port, 'OPTIONS', $path, headers => [
+        (defined $origin ? (Origin => $origin) : ()),
+        'Access-Control-Request-Method' => $method // 'GET', @more ]);
+}
+
+sub cors {
+    my ($res) = @_;
+
+    return { map { lc($_->[0]) =~ s/^access-control-//r => $_->[1] }
+        grep { $_->[0] =~ /^access-control-/i } $res->headers };
+}
+
+my %ANSWER = (
+    'allow-origin'      => $ORIGIN,
+    'allow-credentials' => 'true',
+    'allow-methods'     => 'GET, HEAD, POST, PUT, PATCH, DELETE',
+    'allow-headers'     => 'Authorization, Content-Type, X-Request-Id, '
+        . 'X-Correlation-Id',
+    'max-age'           => '600',
+);
+my %EXPOSED = (
+    'allow-origin'      => $ORIGIN,
+    'allow-credentials' => 'true',
+    'expose-headers'    => 'X-Request-Id, X-Correlation-Id, Retry-After, '
+        . 'WWW-Authenticate',
+);
+
+# Preflights that are allowed: known, guarded, unknown and limited paths.
+
+for my $path ('/public', '/branch', '/nothing', '/limited', '/limited', '/') {
+    my $res = preflight($path, $ORIGIN, 'POST',
+        'Access-Control-Request-Headers' => 'authorization, content-type');
+    is $res->status, 204, "preflight $path";
+    is $res->body, '', "preflight $path: no body";
+    is_deeply cors($res), \%ANSWER, "preflight $path: the whole answer";
+    is_deeply [ $res->header_all('Vary') ], [$VARY3],
+        "preflight $path: Vary of three parts";
+    is scalar(my @id = $res->header_all('X-Request-Id')), 1,
+        "preflight $path: an id";
+}
+is preflight('/public', $ORIGIN, 'DELETE')->status, 204, 'no header asked';
+is preflight('/public', $ORIGIN, 'PUT',
+    'Access-Control-Request-Headers' => " X-REQUEST-ID ,\t,x-correlation-id,",
+    'Access-Control-Request-Headers' => 'Content-Type')->status, 204,
+    'header names in any case, on two lines';
+my $own = preflight('/own', 'https://own.example.com', 'PURGE',
+    'Access-Control-Request-Headers' => 'x-two');
+is_deeply cors($own), { 'allow-origin' => 'https://own.example.com',
+    'allow-credentials' => 'true', 'allow-methods' => 'GET, PURGE',
+    'allow-headers' => 'X-One, X-Two', 'max-age' => 3600 },
+    'a location with rules of its own';
+
+# Preflights that are not.
+
+sub refused {
+    my ($res, $name) = @_;
+
+    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', $name);
+    is_deeply cors($res), {}, "$name: no CORS headers";
+    return;
+}
+
+refused(preflight('/public', 'https://evil.example'), 'another origin');
+refused(preflight('/nothing', 'https://evil.example'), 'on an unknown path');
+refused(preflight('/public', 'null'), 'null');
+refused(preflight('/public', ''), 'an empty origin');
+refused(preflight('/public', $ORIGIN, 'TRACE'), 'another method');
+refused(preflight('/public', $ORIGIN, 'get'), 'a method in lower case');
+refused(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Headers' => 'content-type, x-account-id'),
+    'another header');
+refused(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Headers' => 'content-type',
+    'Access-Control-Request-Headers' => 'x-other'),
+    'another header on the second line');
+refused(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Headers' => '*'), 'a star for a header');
+refused(preflight('/public', $ORIGIN, 'POST', Origin => $ORIGIN),
+    'two origins');
+refused(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Method' => 'POST'), 'two methods');
+refused(preflight('/own', $ORIGIN), 'an origin of the server, not of here');
+refused(preflight('/off', $ORIGIN), 'where CORS is off');
+
+# The origins themselves.
+
+my %match = (
+    'https://app.example.com'          => 1,
+    'http://app.example.com'           => 0,
+    'https://app.example.com:443'      => 0,
+    'https://app.example.com:8443'     => 0,
+    'https://app.example.com.evil.com' => 0,
+    'https://app.example.co'           => 0,
+    'https://APP.example.com'          => 0,
+    'https://app.example.com/'         => 0,
+    'https://xapp.example.com'         => 0,
+    'app.example.com'                  => 0,
+    'http://127.0.0.1:3000'            => 1,
+    'http://127.0.0.1'                 => 0,
+    'https://upper.example.com'        => 1,
+    'http://[::1]:5000'                => 1,
+    'https://a.wild.example:8443'      => 1,
+    'https://a.b.wild.example:8443'    => 1,
+    'https://wild.example:8443'        => 0,
+    'https://.wild.example:8443'       => 0,
+    'https://a..wild.example:8443'     => 0,
+    'https://.a.wild.example:8443'     => 0,
+    'https://a.wild.example'           => 0,
+    'https://a.wild.example:84433'     => 0,
+    'https://evil.com#.wild.example:8443' => 0,
+    'https://evil.com/.wild.example:8443' => 0,
+    'https://evil.com:1.wild.example:8443' => 0,
+    'https://evil@a.wild.example:8443' => 0,
+    'https://awild.example:8443'       => 0,
+);
+for my $origin (sort keys %match) {
+    my $res = preflight('/public', $origin);
+    is $res->status, $match{$origin} ? 204 : 403, "preflight of $origin";
+    $res = http_get($port, '/public', headers => [ Origin => $origin ]);
+    is $res->status, 200, "a request of $origin passes";
+    is cors($res)->{'allow-origin'}, $match{$origin} ? $origin : undef,
+        "and is told whether it may read";
+}
+
+# Plain OPTIONS.
+
+my $plain = http($port, 'OPTIONS', '/branch');
+is $plain->status, 204, 'plain OPTIONS';
+is $plain->header('Allow'), 'GET, HEAD, POST, OPTIONS', 'with Allow';
+is_deeply cors($plain), {}, 'and no CORS headers';
+$plain = http($port, 'OPTIONS', '/nothing');
+is $plain->status, 204, 'plain OPTIONS of an unknown path';
+is $plain->header('Allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+    'Allow where methods are not limited';
+$plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
+is $plain->status, 204, 'OPTIONS with an origin and nothing asked';
+is_deeply cors($plain), \%EXPOSED, 'is like any other request';
+my $c = Platform::Test::Http->new(port => $port);
+is $c->request(OPTIONS => '/public', body => 'x' x 5000)->status, 204,
+    'OPTIONS with a body';
+is $c->request(OPTIONS => '/public')->status, 204, 'on a kept connection';
+is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204,
+    'OPTIONS by HTTP/1.0';
+
+is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests,
+    $app->requests), 0, 'no OPTIONS reached an upstream';
+
+# Every other response to an allowed origin, errors included.
+
+my $expired = jwt_token(branch => $key, iss => 'http://issuer.test',
+    exp => time - 600, iat => time - 1200);
+my %other = (
+    200 => [ GET => '/public' ],
+    401 => [ GET => '/branch' ],
+    '401 expired' => [ GET => '/branch', token => $expired ],
+    403 => [ GET => '/branch', token => jwt_token(account => $key,
+        iss => 'http://issuer.test') ],
+    404 => [ GET => '/nothing' ],
+    405 => [ DELETE => '/branch' ],
+    502 => [ GET => '/down' ],
+    418 => [ GET => '/public?status=418' ],
+    413 => [ POST => '/public', body => 'x' x (1024 * 1024 + 1) ],
+);
+for my $name (sort keys %other) {
+    my ($status) = $name =~ /^(\d+)/;
+    my ($method, $path, %o) = @{ $other{$name} };
+    my $res = http($port, $method, $path, %o,
+        headers => [ Origin => $ORIGIN ]);
+    is $res->status, $status, "with the origin: $name";
+    is_deeply cors($res), \%EXPOSED, "$name: CORS headers";
+    is_deeply [ $res->header_all('Vary') ], ['Origin'], "$name: Vary";
+    $res = http($port, $method, $path, %o,
+        headers => [ Origin => 'https://evil.example' ]);
+    is $res->status, $status, "with another origin: $name";
+    is_deeply cors($res), {}, "$name: no CORS headers";
+    is $res->header('Vary'), 'Origin', "$name: Vary all the same";
+}
+my @limited = map { http_get($port, '/limited',
+    headers => [ Origin => $ORIGIN ]) } 1 .. 2;
+is $limited[1]->status, 429, 'with the origin: 429';
+is_deeply cors($limited[1]), \%EXPOSED, '429: CORS headers';
+my ($bad) = http_raw($port,
+    "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\nOrigin: $ORIGIN\r\n\r\n");
+like $bad, qr/^HTTP\/1\.1 400 /, 'a bad request';
+unlike $bad, qr/X-Secret/, 'control: nothing of the upstream';
+
+# An upstream's own CORS headers, and its Vary.
+
+for my $origin ($ORIGIN, 'https://evil.example', undef) {
+    my $name = $origin // 'no origin';
+    my $res = http_get($port, '/app',
+        headers => [ $origin ? (Origin => $origin) : () ]);
+    is $res->body, 'app', "$name: an upstream with its own mind";
+    is_deeply cors($res), ($origin // '') eq $ORIGIN ? \%EXPOSED : {},
+        "$name: is not heard";
+}
+is_deeply cors(http_get($port, '/off', headers => [ Origin => $ORIGIN ])), {},
+    'nor where CORS is off';
+is http_get($port, '/off')->header('Vary'), undef, 'no Vary where it is off';
+
+my %vary = (
+    'Accept-Encoding'           => ['Accept-Encoding, Origin'],
+    'Accept,+Cookie'            => ['Accept, Cookie, Origin'],
+    'origin'                    => ['origin'],
+    'Accept,Origin'             => ['Accept,Origin'],
+    'X-Origin'                  => ['X-Origin, Origin'],
+    '*'                         => ['*'],
+    'Accept;Cookie'             => [ 'Accept', 'Cookie, Origin' ],
+    'Origin;Cookie'             => [ 'Origin', 'Cookie' ],
+);
+for my $given (sort keys %vary) {
+    my $res = http_get($port, "/app?vary=$given",
+        headers => [ Origin => $ORIGIN ]);
+    is_deeply [ $res->header_all('Vary') ], $vary{$given}, "Vary: $given";
+}
+
+# What nginx -t says of origins.
+
+my %wrong = (
+    '*'                       => qr/each origin must be named/,
+    'null'                    => qr/sandboxed/,
+    'app.example.com'         => qr/scheme:\/\/host/,
+    '://a.example'            => qr/scheme:\/\/host/,
+    '1http://a.example'       => qr/begin with a letter/,
+    'ht_tp://a.example'       => qr/scheme/,
+    'https://a.example/'      => qr/path/,
+    'https://a.example/x'     => qr/path/,
+    'https://'                => qr/host is empty/,
+    'https://*'               => qr/leftmost labels/,
+    'https://*.'              => qr/leftmost labels/,
+    'https://*.com'           => qr/top-level/,
+    'https://a.*.example.com' => qr/leftmost labels/,
+    'https://*a.example.com'  => qr/leftmost labels/,
+    'https://a..example'      => qr/empty label/,
+    'https://a.example:0'     => qr/port/,
+    'https://a.example:'      => qr/port/,
+    'https://a.example:65536' => qr/port/,
+    'https://a.example:x'     => qr/character/,
+    'https://u@a.example'     => qr/character/,
+    '"https://a b.example"'   => qr/character/,
+    'https://[::1'            => qr/character/,
+    'off https://a.example'   => qr/beside "off"/,
+    'https://a.example off'   => qr/scheme:\/\/host/,
+);
+my $CHECK = <<'CONF';
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access public;
+        ORIGINS
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
+}
+CONF
+sub check {
+    my ($directives) = @_;
+
+    my ($ok, $said) = $t->nginx_test($CHECK =~ s/ORIGINS/$directives/r);
+    return $ok ? 'ok' : $said;
+}
+for my $origin (sort keys %wrong) {
+    like check("platform_gateway_cors_origins $origin;"),
+        qr/\[emerg\].*$wrong{$origin}.*:\d+/, "nginx -t: $origin";
+}
+is check('platform_gateway_cors_origins https://*.example.com:8443 '
+    . 'http://localhost http://[2001:db8::1]:80 capacitor://localhost '
+    . 'https://a_b.example;'), 'ok', 'control: good origins';
+is check('platform_gateway_cors_origins off;'), 'ok', 'control: off';
+like check('platform_gateway_cors_methods GET *;'),
+    qr/invalid name "\*"/, 'nginx -t: no star for a method';
+like check('platform_gateway_cors_headers "X Y";'),
+    qr/invalid name "X Y"/, 'nginx -t: no space in a header';
+
+$t->done;
