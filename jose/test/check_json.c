@@ -195,6 +195,7 @@ START_TEST (test_lone_surrogate_escapes_refused) {
     assert_err(parse("\"\\ud83d \\ude00\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ude00\\ud83d\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ude00\""), PJ_ERR_JSON_SYNTAX);
+    assert_err(parse("\"\\ude00\\ude00\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ud83d\\ud83d\\ude00\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ud83d\\u0041\""), PJ_ERR_JSON_SYNTAX);
     assert_err(parse("\"\\ud83d\\n\""), PJ_ERR_JSON_SYNTAX);

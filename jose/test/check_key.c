@@ -171,6 +171,59 @@ START_TEST (test_garbage_inside_pkcs8_refused) {
 }
 END_TEST
 
+/*
+ * A key has one encoding.  AlgorithmIdentifier without its NULL, bytes behind
+ * the key inside the BIT STRING, and both at once (so that the length is
+ * right again).  Offsets: a header of four bytes, the identifier of
+ * fifteen with its NULL in the last two, the BIT STRING.
+ */
+START_TEST (test_other_encodings_of_a_public_key_refused) {
+    pj_str_t der = der_of("rfc7515_a2.pub.pem");
+
+    for (unsigned variant = 0; variant < 4; variant++) {
+        size_t cut = variant & 1 ? 2 : 0, add = variant & 2 ? 2 : 0;
+        size_t len = der.len - cut + add;
+        unsigned char *mem = calloc(1, len);
+
+        ck_assert_ptr_nonnull(mem);
+        memcpy(mem, der.data, 19 - cut);
+        memcpy(mem + 19 - cut, der.data + 19, der.len - 19);
+        mem[2] = (unsigned char) ((len - 4) >> 8);
+        mem[3] = (unsigned char) (len - 4);
+        mem[5] = (unsigned char) (mem[5] - cut);
+        mem[19 - cut + 3] = (unsigned char) (mem[19 - cut + 3] + add);
+        assert_err(public_error(bytes(mem, len)),
+                   variant == 0 ? PJ_OK : PJ_ERR_KEY_FORMAT);
+        free(mem);
+    }
+    str_free(der);
+}
+END_TEST
+
+START_TEST (test_pem_labels_must_agree) {
+    static const char *const ends[] = {
+        "-----END PRIVATE KEY-----",     "-----END PRIVATE KEY-----\n",
+        "-----END PRIVATE KEX-----",     "-----END PUBLIC KEY-----",
+        "-----END PRIVATE KEY----",      "-----END PRIVATE KEY------",
+        "-----END RSA PRIVATE KEY-----", "",
+    };
+    pj_str_t text = file_read("rfc7515_a2.pem");
+    size_t head = text.len - strlen("-----END PRIVATE KEY-----\n");
+
+    for (size_t i = 0; i < COUNT(ends); i++) {
+        size_t len = head + strlen(ends[i]);
+        unsigned char *mem = xmalloc(len);
+
+        memcpy(mem, text.data, head);
+        memcpy(mem + head, ends[i], len - head);
+        assert_err(private_error(bytes(mem, len)),
+                   i < 2 ? PJ_OK : PJ_ERR_KEY_FORMAT);
+        free(mem);
+    }
+    str_free(text);
+}
+END_TEST
+
 /* The default prompt would block on a terminal; nothing may reach it. */
 START_TEST (test_encrypted_pem_refused_without_prompt) {
     pj_str_t der = der_of("encrypted_pkcs8.pem");
@@ -344,6 +397,8 @@ int main(void)
     tests[n++] = test_text_around_pem_refused;
     tests[n++] = test_der_trailing_garbage_and_truncation_refused;
     tests[n++] = test_garbage_inside_pkcs8_refused;
+    tests[n++] = test_other_encodings_of_a_public_key_refused;
+    tests[n++] = test_pem_labels_must_agree;
     tests[n++] = test_encrypted_pem_refused_without_prompt;
     tests[n++] = test_other_kinds_of_key_refused;
     tests[n++] = test_oversize_der_refused;

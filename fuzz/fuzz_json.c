@@ -1,0 +1,54 @@
+/* Any bytes as JSON: the promised arena suffices, and what is accepted keeps
+ * every promise of pj_json_parse(). */
+
+#include "fuzz.h"
+
+static size_t tree_check(const pj_json_t *node, size_t depth)
+{
+    size_t values = 1, children = 0;
+
+    for (const pj_json_t *c = node->child; c != NULL; c = c->next) {
+        FUZZ_ASSERT(depth < PJ_JSON_MAX_DEPTH);
+        FUZZ_ASSERT(pj_utf8_valid(c->name));
+        FUZZ_ASSERT(node->type == PJ_JSON_OBJECT || c->name.len == 0);
+        values += tree_check(c, c->child == NULL ? depth : depth + 1);
+        children++;
+    }
+    FUZZ_ASSERT(children == node->count);
+    FUZZ_ASSERT(pj_utf8_valid(node->text));
+    if (node->type != PJ_JSON_OBJECT)
+        return values;
+
+    FUZZ_ASSERT(children <= PJ_JSON_MAX_MEMBERS);
+    for (const pj_json_t *a = node->child; a != NULL; a = a->next) {
+        for (const pj_json_t *b = a->next; b != NULL; b = b->next)
+            FUZZ_ASSERT(!pj_str_eq(a->name, b->name));
+    }
+    return values;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    size_t size = pj_json_arena_bytes(len, 1);
+    unsigned char *mem = fuzz_alloc(size);
+    pj_str_t text = {data, len};
+    const pj_json_t *root;
+    pj_arena_t arena;
+    pj_err_t full, half;
+
+    pj_arena_init(&arena, mem, size);
+    full = pj_json_parse(&arena, text, &root);
+    FUZZ_ASSERT(full != PJ_ERR_NO_SPACE);
+    if (full == PJ_OK)
+        FUZZ_ASSERT(tree_check(root, 0) <= PJ_JSON_MAX_VALUES);
+    free(mem);
+
+    /* With less memory: the same, or no space, or an error found later. */
+    size = size / 2 + len % 64;
+    mem = fuzz_alloc(size);
+    pj_arena_init(&arena, mem, size);
+    half = pj_json_parse(&arena, text, &root);
+    FUZZ_ASSERT(half == full || half == PJ_ERR_NO_SPACE);
+    free(mem);
+    return 0;
+}
