@@ -11,8 +11,9 @@
 #include <pj.h>
 #include <stdint.h>
 
-#define WORKER_ARENA_BYTES (4 * 1024 * 1024) /* parsed tokens, bodies, rows   \
-                                              */
+#define WORKER_ARENA_BYTES                                                    \
+    (4 * 1024 * 1024) /* parsed tokens, bodies, rows                          \
+                       */
 
 /* One per thread; nothing in it is shared. */
 struct worker {
@@ -22,8 +23,7 @@ struct worker {
     struct keys *keys;                 /* for the request in hand */
     pj_arena_t arena;                  /* reset before every request */
     int64_t now_s;                     /* time of the request in hand */
-    int64_t deadline_ms; /* CLOCK_MONOTONIC; nobody waits for an answer past
-                            it */
+    int64_t deadline_ms; /* CLOCK_MONOTONIC: end of all waiting */
 };
 
 /* A handler fills res; it never fails, a problem is an answer too. */

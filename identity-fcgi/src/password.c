@@ -15,7 +15,8 @@ static struct {
     pthread_cond_t freed;
     int slots;  /* free now */
     int places; /* for those who hash or wait, free now */
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    int64_t wait_ms;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .wait_ms = PASSWORD_WAIT_MS};
 
 /* Written once before threads start. */
 static struct {
@@ -36,15 +37,34 @@ uint64_t password_count(void)
 
 /* -- the gate -- */
 
+void password_set_wait(int64_t wait_ms)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.wait_ms = wait_ms;
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static struct timespec wait_end(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += gate.wait_ms / 1000;
+    t.tv_nsec += gate.wait_ms % 1000 * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    return t;
+}
+
 static bool enter(void)
 {
     struct timespec until;
     bool ok;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += PASSWORD_WAIT_MS / 1000;
-
     pthread_mutex_lock(&gate.lock);
+    until = wait_end();
     if (gate.places == 0) {
         pthread_mutex_unlock(&gate.lock);
         return false;

@@ -21,6 +21,9 @@
 bool password_setup(const struct config *cfg)
     __attribute__((warn_unused_result));
 
+/* Changes the longest wait for a slot from PASSWORD_WAIT_MS; for tests. */
+void password_set_wait(int64_t wait_ms);
+
 enum password_result { PASSWORD_OK, PASSWORD_WRONG, PASSWORD_BUSY };
 
 /*

@@ -1,0 +1,188 @@
+/* Credentials: what matches, what is refused, and how many at once. */
+
+#include "password.h"
+
+#include <check.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CREDENTIAL PJ_STR("Demo-passw0rd!")
+
+/* The cheapest that Argon2id allows, so that tests are quick. */
+static void setup(int slots, int workers, int64_t memory_kib)
+{
+    struct config cfg = {.hash_concurrency = slots,
+                         .worker_threads = workers,
+                         .argon2_memory_kib = memory_kib,
+                         .argon2_iterations = 1};
+
+    ck_assert(password_setup(&cfg));
+}
+
+START_TEST (test_right_and_wrong) {
+    char phc[PASSWORD_PHC_MAX];
+
+    setup(1, 2, 8);
+    ck_assert(password_hash(CREDENTIAL, phc));
+    ck_assert_int_eq(strncmp(phc, "$argon2id$v=19$m=8,t=1,p=1$", 27), 0);
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("demo-passw0rd!")),
+                     PASSWORD_WRONG);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("Demo-passw0rd!!")),
+                     PASSWORD_WRONG);
+}
+END_TEST
+
+START_TEST (test_bytes_are_taken_as_sent) {
+    pj_str_t odd = PJ_STR("a\xff\x01z");
+    char phc[PASSWORD_PHC_MAX];
+
+    setup(1, 2, 8);
+    ck_assert(password_hash(odd, phc));
+    ck_assert_int_eq(password_verify(phc, odd), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("a")), PASSWORD_WRONG);
+}
+END_TEST
+
+START_TEST (test_unknown_account_costs_one_hash) {
+    char phc[PASSWORD_PHC_MAX];
+    uint64_t before;
+
+    setup(1, 2, 8);
+    ck_assert(password_hash(CREDENTIAL, phc));
+    before = password_count();
+    ck_assert_int_eq(password_verify(NULL, CREDENTIAL), PASSWORD_WRONG);
+    ck_assert_uint_eq(password_count(), before + 1);
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL), PASSWORD_OK);
+    ck_assert_uint_eq(password_count(), before + 2);
+}
+END_TEST
+
+START_TEST (test_stored_parameters_past_the_bounds_are_wrong) {
+    static const char *const unusable[] = {
+        "$argon2id$v=19$m=262145,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
+        "$argon2id$v=19$m=19456,t=11,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
+        "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
+        "$argon2id$v=16$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
+        "$argon2id$v=19$m=99999999999999999999,t=2,p=1$A$A",
+        "$argon2id$v=19$m=,t=2,p=1$A$A",
+        "$argon2id$v=19$m=-1,t=2,p=1$A$A",
+        "$2b$12$abcdefghijklmnopqrstuv",
+        "plain",
+        ""};
+    uint64_t before;
+
+    setup(1, 2, 8);
+    for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
+        before = password_count();
+        ck_assert_msg(!password_is_usable(unusable[i]), "%s", unusable[i]);
+        ck_assert_int_eq(password_verify(unusable[i], CREDENTIAL),
+                         PASSWORD_WRONG);
+        ck_assert_uint_eq(password_count(), before + 1);
+    }
+    ck_assert(password_is_usable(
+        "$argon2id$v=19$m=262144,t=10,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA"));
+}
+END_TEST
+
+START_TEST (test_rehash_only_when_weaker) {
+    setup(1, 2, 16);
+    ck_assert(password_needs_rehash("$argon2id$v=19$m=15,t=1,p=1$A$A"));
+    ck_assert(!password_needs_rehash("$argon2id$v=19$m=16,t=1,p=1$A$A"));
+    ck_assert(!password_needs_rehash("$argon2id$v=19$m=17,t=1,p=1$A$A"));
+    ck_assert(!password_needs_rehash("$argon2id$v=19$m=16,t=2,p=1$A$A"));
+    ck_assert(password_needs_rehash("$argon2i$v=19$m=16,t=1,p=1$A$A"));
+}
+END_TEST
+
+struct caller {
+    pthread_t thread;
+    enum password_result result;
+};
+
+static void *verify(void *arg)
+{
+    struct caller *c = arg;
+
+    c->result = password_verify(NULL, CREDENTIAL);
+    return NULL;
+}
+
+static int count(const struct caller *callers, int n,
+                 enum password_result result)
+{
+    int found = 0;
+
+    for (int i = 0; i < n; i++) {
+        found += callers[i].result == result;
+    }
+    return found;
+}
+
+static void run_at_once(struct caller *callers, int n)
+{
+    for (int i = 0; i < n; i++) {
+        ck_assert_int_eq(
+            pthread_create(&callers[i].thread, NULL, verify, &callers[i]), 0);
+    }
+    for (int i = 0; i < n; i++) {
+        pthread_join(callers[i].thread, NULL);
+    }
+}
+
+/* Of 8 workers, 4 may hash or wait; the others are told so at once, since
+ * they have refreshes to serve. */
+START_TEST (test_never_more_than_half_of_the_workers) {
+    struct caller callers[8];
+
+    setup(1, 8, 64 * 1024); /* tens of milliseconds each: they overlap */
+    run_at_once(callers, 8);
+    ck_assert_int_eq(count(callers, 8, PASSWORD_WRONG), 4);
+    ck_assert_int_eq(count(callers, 8, PASSWORD_BUSY), 4);
+
+    run_at_once(callers, 4); /* and all places were given back */
+    ck_assert_int_eq(count(callers, 4, PASSWORD_WRONG), 4);
+}
+END_TEST
+
+START_TEST (test_waiting_ends) {
+    struct caller callers[3];
+
+    /* One slot, and each hash takes many times longer than a wait may. */
+    setup(1, 6, 128 * 1024);
+    password_set_wait(5);
+    run_at_once(callers, 3);
+    ck_assert_int_ge(count(callers, 3, PASSWORD_WRONG), 1);
+    ck_assert_int_ge(count(callers, 3, PASSWORD_BUSY), 1);
+
+    password_set_wait(60000);
+    run_at_once(callers, 3);
+    ck_assert_int_eq(count(callers, 3, PASSWORD_WRONG), 3);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("password");
+    TCase *tc = tcase_create("credentials");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    suite_add_tcase(suite, tc);
+    tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, test_right_and_wrong);
+    tcase_add_test(tc, test_bytes_are_taken_as_sent);
+    tcase_add_test(tc, test_unknown_account_costs_one_hash);
+    tcase_add_test(tc, test_stored_parameters_past_the_bounds_are_wrong);
+    tcase_add_test(tc, test_rehash_only_when_weaker);
+    tcase_add_test(tc, test_never_more_than_half_of_the_workers);
+    tcase_add_test(tc, test_waiting_ends);
+
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,153 @@
+/* Decisions about a session. */
+
+#include "session.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define NOW 1000000
+#define ACCOUNT PJ_STR("account-1")
+#define JTI PJ_STR("jti-1")
+#define NO_CAP 0
+
+/* An active session of an enabled account, without a branch. */
+static struct session_view usable(void)
+{
+    struct session_view v = {0};
+
+    snprintf(v.session.account_id, STORE_UUID, "account-1");
+    snprintf(v.session.jti, STORE_UUID, "jti-1");
+    v.session.account_enabled = true;
+    v.session.active = true;
+    v.session.created_at_s = NOW - 100;
+    v.session.expires_at_s = NOW + 100;
+    return v;
+}
+
+static struct session_view scoped(bool selectable)
+{
+    struct session_view v = usable();
+
+    snprintf(v.session.active_branch_id, STORE_UUID, "branch-1");
+    v.selectable = selectable;
+    return v;
+}
+
+static enum session_verdict refresh(const struct session_view *v)
+{
+    return session_refresh(v, ACCOUNT, JTI, NOW, NO_CAP);
+}
+
+START_TEST (test_refresh_tells_the_three_ways_to_go_on) {
+    struct session_view v = usable();
+
+    ck_assert_int_eq(refresh(&v), SESSION_UNSCOPED);
+    v = scoped(true);
+    ck_assert_int_eq(refresh(&v), SESSION_SCOPED);
+    v = scoped(false);
+    ck_assert_int_eq(refresh(&v), SESSION_SCOPE_LOST);
+}
+END_TEST
+
+START_TEST (test_refresh_state_comes_before_jti) {
+    struct session_view v = usable();
+    pj_str_t old = PJ_STR("jti-0");
+
+    ck_assert_int_eq(session_refresh(&v, ACCOUNT, old, NOW, NO_CAP),
+                     SESSION_STALE);
+    v.session.active = false;
+    ck_assert_int_eq(session_refresh(&v, ACCOUNT, old, NOW, NO_CAP),
+                     SESSION_NOT_ACTIVE);
+    ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_refresh_ends_exactly_at_expiry) {
+    struct session_view v = usable();
+
+    v.session.expires_at_s = NOW + 1;
+    ck_assert_int_eq(refresh(&v), SESSION_UNSCOPED);
+    v.session.expires_at_s = NOW;
+    ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_refresh_ends_at_a_lowered_maximum_lifetime) {
+    struct session_view v = usable(); /* created 100 s ago */
+
+    ck_assert_int_eq(session_refresh(&v, ACCOUNT, JTI, NOW, 101),
+                     SESSION_UNSCOPED);
+    ck_assert_int_eq(session_refresh(&v, ACCOUNT, JTI, NOW, 100),
+                     SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_refresh_of_another_account_finds_no_session) {
+    struct session_view v = usable();
+
+    ck_assert_int_eq(
+        session_refresh(&v, PJ_STR("account-2"), JTI, NOW, NO_CAP),
+        SESSION_NOT_ACTIVE);
+    ck_assert_int_eq(
+        session_refresh(&v, PJ_STR("account-11"), JTI, NOW, NO_CAP),
+        SESSION_NOT_ACTIVE);
+    ck_assert_int_eq(session_refresh(&v, PJ_STR(""), JTI, NOW, NO_CAP),
+                     SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_refresh_of_a_disabled_account) {
+    struct session_view v = scoped(false);
+
+    v.session.account_enabled = false;
+    ck_assert_int_eq(refresh(&v), SESSION_ACCOUNT_DISABLED);
+    v.session.active = false; /* revoked already: nothing to do */
+    ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_select) {
+    struct session_view v = usable();
+
+    v.selectable = true;
+    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP), SESSION_SCOPED);
+    v.selectable = false;
+    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP),
+                     SESSION_NOT_SELECTABLE);
+    v.session.active = false; /* its state comes before the branch's */
+    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP),
+                     SESSION_NOT_ACTIVE);
+}
+END_TEST
+
+START_TEST (test_expiry_never_passes_the_maximum_lifetime) {
+    ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, NO_CAP), NOW + 900);
+    ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 2000), NOW + 900);
+    ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 1000), NOW + 900);
+    ck_assert_int_eq(session_expiry(NOW, 900, NOW - 100, 999), NOW + 899);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("session");
+    TCase *tc = tcase_create("decisions");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    suite_add_tcase(suite, tc);
+    tcase_add_test(tc, test_refresh_tells_the_three_ways_to_go_on);
+    tcase_add_test(tc, test_refresh_state_comes_before_jti);
+    tcase_add_test(tc, test_refresh_ends_exactly_at_expiry);
+    tcase_add_test(tc, test_refresh_ends_at_a_lowered_maximum_lifetime);
+    tcase_add_test(tc, test_refresh_of_another_account_finds_no_session);
+    tcase_add_test(tc, test_refresh_of_a_disabled_account);
+    tcase_add_test(tc, test_select);
+    tcase_add_test(tc, test_expiry_never_passes_the_maximum_lifetime);
+
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
