@@ -415,12 +415,12 @@ static bool cookie_rules(const struct config *cfg, char *err, size_t err_cap)
                 "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: Strict, Lax";
     } else if (strncasecmp(cfg->cookie_name, "__Secure-", 9) == 0 &&
                !cfg->cookie_secure) {
-        wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: the prefix __Secure- "
-                "needs PLATFORM_AUTH_COOKIE_SECURE=true";
+        wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Secure- is accepted "
+                "only with PLATFORM_AUTH_COOKIE_SECURE=true";
     } else if (strncasecmp(cfg->cookie_name, "__Host-", 7) == 0 &&
                (!cfg->cookie_secure || strcmp(cfg->cookie_path, "/") != 0)) {
-        wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: the prefix __Host- needs "
-                "PLATFORM_AUTH_COOKIE_SECURE=true and "
+        wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Host- is accepted only "
+                "with PLATFORM_AUTH_COOKIE_SECURE=true and "
                 "PLATFORM_AUTH_COOKIE_PATH=/";
     }
     if (wrong != NULL) {

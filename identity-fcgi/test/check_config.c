@@ -1,0 +1,452 @@
+/* Tests of config.c, config_parse.c and envfile.c. */
+
+#include "config.h"
+#include "config_parse.h"
+#include "envfile.h"
+#include "testing.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static struct config cfg;
+static char err[512];
+
+/* Starts from an environment that holds nothing but APP_ENV=local. */
+static void setup(void)
+{
+    clearenv();
+    setenv("APP_ENV", "local", 1);
+    memset(&cfg, 0, sizeof(cfg));
+    err[0] = '\0';
+}
+
+static void teardown(void)
+{
+    config_free(&cfg);
+}
+
+static bool load(void)
+{
+    return config_load(&cfg, NULL, err, sizeof(err));
+}
+
+START_TEST (test_local_defaults) {
+    ck_assert_msg(load(), "%s", err);
+    ck_assert(cfg.is_local);
+    ck_assert_str_eq(cfg.app_name, "identity-service");
+    ck_assert_ptr_null(cfg.listen);
+    ck_assert(cfg.access_log);
+    ck_assert_int_eq(cfg.log_level, LOG_INFO_);
+    ck_assert(cfg.db_migrate_on_start);
+    ck_assert(cfg.db_seed_on_start);
+    ck_assert(cfg.db_prepared);
+    ck_assert_int_eq(cfg.db_statement_timeout_ms, 3000);
+    ck_assert_int_eq(cfg.db_connect_timeout_ms, 2000);
+    ck_assert_str_eq(cfg.jwt_issuer, "http://127.0.0.1:8081");
+    ck_assert_int_eq(cfg.access_ttl_s, 900);
+    ck_assert_int_eq(cfg.refresh_ttl_s, 30 * 86400);
+    ck_assert_str_eq(cfg.cookie_name, "platform_refresh_token");
+    ck_assert_str_eq(cfg.cookie_path, "/api/auth");
+    ck_assert(!cfg.cookie_secure);
+    ck_assert_int_eq(cfg.cookie_same_site, SAME_SITE_LAX);
+    ck_assert_int_eq(cfg.session_max_lifetime_s, 90 * 86400);
+    ck_assert_int_eq(cfg.refresh_reuse, REUSE_REJECT);
+    ck_assert_int_eq(cfg.max_failures, 10);
+    ck_assert_int_eq(cfg.failure_window_s, 900);
+    ck_assert_int_ge(cfg.hash_concurrency, 1);
+    ck_assert_int_eq(cfg.argon2_memory_kib, 19456);
+    ck_assert_int_eq(cfg.argon2_iterations, 2);
+    ck_assert_int_eq(cfg.worker_threads, 16);
+    ck_assert_int_eq(cfg.db_pool_size, 16);
+    ck_assert_int_eq(cfg.request_timeout_ms, 5000);
+    ck_assert_int_eq(cfg.sweep_interval_s, 600);
+    ck_assert_ptr_null(cfg.warning);
+}
+END_TEST
+
+START_TEST (test_elsewhere_defaults_are_the_safe_ones) {
+    setenv("APP_ENV", "production", 1);
+    ck_assert_msg(load(), "%s", err);
+    ck_assert(!cfg.is_local);
+    ck_assert(cfg.cookie_secure);
+    ck_assert(!cfg.db_migrate_on_start);
+    ck_assert(!cfg.db_seed_on_start);
+    ck_assert_uint_eq(cfg.cors_origin_count, 0);
+}
+END_TEST
+
+START_TEST (test_no_app_env_is_not_local) {
+    unsetenv("APP_ENV");
+    ck_assert(load());
+    ck_assert(!cfg.is_local);
+    ck_assert(cfg.cookie_secure);
+}
+END_TEST
+
+START_TEST (test_local_is_exact) {
+    setenv("APP_ENV", "Local", 1);
+    setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
+    ck_assert(!load());
+    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_AUTH_COOKIE_SECURE"));
+}
+END_TEST
+
+/* name, value, whether it is accepted where APP_ENV is local. */
+static const struct {
+    const char *name;
+    const char *value;
+    bool good;
+} values[] = {
+    {"PLATFORM_WORKER_THREADS", "1", true},
+    {"PLATFORM_WORKER_THREADS", "256", true},
+    {"PLATFORM_WORKER_THREADS", "0", false},
+    {"PLATFORM_WORKER_THREADS", "257", false},
+    {"PLATFORM_WORKER_THREADS", "-1", false},
+    {"PLATFORM_WORKER_THREADS", " 4", false},
+    {"PLATFORM_WORKER_THREADS", "4x", false},
+    {"PLATFORM_WORKER_THREADS", "99999999999999999999", false},
+    {"PLATFORM_HTTP_ACCESS_LOG_ENABLED", "ON", true},
+    {"PLATFORM_HTTP_ACCESS_LOG_ENABLED", "yes", false},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "90", true},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "1.5h", true},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "1d", true},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "0", false},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "25h", false},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "0.5s", false},
+    {"PLATFORM_JWT_ACCESS_TOKEN_TTL", "15min", false},
+    {"PLATFORM_REQUEST_TIMEOUT", "0.5s", true},
+    {"PLATFORM_REQUEST_TIMEOUT", "0.05s", false},
+    {"PLATFORM_AUTH_SESSION_MAX_LIFETIME", "0", true},
+    {"PLATFORM_AUTH_COOKIE_SAME_SITE", "strict", true},
+    {"PLATFORM_AUTH_COOKIE_SAME_SITE", "Loose", false},
+    {"PLATFORM_AUTH_COOKIE_SAME_SITE", "None", false},
+    {"PLATFORM_AUTH_COOKIE_PATH", "/", true},
+    {"PLATFORM_AUTH_COOKIE_PATH", "api", false},
+    {"PLATFORM_AUTH_COOKIE_PATH", "/a;b", false},
+    {"PLATFORM_AUTH_REFRESH_COOKIE_NAME", "rt", true},
+    {"PLATFORM_AUTH_REFRESH_COOKIE_NAME", "r t", false},
+    {"PLATFORM_AUTH_REFRESH_COOKIE_NAME", "r=t", false},
+    {"PLATFORM_AUTH_REFRESH_COOKIE_NAME", "__Secure-rt", false},
+    {"PLATFORM_AUTH_REFRESH_COOKIE_NAME", "__Host-rt", false},
+    {"PLATFORM_AUTH_ARGON2_MEMORY_KIB", "19455", false},
+    {"PLATFORM_AUTH_ARGON2_MEMORY_KIB", "262145", false},
+    {"PLATFORM_AUTH_ARGON2_ITERATIONS", "1", false},
+    {"PLATFORM_AUTH_REFRESH_REUSE", "revoke", true},
+    {"PLATFORM_AUTH_REFRESH_REUSE", "allow", false},
+    {"PLATFORM_JWT_ISSUER", "urn:issuer", true},
+    {"PLATFORM_JWT_ISSUER", "two words", false},
+    {"PLATFORM_JWT_KEY_ID", "a,b", false},
+    {"PLATFORM_DB_PORT", "5432", true},
+    {"PLATFORM_DB_PORT", "5432,,6432", true},
+    {"PLATFORM_DB_PORT", "0", false},
+    {"PLATFORM_DB_PORT", "tcp://10.0.0.1:5432", false},
+    {"PLATFORM_DB_SSLMODE", "verify-full", true},
+    {"PLATFORM_DB_SSLMODE", "on", false},
+    {"PLATFORM_DB_HOST", "127.0.0.1,/run/x,::1,localhost", true},
+    {"PLATFORM_DB_HOST", "db.example.com", false}, /* seeding is on */
+    {"PLATFORM_DB_HOST", "127.0.0.1,db", false},
+    {"PLATFORM_DB_HOST", "127.evil.com", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a.b http://c:81", true},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://*.example.com", true},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "*", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "null", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a.b/", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://A.b", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a..b", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a*.b", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a:0", false},
+    {"PLATFORM_CORS_ALLOWED_ORIGINS", "ftp://a", false},
+    {"IDENTITY_LISTEN", "run/identity.sock", true},
+    {"IDENTITY_LISTEN", "127.0.0.1:9000", true},
+    {"IDENTITY_LISTEN", "[::1]:9000", true},
+    {"IDENTITY_LISTEN", "::1:9000", false},
+    {"IDENTITY_LISTEN", "9000", false},
+    {"IDENTITY_LISTEN", "localhost:0", false},
+    {"HTTP_PORT", "8081", true},
+    {"HTTP_PORT", "port", false},
+    {"PLATFORM_LOGIN_RATE_LIMIT", "off", true},
+    {"PLATFORM_LOGIN_RATE_LIMIT", "600r/m burst 5", true},
+    {"PLATFORM_LOGIN_RATE_LIMIT", "10", false},
+    {"PLATFORM_TRUSTED_PROXIES", "10.0.0.0/8 ::1", true},
+    {"PLATFORM_TRUSTED_PROXIES", "0.0.0.0/0", false},
+    {"PLATFORM_TRUSTED_PROXIES", "::/0", false},
+    {"PLATFORM_ENTITLEMENT_URL", "https://e.example/x", true},
+    {"PLATFORM_ENTITLEMENT_URL", "e.example", false},
+    {"PLATFORM_LOG_LEVEL", "debug", true},
+    {"PLATFORM_LOG_LEVEL", "verbose", false},
+};
+
+START_TEST (test_value) {
+    setenv(values[_i].name, values[_i].value, 1);
+    if (values[_i].good) {
+        ck_assert_msg(load(), "%s=%s: %s", values[_i].name, values[_i].value,
+                      err);
+        return;
+    }
+    ck_assert_msg(!load(), "%s=%s was accepted", values[_i].name,
+                  values[_i].value);
+    ck_assert_ptr_null(strchr(err, '\n'));
+    ck_assert_ptr_nonnull(strstr(err, "accepted"));
+    if (strncmp(values[_i].name, "PLATFORM_DB_HOST", 16) != 0) {
+        ck_assert_ptr_eq(strstr(err, values[_i].name), err);
+    }
+}
+END_TEST
+
+START_TEST (test_empty_value_is_unset) {
+    setenv("PLATFORM_WORKER_THREADS", "", 1);
+    ck_assert(load());
+    ck_assert_int_eq(cfg.worker_threads, 16);
+}
+END_TEST
+
+START_TEST (test_host_prefix_rules) {
+    setenv("PLATFORM_AUTH_REFRESH_COOKIE_NAME", "__Host-rt", 1);
+    setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
+    ck_assert(!load());
+    setenv("PLATFORM_AUTH_COOKIE_PATH", "/", 1);
+    ck_assert_msg(load(), "%s", err);
+}
+END_TEST
+
+START_TEST (test_same_site_none_needs_secure) {
+    setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
+    ck_assert(!load());
+    ck_assert_ptr_nonnull(strstr(err, "SAME_SITE"));
+    setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
+    ck_assert_msg(load(), "%s", err);
+}
+END_TEST
+
+START_TEST (test_seeding_is_local_only) {
+    setenv("APP_ENV", "production", 1);
+    setenv("PLATFORM_DB_MIGRATE_ON_START", "true", 1);
+    ck_assert_msg(load(), "%s", err);
+    config_free(&cfg);
+    setenv("PLATFORM_DB_SEED_ON_START", "true", 1);
+    ck_assert(!load());
+    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_DB_SEED_ON_START"));
+}
+END_TEST
+
+START_TEST (test_seeding_heeds_libpq_environment) {
+    setenv("PGHOST", "db.example.com", 1);
+    ck_assert(!load());
+    unsetenv("PGHOST");
+    setenv("PGHOSTADDR", "10.0.0.1", 1);
+    ck_assert(!load());
+    unsetenv("PGHOSTADDR");
+    ck_assert_msg(load(), "%s", err);
+}
+END_TEST
+
+START_TEST (test_seed_follows_migrate) {
+    setenv("PLATFORM_DB_MIGRATE_ON_START", "false", 1);
+    ck_assert(load());
+    ck_assert(!cfg.db_seed_on_start);
+    config_free(&cfg);
+    setenv("PLATFORM_DB_SEED_ON_START", "true", 1);
+    ck_assert(!load());
+}
+END_TEST
+
+START_TEST (test_pool_bounds_workers) {
+    setenv("PLATFORM_DB_POOL_SIZE", "3", 1);
+    ck_assert(load());
+    ck_assert_int_eq(cfg.worker_threads, 3);
+    config_free(&cfg);
+    setenv("PLATFORM_DB_POOL_SIZE", "64", 1);
+    ck_assert(load());
+    ck_assert_int_eq(cfg.worker_threads, 16);
+}
+END_TEST
+
+START_TEST (test_typing_error_is_named) {
+    setenv("PLATFORM_JWT_ISSER", "x", 1);
+    ck_assert(!load());
+    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_JWT_ISSER"));
+    ck_assert_ptr_nonnull(strstr(err, "did you mean PLATFORM_JWT_ISSUER"));
+}
+END_TEST
+
+START_TEST (test_unknown_name_is_warned_of) {
+    setenv("PLATFORM_SERVICE_PORT", "tcp://10.0.0.1:80", 1);
+    ck_assert_msg(load(), "%s", err);
+    ck_assert_ptr_nonnull(cfg.warning);
+    ck_assert_ptr_nonnull(strstr(cfg.warning, "PLATFORM_SERVICE_PORT"));
+}
+END_TEST
+
+START_TEST (test_secret_value_is_never_printed) {
+    char *long_value = malloc(70000);
+
+    memset(long_value, 'S', 69999);
+    long_value[69999] = '\0';
+    setenv("PLATFORM_DB_PASSWORD", long_value, 1);
+    free(long_value);
+    ck_assert(!load());
+    ck_assert_ptr_nonnull(strstr(err, "PLATFORM_DB_PASSWORD"));
+    ck_assert_ptr_null(strstr(err, "SSS"));
+}
+END_TEST
+
+START_TEST (test_scrub_overwrites_in_place) {
+    const char *value;
+
+    setenv("PLATFORM_DB_PASSWORD", "hunter2", 1);
+    setenv("PLATFORM_JWT_PRIVATE_KEY_BASE64", "c2VjcmV0", 1);
+    setenv("PLATFORM_DB_USER", "me", 1);
+    value = getenv("PLATFORM_DB_PASSWORD");
+    config_scrub_environment();
+    ck_assert_ptr_null(getenv("PLATFORM_DB_PASSWORD"));
+    ck_assert_ptr_null(getenv("PLATFORM_JWT_PRIVATE_KEY_BASE64"));
+    ck_assert_str_eq(getenv("PLATFORM_DB_USER"), "me");
+    ck_assert_uint_eq(strlen(value), 0);
+}
+END_TEST
+
+START_TEST (test_print_shows_no_secret) {
+    char *text = NULL;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    setenv("PLATFORM_DB_PASSWORD", "hunter2", 1);
+    setenv("PLATFORM_DB_USER", "me", 1);
+    ck_assert(config_print(out, NULL, err, sizeof(err)));
+    fclose(out);
+    ck_assert_ptr_null(strstr(text, "hunter2"));
+    ck_assert_ptr_nonnull(strstr(text, "PLATFORM_DB_PASSWORD=(set)\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "PLATFORM_JWT_PRIVATE_KEY_BASE64=(unset)\n"));
+    ck_assert_ptr_nonnull(strstr(text, "PLATFORM_DB_USER=me\n"));
+    ck_assert_ptr_nonnull(
+        strstr(text, "PLATFORM_WORKER_THREADS=16 (default)\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST (test_print_is_alphabetical) {
+    char *text = NULL, *line, *rest;
+    char last[128] = "";
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    ck_assert(config_print(out, NULL, err, sizeof(err)));
+    fclose(out);
+    for (line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        line[strcspn(line, "=")] = '\0';
+        ck_assert_msg(strcmp(last, line) < 0, "%s before %s", last, line);
+        snprintf(last, sizeof(last), "%s", line);
+    }
+    ck_assert_str_eq(last, "PLATFORM_WORKER_THREADS");
+    free(text);
+}
+END_TEST
+
+/* -- environment files ----------------------------------------------------
+ */
+
+static const struct {
+    const char *text;
+    const char *value; /* of A; NULL: refused */
+} files[] = {
+    {"A=b", "b"},
+    {"A=b\n", "b"},
+    {"\n# A=no\n; A=no\n  A=b  \n", "b"},
+    {"A= b c \t\n", "b c"},
+    {"A=\" b \"\n", " b "},
+    {"A=' b '\n", " b "},
+    {"A='a\"b\\n'\n", "a\"b\\n"},
+    {"A=\"a\\\"b\\\\c\\$d\\x\"\n", "a\"b\\c$d\\x"},
+    {"A=\"two\nlines\"\n", "two\nlines"},
+    {"A=one \\\ntwo\n", "one two"},
+    {"A=\"one \\\ntwo\"\n", "one two"},
+    {"A=a\\ b\\ \n", "a b "},
+    {"A=a#b ; c\n", "a#b ; c"},
+    {"A=a'b'\"c\"\n", "abc"},
+    {"A=1\nA=2\n", "2"},
+    {"A=\n", ""},
+    {"A=b=c==\n", "b=c=="},
+    {"A=b\r\n", "b"},
+    {"export A=b\n", NULL},
+    {"A\n", NULL},
+    {"=b\n", NULL},
+    {"1A=b\n", NULL},
+    {"A=\"b\n", NULL},
+    {"A='b\n", NULL},
+};
+
+START_TEST (test_env_file_syntax) {
+    struct envfile file;
+    bool ok = envfile_parse(&file, "f", files[_i].text, strlen(files[_i].text),
+                            err, sizeof(err));
+
+    if (files[_i].value == NULL) {
+        ck_assert_msg(!ok, "accepted: %s", files[_i].text);
+        ck_assert_ptr_nonnull(strstr(err, "f: line 1: "));
+        return;
+    }
+    ck_assert_msg(ok, "%s", err);
+    ck_assert_str_eq(envfile_get(&file, "A"), files[_i].value);
+    ck_assert_ptr_null(envfile_get(&file, "B"));
+    envfile_free(&file);
+}
+END_TEST
+
+START_TEST (test_env_file_wins_over_environment) {
+    char path[] = "/tmp/check_config.XXXXXX";
+    static const char text[] = "APP_ENV=staging\nPLATFORM_WORKER_THREADS=3\n";
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
+    close(fd);
+    setenv("PLATFORM_WORKER_THREADS", "5", 1);
+    setenv("PLATFORM_DB_USER", "from-environment", 1);
+    ck_assert_msg(config_load(&cfg, path, err, sizeof(err)), "%s", err);
+    unlink(path);
+    ck_assert(!cfg.is_local);
+    ck_assert_int_eq(cfg.worker_threads, 3);
+    ck_assert_str_eq(cfg.db_user, "from-environment");
+}
+END_TEST
+
+START_TEST (test_missing_env_file_is_named) {
+    ck_assert(!config_load(&cfg, "/nonexistent/env", err, sizeof(err)));
+    ck_assert_ptr_nonnull(strstr(err, "/nonexistent/env"));
+}
+END_TEST
+
+#define COUNT(a) ((int) (sizeof(a) / sizeof((a)[0])))
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, test_local_defaults);
+    tcase_add_test(t, test_elsewhere_defaults_are_the_safe_ones);
+    tcase_add_test(t, test_no_app_env_is_not_local);
+    tcase_add_test(t, test_local_is_exact);
+    tcase_add_loop_test(t, test_value, 0, COUNT(values));
+    tcase_add_test(t, test_empty_value_is_unset);
+    tcase_add_test(t, test_host_prefix_rules);
+    tcase_add_test(t, test_same_site_none_needs_secure);
+    tcase_add_test(t, test_seeding_is_local_only);
+    tcase_add_test(t, test_seeding_heeds_libpq_environment);
+    tcase_add_test(t, test_seed_follows_migrate);
+    tcase_add_test(t, test_pool_bounds_workers);
+    tcase_add_test(t, test_typing_error_is_named);
+    tcase_add_test(t, test_unknown_name_is_warned_of);
+    tcase_add_test(t, test_secret_value_is_never_printed);
+    tcase_add_test(t, test_scrub_overwrites_in_place);
+    tcase_add_test(t, test_print_shows_no_secret);
+    tcase_add_test(t, test_print_is_alphabetical);
+    tcase_add_loop_test(t, test_env_file_syntax, 0, COUNT(files));
+    tcase_add_test(t, test_env_file_wins_over_environment);
+    tcase_add_test(t, test_missing_env_file_is_named);
+}
+
+int main(void)
+{
+    return run_case("config", fill);
+}

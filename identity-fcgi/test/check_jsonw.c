@@ -1,0 +1,124 @@
+/* Tests of jsonw.c: what comes out is JSON whatever goes in. */
+
+#include "jsonw.h"
+#include "testing.h"
+
+static char mem[4096];
+static struct buf out;
+static struct jsonw w;
+
+static void begin(void)
+{
+    buf_init(&out, mem, sizeof(mem));
+    jsonw_init(&w, &out);
+}
+
+static void expect(const char *text)
+{
+    ck_assert(!out.overflow);
+    out.data[out.len] = '\0';
+    ck_assert_str_eq(out.data, text);
+}
+
+START_TEST (test_commas_and_nesting) {
+    begin();
+    jsonw_object(&w, NULL);
+    jsonw_cstr(&w, "a", "x");
+    jsonw_array(&w, "b");
+    jsonw_int(&w, NULL, 1);
+    jsonw_bool(&w, NULL, true);
+    jsonw_null(&w, NULL);
+    jsonw_object(&w, NULL);
+    jsonw_object_end(&w);
+    jsonw_array_end(&w);
+    jsonw_bool(&w, "c", false);
+    jsonw_object_end(&w);
+    expect("{\"a\":\"x\",\"b\":[1,true,null,{}],\"c\":false}");
+}
+END_TEST
+
+START_TEST (test_integers_to_their_bounds) {
+    begin();
+    jsonw_array(&w, NULL);
+    jsonw_int(&w, NULL, 0);
+    jsonw_int(&w, NULL, -1);
+    jsonw_int(&w, NULL, INT64_MAX);
+    jsonw_int(&w, NULL, INT64_MIN);
+    jsonw_array_end(&w);
+    expect("[0,-1,9223372036854775807,-9223372036854775808]");
+}
+END_TEST
+
+START_TEST (test_escapes) {
+    begin();
+    jsonw_string(&w, NULL, "\"\\\n\r\t\b\0\x1f\x7f/", 10);
+    expect("\"\\\"\\\\\\n\\r\\t\\u0008\\u0000\\u001f\\u007f/\"");
+}
+END_TEST
+
+START_TEST (test_valid_utf8_passes) {
+    begin();
+    jsonw_cstr(&w, NULL, "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+    expect("\"\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80\"");
+}
+END_TEST
+
+#define FFFD "\xef\xbf\xbd"
+
+/* Each byte of what is no sequence becomes one U+FFFD. */
+static const struct {
+    const char *in;
+    const char *out;
+} bad_utf8[] = {
+    {"\xff", "\"" FFFD "\""},
+    {"\x80", "\"" FFFD "\""},
+    {"\xc0\xaf", "\"" FFFD FFFD "\""},          /* overlong / */
+    {"\xe0\x80\xaf", "\"" FFFD FFFD FFFD "\""}, /* overlong */
+    {"\xed\xa0\x80", "\"" FFFD FFFD FFFD "\""}, /* surrogate */
+    {"\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""},
+    {"\xe2\x82", "\"" FFFD FFFD "\""}, /* cut short */
+    {"\xe2\x28\xa1", "\"" FFFD "(" FFFD "\""},
+};
+
+START_TEST (test_invalid_utf8_is_replaced) {
+    begin();
+    jsonw_cstr(&w, NULL, bad_utf8[_i].in);
+    expect(bad_utf8[_i].out);
+}
+END_TEST
+
+START_TEST (test_too_deep_is_overflow) {
+    begin();
+    for (int i = 0; i < JSONW_MAX_DEPTH; i++) {
+        jsonw_array(&w, NULL);
+    }
+    ck_assert(out.overflow);
+}
+END_TEST
+
+START_TEST (test_unbalanced_end_is_overflow) {
+    begin();
+    jsonw_object(&w, NULL);
+    jsonw_object_end(&w);
+    ck_assert(!out.overflow);
+    jsonw_object_end(&w);
+    ck_assert(out.overflow);
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_test(t, test_commas_and_nesting);
+    tcase_add_test(t, test_integers_to_their_bounds);
+    tcase_add_test(t, test_escapes);
+    tcase_add_test(t, test_valid_utf8_passes);
+    tcase_add_loop_test(t, test_invalid_utf8_is_replaced, 0,
+                        sizeof(bad_utf8) / sizeof(bad_utf8[0]));
+    tcase_add_test(t, test_too_deep_is_overflow);
+    tcase_add_test(t, test_unbalanced_end_is_overflow);
+}
+
+int main(void)
+{
+    return run_case("jsonw", fill);
+}

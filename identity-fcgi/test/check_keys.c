@@ -1,0 +1,255 @@
+/* Tests of keys.c and keys_generate.c. */
+
+#include "keys.h"
+#include "testing.h"
+
+#include <stdio.h>
+
+/* Three settings as "keys generate" prints them. */
+struct pair {
+    char *kid;
+    char *private_text;
+    char *public_text;
+};
+
+static struct pair first, second;
+static struct config cfg;
+static char err[512];
+
+static char *take_line(char **text, const char *name)
+{
+    char *value = *text + strlen(name) + 1;
+    char *end = strchr(*text, '\n');
+
+    ck_assert_mem_eq(*text, name, strlen(name));
+    ck_assert_ptr_nonnull(end);
+    *end = '\0';
+    *text = end + 1;
+    return strdup(value);
+}
+
+static void generate(struct pair *pair, const char *kid)
+{
+    char *text = NULL, *p;
+    size_t len = 0;
+    FILE *out = open_memstream(&text, &len);
+
+    ck_assert_msg(keys_generate(out, kid, err, sizeof(err)), "%s", err);
+    fclose(out);
+    p = text;
+    pair->kid = take_line(&p, "PLATFORM_JWT_KEY_ID");
+    pair->private_text = take_line(&p, "PLATFORM_JWT_PRIVATE_KEY_BASE64");
+    pair->public_text = take_line(&p, "PLATFORM_JWT_PUBLIC_KEY_BASE64");
+    ck_assert_str_eq(p, "");
+    free(text);
+}
+
+static void use(const struct pair *pair)
+{
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.jwt_key_id = pair->kid;
+    cfg.jwt_private_key_base64 = pair->private_text;
+    cfg.jwt_public_key_base64 = pair->public_text;
+}
+
+static void setup_once(void)
+{
+    generate(&first, NULL);
+    generate(&second, "second");
+}
+
+static void free_pair(struct pair *pair)
+{
+    free(pair->kid);
+    free(pair->private_text);
+    free(pair->public_text);
+}
+
+static void teardown_once(void)
+{
+    free_pair(&first);
+    free_pair(&second);
+}
+
+static void setup(void)
+{
+    use(&first);
+    err[0] = '\0';
+}
+
+static struct keys *load(void)
+{
+    return keys_load(&cfg, err, sizeof(err));
+}
+
+static void expect_refused(const char *word)
+{
+    ck_assert_ptr_null(load());
+    ck_assert_msg(strstr(err, word) != NULL, "%s", err);
+    ck_assert_ptr_null(strstr(err, first.private_text));
+    ck_assert_ptr_null(strchr(err, '\n'));
+}
+
+START_TEST (test_generated_pair_loads) {
+    struct keys *keys = load();
+
+    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_uint_eq(keys->verifying_count, 1);
+    ck_assert_uint_eq(pj_key_bits(keys->signing), 2048);
+    ck_assert_ptr_nonnull(keys_find(keys, str(first.kid)));
+    ck_assert_ptr_null(keys_find(keys, str("second")));
+    ck_assert_ptr_null(keys_find(keys, str("")));
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_default_kid_is_the_thumbprint) {
+    struct keys *keys = load();
+    char print[PJ_THUMBPRINT_CHARS + 1] = "";
+
+    ck_assert_int_eq(pj_key_thumbprint(keys->signing, print), PJ_OK);
+    ck_assert_str_eq(first.kid, print);
+    ck_assert_str_eq(second.kid, "second");
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_document_is_a_key_set_without_private_parts) {
+    static unsigned char mem[65536];
+    struct keys *keys = load();
+    pj_keyset_t set = {0};
+    pj_arena_t arena;
+    pj_str_t text;
+
+    text.data = (const unsigned char *) keys->jwks;
+    text.len = keys->jwks_len;
+    pj_arena_init(&arena, mem, sizeof(mem));
+    ck_assert_int_eq(pj_keyset_parse(&set, &arena, text), PJ_OK);
+    ck_assert_uint_eq(set.count, 1);
+    ck_assert_int_eq(pj_key_match(keys->signing, set.keys[0]), PJ_OK);
+    ck_assert_ptr_null(memmem(keys->jwks, keys->jwks_len, "\"d\"", 3));
+    ck_assert_uint_eq(strlen(keys->etag), 34);
+    pj_keyset_clear(&set);
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_pair_must_match) {
+    cfg.jwt_public_key_base64 = second.public_text;
+    expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64");
+}
+END_TEST
+
+START_TEST (test_garbage_names_its_variable) {
+    cfg.jwt_private_key_base64 = (char *) "!!!!";
+    expect_refused("PLATFORM_JWT_PRIVATE_KEY_BASE64");
+    cfg.jwt_private_key_base64 = (char *) "aGVsbG8=";
+    expect_refused("PLATFORM_JWT_PRIVATE_KEY_BASE64");
+    cfg.jwt_private_key_base64 = first.public_text;
+    expect_refused("PLATFORM_JWT_PRIVATE_KEY_BASE64");
+    use(&first);
+    cfg.jwt_public_key_base64 = (char *) "aGVsbG8=";
+    expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64");
+}
+END_TEST
+
+START_TEST (test_missing_parts) {
+    cfg.jwt_public_key_base64 = NULL;
+    expect_refused("PLATFORM_JWT_PUBLIC_KEY_BASE64: missing");
+    memset(&cfg, 0, sizeof(cfg));
+    expect_refused("PLATFORM_JWT_KEY_ID: missing");
+}
+END_TEST
+
+START_TEST (test_local_may_lack_all_parts_but_not_some) {
+    struct keys *keys;
+
+    cfg.is_local = true;
+    cfg.jwt_key_id = NULL;
+    expect_refused("PLATFORM_JWT_KEY_ID: missing");
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.is_local = true;
+    keys = load();
+    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_ptr_null(keys->signing);
+    ck_assert_uint_eq(keys->jwks_len, strlen("{\"keys\":[]}"));
+    ck_assert_mem_eq(keys->jwks, "{\"keys\":[]}", keys->jwks_len);
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_additional_keys_are_published) {
+    char list[4096];
+    struct keys *keys;
+
+    snprintf(list, sizeof(list), "old=%s,", second.public_text);
+    cfg.jwt_additional_public_keys = list;
+    keys = load();
+    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_uint_eq(keys->verifying_count, 2);
+    ck_assert_ptr_nonnull(keys_find(keys, str("old")));
+    ck_assert_ptr_nonnull(memmem(keys->jwks, keys->jwks_len, "\"old\"", 5));
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_bad_additional_keys) {
+    char list[8192];
+
+    cfg.jwt_additional_public_keys = (char *) "nokid";
+    expect_refused("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS");
+    cfg.jwt_additional_public_keys = (char *) "a=aGVsbG8=";
+    expect_refused("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS: key a");
+    snprintf(list, sizeof(list), "a=%s,a=%s", second.public_text,
+             second.public_text);
+    cfg.jwt_additional_public_keys = list;
+    expect_refused("stands twice");
+    snprintf(list, sizeof(list), "%s=%s", first.kid, second.public_text);
+    expect_refused("stands twice");
+    snprintf(list, sizeof(list), "a=%s", second.private_text);
+    expect_refused("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS: key a");
+}
+END_TEST
+
+START_TEST (test_publish_swaps_while_held) {
+    struct keys *old, *held;
+
+    ck_assert_ptr_null(keys_acquire());
+    keys_publish(load());
+    old = keys_acquire();
+    use(&second);
+    keys_publish(load());
+    held = keys_acquire();
+    ck_assert_ptr_ne(old, held);
+    ck_assert_ptr_nonnull(keys_find(old, str(first.kid)));
+    ck_assert_ptr_nonnull(keys_find(held, str("second")));
+    ck_assert_str_ne(old->etag, held->etag);
+    keys_release(old);
+    keys_release(held);
+    keys_publish(NULL);
+    ck_assert_ptr_null(keys_acquire());
+    keys_release(NULL);
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_set_timeout(t, 60);
+    tcase_add_unchecked_fixture(t, setup_once, teardown_once);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, test_generated_pair_loads);
+    tcase_add_test(t, test_default_kid_is_the_thumbprint);
+    tcase_add_test(t, test_document_is_a_key_set_without_private_parts);
+    tcase_add_test(t, test_pair_must_match);
+    tcase_add_test(t, test_garbage_names_its_variable);
+    tcase_add_test(t, test_missing_parts);
+    tcase_add_test(t, test_local_may_lack_all_parts_but_not_some);
+    tcase_add_test(t, test_additional_keys_are_published);
+    tcase_add_test(t, test_bad_additional_keys);
+    tcase_add_test(t, test_publish_swaps_while_held);
+}
+
+int main(void)
+{
+    return run_case("keys", fill);
+}

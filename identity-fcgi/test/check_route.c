@@ -1,0 +1,203 @@
+/* Tests of route.c, h_jwks.c and h_health.c. */
+
+#include "route.h"
+#include "testing.h"
+
+static struct worker worker;
+static struct config cfg;
+static struct keys keys;
+static struct http_request req;
+static struct http_response res;
+static char headers[4096], body[4096];
+
+static enum store_result ping_result;
+static int ping_version;
+
+static enum store_result ping(struct store *st, int *schema_version)
+{
+    (void) st;
+    *schema_version = ping_version;
+    return ping_result;
+}
+
+static const struct store_ops ops = {.ping = ping};
+
+static void setup(void)
+{
+    static char document[] = "{\"keys\":[]}";
+    static int something;
+
+    memset(&keys, 0, sizeof(keys));
+    keys.signing = (pj_key_t *) (void *) &something; /* never looked into */
+    keys.jwks = document;
+    keys.jwks_len = strlen(document);
+    memcpy(keys.etag, "\"abc\"", 6);
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.app_name = (char *) "identity-service";
+    cfg.app_env = (char *) "local";
+    memset(&worker, 0, sizeof(worker));
+    worker.cfg = &cfg;
+    worker.keys = &keys;
+    worker.store_ops = &ops;
+    ping_result = STORE_OK;
+    ping_version = store_schema_version();
+}
+
+static void ask(const char *method, const char *path)
+{
+    memset(&req, 0, sizeof(req));
+    req.method = str(method);
+    req.path = str(path);
+    req.request_id = str("r");
+    http_response_init(&res, headers, sizeof(headers) - 1, body,
+                       sizeof(body) - 1);
+}
+
+static void run(const char *method, const char *path)
+{
+    ask(method, path);
+    route_handle(&worker, &req, &res);
+    res.headers.data[res.headers.len] = '\0';
+    res.body.data[res.body.len] = '\0';
+}
+
+static bool has_header(const char *line)
+{
+    return strstr(res.headers.data, line) != NULL;
+}
+
+static const struct {
+    const char *method;
+    const char *path;
+    int status;
+    const char *allow;
+} cases[] = {
+    {"GET", "/healthz", 200, NULL},
+    {"HEAD", "/healthz", 200, NULL},
+    {"GET", "/readyz", 200, NULL},
+    {"GET", "/internal/readyz", 200, NULL},
+    {"GET", "/actuator/health", 200, NULL},
+    {"GET", "/actuator/health/liveness", 200, NULL},
+    {"GET", "/actuator/health/readiness", 200, NULL},
+    {"GET", "/actuator/info", 200, NULL},
+    {"GET", "/.well-known/jwks.json", 200, NULL},
+    {"POST", "/healthz", 405, "Allow: GET, HEAD\r\n"},
+    {"GET", "/api/auth/login", 405, "Allow: POST\r\n"},
+    {"HEAD", "/api/auth/refresh", 405, "Allow: POST\r\n"},
+    {"post", "/api/auth/refresh", 405, "Allow: POST\r\n"},
+    {"", "/healthz", 405, "Allow: GET, HEAD\r\n"},
+    {"GET", "/", 404, NULL},
+    {"GET", "", 404, NULL},
+    {"GET", "/healthz/", 404, NULL},
+    {"GET", "/HEALTHZ", 404, NULL},
+    {"POST", "/api/auth", 404, NULL},
+    {"POST", "/api/auth/login2", 404, NULL},
+};
+
+START_TEST (test_table) {
+    run(cases[_i].method, cases[_i].path);
+    ck_assert_msg(res.status == cases[_i].status, "%s %s: %d",
+                  cases[_i].method, cases[_i].path, res.status);
+    if (cases[_i].allow != NULL) {
+        ck_assert(has_header(cases[_i].allow));
+    }
+    if (res.status != 200) {
+        ck_assert(has_header("application/problem+json"));
+        ck_assert(has_header("Cache-Control: no-store\r\n"));
+    }
+}
+END_TEST
+
+START_TEST (test_size_comes_after_path_and_method) {
+    static const struct {
+        const char *method, *path;
+        int status;
+    } order[] = {{"POST", "/nothing", 404},
+                 {"GET", "/api/auth/login", 405},
+                 {"POST", "/api/auth/login", 413}};
+
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        ask(order[i].method, order[i].path);
+        req.body_too_large = true;
+        route_handle(&worker, &req, &res);
+        ck_assert_int_eq(res.status, order[i].status);
+    }
+    ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
+}
+END_TEST
+
+START_TEST (test_labels_are_bounded) {
+    ck_assert_str_eq(route_label(str("/healthz")), "/healthz");
+    ck_assert_str_eq(route_label(str("/../etc/passwd")), "other");
+}
+END_TEST
+
+START_TEST (test_health_body) {
+    run("GET", "/healthz");
+    ck_assert_str_eq(res.body.data,
+                     "{\"status\":\"UP\",\"service\":\"identity-service\"}");
+    ping_result = STORE_UNAVAILABLE;
+    run("GET", "/healthz");
+    ck_assert_int_eq(res.status, 200);
+}
+END_TEST
+
+START_TEST (test_readiness_names_the_failed_check) {
+    ping_result = STORE_UNAVAILABLE;
+    run("GET", "/readyz");
+    ck_assert_int_eq(res.status, 503);
+    ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
+    ck_assert(has_header("Retry-After: 1\r\n"));
+    ck_assert_ptr_nonnull(strstr(res.body.data, "database"));
+
+    ping_result = STORE_OK;
+    ping_version = store_schema_version() - 1;
+    run("GET", "/readyz");
+    ck_assert_int_eq(res.status, 503);
+    ck_assert_ptr_nonnull(strstr(res.body.data, "migrations"));
+
+    ping_version = store_schema_version() + 1; /* a newer one is running */
+    run("GET", "/readyz");
+    ck_assert_int_eq(res.status, 200);
+
+    keys.signing = NULL;
+    run("GET", "/readyz");
+    ck_assert_int_eq(res.status, 503);
+    ck_assert_ptr_nonnull(strstr(res.body.data, "signing key"));
+}
+END_TEST
+
+START_TEST (test_key_set_and_its_validators) {
+    run("GET", "/.well-known/jwks.json");
+    ck_assert(has_header("Cache-Control: public, max-age=300\r\n"));
+    ck_assert(has_header("ETag: \"abc\"\r\n"));
+    ck_assert_str_eq(res.body.data, "{\"keys\":[]}");
+
+    ask("GET", "/.well-known/jwks.json");
+    req.if_none_match = str("\"x\", W/\"abc\"");
+    route_handle(&worker, &req, &res);
+    ck_assert_int_eq(res.status, 304);
+    ck_assert_uint_eq(res.body.len, 0);
+
+    ask("GET", "/.well-known/jwks.json");
+    req.if_none_match = str("\"abd\"");
+    route_handle(&worker, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_loop_test(t, test_table, 0, sizeof(cases) / sizeof(cases[0]));
+    tcase_add_test(t, test_size_comes_after_path_and_method);
+    tcase_add_test(t, test_labels_are_bounded);
+    tcase_add_test(t, test_health_body);
+    tcase_add_test(t, test_readiness_names_the_failed_check);
+    tcase_add_test(t, test_key_set_and_its_validators);
+}
+
+int main(void)
+{
+    return run_case("route", fill);
+}

@@ -1,0 +1,310 @@
+/* Tests of token.c: what is issued verifies, and nothing else does. */
+
+#include "testing.h"
+#include "token.h"
+
+#include <stdio.h>
+
+#define ACCOUNT "11111111-1111-4111-8111-111111111111"
+#define SESSION "22222222-2222-4222-8222-222222222222"
+#define JTI "33333333-3333-4333-8333-333333333333"
+#define NOW 1800000000
+
+static struct keys *keys, *other_keys;
+static struct config cfg;
+static struct session session;
+static char mem[32768];
+static struct buf out;
+static unsigned char arena_mem[262144];
+static pj_arena_t arena;
+static pj_claims_t claims;
+
+static const char *const branch_ids[] = {"b-1", "b-2"};
+static const char *const roles[] = {"MANAGER"};
+static const struct scope scope = {.workspace_id = "w",
+                                   .tenant_id = "t",
+                                   .member_id = "m",
+                                   .active_branch_id = "b-1",
+                                   .branch_ids = branch_ids,
+                                   .branch_id_count = 2,
+                                   .roles = roles,
+                                   .role_count = 1};
+
+static char *value_of(const char *text, const char *name)
+{
+    const char *p = strstr(text, name) + strlen(name) + 1;
+
+    return strndup(p, strcspn(p, "\n"));
+}
+
+static struct keys *make_keys(void)
+{
+    struct config c = {0};
+    char *text = NULL, err[256];
+    struct keys *made;
+    size_t len = 0;
+    FILE *f = open_memstream(&text, &len);
+
+    ck_assert(keys_generate(f, "k", err, sizeof(err)));
+    fclose(f);
+    c.jwt_key_id = (char *) "k";
+    c.jwt_private_key_base64 =
+        value_of(text, "PLATFORM_JWT_PRIVATE_KEY_BASE64");
+    c.jwt_public_key_base64 = value_of(text, "PLATFORM_JWT_PUBLIC_KEY_BASE64");
+    made = keys_load(&c, err, sizeof(err));
+    ck_assert_msg(made != NULL, "%s", err);
+    free(c.jwt_private_key_base64);
+    free(c.jwt_public_key_base64);
+    free(text);
+    return made;
+}
+
+static void setup_once(void)
+{
+    keys = make_keys();
+    other_keys = make_keys(); /* another key of the same kid */
+}
+
+static void teardown_once(void)
+{
+    keys_release(keys);
+    keys_release(other_keys);
+}
+
+static void setup(void)
+{
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.jwt_issuer = (char *) "http://issuer";
+    memset(&session, 0, sizeof(session));
+    memcpy(session.account_id, ACCOUNT, sizeof(ACCOUNT));
+    memcpy(session.session_id, SESSION, sizeof(SESSION));
+    memcpy(session.account_type, "CUSTOMER", 9);
+    buf_init(&out, mem, sizeof(mem));
+    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
+}
+
+static pj_err_t verify_at(int64_t now_s, enum token_check check)
+{
+    pj_str_t token = {(const unsigned char *) out.data, out.len};
+
+    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
+    return token_verify(&cfg, keys, &arena, token, now_s, check, &claims);
+}
+
+static bool is(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+START_TEST (test_uuid_shape) {
+    char a[UUID_LEN + 1], b[UUID_LEN + 1];
+
+    ck_assert(uuid_generate(a));
+    ck_assert(uuid_generate(b));
+    ck_assert_uint_eq(strlen(a), UUID_LEN);
+    ck_assert_str_ne(a, b);
+    for (int i = 0; i < UUID_LEN; i++) {
+        bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+
+        ck_assert((a[i] == '-') == dash);
+        ck_assert(dash || strchr("0123456789abcdef", a[i]) != NULL);
+    }
+    ck_assert_int_eq(a[14], '4');
+    ck_assert_ptr_nonnull(strchr("89ab", a[19]));
+}
+END_TEST
+
+START_TEST (test_account_token) {
+    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 900, &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(claims.kind, PJ_TOKEN_ACCOUNT);
+    ck_assert(is(claims.account_id, ACCOUNT));
+    ck_assert(is(claims.sub, ACCOUNT));
+    ck_assert(is(claims.session_id, SESSION));
+    ck_assert(is(claims.account_type, "CUSTOMER"));
+    ck_assert(is(claims.token_type, "account"));
+    ck_assert(is(claims.token_scope, "ACCOUNT"));
+    ck_assert(is(claims.iss, "http://issuer"));
+    ck_assert(is(pj_json_member(claims.root, "typ")->text, "access"));
+    ck_assert_uint_eq(claims.jti.len, UUID_LEN);
+    ck_assert_int_eq(claims.iat, NOW);
+    ck_assert_int_eq(claims.exp, NOW + 900);
+    ck_assert_ptr_null(pj_json_member(claims.root, "workspace_id"));
+    ck_assert_ptr_null(pj_json_member(claims.root, "branch_ids"));
+}
+END_TEST
+
+START_TEST (test_branch_token) {
+    ck_assert(token_issue_branch(&cfg, keys, &session, &scope, NOW, NOW + 900,
+                                 &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(claims.kind, PJ_TOKEN_BRANCH);
+    ck_assert(is(claims.token_type, "workspace"));
+    ck_assert(is(claims.token_scope, "BRANCH"));
+    ck_assert(is(claims.workspace_id, "w"));
+    ck_assert(is(claims.tenant_id, "t"));
+    ck_assert(is(claims.member_id, "m"));
+    ck_assert(is(claims.active_branch_id, "b-1"));
+    ck_assert_uint_eq(claims.branch_ids->count, 2);
+    ck_assert(is(claims.branch_ids->child->next->text, "b-2"));
+    ck_assert_uint_eq(claims.roles->count, 1);
+}
+END_TEST
+
+START_TEST (test_refresh_token_has_no_access_claims) {
+    ck_assert(
+        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 9, &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(claims.kind, PJ_TOKEN_REFRESH);
+    ck_assert(is(claims.jti, JTI));
+    ck_assert(is(claims.session_id, SESSION));
+    ck_assert_ptr_null(pj_json_member(claims.root, "account_type"));
+    ck_assert_ptr_null(pj_json_member(claims.root, "typ"));
+    ck_assert_ptr_null(pj_json_member(claims.root, "token_scope"));
+}
+END_TEST
+
+START_TEST (test_system_token_has_a_session_id_of_its_own) {
+    ck_assert(token_issue_system(&cfg, keys, ACCOUNT, "SYSTEM", NOW, NOW + 60,
+                                 &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(claims.kind, PJ_TOKEN_SYSTEM);
+    ck_assert_uint_eq(claims.session_id.len, UUID_LEN);
+    ck_assert(!is(claims.session_id, SESSION));
+}
+END_TEST
+
+START_TEST (test_access_expiry_has_leeway) {
+    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW + 89, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(verify_at(NOW + 90, TOKEN_CHECK_ALL),
+                     PJ_ERR_TOKEN_EXPIRED);
+}
+END_TEST
+
+START_TEST (test_refresh_expiry_has_none) {
+    ck_assert(
+        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW + 59, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(verify_at(NOW + 60, TOKEN_CHECK_ALL),
+                     PJ_ERR_TOKEN_EXPIRED);
+}
+END_TEST
+
+START_TEST (test_issuing_clock_may_be_ahead) {
+    ck_assert(
+        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW - 30, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(verify_at(NOW - 31, TOKEN_CHECK_ALL),
+                     PJ_ERR_TOKEN_NOT_YET);
+}
+END_TEST
+
+START_TEST (test_logout_overlooks_expiry_alone) {
+    ck_assert(
+        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
+                     PJ_OK);
+    cfg.jwt_issuer = (char *) "http://other";
+    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
+                     PJ_ERR_TOKEN_ISSUER);
+}
+END_TEST
+
+START_TEST (test_other_issuer_is_refused) {
+    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    cfg.jwt_issuer = (char *) "http://issuer/";
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_ISSUER);
+}
+END_TEST
+
+START_TEST (test_same_kid_of_another_key_is_refused) {
+    ck_assert(
+        token_issue_account(&cfg, other_keys, &session, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
+}
+END_TEST
+
+START_TEST (test_flipped_character_is_refused) {
+    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
+}
+END_TEST
+
+START_TEST (test_oversize_is_refused_unread) {
+    memset(mem, 'a', sizeof(mem));
+    out.len = TOKEN_MAX_BYTES + 1;
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIZE);
+}
+END_TEST
+
+START_TEST (test_largest_branch_token_fits) {
+    static char ids[200][UUID_LEN + 1], codes[32][33];
+    const char *id_list[200], *code_list[32];
+    struct scope big = scope;
+
+    for (int i = 0; i < 200; i++) {
+        ck_assert(uuid_generate(ids[i]));
+        id_list[i] = ids[i];
+    }
+    for (int i = 0; i < 32; i++) {
+        memset(codes[i], 'R', 32);
+        code_list[i] = codes[i];
+    }
+    big.workspace_id = big.tenant_id = big.member_id = ACCOUNT;
+    big.active_branch_id = ids[0];
+    big.branch_ids = id_list;
+    big.branch_id_count = 200;
+    big.roles = code_list;
+    big.role_count = 32;
+    ck_assert(
+        token_issue_branch(&cfg, keys, &session, &big, NOW, NOW + 9, &out));
+    ck_assert_uint_le(out.len, TOKEN_MAX_BYTES);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_uint_eq(claims.branch_ids->count, 200);
+}
+END_TEST
+
+START_TEST (test_too_small_buffer_is_a_failure) {
+    out.cap = 100;
+    ck_assert(!token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+}
+END_TEST
+
+START_TEST (test_no_signing_key_is_a_failure) {
+    struct keys none = {0};
+
+    ck_assert(
+        !token_issue_account(&cfg, &none, &session, NOW, NOW + 60, &out));
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_set_timeout(t, 60);
+    tcase_add_unchecked_fixture(t, setup_once, teardown_once);
+    tcase_add_checked_fixture(t, setup, NULL);
+    tcase_add_test(t, test_uuid_shape);
+    tcase_add_test(t, test_account_token);
+    tcase_add_test(t, test_branch_token);
+    tcase_add_test(t, test_refresh_token_has_no_access_claims);
+    tcase_add_test(t, test_system_token_has_a_session_id_of_its_own);
+    tcase_add_test(t, test_access_expiry_has_leeway);
+    tcase_add_test(t, test_refresh_expiry_has_none);
+    tcase_add_test(t, test_issuing_clock_may_be_ahead);
+    tcase_add_test(t, test_logout_overlooks_expiry_alone);
+    tcase_add_test(t, test_other_issuer_is_refused);
+    tcase_add_test(t, test_same_kid_of_another_key_is_refused);
+    tcase_add_test(t, test_flipped_character_is_refused);
+    tcase_add_test(t, test_oversize_is_refused_unread);
+    tcase_add_test(t, test_largest_branch_token_fits);
+    tcase_add_test(t, test_too_small_buffer_is_a_failure);
+    tcase_add_test(t, test_no_signing_key_is_a_failure);
+}
+
+int main(void)
+{
+    return run_case("token", fill);
+}
