@@ -296,7 +296,7 @@ static ngx_http_module_t  ngx_http_platform_gateway_module_ctx = {
     ngx_http_platform_gateway_create_srv_conf, /* create server configuration */
     ngx_http_platform_gateway_merge_srv_conf, /* merge server configuration */
 
-    ngx_http_platform_gateway_create_loc_conf, /* create location configuration */
+    ngx_http_platform_gateway_create_loc_conf, /* create location config */
     ngx_http_platform_gateway_merge_loc_conf /* merge location configuration */
 };
 
