@@ -228,12 +228,8 @@ ngx_http_platform_gateway_precontent_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->decision = "allow";
-    gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_SATISFIED;
-    gr->status = 0;
-    gr->retry_after = 0;
-    ngx_str_null(&gr->code);
-    ngx_str_null(&gr->challenge);
+    ngx_http_platform_gateway_allow(r, gr,
+                                   NGX_HTTP_PLATFORM_GATEWAY_REASON_SATISFIED);
 
     ctx->verdict = NGX_OK;
 
@@ -553,8 +549,9 @@ ngx_http_platform_gateway_remember(ngx_http_request_t *r, ngx_str_t *dst,
 
 
 /*
- * The page of an error_page does not whitewash the refusal that led to it:
- * the log keeps the reason of what the client was answered with.
+ * The public page of an error_page does not whitewash the refusal that led to
+ * it: the log keeps the reason of what the client was answered with.  A
+ * location that checked the token for itself speaks for itself.
  */
 
 static void
@@ -562,12 +559,18 @@ ngx_http_platform_gateway_allow(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_reason_e reason)
 {
-    if (r->internal && gr->status) {
+    if (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC
+        && r->internal && gr->status)
+    {
         return;
     }
 
     gr->decision = "allow";
     gr->reason = reason;
+    gr->status = 0;
+    gr->retry_after = 0;
+    ngx_str_null(&gr->code);
+    ngx_str_null(&gr->challenge);
 }
 
 

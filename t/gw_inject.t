@@ -68,6 +68,7 @@ http {
             fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
             fastcgi_param REQUEST_METHOD $request_method;
         }
+        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
         location /scgi {
             scgi_pass 127.0.0.1:%%PORT_scgi%%;
             scgi_param CONTENT_LENGTH $content_length;
@@ -80,6 +81,12 @@ http {
             platform_gateway_access public;
             platform_gateway_ready;
         }
+    }
+
+    # stands for a gRPC service
+    server {
+        listen 127.0.0.1:%%PORT_grpc%% http2;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
     }
 }
 CONF
@@ -120,7 +127,7 @@ sub seen {
 
 # Each kind of token through each protocol: what it carries, once; no more.
 
-for my $path (qw(/ /fastcgi /scgi /uwsgi)) {
+for my $path (qw(/ /grpc /fastcgi /scgi /uwsgi)) {
     for my $kind (qw(account branch system)) {
         my $claims = jwt_claims($kind);
         my %expect = map {

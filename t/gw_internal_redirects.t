@@ -168,6 +168,18 @@ $t->write_file('www/index/page.html', 'the page');
 $t->write_file('www/page.html', 'please log in');
 $t->start_nginx;
 my $port = $t->port('gateway');
+
+# The log line of a response.
+sub logged {
+    my ($res) = @_;
+
+    my $id = $res->header('X-Request-Id');
+    return eventually(sub {
+        my ($found) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
+        return $found;
+    }) || {};
+}
+
 ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
 
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
@@ -235,8 +247,10 @@ is http_get($port, '/index/', token => $token{branch})->body, 'the page',
 
 # A redirect from one guarded location to another, each with its own answer.
 
-is http_get($port, '/error/again', token => $token{account})->status, 200,
-    'the second location accepts what the first refused';
+my $again = http_get($port, '/error/again', token => $token{account});
+is $again->status, 200, 'the second location accepts what the first refused';
+is logged($again)->{reason}, 'verified', 'and is the one that is logged';
+is logged($again)->{decision}, 'allow', 'as allowed';
 is_deeply roles(http_get($port, '/error/again', token => $token{account})), [],
     'with the headers of that token only';
 
@@ -247,9 +261,7 @@ is $res->status, 401, 'error_page with a file: status';
 is $res->body, 'please log in', 'error_page with a file: body';
 like $res->header('WWW-Authenticate'), qr/^Bearer realm="platform"/,
     'error_page with a file: challenge';
-my $line = eventually(sub {
-    (grep { $_->{requestId} eq $res->header('X-Request-Id') }
-        $t->nginx->access_lines)[0] });
+my $line = logged($res);
 is $line->{decision}, 'deny', 'error_page with a file: logged as refused';
 is $line->{reason}, 'token_missing', 'error_page with a file: with the reason';
 

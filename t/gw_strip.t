@@ -51,6 +51,7 @@ http {
             platform_gateway off;
             proxy_pass http://127.0.0.1:%%PORT_upstream%%;
         }
+        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
         location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
         location /scgi {
             scgi_pass 127.0.0.1:%%PORT_scgi%%;
@@ -69,6 +70,7 @@ http {
         platform_gateway on;
         platform_gateway_access public;
         platform_gateway_strip_header X-Also X-More;
+        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
         location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
         location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
         location /scgi {
@@ -83,6 +85,14 @@ http {
 
     server {
         listen 127.0.0.1:%%PORT_plain%%;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
+
+    # stands for a gRPC service: HTTP/2 to HTTP/1, every header as it came
+    server {
+        listen 127.0.0.1:%%PORT_grpc%% http2;
+        underscores_in_headers on;
+        ignore_invalid_headers off;
         location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
     }
 
@@ -119,7 +129,7 @@ my @spell = (sub { $_[0] }, sub { lc $_[0] }, sub { uc $_[0] },
 
 for my $server (qw(gateway lax)) {
     my $port = $t->port($server);
-    for my $path (qw(/ /off /fastcgi /scgi /uwsgi)) {
+    for my $path (qw(/ /off /grpc /fastcgi /scgi /uwsgi)) {
         next if $server eq 'lax' && $path eq '/off';
         my @h = map { my $f = $_; map { $f->($_) => 'spoofed' } @NAMES } @spell;
         # 100 headers at most in one request
@@ -130,7 +140,8 @@ for my $server (qw(gateway lax)) {
             my $expect = $path =~ /gi$/
                 ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
                 : [ 'X-First: 1', 'X-Last: 2' ];
-            is_deeply passed($res), $expect, "$server $path: only the others";
+            is_deeply [ map { s/^x-(\w)/X-\u$1/r } @{ passed($res) } ],
+                $expect, "$server $path: only the others";
         }
     }
 }
