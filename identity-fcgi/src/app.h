@@ -11,9 +11,8 @@
 #include <pj.h>
 #include <stdint.h>
 
-#define WORKER_ARENA_BYTES                                                    \
-    (4 * 1024 * 1024) /* parsed tokens, bodies, rows                          \
-                       */
+/* Parsed tokens, bodies and rows of one request. */
+#define WORKER_ARENA_BYTES (4 * 1024 * 1024)
 
 /* One per thread; nothing in it is shared. */
 struct worker {
