@@ -32,11 +32,6 @@ static void setup(void)
     init(NULL);
 }
 
-static bool is(pj_str_t s, const char *text)
-{
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
-
 static const char *text_of(struct buf *b)
 {
     b->data[b->len] = '\0';

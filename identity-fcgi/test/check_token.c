@@ -91,11 +91,6 @@ static pj_err_t verify_at(int64_t now_s, enum token_check check)
     return token_verify(&cfg, keys, &arena, token, now_s, check, &claims);
 }
 
-static bool is(pj_str_t s, const char *text)
-{
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
-
 START_TEST (test_uuid_shape) {
     char a[UUID_LEN + 1], b[UUID_LEN + 1];
 

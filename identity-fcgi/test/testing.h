@@ -13,6 +13,12 @@ static inline pj_str_t str(const char *text)
     return (pj_str_t){(const unsigned char *) text, strlen(text)};
 }
 
+static inline bool is(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) &&
+           (s.len == 0 || memcmp(s.data, text, s.len) == 0);
+}
+
 static inline int run_case(const char *name, void (*fill)(TCase *))
 {
     Suite *suite = suite_create(name);
