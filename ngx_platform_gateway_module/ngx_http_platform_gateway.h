@@ -226,6 +226,33 @@ ngx_http_platform_gateway_header_next(const ngx_list_part_t **part,
         == 0)
 
 
+/* Adds a response header; name is a literal.  NULL when memory is short. */
+
+#define ngx_http_platform_gateway_header_add(r, name, value)                  \
+    ngx_http_platform_gateway_header_push(r, name, sizeof(name) - 1, value)
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_platform_gateway_header_push(ngx_http_request_t *r, const char *name,
+    size_t len, const ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = len;
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return h;
+}
+
+
 /* ngx_http_platform_gateway_module.c */
 
 /*
@@ -488,6 +515,9 @@ char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
 /* Installs the header and body filters; called at postconfiguration. */
 ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
 
+
+/* ngx_http_platform_gateway_refusal.c: what a refusal says */
+
 /*
  * Marks r as refused by us with status: code and detail (both literals that
  * need no escaping in JSON) are for the body to come.  WWW-Authenticate follows
@@ -499,6 +529,14 @@ ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
     const char *code, const char *detail);
+
+/*
+ * Called from the header filter: Allow, Retry-After and WWW-Authenticate, as
+ * the status of the response asks for.
+ */
+ngx_int_t ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
 
 
 /* ngx_http_platform_gateway_log.c: variables for the access log */

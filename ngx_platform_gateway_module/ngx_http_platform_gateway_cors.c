@@ -43,8 +43,6 @@ static ngx_uint_t ngx_http_platform_gateway_cors_list_has(
 static ngx_uint_t ngx_http_platform_gateway_cors_next_name(ngx_str_t *rest,
     ngx_str_t *name);
 static void ngx_http_platform_gateway_cors_drop(ngx_http_request_t *r);
-static ngx_int_t ngx_http_platform_gateway_cors_add(ngx_http_request_t *r,
-    const char *name, size_t len, const ngx_str_t *value);
 static ngx_int_t ngx_http_platform_gateway_cors_add_preflight(
     ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf);
@@ -55,7 +53,8 @@ static ngx_uint_t ngx_http_platform_gateway_cors_varies(
 
 
 #define ngx_http_platform_gateway_cors_header(r, name, value)                 \
-    ngx_http_platform_gateway_cors_add(r, name, sizeof(name) - 1, value)
+    (ngx_http_platform_gateway_header_add(r, name, value) ? NGX_OK            \
+                                                          : NGX_ERROR)
 
 
 static const ngx_str_t  ngx_http_platform_gateway_cors_true =
@@ -426,28 +425,6 @@ ngx_http_platform_gateway_cors_drop(ngx_http_request_t *r)
             h->hash = 0;
         }
     }
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_cors_add(ngx_http_request_t *r, const char *name,
-    size_t len, const ngx_str_t *value)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = len;
-    h->key.data = (u_char *) name;
-    h->value = *value;
-
-    return NGX_OK;
 }
 
 

@@ -240,8 +240,8 @@ ngx_http_platform_gateway_cors_parse_scheme(u_char *p, u_char *last)
         return "the scheme must begin with a letter";
     }
 
-    for ( /* void */ ; p < last; p++) {
-        c = *p;
+    while (p < last) {
+        c = *p++;
 
         if ((c < 'a' || c > 'z') && (c < '0' || c > '9')
             && c != '+' && c != '-' && c != '.')
@@ -270,8 +270,8 @@ ngx_http_platform_gateway_cors_parse_host(u_char *p, u_char *last,
     dots = 0;
     prev = wildcard ? '*' : '.';
 
-    for ( /* void */ ; p < last; p++) {
-        c = *p;
+    while (p < last) {
+        c = *p++;
 
         if (c == '*') {
             return "\"*\" can only stand for the leftmost labels, as in "

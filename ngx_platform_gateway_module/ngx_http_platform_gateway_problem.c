@@ -33,13 +33,6 @@ typedef struct {
 } ngx_http_platform_gateway_page_t;
 
 
-static ngx_int_t ngx_http_platform_gateway_problem_challenge(
-    ngx_http_request_t *r, ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-static ngx_uint_t ngx_http_platform_gateway_problem_realm(u_char *dst,
-    const ngx_str_t *realm);
-static u_char *ngx_http_platform_gateway_problem_scope(u_char *p,
-    ngx_uint_t access);
 static ngx_int_t ngx_http_platform_gateway_problem_header_filter(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_problem_body_filter(
@@ -58,19 +51,6 @@ static ngx_int_t ngx_http_platform_gateway_problem_send_header(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
     const ngx_http_platform_gateway_request_t *gr);
-static ngx_int_t ngx_http_platform_gateway_problem_refusal(
-    ngx_http_request_t *r, const ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-static ngx_int_t ngx_http_platform_gateway_problem_allow(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-static ngx_int_t ngx_http_platform_gateway_problem_retry_after(
-    ngx_http_request_t *r, time_t seconds);
-static ngx_table_elt_t *ngx_http_platform_gateway_problem_push(
-    ngx_http_request_t *r, const char *name, size_t len);
-
-
-#define ngx_http_platform_gateway_problem_header(r, name)                     \
-    ngx_http_platform_gateway_problem_push(r, name, sizeof(name) - 1)
 
 
 /*
@@ -101,6 +81,10 @@ static const ngx_http_platform_gateway_page_t
       ngx_string("METHOD_NOT_ALLOWED"),
       ngx_string("the method is not allowed for this resource") },
 
+    { 411, ngx_string("Length Required"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request needs a Content-Length") },
+
     { 413, ngx_string("Content Too Large"),
       ngx_string("GATEWAY_REQUEST_TOO_LARGE"),
       ngx_string("the request body is larger than this path allows") },
@@ -109,6 +93,10 @@ static const ngx_http_platform_gateway_page_t
       ngx_string("GATEWAY_URI_TOO_LONG"),
       ngx_string("the request line is too long") },
 
+    { 421, ngx_string("Misdirected Request"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request is for another server") },
+
     { 429, ngx_string("Too Many Requests"),
       ngx_string("GATEWAY_RATE_LIMITED"),
       ngx_string("too many requests, try again later") },
@@ -116,6 +104,10 @@ static const ngx_http_platform_gateway_page_t
     { 500, ngx_string("Internal Server Error"),
       ngx_string("GATEWAY_ERROR"),
       ngx_string("the gateway failed to answer") },
+
+    { 501, ngx_string("Not Implemented"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the transfer coding of the request is not supported") },
 
     { 502, ngx_string("Bad Gateway"),
       ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
@@ -127,7 +119,11 @@ static const ngx_http_platform_gateway_page_t
 
     { 504, ngx_string("Gateway Timeout"),
       ngx_string("GATEWAY_UPSTREAM_TIMEOUT"),
-      ngx_string("the service behind this path did not answer in time") }
+      ngx_string("the service behind this path did not answer in time") },
+
+    { 505, ngx_string("HTTP Version Not Supported"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the HTTP version of the request is not supported") }
 };
 
 
@@ -157,129 +153,6 @@ ngx_http_platform_gateway_problem_init(ngx_conf_t *cf)
     ngx_http_top_body_filter = ngx_http_platform_gateway_problem_body_filter;
 
     return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
-    const char *code, const char *detail)
-{
-    ngx_http_platform_gateway_loc_conf_t  *conf;
-
-    gr->status = status;
-
-    gr->code.data = (u_char *) code;
-    gr->code.len = ngx_strlen(code);
-
-    gr->detail.data = (u_char *) detail;
-    gr->detail.len = ngx_strlen(detail);
-
-    ngx_str_null(&gr->challenge);
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (ngx_http_platform_gateway_problem_challenge(r, gr, conf) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return status;
-}
-
-
-/* RFC 6750, section 3. */
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_challenge(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
-{
-    u_char      *p;
-    size_t       len;
-    ngx_uint_t   scope;
-
-    scope = (gr->status == NGX_HTTP_FORBIDDEN
-             && ngx_strcmp(gr->code.data, "GATEWAY_CONTEXT_FORBIDDEN") == 0);
-
-    if (gr->status != NGX_HTTP_UNAUTHORIZED && !scope) {
-        return NGX_OK;
-    }
-
-    len = sizeof("Bearer realm=\"\", error=\"insufficient_scope\", "
-                 "error_description=\"\", scope=\"ACCOUNT BRANCH SYSTEM\"") - 1
-          + 2 * conf->realm.len + gr->detail.len;
-
-    p = ngx_pnalloc(r->pool, len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    gr->challenge.data = p;
-
-    p = ngx_cpymem(p, "Bearer realm=\"", sizeof("Bearer realm=\"") - 1);
-    p += ngx_http_platform_gateway_problem_realm(p, &conf->realm);
-    *p++ = '"';
-
-    if (scope) {
-        p = ngx_cpymem(p, ", error=\"insufficient_scope\", scope=\"",
-                       sizeof(", error=\"insufficient_scope\", scope=\"") - 1);
-        p = ngx_http_platform_gateway_problem_scope(p, gr->required);
-        *p++ = '"';
-
-    } else if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") != 0) {
-        p = ngx_sprintf(p, ", error=\"invalid_token\", "
-                           "error_description=\"%V\"", &gr->detail);
-    }
-
-    gr->challenge.len = (size_t) (p - gr->challenge.data);
-
-    return NGX_OK;
-}
-
-
-/* A quoted-string of RFC 9110, section 5.6.4, without the quotes. */
-
-static ngx_uint_t
-ngx_http_platform_gateway_problem_realm(u_char *dst, const ngx_str_t *realm)
-{
-    u_char      *p;
-    ngx_uint_t   i;
-
-    p = dst;
-
-    for (i = 0; i < realm->len; i++) {
-
-        if (realm->data[i] == '"' || realm->data[i] == '\\') {
-            *p++ = '\\';
-        }
-
-        *p++ = realm->data[i];
-    }
-
-    return (ngx_uint_t) (p - dst);
-}
-
-
-static u_char *
-ngx_http_platform_gateway_problem_scope(u_char *p, ngx_uint_t access)
-{
-    u_char  *start;
-
-    start = p;
-
-    if (access & NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT) {
-        p = ngx_cpymem(p, "ACCOUNT", sizeof("ACCOUNT") - 1);
-    }
-
-    if (access & NGX_HTTP_PLATFORM_GATEWAY_BRANCH) {
-        p = ngx_sprintf(p, "%sBRANCH", p == start ? "" : " ");
-    }
-
-    if (access & NGX_HTTP_PLATFORM_GATEWAY_SYSTEM) {
-        p = ngx_sprintf(p, "%sSYSTEM", p == start ? "" : " ");
-    }
-
-    return p;
 }
 
 
@@ -541,7 +414,7 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
     }
 
     if (ngx_http_platform_gateway_problem_ids(r, gr) != NGX_OK
-        || ngx_http_platform_gateway_problem_refusal(r, gr, conf) != NGX_OK
+        || ngx_http_platform_gateway_refusal_headers(r, gr, conf) != NGX_OK
         || ngx_http_platform_gateway_cors_headers(r, gr, conf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -582,160 +455,15 @@ ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
         }
     }
 
-    h = ngx_http_platform_gateway_problem_header(r, "X-Request-Id");
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    h->value = gr->request_id;
-
-    h = ngx_http_platform_gateway_problem_header(r, "X-Correlation-Id");
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    h->value = gr->correlation_id;
-
-    return NGX_OK;
-}
-
-
-/* What goes with the status: Allow, Retry-After, WWW-Authenticate. */
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_refusal(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
-{
-    ngx_uint_t        ours;
-    ngx_table_elt_t  *h;
-
-    ours = (gr->code.len
-            && gr->status == (ngx_int_t) r->headers_out.status);
-
-    if (r->err_status == NGX_HTTP_NOT_ALLOWED
-        || (r->err_status == NGX_HTTP_NO_CONTENT
-            && gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS))
+    if (ngx_http_platform_gateway_header_add(r, "X-Request-Id",
+                                             &gr->request_id)
+        == NULL
+        || ngx_http_platform_gateway_header_add(r, "X-Correlation-Id",
+                                                &gr->correlation_id)
+           == NULL)
     {
-        if (ngx_http_platform_gateway_problem_allow(r, conf) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    if (ours && gr->retry_after) {
-        if (ngx_http_platform_gateway_problem_retry_after(r, gr->retry_after)
-            != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-
-    } else if (r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
-
-        /* limit_req and limit_conn do not tell; their unit is a second */
-
-        if (ngx_http_platform_gateway_problem_retry_after(r, 1) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
-
-    if (!ours || gr->challenge.len == 0 || r->headers_out.www_authenticate) {
-        return NGX_OK;
-    }
-
-    h = ngx_http_platform_gateway_problem_header(r, "WWW-Authenticate");
-    if (h == NULL) {
         return NGX_ERROR;
     }
-
-    h->value = gr->challenge;
-    r->headers_out.www_authenticate = h;
 
     return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_allow(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
-{
-    u_char           *p;
-    ngx_table_elt_t  *h;
-
-    h = ngx_http_platform_gateway_problem_header(r, "Allow");
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (conf->allow.len) {
-        h->value = conf->allow;
-        return NGX_OK;
-    }
-
-    /* 405 in such a location is that of a file, or of TRACE and CONNECT */
-
-    if (r->err_status == NGX_HTTP_NOT_ALLOWED
-        && r->method != NGX_HTTP_TRACE
-        && r->method != NGX_HTTP_CONNECT)
-    {
-        ngx_str_set(&h->value, "GET, HEAD, OPTIONS");
-        return NGX_OK;
-    }
-
-    p = ngx_pnalloc(r->pool,
-                    conf->cors_methods_text.len + sizeof(", OPTIONS") - 1);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    h->value.data = p;
-    h->value.len = (size_t) (ngx_sprintf(p, "%V, OPTIONS",
-                                         &conf->cors_methods_text)
-                             - p);
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_retry_after(ngx_http_request_t *r,
-    time_t seconds)
-{
-    u_char           *p;
-    ngx_table_elt_t  *h;
-
-    h = ngx_http_platform_gateway_problem_header(r, "Retry-After");
-    if (h == NULL) {
-        return NGX_ERROR;
-    }
-
-    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    h->value.data = p;
-    h->value.len = (size_t) (ngx_sprintf(p, "%T", seconds) - p);
-
-    return NGX_OK;
-}
-
-
-static ngx_table_elt_t *
-ngx_http_platform_gateway_problem_push(ngx_http_request_t *r,
-    const char *name, size_t len)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = len;
-    h->key.data = (u_char *) name;
-
-    return h;
 }

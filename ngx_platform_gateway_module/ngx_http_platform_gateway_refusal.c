@@ -1,0 +1,222 @@
+
+/*
+ * Refusals: what a problem will say, and the headers that go with its status
+ * (RFC 6750 section 3, RFC 9110 sections 10.2.1 and 10.2.3).
+ */
+
+
+#include "ngx_http_platform_gateway.h"
+
+
+static ngx_int_t ngx_http_platform_gateway_refusal_challenge(
+    ngx_http_request_t *r, ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static u_char *ngx_http_platform_gateway_refusal_scope(u_char *p,
+    ngx_uint_t access);
+static ngx_int_t ngx_http_platform_gateway_refusal_allow(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_refusal_retry_after(
+    ngx_http_request_t *r, time_t seconds);
+
+
+ngx_int_t
+ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
+    const char *code, const char *detail)
+{
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    gr->status = status;
+
+    gr->code.data = (u_char *) code;
+    gr->code.len = ngx_strlen(code);
+
+    gr->detail.data = (u_char *) detail;
+    gr->detail.len = ngx_strlen(detail);
+
+    ngx_str_null(&gr->challenge);
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (ngx_http_platform_gateway_refusal_challenge(r, gr, conf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return status;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_refusal_challenge(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    u_char      *p;
+    size_t       len;
+    ngx_uint_t   scope;
+
+    scope = (gr->status == NGX_HTTP_FORBIDDEN
+             && ngx_strcmp(gr->code.data, "GATEWAY_CONTEXT_FORBIDDEN") == 0);
+
+    if (gr->status != NGX_HTTP_UNAUTHORIZED && !scope) {
+        return NGX_OK;
+    }
+
+    len = sizeof("Bearer realm=\"\", error=\"insufficient_scope\", "
+                 "error_description=\"\", scope=\"ACCOUNT BRANCH SYSTEM\"") - 1
+          + conf->realm.len + gr->detail.len;
+
+    p = ngx_pnalloc(r->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->challenge.data = p;
+
+    p = ngx_sprintf(p, "Bearer realm=\"%V\"", &conf->realm);
+
+    if (scope) {
+        p = ngx_cpymem(p, ", error=\"insufficient_scope\", scope=\"",
+                       sizeof(", error=\"insufficient_scope\", scope=\"") - 1);
+        p = ngx_http_platform_gateway_refusal_scope(p, gr->required);
+        *p++ = '"';
+
+    } else if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") != 0) {
+        p = ngx_sprintf(p, ", error=\"invalid_token\", "
+                           "error_description=\"%V\"", &gr->detail);
+    }
+
+    gr->challenge.len = (size_t) (p - gr->challenge.data);
+
+    return NGX_OK;
+}
+
+
+static u_char *
+ngx_http_platform_gateway_refusal_scope(u_char *p, ngx_uint_t access)
+{
+    u_char  *start;
+
+    start = p;
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT) {
+        p = ngx_cpymem(p, "ACCOUNT", sizeof("ACCOUNT") - 1);
+    }
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_BRANCH) {
+        p = ngx_sprintf(p, "%sBRANCH", p == start ? "" : " ");
+    }
+
+    if (access & NGX_HTTP_PLATFORM_GATEWAY_SYSTEM) {
+        p = ngx_sprintf(p, "%sSYSTEM", p == start ? "" : " ");
+    }
+
+    return p;
+}
+
+
+/* What goes with the status: Allow, Retry-After, WWW-Authenticate. */
+
+ngx_int_t
+ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_uint_t        ours;
+    ngx_table_elt_t  *h;
+
+    ours = (gr->code.len
+            && gr->status == (ngx_int_t) r->headers_out.status);
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED
+        || (r->err_status == NGX_HTTP_NO_CONTENT
+            && gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS))
+    {
+        if (ngx_http_platform_gateway_refusal_allow(r, conf) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (ours && gr->retry_after) {
+        if (ngx_http_platform_gateway_refusal_retry_after(r, gr->retry_after)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+
+    } else if (r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
+
+        /* limit_req and limit_conn do not tell; their unit is a second */
+
+        if (ngx_http_platform_gateway_refusal_retry_after(r, 1) != NGX_OK) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (!ours || gr->challenge.len == 0 || r->headers_out.www_authenticate) {
+        return NGX_OK;
+    }
+
+    h = ngx_http_platform_gateway_header_add(r, "WWW-Authenticate",
+                                             &gr->challenge);
+    r->headers_out.www_authenticate = h;
+
+    return h ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_refusal_allow(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    u_char     *p;
+    ngx_str_t   value;
+
+    value = conf->allow;
+
+    if (value.len == 0
+        && r->err_status == NGX_HTTP_NOT_ALLOWED
+        && r->method != NGX_HTTP_TRACE
+        && r->method != NGX_HTTP_CONNECT)
+    {
+        /* the content handler said so, and that of files alone does */
+
+        ngx_str_set(&value, "GET, HEAD, OPTIONS");
+    }
+
+    if (value.len == 0) {
+        p = ngx_pnalloc(r->pool, conf->cors_methods_text.len
+                                 + sizeof(", OPTIONS") - 1);
+        if (p == NULL) {
+            return NGX_ERROR;
+        }
+
+        value.data = p;
+        value.len = (size_t) (ngx_sprintf(p, "%V, OPTIONS",
+                                          &conf->cors_methods_text)
+                              - p);
+    }
+
+    return ngx_http_platform_gateway_header_add(r, "Allow", &value)
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_refusal_retry_after(ngx_http_request_t *r,
+    time_t seconds)
+{
+    u_char     *p;
+    ngx_str_t   value;
+
+    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value.data = p;
+    value.len = (size_t) (ngx_sprintf(p, "%T", seconds) - p);
+
+    return ngx_http_platform_gateway_header_add(r, "Retry-After", &value)
+           ? NGX_OK : NGX_ERROR;
+}
