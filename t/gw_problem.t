@@ -286,18 +286,17 @@ is scalar($res->interim), 0, 'and no invitation to send';
 
 SKIP: {
     my $curl = `curl --version 2>/dev/null` // '';
-    skip 'no curl that speaks HTTP/2', 12 unless $curl =~ /\bHTTP2\b/;
+    skip 'no curl that speaks HTTP/2', 9 unless $curl =~ /\bHTTP2\b/;
     my $h2 = 'http://127.0.0.1:' . $t->port('h2');
     my %case = (
         '/ours' => [ 404, 'GATEWAY_ROUTE_NOT_FOUND' ],
         '/account' => [ 401, 'GATEWAY_TOKEN_MISSING' ],
         '/down' => [ 502, 'GATEWAY_UPSTREAM_UNAVAILABLE' ],
-        join(' -H ', '/up', map { "X-$_:" . 'Z' x 1500 } 1 .. 3) => [ 400, 'GATEWAY_HEADER_TOO_LARGE' ],
     );
     for my $path (sort keys %case) {
         my $raw = `curl -s -i -m 10 --http2-prior-knowledge $h2$path`;
         my ($head, $body) = split /\r\n\r\n/, $raw, 2;
-        my $name = 'HTTP/2: ' . substr $path, 0, 8;
+        my $name = "HTTP/2: $path";
         like $head, qr{^HTTP/2 $case{$path}[0] }, "$name: status";
         like $head, qr{^content-type: application/problem\+json\r?$}m,
             "$name: type";
