@@ -187,8 +187,8 @@ $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run check unit t asan valgrind lint fmt install clean \
-  distclean
+.PHONY: help all run check unit t asan valgrind fuzz lint fmt install \
+  clean distclean
 
 help: ## this list
 	@echo "Targets (./configure.sh comes first, see its --help):"
@@ -228,11 +228,14 @@ valgrind: all $(UNIT_TESTS) ## unit and end-to-end tests under valgrind
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_VALGRIND=1 \
 	  prove $(PROVE_FLAGS) $(T)
 
+fuzz: ## fuzz the core for FUZZ_SECONDS (60) a target
+	@BUILD=$(BUILD) CC="$(CC)" fuzz/run $(FUZZ_SECONDS)
+
 lint: ## call rules, banned functions, formatting, scripts, links
 	@tools/lint
 
 fmt: ## format the C sources (the module keeps nginx's style)
-	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] \
+	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
 	  identity-fcgi/src/*.[ch] identity-fcgi/test/*.[ch])
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
@@ -242,8 +245,8 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 
 clean: ## remove what make made; keeps build/config.mk and run/
 	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
-	  build/$(MOD_DIR) build/test build/test-cache build/test-failed \
-	  build/*.so
+	  build/$(MOD_DIR) build/fuzz build/test build/test-cache \
+	  build/test-failed build/*.so
 
 distclean: clean ## also remove build/ itself
 	@rm -rf build

@@ -218,6 +218,8 @@ END_TEST
 START_TEST (test_duplicate_members_refused) {
     assert_ok(parse("{\"a\":1,\"A\":2,\"b\":{\"a\":3},\"c\":[{\"a\":4},"
                     "{\"a\":5}]}"));
+    assert_ok(parse("{\"b\":{\"x\":1,\"y\":2},\"x\":3,\"a\":{\"x\":4},"
+                    "\"y\":[{\"b\":5}]}"));
     assert_err(parse("{\"a\":1,\"a\":1}"), PJ_ERR_JSON_DUPLICATE);
     assert_err(parse("{\"a\":1,\"b\":{},\"a\":2}"), PJ_ERR_JSON_DUPLICATE);
     assert_err(parse("{\"a\":1,\"\\u0061\":2}"), PJ_ERR_JSON_DUPLICATE);
