@@ -281,8 +281,11 @@ static enum step attempt(struct worker *w, const struct http_request *req,
         refuse_not_active(w, req, res, r);
         return REFUSED;
     default:
+        if (r->uncertain) {
+            return UNREADABLE; /* res may still turn out to be true */
+        }
         auth_database_unavailable(req, res);
-        return r->uncertain ? UNREADABLE : REFUSED;
+        return REFUSED;
     }
     verdict = session_refresh(&r->view, c->account_id, c->jti, w->now_s,
                               w->cfg->session_max_lifetime_s);
@@ -326,6 +329,7 @@ static bool rotate_session(struct worker *w, const struct http_request *req,
             break;
         case UNREADABLE:
             if (waits-- <= 0) {
+                auth_database_unavailable(req, res);
                 return false;
             }
             pause_ms(UNREADABLE_PAUSE_MS);

@@ -1,0 +1,206 @@
+/* Login: order of checks, equal work, attempts, bodies. */
+
+#include "handlers.h"
+
+static void send_login(const char *account, const char *credential)
+{
+    snprintf(text, sizeof(text), "{\"account\":\"%s\",\"credential\":\"%s\"}",
+             account, credential);
+    req.body = str(strdup(text));
+}
+
+START_TEST (test_login_one_branch) {
+    db.branch_count = 1;
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find branches scope settle create ");
+    ck_assert(db.settled_success);
+    ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
+    ck_assert_str_eq(db.created.workspace_id, WORKSPACE);
+    ck_assert_str_eq(db.created.member_id, MEMBER);
+    ck_assert_str_eq(db.created.active_branch_id, BRANCH);
+    ck_assert_int_eq(db.created.expires_at_s, NOW + 3600);
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+}
+END_TEST
+
+START_TEST (test_login_no_and_several_branches) {
+    send_login("none@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find branches settle create ");
+    ck_assert(body_has("\"branches\":[],"));
+    ck_assert_str_eq(db.created.active_branch_id, "");
+
+    db.branch_count = 3;
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+    ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
+    ck_assert(!body_has("\"accessToken\""));
+}
+END_TEST
+
+START_TEST (test_login_equal_work_for_every_refusal) {
+    uint64_t before = password_count();
+    size_t length;
+
+    send_login("one@demo.test", "wrong");
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
+    ck_assert_uint_eq(password_count(), before + 1);
+    length = res.body.len;
+
+    db.calls[0] = '\0';
+    db.account.enabled = false;
+    send_login("disabled@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
+    ck_assert_uint_eq(password_count(), before + 2);
+    ck_assert_uint_eq(res.body.len, length);
+
+    db.calls[0] = '\0';
+    tell(&db.find, STORE_NONE);
+    send_login("nobody@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
+    ck_assert_uint_eq(password_count(), before + 3);
+    ck_assert_uint_eq(res.body.len, length);
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_login_over_the_limit_is_not_hashed) {
+    uint64_t before = password_count();
+
+    tell(&db.attempt, STORE_NONE);
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(429, "AUTH_TOO_MANY_ATTEMPTS", "attempt ");
+    ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 77\r\n"));
+    ck_assert_uint_eq(password_count(), before);
+}
+END_TEST
+
+START_TEST (test_login_limits_off) {
+    cfg.max_failures = 0;
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "find branches create ");
+}
+END_TEST
+
+START_TEST (test_login_rehashes_weaker_credentials) {
+    struct config stronger = cfg;
+
+    stronger.argon2_memory_kib = 16;
+    ck_assert(password_setup(&stronger));
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find rehash branches settle create ");
+}
+END_TEST
+
+START_TEST (test_login_database_down) {
+    tell(&db.create, STORE_UNKNOWN);
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE",
+              "attempt find branches settle create ");
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
+
+    db.calls[0] = '\0';
+    tell(&db.attempt, STORE_UNAVAILABLE);
+    h_login(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "attempt ");
+}
+END_TEST
+
+static void refused_login(const char *body)
+{
+    send_body(body);
+    h_login(&w, &req, &res);
+    ck_assert_msg(strcmp(res.code, "REQUEST_INVALID") == 0 &&
+                      db.calls[0] == '\0',
+                  "%s: %s, calls %s", body, res.code, db.calls);
+    ck_assert_int_eq(res.status, 400);
+}
+
+START_TEST (test_login_bodies) {
+    refused_login("");
+    refused_login("[]");
+    refused_login("\"a\"");
+    refused_login("{\"account\":\"a\"}");
+    refused_login("{\"credential\":\"a\"}");
+    refused_login("{\"account\":1,\"credential\":\"a\"}");
+    refused_login("{\"account\":\"a\",\"credential\":null}");
+    refused_login("{\"account\":\" \\t\\r\\n\",\"credential\":\"a\"}");
+    refused_login("{\"account\":\"a\\tb\",\"credential\":\"a\"}");
+    refused_login("{\"account\":\"a\\u0085b\",\"credential\":\"a\"}");
+    refused_login("{\"account\":\"a\",\"credential\":\"\"}");
+    refused_login(
+        "{\"account\":\"a\",\"account\":\"a\",\"credential\":\"b\"}");
+
+    send_body("{\"account\":\" A\\u00c9 \\t\",\"credential\":\"right\","
+              "\"more\":{}}");
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+}
+END_TEST
+
+START_TEST (test_login_lengths) {
+    static char name[330], secret[1030];
+
+    memset(name, 'a', 320);
+    memset(secret, 'b', 1024);
+    send_login(name, secret);
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 401);
+
+    name[320] = 'a';
+    send_login(name, secret);
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 400);
+
+    name[320] = '\0';
+    secret[1024] = 'b';
+    send_login(name, secret);
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 400);
+}
+END_TEST
+
+START_TEST (test_login_size_comes_before_type_before_body) {
+    send_body("{");
+    req.content_type = PJ_STR("text/plain");
+    req.body_too_large = true;
+    h_login(&w, &req, &res);
+    ck_answer(413, "REQUEST_TOO_LARGE", "");
+    req.body_too_large = false;
+    h_login(&w, &req, &res);
+    ck_answer(415, "MEDIA_TYPE_UNSUPPORTED", "");
+    req.content_type = PJ_STR("application/json; charset=utf-8");
+    h_login(&w, &req, &res);
+    ck_answer(400, "REQUEST_INVALID", "");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_login_one_branch,
+        test_login_no_and_several_branches,
+        test_login_equal_work_for_every_refusal,
+        test_login_over_the_limit_is_not_hashed,
+        test_login_limits_off,
+        test_login_rehashes_weaker_credentials,
+        test_login_database_down,
+        test_login_bodies,
+        test_login_lengths,
+        test_login_size_comes_before_type_before_body,
+    };
+
+    return run_tests("login", tests, sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,408 @@
+/* Refresh: order of checks, statements made, retries, the cookie. */
+
+#include "handlers.h"
+
+START_TEST (test_refresh_scoped) {
+    view_is(scoped_session());
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert(body_has("\"refreshToken\":\""));
+    ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
+    ck_assert(body_has("\"expiresIn\":900"));
+    ck_assert(!body_has("accountAccessToken") && !body_has("branches"));
+    ck_assert(!db.cleared && !db.remembered);
+    ck_assert_int_eq(db.rotated_exp, NOW + 3600);
+    ck_assert_ptr_nonnull(strstr(headers(), "Cache-Control: no-store\r\n"));
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+}
+END_TEST
+
+START_TEST (test_refresh_unscoped) {
+    view_is(usable_session());
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert(body_has("\"accountAccessToken\":\""));
+    ck_assert(!body_has("\"accessToken\""));
+    ck_assert(body_has("\"branches\":[{\"branchId\":\"" BRANCH "\""));
+    ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
+}
+END_TEST
+
+START_TEST (test_refresh_include_account_token) {
+    view_is(scoped_session());
+    req.body = join("{\"refreshToken\":\"", refresh_token(JTI),
+                    "\",\"includeAccountToken\":true}");
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert(body_has("\"accountAccessToken\":\""));
+    ck_assert(body_has("\"branches\":["));
+    ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
+}
+END_TEST
+
+START_TEST (test_refresh_scope_lost) {
+    struct session_view v = scoped_session();
+
+    v.selectable = false;
+    view_is(v);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert(db.cleared);
+    ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
+}
+END_TEST
+
+START_TEST (test_refresh_expiry_is_capped) {
+    struct session_view v = scoped_session();
+
+    cfg.session_max_lifetime_s = 1500; /* 500 s are left */
+    view_is(v);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert_int_eq(db.rotated_exp, NOW + 500);
+    ck_assert(body_has("\"expiresIn\":500"));
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=500;"));
+}
+END_TEST
+
+START_TEST (test_refresh_missing) {
+    static const char *const bodies[] = {"", "{}", "{\"refreshToken\":null}",
+                                         "{\"refreshToken\":\"\"}"};
+
+    for (size_t i = 0; i < 4; i++) {
+        send_body(bodies[i]);
+        req.cookie = PJ_STR("rt=; other=x");
+        h_refresh(&w, &req, &res);
+        ck_answer(401, "AUTH_REFRESH_TOKEN_MISSING", "");
+        ck_assert(cookie_untouched());
+    }
+}
+END_TEST
+
+START_TEST (test_refresh_origin_comes_before_conflict) {
+    send_in_body("a");
+    send_in_cookie("b");
+    req.origin = PJ_STR("https://evil.test");
+    h_refresh(&w, &req, &res);
+    ck_answer(403, "AUTH_ORIGIN_NOT_ALLOWED", "");
+    ck_assert(cookie_untouched());
+
+    req.origin = PJ_STR("http://localhost:8081");
+    h_refresh(&w, &req, &res);
+    ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
+    view_is(scoped_session());
+    req.origin = PJ_STR("https://evil.test");
+    req.cookie = PJ_STR("other=x");
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+}
+END_TEST
+
+START_TEST (test_refresh_two_cookies) {
+    char *token = refresh_token(JTI);
+
+    view_is(scoped_session());
+    req.cookie = PJ_STR("rt=a; rt=b");
+    h_refresh(&w, &req, &res);
+    ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
+
+    snprintf(text, sizeof(text), "rt=%s; x=y; rt=%s", token, token);
+    req.cookie = str(strdup(text));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+}
+END_TEST
+
+START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
+    send_in_body("not.a.token");
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    ck_assert(cookie_untouched());
+
+    req.body = PJ_STR("");
+    send_in_cookie("not.a.token");
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+START_TEST (test_refresh_takes_refresh_tokens_only) {
+    send_in_body(issue('a', SESSION, JTI, 10, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    send_in_body(issue('b', SESSION, JTI, 10, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+}
+END_TEST
+
+START_TEST (test_refresh_expiry_has_no_leeway) {
+    view_is(scoped_session());
+    send_in_body(issue('r', SESSION, JTI, 100, 100));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    send_in_body(issue('r', SESSION, JTI, 100, 101));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+}
+END_TEST
+
+START_TEST (test_refresh_no_such_session) {
+    view_is(usable_session());
+    tell(&db.read, STORE_NONE);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+START_TEST (test_refresh_stale_token_of_a_revoked_session) {
+    struct session_view v = usable_session();
+
+    v.session.active = false;
+    view_is(v);
+    send_in_body(refresh_token(OTHER_JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_assert(cookie_untouched()); /* the token came in the body */
+}
+END_TEST
+
+START_TEST (test_refresh_stale_leaves_the_cookie) {
+    view_is(usable_session());
+    send_in_cookie(refresh_token(OTHER_JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read ");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_refresh_disabled_account_ends_the_session) {
+    struct session_view v = usable_session();
+
+    v.session.account_enabled = false;
+    view_is(v);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+/* -- refresh: races and losses -- */
+
+START_TEST (test_refresh_goes_round_while_the_scope_moves) {
+    view_is(usable_session());
+    view_is(scoped_session());
+    tell(&db.rotate, STORE_NONE);
+    tell(&db.rotate, STORE_OK);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read rotate ");
+    /* The answer is that of the second decision. */
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert(!body_has("branches"));
+}
+END_TEST
+
+START_TEST (test_refresh_gives_up_after_three_more_times) {
+    view_is(usable_session());
+    tell(&db.rotate, STORE_NONE);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(503, "AUTH_BUSY",
+              "read rotate read rotate read rotate read rotate ");
+    ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_refresh_that_lost_the_race_is_stale) {
+    struct session_view v = usable_session();
+
+    view_is(v);
+    snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
+    view_is(v);
+    tell(&db.rotate, STORE_NONE);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotate read ");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_refresh_that_lost_to_a_logout) {
+    struct session_view v = usable_session();
+
+    view_is(v);
+    v.session.active = false;
+    view_is(v);
+    tell(&db.rotate, STORE_NONE);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read rotate read ");
+}
+END_TEST
+
+START_TEST (test_refresh_finds_out_that_its_write_happened) {
+    struct session_view v = scoped_session();
+
+    view_is(v);
+    view_is(v); /* during which the database is away */
+    snprintf(v.session.jti, STORE_UUID, "the new one");
+    view_is(v);
+    tell(&db.read, STORE_OK);
+    tell(&db.read, STORE_UNAVAILABLE);
+    tell(&db.read, STORE_OK);
+    tell(&db.rotate, STORE_UNKNOWN);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read read ");
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+}
+END_TEST
+
+START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
+    view_is(scoped_session());
+    tell(&db.rotate, STORE_UNKNOWN);
+    tell(&db.rotate, STORE_OK);
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read rotate ");
+}
+END_TEST
+
+START_TEST (test_refresh_never_finds_out) {
+    view_is(scoped_session());
+    tell(&db.read, STORE_OK);
+    tell(&db.read, STORE_UNAVAILABLE);
+    tell(&db.rotate, STORE_UNKNOWN);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
+    ck_assert_int_eq(res.status, 503);
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
+}
+END_TEST
+
+START_TEST (test_refresh_database_down) {
+    view_is(scoped_session());
+    tell(&db.read, STORE_UNAVAILABLE);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "read ");
+    ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
+
+    memset(&db.read, 0, sizeof(db.read));
+    tell(&db.rotate, STORE_UNAVAILABLE);
+    h_refresh(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "read read rotate ");
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
+}
+END_TEST
+
+/* -- refresh: reuse -- */
+
+START_TEST (test_reuse_rejected_but_survived) {
+    view_is(usable_session());
+    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read ");
+}
+END_TEST
+
+START_TEST (test_reuse_of_an_old_token_revokes) {
+    cfg.refresh_reuse = REUSE_REVOKE;
+    view_is(usable_session());
+    tell(&db.rotated, STORE_NONE);
+    send_in_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " ");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_reuse_of_a_young_token_does_no_harm) {
+    cfg.refresh_reuse = REUSE_REVOKE;
+    view_is(usable_session());
+    tell(&db.rotated, STORE_OK); /* rotated out within the minute */
+    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated ");
+
+    /* Issued within the minute: rotated out within it, too. */
+    send_in_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated read ");
+}
+END_TEST
+
+START_TEST (test_reuse_policy_remembers_what_it_rotates) {
+    cfg.refresh_reuse = REUSE_REVOKE;
+    view_is(usable_session());
+    send_in_body(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_assert(db.remembered);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_refresh_scoped,
+        test_refresh_unscoped,
+        test_refresh_include_account_token,
+        test_refresh_scope_lost,
+        test_refresh_expiry_is_capped,
+        test_refresh_missing,
+        test_refresh_origin_comes_before_conflict,
+        test_refresh_origin_is_of_no_matter_without_the_cookie,
+        test_refresh_two_cookies,
+        test_refresh_invalid_clears_only_its_own_cookie,
+        test_refresh_takes_refresh_tokens_only,
+        test_refresh_expiry_has_no_leeway,
+        test_refresh_no_such_session,
+        test_refresh_stale_token_of_a_revoked_session,
+        test_refresh_stale_leaves_the_cookie,
+        test_refresh_disabled_account_ends_the_session,
+        test_refresh_goes_round_while_the_scope_moves,
+        test_refresh_gives_up_after_three_more_times,
+        test_refresh_that_lost_the_race_is_stale,
+        test_refresh_that_lost_to_a_logout,
+        test_refresh_finds_out_that_its_write_happened,
+        test_refresh_finds_out_that_its_write_did_not_happen,
+        test_refresh_never_finds_out,
+        test_refresh_database_down,
+        test_reuse_rejected_but_survived,
+        test_reuse_of_an_old_token_revokes,
+        test_reuse_of_a_young_token_does_no_harm,
+        test_reuse_policy_remembers_what_it_rotates,
+    };
+
+    return run_tests("refresh", tests, sizeof(tests) / sizeof(tests[0]));
+}

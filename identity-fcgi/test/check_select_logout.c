@@ -1,0 +1,206 @@
+/* Select-branch and logout: order of checks, statements made, the cookie. */
+
+#include "handlers.h"
+
+/* -- select-branch -- */
+
+START_TEST (test_select) {
+    struct session_view v = usable_session();
+
+    v.selectable = true;
+    v.scope = one_scope;
+    view_is(v);
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    send_body("{\"branchId\":\"" BRANCH "\"}");
+    h_select_branch(&w, &req, &res);
+    ck_answer(200, "AUTH_SELECT_BRANCH_SUCCESS", "read select ");
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
+    ck_assert(!body_has("refreshToken"));
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_select_token_comes_before_the_body) {
+    send_body("{");
+    req.content_type = PJ_STR("text/plain");
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+    ck_assert_ptr_nonnull(strstr(headers(), "WWW-Authenticate: Bearer "));
+
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    h_select_branch(&w, &req, &res);
+    ck_answer(415, "MEDIA_TYPE_UNSUPPORTED", "");
+    req.content_type = PJ_STR("application/json");
+    h_select_branch(&w, &req, &res);
+    ck_answer(400, "REQUEST_INVALID", "");
+    send_body("{\"branchId\":7}");
+    h_select_branch(&w, &req, &res);
+    ck_answer(400, "REQUEST_INVALID", "");
+}
+END_TEST
+
+START_TEST (test_select_takes_account_tokens_only) {
+    send_body("{\"branchId\":\"" BRANCH "\"}");
+    send_bearer(issue('b', SESSION, JTI, 10, 900));
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+    send_bearer(issue('r', SESSION, JTI, 10, 900));
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+    send_bearer(issue('a', SESSION, JTI, 1000, 900)); /* expired */
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+}
+END_TEST
+
+START_TEST (test_select_refusals) {
+    struct session_view v = usable_session();
+
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    send_body("{\"branchId\":\"anything\"}");
+    view_is(v);
+    h_select_branch(&w, &req, &res);
+    ck_answer(403, "AUTH_BRANCH_NOT_SELECTABLE", "read ");
+
+    v.session.active = false;
+    view_is(v);
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read read ");
+
+    tell(&db.read, STORE_NONE);
+    db.read.turn = 0;
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read read read ");
+}
+END_TEST
+
+START_TEST (test_select_that_lost_to_a_logout) {
+    struct session_view v = usable_session();
+
+    v.selectable = true;
+    v.scope = one_scope;
+    view_is(v);
+    v.session.active = false;
+    view_is(v);
+    tell(&db.select, STORE_NONE);
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    send_body("{\"branchId\":\"" BRANCH "\"}");
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read select read ");
+    ck_assert(!body_has("accessToken"));
+}
+END_TEST
+
+/* -- logout -- */
+
+START_TEST (test_logout_of_nobody) {
+    req.content_type = PJ_STR("");
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+START_TEST (test_logout_revokes_every_distinct_session_once) {
+    send_bearer(issue('b', SESSION, JTI, 10, 900));
+    send_in_body(issue('r', SESSION, OTHER_JTI, 10, 900));
+    send_in_cookie(issue('r', OTHER_SESSION, JTI, 10, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+START_TEST (test_logout_with_an_expired_token) {
+    send_in_cookie(issue('r', SESSION, JTI, 1000, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " ");
+}
+END_TEST
+
+START_TEST (test_logout_ignores_what_is_unusable) {
+    char *token = issue('r', SESSION, JTI, 10, 900);
+
+    token[strlen(token) - 5] ^= 1;
+    send_bearer("nonsense");
+    send_in_body(token);
+    send_in_cookie(issue('a', OTHER_SESSION, JTI, 10, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+START_TEST (test_logout_differing_cookies_both_count) {
+    char *a = issue('r', SESSION, JTI, 10, 900);
+    char *b = issue('r', OTHER_SESSION, JTI, 10, 900);
+
+    snprintf(text, sizeof(text), "rt=%s; rt=%s", a, b);
+    req.cookie = str(strdup(text));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
+}
+END_TEST
+
+START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
+    req.origin = PJ_STR("https://evil.test");
+    send_in_cookie(issue('r', SESSION, JTI, 10, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+
+    send_in_body(issue('r', OTHER_SESSION, JTI, 10, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
+}
+END_TEST
+
+START_TEST (test_logout_failures_leave_the_cookie) {
+    send_in_cookie(issue('r', SESSION, JTI, 10, 900));
+    send_body("{\"refreshToken\":1}");
+    h_logout(&w, &req, &res);
+    ck_answer(400, "REQUEST_INVALID", "");
+    ck_assert(cookie_untouched());
+
+    req.body = PJ_STR("");
+    tell(&db.revoke, STORE_UNAVAILABLE);
+    h_logout(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "revoke ");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_logout_again_succeeds) {
+    tell(&db.revoke, STORE_NONE);
+    send_in_cookie(issue('r', SESSION, JTI, 10, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_select,
+        test_select_token_comes_before_the_body,
+        test_select_takes_account_tokens_only,
+        test_select_refusals,
+        test_select_that_lost_to_a_logout,
+        test_logout_of_nobody,
+        test_logout_revokes_every_distinct_session_once,
+        test_logout_with_an_expired_token,
+        test_logout_ignores_what_is_unusable,
+        test_logout_differing_cookies_both_count,
+        test_logout_ignores_the_cookie_of_another_origin,
+        test_logout_failures_leave_the_cookie,
+        test_logout_again_succeeds,
+    };
+
+    return run_tests("select and logout", tests,
+                     sizeof(tests) / sizeof(tests[0]));
+}
