@@ -306,7 +306,7 @@ pj_err_t ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
 ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);
 
 
-/* ngx_http_platform_gateway_keys.c: shared zone, lease, freshness */
+/* ngx_http_platform_gateway_keys_conf.c: directives of the key set */
 
 /*
  * Directives of the key set (conf of the first is the main conf, of the
@@ -332,6 +332,9 @@ char *ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
 /* Whether the configuration names a source of keys at all. */
 ngx_uint_t ngx_http_platform_gateway_keys_usable(
     const ngx_http_platform_gateway_keys_t *keys);
+
+
+/* ngx_http_platform_gateway_keys.c: the parsed set and its freshness */
 
 /* Starts the worker's refresh timer. */
 ngx_int_t ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle);

@@ -182,6 +182,12 @@ ngx_http_platform_gateway_fetch_connection(
     fetch->write.active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) != 0;
     fetch->write.ready = 1;
 
+    /* No option of the socket is ever to be set. */
+
+    c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
+    c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
+    c->sndlowat = 1;
+
     /* Makes finalization skip keepalive and lingering, should it get there. */
 
     fetch->read.eof = 1;

@@ -1,6 +1,6 @@
 
 /*
- * The key set, as _keys.c, _zone.c and _wait.c see it.
+ * The key set, as _keys.c, _keys_conf.c, _zone.c and _wait.c see it.
  */
 
 
@@ -9,16 +9,6 @@
 
 
 #include "ngx_http_platform_gateway.h"
-
-
-#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_LAYOUT    1
-#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_MIN_ZONE  (256 * 1024)
-
-/* A fetch may take as long as the cooldown, but at least this. */
-#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_TIMEOUT   5000
-
-/* The lease outlives the fetch by this, so that only a dead one loses it. */
-#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_SLACK     2000
 
 
 /*
@@ -35,7 +25,7 @@ typedef struct {
                                                   workers may fetch */
 
     ngx_atomic_t                 version;      /* 0: no set yet */
-    ngx_atomic_t                 ended;        /* fetches that came to an end */
+    ngx_atomic_t                 ended;        /* fetches so far */
     ngx_atomic_t                 fetched;      /* ms, the last good one */
     time_t                       fetched_at;   /* the same, wall clock */
 
@@ -63,6 +53,9 @@ typedef struct {
     ngx_uint_t                   lease;        /* of our own fetch */
     ngx_uint_t                   fetching;     /* it is in progress */
     ngx_uint_t                   waiting;      /* parked requests */
+
+    ngx_uint_t                   leaving;      /* the process exits ... */
+    ngx_msec_t                   leave_at;     /* ... and fetches until then */
 } ngx_http_platform_gateway_worker_t;
 
 
@@ -75,6 +68,8 @@ struct ngx_http_platform_gateway_keys_s {
     ngx_uint_t                   generation;
 
     ngx_str_t                    location;     /* URI; len 0: no source */
+    ngx_str_t                    conf_file;    /* where that was said */
+    ngx_uint_t                   conf_line;
     ngx_http_conf_ctx_t         *ctx;          /* the location's server */
     ngx_log_t                   *log;          /* that server's */
 

@@ -10,6 +10,12 @@
 #include "ngx_http_platform_gateway_keys.h"
 
 
+#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT  1
+
+/* The lease outlives the fetch by this, so that only a dead one loses it. */
+#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK   2000  /* ms */
+
+
 /* Milliseconds from now to then; 0 when then has passed. */
 static ngx_msec_t ngx_http_platform_gateway_zone_left(ngx_msec_t then);
 
@@ -26,7 +32,7 @@ ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
     zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
 
-    if (zone && zone->layout != NGX_HTTP_PLATFORM_GATEWAY_KEYS_LAYOUT) {
+    if (zone && zone->layout != NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT) {
 
         /* Left to the old workers, which may still be using it. */
 
@@ -46,7 +52,7 @@ ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
             return NGX_ERROR;
         }
 
-        zone->layout = NGX_HTTP_PLATFORM_GATEWAY_KEYS_LAYOUT;
+        zone->layout = NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT;
         zone->next_try = ngx_current_msec;
         shpool->data = zone;
     }
@@ -76,10 +82,15 @@ ngx_http_platform_gateway_zone_activate(ngx_http_platform_gateway_keys_t *keys)
         /*
          * The configuration may name another issuer by now: fetch soon, and
          * take nothing that an older configuration's worker still brings.
+         * What that one has begun counts for no cooldown then.
          */
 
+        if (zone->leased) {
+            zone->leased = 0;
+            zone->next_try = ngx_current_msec;
+        }
+
         zone->generation = keys->generation;
-        zone->leased = 0;
         zone->refresh = 1;
     }
 
@@ -103,7 +114,7 @@ ngx_http_platform_gateway_zone_lease(ngx_http_platform_gateway_keys_t *keys)
         zone->leased = 1;
         zone->lease++;
         zone->lease_until = ngx_current_msec + keys->timeout
-                            + NGX_HTTP_PLATFORM_GATEWAY_KEYS_SLACK;
+                            + NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK;
         zone->next_try = ngx_current_msec + keys->cooldown;
 
         keys->worker->lease = zone->lease;

@@ -30,7 +30,7 @@ my $head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n";
 sub refetch {
     sleep 1.1;
     my $before = $issuer->count;
-    keys_get($t, $unknown, iat => time - 60);
+    keys_get($t, $unknown, iat => past());
     eventually(sub { $issuer->count > $before });
     return;
 }

@@ -50,7 +50,7 @@ load($new, $SOFT + 1);
 is_deeply [ keys %status ], [200], 'every request of a rotation passes'
     or diag explain \%status;
 cmp_ok $status{200}, '>', 200, 'and they were many';
-is keys_get($t, $old, iat => time - 60)->status, 401,
+is keys_get($t, $old, iat => past())->status, 401,
     'the old key is refused now';
 
 # A key that is used as soon as it is published: the token brings the fetch.
@@ -60,7 +60,7 @@ platform_gateway_key_soft_age 60s;
 platform_gateway_key_cooldown 1s;
 KEYS
 ok $t->reload, 'reload with a long soft age';
-sleep 1.5;
+sleep 2.5;    # the reload's own fetch, and its cooldown
 my $third = jwt_key('c');
 $issuer->set(body => jwks($new, $third));
 is keys_get($t, $third)->status, 200,

@@ -8,7 +8,7 @@ use warnings;
 use Platform::Test;
 
 use Exporter qw(import);
-our @EXPORT = qw(keys_gateway keys_get keys_failures);
+our @EXPORT = qw(keys_gateway keys_get keys_failures past);
 
 my $CONF = <<'CONF';
 %%GLOBALS%%
@@ -54,13 +54,17 @@ sub keys_gateway {
     return $t->nginx_conf($CONF);
 }
 
-# Status of a guarded request with a fresh branch token of that key.
+# A guarded request with a fresh branch token of that key.
 sub keys_get {
     my ($t, $key, %claims) = @_;
 
     return http_get($t->port('gateway'), '/branch',
         token => jwt_token('branch', $key, %claims));
 }
+
+# A minute ago in whole seconds, for the iat of a token that is older than any
+# fetch.
+sub past { return CORE::time() - 60 }
 
 # Lines of the error log that say why a fetch gave no key set.
 sub keys_failures {

@@ -135,6 +135,7 @@ sub stop {
 
     push @problems, $self->_end_group unless $signal eq 'KILL';
     kill 'KILL', -$self->{pid};
+    push @problems, $self->_end_group;
     return @problems;
 }
 

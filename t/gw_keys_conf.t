@@ -1,0 +1,118 @@
+# What is wrong with the directives of the key set shows at nginx -t, with the
+# remedy; beside each stands the same configuration put right.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $port = $t->port('issuer');
+
+my $LOCATION = 'location = /_keys { internal; platform_gateway off;
+    subrequest_output_buffer_size 64k; proxy_pass http://127.0.0.1:1; }';
+
+sub conf {
+    my (%o) = @_;
+
+    my $http = $o{http} // '';
+    my $server = $o{server} // 'platform_gateway_key_location /_keys;';
+    my $location = $o{location} // $LOCATION;
+    return <<"CONF";
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    $http
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        $server
+        $location
+    }
+    server {
+        listen 127.0.0.1:%%PORT_other%%;
+        location / {
+            platform_gateway on;
+            platform_gateway_access branch;
+            platform_gateway_issuer http://issuer.test;
+            empty_gif;
+        }
+    }
+}
+CONF
+}
+
+sub good {
+    my ($name, %o) = @_;
+
+    my ($ok, $said) = $t->nginx_test(conf(%o));
+    ok $ok, "good: $name" or diag $said;
+    return;
+}
+
+sub bad {
+    my ($name, $pattern, %o) = @_;
+
+    my ($ok, $said) = $t->nginx_test(conf(%o));
+    ok !$ok, "bad: $name";
+    like $said, $pattern, "$name: says what to do";
+    return;
+}
+
+good('the usual');
+
+bad('no key location', qr/add "platform_gateway_key_location" to a server/,
+    server => '', location => '');
+bad('two key locations', qr/is duplicate/,
+    server => 'platform_gateway_key_location /_keys;' x 2);
+bad('a relative one', qr/must begin with "\/"/,
+    server => 'platform_gateway_key_location _keys;');
+bad('one that does not exist', qr/names no location .* in \S+:\d+/,
+    location => '', server => 'platform_gateway_key_location /_keys;'
+        . 'location = /other { internal; empty_gif; }');
+bad('one that another location would serve',
+    qr/location "\/" .* or a "location = \/_keys"/,
+    location => 'location / { empty_gif; }');
+bad('one that clients reach', qr/must be internal: add "internal;"/,
+    location => $LOCATION =~ s/internal;//r);
+bad('a small output buffer', qr/add "subrequest_output_buffer_size 64k;"/,
+    location => $LOCATION =~ s/_size 64k/_size 60k/r);
+good('a larger one', location => $LOCATION =~ s/_size 64k/_size 256k/r);
+bad('the default one', qr/add "subrequest_output_buffer_size 64k;"/,
+    location => $LOCATION =~ s/subrequest_output_buffer_size 64k;//r);
+good('one set for the server',
+    location => 'subrequest_output_buffer_size 64k; '
+        . $LOCATION =~ s/subrequest_output_buffer_size 64k;//r);
+good('a prefix location', location => $LOCATION =~ s/= \/_keys/\/_k/r);
+good('a nested one', location => 'location /_ { platform_gateway off; '
+        . 'location /_other { empty_gif; } ' . "$LOCATION }");
+good('among many others',
+    location => join ' ', $LOCATION, map {"location = $_ { empty_gif; }"}
+        map { ("/$_", "/_keys$_", "/_$_") } 'a' .. 'm');
+
+bad('a zone without a size', qr/it is NAME:SIZE/,
+    http => 'platform_gateway_zone keys;');
+bad('a zone without a name', qr/it is NAME:SIZE/,
+    http => 'platform_gateway_zone :1m;');
+bad('a zone of nonsense', qr/zone size "x" is invalid/,
+    http => 'platform_gateway_zone keys:x;');
+bad('a small zone', qr/below 256k/,
+    http => 'platform_gateway_zone keys:128k;');
+good('the smallest zone', http => 'platform_gateway_zone keys:256k;');
+bad('two zones', qr/is duplicate/,
+    http => 'platform_gateway_zone a:1m; platform_gateway_zone b:1m;');
+
+bad('no cooldown', qr/must be at least 1s/,
+    http => 'platform_gateway_key_cooldown 0;');
+bad('a soft age below the cooldown', qr/soft_age" \(5s\) must not be below/,
+    http => 'platform_gateway_key_soft_age 5s;'
+        . 'platform_gateway_key_cooldown 6s;');
+good('a short soft age alone', http => 'platform_gateway_key_soft_age 5s;');
+bad('a hard age below the soft age', qr/hard_age" \(60s\) must not be below/,
+    http => 'platform_gateway_key_hard_age 1m;');
+good('a hard age equal to it', http => 'platform_gateway_key_hard_age 5m;');
+
+$t->allow(qr/\[emerg\]/);
+$t->done;

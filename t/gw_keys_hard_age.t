@@ -1,0 +1,57 @@
+# While the issuer is down the last good set serves, up to the hard age.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Keys;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my ($COOLDOWN, $HARD) = (1, 5);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $issuer = $t->issuer(body => jwks($key));
+my $port = $t->port('gateway');
+
+my $nginx = keys_gateway($t, keys => <<"KEYS");
+platform_gateway_key_cooldown ${COOLDOWN}s;
+platform_gateway_key_soft_age 2s;
+platform_gateway_key_hard_age ${HARD}s;
+KEYS
+$t->start_nginx;
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
+
+my $down = time;
+$issuer->down;
+my $failed = 0;
+while (time < $down + $HARD - 2.2) {
+    $failed++ if keys_get($t, $key)->status != 200;
+    sleep 0.05;
+}
+is $failed, 0, 'no request fails before the hard age';
+my $lines = keys_failures($t);
+cmp_ok $lines, '>=', 1, 'failures are logged';
+cmp_ok $lines, '<=', (time - $down) / $COOLDOWN + 1, 'once a cooldown';
+like +(keys_failures($t))[-1], qr/last good one is \d+s old, and kept/,
+    'with the age of what serves';
+
+ok eventually(sub { keys_get($t, $key)->status == 503 }, $HARD),
+    'past the hard age the set is unusable';
+cmp_ok time - $down, '<=', ($HARD + 0.5) * $t->scale, 'at the hard age';
+my $res = keys_get($t, $key);
+is $res->code, 'GATEWAY_KEYS_UNAVAILABLE', 'the answer says so';
+ok $res->header('Retry-After'), 'with Retry-After';
+is http_get($port, '/readyz')->status, 503, 'not ready any more';
+ok $nginx->wait_log(qr/which is past the hard age/), 'and the log says so';
+
+$issuer->up;
+my $up = time;
+ok eventually(sub { keys_get($t, $key)->status == 200 }, 5), 'good again';
+cmp_ok time - $up, '<', ($COOLDOWN + 0.5) * $t->scale,
+    'within a cooldown of the return';
+is http_get($port, '/readyz')->status, 200, 'and ready';
+
+$t->done;

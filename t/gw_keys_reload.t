@@ -1,0 +1,104 @@
+# Reloads keep the set: no storm of fetches, no lost request, and nothing of
+# an old configuration is fetched after it is gone.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Keys;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $COOLDOWN = 5;
+
+my $t = Platform::Test->new;
+my ($key, $new) = map { jwt_key($_) } qw(a b);
+my $issuer = $t->issuer(body => jwks($key));
+my $port = $t->port('gateway');
+my $keys = <<"KEYS";
+platform_gateway_key_cooldown ${COOLDOWN}s;
+platform_gateway_key_soft_age 60s;
+KEYS
+
+my $nginx = keys_gateway($t, keys => $keys);
+$t->start_nginx;
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
+
+# Twenty reloads under load.
+
+my $bytes = http_request_bytes(GET => '/branch',
+    token => jwt_token('branch', $key));
+my $began = time;
+my %status;
+for (1 .. 20) {
+    $t->reload or die "a reload failed\n";
+    $status{ $_ ? $_->status : 'none' }++
+        for http_parallel([ map { [ $port, $bytes ] } 1 .. 20 ]);
+}
+is_deeply \%status, { 200 => 400 }, 'requests during 20 reloads pass'
+    or diag explain \%status;
+my $allowed = 2 + int((time - $began) / $COOLDOWN);
+cmp_ok $issuer->count, '<=', $allowed, "with at most $allowed fetches";
+
+# A reload while the issuer is down.
+
+$issuer->down;
+ok $t->reload, 'a reload with the issuer down';
+is keys_get($t, $key)->status, 200, 'the old set serves at once';
+
+# A reload that fails leaves the engine at work.
+
+$t->write_file('nginx.conf', "nonsense;\n");
+$t->allow(qr/\[emerg\] .*unknown directive "nonsense"/);
+ok !$t->reload, 'a reload of a broken configuration fails';
+$issuer->set(body => jwks($key, $new));
+$issuer->up;
+ok eventually(sub { keys_get($t, $new)->status == 200 }, 2 * $COOLDOWN),
+    'and the old workers still fetch';
+
+# Another issuer: soon fetched from, whatever the age of the old set.
+
+my $other = $t->issuer(name => 'other', body => jwks($new));
+my $conf = keys_gateway($t, keys => $keys);
+$t->write_file('nginx.conf',
+    $t->read_file('nginx.conf') =~ s/:\d+(?=\/jwks)/':' . $other->port/er);
+ok $t->reload, 'a reload with another issuer';
+ok eventually(
+    sub { keys_get($t, $key, iat => past())->status == 401 },
+    2 * $COOLDOWN), 'its set replaces the old one within a cooldown';
+is keys_get($t, $new)->status, 200, 'and its key works';
+
+# A fetch in the old configuration that ends after the reload.
+
+$issuer->set(body => jwks($key), delay => 1.5);
+keys_gateway($t, keys => $keys);
+$t->reload;
+ok eventually(sub { keys_get($t, $key)->status == 200 }, 3 * $COOLDOWN),
+    'back to the first issuer';
+my $count = $issuer->count;
+sleep $COOLDOWN + 0.2;
+keys_get($t, jwt_key('c'), iat => past());
+cmp_ok $issuer->count, '>', $count, 'a fetch of the old configuration';
+$t->write_file('nginx.conf',
+    $t->read_file('nginx.conf') =~ s/:\d+(?=\/jwks)/':' . $other->port/er);
+ok $t->reload, 'ends after the reload';
+ok eventually(
+    sub { keys_get($t, $key, iat => past())->status == 401 },
+    3 * $COOLDOWN), 'the new configuration decides';
+sleep 2;
+is keys_get($t, $key, iat => past())->status, 401, 'and stays';
+
+# Another size makes another zone.
+
+$other->down;
+keys_gateway($t, keys => "$keys platform_gateway_zone platform_gateway:2m;");
+$t->write_file('nginx.conf',
+    $t->read_file('nginx.conf') =~ s/:\d+(?=\/jwks)/':' . $other->port/er);
+ok $t->reload, 'a zone of another size';
+is keys_get($t, $new)->status, 503, 'starts afresh';
+$other->up;
+ok eventually(sub { keys_get($t, $new)->status == 200 }, 2 * $COOLDOWN),
+    'and is filled within a cooldown';
+
+$t->done;
