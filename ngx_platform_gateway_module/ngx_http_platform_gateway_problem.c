@@ -37,11 +37,18 @@ static ngx_int_t ngx_http_platform_gateway_problem_header_filter(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_problem_body_filter(
     ngx_http_request_t *r, ngx_chain_t *in);
+static ngx_int_t ngx_http_platform_gateway_problem_send(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_page_t *page);
+static ngx_int_t ngx_http_platform_gateway_problem_pass(ngx_http_request_t *r,
+    ngx_http_platform_gateway_ctx_t *ctx, ngx_chain_t *in);
+static void ngx_http_platform_gateway_problem_swallow(ngx_chain_t *in);
 static ngx_uint_t ngx_http_platform_gateway_problem_possible(
     ngx_http_request_t *r);
 static const ngx_http_platform_gateway_page_t *
     ngx_http_platform_gateway_problem_page(ngx_http_request_t *r,
     ngx_chain_t *in);
+static void ngx_http_platform_gateway_problem_precedence(
+    ngx_http_request_t *r, ngx_http_platform_gateway_request_t *gr);
 static const ngx_http_platform_gateway_page_t *
     ngx_http_platform_gateway_problem_find(ngx_uint_t status);
 static ngx_buf_t *ngx_http_platform_gateway_problem_body(
@@ -231,12 +238,8 @@ static ngx_int_t
 ngx_http_platform_gateway_problem_body_filter(ngx_http_request_t *r,
     ngx_chain_t *in)
 {
-    ngx_int_t                                rc;
-    ngx_buf_t                               *b;
-    ngx_chain_t                             *cl, out;
     ngx_http_platform_gateway_ctx_t         *ctx;
     const ngx_http_platform_gateway_page_t  *page;
-    ngx_http_platform_gateway_request_t     *gr;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
@@ -247,53 +250,98 @@ ngx_http_platform_gateway_problem_body_filter(ngx_http_request_t *r,
         return ngx_http_next_body_filter(r, in);
     }
 
-    page = NULL;
-    b = NULL;
-
-    if (ctx->problem == NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_PENDING) {
-
-        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_NONE;
-
-        page = ngx_http_platform_gateway_problem_page(r, in);
-
-        if (page) {
-            gr = ngx_http_platform_gateway_request_get(r);
-            if (gr == NULL) {
-                return NGX_ERROR;
-            }
-
-            b = ngx_http_platform_gateway_problem_body(r, gr, page);
-            if (b == NULL) {
-                return NGX_ERROR;
-            }
-        }
-
-        rc = ngx_http_platform_gateway_problem_send_header(r);
-
-        if (rc == NGX_ERROR || rc > NGX_OK) {
-            return rc;
-        }
-
-        if (page == NULL && !r->header_only) {
-            return ngx_http_next_body_filter(r, in);
-        }
-
-        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT;
-    }
-
-    for (cl = in; cl; cl = cl->next) {
-        cl->buf->pos = cl->buf->last;
-        cl->buf->file_pos = cl->buf->file_last;
-    }
-
-    if (b == NULL || r->header_only) {
+    if (ctx->problem == NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT) {
+        ngx_http_platform_gateway_problem_swallow(in);
         return ngx_http_next_body_filter(r, NULL);
+    }
+
+    page = ngx_http_platform_gateway_problem_page(r, in);
+
+    if (page) {
+        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT;
+        ngx_http_platform_gateway_problem_swallow(in);
+        return ngx_http_platform_gateway_problem_send(r, page);
+    }
+
+    ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_NONE;
+
+    return ngx_http_platform_gateway_problem_pass(r, ctx, in);
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_send(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_page_t *page)
+{
+    ngx_int_t                             rc;
+    ngx_buf_t                            *b;
+    ngx_chain_t                           out;
+    ngx_http_platform_gateway_request_t  *gr;
+
+    gr = ngx_http_platform_gateway_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (page->status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE) {
+        ngx_http_platform_gateway_problem_precedence(r, gr);
+        page = ngx_http_platform_gateway_problem_find(r->err_status);
+    }
+
+    b = ngx_http_platform_gateway_problem_body(r, gr, page);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_platform_gateway_problem_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
     }
 
     out.buf = b;
     out.next = NULL;
 
     return ngx_http_next_body_filter(r, &out);
+}
+
+
+/* The header held back, and the body that turned out not to be nginx's. */
+
+static ngx_int_t
+ngx_http_platform_gateway_problem_pass(ngx_http_request_t *r,
+    ngx_http_platform_gateway_ctx_t *ctx, ngx_chain_t *in)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_platform_gateway_problem_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        return rc;
+    }
+
+    if (r->header_only) {
+
+        /* whoever sends the body could not know that this is HEAD */
+
+        ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT;
+        ngx_http_platform_gateway_problem_swallow(in);
+        in = NULL;
+    }
+
+    return ngx_http_next_body_filter(r, in);
+}
+
+
+static void
+ngx_http_platform_gateway_problem_swallow(ngx_chain_t *in)
+{
+    ngx_chain_t  *cl;
+
+    for (cl = in; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
 }
 
 
@@ -337,6 +385,35 @@ ngx_http_platform_gateway_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
     }
 
     return ngx_http_platform_gateway_problem_find(r->err_status);
+}
+
+
+/*
+ * nginx looks at the size of a body before any handler runs, but of the two a
+ * wrong method is the client's first mistake.
+ */
+
+static void
+ngx_http_platform_gateway_problem_precedence(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr)
+{
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (r->err_status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+        || r->method == NGX_HTTP_OPTIONS
+        || conf->methods == 0
+        || (r->method & conf->methods))
+    {
+        return;
+    }
+
+    r->err_status = NGX_HTTP_NOT_ALLOWED;
+    r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
+
+    gr->decision = "deny";
+    gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN;
 }
 
 

@@ -1,0 +1,160 @@
+# Methods: a known path with a wrong one is 405 with Allow, before the guard
+# looks at any token, before limits, and without a word to the upstream.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
+    limit_req_status 429;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location /get {
+            platform_gateway_access public;
+            platform_gateway_methods GET;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /post {
+            platform_gateway_access branch;
+            platform_gateway_methods POST;
+            limit_req zone=one burst=100 nodelay;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /limited {
+            platform_gateway_access branch;
+            platform_gateway_methods POST;
+            limit_req zone=one;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /many {
+            platform_gateway_access branch;
+            platform_gateway_methods PUT PATCH DELETE GET;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            location /many/inner { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        }
+        location /any {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /small {
+            platform_gateway_access public;
+            platform_gateway_methods GET;
+            client_max_body_size 10;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location = /health {
+            platform_gateway_access public;
+            platform_gateway_methods GET HEAD;
+            platform_gateway_health;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+my $good = jwt_token(branch => $key, iss => 'http://issuer.test');
+ok eventually(sub { http_get($port, '/any', token => $good)
+    ->status == 200 }), 'control: keys are there';
+$upstream->forget;
+
+sub allows {
+    my ($path, $allow, @methods) = @_;
+
+    my %ok = map { $_ => 1 } @methods;
+    for my $method (qw(GET HEAD POST PUT PATCH DELETE PROPFIND BREW)) {
+        my $res = http($port, $method, $path, token => $good, body => '');
+        if ($ok{$method}) {
+            is $res->status, 200, "$method $path";
+            next;
+        }
+        is $res->status, 405, "$method $path: 405";
+        is_deeply [ $res->header_all('Allow') ], [$allow],
+            "$method $path: Allow";
+        is $res->code, $method eq 'HEAD' ? '' : 'METHOD_NOT_ALLOWED',
+            "$method $path: code";
+    }
+    my $options = http($port, 'OPTIONS', $path);
+    is $options->status, 204, "OPTIONS $path";
+    is $options->header('Allow'), $allow, "OPTIONS $path: Allow";
+    return;
+}
+
+allows('/get', 'GET, HEAD, OPTIONS', qw(GET HEAD));
+allows('/post', 'POST, OPTIONS', qw(POST));
+allows('/many', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS',
+    qw(GET HEAD PUT PATCH DELETE));
+allows('/many/inner', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS',
+    qw(GET HEAD PUT PATCH DELETE));
+allows('/health', 'GET, HEAD, OPTIONS', qw(GET HEAD));
+is http($port, $_, '/any', token => $good, body => '')->status, 200,
+    "$_ where nothing is said" for qw(GET HEAD POST DELETE BREW);
+
+# Only what is allowed arrived.
+
+is_deeply [ grep { "$_->{method} $_->{uri}" =~ m{^(?:POST|BREW) /(?:get|many)
+        |^(?:GET|PUT) /post}x } $upstream->requests ], [],
+    'no refused method reached the upstream';
+
+# Before the guard, before limits.
+
+my $res;
+for my $token (undef, 'abc', jwt_tamper($good, 2, 9)) {
+    my $name = defined $token ? length $token : 'no';
+    is_problem(http_get($port, '/post', token => $token), 405,
+        'METHOD_NOT_ALLOWED', "before the token ($name)");
+}
+is http_post($port, '/post', body => '')->status, 401,
+    'control: the guard answers the right method';
+is http_get($port, '/limited')->status, 405, 'before the limit' for 1 .. 5;
+my @status = map { http_post($port, '/limited', body => '')->status } 1 .. 2;
+is $status[-1], 429, "control: the limit counts the right method (@status)";
+$res = http_post($port, '/small', body => 'x' x 11);
+is_problem($res, 405, 'METHOD_NOT_ALLOWED', 'before the size of the body');
+is_deeply [ $res->header_all('Allow') ], ['GET, HEAD, OPTIONS'], 'with Allow';
+is_problem(http_get($port, '/small', body => 'x' x 11), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'control: with the right method');
+
+# The connection lives on, and the body with it.
+
+my $c = Platform::Test::Http->new(port => $port);
+is $c->request(PUT => '/post', body => 'x' x 100_000)->status, 405,
+    'a body that nobody reads';
+is $c->request(GET => '/get')->status, 200, 'the connection is still good';
+$res = $c->request(PUT => '/post',
+    headers => [ Expect => '100-continue', 'Content-Length' => 5 ]);
+is $res->status, 405, 'Expect: 100-continue';
+is scalar($res->interim), 0, 'is not continued';
+
+# TRACE and CONNECT are nginx's to refuse.
+
+for my $method (qw(TRACE CONNECT)) {
+    my $raw = http_raw($port,
+        "$method /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    like $raw, qr{\AHTTP/1\.1 40[05] .*application/problem\+json}s,
+        "$method is refused";
+}
+
+$t->done;
