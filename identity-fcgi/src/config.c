@@ -396,7 +396,6 @@ static void derive(struct config *cfg, const struct envfile *file)
     if (cfg->db_pool_size == 0 || cfg->db_pool_size > cfg->worker_threads) {
         cfg->db_pool_size = cfg->worker_threads;
     }
-    cfg->worker_threads = cfg->db_pool_size;
     if (lookup(file, "PLATFORM_DB_SEED_ON_START") == NULL) {
         cfg->db_seed_on_start = cfg->is_local && cfg->db_migrate_on_start;
     }

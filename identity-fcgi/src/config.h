@@ -28,7 +28,7 @@ struct config {
 
     /* NULL where unset: libpq's own default holds. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
-    int db_pool_size; /* at most worker_threads: one connection a worker */
+    int db_pool_size; /* at most worker_threads */
     bool db_migrate_on_start;
     bool db_seed_on_start;
     bool db_prepared;
@@ -56,7 +56,7 @@ struct config {
     int64_t argon2_memory_kib;
     int64_t argon2_iterations;
 
-    int worker_threads; /* what runs: never more than db_pool_size */
+    int worker_threads;
     int64_t request_timeout_ms;
     int64_t sweep_interval_s; /* 0: off */
     char **cors_origins;      /* NULL-terminated */

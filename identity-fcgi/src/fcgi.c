@@ -140,9 +140,7 @@ bool fcgi_read(struct fcgi_exchange *ex, int fd, struct fcgi_call *call)
     if (read_body(ex, call)) {
         return true;
     }
-    req->keepConnection = 0;
-    FCGX_Finish_r(req);
-    take_back(req);
+    FCGX_Free(req, 1); /* finishing it would send half an answer */
     return false;
 }
 

@@ -204,6 +204,9 @@ static const struct db_statement ping_sql = {
     "ping", "SELECT coalesce(max(version), 0)::bigint FROM schema_migrations",
     false};
 
+static const struct db_statement migrated_sql = {
+    "migrated", "SELECT to_regclass('schema_migrations') IS NOT NULL", false};
+
 static enum store_result ping(struct store *st, int *schema_version)
 {
     struct db_params p = {0};
@@ -213,6 +216,16 @@ static enum store_result ping(struct store *st, int *schema_version)
     if (result == STORE_OK) {
         *schema_version = (int) db_int64(rows, 0, 0);
     }
+    db_rows_free(rows);
+    if (result == STORE_OK) {
+        return STORE_OK;
+    }
+    /* A database that answers but was never migrated is another failure. */
+    result = store_run(st, &migrated_sql, &p, &rows);
+    if (result == STORE_OK && db_bool(rows, 0, 0)) {
+        result = STORE_UNAVAILABLE;
+    }
+    *schema_version = 0;
     db_rows_free(rows);
     return result;
 }

@@ -250,14 +250,15 @@ START_TEST (test_seed_follows_migrate) {
 }
 END_TEST
 
-START_TEST (test_pool_bounds_workers) {
+START_TEST (test_pool_is_never_larger_than_its_users) {
     setenv("PLATFORM_DB_POOL_SIZE", "3", 1);
     ck_assert(load());
-    ck_assert_int_eq(cfg.worker_threads, 3);
+    ck_assert_int_eq(cfg.db_pool_size, 3);
+    ck_assert_int_eq(cfg.worker_threads, 16);
     config_free(&cfg);
     setenv("PLATFORM_DB_POOL_SIZE", "64", 1);
     ck_assert(load());
-    ck_assert_int_eq(cfg.worker_threads, 16);
+    ck_assert_int_eq(cfg.db_pool_size, 16);
 }
 END_TEST
 
@@ -434,7 +435,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_seeding_is_local_only);
     tcase_add_test(t, test_seeding_heeds_libpq_environment);
     tcase_add_test(t, test_seed_follows_migrate);
-    tcase_add_test(t, test_pool_bounds_workers);
+    tcase_add_test(t, test_pool_is_never_larger_than_its_users);
     tcase_add_test(t, test_typing_error_is_named);
     tcase_add_test(t, test_unknown_name_is_warned_of);
     tcase_add_test(t, test_secret_value_is_never_printed);

@@ -1,0 +1,171 @@
+# FastCGI connections: however many are idle, slow, half-sent or broken, a
+# whole request is served at once and their threads are free.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $identity = $t->identity(
+    PLATFORM_WORKER_THREADS  => 4,
+    PLATFORM_REQUEST_TIMEOUT => '1s',
+    PLATFORM_AUTH_MAX_FAILURES => 0,
+);
+my $address = $identity->address;
+my $slack = $t->scale;
+
+sub bytes { return Platform::Test::Fcgi::request_bytes(@_) }
+
+# One request on a connection of its own; how long it took.
+sub served_in {
+    my $start = time;
+    my $got = $t->fcgi($address)->request(GET => '/healthz');
+    return $got && $got->{status} == 200 ? time - $start : 1e9;
+}
+
+# Every connection in the list is closed by the server, in time order.
+sub all_closed {
+    my ($seconds, @connections) = @_;
+
+    my $until = time + $seconds * $slack;
+    for my $c (@connections) {
+        my $left = $until - time;
+        return 0 unless $c->connection->closed($left > 0 ? $left : 0.01);
+    }
+    return 1;
+}
+
+# Idle ones.
+
+my @idle = map { $t->fcgi($address) } 1 .. 200;
+my $kept = grep {
+    my $got = $_->request(GET => '/healthz', keep => 1);
+    $got && $got->{status} == 200
+} @idle;
+is $kept, 200, '200 connections were served and are kept alive';
+
+my $slow = grep { served_in() >= $slack } 1 .. 20;
+is $slow, 0, 'beside them 20 requests of 20 are served within 1 s';
+
+$kept = grep {
+    my $got = $_->request(GET => '/healthz', keep => 1);
+    $got && $got->{status} == 200
+} @idle;
+is $kept, 200, 'and each of the 200 serves again';
+
+my $c = $t->fcgi($address);
+my $many = grep { $c->request(GET => '/readyz', keep => 1)->{status} == 200 }
+    1 .. 50;
+is $many, 50, 'one connection serves 50 requests';
+
+$c = $t->fcgi($address);
+is $c->request(GET => '/healthz')->{status}, 200, 'without KEEP_CONN: served';
+ok all_closed(1, $c), 'and closed';
+
+# Half-sent ones.
+
+my $request = bytes(POST => '/api/auth/logout', body => '{}');
+my @half;
+for my $cut (1, 7, 8, 15, 16, 17, 30, 100, length($request) - 20,
+    length($request) - 9, length($request) - 1) {
+    for (1 .. 4) {
+        my $half = $t->fcgi($address);
+        $half->send(substr $request, 0, $cut);
+        push @half, $half;
+    }
+}
+push @half, map { $t->fcgi($address) } 1 .. 8;    # silent ones
+sleep 0.1;
+cmp_ok served_in(), '<', $slack, 'half-sent requests hold nobody up';
+ok all_closed(2.5, @half), 'and are closed at the request timeout';
+
+# A request that comes in small pieces is served; one that never ends is not.
+
+$c = $t->fcgi($address);
+for my $piece ($request =~ /.{1,20}/gs) {
+    $c->send($piece);
+    sleep 0.005;
+}
+is $c->read_answer->{status}, 200, 'a request in 20-byte pieces is served';
+
+$c = $t->fcgi($address);
+my $start = time;
+for my $byte (split //, $request) {
+    last if $c->connection->closed(0.05);
+    $c->send($byte);
+}
+my $took = time - $start;
+cmp_ok $took, '>', 0.8, 'a dripping request has its time';
+cmp_ok $took, '<', 2 * $slack, 'and no more';
+
+# A body larger than what is looked at before a worker reads it.
+
+my $large = bytes(POST => '/api/auth/refresh', body => 'x' x 200_000);
+@half = map { $t->fcgi($address) } 1 .. 4;
+$_->send(substr $large, 0, 150_000) for @half;
+sleep 0.2;
+$start = time;
+cmp_ok served_in(), '<', 2.5 * $slack,
+    'as many half-sent large bodies as workers delay by one timeout';
+ok all_closed(2.5, @half), 'and are closed then';
+
+$c = $t->fcgi($address);
+is $c->request(POST => '/api/auth/refresh', body => 'x' x 200_000, keep => 1)
+    ->{status}, 413, 'a whole one gets 413';
+is $c->request(GET => '/healthz', keep => 1)->{status}, 200,
+    'and its connection is good for more';
+my $exact = '{"refreshToken":""}' . ' ' x (16_384 - 19);
+is $c->request(POST => '/api/auth/refresh', body => $exact, keep => 1)
+    ->{status}, 401, '16384 bytes are no 413';
+is $c->request(POST => '/api/auth/refresh', body => "$exact ", keep => 1)
+    ->{status}, 413, '16385 are';
+
+# Broken ones.
+
+my %broken = (
+    'HTTP' => "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    'another version' => "\x02" . substr($request, 1),
+    'another role' => substr($request, 0, 9) . "\x02" . substr($request, 10),
+    'parameters of 2 GiB' => substr($request, 0, 16)
+        . Platform::Test::Fcgi::record(4, "\xff\xff\xff\xfe" x 2),
+    'a body before parameters' => substr($request, 0, 16)
+        . Platform::Test::Fcgi::record(5, 'x'),
+    'management records' => Platform::Test::Fcgi::record(9, '', 0),
+);
+for my $name (sort keys %broken) {
+    $c = $t->fcgi($address);
+    $c->send($broken{$name});
+    ok all_closed(1, $c), "$name: closed at once";
+}
+cmp_ok served_in(), '<', $slack, 'others are served';
+
+for (1 .. 50) {
+    $c = $t->fcgi($address);
+    $c->send(bytes(GET => '/.well-known/jwks.json'));
+    $c->connection->reset;
+}
+cmp_ok served_in(), '<', $slack, 'peers that leave do no harm';
+
+$c = $t->fcgi($address);
+$c->send(bytes(POST => '/api/auth/refresh', body => '{}',
+    params => { CONTENT_LENGTH => 3 }));
+ok all_closed(1, $c), 'a body shorter than announced gets no answer';
+
+# Parameters are not the environment, nor the other way round.
+
+my $tcp = $t->identity(
+    name            => 'tcp',
+    IDENTITY_LISTEN => '127.0.0.1:' . $t->port('tcp'),
+    HTTP_HOST       => 'app.example.com',
+    HTTP_COOKIE     => 'platform_refresh_token=abc',
+);
+my $got = $t->fcgi($tcp->address)->request(POST => '/api/auth/refresh');
+is $got->{status}, 401, 'over TCP: served';
+like $got->{body}, qr/AUTH_REFRESH_TOKEN_MISSING/,
+    'a cookie in the environment is none of the request';
+
+$t->done;

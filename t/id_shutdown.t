@@ -1,0 +1,204 @@
+# Stopping: what is in flight is finished, then the process is gone; a restart
+# behind an inherited socket loses nothing.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use IO::Socket::UNIX;
+use Platform::Test;
+use Socket qw(SOCK_STREAM);
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres;
+my $slack = $t->scale;
+my $runs = 0;
+
+sub start {
+    my (%env) = @_;
+
+    return $t->identity(name => 'id' . ++$runs, %env);
+}
+
+# Sends the signal; (exit status, seconds until the end).
+sub stopped {
+    my ($identity, $signal, $wait) = @_;
+
+    my $start = time;
+    my $process = $identity->process->expect_end;
+    $process->signal($signal);
+    $process->wait_end(($wait // 10) * $slack) or return ('none', 1e9);
+    my $status = $process->status;
+    return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8,
+        time - $start);
+}
+
+# Idle.
+
+for my $signal (qw(TERM INT)) {
+    my $identity = start();
+    my @idle = map { $t->fcgi($identity->address) } 1 .. 50;
+    is grep({ $_->request(GET => '/healthz', keep => 1)->{status} == 200 }
+        @idle), 50, "SIG$signal: 50 kept-alive connections";
+    my ($status, $took) = stopped($identity, $signal);
+    is $status, 0, "SIG$signal: exit 0";
+    cmp_ok $took, '<', $slack, "SIG$signal: at once when idle";
+    ok !-e $identity->address, "SIG$signal: the socket is removed";
+    ok $idle[0]->connection->closed(1), "SIG$signal: connections are closed";
+    my ($last) = ($identity->log_lines)[-1];
+    is $last->{event}, 'service.stopped', "SIG$signal: the last line says so";
+}
+
+# In flight: a login waits for a database that hangs, then comes back.
+
+sub login_bytes {
+    return Platform::Test::Fcgi::request_bytes(POST => '/api/auth/login',
+        body => '{"account":"one@demo.test",'
+            . "\"credential\":\"$Platform::Test::Stack::CREDENTIAL\"}", @_);
+}
+
+my $identity = start(PLATFORM_REQUEST_TIMEOUT => '5s');
+my $c = $t->fcgi($identity->address);
+$c->send(login_bytes());
+is $c->read_answer->{status}, 200, 'a login succeeds';
+
+$pg->freeze('STOP');
+my @flying = map { $t->fcgi($identity->address) } 1 .. 3;
+$_->send(login_bytes(keep => 1)) for @flying;
+my $arriving = $t->fcgi($identity->address);
+my $request = Platform::Test::Fcgi::request_bytes(GET => '/healthz');
+$arriving->send(substr $request, 0, 30);
+sleep 0.3;
+my $process = $identity->process->expect_end;
+$process->signal('TERM');
+sleep 0.3;
+ok $process->alive, 'SIGTERM waits for requests in flight';
+ok !-e $identity->address, 'while nobody new is let in';
+$arriving->send(substr $request, 30);
+is $arriving->read_answer->{status}, 200,
+    'a request that had begun to arrive is served';
+$pg->freeze('CONT');
+for my $c (@flying) {
+    is $c->read_answer->{status}, 200, 'a request in flight gets its answer';
+    ok $c->connection->closed(1), 'and its connection is closed';
+}
+ok $process->wait_end(2 * $slack), 'then it ends';
+is $process->status, 0, 'with exit 0';
+
+# Bounded: half-sent requests do not keep it.
+
+$identity = start(PLATFORM_REQUEST_TIMEOUT => '1s');
+my @half = map { $t->fcgi($identity->address) } 1 .. 5;
+$_->send(substr $request, 0, 30) for @half;
+sleep 0.1;
+my ($status, $took) = stopped($identity, 'TERM');
+is $status, 0, 'half-sent requests: exit 0';
+cmp_ok $took, '<', 2.5 * $slack, 'half-sent requests: within the bound';
+
+# Twice is at once.
+
+$pg->freeze('STOP');
+$identity = start(
+    PLATFORM_DB_MIGRATE_ON_START => 'false',
+    PLATFORM_DB_SEED_ON_START    => undef,
+    PLATFORM_REQUEST_TIMEOUT     => '10s',
+    PLATFORM_DB_CONNECT_TIMEOUT  => '10s',
+);
+$c = $t->fcgi($identity->address);
+$c->send(login_bytes());
+sleep 0.3;
+$identity->process->signal('TERM');
+sleep 0.2;
+ok $identity->process->alive, 'a first signal waits';
+($status, $took) = stopped($identity, 'TERM');
+is $status, 1, 'a second one: exit 1';
+cmp_ok $took, '<', $slack, 'a second one: at once';
+$pg->freeze('CONT');
+
+# A supervisor's socket: restarts under load lose nothing.
+
+my $path = $t->dir . '/inherited.sock';
+my $listener = IO::Socket::UNIX->new(
+    Local => $path, Type => SOCK_STREAM, Listen => 1024) or die "$path: $!";
+
+sub start_inherited {
+    my $env = $t->identity_env(IDENTITY_LISTEN => undef);
+    my $name = 'inherited' . ++$runs;
+    return Platform::Test::Process->start(
+        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
+        env => { %$env, Platform::Test::Env::mode_env($t->dir,
+            name => $name, leaks => 1) },
+        stop_wait => 15 * $slack,
+        code => sub {
+            open STDIN, '<&', $listener or die "stdin: $!";
+            exec 'setpriv', '--pdeathsig', 'TERM', '--',
+                Platform::Test::Env::mode_prefix($t->dir, $name),
+                Platform::Test::Env::identity();
+        });
+}
+
+$t->set(ADDRESS => "unix:$path");
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway on;
+    platform_gateway_access public;
+    server {
+        listen 127.0.0.1:%%PORT_identity%%;
+        location / {
+            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
+            fastcgi_pass %%ADDRESS%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('identity');
+
+my $running = start_inherited();
+is http_post($port, '/api/auth/logout', json => {})->status, 200,
+    'descriptor 0 is the listener';
+
+my @load = map {
+    my $n = $_;
+    Platform::Test::Process->start(
+        name => "load$n", dir => $t->dir, log => $t->dir . "/load$n.out",
+        code => sub {
+            $| = 1;
+            until (-e $t->dir . '/enough') {
+                my $res = eval {
+                    http_post($port, '/api/auth/logout', json => {});
+                };
+                print $res ? $res->status : "none $@", "\n";
+            }
+        });
+} 1 .. 8;
+
+my @exits;
+for my $round (1 .. 10) {
+    sleep 0.2 * $slack;
+    $running->expect_end->signal('TERM');
+    $running->wait_end(10 * $slack) or push @exits, "round $round: no end";
+    push @exits, $running->status;
+    $running = start_inherited();
+}
+$t->track($running);
+sleep 0.3 * $slack;
+$t->write_file('enough', '');
+$_->wait_end(10 * $slack) for @load;
+
+my %answers;
+for my $n (1 .. 8) {
+    $answers{$_}++ for split /\n/, $t->read_file("load$n.out");
+}
+is_deeply \@exits, [ (0) x 10 ], '10 restarts: exit 0 each';
+is_deeply [ keys %answers ], [200], '10 restarts under load: every POST gets 200'
+    or diag explain \%answers;
+cmp_ok $answers{200}, '>', 100, "$answers{200} of them";
+ok -e $path, 'the supervisor\'s socket is left alone';
+
+$t->done;
