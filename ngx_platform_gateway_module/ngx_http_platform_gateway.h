@@ -294,13 +294,17 @@ ngx_int_t ngx_http_platform_gateway_token_find(ngx_http_request_t *r,
 
 /*
  * Verifies token against the conf's policy and set (NULL: no keys).
- * Returns PJ_OK with *claims allocated from r->pool, PJ_ERR_KID_UNKNOWN when
- * the set has no such key (claims->iat is then what the token says, not
- * verified), or why it is refused.
+ * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
+ * (claims->iat is then what the token says, not verified), or why it is
+ * refused.  What *claims points at lives in memory of the worker, until the
+ * next call: copy what is to stay.
  */
 pj_err_t ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims);
+
+/* Releases the worker's memory for verifying. */
+void ngx_http_platform_gateway_token_exit_process(void);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);

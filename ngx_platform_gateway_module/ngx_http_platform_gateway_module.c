@@ -32,6 +32,7 @@ static char *ngx_http_platform_gateway_leeway_check(ngx_conf_t *cf,
     void *post, void *data);
 static char *ngx_http_platform_gateway_realm_check(ngx_conf_t *cf,
     void *post, void *data);
+static void ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle);
 static void ngx_http_platform_gateway_request_cleanup(void *data);
 
 
@@ -311,7 +312,7 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     ngx_http_platform_gateway_keys_init_process, /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_platform_gateway_keys_exit_process, /* exit process */
+    ngx_http_platform_gateway_exit_process, /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
@@ -356,6 +357,14 @@ static void
 ngx_http_platform_gateway_request_cleanup(void *data)
 {
     (void) data;
+}
+
+
+static void
+ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_platform_gateway_token_exit_process();
+    ngx_http_platform_gateway_keys_exit_process(cycle);
 }
 
 

@@ -7,6 +7,19 @@
 #include "ngx_http_platform_gateway.h"
 
 
+static void *ngx_http_platform_gateway_token_scratch(size_t size,
+    ngx_log_t *log);
+
+
+/*
+ * Verifying takes some 30 to 60 times the token's size, for an instant: kept
+ * by the worker, since a long response would hold the request's own memory.
+ */
+
+static void    *ngx_http_platform_gateway_token_memory;
+static size_t   ngx_http_platform_gateway_token_memory_size;
+
+
 ngx_int_t
 ngx_http_platform_gateway_token_find(ngx_http_request_t *r, pj_str_t *token)
 {
@@ -73,7 +86,7 @@ ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
 
     size = pj_token_arena_bytes(token.len);
 
-    mem = ngx_palloc(r->pool, size);
+    mem = ngx_http_platform_gateway_token_scratch(size, r->connection->log);
     if (mem == NULL) {
         return PJ_ERR_NO_SPACE;
     }
@@ -130,4 +143,35 @@ ngx_http_platform_gateway_token_access(pj_token_kind_t kind)
     }
 
     return 0;
+}
+
+
+void
+ngx_http_platform_gateway_token_exit_process(void)
+{
+    if (ngx_http_platform_gateway_token_memory) {
+        ngx_free(ngx_http_platform_gateway_token_memory);
+    }
+
+    ngx_http_platform_gateway_token_memory = NULL;
+    ngx_http_platform_gateway_token_memory_size = 0;
+}
+
+
+static void *
+ngx_http_platform_gateway_token_scratch(size_t size, ngx_log_t *log)
+{
+    if (size <= ngx_http_platform_gateway_token_memory_size) {
+        return ngx_http_platform_gateway_token_memory;
+    }
+
+    ngx_http_platform_gateway_token_exit_process();
+
+    ngx_http_platform_gateway_token_memory = ngx_alloc(size, log);
+
+    if (ngx_http_platform_gateway_token_memory) {
+        ngx_http_platform_gateway_token_memory_size = size;
+    }
+
+    return ngx_http_platform_gateway_token_memory;
 }
