@@ -10,7 +10,7 @@ SHELL := /bin/sh
 BUILD ?= build
 SANITIZE ?=
 UNITDIR ?= /lib/systemd/system
-PROVE_FLAGS ?=
+PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
@@ -71,7 +71,7 @@ $(JOSE_LIB): $(JOSE_OBJ)
 # -- identity-fcgi ---------------------------------------------------------------
 
 ID_SRC := $(wildcard identity-fcgi/src/*.c)
-ID_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
+ID_SRC_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
 ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
@@ -82,9 +82,7 @@ EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
 EMBED_OBJ := $(EMBED_C:.c=.o)
 EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)
 
-ifneq ($(wildcard db/embed.sh),)
-ID_OBJ += $(EMBED_OBJ)
-endif
+ID_OBJ := $(ID_SRC_OBJ) $(EMBED_OBJ)
 
 $(EMBED_C): db/embed.sh $(EMBED_SQL)
 	@mkdir -p $(@D)
@@ -95,8 +93,7 @@ $(EMBED_OBJ): %.o: %.c build/config.mk Makefile
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
 
-$(filter $(BUILD)/identity-fcgi/src/%,$(ID_OBJ)): $(BUILD)/%.o: %.c \
-  build/config.mk Makefile
+$(ID_SRC_OBJ): $(BUILD)/%.o: %.c build/config.mk Makefile
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(ID_CFLAGS) $(DEPFLAGS) -c -o $@ $<
@@ -196,15 +193,7 @@ help: ## this list
 	  while IFS='|' read -r name what; do \
 	    printf '  %-10s %s\n' "$$name" "$$what"; done
 
-ALL := $(JOSE_LIB)
-ifneq ($(wildcard identity-fcgi/src/main.c),)
-ALL += $(ID_BIN)
-endif
-ifneq ($(wildcard $(MOD_DIR)/$(MOD_NAME).c),)
-ALL += $(MOD_SO)
-endif
-
-all: $(ALL) ## build the module and the identity service
+all: $(JOSE_LIB) $(ID_BIN) $(MOD_SO) ## build the module and the identity service
 
 run: all ## start everything in the foreground (Ctrl-C stops it)
 	@BUILD=$(BUILD) tools/run
