@@ -6,7 +6,7 @@ static void send_login(const char *account, const char *credential)
 {
     snprintf(text, sizeof(text), "{\"account\":\"%s\",\"credential\":\"%s\"}",
              account, credential);
-    req.body = str(strdup(text));
+    req.body = join("", text, "");
 }
 
 START_TEST (test_login_one_branch) {

@@ -124,7 +124,7 @@ START_TEST (test_refresh_two_cookies) {
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
 
     snprintf(text, sizeof(text), "rt=%s; x=y; rt=%s", token, token);
-    req.cookie = str(strdup(text));
+    req.cookie = join("", text, "");
     h_refresh(&w, &req, &res);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
 }

@@ -139,7 +139,7 @@ START_TEST (test_logout_differing_cookies_both_count) {
     char *b = issue('r', OTHER_SESSION, JTI, 10, 900);
 
     snprintf(text, sizeof(text), "rt=%s; rt=%s", a, b);
-    req.cookie = str(strdup(text));
+    req.cookie = join("", text, "");
     h_logout(&w, &req, &res);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");

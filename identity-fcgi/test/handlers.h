@@ -264,6 +264,9 @@ static struct http_request req;
 static struct http_response res;
 static struct keys *keys;
 static unsigned char arena[1024 * 1024];
+/* What tests make up and never free. */
+static unsigned char scratch_mem[512 * 1024];
+static pj_arena_t scratch;
 static char header_mem[64 * 1024], body_mem[64 * 1024], text[64 * 1024];
 static char key_lines[8192];
 
@@ -368,6 +371,7 @@ static inline void setup(void)
     w.keys = keys;
     w.now_s = NOW;
     pj_arena_init(&w.arena, arena, sizeof(arena));
+    pj_arena_init(&scratch, scratch_mem, sizeof(scratch_mem));
 
     memset(&req, 0, sizeof(req));
     req.method = PJ_STR("POST");
@@ -396,7 +400,7 @@ static inline char *issue(char kind, const char *session_id, const char *jti,
                           int64_t ago_s, int64_t ttl_s)
 {
     struct session s = usable_session().session;
-    char *mem = malloc(8192);
+    char *mem = pj_arena_alloc(&scratch, 8192);
     struct buf out;
     bool ok;
 
@@ -428,7 +432,7 @@ static inline pj_str_t join(const char *before, const char *value,
                             const char *after)
 {
     size_t cap = strlen(before) + strlen(value) + strlen(after) + 1;
-    char *out = malloc(cap);
+    char *out = pj_arena_alloc(&scratch, cap);
 
     ck_assert_ptr_nonnull(out);
     snprintf(out, cap, "%s%s%s", before, value, after);
