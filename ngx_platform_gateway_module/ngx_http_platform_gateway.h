@@ -105,6 +105,7 @@ typedef struct {
     ngx_array_t                 *claim_headers;
     ngx_flag_t                   forward_authorization;
     ngx_flag_t                   shadow;
+    ngx_flag_t                   allow_return; /* before the guard */
     ngx_str_t                    realm;
 
     ngx_str_t                    conf_file;    /* where the block begins, for */
@@ -262,6 +263,16 @@ ngx_http_platform_gateway_header_push(ngx_http_request_t *r, const char *name,
  */
 ngx_http_platform_gateway_request_t *
     ngx_http_platform_gateway_request_get(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_check.c: what nginx -t refuses */
+
+/*
+ * Checks a merged location where the gateway is on; notes in the main conf
+ * that keys are needed.
+ */
+char *ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
 
 
 /* ngx_http_platform_gateway_local.c: content handlers of our own */

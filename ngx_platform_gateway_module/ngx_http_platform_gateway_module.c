@@ -20,8 +20,6 @@ static char *ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf,
 static void *ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf,
     void *parent, void *child);
-static char *ngx_http_platform_gateway_merge_check(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *conf);
 static char *ngx_http_platform_gateway_merge_methods(ngx_conf_t *cf,
     ngx_http_platform_gateway_loc_conf_t *conf);
 static char *ngx_http_platform_gateway_route(ngx_conf_t *cf,
@@ -117,6 +115,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, shadow),
+      NULL },
+
+    { ngx_string("platform_gateway_allow_return"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_return),
       NULL },
 
     /* where keys come from */
@@ -495,6 +500,7 @@ ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
     conf->claim_headers = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
+    conf->allow_return = NGX_CONF_UNSET;
 
     conf->cors_origins = NGX_CONF_UNSET_PTR;
     conf->cors_methods = NGX_CONF_UNSET_PTR;
@@ -537,6 +543,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_conf_merge_value(conf->forward_authorization,
                          prev->forward_authorization, 1);
     ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
+    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
 
     if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
@@ -576,54 +583,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     sscf->any_enabled = 1;
 
-    return ngx_http_platform_gateway_merge_check(cf, conf);
-}
-
-
-/* nginx is at the end of http{} by now: say where the block began instead */
-
-static char *
-ngx_http_platform_gateway_merge_check(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *conf)
-{
-    const char                             *err;
-    ngx_uint_t                              guarded;
-    ngx_http_core_loc_conf_t               *clcf;
-    ngx_http_platform_gateway_main_conf_t  *mcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    guarded = conf->access & (NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT
-                              |NGX_HTTP_PLATFORM_GATEWAY_BRANCH
-                              |NGX_HTTP_PLATFORM_GATEWAY_SYSTEM);
-    err = NULL;
-
-    if (conf->access == 0 && clcf->handler) {
-        err = "has a content handler and no \"platform_gateway_access\": "
-              "give it a level, \"public\" if anybody may enter";
-
-    } else if (guarded && (conf->access & NGX_HTTP_PLATFORM_GATEWAY_PUBLIC)) {
-        err = "is both \"public\" and guarded: "
-              "\"public\" must stand alone in \"platform_gateway_access\"";
-
-    } else if (guarded && conf->issuers == NULL) {
-        err = "is guarded and has no \"platform_gateway_issuer\"";
-    }
-
-    if (err) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" %s in %V:%ui",
-                      &clcf->name, err, &conf->conf_file, conf->conf_line);
-        return NGX_CONF_ERROR;
-    }
-
-    if (guarded) {
-        mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-        mcf->guarded = 1;
-    }
-
-    return NGX_CONF_OK;
+    return ngx_http_platform_gateway_check_location(cf, conf);
 }
 
 

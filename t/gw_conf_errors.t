@@ -109,6 +109,29 @@ my ($ok, $said) = check(no_keys => 1, location => $ON . $BRANCH . $PASS);
 ok !$ok, 'refused: no source of keys';
 like $said, qr/platform_gateway_key_location/, 'no source of keys: says why';
 
+# What answers before the guard is asked.
+
+my $ANSWERS = qr/answers before the guard/;
+refused("guarded: $_", $ANSWERS, location => "$ON $BRANCH $_")
+    for 'return 200 "secret";', 'return 302 /elsewhere;', 'return 404;',
+    'return http://elsewhere.test/;', 'rewrite ^ /elsewhere redirect;',
+    'rewrite ^/(a)$ /b/$1 permanent;', 'rewrite ^ http://elsewhere.test/;',
+    'set $x 1; rewrite ^/a /b break; rewrite ^ $scheme://elsewhere.test/;',
+    'if ($arg_x = 1) { return 200 "secret"; }',
+    'if ($arg_x) { rewrite ^ /elsewhere redirect; }',
+    'set $a "b$arg_c"; if (!-f $request_filename) { return 200; }';
+accepted("guarded: $_", location => "$ON $BRANCH $_")
+    for 'rewrite ^ /elsewhere last;', 'rewrite ^ /elsewhere break;',
+    'rewrite ^ /elsewhere; set $a return; break;',
+    'if ($arg_x) { rewrite ^ /elsewhere last; }', 'set $a "x$arg_b$arg_c";';
+accepted("meant: $_", location => "$ON $BRANCH $_"
+    . 'platform_gateway_allow_return on;')
+    for 'return 200;', 'rewrite ^ /elsewhere redirect;';
+accepted('public: return', location => "$ON $PUBLIC return 200;");
+accepted('off: return', location => 'return 200;');
+accepted('server: return', server => $ON . $BRANCH . 'return 200;',
+    location => $PASS);
+
 # Names of headers.
 
 for my $name ('', 'X Y', 'X_Y', 'X.Y', "X:Y", 'x' x 64) {
