@@ -2,8 +2,9 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { token, keys, headers }; keys -> fetch;
- * cors, problem and log stand alone.  Only token and keys call pj.
+ * Who calls whom: module -> access -> { token, keys, headers, cors };
+ * keys -> fetch; whoever refuses -> refusal; the filters of problem ->
+ * { refusal, cors }; log stands alone.  Only token and keys call pj.
  */
 
 
