@@ -1,0 +1,74 @@
+# The templates: whatever an operator may set renders to a configuration that
+# nginx accepts and that says what was meant; what is wrong is refused.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+
+# (whether nginx takes it, all rendered files as one text)
+sub rendered {
+    my (%env) = @_;
+
+    my ($ok, $said) = $t->render_nginx(\%env,
+        delete $env{UPSTREAM} // '/run/identity.sock')->test;
+    diag $said unless $ok;
+    my $text = join "\n", map { $t->read_file("rendered/$_") }
+        map { s{.*/}{}r } glob $t->dir . '/rendered/*';
+    return ($ok, $text);
+}
+
+my ($ok, $text) = rendered();
+ok $ok, 'defaults';
+like $text, qr/limit_req zone=platform_login burst=20 nodelay;/, 'a burst';
+like $text, qr/access_log \S+ platform;/, 'an access log';
+unlike $text, qr/real_ip/, 'no proxy is trusted';
+unlike $text, qr/\@[A-Z_]+\@/, 'nothing is left to fill in';
+
+($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off',
+    PLATFORM_REFRESH_RATE_LIMIT => 'off');
+ok $ok, 'no limits';
+unlike $text, qr/limit_req(?:_zone)? /, 'then there are none';
+
+($ok, $text) = rendered(PLATFORM_REFRESH_RATE_LIMIT => '600r/m');
+ok $ok, 'a limit with no burst';
+
+($ok, $text) = rendered(
+    UPSTREAM => '/run/a.sock, 127.0.0.1:9000 [::1]:9000',
+    PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8, 2001:db8::/32',
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'off',
+    PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example https://*.b.example:8443',
+    PLATFORM_ENTITLEMENT_URL => 'https://127.0.0.1',
+    IDENTITY_URL => 'https://127.0.0.1:8443');
+ok $ok, 'all else';
+like $text, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'trusted proxies';
+like $text, qr/server 127\.0\.0\.1:443;/, 'the port that https has';
+like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
+unlike $text, qr/access_log \S+ platform;/, 'no access log';
+
+# What must not come in by a variable.
+
+my %wrong = (
+    PLATFORM_CORS_ALLOWED_ORIGINS => '*',
+    PLATFORM_ENTITLEMENT_URL      => 'http://127.0.0.1:8082/path',
+    PLATFORM_JWT_ISSUER           => 'http://a; }',
+    PLATFORM_TRUSTED_PROXIES      => '0.0.0.0/0',
+    PLATFORM_LOGIN_RATE_LIMIT     => 'fast',
+    IDENTITY_URL                  => 'http://a b',
+    GATEWAY_PORT                  => '80;',
+);
+for my $name (sort keys %wrong) {
+    my $said = do {
+        local $ENV{$name} = $wrong{$name};
+        my ($render, $out) = ($t->root . '/tools/render', $t->dir . '/no');
+        `$render --out $out 2>&1`;
+    };
+    isnt $?, 0, "$name=$wrong{$name} is refused";
+    like $said, qr/\Arender: \Q$name\E .*; accepted: /, 'by its name';
+}
+
+$t->done;
