@@ -46,9 +46,14 @@ CONF
 sub keys_gateway {
     my ($t, %o) = @_;
 
+    # A fetch takes longer than the default wait under valgrind.
+    my $keys = $o{keys} // '';
+    $keys .= ' platform_gateway_key_wait 20s;'
+        if $t->scale > 1 && $keys !~ /key_wait/;
+
     $t->set(
         MAIN     => $o{main} // 'worker_processes 2;',
-        KEYS     => $o{keys} // '',
+        KEYS     => $keys,
         LOCATION => $o{location} // '',
     );
     return $t->nginx_conf($CONF);
