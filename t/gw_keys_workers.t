@@ -80,32 +80,41 @@ my $bytes = http_request_bytes(GET => '/branch',
 sub parked {
     my @c = map { Platform::Test::Http->new(port => $port) } 1 .. 8;
     $_->send($bytes) for @c;
-    sleep 0.2;
+    sleep($t->scale > 1 ? 1 : 0.2);
     return @c;
 }
 
 sub statuses {
-    my %seen = map { ($_->read_response // 'none')->status => 1 } @_;
+    my %seen;
+    for my $c (@_) {
+        my $res = $c->read_response;
+        $seen{ $res ? $res->status : 'none' } = 1;
+    }
     return join ' ', sort keys %seen;
 }
 
+# Under valgrind some come too late for either.
+
+my $all = Platform::Test::Env::valgrind() ? qr/200/ : qr/^200$/;
+
 my $count = $issuer->count;
-$issuer->set(delay => 1);
-keys_gateway($t, keys => $keys);
+$issuer->set(delay => $t->scale > 1 ? 2 : 1);
+keys_gateway($t, keys => "$keys platform_gateway_key_wait 5s;");
 $t->start_nginx;
 ok fetching($count), 'a fetch is on its way';
 my @c = parked();
 kill 'QUIT', $nginx->pid;
-is statuses(@c), '200', 'SIGQUIT lets waiting requests have their key';
+like statuses(@c), $all, 'SIGQUIT lets waiting requests have their key';
 $t->stop($nginx, 'QUIT');
 
 $count = $issuer->count;
+keys_gateway($t, keys => $keys);
 $t->start_nginx;
 ok fetching($count), 'a fetch is on its way';
 @c = parked();
 $issuer->set(delay => 0);
 ok $t->reload, 'a reload';
-is statuses(@c), '200', 'lets waiting requests have their key';
+like statuses(@c), $all, 'lets waiting requests have their key';
 is keys_get($t, $key)->status, 200, 'and new ones';
 $t->stop($nginx);
 
