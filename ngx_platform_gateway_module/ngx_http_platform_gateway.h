@@ -2,9 +2,10 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { token, keys, headers, cors };
- * keys -> fetch; whoever refuses -> refusal; the filters of problem ->
- * { refusal, cors }; log stands alone.  Only token and keys call pj.
+ * Who calls whom: module -> access -> { guard, headers, cors }; guard -> {
+ * token, keys, inject }; keys -> fetch; whoever refuses -> refusal; the filters
+ * of problem -> { refusal, cors }; log stands alone.  Only token and keys
+ * verify with pj.
  */
 
 
@@ -266,6 +267,25 @@ ngx_http_platform_gateway_request_t *
     ngx_http_platform_gateway_request_get(ngx_http_request_t *r);
 
 
+/* ngx_http_platform_gateway_conf.c: values of directives */
+
+/* Methods by name, in the order in which Allow lists them. */
+extern ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[];
+
+char *ngx_http_platform_gateway_conf_route(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_conf_strings(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_conf_leeway(ngx_conf_t *cf, void *post,
+    void *data);
+char *ngx_http_platform_gateway_conf_realm(ngx_conf_t *cf, void *post,
+    void *data);
+
+/* Completes conf->methods and writes conf->allow. */
+char *ngx_http_platform_gateway_conf_methods(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+
+
 /* ngx_http_platform_gateway_check.c: what nginx -t refuses */
 
 /*
@@ -293,6 +313,29 @@ ngx_int_t ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_access_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_precontent_handler(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_guard.c */
+
+/*
+ * NGX_OK: guarded and verified; NGX_DECLINED: nothing to say (public);
+ * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
+ */
+ngx_int_t ngx_http_platform_gateway_guard(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+
+/* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
+void ngx_http_platform_gateway_allow(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    ngx_http_platform_gateway_reason_e reason);
+
+/* Returns status, or NGX_DECLINED in shadow mode. */
+ngx_int_t ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf, ngx_int_t status,
+    ngx_http_platform_gateway_reason_e reason, const char *code,
+    const char *detail);
 
 
 /* ngx_http_platform_gateway_token.c */

@@ -8,9 +8,6 @@
 #include "ngx_http_platform_gateway.h"
 
 
-#define NGX_HTTP_PLATFORM_GATEWAY_LEEWAY_MAX  300
-
-
 static ngx_int_t ngx_http_platform_gateway_add_variables(ngx_conf_t *cf);
 static ngx_int_t ngx_http_platform_gateway_init(ngx_conf_t *cf);
 static void *ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf);
@@ -20,25 +17,15 @@ static char *ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf,
 static void *ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf,
     void *parent, void *child);
-static char *ngx_http_platform_gateway_merge_methods(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *conf);
-static char *ngx_http_platform_gateway_route(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-static char *ngx_http_platform_gateway_strings(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-static char *ngx_http_platform_gateway_leeway_check(ngx_conf_t *cf,
-    void *post, void *data);
-static char *ngx_http_platform_gateway_realm_check(ngx_conf_t *cf,
-    void *post, void *data);
 static void ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle);
 static void ngx_http_platform_gateway_request_cleanup(void *data);
 
 
 static ngx_conf_post_t  ngx_http_platform_gateway_leeway_post =
-    { ngx_http_platform_gateway_leeway_check };
+    { ngx_http_platform_gateway_conf_leeway };
 
 static ngx_conf_post_t  ngx_http_platform_gateway_realm_post =
-    { ngx_http_platform_gateway_realm_check };
+    { ngx_http_platform_gateway_conf_realm };
 
 static ngx_conf_num_bounds_t  ngx_http_platform_gateway_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
@@ -50,26 +37,6 @@ static ngx_conf_bitmask_t  ngx_http_platform_gateway_levels[] = {
     { ngx_string("branch"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
     { ngx_string("platform"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
     { ngx_string("system"), NGX_HTTP_PLATFORM_GATEWAY_SYSTEM },
-    { ngx_null_string, 0 }
-};
-
-
-/* in the order in which Allow lists them */
-
-static ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[] = {
-    { ngx_string("GET"), NGX_HTTP_GET },
-    { ngx_string("HEAD"), NGX_HTTP_HEAD },
-    { ngx_string("POST"), NGX_HTTP_POST },
-    { ngx_string("PUT"), NGX_HTTP_PUT },
-    { ngx_string("PATCH"), NGX_HTTP_PATCH },
-    { ngx_string("DELETE"), NGX_HTTP_DELETE },
-    { ngx_string("MKCOL"), NGX_HTTP_MKCOL },
-    { ngx_string("COPY"), NGX_HTTP_COPY },
-    { ngx_string("MOVE"), NGX_HTTP_MOVE },
-    { ngx_string("PROPFIND"), NGX_HTTP_PROPFIND },
-    { ngx_string("PROPPATCH"), NGX_HTTP_PROPPATCH },
-    { ngx_string("LOCK"), NGX_HTTP_LOCK },
-    { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
     { ngx_null_string, 0 }
 };
 
@@ -105,7 +72,7 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
 
     { ngx_string("platform_gateway_route"),
       NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_platform_gateway_route,
+      ngx_http_platform_gateway_conf_route,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
@@ -179,14 +146,14 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
 
     { ngx_string("platform_gateway_issuer"),
       NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_strings,
+      ngx_http_platform_gateway_conf_strings,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, issuers),
       NULL },
 
     { ngx_string("platform_gateway_audience"),
       NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_strings,
+      ngx_http_platform_gateway_conf_strings,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, audiences),
       NULL },
@@ -556,7 +523,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
 
-    rv = ngx_http_platform_gateway_merge_methods(cf, conf);
+    rv = ngx_http_platform_gateway_conf_methods(cf, conf);
     if (rv != NGX_CONF_OK) {
         return rv;
     }
@@ -584,163 +551,4 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     sscf->any_enabled = 1;
 
     return ngx_http_platform_gateway_check_location(cf, conf);
-}
-
-
-/* GET implies HEAD, as in limit_except; OPTIONS is always answered */
-
-static char *
-ngx_http_platform_gateway_merge_methods(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *conf)
-{
-    size_t               len;
-    u_char              *p;
-    ngx_conf_bitmask_t  *m;
-
-    if (conf->methods == 0) {
-        return NGX_CONF_OK;
-    }
-
-    if (conf->methods & NGX_HTTP_GET) {
-        conf->methods |= NGX_HTTP_HEAD;
-    }
-
-    len = sizeof("OPTIONS") - 1;
-
-    for (m = ngx_http_platform_gateway_methods; m->name.len; m++) {
-        if (conf->methods & m->mask) {
-            len += m->name.len + 2;
-        }
-    }
-
-    p = ngx_pnalloc(cf->pool, len);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->allow.len = len;
-    conf->allow.data = p;
-
-    for (m = ngx_http_platform_gateway_methods; m->name.len; m++) {
-        if (conf->methods & m->mask) {
-            p = ngx_cpymem(p, m->name.data, m->name.len);
-            *p++ = ',';
-            *p++ = ' ';
-        }
-    }
-
-    ngx_memcpy(p, "OPTIONS", sizeof("OPTIONS") - 1);
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_platform_gateway_route(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    ngx_http_platform_gateway_loc_conf_t  *lcf = conf;
-
-    ngx_str_t  *value;
-
-    (void) cmd;
-
-    if (lcf->route_id.data) {
-        return "is duplicate";
-    }
-
-    value = cf->args->elts;
-
-    if (value[1].len == 0) {
-        return "has an empty id";
-    }
-
-    lcf->route_id = value[1];
-
-    if (cf->args->nelts == 3) {
-        lcf->service_name = value[2];
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* like ngx_conf_set_str_array_slot(), in pj's strings */
-
-static char *
-ngx_http_platform_gateway_strings(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    pj_str_t     *s;
-    ngx_str_t    *value;
-    ngx_uint_t    i;
-    ngx_array_t **a;
-
-    a = (ngx_array_t **) ((char *) conf + cmd->offset);
-
-    if (*a == NGX_CONF_UNSET_PTR) {
-        *a = ngx_array_create(cf->pool, 2, sizeof(pj_str_t));
-        if (*a == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    value = cf->args->elts;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-
-        if (value[i].len == 0) {
-            return "has an empty value";
-        }
-
-        s = ngx_array_push(*a);
-        if (s == NULL) {
-            return NGX_CONF_ERROR;
-        }
-
-        s->data = value[i].data;
-        s->len = value[i].len;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_platform_gateway_leeway_check(ngx_conf_t *cf, void *post, void *data)
-{
-    time_t  *leeway = data;
-
-    (void) cf;
-    (void) post;
-
-    if (*leeway > NGX_HTTP_PLATFORM_GATEWAY_LEEWAY_MAX) {
-        return "is more than 300 seconds";
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* the realm stands in a quoted string of WWW-Authenticate */
-
-static char *
-ngx_http_platform_gateway_realm_check(ngx_conf_t *cf, void *post, void *data)
-{
-    ngx_str_t  *realm = data;
-
-    size_t  i;
-
-    (void) cf;
-    (void) post;
-
-    for (i = 0; i < realm->len; i++) {
-        if (realm->data[i] < 0x20 || realm->data[i] > 0x7e
-            || realm->data[i] == '"' || realm->data[i] == '\\')
-        {
-            return "must be printable ASCII without quotes and backslashes";
-        }
-    }
-
-    return NGX_CONF_OK;
 }

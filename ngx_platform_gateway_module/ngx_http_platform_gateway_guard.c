@@ -1,0 +1,327 @@
+
+/*
+ * The guard: whether the token that a request carries opens its location, as
+ * the state machine of ngx_http_platform_gateway.h.
+ */
+
+
+#include "ngx_http_platform_gateway.h"
+
+
+static ngx_int_t ngx_http_platform_gateway_decide(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static ngx_int_t ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    ngx_http_platform_gateway_keys_t *keys, const pj_keyset_t *set,
+    const pj_claims_t *claims);
+static ngx_int_t ngx_http_platform_gateway_refuse_token(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_err_t err);
+static ngx_int_t ngx_http_platform_gateway_admit(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims);
+static ngx_int_t ngx_http_platform_gateway_remember(ngx_http_request_t *r,
+    ngx_str_t *dst, pj_str_t src);
+
+
+ngx_int_t
+ngx_http_platform_gateway_guard(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_int_t                         rc;
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_platform_gateway_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx && ctx->state == NGX_HTTP_PLATFORM_GATEWAY_DONE) {
+        return ctx->verdict;
+    }
+
+    gr->required = conf->access;
+
+    if (conf->access & NGX_HTTP_PLATFORM_GATEWAY_PUBLIC) {
+        ngx_http_platform_gateway_allow(r, gr,
+                                      NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC);
+
+        rc = ngx_http_platform_gateway_inject_claims(r, gr, conf, NULL);
+
+        return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (ctx == NULL) {
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
+        if (ctx == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+    }
+
+    if (conf->access == 0) {
+        clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+        ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
+                      "no \"platform_gateway_access\" for location \"%V\"",
+                      &clcf->name);
+
+        rc = ngx_http_platform_gateway_refuse(r, gr, conf, NGX_HTTP_NOT_FOUND,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
+                             "GATEWAY_ROUTE_NOT_FOUND",
+                             "no route serves this path");
+
+    } else {
+        rc = ngx_http_platform_gateway_decide(r, gr, conf);
+    }
+
+    if (rc == NGX_AGAIN) {
+        ctx->state = NGX_HTTP_PLATFORM_GATEWAY_WAIT_KEYS;
+        return NGX_AGAIN;
+    }
+
+    ctx->state = NGX_HTTP_PLATFORM_GATEWAY_DONE;
+    ctx->verdict = rc;
+
+    return rc;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_decide(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    pj_err_t                                err;
+    pj_str_t                                token;
+    ngx_int_t                               rc;
+    pj_claims_t                             claims;
+    const pj_keyset_t                      *set;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    rc = ngx_http_platform_gateway_token_find(r, &token);
+
+    if (rc == NGX_DECLINED) {
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_UNAUTHORIZED,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_MISSING,
+                             "GATEWAY_TOKEN_MISSING",
+                             "a bearer token is required");
+    }
+
+    if (rc != NGX_OK) {
+        return ngx_http_platform_gateway_refuse_token(r, gr, conf,
+                                                      PJ_ERR_TOKEN_SHAPE);
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    set = ngx_http_platform_gateway_keys_get(mcf->keys);
+
+    err = ngx_http_platform_gateway_token_verify(r, conf, token, set, &claims);
+
+    if (err == PJ_ERR_KID_UNKNOWN) {
+        return ngx_http_platform_gateway_no_key(r, gr, conf, mcf->keys, set,
+                                                &claims);
+    }
+
+    if (err != PJ_OK) {
+        return ngx_http_platform_gateway_refuse_token(r, gr, conf, err);
+    }
+
+    return ngx_http_platform_gateway_admit(r, gr, conf, &claims);
+}
+
+
+/*
+ * The key may be one that was published after our last fetch.  Wait for a
+ * fetch where that is allowed; where it is not, only a token that is older
+ * than what we know is called invalid.
+ */
+
+static ngx_int_t
+ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    ngx_http_platform_gateway_keys_t *keys, const pj_keyset_t *set,
+    const pj_claims_t *claims)
+{
+    gr->token_error = PJ_ERR_KID_UNKNOWN;
+
+    if (ngx_http_platform_gateway_keys_wait(r, keys) == NGX_AGAIN) {
+        return NGX_AGAIN;
+    }
+
+    if (set == NULL
+        || claims->iat >= ngx_http_platform_gateway_keys_fetched_at(keys))
+    {
+        gr->retry_after = ngx_http_platform_gateway_keys_retry_after(keys);
+
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_SERVICE_UNAVAILABLE,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
+                             "GATEWAY_KEYS_UNAVAILABLE",
+                             "the key of the token is not available yet");
+    }
+
+    return ngx_http_platform_gateway_refuse(r, gr, conf, NGX_HTTP_UNAUTHORIZED,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_UNKNOWN,
+                             "GATEWAY_TOKEN_INVALID",
+                             pj_strerror(PJ_ERR_KID_UNKNOWN));
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_refuse_token(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_err_t err)
+{
+    gr->token_error = err;
+
+    switch (err) {
+
+    case PJ_ERR_ARGUMENT:
+    case PJ_ERR_NO_SPACE:
+    case PJ_ERR_CRYPTO:
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "token verification failed: %s", pj_strerror(err));
+
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    case PJ_ERR_TOKEN_EXPIRED:
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_UNAUTHORIZED,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_EXPIRED,
+                             "GATEWAY_TOKEN_EXPIRED", pj_strerror(err));
+
+    default:
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_UNAUTHORIZED,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_INVALID,
+                             "GATEWAY_TOKEN_INVALID", pj_strerror(err));
+    }
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_admit(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims)
+{
+    gr->token_error = PJ_OK;
+
+    if (ngx_http_platform_gateway_remember(r, &gr->account_id,
+                                           claims->account_id)
+        != NGX_OK
+        || ngx_http_platform_gateway_remember(r, &gr->session_id,
+                                              claims->session_id)
+           != NGX_OK
+        || ngx_http_platform_gateway_remember(r, &gr->workspace_id,
+                                              claims->workspace_id)
+           != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (!(conf->access
+          & ngx_http_platform_gateway_token_access(claims->kind)))
+    {
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_FORBIDDEN,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN,
+                             "GATEWAY_CONTEXT_FORBIDDEN",
+                             "the token is valid for another context");
+    }
+
+    if (ngx_http_platform_gateway_inject_claims(r, gr, conf, claims)
+        != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    ngx_http_platform_gateway_allow(r, gr,
+                                    NGX_HTTP_PLATFORM_GATEWAY_REASON_VERIFIED);
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_remember(ngx_http_request_t *r, ngx_str_t *dst,
+    pj_str_t src)
+{
+    ngx_str_t  s;
+
+    if (src.len == 0) {
+        ngx_str_null(dst);
+        return NGX_OK;
+    }
+
+    s.len = src.len;
+    s.data = (u_char *) src.data;
+
+    dst->data = ngx_pstrdup(r->pool, &s);
+    if (dst->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    dst->len = src.len;
+
+    return NGX_OK;
+}
+
+
+/*
+ * The public page of an error_page does not whitewash the refusal that led to
+ * it: the log keeps the reason of what the client was answered with.  A
+ * location that checked the token for itself speaks for itself.
+ */
+
+void
+ngx_http_platform_gateway_allow(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    ngx_http_platform_gateway_reason_e reason)
+{
+    if (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC
+        && r->internal && gr->status)
+    {
+        return;
+    }
+
+    gr->decision = "allow";
+    gr->reason = reason;
+    gr->status = 0;
+    gr->retry_after = 0;
+    ngx_str_null(&gr->code);
+    ngx_str_null(&gr->challenge);
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf, ngx_int_t status,
+    ngx_http_platform_gateway_reason_e reason, const char *code,
+    const char *detail)
+{
+    ngx_int_t  rc;
+
+    gr->reason = reason;
+
+    if (conf->shadow) {
+        gr->decision = "shadow";
+
+        rc = ngx_http_platform_gateway_inject_claims(r, gr, conf, NULL);
+
+        return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    gr->decision = "deny";
+
+    return ngx_http_platform_gateway_problem_refuse(r, gr, status, code,
+                                                    detail);
+}
