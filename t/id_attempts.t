@@ -1,0 +1,144 @@
+# Failed logins are counted per account and address, and per address at ten
+# times that; over the limit even the right credential waits.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $identity = $t->identity(
+    PLATFORM_AUTH_MAX_FAILURES   => 3,
+    PLATFORM_AUTH_FAILURE_WINDOW => '10m',
+    PLATFORM_AUTH_ARGON2_MEMORY_KIB => 19456,
+);
+my $pg = $t->postgres;
+
+# One login from any address, as nginx would pass it on.
+sub login {
+    my ($account, $credential, $address) = @_;
+
+    require JSON::PP;
+    my $answer = $t->fcgi($identity->address)->request(
+        POST => '/api/auth/login',
+        params => { REMOTE_ADDR => $address // '192.0.2.1' },
+        body => JSON::PP->new->utf8->encode({ account => "$account\@demo.test",
+            credential => $credential // 'Demo-passw0rd!' }));
+    my ($wait) = map { $_->[1] } grep { $_->[0] eq 'Retry-After' }
+        @{ $answer->{headers} };
+    return { %$answer, wait => $wait,
+        code => JSON::PP->new->utf8->decode($answer->{body})->{code} };
+}
+
+sub rows { return $pg->sql('select count(*) from login_attempts') }
+
+# The pair.
+
+is login('one', 'wrong')->{status}, 401, "failure $_" for 1 .. 3;
+my $res = login('one', 'wrong');
+is $res->{status}, 429, 'one too many';
+is $res->{code}, 'AUTH_TOO_MANY_ATTEMPTS', 'its code';
+cmp_ok $res->{wait}, '>', 590, 'Retry-After is what is left of the window';
+cmp_ok $res->{wait}, '<=', 600, 'and no more';
+is login('one')->{status}, 429, 'the right credential waits too';
+is login(' ONE')->{status}, 429, 'however the account is written';
+
+is login('one', undef, '192.0.2.2')->{status}, 200,
+    'another address is not held up';
+is login('several')->{status}, 200, 'nor is another account';
+is login('nobody', 'wrong')->{status}, 401, 'unknown accounts are counted';
+is login('nobody', 'wrong')->{status}, 401, 'in the same way';
+is login('nobody', 'wrong')->{status}, 401, 'up to the limit';
+is login('nobody', 'wrong')->{status}, 429, 'and then refused';
+
+# By itself, after the window.
+
+$pg->sql("update login_attempts set window_ends_at = now()
+    where account_hmac <> '' and failures = 3");
+is login('one')->{status}, 200, 'the window ends by itself';
+
+# Success clears the pair and is not a failure of the address.
+
+for my $round (1 .. 3) {
+    is login('several', 'wrong')->{status}, 401, 'a failure' for 1 .. 2;
+    is login('several')->{status}, 200, 'a success clears the pair';
+}
+my $before = $pg->sql("select failures from login_attempts
+    where account_hmac = '' and address = '192.0.2.1'");
+login('several') for 1 .. 5;
+is $pg->sql("select failures from login_attempts
+    where account_hmac = '' and address = '192.0.2.1'"), $before,
+    'successes are given back';
+
+# An address as a whole, at ten times the limit.
+
+$pg->sql('truncate login_attempts');
+for my $n (1 .. 30) {
+    my $status = login("guess$n", 'wrong')->{status};
+    is $status, 401, "account $n" if $status != 401;
+}
+is login('guess31', 'wrong')->{status}, 429, 'the address is over its limit';
+is login('one')->{status}, 429, 'for every account';
+is login('one', undef, '192.0.2.2')->{status}, 200, 'other addresses are not';
+is $pg->sql("select failures from login_attempts
+    where account_hmac = '' and address = '192.0.2.1'"), 30,
+    'what was refused is not counted';
+is $pg->sql("select coalesce(sum(failures), 0) from login_attempts
+    where account_hmac <> '' and failures > 1"), 0, 'nor for the accounts';
+
+# IPv6 by /64, IPv4 in IPv6 as IPv4, no address at all.
+
+$pg->sql('truncate login_attempts');
+is login('one', 'wrong', "2001:db8:1:2::$_")->{status}, 401, "address $_"
+    for 1 .. 3;
+is login('one', undef, '2001:db8:1:2:ffff::9')->{status}, 429,
+    'one /64 is one address';
+is login('one', undef, '2001:db8:1:3::1')->{status}, 200, 'another is not';
+is login('one', 'wrong', '::ffff:198.51.100.7')->{status}, 401, 'mapped IPv4'
+    for 1 .. 2;
+is login('one', 'wrong', '198.51.100.7')->{status}, 401, 'is IPv4';
+is login('one', undef, '198.51.100.7')->{status}, 429, 'counted together';
+is login('one', undef, 'unix:')->{status}, 200, 'no address';
+is login('one', undef, '')->{status}, 200, 'an empty one';
+is login('one', undef, q{1'; drop table accounts; --})->{status}, 200,
+    'nonsense';
+
+# Every attempt counts, however many come at once.
+
+$pg->sql('truncate login_attempts');
+my @clients = map { $t->fcgi($identity->address) } 1 .. 12;
+$_->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/login',
+    params => { REMOTE_ADDR => '203.0.113.5' },
+    body => '{"account":"one@demo.test","credential":"wrong"}'))
+    for @clients;
+my %status;
+$status{ $_->read_answer->{status} }++ for @clients;
+is_deeply \%status, { 401 => 3, 429 => 9 }, 'twelve at once';
+
+# What is stored, and how much.
+
+unlike $pg->sql("select encode(account_hmac, 'escape') from login_attempts"),
+    qr/one|demo/, 'accounts are not readable';
+is $pg->sql("select count(distinct account_hmac) from login_attempts
+    where account_hmac <> '' and octet_length(account_hmac) <> 32"), 0,
+    'but HMACs';
+$pg->sql("insert into login_attempts
+    select sha256(n::text::bytea), '198.51.100.1', 1, now() - interval '1 hour'
+    from generate_series(1, 100) n");
+login('one', 'wrong', "203.0.113.$_") for 10 .. 25;
+cmp_ok rows(), '<', 50, 'expired rows leave as others come';
+
+# Logs name known accounts by id, and nothing that was typed.
+
+my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;
+ok scalar(grep { ($_->{accountId} // '') eq
+    '00000000-0000-4000-8000-000300000001' } @failed), 'a known account';
+ok scalar(grep { !defined $_->{accountId} } @failed), 'an unknown one';
+unlike $identity->log_text, qr/demo\.test|guess|nobody|wrong/,
+    'nothing that was typed';
+ok scalar(grep { $_->{event} eq 'auth.login.limited' } $identity->log_lines),
+    'being over the limit is logged';
+
+$t->done;

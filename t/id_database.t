@@ -1,0 +1,289 @@
+# The database itself: impossible rows are refused, limits hold, migrations
+# are applied once, local data is what it should be.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use POSIX ();
+use Test::More;
+
+my $t = Platform::Test->new(module => 0);
+my $pg = $t->postgres;
+
+sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
+
+sub refused {
+    my ($sql, $constraint, $name) = @_;
+
+    my $error = eval { $pg->sql("begin; $sql; rollback"); 1 } ? '' : $@;
+    return like $error, qr/"\Q$constraint\E"|\Q$constraint\E/,
+        "refused: $name";
+}
+
+sub accepted {
+    my ($sql, $name) = @_;
+
+    my $ok = eval { $pg->sql("begin; $sql; rollback"); 1 };
+    diag $@ unless $ok;
+    return ok $ok, "accepted: $name";
+}
+
+# -- migrations: many processes at once, each applied once
+
+sub empty {
+    $pg->sql('drop schema public cascade; create schema public',
+        user => 'postgres');
+    $pg->sql('grant all on schema public to public', user => 'postgres');
+    return;
+}
+
+my @running = map {
+    my $n = $_;
+    my $pid = fork // die "fork: $!\n";
+    if ($pid == 0) {
+        $t->{runs} = 100 * $n;    # files of its own
+        my ($exit, undef, $log) = eval { $t->run_identity(['seed']) };
+        $t->write_file("migrate-$n.txt", $log // $@);
+        POSIX::_exit($exit // 99);
+    }
+    $pid;
+} 1 .. 8;
+is_deeply [ map { waitpid $_, 0; $? >> 8 } @running ], [ (0) x 8 ],
+    'eight processes at once migrate and seed an empty database';
+
+my @files = map { s{.*/}{}r } sort glob $t->root . '/db/migrations/*.sql';
+my @applied = map { $t->read_file("migrate-$_.txt") =~ /"applied ([^"]+)"/g }
+    1 .. 8;
+is_deeply [ sort @applied ], \@files, 'each migration is applied once';
+is $pg->sql('select version, name from schema_migrations order by 1'),
+    join("\n", map {"$_|$files[ $_ - 1 ]"} 1 .. @files), 'and recorded';
+
+my ($status, undef, $err) = $t->run_identity(['migrate']);
+is $status, 0, 'nothing to do is success';
+
+$pg->sql("update schema_migrations set checksum = repeat('0', 64)
+    where version = 2");
+($status, undef, $err) = $t->run_identity(['migrate']);
+isnt $status, 0, 'a migration that was changed is refused';
+like $err, qr/0002_\w+\.sql was applied to this database with another/,
+    'and named';
+is scalar(split /\n/, $err), 1, 'in one line';
+$pg->sql('delete from schema_migrations where version = 2');
+($status, undef, $err) = $t->run_identity(['migrate']);
+isnt $status, 0, 'one that fails is an error';
+is $pg->sql('select count(*) from schema_migrations'), @files - 1,
+    'and leaves nothing behind';
+
+empty();
+($status) = $t->run_identity(['seed']);
+is $status, 0, 'seeded';
+$pg->sql("insert into schema_migrations
+    values (9999, '9999_future.sql', repeat('a', 64))");
+($status) = $t->run_identity(['migrate']);
+is $status, 0, 'a newer database is no error';
+
+# -- local data
+
+my $census = 'select ' . join ', ',
+    map {"(select count(*) from $_)"} qw(tenants workspaces branches accounts
+    members branch_grants member_roles);
+my $before = $pg->sql($census);
+$pg->sql("update branches set branch_name = 'Renamed'
+    where branch_id = '" . id(5, 31) . "'");
+($status) = $t->run_identity(['seed']);
+is $status, 0, 'seeded again';
+is $pg->sql($census), $before, 'nothing was added';
+is $pg->sql("select branch_name from branches
+    where branch_id = '" . id(5, 31) . "'"), 'Renamed', 'nor changed';
+
+is $pg->sql("select account_name, accounts.status, count(branch_id)
+    from accounts left join selectable_branches using (account_id)
+    group by 1, 2 order by 1"), <<'ROWS' =~ s/\n\z//r, 'selectable branches';
+disabled@demo.test|DISABLED|0
+none@demo.test|ACTIVE|0
+one@demo.test|ACTIVE|1
+several@demo.test|ACTIVE|3
+two-hundred@demo.test|ACTIVE|200
+two-workspaces@demo.test|ACTIVE|2
+ROWS
+
+($status, undef, $err) = $t->run_identity(['seed'], APP_ENV => 'production',
+    PLATFORM_AUTH_COOKIE_SECURE => 'true');
+isnt $status, 0, 'no local data outside APP_ENV local';
+
+# -- sessions: what cannot be
+
+my ($one, $several) = (id(3, 1), id(3, 3));
+my %scope = (
+    one     => [ id(2, 1), id(4, 1), id(5, 1) ],
+    several => [ id(2, 3), id(4, 3), id(5, 31) ],
+);
+
+sub insert {
+    my (%o) = @_;
+
+    my %row = (
+        session_id => "'" . id(9, 1) . "'", account_id => "'$one'",
+        jti => 'gen_random_uuid()', created_at => 'now()',
+        expires_at => "now() + interval '1 hour'", %o,
+    );
+    my @columns = sort keys %row;
+    return 'insert into auth_sessions (' . join(', ', @columns)
+        . ') values (' . join(', ', @row{@columns}) . ')';
+}
+
+sub scope {
+    my ($workspace, $member, $branch) = @_;
+
+    return (workspace_id => $workspace ? "'$workspace'" : 'null',
+        member_id => $member ? "'$member'" : 'null',
+        active_branch_id => $branch ? "'$branch'" : 'null');
+}
+
+my @own = @{ $scope{one} };
+accepted(insert(), 'a session without scope');
+accepted(insert(scope(@own)), 'one with scope');
+accepted(insert(status => "'REVOKED'", revoked_at => 'now()'), 'revoked');
+
+refused(insert(status => "'REVOKED'"), 'auth_sessions_revoked_has_time',
+    'revoked without time');
+refused(insert(revoked_at => 'now()'), 'auth_sessions_revoked_has_time',
+    'active with a time of revocation');
+refused(insert(status => "'EXPIRED'"), 'auth_sessions_status_known',
+    'another status');
+for my $set (1 .. 6) {
+    refused(insert(scope(map { $set & 1 << $_ ? $own[$_] : undef } 0 .. 2)),
+        'auth_sessions_scope_whole', "half a scope ($set)");
+}
+refused(insert(scope($own[0], $own[1], $scope{several}[2])),
+    'auth_sessions_branch', "another workspace's branch");
+refused(insert(scope(@{ $scope{several} })), 'auth_sessions_member',
+    "another account's member");
+refused(insert(scope($scope{several}[0], $own[1], $scope{several}[2])),
+    'auth_sessions_member', "another workspace's member");
+refused(insert(account_id => "'" . id(3, 99) . "'"),
+    'auth_sessions_account_id_fkey', 'no such account');
+refused(insert(expires_at => 'now()'), 'auth_sessions_expires_later',
+    'expired at birth');
+refused(insert(status => "'REVOKED'",
+    revoked_at => "now() - interval '1 s'"), 'auth_sessions_revoked_later',
+    'revoked before it began');
+
+my $id = id(9, 1);
+accepted(insert() . "; update auth_sessions set status = 'REVOKED',
+    revoked_at = now() where session_id = '$id'", 'active to revoked');
+refused(insert(status => "'REVOKED'", revoked_at => 'now()')
+    . "; update auth_sessions set status = 'ACTIVE', revoked_at = null
+    where session_id = '$id'", 'a revoked session stays', 'and back');
+refused(insert() . "; update auth_sessions set account_id = '$several'
+    where session_id = '$id'", 'no session changes', 'another account');
+refused(insert(scope(@own)) . "; delete from members
+    where member_id = '$own[1]'", 'branch_grants_member',
+    'deleting a member in use');
+
+# -- the directory
+
+accepted("insert into accounts (account_name, credential_hash)
+    values ('new\@demo.test', '\$argon2id\$x')", 'an account');
+my %names = (
+    'in capitals' => q{'New@demo.test'}, 'with a blank' => q{' a'},
+    empty => q{''}, long => q{repeat('a', 321)}, 'a tab' => q{E'a\tb'},
+    'a newline' => q{E'a\n'},
+);
+for my $what (sort keys %names) {
+    refused("insert into accounts (account_name, credential_hash)
+        values ($names{$what}, '\$argon2id\$x')", 'accounts_name_normalised',
+        "an account's name: $what");
+}
+refused("insert into accounts (account_name, credential_hash)
+    values ('one\@demo.test', '\$argon2id\$x')", 'accounts_name',
+    'the same name twice');
+refused("insert into accounts (account_name, credential_hash)
+    values ('new', 'secret')", 'accounts_credential_is_argon2id',
+    'a credential in clear');
+refused("insert into members (account_id, workspace_id)
+    values ('$one', '$own[0]')", 'members_once', 'a member twice');
+refused("insert into branch_grants (member_id, branch_id, workspace_id)
+    values ('$own[1]', '$scope{several}[2]', '$own[0]')",
+    'branch_grants_branch', 'a grant across workspaces');
+refused("insert into branch_grants (member_id, branch_id, workspace_id)
+    values ('$own[1]', '$scope{several}[2]', '$scope{several}[0]')",
+    'branch_grants_member', 'a grant across workspaces, the other way');
+refused("insert into member_roles values ('$own[1]', '$scope{several}[2]',
+    'X')", 'member_roles_grant', 'a role without a grant');
+refused("insert into member_roles values ('$own[1]', '$own[2]',
+    repeat('X', 33))", 'member_roles_code_plain', 'a role of 33 bytes');
+
+# -- limits
+
+my ($member, $workspace) = (id(4, 2), id(2, 2));
+my $more = "insert into branches (branch_id, workspace_id, branch_name, status)
+    values ('" . id(5, 9001) . "', '$workspace', 'One more', %s);
+    insert into branch_grants (member_id, branch_id, workspace_id)
+    values ('$member', '" . id(5, 9001) . "', '$workspace')";
+refused(sprintf($more, "'ACTIVE'"), 'at most 200 active branches',
+    'the 201st branch');
+accepted(sprintf($more, "'INACTIVE'"), 'an inactive one');
+refused(sprintf($more, "'INACTIVE'") . "; update branches
+    set status = 'ACTIVE' where branch_id = '" . id(5, 9001) . "'",
+    'at most 200 active branches', 'activating it');
+accepted("insert into member_roles select '$own[1]', '$own[2]',
+    rpad('R' || n, 32, '_') from generate_series(1, 30) n", '32 roles');
+refused("insert into member_roles select '$own[1]', '$own[2]', 'R' || n
+    from generate_series(1, 31) n", 'at most 32 roles', 'the 33rd role');
+
+my $many = "insert into workspaces (workspace_id, tenant_id, workspace_name)
+    select ('00000000-0000-4000-8001-' || to_char(w, 'FM000000000000'))::uuid,
+        '" . id(1, 1) . "', 'W' || w from generate_series(1, 6) w;
+    insert into branches (branch_id, workspace_id, branch_name)
+    select ('00000000-0000-4000-8001-'
+            || to_char(w * 1000 + b, 'FM000000000000'))::uuid,
+        ('00000000-0000-4000-8001-' || to_char(w, 'FM000000000000'))::uuid,
+        'B' || b from generate_series(1, 6) w, generate_series(1, 200) b;
+    insert into members (account_id, workspace_id)
+    select '" . id(3, 5) . "', workspace_id from workspaces
+        where workspace_name ~ '^W';
+    insert into branch_grants (member_id, branch_id, workspace_id)
+    select m.member_id, b.branch_id, b.workspace_id
+        from members m join branches b using (workspace_id)
+        where m.account_id = '" . id(3, 5) . "' and workspace_id
+            <= '00000000-0000-4000-8001-00000000000%d'";
+accepted(sprintf($many, 5), '1000 branches of an account');
+refused(sprintf($many, 6), 'at most 1000 active branches', 'more than 1000');
+
+# -- roles of an installation: no more rights than needed
+
+sub roles {
+    my $sql = do {
+        open my $fh, '<', $t->root . '/db/roles.sql' or die $!;
+        local $/;
+        <$fh>;
+    };
+    $pg->sql($sql, user => 'postgres');
+    return;
+}
+roles();
+roles();
+$pg->sql('create role served login; grant platform_identity to served',
+    user => 'postgres');
+my $served = $t->identity(name => 'served', PLATFORM_DB_USER => 'served',
+    PLATFORM_DB_SEED_ON_START => 'false');
+my $answer = $t->fcgi($served->address)->request(POST => '/api/auth/login',
+    body => '{"account":"one@demo.test","credential":"Demo-passw0rd!"}');
+is $answer->{status}, 200, 'the least privileged role serves a login';
+my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
+is $t->fcgi($served->address)->request(POST => '/api/auth/refresh',
+    body => qq({"refreshToken":"$token"}))->{status}, 200, 'a refresh';
+is $t->fcgi($served->address)->request(POST => '/api/auth/logout',
+    body => qq({"refreshToken":"$token"}))->{status}, 200, 'and a logout';
+for my $sql ("update accounts set status = 'DISABLED'",
+    'delete from accounts', 'insert into member_roles select * from member_roles',
+    'create table x ()', 'delete from schema_migrations')
+{
+    ok !eval { $pg->sql($sql, user => 'served'); 1 }, "may not: $sql";
+    like $@, qr/permission denied/, 'and is told so';
+}
+
+$t->done;
