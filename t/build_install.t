@@ -1,0 +1,123 @@
+# make install: everything in its place under DESTDIR, nothing of the
+# operator's overwritten, and a configuration that nginx accepts.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'installing has no sanitizer mode';
+}
+
+my $t = Platform::Test->new;
+my $dest = $t->dir . '/dest';
+my $log = $t->dir . '/install.log';
+
+sub make_install {
+    my $build = Platform::Test::Env::build();
+    return system('cd ' . $t->root . " && make -s BUILD=$build install"
+        . " DESTDIR=$dest PREFIX=/usr SYSCONFDIR=/etc >>$log 2>&1") == 0;
+}
+
+sub content { return $t->read_file("dest/$_[0]") // '' }
+
+ok make_install(), 'installs' or diag $t->read_file('install.log');
+
+my ($module) = glob "$dest/*/*/*/ngx_http_platform_gateway_module.so
+    $dest/*/*/ngx_http_platform_gateway_module.so
+    $dest/*/*/*/*/ngx_http_platform_gateway_module.so";
+ok $module, 'the module';
+ok -x "$dest/usr/bin/identity-fcgi", 'the program';
+like qx{$dest/usr/bin/identity-fcgi --version}, qr/\d/, 'which runs';
+ok -f "$dest/lib/systemd/system/identity-fcgi.$_", "unit: $_"
+    for qw(socket service);
+unlike content('lib/systemd/system/identity-fcgi.service'), qr/\@[A-Z]+\@/,
+    'no placeholder is left in the service';
+like content('lib/systemd/system/identity-fcgi.service'),
+    qr{^ExecStart=/usr/bin/identity-fcgi }m, 'the service names the program';
+
+# The operator's files.
+
+my $etc = "$dest/etc/platform-gateway";
+$t->write_file('dest/etc/platform-gateway/gateway.env', <<'ENV');
+# my gateway
+HTTP_HOST=127.0.0.2
+HTTP_PORT=9080
+PLATFORM_JWT_ISSUER="https://identity.example.com"
+PLATFORM_CORS_ALLOWED_ORIGINS='https://app.example.com https://*.example.org'
+PLATFORM_LOGIN_RATE_LIMIT=off
+PLATFORM_TRUSTED_PROXIES=10.0.0.0/8
+ENV
+$t->write_file('dest/etc/platform-gateway/identity.env', <<'ENV');
+HTTP_PORT=9081
+PLATFORM_JWT_PRIVATE_KEY_BASE64=top-secret
+ENV
+
+ok make_install(), 'installs again';
+my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
+like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
+like $gateway, qr{issuer https://identity\.example\.com;}, 'the issuer too';
+like $gateway, qr{https://\*\.example\.org;}, 'and all origins';
+like content('etc/platform-gateway/nginx/identity.conf'),
+    qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';
+like content('etc/platform-gateway/gateway.env'), qr/^# my gateway/,
+    'the environment file is as it was';
+my $all = qx{cat $etc/nginx/*};
+unlike $all, qr/top-secret/, 'nginx never sees the key';
+like $all, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'proxies are trusted';
+unlike $all, qr/zone=platform_login/, 'a limit that is off is gone';
+
+# nginx accepts it, included from elsewhere.
+
+$t->write_file('nginx.conf', <<"CONF");
+load_module $module;
+pid $dest/nginx.pid;
+events { }
+http {
+    client_body_temp_path $dest/1;
+    proxy_temp_path $dest/2;
+    fastcgi_temp_path $dest/3;
+    uwsgi_temp_path $dest/4;
+    scgi_temp_path $dest/5;
+    access_log off;
+    include $etc/nginx/platform-http.conf;
+    include $etc/nginx/gateway.conf;
+    include $etc/nginx/identity.conf;
+}
+CONF
+my $said = qx{sed -i 's|/etc/platform-gateway|$etc|;
+    s|/var/log/nginx|$dest|' $etc/nginx/*.conf; }
+    . qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c @{[ $t->dir ]}/nginx.conf 2>&1};
+like $said, qr/test is successful/, 'nginx accepts it';
+
+# Values cannot bring configuration along.
+
+sub refused {
+    my ($name, $value) = @_;
+
+    local $ENV{$name} = $value;
+    my $out = qx{@{[ $t->root ]}/tools/render --out $dest/never 2>&1};
+    isnt $?, 0, "$name=$value is refused";
+    like $out, qr/\Arender: $name [^\n]+; accepted: [^\n]+\n\z/,
+        '  in one line that names it';
+    ok !-e "$dest/never", '  and nothing is written';
+}
+
+refused(PLATFORM_JWT_ISSUER => 'x; } server { listen 1;');
+refused(PLATFORM_JWT_ISSUER => '$request_uri');
+refused(PLATFORM_ENTITLEMENT_URL => "http://a/\nreturn 200;");
+refused(PLATFORM_ENTITLEMENT_URL => 'http://$host/');
+refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example *');
+refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'null');
+refused(PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0');
+refused(PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8; allow all');
+refused(PLATFORM_LOGIN_RATE_LIMIT => '0r/s');
+refused(IDENTITY_UPSTREAM => '/tmp/x.sock; server y');
+refused(GATEWAY_PORT => '80;');
+refused(NGINX_USER => 'root; daemon on');
+refused(RUN_DIR => '/tmp/a b');
+
+$t->done;
