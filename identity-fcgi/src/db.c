@@ -619,6 +619,48 @@ bool db_script_run(struct db_script *s, const char *sql, char *value,
     return outcome == DB_DONE;
 }
 
+static void note_error(PGconn *pg, const PGresult *res, bool lost,
+                       struct db_error *error)
+{
+    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
+    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+
+    if (text == NULL) {
+        text = PQerrorMessage(pg);
+    }
+    if (text[0] == '\0') {
+        text = "no answer in time";
+    }
+    snprintf(error->state, sizeof(error->state), "%s",
+             state != NULL && !lost ? state : "");
+    snprintf(error->constraint, sizeof(error->constraint), "%s",
+             constraint != NULL ? constraint : "");
+    first_line(text, error->message, sizeof(error->message));
+}
+
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, int64_t deadline_ms,
+                     struct db_rows **rows, struct db_error *error)
+{
+    const struct db_statement st = {"", sql, true};
+    PGconn *pg = s->conn->pg;
+    PGresult *res = NULL;
+    enum db_outcome outcome = DB_LOST;
+
+    *rows = NULL;
+    if (send_statement(s->conn, &st, params, false)) {
+        outcome = collect(pg, deadline_ms, &res);
+    }
+    if (outcome == DB_DONE) {
+        *rows = (struct db_rows *) res;
+        return true;
+    }
+    note_error(pg, res, outcome == DB_LOST, error);
+    PQclear(res);
+    return false;
+}
+
 bool db_script_is_local(const struct db_script *s)
 {
     const char *host = PQhost(s->conn->pg);

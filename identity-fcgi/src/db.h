@@ -119,8 +119,8 @@ bool db_array_next(struct db_array *array, const unsigned char **data,
 void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
 /*
- * A session for migrations: a connection of its own without a statement
- * timeout, on which scripts of several statements may run.
+ * A session for migrations and operators: a connection of its own without a
+ * statement timeout, on which scripts of several statements may run.
  */
 struct db_script; /* opaque */
 
@@ -131,6 +131,22 @@ struct db_script *db_script_open(const struct config *cfg, char *err,
  * without one).  False with one line in err. */
 bool db_script_run(struct db_script *s, const char *sql, char *value,
                    size_t value_cap, char *err, size_t err_cap);
+/* What was said of a statement that failed. */
+struct db_error {
+    char state[6];       /* SQLSTATE; "" where there was no answer */
+    char constraint[64]; /* the one that was violated, or "" */
+    char message[256];   /* one line */
+};
+
+/*
+ * Runs one statement with parameters until deadline_ms of db_now_ms().  On
+ * success *rows is the caller's.  Where error->state is "" the connection is
+ * not to be used again, and a COMMIT may or may not have happened.
+ */
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, int64_t deadline_ms,
+                     struct db_rows **rows, struct db_error *error)
+    __attribute__((warn_unused_result));
 /* Whether the server is reached by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);
 void db_script_close(struct db_script *s);

@@ -1,5 +1,6 @@
 /* POST /api/auth/login */
 
+#include "account_name.h"
 #include "app.h"
 #include "attempt.h"
 #include "auth.h"
@@ -25,47 +26,15 @@ struct login {
 
 /* -- what was sent -- */
 
-static bool is_space(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
-/* Control characters of ASCII, and U+0080 to U+009F in UTF-8. */
-static bool has_control(pj_str_t s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = s.data[i];
-
-        if (c < 0x20 || c == 0x7f ||
-            (c == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Trims, then folds A-Z; all other bytes stay.  False when out of memory. */
+/* False when out of memory. */
 static bool normalise(pj_arena_t *arena, pj_str_t in, pj_str_t *out)
 {
-    unsigned char *folded;
+    unsigned char *folded = pj_arena_alloc(arena, in.len + 1);
 
-    while (in.len > 0 && is_space(in.data[0])) {
-        in.data++;
-        in.len--;
-    }
-    while (in.len > 0 && is_space(in.data[in.len - 1])) {
-        in.len--;
-    }
-    folded = pj_arena_alloc(arena, in.len + 1);
     if (folded == NULL) {
         return false;
     }
-    for (size_t i = 0; i < in.len; i++) {
-        unsigned char c = in.data[i];
-
-        folded[i] = c >= 'A' && c <= 'Z' ? (unsigned char) (c | 0x20) : c;
-    }
-    *out = (pj_str_t){folded, in.len};
+    *out = account_name_fold(in, folded);
     return true;
 }
 
@@ -89,7 +58,7 @@ static bool read_body(struct worker *w, const struct http_request *req,
         auth_invalid(req, res, "The member account must be 1 to 320 bytes.");
         return false;
     }
-    if (has_control(login->account_name)) {
+    if (account_name_has_control(login->account_name)) {
         auth_invalid(req, res,
                      "The member account must not hold control characters.");
         return false;
