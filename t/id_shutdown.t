@@ -59,7 +59,11 @@ sub login_bytes {
             . "\"credential\":\"$Platform::Test::Stack::CREDENTIAL\"}", @_);
 }
 
-my $identity = start(PLATFORM_REQUEST_TIMEOUT => '5s');
+my $identity = start(
+    PLATFORM_REQUEST_TIMEOUT      => 5 * $slack . 's',
+    PLATFORM_DB_STATEMENT_TIMEOUT => 4 * $slack . 's',
+    PLATFORM_DB_CONNECT_TIMEOUT   => 4 * $slack . 's',
+);
 my $c = $t->fcgi($identity->address);
 $c->send(login_bytes());
 is $c->read_answer->{status}, 200, 'a login succeeds';
@@ -70,10 +74,12 @@ $_->send(login_bytes(keep => 1)) for @flying;
 my $arriving = $t->fcgi($identity->address);
 my $request = Platform::Test::Fcgi::request_bytes(GET => '/healthz');
 $arriving->send(substr $request, 0, 30);
-sleep 0.3;
+sleep 0.3 * $slack;
 my $process = $identity->process->expect_end;
 $process->signal('TERM');
-sleep 0.3;
+ok eventually(sub { $identity->log_text =~ /service\.stopping/ }),
+    'SIGTERM is heard';
+sleep 0.1;
 ok $process->alive, 'SIGTERM waits for requests in flight';
 ok !-e $identity->address, 'while nobody new is let in';
 $arriving->send(substr $request, 30);
@@ -92,7 +98,7 @@ is $process->status, 0, 'with exit 0';
 $identity = start(PLATFORM_REQUEST_TIMEOUT => '1s');
 my @half = map { $t->fcgi($identity->address) } 1 .. 5;
 $_->send(substr $request, 0, 30) for @half;
-sleep 0.1;
+sleep 0.1 * $slack;
 my ($status, $took) = stopped($identity, 'TERM');
 is $status, 0, 'half-sent requests: exit 0';
 cmp_ok $took, '<', 2.5 * $slack, 'half-sent requests: within the bound';
@@ -103,14 +109,15 @@ $pg->freeze('STOP');
 $identity = start(
     PLATFORM_DB_MIGRATE_ON_START => 'false',
     PLATFORM_DB_SEED_ON_START    => undef,
-    PLATFORM_REQUEST_TIMEOUT     => '10s',
+    PLATFORM_REQUEST_TIMEOUT     => 10 * $slack . 's',
     PLATFORM_DB_CONNECT_TIMEOUT  => '10s',
 );
 $c = $t->fcgi($identity->address);
 $c->send(login_bytes());
-sleep 0.3;
+sleep 0.3 * $slack;
 $identity->process->signal('TERM');
-sleep 0.2;
+ok eventually(sub { $identity->log_text =~ /service\.stopping/ }),
+    'a first signal is heard';
 ok $identity->process->alive, 'a first signal waits';
 ($status, $took) = stopped($identity, 'TERM');
 is $status, 1, 'a second one: exit 1';
