@@ -4,6 +4,7 @@
 
 #include <fcgiapp.h>
 #include <fcntl.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +14,9 @@
 
 struct fcgi_exchange {
     FCGX_Request req;
-    unsigned char *body;
+    unsigned char *body; /* may hold a credential: wiped with its request */
     size_t body_max;
+    size_t body_len;
 };
 
 bool fcgi_init(void)
@@ -74,6 +76,12 @@ static bool lend(FCGX_Request *req, int fd)
     return FCGX_Detach(req) == 0;
 }
 
+static void wipe_body(struct fcgi_exchange *ex)
+{
+    OPENSSL_cleanse(ex->body, ex->body_len);
+    ex->body_len = 0;
+}
+
 static void take_back(FCGX_Request *req)
 {
     if (req->ipcFd >= 0) {
@@ -99,6 +107,7 @@ static bool read_body(struct fcgi_exchange *ex, struct fcgi_call *call)
     size_t drained = 0;
     int n = FCGX_GetStr((char *) ex->body, (int) max + 1, req->in);
 
+    ex->body_len = (size_t) n;
     call->body_too_large = (size_t) n > max;
     call->body.data = ex->body;
     call->body.len = call->body_too_large ? max : (size_t) n;
@@ -140,6 +149,7 @@ bool fcgi_read(struct fcgi_exchange *ex, int fd, struct fcgi_call *call)
     if (read_body(ex, call)) {
         return true;
     }
+    wipe_body(ex);
     FCGX_Free(req, 1); /* finishing it would send half an answer */
     return false;
 }
@@ -149,6 +159,7 @@ bool fcgi_answer(struct fcgi_exchange *ex, const struct fcgi_reply *reply)
     FCGX_Request *req = &ex->req;
     bool keep;
 
+    wipe_body(ex);
     write_reply(req, reply);
     FCGX_Finish_r(req);
     /* libfcgi has closed its descriptor if anything went wrong. */
