@@ -53,6 +53,8 @@ static ngx_int_t ngx_http_platform_gateway_fetch_post(ngx_http_request_t *sr,
 static const char *ngx_http_platform_gateway_fetch_check(
     ngx_http_platform_gateway_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_int_t rc);
+static ngx_uint_t ngx_http_platform_gateway_fetch_left(
+    ngx_http_request_t *sr);
 static ngx_uint_t ngx_http_platform_gateway_fetch_cut(ngx_http_request_t *sr,
     size_t len);
 static void ngx_http_platform_gateway_fetch_event(ngx_event_t *ev);
@@ -290,6 +292,12 @@ ngx_http_platform_gateway_fetch_post(ngx_http_request_t *sr, void *data,
         return NGX_OK;
     }
 
+    /* A filter or a thread is still at work; nginx will come again. */
+
+    if (rc == NGX_AGAIN || sr->buffered) {
+        return rc;
+    }
+
     fetch->finished = 1;
     fetch->err = ngx_http_platform_gateway_fetch_check(fetch, sr, rc);
 
@@ -345,6 +353,10 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
         return "the document is compressed";
     }
 
+    if (ngx_http_platform_gateway_fetch_left(sr)) {
+        return "the issuer redirects elsewhere";
+    }
+
     if (ngx_http_platform_gateway_fetch_cut(sr, fetch->body.len)) {
         return "the document is truncated";
     }
@@ -363,6 +375,19 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
 }
 
 
+/* Whether X-Accel-Redirect of the upstream chose what the response is. */
+
+static ngx_uint_t
+ngx_http_platform_gateway_fetch_left(ngx_http_request_t *sr)
+{
+    ngx_http_upstream_t  *u;
+
+    u = sr->upstream;
+
+    return u && u->headers_in.x_accel_redirect && !u->header_sent;
+}
+
+
 /* Whether the upstream ended before its response did. */
 
 static ngx_uint_t
@@ -377,6 +402,14 @@ ngx_http_platform_gateway_fetch_cut(ngx_http_request_t *sr, size_t len)
     if (u == NULL) {
         return 0;
     }
+
+#if (NGX_HTTP_CACHE)
+
+    if (sr->cached) {
+        return 0;
+    }
+
+#endif
 
     length = u->headers_in.content_length_n;
 

@@ -51,6 +51,8 @@ my @bad = (
     [ 'status 201', qr/: status 201/, status => 201 ],
     [ 'a redirect', qr/: status 302/, status => 302,
         headers => [ @json, Location => '/elsewhere' ] ],
+    [ 'a redirect inside of nginx', qr/: the issuer redirects elsewhere/,
+        headers => [ @json, 'X-Accel-Redirect' => '/' ] ],
     [ 'no answer', qr/: status 502/, hangup => 1 ],
     [ 'no HTTP', qr/: no response/,
         raw => "SSH-2.0-x\r\n" ],
