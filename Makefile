@@ -10,7 +10,9 @@ SHELL := /bin/sh
 BUILD ?= build
 SANITIZE ?=
 UNITDIR ?= /lib/systemd/system
-PROVE_FLAGS ?= -j$(shell nproc)
+# Most of these tests wait most of the time; under valgrind they compute.
+PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
+VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
@@ -215,7 +217,7 @@ valgrind: all $(UNIT_TESTS) ## unit and end-to-end tests under valgrind
 	  --leak-check=full --errors-for-leak-kinds=definite" \
 	  tools/unit $(UNIT_TESTS)
 	@PLATFORM_BUILD=$(BUILD) PLATFORM_TEST_VALGRIND=1 \
-	  prove $(PROVE_FLAGS) $(T)
+	  prove $(VALGRIND_PROVE_FLAGS) $(T)
 
 fuzz: ## fuzz the core for FUZZ_SECONDS (60) a target
 	@BUILD=$(BUILD) CC="$(CC)" fuzz/run $(FUZZ_SECONDS)
