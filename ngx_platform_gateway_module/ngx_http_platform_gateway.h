@@ -28,7 +28,7 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_SYSTEM   0x0010
 
 
-/* Why a request was let through or refused; names in _log.c, stable. */
+/* Why a request was let through or refused; names in _reason.c, stable. */
 
 typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_NONE = 0,

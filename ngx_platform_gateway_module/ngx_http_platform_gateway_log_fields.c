@@ -1,11 +1,11 @@
 
 /*
- * The fields of an access log entry: where each comes from and, for "reason",
- * the names that say why a request was let through or refused.
+ * The fields of an access log entry, and where each comes from.
  */
 
 
 #include "ngx_http_platform_gateway_log.h"
+#include "ngx_http_platform_gateway_reason.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_log_state(
@@ -56,9 +56,6 @@ static ngx_int_t ngx_http_platform_gateway_log_upstream_duration(
 static ngx_int_t ngx_http_platform_gateway_log_user_agent(
     const ngx_http_platform_gateway_log_ctx_t *lc,
     ngx_http_platform_gateway_log_value_t *value);
-static const char *ngx_http_platform_gateway_log_token_reason(pj_err_t err);
-static const char *ngx_http_platform_gateway_log_nginx_reason(
-    const ngx_http_request_t *r);
 static void ngx_http_platform_gateway_log_string(
     ngx_http_platform_gateway_log_value_t *value, const ngx_str_t *text);
 static void ngx_http_platform_gateway_log_literal(
@@ -143,34 +140,6 @@ const ngx_http_platform_gateway_log_field_t
 
     { ngx_string("userAgent"), ngx_null_string,
       ngx_http_platform_gateway_log_user_agent, 0 }
-};
-
-
-/*
- * Stable names: they are in logs, dashboards and the documentation.  Where
- * token_error says more, token_invalid is replaced by the name that
- * log_token_reason() has for it.
- */
-
-static const char * const  ngx_http_platform_gateway_log_reasons[] = {
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC] = "public",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_VERIFIED] = "verified",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT] = "preflight",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS] = "options",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_MISSING] = "token_missing",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_INVALID] = "token_invalid",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_EXPIRED] = "token_expired",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_UNKNOWN] = "kid_unknown",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN] = "context_forbidden",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE] = "keys_unavailable",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN] = "origin_forbidden",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN] = "method_forbidden",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_SUBREQUEST_FORBIDDEN] =
-        "subrequest_forbidden",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND] = "route_not_found",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST] = "bad_request",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_SATISFIED] = "satisfied",
-    [NGX_HTTP_PLATFORM_GATEWAY_REASON_LAST] = NULL
 };
 
 
@@ -385,15 +354,9 @@ ngx_http_platform_gateway_log_decision(
     const ngx_http_platform_gateway_log_ctx_t *lc,
     ngx_http_platform_gateway_log_value_t *value)
 {
-    if (lc->gr == NULL) {
-        return NGX_OK;
-    }
-
-    if (lc->gr->decision) {
-        ngx_http_platform_gateway_log_literal(value, lc->gr->decision);
-
-    } else if (ngx_http_platform_gateway_log_nginx_reason(lc->request)) {
-        ngx_http_platform_gateway_log_literal(value, "deny");
+    if (lc->gr) {
+        ngx_http_platform_gateway_log_literal(value,
+                     ngx_http_platform_gateway_decision(lc->request, lc->gr));
     }
 
     return NGX_OK;
@@ -405,121 +368,16 @@ ngx_http_platform_gateway_log_reason(
     const ngx_http_platform_gateway_log_ctx_t *lc,
     ngx_http_platform_gateway_log_value_t *value)
 {
-    const char  *name;
+    ngx_uint_t  reason;
 
-    if (lc->gr == NULL) {
-        return NGX_OK;
+    if (lc->gr) {
+        reason = ngx_http_platform_gateway_reason(lc->request, lc->gr);
+
+        ngx_http_platform_gateway_log_literal(value,
+                              ngx_http_platform_gateway_reasons[reason].name);
     }
-
-    switch (lc->gr->reason) {
-
-    case NGX_HTTP_PLATFORM_GATEWAY_REASON_NONE:
-        name = ngx_http_platform_gateway_log_nginx_reason(lc->request);
-        break;
-
-    case NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_INVALID:
-        name = ngx_http_platform_gateway_log_token_reason(lc->gr->token_error);
-        break;
-
-    default:
-        name = ngx_http_platform_gateway_log_reasons[lc->gr->reason];
-    }
-
-    ngx_http_platform_gateway_log_literal(value, name);
 
     return NGX_OK;
-}
-
-
-static const char *
-ngx_http_platform_gateway_log_token_reason(pj_err_t err)
-{
-    switch (err) {
-
-    case PJ_ERR_BASE64:
-        return "token_encoding";
-
-    case PJ_ERR_JSON_SYNTAX:
-    case PJ_ERR_JSON_DUPLICATE:
-    case PJ_ERR_JSON_DEPTH:
-    case PJ_ERR_JSON_NUL:
-    case PJ_ERR_JSON_LIMIT:
-    case PJ_ERR_JSON_TYPE:
-        return "token_json";
-
-    case PJ_ERR_TOKEN_SIZE:
-        return "token_size";
-
-    case PJ_ERR_TOKEN_SHAPE:
-        return "token_shape";
-
-    case PJ_ERR_TOKEN_HEADER:
-        return "token_header";
-
-    case PJ_ERR_TOKEN_ALG:
-        return "token_alg";
-
-    case PJ_ERR_TOKEN_TYP:
-        return "token_typ";
-
-    case PJ_ERR_TOKEN_CRIT:
-        return "token_crit";
-
-    case PJ_ERR_TOKEN_KID:
-        return "token_kid";
-
-    case PJ_ERR_TOKEN_SIGNATURE:
-        return "token_signature";
-
-    case PJ_ERR_TOKEN_CLAIMS:
-        return "token_claims";
-
-    case PJ_ERR_TOKEN_ISSUER:
-        return "token_issuer";
-
-    case PJ_ERR_TOKEN_AUDIENCE:
-        return "token_audience";
-
-    case PJ_ERR_TOKEN_NOT_YET:
-        return "token_not_yet";
-
-    case PJ_ERR_TOKEN_KIND:
-        return "token_kind";
-
-    default:
-        return "token_invalid";
-    }
-}
-
-
-/* What nginx refuses before it is our turn. */
-
-static const char *
-ngx_http_platform_gateway_log_nginx_reason(const ngx_http_request_t *r)
-{
-    switch (r->err_status) {
-
-    case NGX_HTTP_BAD_REQUEST:
-        return "bad_request";
-
-    case NGX_HTTP_NOT_FOUND:
-        return "route_not_found";
-
-    case NGX_HTTP_NOT_ALLOWED:
-        return "method_forbidden";
-
-    case NGX_HTTP_REQUEST_ENTITY_TOO_LARGE:
-        return "request_too_large";
-
-    case NGX_HTTP_REQUEST_URI_TOO_LARGE:
-        return "uri_too_long";
-
-    case NGX_HTTP_TOO_MANY_REQUESTS:
-        return "rate_limited";
-
-    default:
-        return NULL;
-    }
 }
 
 
