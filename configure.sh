@@ -206,7 +206,15 @@ $nginx_version; give the right ones by --with-nginx-src"
     found "nginx sources" "$version ($nginx_src_path)"
 }
 
-# PCRE and zlib headers are pulled in by nginx's own.
+# What upstreams reached by https are checked against.
+probe_certificates() {
+    if [ -s /etc/ssl/certs/ca-certificates.crt ]; then
+        found "CA certificates" "/etc/ssl/certs/ca-certificates.crt"
+    else
+        missing "CA certificates" "ca-certificates"
+    fi
+}
+
 probe_postgres() {
     pg_path=''
     if [ -n "$pg_bindir" ]; then
@@ -273,6 +281,7 @@ probe_all() {
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
     probe_lib check "Check" check 0.15 check
     probe_postgres
+    probe_certificates
     probe_tool "prove" prove perl "prove --version"
     probe_perl
     probe_tool "setpriv" setpriv util-linux "setpriv --version"
