@@ -12,8 +12,7 @@ SANITIZE ?=
 UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
 PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
-VALGRIND_# The end-to-end tests wait more than they compute.
-PROVE_FLAGS ?= -j$(shell expr 2 '*' $$(nproc))
+VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
