@@ -129,6 +129,8 @@ http {
 }
 CONF
     $self->start_nginx('face');
+    # It listens before it has migrated; the first answer tells that it has.
+    http_get($self->port('identity'), '/healthz');
     return $identity;
 }
 

@@ -1,0 +1,136 @@
+# Every statement of the service uses an index, and a rotation stays on its
+# page (a HOT update): the server's own plans and counters say so.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres(settings => {
+    session_preload_libraries              => 'auto_explain',
+    'auto_explain.log_min_duration'        => 0,
+    'auto_explain.log_nested_statements'   => 'on',
+    track_counts                           => 'on',
+});
+my $identity = $t->identity_face(
+    PLATFORM_AUTH_REFRESH_REUSE      => 'revoke',
+    PLATFORM_AUTH_ARGON2_ITERATIONS  => 3,    # so that logins rehash
+);
+my $port = $t->port('identity');
+
+# Enough rows that reading a whole table would never pay.
+
+$pg->sql(<<'SQL', user => 'postgres');
+set auto_explain.log_min_duration = -1;
+set session_replication_role = replica;    -- triggers would take minutes
+insert into accounts (account_id, account_name, credential_hash)
+select ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
+       'filler' || n, '$argon2id$x' from generate_series(1, 20000) n;
+insert into workspaces (workspace_id, tenant_id, workspace_name)
+select ('00000000-0000-4000-9001-' || to_char(n, 'FM000000000000'))::uuid,
+       '00000000-0000-4000-8000-000100000001', 'W' || n
+  from generate_series(1, 5000) n;
+insert into branches (branch_id, workspace_id, branch_name)
+select ('00000000-0000-4000-9002-' || to_char(n, 'FM000000000000'))::uuid,
+       ('00000000-0000-4000-9001-'
+        || to_char(1 + n % 5000, 'FM000000000000'))::uuid, 'B' || n
+  from generate_series(1, 20000) n;
+insert into members (member_id, account_id, workspace_id)
+select ('00000000-0000-4000-9003-' || to_char(n, 'FM000000000000'))::uuid,
+       ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
+       ('00000000-0000-4000-9001-'
+        || to_char(1 + n % 5000, 'FM000000000000'))::uuid
+  from generate_series(1, 20000) n;
+insert into branch_grants (member_id, branch_id, workspace_id)
+select m.member_id, b.branch_id, b.workspace_id
+  from members m join branches b using (workspace_id)
+ where m.account_id >= '00000000-0000-4000-9000-000000000000';
+insert into member_roles select member_id, branch_id, 'CASHIER'
+  from branch_grants on conflict do nothing;
+insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
+select gen_random_uuid(),
+       ('00000000-0000-4000-9000-'
+        || to_char(1 + n % 20000, 'FM000000000000'))::uuid,
+       gen_random_uuid(), now(), now() + interval '30 days'
+  from generate_series(1, 50000) n;
+insert into login_attempts
+select sha256(n::text::bytea), '198.51.100.1', 1, now() + interval '1 hour'
+  from generate_series(1, 20000) n;
+SQL
+$pg->sql('analyze');
+
+sub call {
+    my ($path, $json, %o) = @_;
+
+    return http_post($port, "/api/auth/$path", json => $json, %o);
+}
+
+# From here on the server's log has the plans.
+
+my $log = "$pg->{log}";
+my $start = -s $log;
+
+my $credential = 'Demo-passw0rd!';
+is call(login => { account => 'one@demo.test', credential => 'wrong' })
+    ->status, 401, 'a failed login';
+my $one = call(login => { account => 'one@demo.test',
+    credential => $credential })->json;
+my $several = call(login => { account => 'several@demo.test',
+    credential => $credential })->json;
+is call('select-branch', { branchId => $several->{branches}[0]{branchId} },
+    token => $several->{accountAccessToken})->status, 200, 'a selection';
+my $stale = $one->{refreshToken};
+for my $n (1 .. 60) {
+    my $res = call(refresh => { refreshToken => $one->{refreshToken} });
+    is $res->status, 200, "refresh $n" if $res->status != 200;
+    $one = $res->json;
+}
+is call(refresh => { refreshToken => $several->{refreshToken} })->status, 200,
+    'a refresh of another';
+$pg->sql("update branches set status = 'INACTIVE'
+    where branch_id = '00000000-0000-4000-8000-000500000001'");
+my $lost = call(refresh => { refreshToken => $one->{refreshToken} });
+is $lost->json->{nextAction}{type}, 'select_branch', 'a scope that is lost';
+my $old = jwt_token('refresh', jwt_key('identity'),
+    %{ (jwt_decode($stale))[1] }, iat => time - 100);
+is call(refresh => { refreshToken => $old })->status, 401, 'a reuse';
+is call(logout => { refreshToken => $lost->json->{refreshToken} })->status,
+    200, 'a logout';
+
+open my $fh, '<', $log or die "$log: $!\n";
+seek $fh, $start, 0;
+my $plans = do { local $/; <$fh> };
+for my $statement ('FROM accounts WHERE account_name', 'login_attempt_begin',
+    'login_attempt_settle', 'UPDATE accounts SET credential_hash',
+    'INSERT INTO auth_sessions', 'FROM auth_sessions s', 'SET jti =',
+    'active_branch_id = NULL', 'FROM rotated_tokens', 'SET workspace_id = \$2',
+    'session_id = ANY', 'FROM selectable_branches t WHERE t.account_id')
+{
+    my $seen = $plans =~ s/\s+/ /gr;
+    like $seen, qr/$statement/, "a plan of: $statement";
+}
+my $scan = qr/(Seq\ Scan\ on\ (?:auth_sessions|accounts|members|branches
+    |branch_grants|member_roles|workspaces|login_attempts)[^\n]*)/x;
+is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';
+$pg->sql('select count(*) from auth_sessions where expires_at < now()');
+seek $fh, $start, 0;
+like do { local $/; <$fh> }, $scan, 'one that does would be seen';
+
+# A session's row moves to another page only when its page is full, which
+# pruning prevents: nearly every rotation is HOT.
+
+my $hot = sub {
+    my ($updates, $hot) = split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
+        from pg_stat_user_tables where relname = 'auth_sessions'");
+    return $updates >= 60 ? [ $updates, $hot ] : undef;
+};
+my $counts = eventually($hot, 20) // [ 0, 0 ];
+cmp_ok $counts->[0], '>=', 60, "$counts->[0] updates";
+# Scope changes and the revocation are among them and touch no index either,
+# but for none of the columns that an index names.
+cmp_ok $counts->[1], '>=', 0.9 * $counts->[0], "$counts->[1] of them HOT";
+
+$t->done;
