@@ -346,7 +346,7 @@ refused('an old token of an unknown key',
     jwt_sign(key => $other, payload => jwt_claims('branch', iat => $now - 600)),
     reason => 'kid_unknown');
 my $res = http_get($port, '/',
-    token => jwt_token(branch => $other, iat => $now + 20));
+    token => jwt_token(branch => $other, iat => time + 20));
 is $res->status, 503, 'a new token of an unknown key';
 is $res->code, 'GATEWAY_KEYS_UNAVAILABLE', 'its code';
 like $res->header('Retry-After'), qr/^[1-9]\d*$/, 'its Retry-After';
