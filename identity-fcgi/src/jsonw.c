@@ -204,3 +204,10 @@ void jsonw_null(struct jsonw *w, const char *name)
     before_value(w, name);
     buf_addz(w->out, "null");
 }
+
+void jsonw_json(struct jsonw *w, const char *name, const char *json,
+                size_t len)
+{
+    before_value(w, name);
+    buf_add(w->out, json, len);
+}

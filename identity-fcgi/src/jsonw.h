@@ -31,5 +31,8 @@ void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
 void jsonw_bool(struct jsonw *w, const char *name, bool v);
 void jsonw_null(struct jsonw *w, const char *name);
+/* A value that is JSON already; the caller has made sure. */
+void jsonw_json(struct jsonw *w, const char *name, const char *json,
+                size_t len);
 
 #endif

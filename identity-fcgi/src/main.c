@@ -1,5 +1,6 @@
 /* Options and commands. */
 
+#include "cmd.h"
 #include "config.h"
 #include "keys.h"
 #include "listener.h"
@@ -21,17 +22,15 @@
 #define EXIT_USAGE 2
 #define ERR_MAX 512
 
-static const char help_text[] =
+static const char usage_text[] =
     "usage: identity-fcgi [--env-file FILE] [COMMAND]\n"
     "\n"
     "Without a command: serve FastCGI on IDENTITY_LISTEN, or on descriptor 0\n"
     "where a supervisor passes a listening socket.\n"
     "\n"
-    "commands:\n"
-    "  migrate                  apply pending database migrations\n"
-    "  seed                     migrate and put in local data "
-    "(APP_ENV=local)\n"
-    "  keys generate [--kid ID] print a new signing key as three settings\n"
+    "commands:\n";
+
+static const char options_text[] =
     "\n"
     "options:\n"
     "  --env-file FILE  settings in systemd's EnvironmentFile syntax; they "
@@ -42,11 +41,12 @@ static const char help_text[] =
     "  --version        print the version\n"
     "  --help           print this text\n"
     "\n"
+    "Every command takes --json, and --help, which tells more about it.\n"
+    "\n"
     "exit status: 0 done, 1 failed, 2 wrong usage or settings\n";
 
 struct options {
     const char *env_file;
-    const char *kid;
     const char *command; /* "serve" where none is given */
 };
 
@@ -128,28 +128,6 @@ static int migrate(const struct config *cfg, bool seed)
     return 0;
 }
 
-static int command_migrate(const struct options *opt)
-{
-    struct config cfg;
-    int status = load(&cfg, opt);
-
-    if (status == 0) {
-        status = migrate(&cfg, strcmp(opt->command, "seed") == 0);
-        config_free(&cfg);
-    }
-    return status;
-}
-
-static int command_keys(const struct options *opt)
-{
-    char err[ERR_MAX];
-
-    if (!keys_generate(stdout, opt->kid, err, sizeof(err))) {
-        return complain(EXIT_RUNTIME, err);
-    }
-    return 0;
-}
-
 static int start(struct config *cfg, struct keys **keys,
                  struct listener *listener)
 {
@@ -223,43 +201,28 @@ static int command_version(const struct options *opt)
 static int command_help(const struct options *opt)
 {
     (void) opt;
-    (void) fputs(help_text, stdout);
+    (void) fputs(usage_text, stdout);
+    cmd_list(stdout);
+    (void) fputs(options_text, stdout);
     return 0;
 }
 
+/* Beside the operator's, which cmd.c knows. */
 static const struct {
     const char *name;
-    const char *second; /* a word that must follow */
     int (*run)(const struct options *opt);
 } commands[] = {
-    {"serve", NULL, command_serve},
-    {"migrate", NULL, command_migrate},
-    {"seed", NULL, command_migrate},
-    {"keys", "generate", command_keys},
-    {"help", NULL, command_help},
-    {"--check", NULL, command_check},
-    {"--print-config", NULL, command_print_config},
-    {"--version", NULL, command_version},
-    {"--help", NULL, command_help},
+    {"serve", command_serve},       {"help", command_help},
+    {"--check", command_check},     {"--print-config", command_print_config},
+    {"--version", command_version}, {"--help", command_help},
 };
 
-static int run(const struct options *opt, const char *second)
+static int run(const struct options *opt)
 {
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++) {
-        if (strcmp(opt->command, commands[i].name) != 0) {
-            continue;
+        if (strcmp(opt->command, commands[i].name) == 0) {
+            return commands[i].run(opt);
         }
-        if (commands[i].second == NULL && second != NULL) {
-            return usage("unexpected argument", second);
-        }
-        if (commands[i].second != NULL &&
-            (second == NULL || strcmp(second, commands[i].second) != 0)) {
-            return usage("incomplete command", opt->command);
-        }
-        if (opt->kid != NULL && commands[i].run != command_keys) {
-            return usage("unexpected option", "--kid");
-        }
-        return commands[i].run(opt);
     }
     return usage(opt->command[0] == '-' ? "unknown option" : "unknown command",
                  opt->command);
@@ -280,23 +243,21 @@ static void open_standard_descriptors(void)
 
 int main(int argc, char **argv)
 {
-    struct options opt = {NULL, NULL, NULL};
-    const char *second = NULL;
+    struct options opt = {NULL, NULL};
 
     open_standard_descriptors();
     for (int i = 1; i < argc; i++) {
-        bool env_file = strcmp(argv[i], "--env-file") == 0;
-
-        if (env_file || strcmp(argv[i], "--kid") == 0) {
+        if (strcmp(argv[i], "--env-file") == 0) {
             if (i + 1 == argc) {
                 return usage("needs a value", argv[i]);
             }
-            *(env_file ? &opt.env_file : &opt.kid) = argv[i + 1];
-            i++;
+            opt.env_file = argv[++i];
+        } else if (opt.command == NULL && cmd_is_known(argv[i])) {
+            return cmd_main(opt.env_file, argc - i, argv + i);
         } else if (opt.command == NULL) {
             opt.command = argv[i];
-        } else if (second == NULL) {
-            second = argv[i];
+        } else if (strcmp(opt.command, "help") == 0 && cmd_is_known(argv[i])) {
+            return cmd_help(argc - i, argv + i);
         } else {
             return usage("unexpected argument", argv[i]);
         }
@@ -304,5 +265,5 @@ int main(int argc, char **argv)
     if (opt.command == NULL) {
         opt.command = "serve";
     }
-    return run(&opt, second);
+    return run(&opt);
 }

@@ -6,6 +6,7 @@
 #include "log.h"
 #include "route.h"
 #include "server.h"
+#include "sweep.h"
 #include "version.h"
 
 #include <openssl/crypto.h>
@@ -20,6 +21,7 @@
 #define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
+#define SWEEP_WAIT_MS 1000     /* for the sweep to end, at the stop */
 #define IDLE_TIMEOUT_MS 300000 /* longer than nginx keeps a connection */
 
 /* A worker with the memory that its responses are made in. */
@@ -32,6 +34,7 @@ struct serve_worker {
 struct serve_state {
     const struct config *cfg;
     const char *env_file;
+    struct sweeper *sweeper;
 };
 
 static int64_t now_ms(clockid_t clock)
@@ -238,7 +241,9 @@ static void reload(void *app)
 
 static void stopping(void *app)
 {
-    (void) app;
+    const struct serve_state *state = app;
+
+    sweep_stop(state->sweeper);
     log_line(LOG_INFO_, "service.stopping",
              "finishing what is in flight, then exiting");
 }
@@ -271,7 +276,7 @@ static int connection_limit(const struct config *cfg)
 int serve(const struct config *cfg, struct keys *keys,
           struct listener *listener, const char *env_file)
 {
-    struct serve_state state = {cfg, env_file};
+    struct serve_state state = {cfg, env_file, NULL};
     struct server_limits limits = {.threads = cfg->worker_threads,
                                    .max_connections = connection_limit(cfg),
                                    .request_timeout_ms =
@@ -298,10 +303,16 @@ int serve(const struct config *cfg, struct keys *keys,
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
+    state.sweeper = sweep_start(cfg);
     if (!server_run(listener, &limits, &service)) {
         log_line(LOG_ERROR_, "service.stopped",
                  "requests in flight were cut off");
         _exit(1);
+    }
+    if (!sweep_join(state.sweeper, SWEEP_WAIT_MS)) {
+        log_line(LOG_WARN_, "service.stopped",
+                 "all requests finished; the sweep was cut off");
+        _exit(0);
     }
     workers_free(service.workers, cfg->worker_threads);
     keys_publish(NULL);
