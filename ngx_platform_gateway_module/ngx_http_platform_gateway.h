@@ -56,6 +56,9 @@ typedef enum {
 typedef struct ngx_http_platform_gateway_keys_s
     ngx_http_platform_gateway_keys_t;
 
+typedef struct ngx_http_platform_gateway_loc_conf_s
+    ngx_http_platform_gateway_loc_conf_t;
+
 
 typedef struct {
     ngx_str_t                    claim;
@@ -69,7 +72,9 @@ typedef struct {
 
 typedef struct {
     ngx_http_platform_gateway_keys_t  *keys;   /* never NULL; keys_usable() */
-    ngx_uint_t                   guarded;      /* a location needs keys */
+
+    /* a location that needs keys, or NULL */
+    const ngx_http_platform_gateway_loc_conf_t  *guarded;
 
     time_t                       key_soft_age; /* seconds */
     time_t                       key_hard_age;
@@ -93,7 +98,7 @@ typedef struct {
 
 /* Context: http, server, location; merged.  Const in request handlers. */
 
-typedef struct {
+struct ngx_http_platform_gateway_loc_conf_s {
     ngx_flag_t                   enable;
     ngx_uint_t                   access;       /* bit mask, 0: not set */
     ngx_uint_t                   methods;      /* NGX_HTTP_GET ..., 0: any */
@@ -108,6 +113,7 @@ typedef struct {
     ngx_flag_t                   forward_authorization;
     ngx_flag_t                   shadow;
     ngx_flag_t                   allow_return; /* before the guard */
+    ngx_flag_t                   allow_cache;  /* shared by clients */
     ngx_str_t                    realm;
 
     ngx_str_t                    conf_file;    /* where the block begins, for */
@@ -121,7 +127,7 @@ typedef struct {
     ngx_str_t                    cors_headers_text;
     ngx_str_t                    cors_max_age_text;
     time_t                       cors_max_age;
-} ngx_http_platform_gateway_loc_conf_t;
+};
 
 
 typedef enum {
@@ -272,6 +278,10 @@ ngx_http_platform_gateway_request_t *
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[];
 
+char *ngx_http_platform_gateway_conf_enable(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_conf_access(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
 char *ngx_http_platform_gateway_conf_route(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_platform_gateway_conf_strings(ngx_conf_t *cf,
@@ -293,7 +303,11 @@ char *ngx_http_platform_gateway_conf_methods(ngx_conf_t *cf,
  * that keys are needed.
  */
 char *ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
+    ngx_http_platform_gateway_loc_conf_t *conf);
+
+/* Whether there are keys for what was noted. */
+char *ngx_http_platform_gateway_check_keys(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_main_conf_t *mcf);
 
 
 /* ngx_http_platform_gateway_local.c: content handlers of our own */

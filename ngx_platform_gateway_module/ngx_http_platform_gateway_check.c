@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_keys.h"
 #include "ngx_http_platform_gateway_compat.h"
 
 
@@ -15,13 +15,82 @@
      |NGX_HTTP_PLATFORM_GATEWAY_SYSTEM)
 
 
+/*
+ * A module that passes requests on.  Its configuration is private, but each
+ * holds nginx's public ngx_http_upstream_conf_t, and the module's own table of
+ * directives tells where: the offset of a known directive, less the offset of
+ * the field that it sets.  So no layout is guessed at, and what is read is
+ * what nginx has merged.
+ */
+
+typedef struct {
+    ngx_str_t                    directive;
+    size_t                       offset;     /* of the field that it sets */
+    char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
+                                      void *conf);
+    size_t                       module;     /* length of its name, 0: has
+                                                neither caches nor a switch
+                                                for headers */
+} ngx_http_platform_gateway_passer_t;
+
+
 static const char *ngx_http_platform_gateway_check_guarded(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+static const char *ngx_http_platform_gateway_check_buffers(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf);
+static const char *ngx_http_platform_gateway_check_passers(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
+static const ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passer(
+    ngx_conf_t *cf, const ngx_http_platform_gateway_passer_t *passer);
+static const char *ngx_http_platform_gateway_check_upstream(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_upstream_conf_t *u,
+    const ngx_http_platform_gateway_passer_t *passer);
+static const char *ngx_http_platform_gateway_check_say(ngx_conf_t *cf,
+    const char *format, ...);
+
+
+#define ngx_http_platform_gateway_passes_headers                              \
+    offsetof(ngx_http_upstream_conf_t, pass_request_headers)
+#define ngx_http_platform_gateway_buffer_size                                 \
+    offsetof(ngx_http_upstream_conf_t, buffer_size)
+
+static const ngx_http_platform_gateway_passer_t
+    ngx_http_platform_gateway_passers[] =
+{
+    { ngx_string("proxy_pass_request_headers"),
+      ngx_http_platform_gateway_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("proxy") - 1 },
+
+    { ngx_string("fastcgi_pass_request_headers"),
+      ngx_http_platform_gateway_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("fastcgi") - 1 },
+
+    { ngx_string("scgi_pass_request_headers"),
+      ngx_http_platform_gateway_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("scgi") - 1 },
+
+    { ngx_string("uwsgi_pass_request_headers"),
+      ngx_http_platform_gateway_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("uwsgi") - 1 },
+
+    /* these tell that a location is none of the others' */
+
+    { ngx_string("grpc_buffer_size"),
+      ngx_http_platform_gateway_buffer_size, ngx_conf_set_size_slot, 0 },
+
+    { ngx_string("memcached_buffer_size"),
+      ngx_http_platform_gateway_buffer_size, ngx_conf_set_size_slot, 0 }
+};
+
+#define NGX_HTTP_PLATFORM_GATEWAY_PASSERS                                     \
+    (sizeof(ngx_http_platform_gateway_passers)                                \
+     / sizeof(ngx_http_platform_gateway_passers[0]))
 
 
 char *
 ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
+    ngx_http_platform_gateway_loc_conf_t *conf)
 {
     const char                *err;
     ngx_http_core_loc_conf_t  *clcf;
@@ -44,9 +113,38 @@ ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
 
     /* nginx is at the end of http{} by now: say where the block began */
 
+    if (clcf->name.len) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: location \"%V\" %s in %V:%ui",
+                      &clcf->name, err, &conf->conf_file, conf->conf_line);
+
+    } else {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: the server %s in %V:%ui",
+                      err, &conf->conf_file, conf->conf_line);
+    }
+
+    return NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_platform_gateway_check_keys(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_main_conf_t *mcf)
+{
+    const ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = mcf->guarded;
+
+    if (conf == NULL || ngx_http_platform_gateway_keys_usable(mcf->keys)) {
+        return NGX_CONF_OK;
+    }
+
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "platform_gateway: location \"%V\" %s in %V:%ui",
-                  &clcf->name, err, &conf->conf_file, conf->conf_line);
+                  "platform_gateway: a guarded location needs keys to check "
+                  "tokens with: add \"platform_gateway_key_location\" to a "
+                  "server, for the location in %V:%ui",
+                  &conf->conf_file, conf->conf_line);
 
     return NGX_CONF_ERROR;
 }
@@ -54,14 +152,18 @@ ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
 
 static const char *
 ngx_http_platform_gateway_check_guarded(ngx_conf_t *cf,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
+    ngx_http_platform_gateway_loc_conf_t *conf)
 {
+    const char                             *err;
     ngx_http_core_loc_conf_t               *clcf;
     ngx_http_platform_gateway_main_conf_t  *mcf;
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
-    mcf->guarded = 1;
+
+    if (mcf->guarded == NULL) {
+        mcf->guarded = conf;
+    }
 
     if (conf->access & NGX_HTTP_PLATFORM_GATEWAY_PUBLIC) {
         return "is both \"public\" and guarded: "
@@ -69,7 +171,8 @@ ngx_http_platform_gateway_check_guarded(ngx_conf_t *cf,
     }
 
     if (conf->issuers == NULL) {
-        return "is guarded and has no \"platform_gateway_issuer\"";
+        return "is guarded and has no issuer: add "
+               "\"platform_gateway_issuer\", the \"iss\" of its tokens";
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -85,5 +188,188 @@ ngx_http_platform_gateway_check_guarded(ngx_conf_t *cf,
                "say \"platform_gateway_allow_return on\"";
     }
 
+    err = ngx_http_platform_gateway_check_buffers(cf, conf);
+    if (err) {
+        return err;
+    }
+
+    /* nobody's token is looked at where the keys come from */
+
+    if (clcf->handler == NULL
+        || (clcf->internal && mcf->keys->location.len
+            && ngx_strcmp(clcf->name.data, mcf->keys->location.data) == 0))
+    {
+        return NULL;
+    }
+
+    return ngx_http_platform_gateway_check_passers(cf, conf);
+}
+
+
+/* nginx takes a header line into one buffer, or refuses the request. */
+
+static const char *
+ngx_http_platform_gateway_check_buffers(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    size_t                     need;
+    ngx_http_core_srv_conf_t  *cscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    need = conf->token_max_size
+           + sizeof("Authorization: Bearer " CRLF) - 1;
+
+    if (cscf->large_client_header_buffers.size >= need) {
+        return NULL;
+    }
+
+    return ngx_http_platform_gateway_check_say(cf,
+               "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
+               "size\"), which \"large_client_header_buffers\" of %uz bytes "
+               "cannot hold: say \"large_client_header_buffers 4 %uzk\" in "
+               "its server, or accept smaller tokens",
+               conf->token_max_size, cscf->large_client_header_buffers.size,
+               2 * ((conf->token_max_size + 1023) / 1024));
+}
+
+
+/*
+ * The module that serves the location is one with an upstream.  Where none
+ * has, its address is made of variables, and it may be any of them.
+ */
+
+static const char *
+ngx_http_platform_gateway_check_passers(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    ngx_uint_t                       i, known;
+    const char                      *err;
+    const ngx_http_upstream_conf_t  *u[NGX_HTTP_PLATFORM_GATEWAY_PASSERS];
+
+    known = 0;
+
+    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_PASSERS; i++) {
+        u[i] = ngx_http_platform_gateway_check_passer(cf,
+                                       &ngx_http_platform_gateway_passers[i]);
+        if (u[i] && u[i]->upstream) {
+            known = 1;
+        }
+    }
+
+    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_PASSERS; i++) {
+
+        if (u[i] == NULL
+            || ngx_http_platform_gateway_passers[i].module == 0
+            || (known && u[i]->upstream == NULL))
+        {
+            continue;
+        }
+
+        err = ngx_http_platform_gateway_check_upstream(cf, conf, u[i],
+                                       &ngx_http_platform_gateway_passers[i]);
+        if (err) {
+            return err;
+        }
+    }
+
     return NULL;
+}
+
+
+static const ngx_http_upstream_conf_t *
+ngx_http_platform_gateway_check_passer(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_passer_t *passer)
+{
+    char                  *conf;
+    ngx_uint_t             i;
+    ngx_module_t         **modules;
+    ngx_command_t         *cmd;
+    ngx_http_conf_ctx_t   *ctx;
+
+    ctx = cf->ctx;
+    modules = cf->cycle->modules;
+
+    for (i = 0; modules[i]; i++) {
+
+        if (modules[i]->type != NGX_HTTP_MODULE
+            || modules[i]->commands == NULL)
+        {
+            continue;
+        }
+
+        for (cmd = modules[i]->commands; cmd->name.len; cmd++) {
+
+            if (cmd->name.len != passer->directive.len
+                || ngx_strcmp(cmd->name.data, passer->directive.data) != 0
+                || cmd->set != passer->set
+                || cmd->conf != NGX_HTTP_LOC_CONF_OFFSET
+                || cmd->offset < passer->offset)
+            {
+                continue;
+            }
+
+            conf = ctx->loc_conf[modules[i]->ctx_index];
+
+            return (const ngx_http_upstream_conf_t *)
+                       (void *) (conf + cmd->offset - passer->offset);
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_http_platform_gateway_check_upstream(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_upstream_conf_t *u,
+    const ngx_http_platform_gateway_passer_t *passer)
+{
+    if (u->pass_request_headers == 0) {
+        return ngx_http_platform_gateway_check_say(cf,
+                   "is guarded, but \"%V off\" keeps the trusted headers "
+                   "from its upstream: take it out of this location",
+                   &passer->directive);
+    }
+
+    if (conf->allow_cache) {
+        return NULL;
+    }
+
+    if (u->store > 0
+#if (NGX_HTTP_CACHE)
+        || u->cache > 0
+#endif
+       )
+    {
+        return ngx_http_platform_gateway_check_say(cf,
+                   "is guarded, but \"%*s_cache\" or \"%*s_store\" keeps "
+                   "what one client was sent for the next: switch it off "
+                   "there, or, where its key tells clients apart or all may "
+                   "see the same, say \"platform_gateway_allow_cache on\"",
+                   passer->module, passer->directive.data,
+                   passer->module, passer->directive.data);
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_http_platform_gateway_check_say(ngx_conf_t *cf, const char *format, ...)
+{
+    u_char   *p;
+    va_list   args;
+
+    p = ngx_pnalloc(cf->pool, NGX_MAX_CONF_ERRSTR);
+    if (p == NULL) {
+        return "cannot be checked: no memory";
+    }
+
+    va_start(args, format);
+    *ngx_vslprintf(p, p + NGX_MAX_CONF_ERRSTR - 1, format, args) = '\0';
+    va_end(args);
+
+    return (const char *) p;
 }

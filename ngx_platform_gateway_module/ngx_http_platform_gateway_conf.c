@@ -10,6 +10,10 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_LEEWAY_MAX  300
 
 
+static const char *ngx_http_platform_gateway_conf_inside(
+    const ngx_conf_t *cf);
+
+
 ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[] = {
     { ngx_string("GET"), NGX_HTTP_GET },
     { ngx_string("HEAD"), NGX_HTTP_HEAD },
@@ -26,6 +30,49 @@ ngx_conf_bitmask_t  ngx_http_platform_gateway_methods[] = {
     { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
     { ngx_null_string, 0 }
 };
+
+
+char *
+ngx_http_platform_gateway_conf_enable(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    const char  *err;
+
+    err = ngx_http_platform_gateway_conf_inside(cf);
+
+    return err ? (char *) err : ngx_conf_set_flag_slot(cf, cmd, conf);
+}
+
+
+char *
+ngx_http_platform_gateway_conf_access(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    const char  *err;
+
+    err = ngx_http_platform_gateway_conf_inside(cf);
+
+    return err ? (char *) err : ngx_conf_set_bitmask_slot(cf, cmd, conf);
+}
+
+
+/* who may enter must be plain to see, not a matter of what a client sends */
+
+static const char *
+ngx_http_platform_gateway_conf_inside(const ngx_conf_t *cf)
+{
+    if (cf->cmd_type & (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF)) {
+        return "cannot stand inside \"if\": say it in the location itself, "
+               "or \"rewrite\" to a location of its own";
+    }
+
+    if (cf->cmd_type & NGX_HTTP_LMT_CONF) {
+        return "cannot stand inside \"limit_except\": say it in the location "
+               "itself; \"platform_gateway_methods\" limits methods";
+    }
+
+    return NULL;
+}
 
 
 /* GET implies HEAD, as in limit_except; OPTIONS is always answered */

@@ -44,21 +44,28 @@ static ngx_conf_bitmask_t  ngx_http_platform_gateway_levels[] = {
 #define NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF                                    \
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
+/* where these two are refused, with a word on why */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_IF_CONF                                     \
+    (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF)
+
 
 static ngx_command_t  ngx_http_platform_gateway_commands[] = {
 
     /* what a location demands */
 
     { ngx_string("platform_gateway"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_HTTP_PLATFORM_GATEWAY_IF_CONF
+                                        |NGX_CONF_FLAG,
+      ngx_http_platform_gateway_conf_enable,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, enable),
       NULL },
 
     { ngx_string("platform_gateway_access"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_conf_set_bitmask_slot,
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_HTTP_PLATFORM_GATEWAY_IF_CONF
+                                        |NGX_CONF_1MORE,
+      ngx_http_platform_gateway_conf_access,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, access),
       &ngx_http_platform_gateway_levels },
@@ -89,6 +96,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, allow_return),
+      NULL },
+
+    { ngx_string("platform_gateway_allow_cache"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_cache),
       NULL },
 
     /* where keys come from */
@@ -377,7 +391,9 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK) {
+    if (ngx_http_platform_gateway_check_keys(cf, mcf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -468,6 +484,7 @@ ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
     conf->forward_authorization = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
     conf->allow_return = NGX_CONF_UNSET;
+    conf->allow_cache = NGX_CONF_UNSET;
 
     conf->cors_origins = NGX_CONF_UNSET_PTR;
     conf->cors_methods = NGX_CONF_UNSET_PTR;
@@ -511,6 +528,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
                          prev->forward_authorization, 1);
     ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
+    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
 
     if (prev->claim_headers == NGX_CONF_UNSET_PTR) {

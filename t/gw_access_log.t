@@ -26,6 +26,7 @@ http {
     log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
     platform_gateway_zone gateway:1m;
     platform_gateway_issuer http://issuer.test;
+    platform_gateway_token_max_size 4000;
     limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
     limit_req_status 429;
     client_header_timeout 1s;

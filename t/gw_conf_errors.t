@@ -16,12 +16,14 @@ sub check {
 
     my $issuer = $in{no_issuer} ? '' : 'platform_gateway_issuer http://i;';
     my $keys = $in{no_keys} ? '' : 'platform_gateway_key_location /keys;';
+    my $buffer = $in{key_buffer} // '128k';
+    my $zone = $in{zone} // 'gateway:1m';
     return $t->nginx_test(<<"CONF");
 %%GLOBALS%%
 events { }
 http {
     %%GLOBALS_HTTP%%
-    platform_gateway_zone gateway:1m;
+    platform_gateway_zone $zone;
     $issuer
     @{[ $in{http} // '' ]}
     server {
@@ -30,7 +32,7 @@ http {
         location = /keys {
             internal;
             platform_gateway off;
-            subrequest_output_buffer_size 128k;
+            subrequest_output_buffer_size $buffer;
             proxy_pass http://127.0.0.1:1;
         }
         @{[ $in{server} // '' ]}
@@ -92,22 +94,119 @@ refused('public and guarded', qr/must stand alone/,
     location => "$ON platform_gateway_access public branch;");
 accepted('several guarded levels',
     location => "$ON platform_gateway_access account branch system; $PASS");
-refused('a level inside if', qr/is not allowed here/,
+refused('a level inside if', qr/cannot stand inside "if": say it in the/,
     location => "$ON if (\$arg_x) { $PUBLIC }");
-refused('switching off inside if', qr/is not allowed here/,
+refused('a level inside if of a server', qr/cannot stand inside "if"/,
+    server => "$ON if (\$arg_x) { $PUBLIC }");
+refused('switching off inside if', qr/cannot stand inside "if"/,
     location => "$ON $PUBLIC if (\$arg_x) { platform_gateway off; }");
-refused('a level inside limit_except', qr/is not allowed here/,
+refused('a level inside limit_except',
+    qr/cannot stand inside "limit_except".*platform_gateway_methods/,
     location => "$ON $PUBLIC limit_except GET { $PUBLIC }");
 
 # Guarded, and nothing to guard with.
 
-refused('no issuer', qr/has no "platform_gateway_issuer"/, no_issuer => 1,
+refused('no issuer', qr/has no issuer: add "platform_gateway_issuer"/, no_issuer => 1,
     location => $ON . $BRANCH . $PASS);
 accepted('no issuer and nothing guarded', no_issuer => 1, no_keys => 1,
     location => $ON . $PUBLIC . $PASS);
-my ($ok, $said) = check(no_keys => 1, location => $ON . $BRANCH . $PASS);
-ok !$ok, 'refused: no source of keys';
-like $said, qr/platform_gateway_key_location/, 'no source of keys: says why';
+refused('no source of keys',
+    qr/needs keys.*add "platform_gateway_key_location" to a server/,
+    no_keys => 1, location => $ON . $BRANCH . $PASS);
+refused('no source of keys, and an internal location', qr/needs keys/,
+    no_keys => 1, location => 'internal;' . $ON . $BRANCH . $PASS);
+accepted('a source of keys', location => $ON . $BRANCH . $PASS);
+
+# The key set has to fit in.
+
+refused('a zone too small', qr/zone size "100k" is invalid or below 256k/,
+    zone => 'gateway:100k', location => $ON . $BRANCH . $PASS);
+refused('a zone without a size', qr/invalid zone "gateway": it is NAME:SIZE/,
+    zone => 'gateway');
+accepted('the smallest zone', zone => 'gateway:256k',
+    location => $ON . $BRANCH . $PASS);
+refused('subrequest_output_buffer_size too small',
+    qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/,
+    key_buffer => '63k', location => $ON . $BRANCH . $PASS);
+accepted('subrequest_output_buffer_size just large enough',
+    key_buffer => '64k', location => $ON . $BRANCH . $PASS);
+
+# A token has to fit into a header line, and that into one buffer.
+
+my $SMALL = qr{"/here" accepts tokens of 16384 bytes .*_buffers 4 32k" in};
+refused("large_client_header_buffers $_", $SMALL,
+    http => "large_client_header_buffers $_;",
+    location => $ON . $BRANCH . $PASS)
+    for '4 8k', '4 16k', '4 16407';
+accepted("large_client_header_buffers $_",
+    http => "large_client_header_buffers $_;",
+    location => $ON . $BRANCH . $PASS)
+    for '4 16408', '1 32k';
+refused('smaller ones of a server', $SMALL,
+    http => 'large_client_header_buffers 4 32k;',
+    server => 'large_client_header_buffers 4 8k;' . $ON,
+    location => $BRANCH . $PASS);
+accepted('smaller ones for smaller tokens',
+    http => 'large_client_header_buffers 4 8k;',
+    location => "$ON $BRANCH $PASS platform_gateway_token_max_size 8000;");
+refused('larger tokens', qr/tokens of 40960 bytes .*_buffers 4 80k"/,
+    location => "$ON $BRANCH $PASS platform_gateway_token_max_size 40k;");
+accepted('small ones where nothing is guarded',
+    http => 'large_client_header_buffers 4 1k;',
+    location => $ON . $PUBLIC . $PASS);
+
+# Nobody gets what another was sent, nor goes without trusted headers.
+
+for my $proto (qw(proxy fastcgi scgi uwsgi)) {
+    my $cached = "${proto}_cache one;"
+        . ($proto eq 'proxy' ? '' : "${proto}_cache_key \$uri;");
+    my $zone = "${proto}_cache_path %%DIR%%/cache keys_zone=one:1m;";
+    my $to = $proto eq 'proxy' ? 'http://127.0.0.1:1' : '127.0.0.1:1';
+    my $pass = "${proto}_pass $to;";
+    my $KEEPS = qr/guarded, but "${proto}_cache" or .*_allow_cache on"/;
+
+    refused("${proto}_cache, guarded", $KEEPS, http => $zone,
+        location => $ON . $BRANCH . $pass . $cached);
+    refused("${proto}_cache of http{}, guarded", $KEEPS,
+        http => $zone . $cached, location => $ON . $BRANCH . $pass);
+    refused("${proto}_cache of a variable zone, guarded", $KEEPS,
+        http => $zone,
+        location => $ON . $BRANCH . $pass . $cached =~ s/one/\$arg_z/r);
+    refused("${proto}_cache, passed by variable, guarded", $KEEPS,
+        http => $zone, location => $ON . $BRANCH . $cached
+            . "${proto}_pass " . $to =~ s/127.*/\$arg_to/r . ';');
+    refused("${proto}_cache, guarded, inside if", $KEEPS, http => $zone,
+        location => $ON . $BRANCH . "if (\$arg_x) { $pass } $cached");
+    refused("${proto}_store, guarded", $KEEPS,
+        location => $ON . $BRANCH . $pass . "${proto}_store on;");
+    accepted("${proto}_cache, guarded, meant", http => $zone,
+        location => $ON . $BRANCH . $pass . $cached
+            . 'platform_gateway_allow_cache on;');
+    accepted("${proto}_cache off again, guarded", http => $zone . $cached,
+        location => $ON . $BRANCH . $pass . "${proto}_cache off;");
+    accepted("${proto}_cache, public", http => $zone,
+        location => $ON . $PUBLIC . $pass . $cached);
+    accepted("${proto}_cache, gateway off", http => $zone,
+        location => $pass . $cached);
+    accepted("${proto}_cache for others, guarded", http => $zone . $cached,
+        location => $ON . $BRANCH . 'grpc_pass grpc://127.0.0.1:1;');
+
+    refused("${proto}_pass_request_headers off, guarded",
+        qr/"${proto}_pass_request_headers off" keeps the trusted headers/,
+        location => $ON . $BRANCH . $pass
+            . "${proto}_pass_request_headers off;");
+    refused("${proto}_pass_request_headers off of http{}, guarded",
+        qr/"${proto}_pass_request_headers off" keeps the trusted headers/,
+        http => "${proto}_pass_request_headers off;",
+        location => $ON . $BRANCH . $pass);
+    accepted("${proto}_pass_request_headers on again, guarded",
+        http => "${proto}_pass_request_headers off;",
+        location => $ON . $BRANCH . $pass
+            . "${proto}_pass_request_headers on;");
+    accepted("${proto}_pass_request_headers off, public",
+        location => $ON . $PUBLIC . $pass
+            . "${proto}_pass_request_headers off;");
+}
 
 # What answers before the guard is asked.
 
@@ -131,6 +230,36 @@ accepted('public: return', location => "$ON $PUBLIC return 200;");
 accepted('off: return', location => 'return 200;');
 accepted('server: return', server => $ON . $BRANCH . 'return 200;',
     location => $PASS);
+
+# Origins.
+
+refused("origin $_->[0]", $_->[1],
+    location => "platform_gateway_cors_origins $_->[0];")
+    for [ '*', qr/each origin must be named/ ],
+    [ 'null', qr/any sandboxed page has it/ ],
+    [ 'app.example.com', qr{it must be scheme://host} ],
+    [ '://app.example.com', qr{it must be scheme://host} ],
+    [ '1http://a.test', qr/the scheme must begin with a letter/ ],
+    [ 'ht_tp://a.test', qr/the scheme has a character/ ],
+    [ 'https://app.example.com/', qr/not even a slash/ ],
+    [ 'https://*', qr/leftmost labels/ ],
+    [ 'https://a.*.example.com', qr/leftmost labels/ ],
+    [ 'https://*app.example.com', qr/leftmost labels/ ],
+    [ 'https://*.com', qr/right below a top-level domain/ ],
+    [ 'https://a..example.com', qr/has an empty label/ ],
+    [ 'https://a.example.com.', qr/ends with a dot/ ],
+    [ 'https://', qr/the host is empty/ ],
+    [ 'https://user@a.test', qr/the host has a character/ ],
+    [ 'https://a.test:0', qr/the port must be 1 to 65535/ ],
+    [ 'https://a.test:65536', qr/the port must be 1 to 65535/ ],
+    [ 'https://a.test:', qr/the port must be|the host has a character/ ],
+    [ 'off https://a.test', qr/has origins beside "off"/ ];
+accepted("origin $_", location => "platform_gateway_cors_origins $_;")
+    for 'https://app.example.com', 'https://*.example.com', 'http://a:8080',
+    'https://A.Example.com:443', 'http://[::1]:3000', 'app+x.y-z://a', 'off',
+    'https://a.test https://b.test';
+refused('a CORS header that is a pattern', qr/there are no patterns/,
+    location => 'platform_gateway_cors_headers X-*;');
 
 # Names of headers.
 

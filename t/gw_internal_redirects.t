@@ -27,6 +27,7 @@ http {
     %%PLATFORM_LOG%%
     platform_gateway_zone gateway:1m;
     platform_gateway_issuer http://issuer.test;
+    large_client_header_buffers 4 32k;
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         root %%DIR%%/www;

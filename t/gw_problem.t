@@ -40,6 +40,7 @@ http {
     %%PLATFORM_LOG%%
     platform_gateway_zone gateway:1m;
     platform_gateway_issuer http://issuer.test;
+    platform_gateway_token_max_size 2000;
     limit_req_zone $binary_remote_addr zone=req:1m rate=1r/m;
     limit_req_status 429;
     limit_conn_zone $binary_remote_addr zone=conn:1m;

@@ -112,6 +112,8 @@ sub expand {
             ($> == 0 ? 'user root;' : ()), $load),
         GLOBALS_HTTP => join("\n",
             "access_log $dir/$name.combined.log;",
+            ($text =~ /large_client_header_buffers/
+                ? () : 'large_client_header_buffers 4 32k;'),
             map {"${_}_temp_path $prefix/$_;"}
                 qw(client_body proxy fastcgi uwsgi scgi)),
         PLATFORM_LOG => join("\n",
@@ -496,7 +498,8 @@ C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory.
 =item nginx_conf(TEXT [, NAME]), start_nginx([NAME]), nginx([NAME]), reload([NAME]), nginx_test(TEXT)
 
 TEXT may hold C<%%GLOBALS%%> (daemon, pid, error_log, user, load_module),
-C<%%GLOBALS_HTTP%%> (temporary paths and a plain access log),
+C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header buffers
+that hold a token, unless TEXT sets them itself),
 C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%DIR%%>,
 C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%>.  Write C<worker_processes> yourself.
 C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
