@@ -45,5 +45,7 @@ void h_readyz(struct worker *w, const struct http_request *req,
               struct http_response *res);
 void h_info(struct worker *w, const struct http_request *req,
             struct http_response *res);
+void h_prometheus(struct worker *w, const struct http_request *req,
+                  struct http_response *res);
 
 #endif

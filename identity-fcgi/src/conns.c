@@ -2,6 +2,8 @@
 
 #include "conns.h"
 
+#include "metrics.h"
+
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -32,7 +34,7 @@ bool conns_init(struct conns *cs, uint32_t size, int epoll_fd,
     }
     cs->free_head = 0;
     cs->queue_head = cs->queue_tail = NO_CONN;
-    cs->open = 0;
+    cs->open = cs->in_queue = cs->busy = 0;
     cs->draining = cs->stopping = false;
     return pthread_mutex_init(&cs->lock, NULL) == 0 &&
            pthread_cond_init(&cs->queued, NULL) == 0;
@@ -66,6 +68,23 @@ bool conns_full(struct conns *cs)
     full = cs->free_head == NO_CONN;
     pthread_mutex_unlock(&cs->lock);
     return full;
+}
+
+void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy)
+{
+    pthread_mutex_lock(&cs->lock);
+    *queued = cs->in_queue;
+    *busy = cs->busy;
+    pthread_mutex_unlock(&cs->lock);
+}
+
+void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms)
+{
+    struct conn *c = &cs->slots[slot];
+
+    c->arriving = true;
+    c->arrived_us = metrics_now_us();
+    c->deadline_ms = deadline_ms;
 }
 
 /* Arms, or after a request re-arms, the wait for input.  Edge-triggered: a
@@ -151,6 +170,7 @@ bool conns_evict_idle(struct conns *cs)
         }
     }
     if (oldest != NO_CONN) {
+        metrics_count(METRICS_CONN_EVICTED);
         close_slot(cs, oldest);
     }
     pthread_mutex_unlock(&cs->lock);
@@ -170,6 +190,7 @@ void conns_put(struct conns *cs, uint32_t slot)
         cs->slots[cs->queue_tail].next = slot;
     }
     cs->queue_tail = slot;
+    cs->in_queue++;
     pthread_cond_signal(&cs->queued);
     pthread_mutex_unlock(&cs->lock);
 }
@@ -189,6 +210,8 @@ uint32_t conns_take(struct conns *cs)
             cs->queue_tail = NO_CONN;
         }
         cs->slots[slot].state = CONN_BUSY;
+        cs->in_queue--;
+        cs->busy++;
     }
     pthread_mutex_unlock(&cs->lock);
     return slot;
@@ -199,6 +222,7 @@ void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
     struct conn *c = &cs->slots[slot];
 
     pthread_mutex_lock(&cs->lock);
+    cs->busy--;
     if (keep && !cs->draining) {
         c->state = CONN_WAITING;
         c->served = true;
@@ -220,6 +244,9 @@ static void sweep_slot(struct conns *cs, uint32_t slot, int64_t now_ms)
     int64_t io_ms = atomic_load(&c->io_deadline_ms);
 
     if (c->state == CONN_WAITING && now_ms >= c->deadline_ms) {
+        if (!c->served || c->arriving) {
+            metrics_count(METRICS_CONN_TIMED_OUT);
+        }
         close_slot(cs, slot);
     } else if (c->state == CONN_BUSY && io_ms != 0 && now_ms >= io_ms) {
         /* The worker's read() or write() returns; it closes. */

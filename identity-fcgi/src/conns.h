@@ -26,6 +26,7 @@ struct conn {
     bool arriving; /* a request has begun to come */
     uint32_t generation; /* tells events of an earlier user of the slot */
     uint32_t next;       /* in the free list or the queue */
+    int64_t arrived_us;  /* when the request began to come */
     int64_t deadline_ms; /* WAITING: closed then; else the request's own */
     /* BUSY: when the worker's reading or writing has to be over; 0 while it
      * does neither.  The poller then shuts the socket down under it. */
@@ -44,7 +45,7 @@ struct conns {
     struct conn *slots;
     uint32_t free_head;
     uint32_t queue_head, queue_tail;
-    uint32_t open;
+    uint32_t open, in_queue, busy;
     bool draining; /* connections are not kept any more */
     bool stopping; /* conns_take() ends */
 };
@@ -62,6 +63,12 @@ void conns_free(struct conns *cs);
 /* How many are open, and whether no slot is left. */
 uint32_t conns_open_count(struct conns *cs);
 bool conns_full(struct conns *cs);
+
+/* How many requests wait for a worker, and how many have one. */
+void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy);
+
+/* A WAITING connection's request begins to come and has until deadline_ms. */
+void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms);
 
 /* Takes fd in as a WAITING connection to be closed at deadline_ms. */
 void conns_add(struct conns *cs, int fd, int64_t deadline_ms);

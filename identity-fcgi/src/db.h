@@ -74,6 +74,9 @@ struct db_rows; /* a result; db_rows_free() it */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
 
+/* How many connections there may be, and how many are in use. */
+void db_pool_use(struct db_pool *pool, int *size, int *used);
+
 /* Milliseconds of a clock that never jumps. */
 int64_t db_now_ms(void);
 

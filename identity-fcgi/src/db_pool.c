@@ -3,6 +3,7 @@
 #include "db_conn.h"
 
 #include "log.h"
+#include "metrics.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct db_pool {
     pthread_mutex_t lock;
     pthread_cond_t freed;
     struct db_conn **idle; /* a stack: the last one used is the warmest */
-    size_t idle_count;
+    size_t idle_count, size;
     /* Connecting, for all threads together. */
     unsigned failures; /* in a row */
     int64_t retry_at_ms;
@@ -33,6 +34,7 @@ struct db_pool *db_pool_new(const struct config *cfg)
         return NULL;
     }
     pool->cfg = cfg;
+    pool->size = size;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -66,6 +68,14 @@ void db_pool_free(struct db_pool *pool)
     pthread_mutex_destroy(&pool->lock);
     free(pool->idle);
     free(pool);
+}
+
+void db_pool_use(struct db_pool *pool, int *size, int *used)
+{
+    pthread_mutex_lock(&pool->lock);
+    *size = (int) pool->size;
+    *used = (int) (pool->size - pool->idle_count);
+    pthread_mutex_unlock(&pool->lock);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -120,6 +130,7 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
     }
     pthread_mutex_unlock(&pool->lock);
 
+    metrics_count(ok ? METRICS_DB_CONNECTS : METRICS_DB_ERROR_CONNECT);
     if (ok && before > 0) {
         log_line(LOG_INFO_, "db.connected", "connected again");
     } else if (!ok && before == 0) {
@@ -151,6 +162,34 @@ static bool ensure_connected(struct db_pool *pool, struct db_conn *c,
     return ok;
 }
 
+/* One attempt, timed and counted. */
+static enum db_outcome try_once(struct db_conn *c, const struct config *cfg,
+                                const struct db_statement *st,
+                                const struct db_params *params,
+                                int64_t deadline_ms, struct db_rows **rows,
+                                bool *sent)
+{
+    int64_t started_us = metrics_now_us();
+    enum db_outcome outcome =
+        db_conn_try(c, cfg, st, params, deadline_ms, rows, sent);
+
+    metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
+    switch (outcome) {
+    case DB_DONE:
+        break;
+    case DB_REFUSED:
+        metrics_count(METRICS_DB_ERROR_REFUSED);
+        break;
+    case DB_RETRY:
+        metrics_count(METRICS_DB_ERROR_TRANSIENT);
+        break;
+    case DB_LOST:
+        metrics_count(METRICS_DB_ERROR_LOST);
+        break;
+    }
+    return outcome;
+}
+
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
                       struct db_rows **rows)
@@ -161,6 +200,7 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
 
     *rows = NULL;
     if (c == NULL) {
+        metrics_count(METRICS_DB_ERROR_POOL);
         log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
         return DB_UNAVAILABLE;
     }
@@ -169,8 +209,7 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
         if (!ensure_connected(pool, c, deadline_ms)) {
             break;
         }
-        outcome =
-            db_conn_try(c, pool->cfg, st, params, deadline_ms, rows, &sent);
+        outcome = try_once(c, pool->cfg, st, params, deadline_ms, rows, &sent);
         if (outcome == DB_LOST && sent && st->writes) {
             give(pool, c);
             return DB_UNKNOWN;

@@ -12,8 +12,9 @@ struct fcgi_call {
     char *const *params; /* NAME=value, NULL-terminated */
     pj_str_t body;
     bool body_too_large;
-    int64_t deadline_ms; /* CLOCK_MONOTONIC: arrival and the timeout; the
-                            caller's to fill */
+    /* CLOCK_MONOTONIC, both the caller's to fill. */
+    int64_t arrived_us;  /* its first byte */
+    int64_t deadline_ms; /* that, and the request timeout */
 };
 
 /* Its answer. */

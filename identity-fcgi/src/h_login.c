@@ -5,6 +5,7 @@
 #include "attempt.h"
 #include "auth.h"
 #include "log.h"
+#include "metrics.h"
 #include "password.h"
 #include "session.h"
 #include "token.h"
@@ -186,9 +187,11 @@ static void rehash(struct worker *w, const struct login *login)
         !password_hash(login->credential, fresh)) {
         return;
     }
-    (void) w->store_ops->credential_rehash(w->store, login->account.account_id,
-                                           login->account.credential_hash,
-                                           fresh);
+    if (w->store_ops->credential_rehash(w->store, login->account.account_id,
+                                        login->account.credential_hash,
+                                        fresh) == STORE_OK) {
+        metrics_count(METRICS_REHASHES);
+    }
     OPENSSL_cleanse(fresh, sizeof(fresh));
 }
 
@@ -278,17 +281,43 @@ static void open_session(struct worker *w, const struct http_request *req,
     auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);
 }
 
+/* Counts what became of the login, as the answer tells it. */
+static void count_outcome(const struct http_response *res)
+{
+    static const struct {
+        int status;
+        enum metrics_counter counter;
+    } outcomes[] = {
+        {200, METRICS_LOGIN_SUCCEEDED},
+        {401, METRICS_LOGIN_FAILED},
+        {429, METRICS_LOGIN_LIMITED},
+        {500, METRICS_LOGIN_ERROR},
+    };
+
+    for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
+        if (res->status == outcomes[i].status) {
+            metrics_count(outcomes[i].counter);
+            return;
+        }
+    }
+    if (res->status == 503) {
+        metrics_count(strcmp(res->code, "AUTH_BUSY") == 0
+                          ? METRICS_LOGIN_BUSY
+                          : METRICS_LOGIN_UNAVAILABLE);
+    } else {
+        metrics_count(METRICS_LOGIN_INVALID);
+    }
+}
+
 void h_login(struct worker *w, const struct http_request *req,
              struct http_response *res)
 {
     struct login login = {0};
 
-    if (!read_body(w, req, res, &login)) {
-        return;
-    }
-    if (count_attempt(w, req, res, &login) &&
+    if (read_body(w, req, res, &login) && count_attempt(w, req, res, &login) &&
         check_credential(w, req, res, &login)) {
         rehash(w, &login);
         open_session(w, req, res, &login);
     }
+    count_outcome(res);
 }

@@ -3,6 +3,7 @@
 #include "app.h"
 #include "auth.h"
 #include "jsonw.h"
+#include "metrics.h"
 #include "token.h"
 
 #include <string.h>
@@ -71,6 +72,7 @@ static bool revoke(struct worker *w, const struct http_request *req,
         auth_database_unavailable(req, res);
         return false;
     }
+    metrics_add(METRICS_SESSIONS_REVOKED_LOGOUT, n);
     for (size_t i = 0; i < n; i++) {
         auth_names(res, done[i].account_id, done[i].session_id);
         auth_audit(req, "auth.logout", done[i].account_id, done[i].session_id);

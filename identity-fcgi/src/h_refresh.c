@@ -2,6 +2,7 @@
 
 #include "app.h"
 #include "auth.h"
+#include "metrics.h"
 #include "session.h"
 #include "token.h"
 
@@ -129,7 +130,8 @@ static void refuse_not_active(struct worker *w, const struct http_request *req,
 
 /* False when the database did not answer. */
 static bool revoke(struct worker *w, const struct http_request *req,
-                   const struct refresh *r, const char *event)
+                   const struct refresh *r, const char *event,
+                   enum metrics_counter counter)
 {
     struct session_ref done;
     size_t n;
@@ -137,6 +139,7 @@ static bool revoke(struct worker *w, const struct http_request *req,
         w->store, &r->claims.session_id, 1, &done, &n);
 
     if (result == STORE_OK) {
+        metrics_add(counter, n);
         auth_audit(req, event, done.account_id, done.session_id);
     }
     return result == STORE_OK || result == STORE_NONE;
@@ -159,7 +162,8 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
                                               r->claims.jti, REUSE_GRACE_S);
     }
     if ((young == STORE_NONE &&
-         !revoke(w, req, r, "auth.refresh.reuse_revoked")) ||
+         !revoke(w, req, r, "auth.refresh.reuse_revoked",
+                 METRICS_SESSIONS_REVOKED_REUSE)) ||
         young == STORE_UNAVAILABLE) {
         auth_database_unavailable(req, res);
         return;
@@ -167,6 +171,7 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
     if (young == STORE_OK) {
         auth_audit(req, "auth.refresh.reuse", s->account_id, s->session_id);
     }
+    metrics_count(METRICS_STALE_REFRESHES);
     http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_STALE",
                  "The refresh token was replaced by a newer one.");
 }
@@ -228,7 +233,8 @@ static bool may_rotate(struct worker *w, const struct http_request *req,
         refuse_stale(w, req, res, r);
         return false;
     case SESSION_ACCOUNT_DISABLED:
-        if (!revoke(w, req, r, "auth.session.account_disabled")) {
+        if (!revoke(w, req, r, "auth.session.account_disabled",
+                    METRICS_SESSIONS_REVOKED_DISABLED)) {
             auth_database_unavailable(req, res);
             return false;
         }
@@ -367,6 +373,7 @@ void h_refresh(struct worker *w, const struct http_request *req,
         return;
     }
     if (rotate_session(w, req, res, &r)) {
+        metrics_count(METRICS_ROTATIONS);
         http_cookie_set(res, w->cfg, r.new_token, r.exp - w->now_s);
         auth_audit(req, "auth.refresh.succeeded", r.view.session.account_id,
                    r.view.session.session_id);

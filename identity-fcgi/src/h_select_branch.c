@@ -2,6 +2,7 @@
 
 #include "app.h"
 #include "auth.h"
+#include "metrics.h"
 #include "session.h"
 #include "token.h"
 
@@ -117,6 +118,7 @@ void h_select_branch(struct worker *w, const struct http_request *req,
             w->store, view.session.session_id, &view.scope);
     }
     if (result == STORE_OK) {
+        metrics_count(METRICS_BRANCHES_SELECTED);
         auth_audit(req, "auth.branch.selected", view.session.account_id,
                    view.session.session_id);
         return;

@@ -2,6 +2,8 @@
 
 #include "password.h"
 
+#include "metrics.h"
+
 #include <pthread.h>
 #include <sodium.h>
 #include <stdatomic.h>
@@ -13,8 +15,10 @@
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t freed;
-    int slots;  /* free now */
-    int places; /* for those who hash or wait, free now */
+    int slots;     /* free now */
+    int slots_all; /* free or not */
+    int places;    /* for those who hash or wait, free now */
+    int waiting;
     int64_t wait_ms;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .wait_ms = PASSWORD_WAIT_MS};
 
@@ -58,28 +62,38 @@ static struct timespec wait_end(void)
     return t;
 }
 
-static bool enter(void)
+/* With the lock held: waits for a slot and takes it. */
+static bool take_slot(void)
 {
-    struct timespec until;
-    bool ok;
+    struct timespec until = wait_end();
 
-    pthread_mutex_lock(&gate.lock);
-    until = wait_end();
-    if (gate.places == 0) {
-        pthread_mutex_unlock(&gate.lock);
-        return false;
-    }
-    gate.places--;
+    gate.waiting++;
     while (gate.slots == 0 &&
            pthread_cond_timedwait(&gate.freed, &gate.lock, &until) == 0) {
     }
-    ok = gate.slots > 0;
-    if (ok) {
-        gate.slots--;
-    } else {
-        gate.places++;
+    gate.waiting--;
+    if (gate.slots == 0) {
+        return false;
+    }
+    gate.slots--;
+    return true;
+}
+
+static bool enter(void)
+{
+    int64_t started_us = metrics_now_us();
+    bool ok = false;
+
+    pthread_mutex_lock(&gate.lock);
+    if (gate.places > 0) {
+        gate.places--;
+        ok = take_slot();
+        if (!ok) {
+            gate.places++;
+        }
     }
     pthread_mutex_unlock(&gate.lock);
+    metrics_time(METRICS_HASH_WAIT, metrics_now_us() - started_us);
     return ok;
 }
 
@@ -89,6 +103,15 @@ static void leave(void)
     gate.slots++;
     gate.places++;
     pthread_cond_signal(&gate.freed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+void password_use(struct password_use *use)
+{
+    pthread_mutex_lock(&gate.lock);
+    use->slots = gate.slots_all;
+    use->running = gate.slots_all - gate.slots;
+    use->waiting = gate.waiting;
     pthread_mutex_unlock(&gate.lock);
 }
 
@@ -149,10 +172,25 @@ bool password_needs_rehash(const char *phc)
 static bool hash_now(const void *credential, size_t len,
                      char out[PASSWORD_PHC_MAX])
 {
+    int64_t started_us = metrics_now_us();
+    bool ok = crypto_pwhash_str_alg(out, credential, len, today.iterations,
+                                    today.memory_bytes,
+                                    crypto_pwhash_ALG_ARGON2ID13) == 0;
+
     atomic_fetch_add(&hashes, 1);
-    return crypto_pwhash_str_alg(out, credential, len, today.iterations,
-                                 today.memory_bytes,
-                                 crypto_pwhash_ALG_ARGON2ID13) == 0;
+    metrics_time(METRICS_HASH, metrics_now_us() - started_us);
+    return ok;
+}
+
+static bool verify_now(const char *phc, pj_str_t credential)
+{
+    int64_t started_us = metrics_now_us();
+    bool match = crypto_pwhash_str_verify(phc, (const char *) credential.data,
+                                          credential.len) == 0;
+
+    atomic_fetch_add(&hashes, 1);
+    metrics_time(METRICS_HASH, metrics_now_us() - started_us);
+    return match;
 }
 
 bool password_setup(const struct config *cfg)
@@ -170,6 +208,7 @@ bool password_setup(const struct config *cfg)
     pthread_condattr_destroy(&attr);
 
     gate.slots = cfg->hash_concurrency > 0 ? cfg->hash_concurrency : 1;
+    gate.slots_all = gate.slots;
     gate.places = cfg->worker_threads > 1 ? cfg->worker_threads / 2 : 1;
     today.iterations = (unsigned long long) cfg->argon2_iterations;
     today.memory_bytes = (size_t) cfg->argon2_memory_kib * 1024;
@@ -188,10 +227,7 @@ enum password_result password_verify(const char *phc, pj_str_t credential)
     if (!enter()) {
         return PASSWORD_BUSY;
     }
-    atomic_fetch_add(&hashes, 1);
-    match = crypto_pwhash_str_verify(usable ? phc : today.dummy,
-                                     (const char *) credential.data,
-                                     credential.len) == 0;
+    match = verify_now(usable ? phc : today.dummy, credential);
     leave();
     return match && usable ? PASSWORD_OK : PASSWORD_WRONG;
 }

@@ -46,6 +46,15 @@ bool password_is_usable(const char *phc);
 bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
 
+/* What the gate of password_verify() and password_hash() is doing. */
+struct password_use {
+    int slots;   /* computations at once, at most */
+    int running; /* now */
+    int waiting; /* for a slot */
+};
+
+void password_use(struct password_use *use);
+
 /* Hashes made or verified since the start. */
 uint64_t password_count(void);
 

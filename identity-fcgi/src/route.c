@@ -2,6 +2,8 @@
 
 #include "route.h"
 
+#include "metrics.h"
+
 #include <string.h>
 
 struct route {
@@ -16,6 +18,7 @@ static const struct route routes[] = {
     {"/actuator/health/liveness", "GET", h_healthz},
     {"/actuator/health/readiness", "GET", h_readyz},
     {"/actuator/info", "GET", h_info},
+    {"/actuator/prometheus", "GET", h_prometheus},
     {"/api/auth/login", "POST", h_login},
     {"/api/auth/logout", "POST", h_logout},
     {"/api/auth/refresh", "POST", h_refresh},
@@ -25,19 +28,25 @@ static const struct route routes[] = {
     {"/readyz", "GET", h_readyz},
 };
 
+#define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
+
+_Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
+               "each route and the lack of one is counted apart");
+
 static bool equals(pj_str_t s, const char *text)
 {
     return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
 }
 
-static const struct route *find(pj_str_t path)
+size_t route_find(pj_str_t path)
 {
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++) {
-        if (path.len != 0 && equals(path, routes[i].path)) {
-            return &routes[i];
-        }
+    size_t i = 0;
+
+    while (i < ROUTE_COUNT &&
+           (path.len == 0 || !equals(path, routes[i].path))) {
+        i++;
     }
-    return NULL;
+    return i;
 }
 
 static bool takes_method(const struct route *route, pj_str_t method)
@@ -49,12 +58,12 @@ static bool takes_method(const struct route *route, pj_str_t method)
            (equals(method, "HEAD") && strcmp(route->method, "GET") == 0);
 }
 
-void route_handle(struct worker *w, const struct http_request *req,
-                  struct http_response *res)
+void route_handle(size_t number, struct worker *w,
+                  const struct http_request *req, struct http_response *res)
 {
-    const struct route *route = find(req->path);
+    const struct route *route = &routes[number];
 
-    if (route == NULL) {
+    if (number >= ROUTE_COUNT) {
         http_problem(res, req, 404, "RESOURCE_NOT_FOUND",
                      "There is nothing at this path.");
     } else if (!takes_method(route, req->method)) {
@@ -70,9 +79,7 @@ void route_handle(struct worker *w, const struct http_request *req,
     }
 }
 
-const char *route_label(pj_str_t path)
+const char *route_label(size_t route)
 {
-    const struct route *route = find(path);
-
-    return route != NULL ? route->path : "other";
+    return route < ROUTE_COUNT ? routes[route].path : "other";
 }

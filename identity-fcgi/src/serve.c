@@ -4,6 +4,7 @@
 
 #include "app.h"
 #include "log.h"
+#include "metrics.h"
 #include "route.h"
 #include "server.h"
 #include "sweep.h"
@@ -95,8 +96,8 @@ static void refuse_late(const struct http_request *req,
     http_header(res, "Retry-After", "1");
 }
 
-static void answer(struct serve_worker *sw, const struct http_request *req,
-                   struct http_response *res)
+static void answer(struct serve_worker *sw, size_t route,
+                   const struct http_request *req, struct http_response *res)
 {
     struct worker *w = &sw->app;
 
@@ -107,7 +108,7 @@ static void answer(struct serve_worker *sw, const struct http_request *req,
         refuse_late(req, res);
     } else {
         w->store_ops->begin(w->store, w->deadline_ms);
-        route_handle(w, req, res);
+        route_handle(route, w, req, res);
     }
     keys_release(w->keys);
     w->keys = NULL;
@@ -128,21 +129,25 @@ static void handle(void *worker, const struct fcgi_call *call,
     struct http_request req;
     struct http_response res;
     struct buf head;
-    int64_t started_ms = call->deadline_ms - sw->app.cfg->request_timeout_ms;
+    int64_t duration_us;
+    size_t route;
 
     http_request_init(&req, call->params, call->body, call->body_too_large);
     http_response_init(&res, sw->headers, HEAD_MAX_BYTES / 2, sw->body,
                        BODY_MAX_BYTES);
     buf_init(&head, sw->head, HEAD_MAX_BYTES);
     sw->app.deadline_ms = call->deadline_ms;
-    answer(sw, &req, &res);
+    route = route_find(req.path);
+    answer(sw, route, &req, &res);
     http_response_head(&res, &req, &head);
+    duration_us = metrics_now_us() - call->arrived_us;
+    metrics_request(route, res.status, res.code, duration_us);
     reply->head.data = (const unsigned char *) head.data;
     reply->head.len = head.len;
     reply->body.data = (const unsigned char *) res.body.data;
     reply->body.len = res.body.len;
     if (sw->app.cfg->access_log) {
-        log_access(&req, &res, now_ms(CLOCK_MONOTONIC) - started_ms);
+        log_access(&req, &res, duration_us / 1000);
     }
     wipe(sw);
 }
@@ -221,6 +226,7 @@ static void reload(void *app)
     char err[512];
 
     if (state->env_file == NULL) {
+        metrics_count(METRICS_KEYS_RELOAD_FAILED);
         log_line(LOG_WARN_, "keys.reload_failed",
                  "no --env-file to read keys from; the old keys stay");
         return;
@@ -230,10 +236,12 @@ static void reload(void *app)
         config_free(&cfg);
     }
     if (keys == NULL) {
+        metrics_count(METRICS_KEYS_RELOAD_FAILED);
         log_line(LOG_ERROR_, "keys.reload_failed", "%s; the old keys stay",
                  err);
         return;
     }
+    metrics_count(METRICS_KEYS_RELOADED);
     log_line(LOG_INFO_, "keys.reloaded", "%zu public keys",
              keys->verifying_count);
     keys_publish(keys);
@@ -299,6 +307,7 @@ int serve(const struct config *cfg, struct keys *keys,
                  "no signing key: /readyz says so and no login succeeds");
     }
     keys_publish(keys);
+    metrics_start();
     log_line(LOG_INFO_, "service.listening",
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,

@@ -13,6 +13,7 @@
 #include "conns.h"
 #include "fcgi_scan.h"
 #include "log.h"
+#include "metrics.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -49,6 +50,9 @@ struct server {
     struct conns conns;
 };
 
+/* Static: after an unfinished stop, threads may still look at it. */
+static struct server the_server = {.epoll_fd = -1, .signal_fd = -1};
+
 struct worker_thread {
     struct server *server;
     struct fcgi_exchange *exchange;
@@ -63,7 +67,8 @@ struct worker_thread {
 static bool serve_one(struct worker_thread *t, struct conn *c)
 {
     const struct server *s = t->server;
-    struct fcgi_call call = {.deadline_ms = c->deadline_ms};
+    struct fcgi_call call = {.arrived_us = c->arrived_us,
+                             .deadline_ms = c->deadline_ms};
     struct fcgi_reply reply = {{NULL, 0}, {NULL, 0}};
     bool ok;
 
@@ -71,6 +76,7 @@ static bool serve_one(struct worker_thread *t, struct conn *c)
     ok = fcgi_read(t->exchange, c->fd, &call);
     atomic_store(&c->io_deadline_ms, 0);
     if (!ok) {
+        metrics_count(METRICS_CONN_INCOMPLETE);
         return false;
     }
     s->service->handle(t->worker, &call, &reply);
@@ -109,11 +115,12 @@ static void conn_look(struct server *s, uint32_t slot, bool hung_up)
     }
     if (n > 0) {
         if (!c->arriving) {
-            c->arriving = true;
-            c->deadline_ms = conns_now_ms() + s->limits->request_timeout_ms;
+            conns_begin(&s->conns, slot,
+                        conns_now_ms() + s->limits->request_timeout_ms);
         }
         verdict = fcgi_scan(peeked, (size_t) n, n == sizeof(peeked));
         if (verdict == FCGI_SCAN_BAD) {
+            metrics_count(METRICS_CONN_GARBAGE);
             log_line(LOG_WARN_, "fcgi.bad_request",
                      "a peer sent what is no FastCGI request");
         }
@@ -194,6 +201,7 @@ static void accept_all(struct server *s)
         }
         fd = accept4(s->listener->fd, NULL, NULL, SOCK_CLOEXEC);
         if (fd >= 0) {
+            metrics_count(METRICS_CONN_ACCEPTED);
             prepare_socket(s, fd);
             conns_add(&s->conns, fd,
                       conns_now_ms() + s->limits->request_timeout_ms);
@@ -375,28 +383,41 @@ static bool run_threads(struct server *s, struct worker_thread *threads)
 bool server_run(struct listener *listener, const struct server_limits *limits,
                 const struct server_service *service)
 {
-    /* Static: after an unfinished stop, threads may still look at it. */
-    static struct server s = {.epoll_fd = -1, .signal_fd = -1};
+    struct server *s = &the_server;
     struct worker_thread *threads;
 
-    s.listener = listener;
-    s.limits = limits;
-    s.service = service;
+    s->listener = listener;
+    s->limits = limits;
+    s->service = service;
     threads = calloc((size_t) limits->threads, sizeof(*threads));
-    if (threads == NULL || !fcgi_init() || !init_polling(&s) ||
-        !conns_init(&s.conns, (uint32_t) limits->max_connections, s.epoll_fd,
+    if (threads == NULL || !fcgi_init() || !init_polling(s) ||
+        !conns_init(&s->conns, (uint32_t) limits->max_connections, s->epoll_fd,
                     limits->idle_timeout_ms)) {
         log_line(LOG_ERROR_, "service.start", "cannot start: %s",
                  strerror(errno));
         free(threads);
         return false;
     }
-    if (!run_threads(&s, threads)) {
+    if (!run_threads(s, threads)) {
         return false;
     }
     free(threads);
-    conns_free(&s.conns);
-    close(s.epoll_fd);
-    close(s.signal_fd);
+    conns_free(&s->conns);
+    close(s->epoll_fd);
+    close(s->signal_fd);
     return true;
+}
+
+void server_use(struct server_use *use)
+{
+    struct server *s = &the_server;
+
+    memset(use, 0, sizeof(*use));
+    if (s->conns.slots == NULL) {
+        return;
+    }
+    use->threads = s->limits->threads;
+    use->max_connections = s->limits->max_connections;
+    use->open = conns_open_count(&s->conns);
+    conns_use(&s->conns, &use->queued, &use->busy);
 }

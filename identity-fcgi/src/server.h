@@ -48,4 +48,17 @@ bool server_run(struct listener *listener, const struct server_limits *limits,
                 const struct server_service *service)
     __attribute__((warn_unused_result));
 
+/* What the server is doing. */
+struct server_use {
+    int threads;
+    int max_connections;
+    uint32_t open;   /* connections */
+    uint32_t queued; /* requests that wait for a thread */
+    uint32_t busy;   /* threads that have a request */
+};
+
+/* Zeros while no server runs.  For its workers and for whom it has not
+ * started yet. */
+void server_use(struct server_use *use);
+
 #endif

@@ -52,6 +52,14 @@ void store_close(struct store *st)
     free(st);
 }
 
+void store_use(struct store *st, struct store_use *use)
+{
+    *use = (struct store_use){0, 0};
+    if (st != NULL) {
+        db_pool_use(st->pool, &use->size, &use->used);
+    }
+}
+
 static void begin(struct store *st, int64_t deadline_ms)
 {
     st->deadline_ms = deadline_ms;

@@ -191,6 +191,14 @@ extern const struct store_ops store_postgres;
 struct store *store_open(const struct config *cfg);
 void store_close(struct store *st);
 
+/* How many database connections there may be, and how many are in use; zeros
+ * without a store. */
+struct store_use {
+    int size, used;
+};
+
+void store_use(struct store *st, struct store_use *use);
+
 /* The newest migration in this binary. */
 int store_schema_version(void);
 

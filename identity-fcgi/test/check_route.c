@@ -1,4 +1,4 @@
-/* Tests of route.c, h_jwks.c and h_health.c. */
+/* Tests of route.c, h_jwks.c, h_health.c and h_metrics.c. */
 
 #include "route.h"
 #include "testing.h"
@@ -8,7 +8,7 @@ static struct config cfg;
 static struct keys keys;
 static struct http_request req;
 static struct http_response res;
-static char headers[4096], body[4096];
+static char headers[4096], body[65536];
 
 static enum store_result ping_result;
 static int ping_version;
@@ -56,7 +56,7 @@ static void ask(const char *method, const char *path)
 static void run(const char *method, const char *path)
 {
     ask(method, path);
-    route_handle(&worker, &req, &res);
+    route_handle(route_find(req.path), &worker, &req, &res);
     res.headers.data[res.headers.len] = '\0';
     res.body.data[res.body.len] = '\0';
 }
@@ -119,7 +119,7 @@ START_TEST (test_size_comes_after_path_and_method) {
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         ask(order[i].method, order[i].path);
         req.body_too_large = true;
-        route_handle(&worker, &req, &res);
+        route_handle(route_find(req.path), &worker, &req, &res);
         ck_assert_int_eq(res.status, order[i].status);
     }
     ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
@@ -127,8 +127,9 @@ START_TEST (test_size_comes_after_path_and_method) {
 END_TEST
 
 START_TEST (test_labels_are_bounded) {
-    ck_assert_str_eq(route_label(str("/healthz")), "/healthz");
-    ck_assert_str_eq(route_label(str("/../etc/passwd")), "other");
+    ck_assert_str_eq(route_label(route_find(str("/healthz"))), "/healthz");
+    ck_assert_str_eq(route_label(route_find(str("/../etc/passwd"))), "other");
+    ck_assert_str_eq(route_label(SIZE_MAX), "other");
 }
 END_TEST
 
@@ -175,14 +176,26 @@ START_TEST (test_key_set_and_its_validators) {
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"x\", W/\"abc\"");
-    route_handle(&worker, &req, &res);
+    route_handle(route_find(req.path), &worker, &req, &res);
     ck_assert_int_eq(res.status, 304);
     ck_assert_uint_eq(res.body.len, 0);
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"abd\"");
-    route_handle(&worker, &req, &res);
+    route_handle(route_find(req.path), &worker, &req, &res);
     ck_assert_int_eq(res.status, 200);
+}
+END_TEST
+
+START_TEST (test_metrics_without_a_key) {
+    keys.signing = NULL;
+    run("GET", "/actuator/prometheus");
+    ck_assert_int_eq(res.status, 200);
+    ck_assert(has_header(
+        "Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    ck_assert_ptr_nonnull(strstr(res.body.data, "\nidentity_workers 0\n"));
+    ck_assert_ptr_nonnull(strstr(res.body.data, "\nidentity_keys 0\n"));
+    ck_assert_ptr_null(strstr(res.body.data, "kid=\""));
 }
 END_TEST
 
@@ -195,6 +208,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_health_body);
     tcase_add_test(t, test_readiness_names_the_failed_check);
     tcase_add_test(t, test_key_set_and_its_validators);
+    tcase_add_test(t, test_metrics_without_a_key);
 }
 
 int main(void)
