@@ -44,7 +44,6 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
-    NGX_HTTP_PLATFORM_GATEWAY_REASON_SUBREQUEST_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST,     /* HTTP/0.9 */
     NGX_HTTP_PLATFORM_GATEWAY_REASON_SATISFIED,       /* "satisfy any": let in
@@ -59,6 +58,12 @@ typedef struct ngx_http_platform_gateway_keys_s
 typedef struct ngx_http_platform_gateway_loc_conf_s
     ngx_http_platform_gateway_loc_conf_t;
 
+typedef struct ngx_http_platform_gateway_metrics_s
+    ngx_http_platform_gateway_metrics_t;
+
+typedef struct ngx_http_platform_gateway_route_s
+    ngx_http_platform_gateway_route_t;
+
 
 typedef struct {
     ngx_str_t                    claim;
@@ -72,6 +77,7 @@ typedef struct {
 
 typedef struct {
     ngx_http_platform_gateway_keys_t  *keys;   /* never NULL; keys_usable() */
+    ngx_http_platform_gateway_metrics_t  *metrics;  /* never NULL */
 
     /* a location that needs keys, or NULL */
     const ngx_http_platform_gateway_loc_conf_t  *guarded;
@@ -105,6 +111,7 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_str_t                    allow;        /* "GET, HEAD, OPTIONS" */
     ngx_str_t                    route_id;
     ngx_str_t                    service_name;
+    ngx_http_platform_gateway_route_t  *route; /* what counts by route_id */
     ngx_array_t                 *issuers;      /* pj_str_t */
     ngx_array_t                 *audiences;    /* pj_str_t */
     time_t                       leeway;

@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_metrics.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_decide(ngx_http_request_t *r,
@@ -155,6 +156,8 @@ ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
         return NGX_AGAIN;
     }
 
+    ngx_http_platform_gateway_metrics_verification(PJ_ERR_KID_UNKNOWN);
+
     if (set == NULL
         || claims->iat >= ngx_http_platform_gateway_keys_fetched_at(keys))
     {
@@ -180,6 +183,8 @@ ngx_http_platform_gateway_refuse_token(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_err_t err)
 {
     gr->token_error = err;
+
+    ngx_http_platform_gateway_metrics_verification(err);
 
     switch (err) {
 
@@ -213,6 +218,8 @@ ngx_http_platform_gateway_admit(ngx_http_request_t *r,
     const pj_claims_t *claims)
 {
     gr->token_error = PJ_OK;
+
+    ngx_http_platform_gateway_metrics_verification(PJ_OK);
 
     if (ngx_http_platform_gateway_remember(r, &gr->account_id,
                                            claims->account_id)

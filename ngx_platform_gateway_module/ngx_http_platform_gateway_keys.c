@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_platform_gateway_keys.h"
+#include "ngx_http_platform_gateway_metrics.h"
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_KEYS_TICK  250  /* ms, while fetching */
@@ -395,6 +396,13 @@ ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
     }
 
     released = ngx_http_platform_gateway_zone_release(keys, document);
+
+    ngx_http_platform_gateway_metrics_fetch(
+                released == NGX_OK ? NGX_HTTP_PLATFORM_GATEWAY_FETCH_NEW
+                : released == NGX_ABORT
+                          ? NGX_HTTP_PLATFORM_GATEWAY_FETCH_SUPERSEDED
+                : err ? NGX_HTTP_PLATFORM_GATEWAY_FETCH_FAILED
+                      : NGX_HTTP_PLATFORM_GATEWAY_FETCH_UNCHANGED);
 
     if (released == NGX_OK) {
         ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,

@@ -35,6 +35,8 @@ typedef struct {
     ngx_atomic_t                 next_try;     /* ms, no fetch before */
     ngx_uint_t                   refresh;      /* due whatever the age */
 
+    void                        *metrics;      /* _metrics.c; NULL: none yet */
+
     size_t                       len[2];       /* slot: version & 1 */
     u_char                       document[2][PJ_KEYSET_MAX_BYTES];
 } ngx_http_platform_gateway_zone_t;
@@ -63,6 +65,8 @@ struct ngx_http_platform_gateway_keys_s {
     ngx_http_platform_gateway_zone_t    *zone;
     ngx_slab_pool_t                     *shpool;
     ngx_http_platform_gateway_worker_t  *worker;  /* set in workers only */
+
+    ngx_http_platform_gateway_metrics_t  *metrics;
 
     ngx_shm_zone_t              *shm_zone;
     ngx_uint_t                   generation;

@@ -19,12 +19,8 @@ static u_char *ngx_http_platform_gateway_log_write(u_char *p,
     const ngx_http_platform_gateway_log_value_t *value);
 static ngx_int_t ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
     ngx_http_platform_gateway_log_ctx_t *lc);
-static size_t ngx_http_platform_gateway_log_escape(u_char *dst,
-    const ngx_str_t *src);
 static size_t ngx_http_platform_gateway_log_escape_one(u_char *dst,
     const u_char *p, size_t n, ngx_uint_t valid);
-static size_t ngx_http_platform_gateway_log_utf8(const u_char *p,
-    const u_char *last, ngx_uint_t *valid);
 
 
 #define ngx_http_platform_gateway_log_is_plain(c)                             \
@@ -258,12 +254,7 @@ ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
 }
 
 
-/*
- * Writes src as the inside of a JSON string and returns how long that is; with
- * a NULL dst only measures.
- */
-
-static size_t
+size_t
 ngx_http_platform_gateway_log_escape(u_char *dst, const ngx_str_t *src)
 {
     size_t       n, len;
@@ -336,13 +327,9 @@ ngx_http_platform_gateway_log_escape_one(u_char *dst, const u_char *p,
 }
 
 
-/*
- * Bytes of the sequence at p; an ill-formed one ends before the first byte
- * that cannot continue it (Unicode, table 3-7 and section 3.9, U+FFFD
- * substitution of maximal subparts).
- */
+/* Unicode, table 3-7 and section 3.9: substitution of maximal subparts. */
 
-static size_t
+size_t
 ngx_http_platform_gateway_log_utf8(const u_char *p, const u_char *last,
     ngx_uint_t *valid)
 {

@@ -62,4 +62,18 @@ extern const ngx_http_platform_gateway_log_field_t
     ngx_http_platform_gateway_log_fields[NGX_HTTP_PLATFORM_GATEWAY_LOG_FIELDS];
 
 
+/*
+ * Writes src as the inside of a JSON string and returns how long that is; with
+ * a NULL dst only measures.  What is no UTF-8 becomes U+FFFD.
+ */
+size_t ngx_http_platform_gateway_log_escape(u_char *dst, const ngx_str_t *src);
+
+/*
+ * Bytes of the UTF-8 sequence at p; an ill-formed one (*valid is 0 then) ends
+ * before the first byte that cannot continue it.
+ */
+size_t ngx_http_platform_gateway_log_utf8(const u_char *p, const u_char *last,
+    ngx_uint_t *valid);
+
+
 #endif /* _NGX_HTTP_PLATFORM_GATEWAY_LOG_H_INCLUDED_ */

@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_metrics.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_add_variables(ngx_conf_t *cf);
@@ -17,6 +18,7 @@ static char *ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf,
 static void *ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf,
     void *parent, void *child);
+static ngx_int_t ngx_http_platform_gateway_init_process(ngx_cycle_t *cycle);
 static void ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle);
 static void ngx_http_platform_gateway_request_cleanup(void *data);
 
@@ -269,6 +271,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       0,
       NULL },
 
+    { ngx_string("platform_gateway_metrics"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_platform_gateway_metrics_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
       ngx_null_command
 };
 
@@ -295,7 +304,7 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     NULL,                                  /* init module */
-    ngx_http_platform_gateway_keys_init_process, /* init process */
+    ngx_http_platform_gateway_init_process, /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
     ngx_http_platform_gateway_exit_process, /* exit process */
@@ -346,11 +355,23 @@ ngx_http_platform_gateway_request_cleanup(void *data)
 }
 
 
+static ngx_int_t
+ngx_http_platform_gateway_init_process(ngx_cycle_t *cycle)
+{
+    if (ngx_http_platform_gateway_metrics_init_process(cycle) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_platform_gateway_keys_init_process(cycle);
+}
+
+
 static void
 ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_platform_gateway_token_exit_process();
     ngx_http_platform_gateway_keys_exit_process(cycle);
+    ngx_http_platform_gateway_metrics_exit_process(cycle);
 }
 
 
@@ -385,14 +406,16 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
           ngx_http_platform_gateway_preaccess_handler },
         { NGX_HTTP_ACCESS_PHASE, ngx_http_platform_gateway_access_handler },
         { NGX_HTTP_PRECONTENT_PHASE,
-          ngx_http_platform_gateway_precontent_handler }
+          ngx_http_platform_gateway_precontent_handler },
+        { NGX_HTTP_LOG_PHASE, ngx_http_platform_gateway_metrics_log_handler }
     };
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_platform_gateway_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK)
+        || ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
     }
@@ -424,7 +447,9 @@ ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf)
     }
 
     mcf->keys = ngx_http_platform_gateway_keys_create(cf);
-    if (mcf->keys == NULL) {
+    mcf->metrics = ngx_http_platform_gateway_metrics_create(cf);
+
+    if (mcf->keys == NULL || mcf->metrics == NULL) {
         return NULL;
     }
 
@@ -507,8 +532,9 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_http_platform_gateway_loc_conf_t  *prev = parent;
     ngx_http_platform_gateway_loc_conf_t  *conf = child;
 
-    char                                  *rv;
-    ngx_http_platform_gateway_srv_conf_t  *sscf;
+    char                                   *rv;
+    ngx_http_platform_gateway_srv_conf_t   *sscf;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
     ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
@@ -517,6 +543,15 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     if (conf->route_id.len == 0) {
         conf->route_id = prev->route_id;
         conf->service_name = prev->service_name;
+    }
+
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    conf->route = ngx_http_platform_gateway_metrics_route(cf, mcf->metrics,
+                                                          &conf->route_id);
+    if (conf->route == NULL) {
+        return NGX_CONF_ERROR;
     }
 
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);

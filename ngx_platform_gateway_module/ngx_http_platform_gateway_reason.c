@@ -61,8 +61,6 @@ const ngx_http_platform_gateway_reason_t
 
     ngx_http_platform_gateway_refuses(ORIGIN_FORBIDDEN, "origin_forbidden"),
     ngx_http_platform_gateway_refuses(METHOD_FORBIDDEN, "method_forbidden"),
-    ngx_http_platform_gateway_refuses(SUBREQUEST_FORBIDDEN,
-                                      "subrequest_forbidden"),
     ngx_http_platform_gateway_refuses(ROUTE_NOT_FOUND, "route_not_found"),
     ngx_http_platform_gateway_refuses(BAD_REQUEST, "bad_request"),
     ngx_http_platform_gateway_refuses(REQUEST_TOO_LARGE, "request_too_large"),

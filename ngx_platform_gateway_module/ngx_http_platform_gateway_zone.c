@@ -8,9 +8,10 @@
 
 
 #include "ngx_http_platform_gateway_keys.h"
+#include "ngx_http_platform_gateway_metrics.h"
 
 
-#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT  1
+#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT  2
 
 /* The lease outlives the fetch by this, so that only a dead one loses it. */
 #define NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK   2000  /* ms */
@@ -64,7 +65,8 @@ ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     keys->generation = zone->generation + 1;
 
-    return NGX_OK;
+    return ngx_http_platform_gateway_metrics_zone_init(keys->metrics, shm_zone,
+                                                       &zone->metrics);
 }
 
 

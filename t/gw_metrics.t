@@ -1,0 +1,417 @@
+# The metrics: exact sums over all workers, each request once; sums that never
+# go down, whatever becomes of workers and configurations; bounded labels.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Metrics;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $issuer = $t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+my $port = $t->port('gateway');
+
+my $CONF = <<'CONF';
+%%GLOBALS%%
+worker_processes %%WORKERS%%;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_key_soft_age 60s;
+    platform_gateway_key_cooldown 1s;
+    platform_gateway_key_wait 20s;
+    large_client_header_buffers 2 4k;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        platform_gateway_cors_origins https://app.example.com;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location / {
+            platform_gateway_access public;
+            platform_gateway_route_not_found;
+        }
+        location /public {
+            platform_gateway_access public;
+            platform_gateway_route "pub\"\\{é}";
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /branch {
+            platform_gateway_access branch;
+            platform_gateway_methods GET;
+            platform_gateway_route branch;
+            error_page 403 = /public/403;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /ssi {
+            platform_gateway_access public;
+            platform_gateway_route ssi;
+            ssi on;
+            ssi_types *;
+            root %%DIR%%;
+        }
+        location /shadow {
+            platform_gateway_access branch;
+            platform_gateway_route shadow;
+            platform_gateway_shadow on;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /off { platform_gateway off; empty_gif; }
+        %%MORE%%
+    }
+    server {
+        listen 127.0.0.1:%%PORT_metrics%%;
+        location = /metrics { platform_gateway_metrics; }
+    }
+    server {
+        listen 127.0.0.1:%%PORT_other%%;
+        location / { empty_gif; }
+    }
+}
+CONF
+
+$t->write_file('ssi/page', '<!--#include virtual="/branch/a" -->'
+    . '<!--#include virtual="/public/b" -->');
+$t->set(WORKERS => 4, MORE => '');
+my $nginx = $t->nginx_conf($CONF);
+$t->start_nginx;
+
+my ($sample, $family);
+sub scrape {
+    my $res = http_get($t->port('metrics'), '/metrics');
+    ($sample, $family) = eval { metrics_parse($res->body) }
+        or diag $@, $res->body;
+    return $res;
+}
+
+# The sum of what is counted once a log phase ran, which may be after the
+# client has its answer.
+sub counts {
+    my ($series, $n, $name) = @_;
+
+    my $full = "platform_gateway_$series";
+    eventually(sub { scrape(); ($sample->{$full} // -1) >= $n }, 2);
+    return is $sample->{$full}, $n, $name // "$series is $n";
+}
+
+sub requests {
+    my ($route, $decision, $n) = @_;
+
+    $route =~ s/([\\"])/\\$1/g;
+    return counts(qq(requests_total{route="$route",decision="$decision"}), $n);
+}
+
+sub refusals {
+    my ($reason, $n, $decision) = @_;
+
+    return counts(sprintf('refusals_total{reason="%s",decision="%s"}',
+        $reason, $decision // 'deny'), $n);
+}
+
+sub tokens { return counts(qq(token_verifications_total{result="$_[0]"}), $_[1]) }
+
+# Before anything happened.
+
+ok eventually(sub {
+    scrape();
+    ($sample->{'platform_gateway_key_set_keys'} // 0) == 1;
+}, 20), 'a key set is there';
+my $res = scrape();
+is $res->status, 200, 'the metrics';
+is $res->header('Content-Type'), 'text/plain; version=0.0.4; charset=utf-8',
+    'in their format';
+is $res->header('Cache-Control'), 'no-store', 'not to be cached';
+is $sample->{'platform_gateway_key_set_version'}, 1, 'the first key set';
+cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 30 * $t->scale,
+    'is young';
+counts('key_fetches_total{outcome="new"}', 1);
+counts('key_fetches_total{outcome="failed"}', 0);
+is $sample->{'platform_gateway_zone_size_bytes{zone="gateway"}'}, 1048576,
+    'the size of the zone';
+my $free = $sample->{'platform_gateway_zone_free_bytes{zone="gateway"}'};
+ok $free > 500_000 && $free < 1048576, 'most of it free';
+is +(grep { $_->{type} eq 'counter' } values %$family), 4, 'four counters';
+is +(grep { $sample->{$_} } grep {/requests|refusals|verif/} keys %$sample), 0,
+    'nothing has been counted';
+
+my $head = http($t->port('metrics'), HEAD => '/metrics');
+is $head->status, 200, 'HEAD';
+is $head->body, '', 'has no body';
+is $head->header('Content-Length'), length $res->body, 'but its length';
+is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405,
+    'POST is not allowed';
+
+# Each kind of request, over all workers.
+
+my @sig = (iss => 'http://issuer.test');
+my $branch = jwt_token(branch => $key, @sig);
+my %token = (
+    verified        => $branch,
+    token_signature => jwt_tamper($branch, 2, 9),
+    token_expired   => jwt_token(branch => $key, @sig, iat => time - 900,
+        exp => time - 600),
+    token_issuer    => jwt_token(branch => $key, iss => 'other'),
+    token_alg       => jwt_sign(secret => 'x', header => { kid => 'a' },
+        payload => jwt_claims('branch')),
+);
+my $n = 20;
+for my $reason (sort keys %token) {
+    http_parallel([ map { [ $port, http_request_bytes(GET => '/branch',
+        token => $token{$reason}) ] } 1 .. $n ]);
+}
+my @workers = $nginx->workers;
+is @workers, 4, 'four workers' unless Platform::Test::Env::valgrind();
+requests('branch', 'allow', $n);
+requests('branch', 'deny', 4 * $n);
+tokens($_, $n) for sort keys %token;
+refusals($_, $n) for grep { $_ ne 'verified' } sort keys %token;
+
+http_get($port, '/public') for 1 .. 7;
+requests('pub"\{é}', 'allow', 7);
+is +(grep { $_->[0]{route} eq 'pub"\{é}' }
+    @{ $family->{platform_gateway_requests_total}{samples} }), 4,
+    'a route id of any characters';
+http_get($port, '/branch');
+refusals('token_missing', 1);
+tokens('token_shape', 0);
+http_get($port, '/branch', headers => [ Authorization => 'Bearer ' . 'x ' ]);
+refusals('token_shape', 1);
+tokens('token_shape', 1);
+http_post($port, '/branch', body => '');
+refusals('method_forbidden', 1);
+http_get($port, '/nothing') for 1 .. 3;
+refusals('route_not_found', 3);
+requests('', 'deny', 3);
+http($port, OPTIONS => '/branch', headers => [ Origin => 'https://evil.test',
+    'Access-Control-Request-Method' => 'GET' ]);
+refusals('origin_forbidden', 1);
+http($port, OPTIONS => '/branch');
+requests('branch', 'allow', $n + 1);
+
+# Requests that nginx refuses before any location is found; those of a
+# location or a server where the gateway is off.
+
+http_raw($port, "nonsense\r\n\r\n");
+http_raw($port, "GET /public\r\n");
+refusals('bad_request', 2);
+requests('', 'deny', 5);
+http_raw($port, 'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n");
+refusals('uri_too_long', 1);
+my $c = Platform::Test::Http->new(port => $port);
+$c->close;
+http_get($port, '/off');
+requests('', 'none', 1);
+http_get($t->port('other'), '/');
+requests('', 'none', 1);
+
+# One request, whatever it takes to answer it.
+
+my $before = http_get($port, '/ssi/page', token => $branch);
+like $before->body, qr/"uri":"\/branch\/a"/, 'a page with two subrequests';
+requests('ssi', 'allow', 1);
+tokens('verified', $n + 1);
+http_get($port, '/branch', token => jwt_token(account => $key, @sig));
+refusals('context_forbidden', 1);
+tokens('verified', $n + 2);
+requests('pub"\{é}', 'deny', 2);
+requests('branch', 'allow', $n + 1);
+$c = Platform::Test::Http->new(port => $port);
+$c->request(GET => '/public') for 1 .. 5;
+$c->close;
+requests('pub"\{é}', 'allow', 12);
+http_get($port, '/shadow');
+requests('shadow', 'shadow', 1);
+refusals('token_missing', 1, 'shadow');
+refusals('token_missing', 1);
+http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig,
+    iat => time - 60));
+refusals('kid_unknown', 1);
+tokens('kid_unknown', 1);
+
+scrape();
+my $total = 0;
+$total += $sample->{$_} for grep {/requests_total/} keys %$sample;
+my @counted = grep { !m{"path":"/metrics"|"path":"/","status":200} }
+    split /\n/, $nginx->access_log;
+is $total, @counted, 'as many as lines in the access log';
+
+# Nothing is ever forgotten.
+
+my $running = 4;
+sub reload {
+    eventually(sub { (my @w = $nginx->workers) <= $running }, 15);
+    return $t->reload;
+}
+
+sub nothing_lost {
+    my ($name) = @_;
+
+    my $old = $sample;
+    eventually(sub { scrape() && $sample }, 5);
+    my @fell = grep {
+        /_total/ && exists $sample->{$_} && $sample->{$_} < $old->{$_}
+    } keys %$old;
+    is_deeply \@fell, [], "$name: no counter went down";
+    return;
+}
+
+for my $round (1 .. 4) {
+    ok reload(), 'a reload';
+    http_get($port, '/public');
+    nothing_lost("reload $round");
+}
+requests('pub"\{é}', 'allow', 16);
+my $after = $sample->{'platform_gateway_zone_free_bytes{zone="gateway"}'};
+reload() for 1 .. 5;
+eventually(sub { (my @w = $nginx->workers) <= $running }, 15);
+scrape();
+cmp_ok $sample->{'platform_gateway_zone_free_bytes{zone="gateway"}'}, '>=',
+    $after - 8 * 4096, 'reloads use up no memory';
+
+# Connections of old workers count in the end, beside new ones.
+
+$c = Platform::Test::Http->new(port => $port);
+$c->send(http_request_bytes(GET => '/public?delay=1'));
+ok eventually(sub { grep { $_->{uri} =~ /delay=1/ } $upstream->requests }),
+    'a request is on its way';
+reload();
+http_get($port, '/public') for 1 .. 10;
+requests('pub"\{é}', 'allow', 26);
+is $c->read_response->status, 200, 'the old worker answers';
+requests('pub"\{é}', 'allow', 27);
+
+# A worker that is killed leaves its counts, and its slot to the next one.
+
+$t->allow(qr/exited on signal 9/);
+scrape();
+my ($victim) = $nginx->workers;
+kill 'KILL', $victim;
+ok eventually(sub {
+    my %now = map { $_ => 1 } $nginx->workers;
+    keys %now == 4 && !$now{$victim};
+}, 10), 'a worker was killed and replaced';
+nothing_lost('killed');
+http_get($port, '/public') for 1 .. 8;
+requests('pub"\{é}', 'allow', 35);
+
+# Another set of routes, of workers, and back.
+
+$t->set(WORKERS => 1, MORE => join "\n", map {
+    "location /more$_ { platform_gateway_access public; empty_gif;"
+        . "platform_gateway_route more-$_; }"
+} 1 .. 40);
+$nginx = $t->nginx_conf($CONF =~ s/route ssi;/route renamed;/r);
+ok reload(), 'forty routes more, one fewer';
+$running = 1;
+nothing_lost('more routes');
+http_get($port, "/more$_") for 1 .. 40;
+requests("more-$_", 'allow', 1) for 1, 2, 39, 40;
+requests('pub"\{é}', 'allow', 35);
+ok !(grep {/route="ssi"/} keys %$sample), 'the one that is gone is gone';
+is +(grep {/requests_total/} keys %$sample), 4 * 45, 'others are no more';
+$t->set(WORKERS => 2, MORE => '');
+$t->nginx_conf($CONF);
+ok reload(), 'and back';
+$running = 2;
+requests('ssi', 'allow', 1);
+requests('branch', 'deny', 4 * $n + 4);
+ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
+
+# The key set, later.
+
+scrape();
+$issuer->set(status => 500);
+sleep 1.1;
+http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig,
+    iat => time - 60));
+ok eventually(sub {
+    scrape();
+    $sample->{'platform_gateway_key_fetches_total{outcome="failed"}'} > 0;
+}), 'a fetch that fails';
+is $sample->{'platform_gateway_key_set_version'}, 1, 'the version stays';
+$issuer->set(status => 200, body => jwks($key, jwt_key('b')));
+sleep 1.1;
+http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig));
+ok eventually(sub {
+    scrape();
+    $sample->{'platform_gateway_key_set_version'} == 2;
+}), 'a new key set';
+is $sample->{'platform_gateway_key_set_keys'}, 2, 'of two keys';
+cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 2 * $t->scale,
+    'which is new';
+
+# Bounded labels.
+
+my %allowed = (
+    decision => qr/\A(?:none|allow|deny|shadow)\z/,
+    outcome  => qr/\A(?:new|unchanged|failed|superseded)\z/,
+    reason   => qr/\A[a-z_]+\z/, result => qr/\A[a-z_]+\z/,
+    route    => qr/\A(?:|branch|ssi|shadow|pub"\\\{é\})\z/,
+    zone     => qr/\Agateway\z/,
+);
+my @odd;
+for my $samples (map { $_->{samples} } values %$family) {
+    for my $labels (map { $_->[0] } @$samples) {
+        push @odd, grep {
+            !$allowed{$_} || $labels->{$_} !~ $allowed{$_}
+        } keys %$labels;
+    }
+}
+is_deeply \@odd, [], 'labels are what they may be';
+cmp_ok keys %$sample, '<', 130, 'and bounded';
+$t->stop($nginx);
+
+# nginx -t
+
+sub check {
+    my ($http, $location) = @_;
+
+    return $t->nginx_test(<<"CONF");
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    $http
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        location /here { $location }
+    }
+}
+CONF
+}
+my ($ok, $said) = check('platform_gateway_zone gateway:1m;',
+    'platform_gateway_metrics;');
+ok $ok, 'with a zone' or diag $said;
+($ok, $said) = check('', 'platform_gateway_metrics;');
+ok !$ok, 'without one: refused';
+like $said, qr/add "platform_gateway_zone [^"]+" to http\{\}, in \S+:\d+/,
+    'with the remedy, file and line';
+($ok, $said) = check('platform_gateway_zone gateway:1m;',
+    'empty_gif; platform_gateway_metrics;');
+ok !$ok, 'beside another handler: refused';
+like $said, qr/conflicts with another content handler/, 'with the reason';
+($ok, $said) = check('platform_gateway_zone gateway:1m; platform_gateway on;',
+    'platform_gateway_metrics;');
+ok !$ok, 'with the gateway on and no level: refused';
+like $said, qr/no "platform_gateway_access"/, 'with the remedy';
+($ok, $said) = check('platform_gateway_zone gateway:1m; platform_gateway on;'
+    . 'platform_gateway_access public;', 'platform_gateway_metrics;');
+ok $ok, 'with a level' or diag $said;
+($ok, $said) = check('platform_gateway_zone gateway:256k;',
+    'platform_gateway_metrics; platform_gateway_route ' . 'x' x 200_000 . ';');
+ok !$ok, 'a zone that cannot hold the names: refused';
+
+$t->done;

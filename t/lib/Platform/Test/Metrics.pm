@@ -1,0 +1,66 @@
+package Platform::Test::Metrics;
+
+# Reads Prometheus text format 0.0.4, strictly: what promtool would complain
+# about dies here.
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+our @EXPORT = qw(metrics_parse);
+
+my $NAME = qr/[a-zA-Z_:][a-zA-Z0-9_:]*/;
+my $VALUE = qr/[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|Inf|NaN)/;
+
+# { 'name{a="b"}' => value }, labels in the order of the text and unescaped
+# only where asked for by ->{labels}; see metrics_parse()'s second value,
+# { name => { type, help, samples => [[{ label => value }, value], ...] } }.
+sub metrics_parse {
+    my ($text) = @_;
+
+    die "the text does not end in a line feed\n" unless $text =~ /\n\z/;
+    my (%sample, %family, $current);
+    for my $line (split /\n/, $text) {
+        if ($line =~ /\A# (HELP|TYPE) ($NAME) (\S.*)\z/) {
+            my ($what, $name, $rest) = (lc $1, $2, $3);
+            die "$name: $what twice\n" if $family{$name}{$what};
+            die "$name: $what after its samples\n"
+                if $family{$name}{samples};
+            die "$name: no type '$rest'\n" if $what eq 'type'
+                && $rest !~ /\A(?:counter|gauge|histogram|summary|untyped)\z/;
+            $family{$name}{$what} = $rest;
+            $current = $name;
+            next;
+        }
+        my ($series, $name, $labels, $value) = $line
+            =~ /\A(($NAME)(?:\{(.*)\})?) ($VALUE)\z/
+            or die "no sample: $line\n";
+        die "$name stands among the samples of $current\n"
+            if $name ne ($current // '');
+        die "$name has no type\n" unless $family{$name}{type};
+        die "$name has no help\n" unless $family{$name}{help};
+        die "$name: a counter ends in _total\n"
+            if ($family{$name}{type} eq 'counter') != ($name =~ /_total\z/);
+        die "$series twice\n" if exists $sample{$series};
+        $sample{$series} = $value;
+        push @{ $family{$name}{samples} }, [ _labels($labels // ''), $value ];
+    }
+    return (\%sample, \%family);
+}
+
+sub _labels {
+    my ($text) = @_;
+
+    my %label;
+    while (length $text) {
+        $text =~ s/\A([a-zA-Z_]\w*)="((?:[^"\\\n]|\\[\\"n])*)"(?:,|\z)//
+            or die "no labels: $text\n";
+        my ($name, $value) = ($1, $2);
+        die "label $name twice\n" if exists $label{$name};
+        utf8::decode(my $copy = $value) or die "no UTF-8: $value\n";
+        $label{$name} = $value =~ s/\\(.)/$1 eq 'n' ? "\n" : $1/ger;
+    }
+    return \%label;
+}
+
+1;
