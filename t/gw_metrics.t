@@ -29,6 +29,7 @@ http {
     platform_gateway_key_cooldown 1s;
     platform_gateway_key_wait 20s;
     large_client_header_buffers 2 4k;
+    platform_gateway_token_max_size 3k;
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         platform_gateway on;
