@@ -156,6 +156,12 @@ ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
         return NGX_AGAIN;
     }
 
+    /* A fetch of another worker may have ended since we looked. */
+
+    if (ngx_http_platform_gateway_keys_get(keys) != set) {
+        return ngx_http_platform_gateway_decide(r, gr, conf);
+    }
+
     ngx_http_platform_gateway_metrics_verification(PJ_ERR_KID_UNKNOWN);
 
     if (set == NULL

@@ -49,7 +49,7 @@ sub keys_gateway {
     # A fetch takes longer than the default wait under valgrind.
     my $keys = $o{keys} // '';
     $keys .= ' platform_gateway_key_wait 20s;'
-        if $t->scale > 1 && $keys !~ /key_wait/;
+        if $t->scale > 1 && $keys !~ /key_wait\b/;
 
     $t->set(
         MAIN     => $o{main} // 'worker_processes 2;',
