@@ -39,9 +39,7 @@ void auth_busy(const struct http_request *req, struct http_response *res)
 void auth_failed(const struct http_request *req, struct http_response *res,
                  const char *what)
 {
-    log_event(LOG_ERROR_, "auth.failed", what,
-              LOG_FIELDS({"requestId", (const char *) req->request_id.data,
-                          req->request_id.len}));
+    log_event(LOG_ERROR_, "auth.failed", what, NULL, 0);
     http_problem(res, req, 500, "INTERNAL_ERROR",
                  "The request could not be completed.");
 }
@@ -243,16 +241,12 @@ void auth_names(struct http_response *res, const char *account_id,
 void auth_audit(const struct http_request *req, const char *event,
                 const char *account_id, const char *session_id)
 {
-    log_event(
-        LOG_INFO_, event, NULL,
-        LOG_FIELDS({"requestId", (const char *) req->request_id.data,
-                    req->request_id.len},
-                   {"correlationId", (const char *) req->correlation_id.data,
-                    req->correlation_id.len},
-                   {"clientIp", (const char *) req->remote_addr.data,
-                    req->remote_addr.len},
-                   {"accountId", account_id,
-                    account_id != NULL ? strlen(account_id) : 0},
-                   {"sessionId", session_id,
-                    session_id != NULL ? strlen(session_id) : 0}));
+    log_audit(event, NULL,
+              LOG_FIELDS({"clientIp", (const char *) req->remote_addr.data,
+                          req->remote_addr.len},
+                         {"accountId", account_id,
+                          account_id != NULL ? strlen(account_id) : 0},
+                         {"sessionId", session_id,
+                          session_id != NULL ? strlen(session_id) : 0}),
+              NULL, 0);
 }

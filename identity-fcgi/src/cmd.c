@@ -384,5 +384,5 @@ void cmd_audit(const char *event, const struct log_field *fields, size_t count,
         (struct log_field){"operator", name, name != NULL ? strlen(name) : 0};
     all[n++] =
         (struct log_field){"sudoUser", sudo, sudo != NULL ? strlen(sudo) : 0};
-    log_event_numbers(LOG_INFO_, event, NULL, all, n, numbers, number_count);
+    log_audit(event, NULL, all, n, numbers, number_count);
 }

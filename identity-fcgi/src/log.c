@@ -33,8 +33,27 @@ void log_setup(const char *app_name, const char *app_env, enum log_level least)
     settings.least = least;
 }
 
-static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
-                       const char *event, const char *message)
+/* Those of the request that a thread is at; NULL between requests. */
+static _Thread_local struct {
+    const char *request_id, *correlation_id;
+    size_t request_id_len, correlation_id_len;
+} bound;
+
+void log_bind(const char *request_id, size_t request_id_len,
+              const char *correlation_id, size_t correlation_id_len)
+{
+    bound.request_id = request_id;
+    bound.request_id_len = request_id_len;
+    bound.correlation_id = correlation_id;
+    bound.correlation_id_len = correlation_id_len;
+}
+
+void log_unbind(void)
+{
+    bound.request_id = NULL;
+}
+
+static void add_time(struct jsonw *w)
 {
     char when[40];
     struct timespec ts;
@@ -45,20 +64,37 @@ static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
     gmtime_r(&ts.tv_sec, &tm);
     n = strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(when + n, sizeof(when) - n, ".%03ldZ", ts.tv_nsec / 1000000);
+    jsonw_cstr(w, "time", when);
+}
 
+static void add_text(struct jsonw *w, const char *name, const char *text,
+                     size_t len)
+{
+    jsonw_string(w, name, text, len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
+}
+
+static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
+                       bool audit, const char *event, const char *message)
+{
     jsonw_init(w, line);
     jsonw_object(w, NULL);
-    jsonw_cstr(w, "time", when);
+    add_time(w);
     jsonw_cstr(w, "level", level_names[level]);
     jsonw_cstr(w, "service", settings.app_name);
     if (settings.app_env[0] != '\0') {
         jsonw_cstr(w, "env", settings.app_env);
     }
     jsonw_cstr(w, "event", event);
+    if (audit) {
+        jsonw_bool(w, "audit", true);
+    }
+    if (bound.request_id != NULL) {
+        add_text(w, "requestId", bound.request_id, bound.request_id_len);
+        add_text(w, "correlationId", bound.correlation_id,
+                 bound.correlation_id_len);
+    }
     if (message != NULL) {
-        size_t len = strlen(message);
-        jsonw_string(w, "message", message,
-                     len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
+        add_text(w, "message", message, strlen(message));
     }
 }
 
@@ -92,44 +128,63 @@ static void mark(const struct buf *line, size_t *head_len)
     }
 }
 
-void log_event_numbers(enum log_level level, const char *event,
-                       const char *message, const struct log_field *fields,
-                       size_t count, const struct log_number *numbers,
-                       size_t number_count)
+static void write_event(enum log_level level, bool audit, const char *event,
+                        const char *message, const struct log_field *fields,
+                        size_t count, const struct log_number *numbers,
+                        size_t number_count)
 {
     char mem[LINE_MAX_BYTES];
     struct buf line;
     struct jsonw w;
     size_t head_len = 0;
 
-    if (level < settings.least) {
-        return;
-    }
     buf_init(&line, mem, sizeof(mem) - sizeof(TRUNCATED));
-    begin_line(&w, &line, level, event, message);
+    begin_line(&w, &line, level, audit, event, message);
     mark(&line, &head_len);
-    for (size_t i = 0; i < count; i++) {
-        size_t len = fields[i].len;
-
-        if (fields[i].value == NULL) {
-            continue;
-        }
-        jsonw_string(&w, fields[i].name, fields[i].value,
-                     len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
-        mark(&line, &head_len);
-    }
     for (size_t i = 0; i < number_count; i++) {
         jsonw_int(&w, numbers[i].name, numbers[i].value);
         mark(&line, &head_len);
     }
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].value != NULL) {
+            add_text(&w, fields[i].name, fields[i].value, fields[i].len);
+            mark(&line, &head_len);
+        }
+    }
     line.cap = sizeof(mem);
     end_line(&w, &line, head_len);
+}
+
+void log_event_numbers(enum log_level level, const char *event,
+                       const char *message, const struct log_field *fields,
+                       size_t count, const struct log_number *numbers,
+                       size_t number_count)
+{
+    if (level >= settings.least) {
+        write_event(level, false, event, message, fields, count, numbers,
+                    number_count);
+    }
 }
 
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count)
 {
     log_event_numbers(level, event, message, fields, count, NULL, 0);
+}
+
+void log_audit(const char *event, const char *message,
+               const struct log_field *fields, size_t count,
+               const struct log_number *numbers, size_t number_count)
+{
+    write_event(LOG_INFO_, true, event, message, fields, count, numbers,
+                number_count);
+}
+
+void log_access(const struct log_field *fields, size_t count,
+                const struct log_number *numbers, size_t number_count)
+{
+    write_event(LOG_INFO_, false, "http.request", NULL, fields, count, numbers,
+                number_count);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

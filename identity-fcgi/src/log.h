@@ -27,6 +27,14 @@ void log_setup(const char *app_name, const char *app_env,
                enum log_level least);
 
 /*
+ * Every line of this thread carries these two ids from now on, until they are
+ * unbound; the strings are kept, not copied.
+ */
+void log_bind(const char *request_id, size_t request_id_len,
+              const char *correlation_id, size_t correlation_id_len);
+void log_unbind(void);
+
+/*
  * Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields in one write(2).  event is a stable dotted name
  * ("auth.login.failed"), message one clear sentence or NULL.
@@ -34,11 +42,22 @@ void log_setup(const char *app_name, const char *app_env,
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
-/* The same with numeric fields behind the others. */
+/* The same with numeric fields, which come first: a line that grows too long
+ * loses what stands at its end. */
 void log_event_numbers(enum log_level level, const char *event,
                        const char *message, const struct log_field *fields,
                        size_t count, const struct log_number *numbers,
                        size_t number_count);
+
+/* An audit line ("audit":true): for the record, so no level filters it. */
+void log_audit(const char *event, const char *message,
+               const struct log_field *fields, size_t count,
+               const struct log_number *numbers, size_t number_count);
+
+/* A line of the access log ("http.request"), which has a switch of its own and
+ * so no level either. */
+void log_access(const struct log_field *fields, size_t count,
+                const struct log_number *numbers, size_t number_count);
 
 #define LOG_FIELDS(...)                                                       \
     (const struct log_field[]){__VA_ARGS__},                                  \

@@ -72,10 +72,12 @@ static const struct {
 #define SWEEPS "identity_sweeps_total"
 #define SWEEPS_HELP "Sweeps of what has long expired, by result."
     [METRICS_SWEEPS] = {SWEEPS, "result=\"succeeded\"", SWEEPS_HELP},
+    [METRICS_SWEEPS_BUSY] = {SWEEPS, "result=\"busy\"", SWEEPS_HELP},
     [METRICS_SWEEPS_FAILED] = {SWEEPS, "result=\"failed\"", SWEEPS_HELP},
 #define SWEPT "identity_swept_rows_total"
 #define SWEPT_HELP "Rows deleted by sweeps, by table."
     [METRICS_SWEPT_SESSIONS] = {SWEPT, "table=\"auth_sessions\"", SWEPT_HELP},
+    [METRICS_SWEPT_TOKENS] = {SWEPT, "table=\"rotated_tokens\"", SWEPT_HELP},
     [METRICS_SWEPT_ATTEMPTS] = {SWEPT, "table=\"login_attempts\"", SWEPT_HELP},
 };
 

@@ -172,14 +172,10 @@ bool password_needs_rehash(const char *phc)
 static bool hash_now(const void *credential, size_t len,
                      char out[PASSWORD_PHC_MAX])
 {
-    int64_t started_us = metrics_now_us();
-    bool ok = crypto_pwhash_str_alg(out, credential, len, today.iterations,
-                                    today.memory_bytes,
-                                    crypto_pwhash_ALG_ARGON2ID13) == 0;
-
     atomic_fetch_add(&hashes, 1);
-    metrics_time(METRICS_HASH, metrics_now_us() - started_us);
-    return ok;
+    return crypto_pwhash_str_alg(out, credential, len, today.iterations,
+                                 today.memory_bytes,
+                                 crypto_pwhash_ALG_ARGON2ID13) == 0;
 }
 
 static bool verify_now(const char *phc, pj_str_t credential)
@@ -234,12 +230,15 @@ enum password_result password_verify(const char *phc, pj_str_t credential)
 
 bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
 {
+    int64_t started_us;
     bool ok;
 
     if (!enter()) {
         return false;
     }
+    started_us = metrics_now_us();
     ok = hash_now(credential.data, credential.len, out);
+    metrics_time(METRICS_HASH, metrics_now_us() - started_us);
     leave();
     return ok;
 }

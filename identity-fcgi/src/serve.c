@@ -62,12 +62,10 @@ static struct log_field field_z(const char *name, const char *value)
                               there ? strlen(value) : 0};
 }
 
-static void log_access(const struct http_request *req,
-                       const struct http_response *res, int64_t duration_ms)
+static void log_request(const struct http_request *req,
+                        const struct http_response *res, int64_t duration_ms)
 {
     const struct log_field fields[] = {
-        field("requestId", req->request_id),
-        field("correlationId", req->correlation_id),
         field("clientIp", req->remote_addr),
         field("method", req->method),
         field("path", req->path),
@@ -82,9 +80,8 @@ static void log_access(const struct http_request *req,
         {"durationMs", duration_ms},
     };
 
-    log_event_numbers(LOG_INFO_, "http.request", NULL, fields,
-                      sizeof(fields) / sizeof(fields[0]), numbers,
-                      sizeof(numbers) / sizeof(numbers[0]));
+    log_access(fields, sizeof(fields) / sizeof(fields[0]), numbers,
+               sizeof(numbers) / sizeof(numbers[0]));
 }
 
 /* Nobody waits for the answer any more: make room for those who do. */
@@ -136,6 +133,8 @@ static void handle(void *worker, const struct fcgi_call *call,
     http_response_init(&res, sw->headers, HEAD_MAX_BYTES / 2, sw->body,
                        BODY_MAX_BYTES);
     buf_init(&head, sw->head, HEAD_MAX_BYTES);
+    log_bind((const char *) req.request_id.data, req.request_id.len,
+             (const char *) req.correlation_id.data, req.correlation_id.len);
     sw->app.deadline_ms = call->deadline_ms;
     route = route_find(req.path);
     answer(sw, route, &req, &res);
@@ -147,8 +146,9 @@ static void handle(void *worker, const struct fcgi_call *call,
     reply->body.data = (const unsigned char *) res.body.data;
     reply->body.len = res.body.len;
     if (sw->app.cfg->access_log) {
-        log_access(&req, &res, duration_us / 1000);
+        log_request(&req, &res, duration_us / 1000);
     }
+    log_unbind();
     wipe(sw);
 }
 
@@ -217,6 +217,15 @@ static void **workers_new(const struct config *cfg)
 /* -- signals --------------------------------------------------------------
  */
 
+static void reload_failed(const char *why)
+{
+    char message[640];
+
+    metrics_count(METRICS_KEYS_RELOAD_FAILED);
+    snprintf(message, sizeof(message), "%s; the old keys stay", why);
+    log_audit("keys.reload_failed", message, NULL, 0, NULL, 0);
+}
+
 /* SIGHUP: new keys, or the old ones when the new are bad. */
 static void reload(void *app)
 {
@@ -224,11 +233,10 @@ static void reload(void *app)
     struct keys *keys = NULL;
     struct config cfg;
     char err[512];
+    pj_str_t kid = {NULL, 0};
 
     if (state->env_file == NULL) {
-        metrics_count(METRICS_KEYS_RELOAD_FAILED);
-        log_line(LOG_WARN_, "keys.reload_failed",
-                 "no --env-file to read keys from; the old keys stay");
+        reload_failed("no --env-file to read keys from");
         return;
     }
     if (config_load(&cfg, state->env_file, err, sizeof(err))) {
@@ -236,14 +244,18 @@ static void reload(void *app)
         config_free(&cfg);
     }
     if (keys == NULL) {
-        metrics_count(METRICS_KEYS_RELOAD_FAILED);
-        log_line(LOG_ERROR_, "keys.reload_failed", "%s; the old keys stay",
-                 err);
+        reload_failed(err);
         return;
     }
     metrics_count(METRICS_KEYS_RELOADED);
-    log_line(LOG_INFO_, "keys.reloaded", "%zu public keys",
-             keys->verifying_count);
+    if (keys->signing != NULL) {
+        kid = pj_key_id(keys->signing);
+    }
+    log_audit(
+        "keys.reloaded", NULL,
+        LOG_FIELDS({"kid", (const char *) kid.data, kid.len}),
+        (struct log_number[]){{"publicKeys", (int64_t) keys->verifying_count}},
+        1);
     keys_publish(keys);
 }
 

@@ -6,6 +6,7 @@
 #include "sweep.h"
 
 #include "log.h"
+#include "metrics.h"
 #include "store_sweep.h"
 
 #include <openssl/rand.h>
@@ -77,6 +78,12 @@ static void sweep_once(struct sweeper *s)
     };
     bool any = counts.sessions + counts.rotated_tokens + counts.attempts > 0;
 
+    metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
+    metrics_add(METRICS_SWEPT_TOKENS, (uint64_t) counts.rotated_tokens);
+    metrics_add(METRICS_SWEPT_ATTEMPTS, (uint64_t) counts.attempts);
+    metrics_count(result == SWEEP_FAILED ? METRICS_SWEEPS_FAILED
+                  : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
+                                         : METRICS_SWEEPS);
     if (result == SWEEP_FAILED) {
         log_line(LOG_WARN_, "sweep.failed", "%s", err);
     } else if (result == SWEEP_BUSY) {

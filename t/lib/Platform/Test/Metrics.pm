@@ -6,8 +6,10 @@ package Platform::Test::Metrics;
 use strict;
 use warnings;
 
+use Platform::Test::Http;
+
 use Exporter qw(import);
-our @EXPORT = qw(metrics_parse);
+our @EXPORT = qw(metrics_parse metrics_scrape metrics_changes);
 
 my $NAME = qr/[a-zA-Z_:][a-zA-Z0-9_:]*/;
 my $VALUE = qr/[+-]?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|Inf|NaN)/;
@@ -35,6 +37,8 @@ sub metrics_parse {
         my ($series, $name, $labels, $value) = $line
             =~ /\A(($NAME)(?:\{(.*)\})?) ($VALUE)\z/
             or die "no sample: $line\n";
+        my $type = $family{ $current // '' }{type} // '';
+        $name =~ s/_(?:bucket|sum|count)\z// if $type eq 'histogram';
         die "$name stands among the samples of $current\n"
             if $name ne ($current // '');
         die "$name has no type\n" unless $family{$name}{type};
@@ -46,6 +50,25 @@ sub metrics_parse {
         push @{ $family{$name}{samples} }, [ _labels($labels // ''), $value ];
     }
     return (\%sample, \%family);
+}
+
+# The samples of what a port says at a path.
+sub metrics_scrape {
+    my ($port, $path) = @_;
+
+    my $res = http_get($port, $path);
+    my $type = $res->header('Content-Type') // '';
+    die 'no metrics: ' . $res->status . " $type\n" if $res->status != 200
+        || $type !~ m{\Atext/plain; version=0\.0\.4(?:;|\z)};
+    return (metrics_parse($res->body))[0];
+}
+
+# What changed from one scrape to a later one: { series => difference }.
+sub metrics_changes {
+    my ($before, $after) = @_;
+
+    my %diff = map { $_ => $after->{$_} - ($before->{$_} // 0) } keys %$after;
+    return { map { $_ => $diff{$_} } grep { $diff{$_} != 0 } keys %diff };
 }
 
 sub _labels {
