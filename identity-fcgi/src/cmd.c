@@ -136,7 +136,7 @@ static int help_command(const struct cmd_spec *s)
             printf(" --%s %s", s->options[i].name, s->options[i].value);
         }
     }
-    printf(" [OPTIONS]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
+    printf(" [...]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
            s->purpose + 1);
     if (s->more != NULL) {
         printf("\n%s", s->more);
@@ -149,7 +149,7 @@ static int help_command(const struct cmd_spec *s)
 
 static int help_group(const char *group)
 {
-    printf("usage: identity-fcgi %s COMMAND [OPTIONS]\n\ncommands:\n", group);
+    printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n", group);
     list_commands(stdout, group);
     printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
     return 0;

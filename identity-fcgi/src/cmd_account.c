@@ -27,7 +27,7 @@ static const char *const types[] = {"CUSTOMER", "OPERATOR", "SYSTEM"};
 static bool can_be_sent(const char *credential, size_t len)
 {
     char text[6 * CREDENTIAL_MAX + 16];
-    char arena_mem[sizeof(text) + 1024];
+    char arena_mem[64 * 1024]; /* the parser's tables are in it too */
     const pj_json_t *root;
     pj_arena_t arena;
     struct buf out;

@@ -228,7 +228,7 @@ const struct cmd_spec cmd_member_specs[] = {
       {"workspace", "WORKSPACE", "where to look for the branches", false,
        false}},
      grant},
-    {"member", "revoke", NULL, "take roles, branches or the membership away",
+    {"member", "revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; with\n"
      "--all every branch of the workspace, and the membership ends.\n"
      REFRESH_MORE,

@@ -169,12 +169,12 @@ const struct cmd_spec cmd_service_specs[] = {
     {"keys", "generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
      "where only the service can read it.\n",
-     {{"kid", "ID", "its id in the key set (default: its RFC 7638 thumbprint)",
+     {{"kid", "ID", "its id (default: its RFC 7638 thumbprint)",
        false, false}},
      generate},
     {"migrate", NULL, NULL, "apply pending database migrations",
      "Does nothing where there are none.\n", {{.name = NULL}}, migrate},
-    {"seed", NULL, NULL, "migrate and put in local data (APP_ENV=local)",
+    {"seed", NULL, NULL, "migrate, load local data (APP_ENV=local)",
      NULL, {{.name = NULL}}, seed},
     {"sweep", NULL, NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"

@@ -329,7 +329,7 @@ const struct cmd_spec cmd_token_specs[] = {
      {{"account", "ACCOUNT", "an enabled account, its name or id", true, false},
       {"ttl", "TIME", "how long it works, 1h at most", true, false}},
      system_token},
-    {"token", "inspect", NULL, "show what a token says and whether it verifies",
+    {"token", "inspect", NULL, "show what a token says, and verify it",
      "The token is read from standard input.  Exit status 1 where it does not\n"
      "verify with these keys and this issuer, now.\n",
      {{.name = NULL}}, inspect},

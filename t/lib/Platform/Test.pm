@@ -256,18 +256,23 @@ sub identity {
     ));
 }
 
-# Runs identity-fcgi to its end: (exit status, stdout, stderr).
+# Runs identity-fcgi to its end: (exit status, stdout, stderr).  stdin => what
+# its standard input holds.
 sub run_identity {
     my ($self, $args, %change) = @_;
 
+    my $stdin = delete $change{stdin};
     my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
     my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);
+    my $in = defined $stdin ? $self->write_file("$name.in", $stdin)
+        : '/dev/null';
     my $p = Platform::Test::Process->start(
         name => $name, dir => $self->{dir}, log => $out, env => {
             %$env, Platform::Test::Env::mode_env($self->{dir},
                 name => $name, leaks => 1) },
-        cmd => [ 'sh', '-c', 'err=$1; shift; exec "$@" 2>"$err"', 'sh', $err,
+        cmd => [ 'sh', '-c',
+            'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', 'sh', $in, $err,
             Platform::Test::Env::mode_prefix($self->{dir}, $name),
             Platform::Test::Env::identity(), @$args ],
     )->expect_end;

@@ -1,0 +1,210 @@
+/* The arguments of commands, account names, parts of a sweep. */
+
+#include "account_name.h"
+#include "cmd_args.h"
+#include "store_sweep.h"
+#include "testing.h"
+
+#include <stdio.h>
+
+#define ARGS(...)                                                             \
+    (char *const[])                                                           \
+    {                                                                         \
+        __VA_ARGS__, NULL                                                     \
+    }
+
+static const struct cmd_spec thing_add = {
+    .group = "thing",
+    .verb = "add",
+    .operand = "NAME",
+    .options = {{"size", "N", "", true, false},
+                {"tag", "TAG", "", false, true},
+                {"quick", NULL, "", false, false}},
+};
+
+static const struct cmd_spec bare = {.group = "bare"};
+
+static struct cmd_args args;
+static char err[256];
+
+static bool parse(const struct cmd_spec *spec, char *const *argv)
+{
+    int argc = 0;
+
+    while (argv[argc] != NULL) {
+        argc++;
+    }
+    return cmd_args_parse(spec, argc, argv, &args, err, sizeof(err));
+}
+
+START_TEST (test_options_stand_anywhere) {
+    const char *tags[3] = {NULL, NULL, NULL};
+
+    ck_assert(parse(&thing_add, ARGS("--size", "3", "n", "--tag=a", "--quick",
+                                     "--tag", "b=c", "--json")));
+    ck_assert_str_eq(args.operand, "n");
+    ck_assert_str_eq(cmd_args_value(&args, "size"), "3");
+    ck_assert_uint_eq(cmd_args_values(&args, "tag", tags, 3), 2);
+    ck_assert_str_eq(tags[0], "a");
+    ck_assert_str_eq(tags[1], "b=c");
+    ck_assert(cmd_args_flag(&args, "quick"));
+    ck_assert(args.json);
+    ck_assert_ptr_null(args.env_file);
+}
+END_TEST
+
+START_TEST (test_what_was_not_given_is_not_there) {
+    ck_assert(parse(&thing_add, ARGS("n", "--size=1")));
+    ck_assert(!args.json);
+    ck_assert(!cmd_args_flag(&args, "quick"));
+    ck_assert_ptr_null(cmd_args_value(&args, "tag"));
+    ck_assert(parse(&bare, ARGS("--env-file", "f")));
+    ck_assert_str_eq(args.env_file, "f");
+    ck_assert_ptr_null(args.operand);
+}
+END_TEST
+
+START_TEST (test_two_dashes_end_options) {
+    ck_assert(parse(&thing_add, ARGS("--size", "1", "--", "--quick")));
+    ck_assert_str_eq(args.operand, "--quick");
+    ck_assert(!cmd_args_flag(&args, "quick"));
+    ck_assert(parse(&thing_add, ARGS("--size", "1", "-")));
+    ck_assert_str_eq(args.operand, "-");
+    /* The value of an option may look like one. */
+    ck_assert(parse(&thing_add, ARGS("n", "--size", "--quick")));
+    ck_assert_str_eq(cmd_args_value(&args, "size"), "--quick");
+}
+END_TEST
+
+START_TEST (test_help_leaves_the_rest_unchecked) {
+    ck_assert(parse(&thing_add, ARGS("--help")));
+    ck_assert(args.help);
+    ck_assert(parse(&thing_add, ARGS("n", "-h", "--frob")));
+    ck_assert(args.help);
+}
+END_TEST
+
+/* One line that has what, and none of the values "SECRET". */
+static void refused(const struct cmd_spec *spec, char *const *argv,
+                    const char *what)
+{
+    ck_assert(!parse(spec, argv));
+    ck_assert_msg(strstr(err, what) != NULL, "%s: %s", what, err);
+    ck_assert_ptr_null(strstr(err, "SECRET"));
+    ck_assert_ptr_null(strchr(err, '\n'));
+}
+
+START_TEST (test_mistakes_are_named) {
+    refused(&thing_add, ARGS("--size", "1"), "thing add: needs NAME; try");
+    refused(&thing_add, ARGS("n"), "needs --size");
+    refused(&thing_add, ARGS("n", "--size"), "needs a value: --size");
+    refused(&thing_add, ARGS("n", "--size="), "needs a value: --size");
+    refused(&thing_add, ARGS("n", "--quick=SECRET"),
+            "takes no value: --quick");
+    refused(&thing_add, ARGS("n", "--size=1", "--size=SECRET"),
+            "given twice: --size");
+    refused(&thing_add, ARGS("n", "--quick", "--quick"),
+            "given twice: --quick");
+    refused(&thing_add, ARGS(""), "may not be empty: NAME");
+    refused(&bare, ARGS("SECRET"), "bare: unexpected argument; try");
+    refused(&bare, ARGS("--size=SECRET"), "unknown option --size");
+}
+END_TEST
+
+START_TEST (test_secrets_in_the_wrong_place_are_not_repeated) {
+    refused(&thing_add, ARGS("n", "SECRET"), "takes one argument: NAME");
+    refused(&thing_add, ARGS("n", "--credential=SECRET"), "standard input");
+    refused(&thing_add, ARGS("n", "--token", "SECRET"), "standard input");
+    refused(&thing_add, ARGS("n", "--SECRET"), "unknown option;");
+    refused(&thing_add, ARGS("n", "-pSECRET"), "unknown option;");
+    refused(&thing_add, ARGS("n", "--frob=SECRET"), "unknown option --frob;");
+}
+END_TEST
+
+START_TEST (test_many_values_are_bounded) {
+    char *argv[CMD_MAX_GIVEN + 3];
+    const char *tags[2];
+
+    argv[0] = (char *) "n";
+    argv[1] = (char *) "--size=1";
+    for (int i = 2; i < CMD_MAX_GIVEN + 2; i++) {
+        argv[i] = (char *) "--tag=t";
+    }
+    ck_assert(!cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 2, argv, &args, err,
+                              sizeof(err)));
+    ck_assert_ptr_nonnull(strstr(err, "given too often: --tag"));
+    ck_assert(cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 1, argv, &args, err,
+                             sizeof(err)));
+    ck_assert_uint_eq(cmd_args_values(&args, "tag", tags, 2),
+                      CMD_MAX_GIVEN - 1);
+}
+END_TEST
+
+START_TEST (test_account_names_fold) {
+    unsigned char out[32];
+
+    ck_assert(is(account_name_fold(str(" \t\r\nAb C\n"), out), "ab c"));
+    ck_assert(
+        is(account_name_fold(str("\xc3\x84@[`{Z"), out), "\xc3\x84@[`{z"));
+    ck_assert(is(account_name_fold(str(" \n"), out), ""));
+    ck_assert(!account_name_has_control(str("a b\xc3\x84\xc2\xa0")));
+    ck_assert(account_name_has_control(str("a\tb")));
+    ck_assert(account_name_has_control(str("a\x7f")));
+    ck_assert(account_name_has_control(str("a\xc2\x85")));
+}
+END_TEST
+
+/* Parts follow each other and cover every block once. */
+static unsigned cover(uint64_t blocks)
+{
+    uint64_t cursor = 0, first, count;
+    unsigned parts = 0;
+
+    do {
+        sweep_part(blocks, cursor, &first, &count);
+        ck_assert_uint_eq(first, cursor);
+        ck_assert(count > 0 && first + count <= blocks);
+        cursor = first + count;
+        parts++;
+    } while (cursor < blocks);
+    return parts;
+}
+
+START_TEST (test_sweep_parts_cover_the_table) {
+    uint64_t first, count;
+
+    ck_assert_uint_eq(cover(1), 1);
+    ck_assert_uint_eq(cover(4096), 1);
+    ck_assert_uint_eq(cover(4097), 2);
+    ck_assert_uint_eq(cover(1000001), 65);
+    ck_assert_uint_eq(cover(64000000), 64);
+    sweep_part(0, 77, &first, &count);
+    ck_assert_uint_eq(count, 0);
+    /* A small table goes whole, wherever the cursor is. */
+    sweep_part(100, 99, &first, &count);
+    ck_assert_uint_eq(first, 0);
+    ck_assert_uint_eq(count, 100);
+    /* A cursor from anywhere is one of the table's. */
+    sweep_part(10000, 25000, &first, &count);
+    ck_assert_uint_eq(first, 5000);
+    ck_assert_uint_eq(count, 4096);
+}
+END_TEST
+
+static void fill(TCase *tcase)
+{
+    tcase_add_test(tcase, test_options_stand_anywhere);
+    tcase_add_test(tcase, test_what_was_not_given_is_not_there);
+    tcase_add_test(tcase, test_two_dashes_end_options);
+    tcase_add_test(tcase, test_help_leaves_the_rest_unchecked);
+    tcase_add_test(tcase, test_mistakes_are_named);
+    tcase_add_test(tcase, test_secrets_in_the_wrong_place_are_not_repeated);
+    tcase_add_test(tcase, test_many_values_are_bounded);
+    tcase_add_test(tcase, test_account_names_fold);
+    tcase_add_test(tcase, test_sweep_parts_cover_the_table);
+}
+
+int main(void)
+{
+    return run_case("cmd_args", fill);
+}

@@ -1,0 +1,390 @@
+# The operator's commands, seen from a client: from an empty database to a
+# login over HTTP, and what disabling, unlocking and the like do to it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Commands;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new(timeout => 600);
+my $pg = $t->postgres(settings => { log_statement => 'all' });
+my %env = (
+    PLATFORM_DB_SEED_ON_START  => 'false',
+    PLATFORM_AUTH_MAX_FAILURES => 3,
+    PLATFORM_AUTH_COOKIE_SECURE => 'false',
+);
+my $c = Platform::Test::Commands->new(test => $t, env => \%env);
+my $first = $c->secret('f1rst cr3dential');
+my $second = "s3cond \xe9 \"cr\\edential";
+utf8::encode(my $second_bytes = $second);
+$c->secret($second_bytes);
+
+# From nothing.
+
+$c->done('migrate');
+my $shop = $c->done(qw(workspace add Shop --new-tenant Acme));
+my $main = $c->done(qw(branch add Main --workspace Shop));
+my $ann = $c->done({ stdin => "$first\n" }, qw(account add ann@example.com));
+is_deeply [ @$ann{qw(account type status)} ],
+    [ 'ann@example.com', 'CUSTOMER', 'ACTIVE' ], 'account add';
+is_deeply $c->events, ['account.added'], 'audited';
+my $member = $c->done(qw(member add --account ann@example.com
+    --workspace Shop));
+$c->done(qw(member grant --account ann@example.com --branch Main
+    --role MANAGER --role CASHIER));
+
+my $identity = $t->identity_face(%env);
+my $port = $t->port('identity');
+
+sub login {
+    my ($account, $credential) = @_;
+
+    return http_post($port, '/api/auth/login',
+        json => { account => $account, credential => $credential });
+}
+
+sub refresh {
+    my ($session) = @_;
+
+    return http_post($port, '/api/auth/refresh',
+        json => { refreshToken => $session->json->{refreshToken} });
+}
+
+sub logged_in {
+    my ($name, @login) = @_;
+
+    my $res = login(@login);
+    is $res->status, 200, $name or diag $res->body;
+    return $res;
+}
+
+my $session = logged_in('a login', 'ann@example.com', $first);
+my ($header, $claims) = jwt_decode($session->json->{accessToken});
+is_deeply [ @$claims{qw(account_id account_type workspace_id tenant_id
+    member_id active_branch_id)} ],
+    [ @$ann{qw(accountId type)}, @$shop{qw(workspaceId tenantId)},
+        $member->{memberId}, $main->{branchId} ], 'with all that was made';
+is_deeply [ @$claims{qw(branch_ids roles)} ],
+    [ [ $main->{branchId} ], [ 'CASHIER', 'MANAGER' ] ], 'and granted';
+
+# Credentials: what can be one, and how it comes.
+
+my $long = $c->secret('x' x 1024);
+$c->done({ stdin => $long }, qw(account add long));
+logged_in('1024 bytes, no line end', long => $long);
+my $odd = join '', map { chr(1 + $_ % 9) } 1 .. 1024;
+$c->done({ stdin => $odd }, qw(account add odd));
+logged_in('any ASCII', odd => $odd);
+$c->refused(1, qr/at most 1024 bytes/, { stdin => "${long}y" },
+    qw(account add longer));
+$c->refused(1, qr/standard input is over/, { stdin => "${long}yyyy" },
+    qw(account add longer));
+$c->refused(1, qr/nothing was given on standard input/, qw(account add none));
+$c->refused(1, qr/nothing was given/, { stdin => "\n" },
+    qw(account add none));
+$c->refused(1, qr/more than one line/, { stdin => "a\nb\n" },
+    qw(account add two));
+$c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\xff" },
+    qw(account add bytes));
+$c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\0b" },
+    qw(account add nul));
+$c->refused(1, qr/of this name exists already/, { stdin => $first },
+    'account', 'add', ' ANN@example.com ');
+$c->refused(1, qr/cannot be a UUID/, { stdin => $first },
+    qw(account add), uuid());
+is $pg->sql('select count(*) from accounts'), 3, 'none of these made one';
+$c->done({ stdin => "crlf\r\n" }, qw(account add crlf --type OPERATOR));
+(undef, $claims) = jwt_decode(
+    logged_in('CR LF is a line end', crlf => 'crlf')
+        ->json->{accountAccessToken});
+is $claims->{account_type}, 'OPERATOR', '--type';
+my $robot = $c->done(qw(account add robot --type SYSTEM --no-login));
+is login('robot', '')->status, 400, '--no-login: no credential';
+is login('robot', 'x')->status, 401, '--no-login: nor any other';
+
+# A prompt, where standard input is a terminal; script(1) makes one.
+
+sub typed {
+    my ($args, @lines) = @_;
+
+    my $out = $t->dir . '/typed' . ++$t->{typed};
+    my $cmd = join ' ', map {"'$_'"} Platform::Test::Env::identity(), @$args;
+    pipe my $read, my $write or die "pipe: $!";
+    my $p = Platform::Test::Process->start(
+        name => 'typed', dir => $t->dir, log => "$out.log",
+        env => { %{ $t->identity_env(%env) }, SHELL => '/bin/sh' },
+        code => sub {
+            close $write;
+            open STDIN, '<&', $read or die "stdin: $!";
+            exec 'script', '-qfec', $cmd, $out;
+        })->expect_end;
+    close $read;
+    $write->autoflush(1);
+    my $shown = sub {
+        open my $fh, '<', $out or return '';
+        local $/;
+        return scalar(<$fh>) // '';
+    };
+    for my $n (0 .. $#lines) {
+        eventually(sub { my @asked = $shown->() =~ /: /g; @asked > $n }, 20);
+        sleep 0.2;    # echo is off a moment after the prompt
+        print {$write} $lines[$n];
+    }
+    $p->wait_end(30 * $t->scale) or $p->stop('KILL');
+    close $write;
+    return ($p->status, $shown->());
+}
+
+SKIP: {
+    skip 'script(1) is not here', 8 if system('script -V >/dev/null 2>&1');
+    my ($status, $shown)
+        = typed([qw(account add typed)], "$first\n", "$first\n");
+    is $status >> 8, 0, 'a credential typed twice' or diag $shown;
+    like $shown, qr/Credential: \s*Once more: /, 'two prompts';
+    unlike $shown, qr/f1rst/, 'no echo';
+    logged_in('and it is the one', typed => $first);
+    ($status, $shown)
+        = typed([qw(account set-credential typed)], "one\n", "two\n");
+    is $status >> 8, 1, 'two that differ';
+    like $shown, qr/the two are not the same/, 'say so';
+    ($status, $shown) = typed([qw(account set-credential typed)], "\x03");
+    isnt $status, 0, 'Ctrl-C ends it';
+    logged_in('and all stays as it was', typed => $first);
+}
+
+# Disable and enable.
+
+my $disabled = $c->done(qw(account disable ann@example.com));
+is $disabled->{status}, 'DISABLED', 'account disable';
+is $disabled->{revokedSessions}, 1, 'ends the session';
+is_deeply $c->events, ['account.disabled'], 'audited';
+is $c->{audit}[0]{accountId}, $ann->{accountId}, 'by id';
+unlike $c->{audit}[0]{account} // '', qr/ann/, 'not by name';
+my $res = refresh($session);
+is $res->status, 401, 'a refresh of it';
+is $res->json->{code}, 'AUTH_SESSION_NOT_ACTIVE', 'says why';
+is login('ann@example.com', $first)->status, 401, 'no login';
+my $again = $c->done(qw(account disable), $ann->{accountId});
+ok !$again->{changed}, 'disable again, by id: unchanged';
+is_deeply $c->events, [], 'and not audited';
+ok $c->done(qw(account enable ann@example.com))->{changed}, 'account enable';
+is_deeply $c->events, ['account.enabled'], 'audited';
+ok !$c->done(qw(account enable ann@example.com))->{changed}, 'unchanged';
+is refresh($session)->status, 401, 'what was revoked stays revoked';
+$session = logged_in('a login works again', 'ann@example.com', $first);
+$c->refused(1, qr/no account called "nobody"/, 'account', $_, 'nobody')
+    for qw(disable enable unlock sessions revoke-sessions);
+$c->refused(1, qr/no account with the id/, qw(account disable), uuid(77));
+$c->refused(1, qr/no account called "nobody"/, { stdin => $first },
+    qw(account set-credential nobody));
+
+# A new credential.
+
+my $set = $c->done({ stdin => "$second_bytes\n" },
+    qw(account set-credential ann@example.com));
+is $set->{revokedSessions}, 1, 'account set-credential ends the session';
+is_deeply $c->events, ['account.credential_set'], 'audited';
+is refresh($session)->json->{code}, 'AUTH_SESSION_NOT_ACTIVE', 'it did';
+is login('ann@example.com', $first)->status, 401, 'the old one is gone';
+my @sessions = map {
+    logged_in("the new one, $_", 'ann@example.com', $second) } 1 .. 3;
+
+# Sessions.
+
+my $list = $c->done(qw(account sessions ann@example.com));
+is scalar @$list, 3, 'account sessions: the usable ones';
+is_deeply [ @{ $list->[0] }{qw(status branchName workspaceName revokedAt)} ],
+    [ 'ACTIVE', 'Main', 'Shop', undef ], 'with their scope';
+like $list->[0]{createdAt}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'times';
+(undef, $claims) = jwt_decode($sessions[2]->json->{refreshToken});
+my $one = $claims->{session_id};
+is $c->done(qw(account revoke-sessions ann@example.com --session),
+    $one)->{revokedSessions}, 1, 'account revoke-sessions --session';
+is_deeply $c->events, ['account.sessions_revoked'], 'audited';
+is refresh($sessions[2])->status, 401, 'that one is gone';
+is refresh($sessions[1])->status, 200, 'the other is not';
+$c->refused(1, qr/no active session with this id/,
+    qw(account revoke-sessions ann@example.com --session), $one);
+$c->refused(1, qr/no active session with this id/,
+    qw(account revoke-sessions crlf --session), $list->[2]{sessionId});
+is $c->done(qw(account revoke-sessions ann@example.com))->{revokedSessions},
+    2, 'account revoke-sessions';
+is_deeply $c->done(qw(account sessions ann@example.com)), [], 'none is left';
+$list = $c->done(qw(account sessions ann@example.com --all));
+is scalar @$list, 5, '--all';
+is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} } @$list), 5,
+    'all revoked';
+is scalar @{ $c->done(qw(account sessions ann@example.com --all
+    --limit 2)) }, 2, '--limit';
+my ($status, $out) = $c->run(qw(account sessions ann@example.com --all));
+is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
+like $out, qr/\Asession {31}status   created/, 'its columns';
+
+# Unlock.
+
+is login('ann@example.com', 'wrong')->status, 401, 'failure' for 1 .. 3;
+is login('ann@example.com', $second)->status, 429, 'locked';
+is login('long', 'wrong')->status, 401, 'another' for 1 .. 3;
+is login('long', $long)->status, 429, 'locked too';
+is $c->done(qw(account unlock), ' ANN@example.com')->{clearedAddresses}, 1,
+    'account unlock';
+is_deeply $c->events, ['account.unlocked'], 'audited';
+logged_in('unlocked', 'ann@example.com', $second);
+is login('long', $long)->status, 429, 'and nobody else';
+is $c->done(qw(account unlock ann@example.com))->{clearedAddresses}, 0,
+    'nothing to unlock';
+$pg->sql("update login_attempts set failures = 30
+    where account_hmac = '' and address = '127.0.0.1'");
+is login('crlf', 'crlf')->status, 429, 'the address is locked';
+$c->done(qw(account unlock crlf));
+is login('crlf', 'crlf')->status, 429, 'an account alone does not help';
+ok $c->done(qw(account unlock crlf --address 127.0.0.1))
+    ->{clearedAddressTotal}, '--address';
+logged_in('unlocked', crlf => 'crlf');
+$c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => {
+    map { ("PLATFORM_JWT_$_" => undef) }
+        qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64) } },
+    qw(account unlock crlf));
+
+# Branches, workspaces and memberships, as a session sees them.
+
+$session = logged_in('in the branch', 'ann@example.com', $second);
+for my $change ([ [qw(branch deactivate Main)], [qw(branch activate Main)] ],
+    [ [qw(workspace deactivate Shop)], [qw(workspace activate Shop)] ],
+    [ [qw(member revoke --account ann@example.com --branch Main)],
+        [qw(member grant --account ann@example.com --branch Main)] ],
+    [ [qw(member revoke --account ann@example.com --workspace Shop --all)],
+        [qw(member add --account ann@example.com --workspace Shop)] ])
+{
+    my ($away, $back) = @$change;
+    $session = logged_in('scoped', 'ann@example.com', $second);
+    is $session->json->{nextAction}{type}, 'load_current_context', 'scoped';
+    $c->done(@$away);
+    $res = refresh($session);
+    is_deeply [ $res->status, $res->json->{branches},
+        $res->json->{nextAction}{type} ], [ 200, [], 'select_branch' ],
+        "@$away[0, 1]: the scope is lost";
+    $c->done(@$back);
+}
+
+# System tokens.
+
+my $system = $c->done(qw(token system --account), $robot->{accountId},
+    qw(--ttl 5m));
+is_deeply $c->events, ['token.system_issued'], 'token system: audited';
+(my $head, $claims) = jwt_decode($system->{token});
+is_deeply $head,
+    { alg => 'RS256', typ => 'JWT', kid => jwt_key('identity')->kid },
+    'its header';
+is_deeply [ sort keys %$claims ], [ sort qw(iss sub iat exp jti account_id
+    session_id account_type typ token_type token_scope) ], 'its claims';
+is_deeply [ @$claims{qw(sub account_id account_type token_type
+    token_scope)} ], [ ($robot->{accountId}) x 2,
+        qw(SYSTEM system SYSTEM) ], 'their values';
+is $claims->{exp} - $claims->{iat}, 300, '--ttl';
+is $c->{audit}[0]{tokenId}, $claims->{jti}, 'the audit line names it';
+(undef, $out) = $c->run(qw(token system --account robot --ttl 1h));
+like $out, qr/\A[\w-]+\.[\w-]+\.[\w-]+\n\z/, 'the token alone for a script';
+$c->done(qw(account disable robot));
+$c->refused(1, qr/account is disabled: account enable/,
+    qw(token system --account robot --ttl 5m));
+$c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
+
+# Inspection.
+
+sub inspect {
+    my ($token) = @_;
+
+    my ($status, $out, $err) = $c->run({ stdin => "$token\n" },
+        qw(token inspect --json));
+    my $signature = (split /[.]/, $token)[2] // 'none';
+    unlike $out . $err, qr/\Q$signature\E/, 'no signature is shown';
+    return ($status, eval { JSON::PP->new->utf8->decode($out) }, $err);
+}
+
+my $token = $session->json->{accessToken};
+($status, my $seen) = inspect($token);
+is $status, 0, 'a token that verifies: exit 0';
+ok $seen->{verifies}, 'says so';
+is_deeply $seen->{claims}, (jwt_decode($token))[1], 'its claims';
+is_deeply $seen->{header}, (jwt_decode($token))[0], 'its header';
+($status) = inspect("Bearer $token");
+is $status, 0, 'as a header has it';
+($status) = inspect($session->json->{refreshToken});
+is $status, 0, 'a refresh token';
+my $key = jwt_key('identity');
+for my $bad (
+    [ 'token_signature', 'invalid', jwt_tamper($token, 2) ],
+    [ 'kid_unknown', 'unchecked', jwt_token('branch', jwt_key('other')) ],
+    [ 'token_expired', 'valid',
+        jwt_token('branch', $key, iat => int(time) - 900, exp => int(time) - 60) ],
+    [ 'token_issuer', 'valid', jwt_token('branch', $key, iss => 'x') ],
+    [ 'token_claims', 'valid', jwt_token('branch', $key, roles => undef) ],
+    )
+{
+    my ($reason, $signature, $bad_token) = @$bad;
+    ($status, $seen, my $err) = inspect($bad_token);
+    is $status, 1, "$reason: exit 1";
+    is_deeply [ @$seen{qw(verifies reason signature)} ],
+        [ JSON::PP::false(), $reason, $signature ], "$reason: says so";
+    like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/,
+        "$reason: one line";
+}
+$c->refused(1, qr/this is no token/, { stdin => $_ }, qw(token inspect))
+    for 'x', 'a.b.c', 'e30.e30';
+($status, $out) = $c->run({ stdin => $token }, qw(token inspect));
+like $out, qr/^verifies       yes$/m, 'for people';
+like $out, qr/^active_branch_id \Q$main->{branchId}\E$/m, 'claim by claim';
+($status, $out) = $c->run({ stdin => jwt_token('branch', $key,
+    sub => "\x1b[2J", "a\x1b[2J" => 1) }, qw(token inspect));
+unlike $out, qr/\x1b/, 'a token does not steer the terminal';
+
+# Keys.
+
+my $new = $c->done(qw(keys generate --kid mine));
+is_deeply [ sort keys %$new ], [ map {"PLATFORM_JWT_$_"}
+    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64) ], 'keys generate --json';
+is $new->{PLATFORM_JWT_KEY_ID}, 'mine', '--kid';
+($status) = $t->run_identity(['--check'], %env, %$new);
+is $status, 0, 'they are good';
+
+# A login races the operator: no session outlives the revocation unseen.
+
+my @racers = map {
+    my $n = $_;
+    Platform::Test::Process->start(
+        name => "race$n", dir => $t->dir, log => $t->dir . "/race$n.out",
+        code => sub {
+            $| = 1;
+            my $s = login('ann@example.com', $second);
+            until (-e $t->dir . '/enough') {
+                $s = refresh($s);
+                print $s->status, "\n";
+                last if $s->status != 200;
+            }
+        });
+} 1 .. 4;
+sleep 0.5 * $t->scale;
+$c->done(qw(account disable ann@example.com));
+$_->wait_end(20 * $t->scale) for @racers;
+$t->write_file('enough', '');
+is $t->read_file("race$_.out") =~ s/.*\n(?=.)//sr, "401\n",
+    'a client that refreshes is out' for 1 .. 4;
+is $pg->sql("select count(*) from auth_sessions s join accounts a
+    using (account_id) where a.status = 'DISABLED' and s.status = 'ACTIVE'"),
+    0, 'no session is left';
+
+# Nothing of a credential reached a log.
+
+for my $log ('postgres.log', 'identity.log') {
+    my $text = $t->read_file($log);
+    like $text, qr/\Q$ann->{accountId}\E/, "$log has what happened";
+    unlike $text, qr/\Q$_\E/, "$log: no credential" for $first,
+        $second_bytes;
+}
+
+$t->done;

@@ -1,0 +1,77 @@
+package Platform::Test::Commands;
+
+# Runs the operator's commands and holds each to what all have in common:
+# exit status, one line per error, JSON that is JSON, audit lines, no secret.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+use Test::More ();
+
+my $json = JSON::PP->new->utf8;
+
+# test: a Platform::Test; env => {...} for every run; secrets => [...] that
+# must never be printed.
+sub new {
+    my ($class, %o) = @_;
+
+    return bless { env => {}, secrets => [], audit => [], %o }, $class;
+}
+
+# One more that must never be printed.
+sub secret { push @{ $_[0]{secrets} }, $_[1]; return $_[1] }
+
+# (status, stdout, stderr) of one run; leading options in a hash: env, stdin.
+sub run {
+    my ($self, @args) = @_;
+
+    my %o = ref $args[0] ? %{ shift @args } : ();
+    my ($status, $out, $err) = $self->{test}->run_identity(\@args,
+        %{ $self->{env} }, %{ $o{env} // {} },
+        (exists $o{stdin} ? (stdin => $o{stdin}) : ()));
+    for my $secret (@{ $self->{secrets} }) {
+        Test::More::fail("@args: prints a secret")
+            if index("$out$err", $secret) >= 0;
+    }
+    return ($status, $out, $err);
+}
+
+# Succeeds; the result decoded.  What it logged is kept for audited().
+sub done {
+    my ($self, @args) = @_;
+
+    my $o = ref $args[0] ? shift @args : {};
+    my ($status, $out, $err) = $self->run($o, @args, '--json');
+    my $name = join ' ', grep {defined} @args[0, 1];
+    Test::More::is($status, 0, "$name: exit 0") or Test::More::diag($err);
+    my @lines = map { eval { $json->decode($_) } } split /\n/, $err;
+    Test::More::is(scalar @lines, scalar(() = $err =~ /\n/g),
+        "$name: stderr has JSON lines alone") or Test::More::diag($err);
+    $self->{audit} = \@lines;
+    my $result = eval { $json->decode($out) };
+    Test::More::ok(ref $result, "$name: the result is JSON")
+        or Test::More::diag($out);
+    return $result;
+}
+
+# The events that the last done() logged.
+sub events { return [ map { $_->{event} } @{ $_[0]{audit} } ] }
+
+# Fails with one line on stderr that matches, and nothing on stdout.
+sub refused {
+    my ($self, $want, $line, @args) = @_;
+
+    my ($status, $out, $err) = $self->run(@args);
+    shift @args if ref $args[0];
+    my $name = join ' ', map { length > 30 ? substr($_, 0, 30) . '...' : $_ }
+        @args;
+    Test::More::is($status, $want, "$name: exit $want");
+    Test::More::like($err, qr/\Aidentity-fcgi: [^\n]+\n\z/,
+        "$name: one line");
+    Test::More::like($err, $line, "$name: says why");
+    Test::More::is($out, '', "$name: no result");
+    return;
+}
+
+1;
