@@ -2,8 +2,8 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { guard, headers, cors }; guard -> {
- * token, keys, inject }; keys -> fetch; whoever refuses -> refusal; the filters
+ * Who calls whom: module -> phases -> { access, options, problem }; access -> {
+ * guard, headers, cors }; options -> cors; guard -> { token, keys, inject }; keys -> fetch; whoever refuses -> refusal; the filters
  * of problem -> { refusal, cors }; log stands alone.  Only token and keys
  * verify with pj.
  */
@@ -99,6 +99,7 @@ typedef struct {
                                                   digits replaced by '-' */
     uint64_t                     strip_lengths; /* bit per length in strip */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
+    ngx_uint_t                   answers;      /* server{} has a "return" */
 } ngx_http_platform_gateway_srv_conf_t;
 
 
@@ -199,6 +200,7 @@ typedef struct {
     unsigned                     prepared:1;   /* stripped, ids set */
     unsigned                     injected:1;   /* a header list was changed
                                                   for a location */
+    unsigned                     shadowed:1;   /* would have been refused */
     unsigned                     ids_kept:2;   /* the client's own id is good:
                                                   1 request, 2 correlation */
 } ngx_http_platform_gateway_request_t;
@@ -333,7 +335,27 @@ ngx_int_t ngx_http_platform_gateway_post_read_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_access_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_access_last_handler(
+    ngx_http_request_t *r);
 ngx_int_t ngx_http_platform_gateway_precontent_handler(ngx_http_request_t *r);
+
+
+/* ngx_http_platform_gateway_options.c: OPTIONS, before nginx refuses it */
+
+ngx_int_t ngx_http_platform_gateway_options_first_handler(
+    ngx_http_request_t *r);
+ngx_int_t ngx_http_platform_gateway_options_last_handler(
+    ngx_http_request_t *r);
+
+/* Notes whether the server that cf is in answers by itself. */
+void ngx_http_platform_gateway_options_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_srv_conf_t *conf);
+
+
+/* ngx_http_platform_gateway_phases.c: our place among other modules */
+
+ngx_int_t ngx_http_platform_gateway_phases_init(ngx_conf_t *cf);
+ngx_int_t ngx_http_platform_gateway_phases_init_module(ngx_cycle_t *cycle);
 
 
 /* ngx_http_platform_gateway_guard.c */
@@ -349,6 +371,10 @@ ngx_int_t ngx_http_platform_gateway_guard(ngx_http_request_t *r,
 /* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
 void ngx_http_platform_gateway_allow(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
+    ngx_http_platform_gateway_reason_e reason);
+
+/* Notes in gr that r would have been refused, and why. */
+void ngx_http_platform_gateway_shadow(ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_reason_e reason);
 
 /* Returns status, or NGX_DECLINED in shadow mode. */
@@ -560,7 +586,10 @@ ngx_int_t ngx_http_platform_gateway_names_add(ngx_conf_t *cf,
 
 /* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
 
-/* Answers OPTIONS; NGX_DECLINED for any other method. */
+/*
+ * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
+ * preflight that would be refused.
+ */
 ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
@@ -595,8 +624,8 @@ char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
 
 /* ngx_http_platform_gateway_problem.c: RFC 9457 bodies */
 
-/* Installs the header and body filters; called at postconfiguration. */
-ngx_int_t ngx_http_platform_gateway_problem_init(ngx_conf_t *cf);
+/* Puts the header and body filters before those of all other modules. */
+void ngx_http_platform_gateway_problem_init(void);
 
 
 /* ngx_http_platform_gateway_refusal.c: what a refusal says */

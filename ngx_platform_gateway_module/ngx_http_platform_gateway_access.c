@@ -1,8 +1,8 @@
 
 /*
  * The phases of a request: what is done to every request before its location
- * is known (POST_READ), what is answered before limits and guards (REWRITE),
- * and where the guard is asked (ACCESS; PREACCESS for subrequests).
+ * is known (POST_READ), what is answered before limits and guards (REWRITE,
+ * and options.c), and where the guard is asked (ACCESS; PREACCESS for subrequests).
  */
 
 
@@ -155,6 +155,8 @@ ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_platform_gateway_access_handler(ngx_http_request_t *r)
 {
+    ngx_int_t                              rc;
+    ngx_http_core_loc_conf_t              *clcf;
     ngx_http_platform_gateway_request_t   *gr;
     ngx_http_platform_gateway_loc_conf_t  *conf;
 
@@ -169,7 +171,49 @@ ngx_http_platform_gateway_access_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_platform_gateway_guard(r, gr, conf);
+    rc = ngx_http_platform_gateway_guard(r, gr, conf);
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (rc == NGX_HTTP_SERVICE_UNAVAILABLE
+        && clcf->satisfy == NGX_HTTP_SATISFY_ANY)
+    {
+        /* nginx would end the request here: let other modules speak first */
+
+        return NGX_DECLINED;
+    }
+
+    return rc;
+}
+
+
+/*
+ * Under "satisfy any": nobody else let the request in, and with keys we might
+ * have, so it is still 503.
+ */
+
+ngx_int_t
+ngx_http_platform_gateway_access_last_handler(ngx_http_request_t *r)
+{
+    ngx_http_core_loc_conf_t         *clcf;
+    ngx_http_platform_gateway_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL
+        || ctx->state != NGX_HTTP_PLATFORM_GATEWAY_DONE
+        || ctx->verdict != NGX_HTTP_SERVICE_UNAVAILABLE)
+    {
+        return NGX_DECLINED;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (clcf->satisfy == NGX_HTTP_SATISFY_ANY) {
+        r->access_code = NGX_HTTP_SERVICE_UNAVAILABLE;
+    }
+
+    return NGX_DECLINED;
 }
 
 

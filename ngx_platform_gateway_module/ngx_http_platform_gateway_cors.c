@@ -100,6 +100,12 @@ ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
         return NGX_HTTP_NO_CONTENT;
     }
 
+    if (conf->shadow) {
+        ngx_http_platform_gateway_shadow(gr,
+                            NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN);
+        return NGX_DECLINED;
+    }
+
     gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
     gr->decision = "deny";
 
@@ -115,17 +121,26 @@ ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
     const ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf)
 {
-    ngx_uint_t                                preflight, refused;
+    ngx_uint_t                                allowed, preflight, refused;
     ngx_http_platform_gateway_cors_request_t  cr;
 
-    ngx_http_platform_gateway_cors_drop(r);
+    ngx_http_platform_gateway_cors_read(r, &cr);
+
+    refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
+    preflight = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
+
+    allowed = !refused
+              && ngx_http_platform_gateway_cors_origin_allowed(conf, &cr);
+
+    /* what an upstream allows is refused by taking it away */
+
+    if (allowed || !conf->shadow) {
+        ngx_http_platform_gateway_cors_drop(r);
+    }
 
     if (conf->cors_origins == NULL || conf->cors_origins->nelts == 0) {
         return NGX_OK;
     }
-
-    refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
-    preflight = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
 
     /*
      * Vary goes on responses without an Origin too: a cache must not hand
@@ -140,9 +155,7 @@ ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ngx_http_platform_gateway_cors_read(r, &cr);
-
-    if (refused || !ngx_http_platform_gateway_cors_origin_allowed(conf, &cr)) {
+    if (!allowed) {
         return NGX_OK;
     }
 

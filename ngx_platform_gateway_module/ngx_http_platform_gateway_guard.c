@@ -288,6 +288,22 @@ ngx_http_platform_gateway_remember(ngx_http_request_t *r, ngx_str_t *dst,
 }
 
 
+/* The first refusal is the one that the client would have got. */
+
+void
+ngx_http_platform_gateway_shadow(ngx_http_platform_gateway_request_t *gr,
+    ngx_http_platform_gateway_reason_e reason)
+{
+    if (gr->shadowed) {
+        return;
+    }
+
+    gr->shadowed = 1;
+    gr->decision = "shadow";
+    gr->reason = reason;
+}
+
+
 /*
  * The public page of an error_page does not whitewash the refusal that led to
  * it: the log keeps the reason of what the client was answered with.  A
@@ -299,8 +315,9 @@ ngx_http_platform_gateway_allow(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_reason_e reason)
 {
-    if (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC
-        && r->internal && gr->status)
+    if (gr->shadowed
+        || (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC
+            && r->internal && gr->status))
     {
         return;
     }
@@ -323,10 +340,8 @@ ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
 {
     ngx_int_t  rc;
 
-    gr->reason = reason;
-
     if (conf->shadow) {
-        gr->decision = "shadow";
+        ngx_http_platform_gateway_shadow(gr, reason);
 
         rc = ngx_http_platform_gateway_inject_claims(r, gr, conf, NULL);
 
@@ -334,6 +349,7 @@ ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
     }
 
     gr->decision = "deny";
+    gr->reason = reason;
 
     return ngx_http_platform_gateway_problem_refuse(r, gr, status, code,
                                                     detail);

@@ -303,7 +303,7 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     ngx_http_platform_gateway_commands,    /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    NULL,                                  /* init module */
+    ngx_http_platform_gateway_phases_init_module, /* init module */
     ngx_http_platform_gateway_init_process, /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
@@ -382,33 +382,10 @@ ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
 }
 
 
-/*
- * Handlers of a phase run in reverse order of registration, and our module is
- * the last: the guard runs before limits, the OPTIONS answer before "return".
- */
-
 static ngx_int_t
 ngx_http_platform_gateway_init(ngx_conf_t *cf)
 {
-    ngx_uint_t                              i;
-    ngx_http_handler_pt                    *h;
-    ngx_http_core_main_conf_t              *cmcf;
     ngx_http_platform_gateway_main_conf_t  *mcf;
-
-    static const struct {
-        ngx_http_phases      phase;
-        ngx_http_handler_pt  handler;
-    } handlers[] = {
-        { NGX_HTTP_POST_READ_PHASE,
-          ngx_http_platform_gateway_post_read_handler },
-        { NGX_HTTP_REWRITE_PHASE, ngx_http_platform_gateway_rewrite_handler },
-        { NGX_HTTP_PREACCESS_PHASE,
-          ngx_http_platform_gateway_preaccess_handler },
-        { NGX_HTTP_ACCESS_PHASE, ngx_http_platform_gateway_access_handler },
-        { NGX_HTTP_PRECONTENT_PHASE,
-          ngx_http_platform_gateway_precontent_handler },
-        { NGX_HTTP_LOG_PHASE, ngx_http_platform_gateway_metrics_log_handler }
-    };
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
@@ -420,19 +397,7 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
         return NGX_ERROR;
     }
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-
-    for (i = 0; i < sizeof(handlers) / sizeof(handlers[0]); i++) {
-
-        h = ngx_array_push(&cmcf->phases[handlers[i].phase].handlers);
-        if (h == NULL) {
-            return NGX_ERROR;
-        }
-
-        *h = handlers[i].handler;
-    }
-
-    return ngx_http_platform_gateway_problem_init(cf);
+    return ngx_http_platform_gateway_phases_init(cf);
 }
 
 
@@ -596,6 +561,8 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     {
         return NGX_CONF_ERROR;
     }
+
+    ngx_http_platform_gateway_options_merge(cf, sscf);
 
     if (!conf->enable) {
         return NGX_CONF_OK;

@@ -147,19 +147,15 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
-ngx_int_t
-ngx_http_platform_gateway_problem_init(ngx_conf_t *cf)
+void
+ngx_http_platform_gateway_problem_init(void)
 {
-    (void) cf;
-
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter =
         ngx_http_platform_gateway_problem_header_filter;
 
     ngx_http_next_body_filter = ngx_http_top_body_filter;
     ngx_http_top_body_filter = ngx_http_platform_gateway_problem_body_filter;
-
-    return NGX_OK;
 }
 
 
