@@ -286,6 +286,8 @@ probe_all() {
     probe_perl
     probe_tool "setpriv" setpriv util-linux "setpriv --version"
     probe_tool "curl" curl curl "curl --version"
+    probe_optional "PgBouncer" pgbouncer pgbouncer \
+        "no test of transaction pooling" "pgbouncer --version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
     probe_optional "shellcheck" shellcheck shellcheck \
@@ -317,6 +319,8 @@ hold_services() {
     [ -x /usr/sbin/nginx ] || new_services="nginx.service"
     [ -d /usr/share/postgresql-common ] ||
         new_services="$new_services postgresql.service"
+    [ -x /usr/sbin/pgbouncer ] ||
+        new_services="$new_services pgbouncer.service"
     trap release_services EXIT
     trap 'exit 130' INT TERM HUP
     if [ ! -e $policy ]; then

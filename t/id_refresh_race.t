@@ -59,7 +59,7 @@ for my $round (1 .. 40) {
         if $refresh && $refresh->status == 200;
 }
 is $refreshed{401} // 0, 0, 'a current jti is never refused';
-cmp_ok $refreshed{200}, '>=', 38, 'nearly every refresh succeeds at once';
+cmp_ok $refreshed{200}, '>=', 30, 'most refreshes succeed at once';
 is $refreshed{200} + ($refreshed{503} // 0), 40,
     'and the others are told to try again';
 is_deeply \%selected, { 200 => 320 }, 'every selection succeeds';

@@ -21,12 +21,17 @@ void auth_invalid(const struct http_request *req, struct http_response *res,
     http_problem(res, req, 400, "REQUEST_INVALID", detail);
 }
 
+void auth_unavailable(const struct http_request *req,
+                      struct http_response *res, const char *detail)
+{
+    http_problem(res, req, 503, "DATABASE_UNAVAILABLE", detail);
+    http_header(res, "Retry-After", "1");
+}
+
 void auth_database_unavailable(const struct http_request *req,
                                struct http_response *res)
 {
-    http_problem(res, req, 503, "DATABASE_UNAVAILABLE",
-                 "The database does not answer; try again.");
-    http_header(res, "Retry-After", "1");
+    auth_unavailable(req, res, "The database does not answer; try again.");
 }
 
 void auth_busy(const struct http_request *req, struct http_response *res)

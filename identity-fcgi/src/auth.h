@@ -40,7 +40,9 @@ bool auth_member_refresh_token(const struct http_request *req,
 
 void auth_invalid(const struct http_request *req, struct http_response *res,
                   const char *detail);
-/* 503, both with Retry-After. */
+/* 503, all with Retry-After. */
+void auth_unavailable(const struct http_request *req,
+                      struct http_response *res, const char *detail);
 void auth_database_unavailable(const struct http_request *req,
                                struct http_response *res);
 void auth_busy(const struct http_request *req, struct http_response *res);

@@ -54,7 +54,7 @@ static bool hash(struct cmd *c, const char *credential, size_t len,
 {
     pj_str_t text = {(const unsigned char *) credential, len};
 
-    if (!password_setup(&c->cfg) || !password_hash(text, phc)) {
+    if (!password_setup(&c->cfg) || !password_hash(text, 0, phc)) {
         (void) cmd_fail(c, CMD_FAILED, "the credential could not be hashed");
         return false;
     }

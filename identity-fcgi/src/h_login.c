@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes */
+#define TRIES 3             /* of an account that changes under our hands */
 
 struct login {
     pj_str_t account_name; /* normalised */
@@ -125,6 +126,15 @@ static void settle_attempt(struct worker *w, struct login *login, bool success)
     }
 }
 
+/* A database that went away is nobody's failed login. */
+static void refuse_unavailable(struct worker *w,
+                               const struct http_request *req,
+                               struct http_response *res, struct login *login)
+{
+    settle_attempt(w, login, false);
+    auth_database_unavailable(req, res);
+}
+
 /* -- the credential -- */
 
 static void refuse_credentials(const struct http_request *req,
@@ -147,6 +157,7 @@ static bool check_credential(struct worker *w, const struct http_request *req,
     const char *phc = NULL;
     enum password_result verdict;
 
+    login->known = false;
     switch (w->store_ops->account_find(w->store, login->account_name,
                                        &login->account)) {
     case STORE_OK:
@@ -156,10 +167,10 @@ static bool check_credential(struct worker *w, const struct http_request *req,
     case STORE_NONE:
         break;
     default:
-        auth_database_unavailable(req, res);
+        refuse_unavailable(w, req, res, login);
         return false;
     }
-    verdict = password_verify(phc, login->credential);
+    verdict = password_verify(phc, login->credential, w->deadline_ms);
     if (verdict == PASSWORD_BUSY) {
         settle_attempt(w, login, false);
         auth_busy(req, res);
@@ -179,17 +190,18 @@ static bool check_credential(struct worker *w, const struct http_request *req,
 }
 
 /* Best effort too: the next login tries again. */
-static void rehash(struct worker *w, const struct login *login)
+static void rehash(struct worker *w, struct login *login)
 {
+    struct account *a = &login->account;
     char fresh[PASSWORD_PHC_MAX];
 
-    if (!password_needs_rehash(login->account.credential_hash) ||
-        !password_hash(login->credential, fresh)) {
+    if (!password_needs_rehash(a->credential_hash) ||
+        !password_hash(login->credential, w->deadline_ms, fresh)) {
         return;
     }
-    if (w->store_ops->credential_rehash(w->store, login->account.account_id,
-                                        login->account.credential_hash,
-                                        fresh) == STORE_OK) {
+    if (w->store_ops->credential_rehash(
+            w->store, a->account_id, a->credential_hash, fresh) == STORE_OK) {
+        snprintf(a->credential_hash, sizeof(a->credential_hash), "%s", fresh);
         metrics_count(METRICS_REHASHES);
     }
     OPENSSL_cleanse(fresh, sizeof(fresh));
@@ -243,8 +255,12 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
-/* Everything is signed before the session is written, which comes last. */
-static void open_session(struct worker *w, const struct http_request *req,
+/*
+ * Everything is signed before the session is written.  False, without an
+ * answer, when the account's credential or status is no longer what was
+ * checked.
+ */
+static bool open_session(struct worker *w, const struct http_request *req,
                          struct http_response *res, struct login *login)
 {
     struct branch_list list = {0};
@@ -257,28 +273,56 @@ static void open_session(struct worker *w, const struct http_request *req,
 
     if (choose(w, login->account.account_id, &list, &room, &scope) !=
         STORE_OK) {
-        auth_database_unavailable(req, res);
-        return;
+        refuse_unavailable(w, req, res, login);
+        return true;
     }
     if (!new_session(w, &login->account, scope, &s)) {
         auth_failed(req, res, "no randomness");
-        return;
+        return true;
     }
     answer.scope = scope;
     answer.branches = scope == NULL ? &list : NULL;
     if (!auth_refresh_token(w, req, res, &s, s.jti, s.expires_at_s,
                             &answer.refresh_token) ||
         !auth_answer(w, req, res, &answer)) {
-        return;
+        return true;
+    }
+    switch (w->store_ops->session_create(w->store, &s,
+                                         login->account.credential_hash)) {
+    case STORE_OK:
+        break;
+    case STORE_NONE:
+        return false;
+    default:
+        refuse_unavailable(w, req, res, login);
+        return true;
     }
     settle_attempt(w, login, true);
-    if (w->store_ops->session_create(w->store, &s) != STORE_OK) {
-        auth_database_unavailable(req, res);
-        return;
-    }
     http_cookie_set(res, w->cfg, answer.refresh_token,
                     s.expires_at_s - w->now_s);
     auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);
+    return true;
+}
+
+/*
+ * An operator may set a credential and end the account's sessions while a
+ * login with the old one is under way: such a login starts over, and so does
+ * one that another login's rehash has overtaken.
+ */
+static void log_in(struct worker *w, const struct http_request *req,
+                   struct http_response *res, struct login *login)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (!check_credential(w, req, res, login)) {
+            return;
+        }
+        rehash(w, login);
+        if (open_session(w, req, res, login)) {
+            return;
+        }
+    }
+    settle_attempt(w, login, false);
+    auth_busy(req, res);
 }
 
 /* Counts what became of the login, as the answer tells it. */
@@ -314,10 +358,8 @@ void h_login(struct worker *w, const struct http_request *req,
 {
     struct login login = {0};
 
-    if (read_body(w, req, res, &login) && count_attempt(w, req, res, &login) &&
-        check_credential(w, req, res, &login)) {
-        rehash(w, &login);
-        open_session(w, req, res, &login);
+    if (read_body(w, req, res, &login) && count_attempt(w, req, res, &login)) {
+        log_in(w, req, res, &login);
     }
     count_outcome(res);
 }

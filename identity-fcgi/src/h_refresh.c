@@ -128,6 +128,15 @@ static void refuse_not_active(struct worker *w, const struct http_request *req,
     clear_own_cookie(w, res, r);
 }
 
+/* The one answer that cannot tell whether the token is used up. */
+static void refuse_in_doubt(const struct http_request *req,
+                            struct http_response *res)
+{
+    auth_unavailable(req, res,
+                     "The database went away while it replaced the refresh "
+                     "token; it may or may not have been replaced.");
+}
+
 /* False when the database did not answer. */
 static bool revoke(struct worker *w, const struct http_request *req,
                    const struct refresh *r, const char *event,
@@ -305,23 +314,29 @@ static enum step attempt(struct worker *w, const struct http_request *req,
     return rotate(w, req, res, r, verdict);
 }
 
-static void pause_ms(long ms)
+/* Lets a while pass; false when the request's time is up instead. */
+static bool pause_ms(const struct worker *w, long ms)
 {
-    struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
+    struct timespec t = {ms / 1000, (ms % 1000) * 1000000}, now;
 
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if ((int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000 + ms >=
+        w->deadline_ms) {
+        return false;
+    }
     nanosleep(&t, NULL);
+    return true;
 }
 
 /*
  * Goes round again when the scope moved between reading and writing.  When the
- * answer to a write was lost, asks for as long as half of the request's time
- * what became of it: the same new jti is tried again, so at most one rotation
- * can happen.
+ * answer to a write was lost, asks for as long as the request may take what
+ * became of it: the same new jti is tried again, so at most one rotation can
+ * happen.
  */
 static bool rotate_session(struct worker *w, const struct http_request *req,
                            struct http_response *res, struct refresh *r)
 {
-    int64_t waits = w->cfg->request_timeout_ms / 2 / UNREADABLE_PAUSE_MS;
     int left = ATTEMPTS;
 
     while (left > 0) {
@@ -334,16 +349,15 @@ static bool rotate_session(struct worker *w, const struct http_request *req,
             left--;
             break;
         case UNREADABLE:
-            if (waits-- <= 0) {
-                auth_database_unavailable(req, res);
+            if (!pause_ms(w, UNREADABLE_PAUSE_MS)) {
+                refuse_in_doubt(req, res);
                 return false;
             }
-            pause_ms(UNREADABLE_PAUSE_MS);
             break;
         }
     }
     if (r->uncertain) {
-        auth_database_unavailable(req, res);
+        refuse_in_doubt(req, res);
     } else {
         auth_busy(req, res);
     }

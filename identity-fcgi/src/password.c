@@ -48,24 +48,25 @@ void password_set_wait(int64_t wait_ms)
     pthread_mutex_unlock(&gate.lock);
 }
 
-static struct timespec wait_end(void)
+static struct timespec wait_end(int64_t deadline_ms)
 {
     struct timespec t;
+    int64_t until_ms;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += gate.wait_ms / 1000;
-    t.tv_nsec += gate.wait_ms % 1000 * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_nsec -= 1000000000;
-        t.tv_sec++;
+    until_ms = (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000 + gate.wait_ms;
+    if (deadline_ms > 0 && deadline_ms < until_ms) {
+        until_ms = deadline_ms;
     }
+    t.tv_sec = (time_t) (until_ms / 1000);
+    t.tv_nsec = (long) (until_ms % 1000) * 1000000;
     return t;
 }
 
 /* With the lock held: waits for a slot and takes it. */
-static bool take_slot(void)
+static bool take_slot(int64_t deadline_ms)
 {
-    struct timespec until = wait_end();
+    struct timespec until = wait_end(deadline_ms);
 
     gate.waiting++;
     while (gate.slots == 0 &&
@@ -79,7 +80,7 @@ static bool take_slot(void)
     return true;
 }
 
-static bool enter(void)
+static bool enter(int64_t deadline_ms)
 {
     int64_t started_us = metrics_now_us();
     bool ok = false;
@@ -87,7 +88,7 @@ static bool enter(void)
     pthread_mutex_lock(&gate.lock);
     if (gate.places > 0) {
         gate.places--;
-        ok = take_slot();
+        ok = take_slot(deadline_ms);
         if (!ok) {
             gate.places++;
         }
@@ -215,12 +216,13 @@ bool password_setup(const struct config *cfg)
     return ok;
 }
 
-enum password_result password_verify(const char *phc, pj_str_t credential)
+enum password_result password_verify(const char *phc, pj_str_t credential,
+                                     int64_t deadline_ms)
 {
     bool usable = phc != NULL && password_is_usable(phc);
     bool match;
 
-    if (!enter()) {
+    if (!enter(deadline_ms)) {
         return PASSWORD_BUSY;
     }
     match = verify_now(usable ? phc : today.dummy, credential);
@@ -228,12 +230,13 @@ enum password_result password_verify(const char *phc, pj_str_t credential)
     return match && usable ? PASSWORD_OK : PASSWORD_WRONG;
 }
 
-bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
+bool password_hash(pj_str_t credential, int64_t deadline_ms,
+                   char out[PASSWORD_PHC_MAX])
 {
     int64_t started_us;
     bool ok;
 
-    if (!enter()) {
+    if (!enter(deadline_ms)) {
         return false;
     }
     started_us = metrics_now_us();

@@ -31,9 +31,11 @@ enum password_result { PASSWORD_OK, PASSWORD_WRONG, PASSWORD_BUSY };
  * NULL, malformed or dearer than PASSWORD_MOST_* (the answer is then
  * PASSWORD_WRONG, at the cost of one hash of today's parameters).  Hashing and
  * waiting threads together are at most half of the workers; one more, or one
- * that has waited PASSWORD_WAIT_MS, is told PASSWORD_BUSY.
+ * that has waited PASSWORD_WAIT_MS or until deadline_ms of CLOCK_MONOTONIC (0:
+ * none), is told PASSWORD_BUSY.
  */
-enum password_result password_verify(const char *phc, pj_str_t credential)
+enum password_result password_verify(const char *phc, pj_str_t credential,
+                                     int64_t deadline_ms)
     __attribute__((warn_unused_result));
 
 /* Whether phc was made with weaker parameters than today's. */
@@ -42,8 +44,10 @@ bool password_needs_rehash(const char *phc);
 /* Whether phc is an Argon2id string within the bounds above. */
 bool password_is_usable(const char *phc);
 
-/* Hashes credential into out; false on failure or when all slots stay busy. */
-bool password_hash(pj_str_t credential, char out[PASSWORD_PHC_MAX])
+/* Hashes credential into out; false on failure or when all slots stay busy,
+ * for as long as password_verify() waits. */
+bool password_hash(pj_str_t credential, int64_t deadline_ms,
+                   char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
 
 /* What the gate of password_verify() and password_hash() is doing. */

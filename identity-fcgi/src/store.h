@@ -135,9 +135,12 @@ struct store_ops {
                                const char *account_id, const char *branch_id,
                                struct scope *out);
 
-    /* Inserts s (its ids, jti, times and, if set, the scope columns). */
+    /* Inserts s (its ids, jti, times and, if set, the scope columns), where
+     * its account is enabled and still has that credential; else STORE_NONE.
+     */
     enum store_result (*session_create)(struct store *st,
-                                        const struct session *s);
+                                        const struct session *s,
+                                        const char *credential_hash);
     /*
      * Reads a session, and about branch_id (NULL: its own active branch)
      * whether it is selectable in the session, all in one statement.  The

@@ -75,15 +75,45 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
 
 /* -- sessions -- */
 
+/*
+ * A write that we have given up on may still lie before the server, which
+ * would do it when it comes to its senses, long after a client was told that
+ * nothing has happened.  So the writes that follow a read carry a fence: the
+ * database's clock at that read, plus the time that the request had left.
+ */
+#define BEFORE_FENCE(param)                                                   \
+    "   AND clock_timestamp() < to_timestamp(" param " / 1000000.0)"
+
+static void set_fence(struct store *st, int64_t database_us)
+{
+    int64_t left_ms = st->default_timeout_ms;
+
+    if (st->deadline_ms > 0) {
+        left_ms = st->deadline_ms - db_now_ms();
+    }
+    st->fence_us = database_us + left_ms * 1000;
+}
+
+/*
+ * Taking the account's row makes this wait for an operator who is changing it,
+ * so that no session is opened behind the back of one who ends them all.
+ */
 static const struct db_statement session_create_sql = {
     "session_create",
-    "INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
+    "WITH owner AS ("
+    "   SELECT account_id FROM accounts"
+    "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $9"
+    "      FOR SHARE)"
+    " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
     "    expires_at, workspace_id, member_id, active_branch_id)"
-    " VALUES ($1, $2, $3, to_timestamp($4), to_timestamp($5), $6, $7, $8)",
+    " SELECT $1, account_id, $3, to_timestamp($4), to_timestamp($5), $6, $7,"
+    "        $8"
+    "   FROM owner",
     true};
 
 enum store_result store_session_create(struct store *st,
-                                       const struct session *s)
+                                       const struct session *s,
+                                       const char *credential_hash)
 {
     struct db_params p = {0};
 
@@ -95,6 +125,7 @@ enum store_result store_session_create(struct store *st,
     db_param_uuid_or_null(&p, s->workspace_id);
     db_param_uuid_or_null(&p, s->member_id);
     db_param_uuid_or_null(&p, s->active_branch_id);
+    db_param_text(&p, credential_hash, strlen(credential_hash));
     return store_run_write(st, &session_create_sql, &p);
 }
 
@@ -118,7 +149,8 @@ static const struct db_statement session_read_sql = {
     "                AND r.branch_id = t.branch_id"
     "              ORDER BY r.role_code),"
     "       list.branch_ids, list.branch_names,"
-    "       list.workspace_ids, list.workspace_names"
+    "       list.workspace_ids, list.workspace_names,"
+    "       floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
     "  FROM auth_sessions s"
     "  JOIN accounts a ON a.account_id = s.account_id"
     "  LEFT JOIN selectable_branches t"
@@ -205,8 +237,11 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     if (result == STORE_OK && db_row_count(rows) == 0) {
         result = STORE_NONE;
     }
-    if (result == STORE_OK && !copy_view(arena, rows, list, out)) {
-        result = STORE_UNAVAILABLE;
+    if (result == STORE_OK) {
+        set_fence(st, db_int64(rows, 0, 21));
+        if (!copy_view(arena, rows, list, out)) {
+            result = STORE_UNAVAILABLE;
+        }
     }
     db_rows_free(rows);
     return result;
@@ -220,7 +255,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
-    "   AND active_branch_id IS NOT DISTINCT FROM $7"
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" BEFORE_FENCE("$8")
 #define ROTATE_SET                                                            \
     "UPDATE auth_sessions SET jti = $3, expires_at = to_timestamp($4)"
 #define ROTATE_CLEAR                                                          \
@@ -256,6 +291,7 @@ enum store_result store_session_rotate(struct store *st,
     db_param_uuid_or_null(&p, old->workspace_id);
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
+    db_param_int64(&p, st->fence_us);
     return store_run_write(st, &session_rotate_sql[clear_scope][remember], &p);
 }
 
@@ -289,7 +325,7 @@ static const struct db_statement session_select_sql = {
     "UPDATE auth_sessions"
     "   SET workspace_id = $2, member_id = $3, active_branch_id = $4"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)",
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" BEFORE_FENCE("$5"),
     true};
 
 enum store_result store_session_select(struct store *st,
@@ -302,6 +338,7 @@ enum store_result store_session_select(struct store *st,
     store_param_uuid(&p, to->workspace_id);
     store_param_uuid(&p, to->member_id);
     store_param_uuid(&p, to->active_branch_id);
+    db_param_int64(&p, st->fence_us);
     return store_run_write(st, &session_select_sql, &p);
 }
 

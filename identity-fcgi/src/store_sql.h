@@ -10,6 +10,7 @@ struct store {
     struct db_pool *pool;
     int64_t deadline_ms; /* of the request in hand; 0: none was set */
     int64_t default_timeout_ms;
+    int64_t fence_us; /* of the database's clock; see store_session.c */
 };
 
 /* Runs a statement.  STORE_OK gives rows to free. */
@@ -47,7 +48,8 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
                               const char *account_id, const char *branch_id,
                               struct scope *out);
 enum store_result store_session_create(struct store *st,
-                                       const struct session *s);
+                                       const struct session *s,
+                                       const char *credential_hash);
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,

@@ -14,7 +14,7 @@ START_TEST (test_login_one_branch) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches scope settle create ");
+              "attempt find branches scope create settle ");
     ck_assert(db.settled_success);
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
     ck_assert_str_eq(db.created.workspace_id, WORKSPACE);
@@ -29,7 +29,7 @@ START_TEST (test_login_no_and_several_branches) {
     send_login("none@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches settle create ");
+              "attempt find branches create settle ");
     ck_assert(body_has("\"branches\":[],"));
     ck_assert_str_eq(db.created.active_branch_id, "");
 
@@ -98,7 +98,44 @@ START_TEST (test_login_rehashes_weaker_credentials) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find rehash branches settle create ");
+              "attempt find rehash branches create settle ");
+    ck_assert_str_eq(db.created_with, db.rehashed_to);
+}
+END_TEST
+
+START_TEST (test_login_starts_over_when_its_account_changes) {
+    send_login("one@demo.test", "right");
+    tell(&db.create, STORE_NONE);
+    tell(&db.create, STORE_OK);
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find branches create find branches create settle ");
+    ck_assert(db.settled_success);
+    ck_assert_str_eq(db.created_with, db.account.credential_hash);
+    http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
+                       sizeof(body_mem));
+
+    /* Set to another credential in between. */
+    db.calls[0] = '\0';
+    memset(&db.create, 0, sizeof(db.create));
+    memset(&db.find, 0, sizeof(db.find));
+    tell(&db.create, STORE_NONE);
+    tell(&db.find, STORE_OK);
+    tell(&db.find, STORE_NONE);
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS",
+              "attempt find branches create find ");
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
+
+    /* It never holds still. */
+    db.calls[0] = '\0';
+    memset(&db.find, 0, sizeof(db.find));
+    h_login(&w, &req, &res);
+    ck_answer(503, "AUTH_BUSY",
+              "attempt find branches create find branches create find "
+              "branches create settle ");
+    ck_assert(!db.settled_success);
 }
 END_TEST
 
@@ -107,7 +144,8 @@ START_TEST (test_login_database_down) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(503, "DATABASE_UNAVAILABLE",
-              "attempt find branches settle create ");
+              "attempt find branches create settle ");
+    ck_assert(!db.settled_success);
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 
@@ -115,6 +153,13 @@ START_TEST (test_login_database_down) {
     tell(&db.attempt, STORE_UNAVAILABLE);
     h_login(&w, &req, &res);
     ck_answer(503, "DATABASE_UNAVAILABLE", "attempt ");
+
+    db.calls[0] = '\0';
+    memset(&db.attempt, 0, sizeof(db.attempt));
+    tell(&db.find, STORE_UNAVAILABLE);
+    h_login(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "attempt find settle ");
+    ck_assert(!db.settled_success);
 }
 END_TEST
 
@@ -196,6 +241,7 @@ int main(void)
         test_login_over_the_limit_is_not_hashed,
         test_login_limits_off,
         test_login_rehashes_weaker_credentials,
+        test_login_starts_over_when_its_account_changes,
         test_login_database_down,
         test_login_bodies,
         test_login_lengths,

@@ -1,5 +1,6 @@
 /* Credentials: what matches, what is refused, and how many at once. */
 
+#include "metrics.h"
 #include "password.h"
 
 #include <check.h>
@@ -26,12 +27,12 @@ START_TEST (test_right_and_wrong) {
     char phc[PASSWORD_PHC_MAX];
 
     setup(1, 2, 8);
-    ck_assert(password_hash(CREDENTIAL, phc));
+    ck_assert(password_hash(CREDENTIAL, 0, phc));
     ck_assert_int_eq(strncmp(phc, "$argon2id$v=19$m=8,t=1,p=1$", 27), 0);
-    ck_assert_int_eq(password_verify(phc, CREDENTIAL), PASSWORD_OK);
-    ck_assert_int_eq(password_verify(phc, PJ_STR("demo-passw0rd!")),
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("demo-passw0rd!"), 0),
                      PASSWORD_WRONG);
-    ck_assert_int_eq(password_verify(phc, PJ_STR("Demo-passw0rd!!")),
+    ck_assert_int_eq(password_verify(phc, PJ_STR("Demo-passw0rd!!"), 0),
                      PASSWORD_WRONG);
 }
 END_TEST
@@ -41,9 +42,9 @@ START_TEST (test_bytes_are_taken_as_sent) {
     char phc[PASSWORD_PHC_MAX];
 
     setup(1, 2, 8);
-    ck_assert(password_hash(odd, phc));
-    ck_assert_int_eq(password_verify(phc, odd), PASSWORD_OK);
-    ck_assert_int_eq(password_verify(phc, PJ_STR("a")), PASSWORD_WRONG);
+    ck_assert(password_hash(odd, 0, phc));
+    ck_assert_int_eq(password_verify(phc, odd, 0), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("a"), 0), PASSWORD_WRONG);
 }
 END_TEST
 
@@ -52,11 +53,11 @@ START_TEST (test_unknown_account_costs_one_hash) {
     uint64_t before;
 
     setup(1, 2, 8);
-    ck_assert(password_hash(CREDENTIAL, phc));
+    ck_assert(password_hash(CREDENTIAL, 0, phc));
     before = password_count();
-    ck_assert_int_eq(password_verify(NULL, CREDENTIAL), PASSWORD_WRONG);
+    ck_assert_int_eq(password_verify(NULL, CREDENTIAL, 0), PASSWORD_WRONG);
     ck_assert_uint_eq(password_count(), before + 1);
-    ck_assert_int_eq(password_verify(phc, CREDENTIAL), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_OK);
     ck_assert_uint_eq(password_count(), before + 2);
 }
 END_TEST
@@ -79,7 +80,7 @@ START_TEST (test_stored_parameters_past_the_bounds_are_wrong) {
     for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
         before = password_count();
         ck_assert_msg(!password_is_usable(unusable[i]), "%s", unusable[i]);
-        ck_assert_int_eq(password_verify(unusable[i], CREDENTIAL),
+        ck_assert_int_eq(password_verify(unusable[i], CREDENTIAL, 0),
                          PASSWORD_WRONG);
         ck_assert_uint_eq(password_count(), before + 1);
     }
@@ -107,7 +108,7 @@ static void *verify(void *arg)
 {
     struct caller *c = arg;
 
-    c->result = password_verify(NULL, CREDENTIAL);
+    c->result = password_verify(NULL, CREDENTIAL, 0);
     return NULL;
 }
 
@@ -165,6 +166,32 @@ START_TEST (test_waiting_ends) {
 }
 END_TEST
 
+START_TEST (test_deadline_ends_the_wait) {
+    struct caller first;
+    int64_t now_ms = metrics_now_us() / 1000;
+
+    /* One slot, held for long; the wait for it would be two seconds. */
+    setup(1, 4, 256 * 1024);
+    pthread_create(&first.thread, NULL, verify, &first);
+    while (1) {
+        struct password_use use;
+
+        password_use(&use);
+        if (use.running == 1) {
+            break;
+        }
+        sched_yield();
+    }
+    ck_assert_int_eq(password_verify(NULL, CREDENTIAL, now_ms + 1),
+                     PASSWORD_BUSY);
+    pthread_join(first.thread, NULL);
+    ck_assert_int_eq(first.result, PASSWORD_WRONG);
+    /* A deadline in the past is no hindrance where no wait is needed. */
+    ck_assert_int_eq(password_verify(NULL, CREDENTIAL, now_ms),
+                     PASSWORD_WRONG);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("password");
@@ -181,6 +208,7 @@ int main(void)
     tcase_add_test(tc, test_rehash_only_when_weaker);
     tcase_add_test(tc, test_never_more_than_half_of_the_workers);
     tcase_add_test(tc, test_waiting_ends);
+    tcase_add_test(tc, test_deadline_ends_the_wait);
 
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define NOW 1700000000
 #define ACCOUNT "11111111-1111-4111-8111-111111111111"
@@ -41,13 +42,14 @@ static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
     struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        branches, scope;
+        branches, scope, rehash;
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     char rotated_to[STORE_UUID];
     int64_t rotated_exp;
     bool cleared, remembered, settled_success;
     struct session created;
+    char created_with[256], rehashed_to[256];
     char revoked[512];
     size_t branch_count;
 } db;
@@ -96,9 +98,9 @@ static inline enum store_result fake_rehash(struct store *st, const char *id,
     (void) st;
     (void) id;
     (void) from;
-    (void) to;
     called("rehash");
-    return STORE_OK;
+    snprintf(db.rehashed_to, sizeof(db.rehashed_to), "%s", to);
+    return next(&db.rehash);
 }
 
 static inline enum store_result
@@ -152,11 +154,13 @@ static inline enum store_result fake_scope(struct store *st, pj_arena_t *arena,
 }
 
 static inline enum store_result fake_create(struct store *st,
-                                            const struct session *s)
+                                            const struct session *s,
+                                            const char *credential_hash)
 {
     (void) st;
     called("create");
     db.created = *s;
+    snprintf(db.created_with, sizeof(db.created_with), "%s", credential_hash);
     return next(&db.create);
 }
 
@@ -258,6 +262,14 @@ static const struct store_ops fake_ops = {
 
 /* -- one worker, one request -- */
 
+static inline int64_t monotonic_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 static struct config cfg;
 static struct worker w;
 static struct http_request req;
@@ -349,7 +361,6 @@ static inline void setup(void)
     cfg.worker_threads = 2;
     cfg.argon2_memory_kib = 8;
     cfg.argon2_iterations = 1;
-    cfg.request_timeout_ms = 400;
     ck_assert(password_setup(&cfg));
 
     keys = keys_load(&cfg, err, sizeof(err));
@@ -363,13 +374,14 @@ static inline void setup(void)
     snprintf(db.account.account_type, sizeof(db.account.account_type),
              "CUSTOMER");
     db.account.enabled = true;
-    ck_assert(password_hash(PJ_STR("right"), db.account.credential_hash));
+    ck_assert(password_hash(PJ_STR("right"), 0, db.account.credential_hash));
 
     memset(&w, 0, sizeof(w));
     w.cfg = &cfg;
     w.store_ops = &fake_ops;
     w.keys = keys;
     w.now_s = NOW;
+    w.deadline_ms = monotonic_ms() + 400;
     pj_arena_init(&w.arena, arena, sizeof(arena));
     pj_arena_init(&scratch, scratch_mem, sizeof(scratch_mem));
 
