@@ -247,12 +247,14 @@ sub identity {
     my ($self, %change) = @_;
 
     my $name = delete $change{name} // 'identity';
+    my $args = delete $change{args};
     $self->postgres unless exists $change{PLATFORM_DB_HOST};
     my $listen = "$self->{dir}/$name.sock";
     return $self->track(Platform::Test::Identity->new(
         dir  => $self->{dir},
         name => $name,
         env  => $self->identity_env(IDENTITY_LISTEN => $listen, %change),
+        args => $args,
     ));
 }
 
@@ -542,7 +544,8 @@ A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
 
 identity-fcgi with a private environment (local, seeded, key jwt_key('identity'),
 issuer $Platform::Test::Jwt::ISSUER), listening when it returns; undef takes a
-variable away; name => 'two' for a second one.  Object: address, nginx_address,
+variable away; name => 'two' for a second one; args => [...] for its command
+line.  Object: address, nginx_address,
 pid, stop([SIGNAL]), start, log_text, log_lines.  run_identity waits for its end
 and returns (status, stdout, stderr).
 

@@ -1,0 +1,329 @@
+# The log of the identity service: whatever is sent, every line is one JSON
+# object; each event of the audit has its line with both request ids; no
+# secret stands in any log, environment, command line or core.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use File::Find ();
+use JSON::PP;
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('identity');
+my $next = jwt_key('next');
+my $good = $Platform::Test::Stack::CREDENTIAL;
+my $password = 'db-passw0rd-hunter2';
+
+sub env_file {
+    my ($signing, $additional) = @_;
+
+    return $t->write_file('id.env', join '', map {"$_\n"}
+        'PLATFORM_JWT_KEY_ID=' . $signing->kid,
+        'PLATFORM_JWT_PRIVATE_KEY_BASE64=' . $signing->private_base64,
+        'PLATFORM_JWT_PUBLIC_KEY_BASE64=' . $signing->public_base64,
+        "PLATFORM_DB_PASSWORD=$password",
+        $additional ? 'PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS='
+            . $additional->kid . '=' . $additional->public_base64 : ());
+}
+
+my %env = (
+    PLATFORM_JWT_ISSUER         => 'http://127.0.0.1:' . $t->port('identity'),
+    PLATFORM_LOG_LEVEL          => 'debug',
+    PLATFORM_AUTH_MAX_FAILURES  => 2,
+    PLATFORM_AUTH_REFRESH_REUSE => 'revoke',
+    PLATFORM_SWEEP_INTERVAL     => '1s',
+);
+my $identity = $t->identity(%env,
+    args => [ '--env-file', env_file($key) ],
+    # Also in the environment, where nobody is to find them later.
+    PLATFORM_DB_PASSWORD => $password);
+my $stack = $t->full_stack(identity => $identity, env => \%env);
+my $port = $stack->gateway;
+my $face = $stack->face;
+my $pg = $t->postgres;
+
+# What must not appear: tokens and credentials as they come up, keys.
+my %secret = ($good => 'the credential', $password => 'the database password',
+    eyJ => 'the beginning of a token', '$argon2' => 'a hash');
+for my $k ($key, $next) {
+    my $private = $k->private_base64;
+    $secret{ substr $private, $_, 40 } = 'a private key' for 60, 400, 800;
+    my ($line) = grep {/^[A-Za-z0-9+\/]{60,}$/} split /\n/,
+        MIME::Base64::decode_base64($private);
+    $secret{$line} = 'a line of a private key' if $line;
+}
+
+sub credential {
+    my ($text) = @_;
+    $secret{$text} = 'a credential';
+    return $text;
+}
+
+my $ids = 0;
+my %of;    # request ids by what was done
+
+# A request through the gateway with ids of its own, remembered by $what.
+sub ask {
+    my ($what, $method, $path, %o) = @_;
+
+    my $n = ++$ids;
+    $of{$what} = "log-$n";
+    my $res = http($port, $method, $path, %o, headers => [
+        'X-Request-Id' => "log-$n", 'X-Correlation-Id' => "cor-$n",
+        defined $o{body} ? ('Content-Type' => 'application/json') : () ]);
+    for my $name (qw(accessToken accountAccessToken refreshToken)) {
+        my $token = eval { $res->json->{$name} } // next;
+        $secret{ (split /\./, $token)[2] } = 'a token';
+    }
+    return $res;
+}
+
+sub login {
+    my ($what, $account, $credential) = @_;
+    return ask($what, POST => '/api/auth/login', json => {
+        account => "$account\@demo.test", credential => $credential // $good });
+}
+
+sub refresh {
+    my ($what, $token) = @_;
+    return ask($what, POST => '/api/auth/refresh',
+        json => { refreshToken => $token });
+}
+
+# -- everything that is on the record ---------------------------------------
+
+my $one = login(login => 'one')->json;
+my $several = login(several => 'several')->json;
+login(failed => 'one', credential('Wr0ng-but-secret'));
+login(unknown => 'nobody', credential('N0body-knows-this'));
+login(unknown2 => 'nobody', 'N0body-knows-this');
+login(limited => 'nobody', 'N0body-knows-this');
+login(disabled => 'disabled');
+ask(select => POST => '/api/auth/select-branch',
+    json => { branchId => $several->{branches}[0]{branchId} },
+    token => $several->{accountAccessToken});
+ask(not_selectable => POST => '/api/auth/select-branch',
+    json => { branchId => uuid(9) }, token => $several->{accountAccessToken});
+my $new = refresh(refresh => $one->{refreshToken})->json->{refreshToken};
+ask(cookie => POST => '/api/auth/refresh', body => '',
+    cookie => "platform_refresh_token=$new");
+refresh(stale => $one->{refreshToken});
+my $claims = (jwt_decode($one->{refreshToken}))[1];
+$pg->sql("update rotated_tokens set rotated_at = rotated_at - interval '2 min'");
+refresh(reuse => jwt_token('refresh', $key, %$claims, iat => time - 130));
+ask(logout => POST => '/api/auth/logout',
+    json => { refreshToken => $several->{refreshToken} });
+my $late = login(late => 'several')->json;
+$pg->sql("update accounts set status = 'DISABLED'
+    where account_name = 'several\@demo.test'");
+refresh(gone => $late->{refreshToken});
+
+# Keys.
+
+env_file($next, $key);
+$identity->process->signal('HUP');
+ok eventually(sub { $identity->log_text =~ /keys\.reloaded/ }), 'SIGHUP';
+$t->write_file('id.env', 'PLATFORM_JWT_KEY_ID=x');
+$identity->process->signal('HUP');
+ok eventually(sub { $identity->log_text =~ /keys\.reload_failed/ }),
+    'SIGHUP with bad keys';
+
+# -- malformed input ----------------------------------------------------------
+
+my $leak = credential('In-the-wr0ng-place');
+for my $body (
+    qq({"account":"a","credential":"$leak"), qq({"credential":"$leak"}),
+    qq({"account":"a","credential":"$leak","credential":"$leak"}),
+    qq({"account":{"x":"$leak"},"credential":["$leak"]}), qq("$leak"),
+    qq($leak), qq({"$leak":1}), qq({"account":"$leak\\u0000","credential":1}),
+    "{\"account\":\"\xff$leak\",\"credential\":\"x\"}",
+    qq({"account":"\\ud800","credential":"$leak"}), qq({"a":"$leak"}) x 2,
+    '[' x 2000 . $leak, '{"account":"' . $leak x 2000 . '"}',
+) {
+    cmp_ok ask("body $ids", POST => '/api/auth/login', body => $body)->status,
+        '>=', 400, 'a bad login body is refused';
+    ok $t->fcgi($identity->address)->request(POST => '/api/auth/refresh',
+        body => $body =~ s/credential|account/refreshToken/gr),
+        'as a refresh it is answered';
+}
+my $strange = join '', map {chr} 1 .. 255;
+for my $params (
+    { DOCUMENT_URI => "/$strange" }, { HTTP_USER_AGENT => $strange x 30 },
+    { REQUEST_METHOD => $strange }, { REMOTE_ADDR => $strange },
+    { DOCUMENT_URI => '/' . "\x01" x 5000, HTTP_USER_AGENT => "\xff" x 5000 },
+    { DOCUMENT_URI => undef, REQUEST_METHOD => undef },
+    { HTTP_X_REQUEST_ID => qq("}\n{"), HTTP_X_CORRELATION_ID => $strange },
+    { HTTP_AUTHORIZATION => "Bearer $leak" },
+    { HTTP_AUTHORIZATION => "Basic $leak", CONTENT_TYPE => $leak },
+    { HTTP_COOKIE => "platform_refresh_token=$leak; platform_refresh_token=x" },
+    { HTTP_ORIGIN => $strange, HTTP_HOST => $strange },
+) {
+    for my $path (qw(login refresh select-branch logout)) {
+        ok $t->fcgi($identity->address)->request(POST => "/api/auth/$path",
+            body => '{}', params => $params), "$path: is answered";
+    }
+}
+$t->fcgi($identity->address)->send("GET /$leak HTTP/1.1\r\n\r\n");
+
+# The database leaves.
+
+$pg->stop('QUIT');
+refresh(database => jwt_token('refresh', $next,
+    iss => $env{PLATFORM_JWT_ISSUER}));
+login(database2 => 'one');
+$pg->start;
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 10), 'is back';
+ok eventually(sub { $identity->log_text =~ /sweep\.done/ }, 10),
+    'the sweep has its line';
+
+# -- the lines ------------------------------------------------------------------
+
+my $json = JSON::PP->new->utf8->allow_nonref(0);
+my (@lines, @bad);
+for my $line (split /(?<=\n)/, do {
+    open my $fh, '<:raw', $identity->{log} or die; local $/; <$fh> }) {
+    my $got = eval { $json->decode($line) };
+    my $whole = $got && $line =~ /\n\z/ && $line !~ /[\x00-\x09\x0b-\x1f\x7f]/;
+    push @bad, $line unless $whole && length $line <= 4096;
+    push @lines, $got if $got;
+}
+is_deeply \@bad, [], scalar(@lines) . ' lines: each one JSON object';
+is scalar(grep { !($_->{time} =~ /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/
+    && $_->{level} =~ /^(?:debug|info|warn|error)$/ && $_->{event}
+    && $_->{service} eq 'identity-service' && $_->{env} eq 'local') } @lines),
+    0, 'each with time, level, service, environment, event';
+
+# Those that a request caused have both of its ids.
+my $serving = qr/^(?:service|db\.(?:migrated|connected|unavailable)|sweep|keys
+    |config|fcgi)\b/x;
+is_deeply [ grep { !defined $_->{requestId} || !defined $_->{correlationId} }
+    grep { $_->{event} !~ $serving } @lines ], [], 'both ids on every line';
+is_deeply [ grep {
+    $_->{requestId} =~ /^log-(\d+)$/ && $_->{correlationId} ne "cor-$1"
+} grep { defined $_->{requestId} } @lines ], [], 'those of one request';
+
+# The line of an event that the request $what caused.
+sub line {
+    my ($what, $event) = @_;
+    my @found = grep { ($_->{requestId} // '') eq $of{$what}
+        && $_->{event} eq $event } @lines;
+    is scalar @found, 1, "$what: one line $event";
+    return $found[0] // {};
+}
+
+my $account = $claims->{account_id};
+my $session = $claims->{session_id};
+for my $case (
+    [ login    => 'auth.login.succeeded', $account, $session ],
+    [ failed   => 'auth.login.failed', $account, undef ],
+    [ unknown  => 'auth.login.failed', undef, undef ],
+    [ limited  => 'auth.login.limited', undef, undef ],
+    [ refresh  => 'auth.refresh.succeeded', $account, $session ],
+    [ cookie   => 'auth.refresh.succeeded', $account, $session ],
+    [ stale    => 'auth.refresh.reuse', $account, $session ],
+    [ reuse    => 'auth.refresh.reuse_revoked', $account, $session ],
+) {
+    my ($what, $event, @ids) = @$case;
+    my $line = line($what, $event);
+    is $line->{audit}, JSON::PP::true, "$event: marked";
+    is $line->{clientIp}, '127.0.0.1', "$event: from where";
+    is_deeply [ @$line{qw(accountId sessionId)} ], \@ids, "$event: who";
+}
+for my $case (
+    [ select => 'auth.branch.selected', $several ],
+    [ logout => 'auth.logout', $several ],
+    [ gone   => 'auth.session.account_disabled', $late ],
+) {
+    my ($what, $event, $answer) = @$case;
+    my $ids = (jwt_decode($answer->{refreshToken}))[1];
+    is_deeply [ @{ line($what, $event) }{qw(accountId sessionId audit)} ],
+        [ @$ids{qw(account_id session_id)}, JSON::PP::true ], "$event: who";
+}
+my ($reloaded) = grep { $_->{event} eq 'keys.reloaded' } @lines;
+is_deeply [ @$reloaded{qw(kid publicKeys audit)} ],
+    [ $next->kid, 2, JSON::PP::true ], 'keys.reloaded: which';
+my @failed = grep { $_->{event} eq 'keys.reload_failed' } @lines;
+is scalar @failed, 1, 'keys.reload_failed: one line';
+like $failed[0]{message}, qr/^PLATFORM_\w+: .*; the old keys stay$/,
+    'keys.reload_failed: says why';
+my $answered = line(database => 'http.request');
+is_deeply [ @$answered{qw(status code method path)} ],
+    [ 503, 'DATABASE_UNAVAILABLE', 'POST', '/api/auth/refresh' ],
+    'the access line';
+is_deeply [ grep { ref $_->{status} || $_->{status} !~ /^\d{3}$/
+    || $_->{durationMs} !~ /^\d+$/ || $_->{bytes} !~ /^\d+$/ }
+    grep { $_->{event} eq 'http.request' } @lines ], [],
+    'every access line has its numbers, also a long one';
+
+# -- at other levels ---------------------------------------------------------------
+
+my $quiet = $t->identity(name => 'quiet', PLATFORM_LOG_LEVEL => 'error',
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'true');
+my $silent = $t->identity(name => 'silent', PLATFORM_LOG_LEVEL => 'error',
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
+for my $p ($quiet, $silent) {
+    is $t->fcgi($p->address)->request(POST => '/api/auth/login', body =>
+        qq({"account":"one\@demo.test","credential":"$good"}))->{status}, 200,
+        "$p->{name}: a login";
+}
+is_deeply [ map { $_->{event} } $quiet->log_lines ],
+    [ 'auth.login.succeeded', 'http.request' ],
+    'level error: audit and access lines are no matter of level';
+is_deeply [ map { $_->{event} } $silent->log_lines ],
+    ['auth.login.succeeded'], 'no access log: audit lines alone';
+
+# -- no secret ----------------------------------------------------------------------
+
+my $texts = 0;
+
+sub clean {
+    my ($where, $text) = @_;
+    $texts++;
+    my @found = map { $secret{$_} } grep { index($text, $_) >= 0 } keys %secret;
+    ok !@found, "$where: no secret" or diag "@found";
+    return;
+}
+
+cmp_ok scalar(keys %secret), '>', 25, scalar(keys %secret) . ' secrets';
+File::Find::find({ no_chdir => 1, wanted => sub {
+    return unless -f && /\.log(?:\.\d+)?$|\.err$/;
+    open my $fh, '<:raw', $_ or die "$_: $!";
+    clean(s{.*/}{}r, do { local $/; <$fh> // '' });
+}, preprocess => sub { grep { $_ ne 'data' } @_ } }, $t->dir);
+cmp_ok $texts, '>=', 5, 'logs of both halves and the database';
+
+SKIP: {
+    skip 'needs root', 2 if $> != 0;
+    for my $what (qw(environ cmdline)) {
+        open my $fh, '<:raw', '/proc/' . $identity->pid . "/$what" or die;
+        clean("its $what", do { local $/; <$fh> });
+    }
+}
+
+# Not dumpable: where another process leaves a core, this one does not.
+
+SKIP: {
+    skip 'sanitizers need it dumpable', 2 if Platform::Test::Env::asan();
+    skip 'valgrind dumps by itself', 2 if Platform::Test::Env::valgrind();
+    my $control = Platform::Test::Process->start(name => 'control',
+        dir => $t->dir, cmd => [ 'sleep', 60 ])->expect_end;
+    my %dumped;
+    for my $p ([ control => $control ], [ identity => $identity->process ]) {
+        my ($name, $process) = @$p;
+        eventually(sub { Platform::Test::Process::command_of($process->pid)
+            !~ /^platform-test|setpriv/ });
+        system('prlimit', '--pid', $process->pid, '--core=unlimited') == 0
+            or skip 'no prlimit', 2;
+        $process->expect_end->signal('QUIT');
+        $process->wait_end(10);
+        $dumped{$name} = $process->status & 128 ? 1 : 0;
+    }
+    skip 'this system writes no cores', 2 unless $dumped{control};
+    is $dumped{identity}, 0, 'no core of the program';
+    is scalar(() = glob $t->dir . '/*core*'), 1, 'but of the control';
+}
+
+$t->done;
