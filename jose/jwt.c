@@ -132,6 +132,25 @@ static size_t claim_find(pj_str_t name, pj_token_kind_t kind)
     return CLAIM_COUNT;
 }
 
+static pj_err_t claim_fault(pj_claims_t *claims, pj_str_t name)
+{
+    claims->fault = name;
+    return PJ_ERR_TOKEN_CLAIMS;
+}
+
+/* The first claim of the kind that the payload does not have. */
+static pj_err_t claim_missing(pj_claims_t *claims)
+{
+    for (size_t i = 0; i < CLAIM_COUNT; i++) {
+        const char *name = (const char *) claim_table[i].name.data;
+
+        if ((claim_table[i].kinds & 1u << claims->kind) != 0 &&
+            pj_json_member(claims->root, name) == NULL)
+            return claim_fault(claims, claim_table[i].name);
+    }
+    return PJ_ERR_TOKEN_CLAIMS;
+}
+
 /* One pass over the members; names are unique, so counting finds gaps. */
 static pj_err_t claims_read(pj_claims_t *claims)
 {
@@ -141,30 +160,28 @@ static pj_err_t claims_read(pj_claims_t *claims)
         missing += (claim_table[i].kinds >> claims->kind) & 1;
     for (const pj_json_t *m = claims->root->child; m != NULL; m = m->next) {
         size_t i = claim_find(m->name, claims->kind);
-        pj_err_t err;
 
         if (i == CLAIM_COUNT)
             continue;
-        err = claim_store(claims, i, m);
-        if (err != PJ_OK)
-            return err;
+        if (claim_store(claims, i, m) != PJ_OK)
+            return claim_fault(claims, claim_table[i].name);
         missing--;
     }
-    return missing == 0 ? PJ_OK : PJ_ERR_TOKEN_CLAIMS;
+    return missing == 0 ? PJ_OK : claim_missing(claims);
 }
 
 /* Claims that have no field of their own: nbf, and typ of access tokens. */
-static pj_err_t extras_check(const pj_claims_t *claims)
+static pj_err_t extras_check(pj_claims_t *claims)
 {
     const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
     const pj_json_t *typ = pj_json_member(claims->root, "typ");
     int64_t unused;
 
     if (nbf != NULL && pj_json_int64(nbf, &unused) != PJ_OK)
-        return PJ_ERR_TOKEN_CLAIMS;
+        return claim_fault(claims, PJ_STR("nbf"));
     if (claims->kind != PJ_TOKEN_REFRESH &&
         (!is_string(typ) || !pj_str_eq(typ->text, PJ_STR("access"))))
-        return PJ_ERR_TOKEN_CLAIMS;
+        return claim_fault(claims, PJ_STR("typ"));
     return PJ_OK;
 }
 
@@ -180,7 +197,7 @@ static pj_err_t claims_fill(pj_claims_t *claims)
     if (err == PJ_OK)
         err = extras_check(claims);
     if (err == PJ_OK && !pj_str_eq(claims->sub, claims->account_id))
-        err = PJ_ERR_TOKEN_CLAIMS;
+        err = claim_fault(claims, PJ_STR("sub"));
     return err;
 }
 

@@ -358,6 +358,7 @@ typedef struct {
     const pj_json_t *branch_ids; /* array of strings */
     const pj_json_t *roles;      /* array of strings */
     const pj_json_t *root;       /* the whole payload object */
+    pj_str_t fault; /* name of the claim that PJ_ERR_TOKEN_CLAIMS is about */
 } pj_claims_t;
 
 typedef struct {
@@ -373,9 +374,11 @@ typedef struct {
  * Decodes the payload and reads the claims by kind.  Every claim that the kind
  * requires must be there with its type; strings non-empty, arrays of
  * (non-empty) strings possibly empty; sub equal to account_id; typ of an
- * access token "access".  PJ_ERR_TOKEN_CLAIMS, PJ_ERR_TOKEN_KIND,
- * PJ_ERR_JSON_* or PJ_ERR_BASE64.  It says nothing about signature or time:
- * call pj_jws_verify() and pj_claims_check() too.
+ * access token "access".  PJ_ERR_TOKEN_CLAIMS (claims->fault is the first
+ * claim at fault, len 0 for a payload that is no object), PJ_ERR_TOKEN_KIND,
+ * PJ_ERR_JSON_* or PJ_ERR_BASE64; root is set where the payload is JSON.  It
+ * says nothing about signature or time: call pj_jws_verify() and
+ * pj_claims_check() too.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);

@@ -157,14 +157,19 @@ static void claim_is_required(const char *payload, const char *name,
     static const char *const wrong[] = {"null", "true", "{}",    "\"\"",
                                         "1.5",  "[1]",  "[\"\"]"};
     char member[128], other[128], away[128];
+    pj_claims_t c;
 
     snprintf(member, sizeof(member), "\"%s\":%s", name, value);
     snprintf(away, sizeof(away), "\"x_%s\":%s", name, value);
-    assert_err(parse(replaced(payload, member, away)), PJ_ERR_TOKEN_CLAIMS);
+    assert_err(claims_of(replaced(payload, member, away), &c),
+               PJ_ERR_TOKEN_CLAIMS);
+    ck_assert(c.root != NULL);
+    assert_str(c.fault, name);
     for (size_t i = 0; i < COUNT(wrong); i++) {
         snprintf(other, sizeof(other), "\"%s\":%s", name, wrong[i]);
-        assert_err(parse(replaced(payload, member, other)),
+        assert_err(claims_of(replaced(payload, member, other), &c),
                    PJ_ERR_TOKEN_CLAIMS);
+        assert_str(c.fault, name);
     }
 }
 
