@@ -2,10 +2,11 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> phases -> { access, options, problem }; access -> {
- * guard, headers, cors }; options -> cors; guard -> { token, keys, inject }; keys -> fetch; whoever refuses -> refusal; the filters
- * of problem -> { refusal, cors }; log stands alone.  Only token and keys
- * verify with pj.
+ * Who calls whom: module -> phases -> { access, options, problem }; access ->
+ * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
+ * keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
+ * refusal, cors }; log and metrics stand alone.  Only token and keys verify
+ * with pj.
  */
 
 

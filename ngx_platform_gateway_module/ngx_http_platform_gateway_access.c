@@ -1,8 +1,9 @@
 
 /*
  * The phases of a request: what is done to every request before its location
- * is known (POST_READ), what is answered before limits and guards (REWRITE,
- * and options.c), and where the guard is asked (ACCESS; PREACCESS for subrequests).
+ * is known (POST_READ), what is answered before limits and guards (REWRITE, and
+ * options.c), and where the guard is asked (ACCESS; PREACCESS for
+ * subrequests).
  */
 
 
