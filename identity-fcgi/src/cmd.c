@@ -268,7 +268,6 @@ int cmd_fail_admin(struct cmd *c)
 
 bool cmd_load(struct cmd *c)
 {
-    enum log_level least;
     char err[ERR_MAX];
 
     if (c->loaded) {
@@ -284,8 +283,7 @@ bool cmd_load(struct cmd *c)
     /* The leak checker of a sanitizer attaches to its own process. */
     (void) prctl(PR_SET_DUMPABLE, 0);
 #endif
-    least = c->cfg.log_level < LOG_INFO_ ? c->cfg.log_level : LOG_INFO_;
-    log_setup(c->cfg.app_name, c->cfg.app_env, least);
+    log_setup(c->cfg.app_name, c->cfg.app_env, c->cfg.log_level);
     return true;
 }
 

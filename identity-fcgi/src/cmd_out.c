@@ -141,6 +141,9 @@ static void for_people(struct out *o, const char *label, int width,
         return;
     }
     if (o->list) {
+        if (width > 0 && (int) strlen(label) > width) {
+            width = (int) strlen(label);
+        }
         if (!o->begun) {
             size_t at = o->head.len;
 
