@@ -74,6 +74,14 @@ typedef struct {
 } ngx_http_platform_gateway_claim_header_t;
 
 
+/* Where something was said in the configuration; line 0: nowhere. */
+
+typedef struct {
+    ngx_str_t                    file;
+    ngx_uint_t                   line;
+} ngx_http_platform_gateway_place_t;
+
+
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
@@ -83,9 +91,13 @@ typedef struct {
     /* a location that needs keys, or NULL */
     const ngx_http_platform_gateway_loc_conf_t  *guarded;
 
-    time_t                       key_soft_age; /* seconds */
+    ngx_array_t                 *policies;     /* of loc_conf_t *: one for
+                                                  each policy there is */
+
+    time_t                       key_soft_age; /* seconds; the three lie ... */
     time_t                       key_hard_age;
     time_t                       key_cooldown;
+    ngx_http_platform_gateway_place_t  key_ages[3]; /* ... as these do */
     ngx_msec_t                   key_wait;     /* of one request */
     ngx_int_t                    key_waiters;  /* per worker */
 } ngx_http_platform_gateway_main_conf_t;
@@ -124,6 +136,8 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_flag_t                   allow_return; /* before the guard */
     ngx_flag_t                   allow_cache;  /* shared by clients */
     ngx_str_t                    realm;
+    ngx_uint_t                   policy;       /* equal where tokens mean the
+                                                  same; 0: none are looked at */
 
     ngx_str_t                    conf_file;    /* where the block begins, for */
     ngx_uint_t                   conf_line;    /* messages at merge time */
@@ -386,6 +400,18 @@ ngx_int_t ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
     const char *detail);
 
 
+/* ngx_http_platform_gateway_policy.c: what makes a token good, and what of it
+   goes upstream */
+
+/* Sets conf->policy of a merged location where the gateway is on. */
+char *ngx_http_platform_gateway_policy_intern(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+
+/* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
+ngx_int_t ngx_http_platform_gateway_policy_issuers(
+    const ngx_http_platform_gateway_main_conf_t *mcf, ngx_array_t *issuers);
+
+
 /* ngx_http_platform_gateway_token.c */
 
 /*
@@ -423,6 +449,12 @@ char *ngx_http_platform_gateway_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_platform_gateway_keys_location(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_keys_file(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_platform_gateway_keys_cache_file(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+char *ngx_http_platform_gateway_keys_age(ngx_conf_t *cf, void *post,
+    void *data);
 
 /* Allocates the key state of a main conf with everything unset. */
 ngx_http_platform_gateway_keys_t *

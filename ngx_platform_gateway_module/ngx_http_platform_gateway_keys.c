@@ -17,19 +17,16 @@ static ngx_http_platform_gateway_keys_t *ngx_http_platform_gateway_keys_of(
     ngx_cycle_t *cycle);
 static void ngx_http_platform_gateway_keys_load(
     ngx_http_platform_gateway_keys_t *keys);
-static pj_err_t ngx_http_platform_gateway_keys_parse(const ngx_str_t *document,
-    pj_keyset_t **set, ngx_log_t *log);
-static void ngx_http_platform_gateway_keys_free(pj_keyset_t *set);
 static void ngx_http_platform_gateway_keys_adopt(
     ngx_http_platform_gateway_keys_t *keys, pj_keyset_t *set,
     ngx_uint_t version);
 static void ngx_http_platform_gateway_keys_timer(ngx_event_t *ev);
 static void ngx_http_platform_gateway_keys_leave(
     ngx_http_platform_gateway_keys_t *keys);
-static void ngx_http_platform_gateway_keys_fetched(void *data,
-    ngx_str_t *document, const char *err);
+static ngx_int_t ngx_http_platform_gateway_keys_start(
+    ngx_http_platform_gateway_keys_t *keys);
 static void ngx_http_platform_gateway_keys_log_failure(
-    const ngx_http_platform_gateway_keys_t *keys, const char *err);
+    ngx_http_platform_gateway_keys_t *keys, const char *err);
 
 
 static ngx_http_platform_gateway_keys_t *
@@ -82,7 +79,15 @@ ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle)
     worker->timer.log = keys->log;
     worker->timer.cancelable = 1;
 
+    worker->file.handler = ngx_http_platform_gateway_keys_file_event;
+    worker->file.data = keys;
+    worker->file.log = keys->log;
+
     keys->worker = worker;
+
+    if (keys->cache_file.len && ngx_worker == 0) {
+        ngx_http_platform_gateway_keys_cache_check(keys);
+    }
 
     ngx_http_platform_gateway_zone_activate(keys);
 
@@ -110,6 +115,10 @@ ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle)
 
     if (worker->timer.timer_set) {
         ngx_del_timer(&worker->timer);
+    }
+
+    if (worker->file.posted) {
+        ngx_delete_posted_event(&worker->file);
     }
 
     ngx_http_platform_gateway_keys_free(worker->set);
@@ -201,7 +210,7 @@ ngx_http_platform_gateway_keys_load(ngx_http_platform_gateway_keys_t *keys)
 }
 
 
-static pj_err_t
+pj_err_t
 ngx_http_platform_gateway_keys_parse(const ngx_str_t *document,
     pj_keyset_t **out, ngx_log_t *log)
 {
@@ -250,7 +259,7 @@ done:
 }
 
 
-static void
+void
 ngx_http_platform_gateway_keys_free(pj_keyset_t *set)
 {
     if (set) {
@@ -359,12 +368,7 @@ ngx_http_platform_gateway_keys_fetch(ngx_http_platform_gateway_keys_t *keys)
 
     worker->fetching = 1;
 
-    if (ngx_http_platform_gateway_fetch_start(keys->ctx, &keys->location,
-                                       PJ_KEYSET_MAX_BYTES, keys->timeout,
-                                       ngx_http_platform_gateway_keys_fetched,
-                                       keys, keys->log)
-        != NGX_OK)
-    {
+    if (ngx_http_platform_gateway_keys_start(keys) != NGX_OK) {
         ngx_http_platform_gateway_keys_fetched(keys, NULL, "out of memory");
         return NGX_DECLINED;
     }
@@ -373,7 +377,25 @@ ngx_http_platform_gateway_keys_fetch(ngx_http_platform_gateway_keys_t *keys)
 }
 
 
-static void
+static ngx_int_t
+ngx_http_platform_gateway_keys_start(ngx_http_platform_gateway_keys_t *keys)
+{
+    if (keys->file.len) {
+
+        /* not at once: the caller may be a request that holds the old set */
+
+        ngx_post_event(&keys->worker->file, &ngx_posted_events);
+        return NGX_OK;
+    }
+
+    return ngx_http_platform_gateway_fetch_start(keys->ctx, &keys->location,
+                                       PJ_KEYSET_MAX_BYTES, keys->timeout,
+                                       ngx_http_platform_gateway_keys_fetched,
+                                       keys, keys->log);
+}
+
+
+void
 ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
     const char *err)
 {
@@ -412,10 +434,14 @@ ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
                       set->ignored ? pj_strerror(set->last_ignored) : "");
 
         ngx_http_platform_gateway_keys_adopt(keys, set, keys->zone->version);
-        return;
+
+    } else {
+        ngx_http_platform_gateway_keys_free(set);
     }
 
-    ngx_http_platform_gateway_keys_free(set);
+    if (err == NULL && released != NGX_ABORT && keys->cache_file.len) {
+        ngx_http_platform_gateway_keys_cache_store(keys, document);
+    }
 
     if (err && released == NGX_DECLINED && !ngx_exiting && !ngx_terminate) {
         ngx_http_platform_gateway_keys_log_failure(keys, err);
@@ -427,12 +453,20 @@ ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
 
 static void
 ngx_http_platform_gateway_keys_log_failure(
-    const ngx_http_platform_gateway_keys_t *keys, const char *err)
+    ngx_http_platform_gateway_keys_t *keys, const char *err)
 {
     ngx_msec_t                               age;
     const ngx_http_platform_gateway_zone_t  *zone;
 
     zone = keys->zone;
+    age = ngx_current_msec - zone->fetched;
+
+    if (keys->file.len
+        && !ngx_http_platform_gateway_keys_file_complains(keys, err,
+                                                      age >= keys->hard_age))
+    {
+        return;
+    }
 
     if (zone->version == 0) {
         ngx_log_error(NGX_LOG_ERR, keys->log, 0,
@@ -440,8 +474,6 @@ ngx_http_platform_gateway_keys_log_failure(
                       "there is none yet", err);
         return;
     }
-
-    age = ngx_current_msec - zone->fetched;
 
     ngx_log_error(NGX_LOG_ERR, keys->log, 0,
                   "platform gateway: key set not refreshed: %s; the last good "

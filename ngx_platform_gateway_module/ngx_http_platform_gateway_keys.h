@@ -11,6 +11,10 @@
 #include "ngx_http_platform_gateway.h"
 
 
+#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_ERROR   128  /* bytes of a message */
+#define NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST  64   /* SHA-256 in hex */
+
+
 /*
  * In shared memory.  Written under the slab mutex only; the atomics are also
  * read without it.  A document is written into the slot that is not current;
@@ -34,6 +38,8 @@ typedef struct {
     ngx_uint_t                   lease;        /* which: one number each */
     ngx_atomic_t                 next_try;     /* ms, no fetch before */
     ngx_uint_t                   refresh;      /* due whatever the age */
+    ngx_uint_t                   complaint;    /* last one about the key file,
+                                                  0: none */
 
     void                        *metrics;      /* _metrics.c; NULL: none yet */
 
@@ -56,6 +62,10 @@ typedef struct {
     ngx_uint_t                   fetching;     /* it is in progress */
     ngx_uint_t                   waiting;      /* parked requests */
 
+    ngx_event_t                  file;         /* reads the key file */
+    u_char                       error[NGX_HTTP_PLATFORM_GATEWAY_KEYS_ERROR];
+    ngx_err_t                    cache_err;    /* said of the cache file */
+
     ngx_uint_t                   leaving;      /* the process exits ... */
     ngx_msec_t                   leave_at;     /* ... and fetches until then */
 } ngx_http_platform_gateway_worker_t;
@@ -71,11 +81,17 @@ struct ngx_http_platform_gateway_keys_s {
     ngx_shm_zone_t              *shm_zone;
     ngx_uint_t                   generation;
 
-    ngx_str_t                    location;     /* URI; len 0: no source */
+    /* one of two sources: the URI of a location, or a file */
+    ngx_str_t                    location;
+    ngx_str_t                    file;
+    ngx_str_t                    document;     /* of the file, as configured */
     ngx_str_t                    conf_file;    /* where that was said */
     ngx_uint_t                   conf_line;
     ngx_http_conf_ctx_t         *ctx;          /* the location's server */
     ngx_log_t                   *log;          /* that server's */
+
+    ngx_str_t                    cache_file;   /* len 0: none */
+    u_char                       source[NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST];
 
     ngx_msec_t                   soft_age;
     ngx_msec_t                   hard_age;
@@ -90,6 +106,11 @@ struct ngx_http_platform_gateway_keys_s {
 
 ngx_int_t ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone,
     void *data);
+
+/* Gives a zone that nobody uses yet a set that was fetched at that time. */
+void ngx_http_platform_gateway_zone_preset(
+    ngx_http_platform_gateway_zone_t *zone, const ngx_str_t *document,
+    time_t fetched_at);
 
 /* Called by each worker at its start: its configuration is in force now. */
 void ngx_http_platform_gateway_zone_activate(
@@ -129,6 +150,57 @@ ngx_msec_t ngx_http_platform_gateway_zone_due(
 /* Starts a fetch if one is permitted; answers like zone_lease(). */
 ngx_int_t ngx_http_platform_gateway_keys_fetch(
     ngx_http_platform_gateway_keys_t *keys);
+
+/* The end of a fetch, whatever it came from; document is NULL after err. */
+void ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
+    const char *err);
+
+/* *set is to be freed with keys_free(), which takes NULL too. */
+pj_err_t ngx_http_platform_gateway_keys_parse(const ngx_str_t *document,
+    pj_keyset_t **set, ngx_log_t *log);
+void ngx_http_platform_gateway_keys_free(pj_keyset_t *set);
+
+
+/* ngx_http_platform_gateway_keys_file.c: keys from a local file */
+
+/*
+ * Reads a regular file of at most max bytes into buf[0..max].  NGX_DECLINED:
+ * there is none; NGX_ERROR: it cannot be used; err says why in either case
+ * and is NGX_HTTP_PLATFORM_GATEWAY_KEYS_ERROR bytes long.
+ */
+ngx_int_t ngx_http_platform_gateway_keys_file_read(const ngx_str_t *name,
+    u_char *buf, size_t max, size_t *len, u_char *err);
+
+/* Reads and checks the key file for nginx -t, and for the first worker. */
+char *ngx_http_platform_gateway_keys_file_check(ngx_conf_t *cf,
+    ngx_http_platform_gateway_keys_t *keys);
+
+/* A fetch from the key file: the handler of an event that is posted. */
+void ngx_http_platform_gateway_keys_file_event(ngx_event_t *ev);
+
+/* Whether the log does not say this of the key file already. */
+ngx_uint_t ngx_http_platform_gateway_keys_file_complains(
+    ngx_http_platform_gateway_keys_t *keys, const char *err,
+    ngx_uint_t past_hard_age);
+
+
+/* ngx_http_platform_gateway_keys_cache.c: the last good set on disk */
+
+/* SHA-256 of parts, each with its length; hex has no NUL. */
+ngx_int_t ngx_http_platform_gateway_keys_digest(u_char *hex,
+    const ngx_str_t *parts, ngx_uint_t n);
+
+/* Fills a new zone from the cache file, if that is good for anything. */
+void ngx_http_platform_gateway_keys_cache_load(
+    ngx_http_platform_gateway_keys_t *keys, ngx_log_t *log);
+
+/* Logs if this process will not be able to write the cache file. */
+void ngx_http_platform_gateway_keys_cache_check(
+    const ngx_http_platform_gateway_keys_t *keys);
+
+/* Keeps what was just fetched. */
+void ngx_http_platform_gateway_keys_cache_store(
+    ngx_http_platform_gateway_keys_t *keys, const ngx_str_t *document);
 
 
 #endif /* _NGX_HTTP_PLATFORM_GATEWAY_KEYS_H_INCLUDED_ */

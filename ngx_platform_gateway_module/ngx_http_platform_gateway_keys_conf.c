@@ -14,8 +14,14 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_KEYS_TIMEOUT    5000  /* ms */
 
 
+static char *ngx_http_platform_gateway_keys_source(ngx_conf_t *cf,
+    ngx_http_platform_gateway_keys_t *keys);
+static char *ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
+    ngx_http_platform_gateway_main_conf_t *mcf);
 static char *ngx_http_platform_gateway_keys_ages(ngx_conf_t *cf,
     ngx_http_platform_gateway_main_conf_t *mcf);
+static char *ngx_http_platform_gateway_keys_age_error(ngx_conf_t *cf,
+    ngx_http_platform_gateway_main_conf_t *mcf, time_t *below, time_t *above);
 static char *ngx_http_platform_gateway_keys_check_location(ngx_conf_t *cf,
     ngx_http_platform_gateway_keys_t *keys);
 static ngx_http_core_loc_conf_t *ngx_http_platform_gateway_keys_find_location(
@@ -39,7 +45,7 @@ ngx_uint_t
 ngx_http_platform_gateway_keys_usable(
     const ngx_http_platform_gateway_keys_t *keys)
 {
-    return keys->location.len != 0;
+    return keys->location.len || keys->file.len;
 }
 
 
@@ -111,8 +117,8 @@ ngx_http_platform_gateway_keys_location(ngx_conf_t *cf, ngx_command_t *cmd,
                                              ngx_http_platform_gateway_module);
     keys = mcf->keys;
 
-    if (keys->location.len) {
-        return "is duplicate: the key set is one for the whole nginx";
+    if (ngx_http_platform_gateway_keys_source(cf, keys) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
 
     value = cf->args->elts;
@@ -128,6 +134,110 @@ ngx_http_platform_gateway_keys_location(ngx_conf_t *cf, ngx_command_t *cmd,
     keys->conf_file = cf->conf_file->file.name;
     keys->conf_line = cf->conf_file->line;
     keys->ctx = cf->ctx;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_platform_gateway_keys_file(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_platform_gateway_main_conf_t *mcf = conf;
+
+    ngx_str_t                         *value;
+    ngx_http_platform_gateway_keys_t  *keys;
+
+    (void) cmd;
+
+    keys = mcf->keys;
+
+    if (ngx_http_platform_gateway_keys_source(cf, keys) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    value = cf->args->elts;
+
+    if (value[1].len == 0) {
+        return "needs the name of a file";
+    }
+
+    keys->file = value[1];
+    keys->conf_file = cf->conf_file->file.name;
+    keys->conf_line = cf->conf_file->line;
+
+    return ngx_conf_full_name(cf->cycle, &keys->file, 1) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_platform_gateway_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf)
+{
+    ngx_http_platform_gateway_main_conf_t *mcf = conf;
+
+    ngx_str_t                         *value;
+    ngx_http_platform_gateway_keys_t  *keys;
+
+    (void) cmd;
+
+    keys = mcf->keys;
+
+    if (keys->cache_file.len) {
+        return "is duplicate";
+    }
+
+    value = cf->args->elts;
+
+    if (value[1].len == 0 || value[1].data[value[1].len - 1] == '/') {
+        return "needs the name of a file, in a directory that the worker "
+               "processes may write to";
+    }
+
+    keys->cache_file = value[1];
+
+    return ngx_conf_full_name(cf->cycle, &keys->cache_file, 0) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/* There is one set of keys, and one place that it comes from. */
+
+static char *
+ngx_http_platform_gateway_keys_source(ngx_conf_t *cf,
+    ngx_http_platform_gateway_keys_t *keys)
+{
+    if (!ngx_http_platform_gateway_keys_usable(keys)) {
+        return NGX_CONF_OK;
+    }
+
+    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                       "the key set is one for the whole nginx, and its "
+                       "source is already given by "
+                       "\"platform_gateway_key_%s\" in %V:%ui: leave one out",
+                       keys->file.len ? "file" : "location",
+                       &keys->conf_file, keys->conf_line);
+
+    return NGX_CONF_ERROR;
+}
+
+
+/* Remembers where an age was given, for messages at the end of http{}. */
+
+char *
+ngx_http_platform_gateway_keys_age(ngx_conf_t *cf, void *post, void *data)
+{
+    time_t                                 *age = data;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    (void) post;
+
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    mcf->key_ages[age - &mcf->key_soft_age].file = cf->conf_file->file.name;
+    mcf->key_ages[age - &mcf->key_soft_age].line = cf->conf_file->line;
 
     return NGX_CONF_OK;
 }
@@ -154,14 +264,23 @@ ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
             ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                           "a location with \"platform_gateway_access\" other "
                           "than \"public\" needs keys: add "
-                          "\"platform_gateway_key_location\" to a server");
+                          "\"platform_gateway_key_location\" to a server, or "
+                          "\"platform_gateway_key_file\" to http");
             return NGX_CONF_ERROR;
         }
 
         return NGX_CONF_OK;
     }
 
-    rv = ngx_http_platform_gateway_keys_check_location(cf, keys);
+    rv = keys->file.len
+         ? ngx_http_platform_gateway_keys_file_check(cf, keys)
+         : ngx_http_platform_gateway_keys_check_location(cf, keys);
+
+    if (rv != NGX_CONF_OK) {
+        return rv;
+    }
+
+    rv = ngx_http_platform_gateway_keys_cache(cf, mcf);
     if (rv != NGX_CONF_OK) {
         return rv;
     }
@@ -175,10 +294,60 @@ ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    clcf = keys->ctx->loc_conf[ngx_http_core_module.ctx_index];
-    keys->log = clcf->error_log;
+    clcf = keys->file.len
+           ? ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module)
+           : keys->ctx->loc_conf[ngx_http_core_module.ctx_index];
+
+    keys->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
 
     return NGX_CONF_OK;
+}
+
+
+/*
+ * What a cache file is good for is known by its source: another location or
+ * other issuers, and its keys are not ours.
+ */
+
+static char *
+ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
+    ngx_http_platform_gateway_main_conf_t *mcf)
+{
+    ngx_array_t                        parts;
+    ngx_str_t                         *part;
+    ngx_http_platform_gateway_keys_t  *keys;
+
+    keys = mcf->keys;
+
+    if (keys->cache_file.len == 0) {
+        return NGX_CONF_OK;
+    }
+
+    if (keys->file.len) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"platform_gateway_key_cache_file\" keeps what "
+                      "\"platform_gateway_key_location\" fetched: it has no "
+                      "use beside \"platform_gateway_key_file\" in %V:%ui, "
+                      "leave it out", &keys->conf_file, keys->conf_line);
+        return NGX_CONF_ERROR;
+    }
+
+    if (ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
+        || ngx_http_platform_gateway_policy_issuers(mcf, &parts) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    part = ngx_array_push(&parts);
+    if (part == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    *part = keys->location;
+
+    return ngx_http_platform_gateway_keys_digest(keys->source, parts.elts,
+                                                 parts.nelts)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -198,24 +367,22 @@ ngx_http_platform_gateway_keys_ages(ngx_conf_t *cf,
 
     if (mcf->key_cooldown < 1) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_cooldown\" must be at least 1s");
+                      "\"platform_gateway_key_cooldown\" must be at least 1s "
+                      "in %V:%ui", &mcf->key_ages[2].file,
+                      mcf->key_ages[2].line);
         return NGX_CONF_ERROR;
     }
 
     if (mcf->key_soft_age < mcf->key_cooldown) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_soft_age\" (%Ts) must not be "
-                      "below \"platform_gateway_key_cooldown\" (%Ts)",
-                      mcf->key_soft_age, mcf->key_cooldown);
-        return NGX_CONF_ERROR;
+        return ngx_http_platform_gateway_keys_age_error(cf, mcf,
+                                                        &mcf->key_soft_age,
+                                                        &mcf->key_cooldown);
     }
 
     if (mcf->key_hard_age < mcf->key_soft_age) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_hard_age\" (%Ts) must not be "
-                      "below \"platform_gateway_key_soft_age\" (%Ts)",
-                      mcf->key_hard_age, mcf->key_soft_age);
-        return NGX_CONF_ERROR;
+        return ngx_http_platform_gateway_keys_age_error(cf, mcf,
+                                                        &mcf->key_hard_age,
+                                                        &mcf->key_soft_age);
     }
 
     keys = mcf->keys;
@@ -229,6 +396,32 @@ ngx_http_platform_gateway_keys_ages(ngx_conf_t *cf,
     keys->waiters = (ngx_uint_t) mcf->key_waiters;
 
     return NGX_CONF_OK;
+}
+
+
+static char *
+ngx_http_platform_gateway_keys_age_error(ngx_conf_t *cf,
+    ngx_http_platform_gateway_main_conf_t *mcf, time_t *below, time_t *above)
+{
+    ngx_uint_t  i, j;
+
+    static const char *names[] = { "soft_age", "hard_age", "cooldown" };
+
+    i = (ngx_uint_t) (below - &mcf->key_soft_age);
+    j = (ngx_uint_t) (above - &mcf->key_soft_age);
+
+    /* one of the two is a default that follows none: it has no line */
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "\"platform_gateway_key_%s\" (%Ts) must not be below "
+                  "\"platform_gateway_key_%s\" (%Ts) in %V:%ui",
+                  names[i], *below, names[j], *above,
+                  mcf->key_ages[i].line ? &mcf->key_ages[i].file
+                                        : &mcf->key_ages[j].file,
+                  mcf->key_ages[i].line ? mcf->key_ages[i].line
+                                        : mcf->key_ages[j].line);
+
+    return NGX_CONF_ERROR;
 }
 
 

@@ -29,6 +29,9 @@ static ngx_conf_post_t  ngx_http_platform_gateway_leeway_post =
 static ngx_conf_post_t  ngx_http_platform_gateway_realm_post =
     { ngx_http_platform_gateway_conf_realm };
 
+static ngx_conf_post_t  ngx_http_platform_gateway_age_post =
+    { ngx_http_platform_gateway_keys_age };
+
 static ngx_conf_num_bounds_t  ngx_http_platform_gateway_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
@@ -123,26 +126,40 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       0,
       NULL },
 
+    { ngx_string("platform_gateway_key_file"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_platform_gateway_keys_file,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
+    { ngx_string("platform_gateway_key_cache_file"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_platform_gateway_keys_cache_file,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("platform_gateway_key_soft_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_main_conf_t, key_soft_age),
-      NULL },
+      &ngx_http_platform_gateway_age_post },
 
     { ngx_string("platform_gateway_key_hard_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_main_conf_t, key_hard_age),
-      NULL },
+      &ngx_http_platform_gateway_age_post },
 
     { ngx_string("platform_gateway_key_cooldown"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_main_conf_t, key_cooldown),
-      NULL },
+      &ngx_http_platform_gateway_age_post },
 
     { ngx_string("platform_gateway_key_wait"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -570,5 +587,9 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     sscf->any_enabled = 1;
 
-    return ngx_http_platform_gateway_check_location(cf, conf);
+    if (ngx_http_platform_gateway_check_location(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_platform_gateway_policy_intern(cf, conf);
 }

@@ -17,6 +17,9 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK   2000  /* ms */
 
 
+static ngx_int_t ngx_http_platform_gateway_zone_put(
+    ngx_http_platform_gateway_zone_t *zone, const ngx_str_t *document);
+
 /* Milliseconds from now to then; 0 when then has passed. */
 static ngx_msec_t ngx_http_platform_gateway_zone_left(ngx_msec_t then);
 
@@ -61,12 +64,33 @@ ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     keys->shpool = shpool;
     keys->zone = zone;
 
+    if (zone->version == 0 && zone->generation == 0 && keys->cache_file.len) {
+        ngx_http_platform_gateway_keys_cache_load(keys, shm_zone->shm.log);
+    }
+
     /* In force only once a worker runs with it: a reload may yet fail. */
 
     keys->generation = zone->generation + 1;
 
     return ngx_http_platform_gateway_metrics_zone_init(keys->metrics, shm_zone,
                                                        &zone->metrics);
+}
+
+
+void
+ngx_http_platform_gateway_zone_preset(ngx_http_platform_gateway_zone_t *zone,
+    const ngx_str_t *document, time_t fetched_at)
+{
+    time_t  age;
+
+    (void) ngx_http_platform_gateway_zone_put(zone, document);
+
+    age = ngx_time() - fetched_at;
+
+    if (age > 0) {
+        zone->fetched -= (ngx_msec_t) age * 1000;
+        zone->fetched_at = fetched_at;
+    }
 }
 
 
@@ -93,7 +117,13 @@ ngx_http_platform_gateway_zone_activate(ngx_http_platform_gateway_keys_t *keys)
         }
 
         zone->generation = keys->generation;
+
+        if (keys->document.len) {
+            (void) ngx_http_platform_gateway_zone_put(zone, &keys->document);
+        }
+
         zone->refresh = 1;
+        zone->complaint = 0;
     }
 
     ngx_shmtx_unlock(&keys->shpool->mutex);
@@ -157,7 +187,6 @@ ngx_http_platform_gateway_zone_release(ngx_http_platform_gateway_keys_t *keys,
     const ngx_str_t *document)
 {
     ngx_int_t                          rc;
-    ngx_uint_t                         slot;
     ngx_http_platform_gateway_zone_t  *zone;
 
     zone = keys->zone;
@@ -171,33 +200,47 @@ ngx_http_platform_gateway_zone_release(ngx_http_platform_gateway_keys_t *keys,
         return NGX_ABORT;
     }
 
-    rc = NGX_DECLINED;
-
-    if (document) {
-        slot = zone->version & 1;
-
-        if (zone->version == 0
-            || zone->len[slot] != document->len
-            || ngx_memcmp(zone->document[slot], document->data, document->len)
-               != 0)
-        {
-            slot = !slot;
-            ngx_memcpy(zone->document[slot], document->data, document->len);
-            zone->len[slot] = document->len;
-            ngx_memory_barrier();
-            zone->version++;
-            rc = NGX_OK;
-        }
-
-        zone->fetched = ngx_current_msec;
-        zone->fetched_at = ngx_time();
-        zone->refresh = 0;
-    }
+    rc = document ? ngx_http_platform_gateway_zone_put(zone, document)
+                  : NGX_DECLINED;
 
     zone->leased = 0;
     zone->ended++;
 
     ngx_shmtx_unlock(&keys->shpool->mutex);
+
+    return rc;
+}
+
+
+/* NGX_DECLINED: the same document again, which is as fresh all the same. */
+
+static ngx_int_t
+ngx_http_platform_gateway_zone_put(ngx_http_platform_gateway_zone_t *zone,
+    const ngx_str_t *document)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  slot;
+
+    rc = NGX_DECLINED;
+    slot = zone->version & 1;
+
+    if (zone->version == 0
+        || zone->len[slot] != document->len
+        || ngx_memcmp(zone->document[slot], document->data, document->len)
+           != 0)
+    {
+        slot = !slot;
+        ngx_memcpy(zone->document[slot], document->data, document->len);
+        zone->len[slot] = document->len;
+        ngx_memory_barrier();
+        zone->version++;
+        rc = NGX_OK;
+    }
+
+    zone->fetched = ngx_current_msec;
+    zone->fetched_at = ngx_time();
+    zone->refresh = 0;
+    zone->complaint = 0;
 
     return rc;
 }

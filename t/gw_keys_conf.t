@@ -65,7 +65,8 @@ good('the usual');
 
 bad('no key location', qr/add "platform_gateway_key_location" to a server/,
     server => '', location => '');
-bad('two key locations', qr/is duplicate/,
+bad('two key locations',
+    qr/already given by "platform_gateway_key_location" in \S+:\d+/,
     server => 'platform_gateway_key_location /_keys;' x 2);
 bad('a relative one', qr/must begin with "\/"/,
     server => 'platform_gateway_key_location _keys;');
@@ -104,15 +105,49 @@ good('the smallest zone', http => 'platform_gateway_zone keys:256k;');
 bad('two zones', qr/is duplicate/,
     http => 'platform_gateway_zone a:1m; platform_gateway_zone b:1m;');
 
-bad('no cooldown', qr/must be at least 1s/,
+bad('no cooldown', qr/must be at least 1s in \S+check\.conf:\d+/,
     http => 'platform_gateway_key_cooldown 0;');
-bad('a soft age below the cooldown', qr/soft_age" \(5s\) must not be below/,
+bad('a soft age below the cooldown',
+    qr/soft_age" \(5s\) must not be below .* \(6s\) in \S+check\.conf:\d+/,
     http => 'platform_gateway_key_soft_age 5s;'
         . 'platform_gateway_key_cooldown 6s;');
 good('a short soft age alone', http => 'platform_gateway_key_soft_age 5s;');
-bad('a hard age below the soft age', qr/hard_age" \(60s\) must not be below/,
+bad('a cooldown above the default soft age',
+    qr/soft_age" \(300s\) must not be below .* in \S+check\.conf:\d+/,
+    http => 'platform_gateway_key_cooldown 301s;');
+bad('a hard age below the soft age',
+    qr/hard_age" \(60s\) must not be below .* in \S+check\.conf:\d+/,
     http => 'platform_gateway_key_hard_age 1m;');
 good('a hard age equal to it', http => 'platform_gateway_key_hard_age 5m;');
+
+# A file instead.
+
+my $file = $t->write_file('keys.json', jwks(jwt_key('a')));
+my @none = (server => '', location => '');
+good('a key file', http => "platform_gateway_key_file $file;", @none);
+bad('one that is not there',
+    qr/no\.json" gives no keys: No such file.*set there.* in \S+:\d+/,
+    http => 'platform_gateway_key_file no.json;', @none);
+bad('a directory', qr/gives no keys: it is no regular file/,
+    http => 'platform_gateway_key_file ' . $t->dir . ';', @none);
+my $private = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
+bad('one without a usable key', qr/gives no keys: .*usable key/,
+    http => "platform_gateway_key_file $private;", @none);
+bad('a file and a location',
+    qr/already given by "platform_gateway_key_file" in \S+:\d+: leave one/,
+    http => "platform_gateway_key_file $file;");
+bad('two files', qr/already given by "platform_gateway_key_file"/,
+    http => "platform_gateway_key_file $file;" x 2, @none);
+bad('no name', qr/needs the name of a file/,
+    http => 'platform_gateway_key_file "";', @none);
+
+my $cache = 'platform_gateway_key_cache_file ' . $t->dir . '/kept;';
+good('a cache file', http => $cache);
+bad('two', qr/is duplicate/, http => $cache x 2);
+bad('a directory for it', qr/needs the name of a file/,
+    http => 'platform_gateway_key_cache_file /tmp/;');
+bad('one beside a key file', qr/no use beside .* in \S+:\d+, leave it out/,
+    http => "$cache platform_gateway_key_file $file;", @none);
 
 $t->allow(qr/\[emerg\]/);
 $t->done;

@@ -62,4 +62,17 @@ is http_get($port, '/branch',
     token => jwt_token('branch', $key->as('new'), iat => past()))->status,
     401, 'a token older than the last fetch is invalid';
 
+# One from the future is refused for that, key or no key, and fetches nothing.
+
+$before = $issuer->count;
+sleep 1.1;
+$res = http_get($port, '/branch', token => jwt_token('branch',
+        $key->as('new'), iat => CORE::time() + 3600));
+is_problem $res, 401, 'GATEWAY_TOKEN_INVALID', 'an unknown key and a future iat';
+like $res->json->{detail}, qr/not valid yet|future/, 'is not valid yet';
+is keys_get($t, $key, iat => CORE::time() + 3600)->status, 401,
+    'as with a known key';
+is keys_get($t, $key)->status, 200, 'which works at present';
+is $issuer->count, $before, 'and no fetch was made for it';
+
 $t->done;

@@ -23,7 +23,7 @@ http {
     %%KEYS%%
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway_key_location /_keys;
+        %%SOURCE%%
         location = /_keys {
             internal;
             proxy_pass http://127.0.0.1:%%PORT_issuer%%/jwks.json;
@@ -42,7 +42,8 @@ CONF
 
 # Writes the configuration: keys => directives of the key set, location =>
 # further ones of the key location, main => of the whole (2 workers if not
-# given).  Returns the nginx object.
+# given), source => of the server instead of the key location's.  Returns the
+# nginx object.
 sub keys_gateway {
     my ($t, %o) = @_;
 
@@ -55,6 +56,7 @@ sub keys_gateway {
         MAIN     => $o{main} // 'worker_processes 2;',
         KEYS     => $keys,
         LOCATION => $o{location} // '',
+        SOURCE   => $o{source} // 'platform_gateway_key_location /_keys;',
     );
     return $t->nginx_conf($CONF);
 }
