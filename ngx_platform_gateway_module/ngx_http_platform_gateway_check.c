@@ -143,7 +143,8 @@ ngx_http_platform_gateway_check_keys(ngx_conf_t *cf,
     ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                   "platform_gateway: a guarded location needs keys to check "
                   "tokens with: add \"platform_gateway_key_location\" to a "
-                  "server, for the location in %V:%ui",
+                  "server, or \"platform_gateway_key_file\" to http, for the "
+                  "location in %V:%ui",
                   &conf->conf_file, conf->conf_line);
 
     return NGX_CONF_ERROR;

@@ -259,16 +259,6 @@ ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
     }
 
     if (!ngx_http_platform_gateway_keys_usable(keys)) {
-
-        if (mcf->guarded) {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "a location with \"platform_gateway_access\" other "
-                          "than \"public\" needs keys: add "
-                          "\"platform_gateway_key_location\" to a server, or "
-                          "\"platform_gateway_key_file\" to http");
-            return NGX_CONF_ERROR;
-        }
-
         return NGX_CONF_OK;
     }
 

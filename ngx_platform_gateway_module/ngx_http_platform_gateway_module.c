@@ -558,14 +558,10 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
 
-    rv = ngx_http_platform_gateway_conf_methods(cf, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-
-    rv = ngx_http_platform_gateway_cors_merge(cf, prev, conf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
+    if (ngx_http_platform_gateway_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_cors_merge(cf, prev, conf) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     /* stripping comes before the location is known: a server strips for all */
