@@ -184,6 +184,18 @@ $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
 	$(Q)$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
 	  $(ID_LIB) $(JOSE_LIB) $(ID_LIBS) $(CHECK_LIBS)
 
+# A module that t/ loads beside ours.
+TEST_MOD := $(BUILD)/test/ngx_http_test_late_module.so
+
+$(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(filter-out -fvisibility=hidden,$(MOD_CFLAGS)) -shared \
+	  $(NGX_LD_OPT) $(LDFLAGS) -o $@ $<
+
+.PHONY: t-modules
+t-modules: $(TEST_MOD)
+
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run check unit t asan valgrind fuzz lint fmt install \
@@ -205,14 +217,14 @@ check: unit t ## run every test: unit, then t
 unit: $(UNIT_TESTS) ## run the unit tests
 	@tools/unit $(UNIT_TESTS)
 
-t: all ## run the end-to-end tests against real servers
+t: all t-modules ## run the end-to-end tests against real servers
 	@PLATFORM_BUILD=$(BUILD) prove $(PROVE_FLAGS) $(T)
 
 asan: ## unit and end-to-end tests under ASan and UBSan
-	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit
+	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules
 	@PLATFORM_BUILD=build-asan PLATFORM_TEST_ASAN=1 prove $(PROVE_FLAGS) $(T)
 
-valgrind: all $(UNIT_TESTS) ## unit and end-to-end tests under valgrind
+valgrind: all $(UNIT_TESTS) t-modules ## unit and end-to-end tests under valgrind
 	@CK_FORK=no UNIT_WRAPPER="valgrind -q --error-exitcode=99 \
 	  --leak-check=full --errors-for-leak-kinds=definite" \
 	  tools/unit $(UNIT_TESTS)

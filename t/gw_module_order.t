@@ -1,0 +1,105 @@
+# The gateway comes first whatever the order of load_module: a module loaded
+# after it sees no header that was stripped, answers no OPTIONS and no wrong
+# method, and its filter sees problems as they are sent.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+for my $order (qw(after before)) {
+    my $t = Platform::Test->new(module => 0);
+    my $key = jwt_key('a');
+    $t->issuer(body => jwks($key));
+    $t->echo_upstream;
+    my $late = Platform::Test::Env::build()
+        . '/test/ngx_http_test_late_module.so';
+    -e $late or die "$late is missing: make t\n";
+    my @load = ($t->expand('%%MODULE%%'), $late);
+    @load = reverse @load if $order eq 'before';
+    $t->set(LOAD => join "\n", map {"load_module $_;"} @load);
+
+    $t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+%%LOAD%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_cors_origins https://app.test;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access branch;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location /answers {
+            test_late_answers on;
+            platform_gateway_methods GET;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /passes {
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /from {
+            error_page 401 403 = /public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /to-public {
+            try_files /nothing /public;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+    }
+}
+CONF
+    $t->start_nginx;
+    my $port = $t->port('gateway');
+    my $token = jwt_token(branch => $key);
+    my @spoof = (headers => [ 'X-Roles' => 'spoofed' ]);
+
+    ok eventually(sub { http_get($port, '/passes', token => $token)
+            ->status == 200 }), "loaded $order: passes";
+    is http_get($port, '/answers')->status, 409,
+        "loaded $order: the module answers what is its own (control)";
+    is http($port, OPTIONS => '/answers')->status, 204,
+        "loaded $order: but not OPTIONS";
+    is http($port, PUT => '/answers', body => '')->status, 405,
+        "loaded $order: nor a wrong method";
+
+    my $res = http_get($port, '/passes', @spoof);
+    is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', "loaded $order");
+    is $res->header('X-Late-Saw'), 'application/problem+json',
+        "loaded $order: its filter sees the problem";
+    is http_get($port, '/public')->header('X-Late-Saw'), 'application/json',
+        "loaded $order: and other answers (control)";
+
+    $res = http_get($port, '/passes', @spoof, token => $token);
+    is $res->status, 200, "loaded $order: a token";
+    $res = http_get($port, '/to-public', @spoof, token => $token);
+    is $res->json->{uri}, '/public', "loaded $order: redirected";
+
+    my $log = $t->nginx->error_log;
+    like $log, qr{late: post_read /passes, 0 roles}, "loaded $order: told";
+    unlike $log, qr{late: post_read .*, [1-9]},
+        "loaded $order: nothing of the client's was seen";
+    like $log, qr{late: access /passes, 1 roles},
+        "loaded $order: injected before its access handler";
+    unlike $log, qr{late: (?:rewrite|access) /public, [1-9]},
+        "loaded $order: gone before the next location's handlers";
+
+    my @problems = $t->finish;
+    ok !@problems, "loaded $order: nothing bad in a log"
+        or diag join "\n", @problems;
+}
+
+done_testing;
