@@ -514,7 +514,6 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_http_platform_gateway_loc_conf_t  *prev = parent;
     ngx_http_platform_gateway_loc_conf_t  *conf = child;
 
-    char                                   *rv;
     ngx_http_platform_gateway_srv_conf_t   *sscf;
     ngx_http_platform_gateway_main_conf_t  *mcf;
 
