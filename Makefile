@@ -14,6 +14,7 @@ UNITDIR ?= /lib/systemd/system
 PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
+SOAK ?= t/soak
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
   $(or $(MAKECMDGOALS),help))
@@ -198,7 +199,7 @@ t-modules: $(TEST_MOD)
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run check unit t asan valgrind fuzz lint fmt install \
+.PHONY: help all run check unit t soak asan valgrind fuzz lint fmt install \
   clean distclean
 
 help: ## this list
@@ -219,6 +220,9 @@ unit: $(UNIT_TESTS) ## run the unit tests
 
 t: all t-modules ## run the end-to-end tests against real servers
 	@PLATFORM_BUILD=$(BUILD) prove $(PROVE_FLAGS) $(T)
+
+soak: all ## run the long tests: chaos, races by the thousand, a million rows
+	@PLATFORM_BUILD=$(BUILD) prove $(SOAK)
 
 asan: ## unit and end-to-end tests under ASan and UBSan
 	@$(MAKE) BUILD=build-asan SANITIZE=1 all unit t-modules

@@ -1,0 +1,93 @@
+# A login that fails costs the same and looks the same whether the account is
+# unknown, disabled or the credential wrong: hashes, statements and bytes are
+# counted, not timed.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres(settings => { log_statement => 'all' });
+my $identity = $t->identity_face;
+my $port = $t->port('identity');
+
+# What was done so far: hashes by the service's count, statements by the
+# database's log.
+sub hashes {
+    my $text = http_get($port, '/actuator/prometheus')->body;
+    my ($n) = $text =~ /^\w*hash\w*_seconds_count\S* (\d+)/m;
+    return $n;
+}
+
+my $read = 0;
+
+sub statements {
+    open my $fh, '<', $pg->{log} or die "$pg->{log}: $!\n";
+    seek $fh, $read, 0;
+    my @found;
+    while (my $line = <$fh>) {
+        push @found, $1 // 'set'
+            if $line =~ /LOG:  (?:execute (\S+):|statement: SET)/;
+    }
+    $read = tell $fh;
+    return @found;
+}
+
+# One login: what it did and how its answer looked.
+sub work {
+    my ($account, $credential) = @_;
+
+    statements();
+    my $hashes = hashes();
+    my $res = http_post($port, '/api/auth/login', json => {
+        account => $account, credential => $credential });
+    my ($head, $body) = ($res->raw_head, $res->body);
+    for ($head, $body) {
+        s/[0-9a-f]{32}/ID/g;
+        s/^Date: .*$/Date: NOW/m;
+    }
+    return { hashes => hashes() - $hashes,
+        statements => [ statements() ],
+        head => $head, body => $body, status => $res->status,
+        bytes => length($res->raw_head) + length $res->body };
+}
+
+# Every statement is prepared on every connection first.
+work('one@demo.test', 'wrong') for 1 .. 3;
+
+my $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
+is $unknown->{status}, 401, 'unknown: refused';
+is $unknown->{hashes}, 1, 'unknown: one hash';
+cmp_ok scalar @{ $unknown->{statements} }, '>=', 2, 'unknown: '
+    . join ' ', @{ $unknown->{statements} };
+like $unknown->{body}, qr/"AUTH_INVALID_CREDENTIALS"/, 'unknown: the code';
+
+my %same = (
+    'wrong credential' => [ 'one@demo.test', 'wrong' ],
+    'wrong, as long as the right one' =>
+        [ 'one@demo.test', 'Demo-passw0rd?' ],
+    'disabled'         => [ 'disabled@demo.test', 'Demo-passw0rd!' ],
+    'disabled, wrong'  => [ 'disabled@demo.test', 'wrong' ],
+    'unknown again'    => [ 'somebody@demo.test', 'x' x 1024 ],
+);
+is_deeply work(@{ $same{$_} }), $unknown, "$_: the same work and answer"
+    for sort keys %same;
+
+# A login that succeeds is not mistaken for one of these.
+my $right = work('one@demo.test', 'Demo-passw0rd!');
+is $right->{status}, 200, 'right: succeeds';
+is $right->{hashes}, 1, 'right: one hash';
+cmp_ok scalar @{ $right->{statements} }, '>',
+    scalar @{ $unknown->{statements} }, 'right: more statements';
+
+# Their audit lines name the account that is known, and no other.
+my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;
+my %named = map { ($_->{accountId} // 'nobody') => 1 } @failed;
+is scalar keys %named, 3, 'two accounts and nobody are named in the log';
+unlike $identity->log_text, qr/nobody\@|somebody\@/,
+    'what was typed is not logged';
+
+$t->done;
