@@ -2,6 +2,8 @@
 
 #include "keys.h"
 
+#include "config_parse.h"
+
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <pthread.h>
@@ -81,6 +83,19 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
     return true;
 }
 
+/* The rules of PLATFORM_JWT_KEY_ID, which a kid here was or will be. */
+static bool kid_is_good(pj_str_t kid)
+{
+    char text[256];
+
+    if (kid.len == 0 || kid.len >= sizeof(text)) {
+        return false;
+    }
+    memcpy(text, kid.data, kid.len);
+    text[kid.len] = '\0';
+    return parse_visible(text, sizeof(text) - 1);
+}
+
 /* One kid=base64 item. */
 static bool load_additional_item(struct keys *keys, const char *item,
                                  size_t len, char *err, size_t err_cap)
@@ -100,8 +115,17 @@ static bool load_additional_item(struct keys *keys, const char *item,
     kid.len = (size_t) (eq - item);
     base64.data = (const unsigned char *) eq + 1;
     base64.len = len - kid.len - 1;
+    if (!kid_is_good(kid)) {
+        snprintf(err, err_cap,
+                 "%s: a kid is not acceptable; accepted: visible ASCII "
+                 "without quotes and backslashes, at most 255",
+                 additional_name);
+        return false;
+    }
     if (keys_find(keys, kid) != NULL) {
-        snprintf(err, err_cap, "%s: the kid %.*s stands twice",
+        snprintf(err, err_cap,
+                 "%s: the kid %.*s stands twice, or is PLATFORM_JWT_KEY_ID's; "
+                 "accepted: a kid of its own for each key",
                  additional_name, (int) kid.len, item);
         return false;
     }

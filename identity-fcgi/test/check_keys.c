@@ -206,6 +206,12 @@ START_TEST (test_bad_additional_keys) {
     expect_refused("stands twice");
     snprintf(list, sizeof(list), "%s=%s", first.kid, second.public_text);
     expect_refused("stands twice");
+    snprintf(list, sizeof(list), "a b=%s", second.public_text);
+    expect_refused("a kid is not acceptable");
+    snprintf(list, sizeof(list), "a\"=%s", second.public_text);
+    expect_refused("a kid is not acceptable");
+    snprintf(list, sizeof(list), "%0300d=%s", 0, second.public_text);
+    expect_refused("a kid is not acceptable");
     snprintf(list, sizeof(list), "a=%s", second.private_text);
     expect_refused("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS: key a");
 }

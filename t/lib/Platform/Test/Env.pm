@@ -49,8 +49,8 @@ sub config {
             "$root/build/config.mk";
         if ($file) {
             open my $fh, '<', $file or die "$file: $!\n";
-            while (<$fh>) {
-                $config{$1} = $2 if /^(\w+)\s*[:?]?=\s*(.*?)\s*$/;
+            while (my $line = <$fh>) {
+                $config{$1} = $2 if $line =~ /^(\w+)\s*[:?]?=\s*(.*?)\s*$/;
             }
         }
     }
