@@ -133,9 +133,21 @@ $p->wait_end(10);
 $p = start();
 $res = is_ready($p, 'after kill -9 of the script');
 is $res->status, 200, 'after kill -9 of the script: login';
-kill 'INT', -$p->pid;
-ok $p->wait_end(30), 'ends';
-is_deeply [holders()], [], 'nothing left';
+
+# The database ends beneath it: one line more, nothing left running.
+
+my $before = said($p);
+my ($postmaster) = ($t->read_file('run/db/data/postmaster.pid')
+        // die "the cluster is not in $run\n") =~ /^(\d+)/;
+kill 'INT', $postmaster;
+ok $p->wait_end(30), 'database stopped: ends';
+isnt $p->status, 0, 'database stopped: with an error';
+my @lines = grep { !/^make(?:\[\d+\])?: / }
+    split /\n/, substr said($p), length $before;
+is scalar @lines, 1, 'database stopped: in one line' or diag said($p);
+like $lines[0] // '', qr/PostgreSQL ended.*postgres\.log/,
+    'database stopped: that names the log';
+is_deeply [holders()], [], 'database stopped: nothing left';
 
 # In its way: one line, an error, nothing left running.
 
