@@ -20,6 +20,7 @@ static ngx_int_t ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
 static ngx_int_t ngx_http_platform_gateway_refuse_token(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_err_t err);
+static const char *ngx_http_platform_gateway_token_fault(pj_err_t err);
 static ngx_int_t ngx_http_platform_gateway_admit(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
@@ -212,7 +213,35 @@ ngx_http_platform_gateway_refuse_token(ngx_http_request_t *r,
         return ngx_http_platform_gateway_refuse(r, gr, conf,
                              NGX_HTTP_UNAUTHORIZED,
                              NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_INVALID,
-                             "GATEWAY_TOKEN_INVALID", pj_strerror(err));
+                             "GATEWAY_TOKEN_INVALID",
+                             ngx_http_platform_gateway_token_fault(err));
+    }
+}
+
+
+/* The parser's words are about any text: to a client it is the token's. */
+
+static const char *
+ngx_http_platform_gateway_token_fault(pj_err_t err)
+{
+    switch (err) {
+
+    case PJ_ERR_TOKEN_SIZE:
+        return "the token is too large";
+
+    case PJ_ERR_BASE64:
+        return "the token is not well-formed base64url";
+
+    case PJ_ERR_JSON_SYNTAX:
+    case PJ_ERR_JSON_DUPLICATE:
+    case PJ_ERR_JSON_DEPTH:
+    case PJ_ERR_JSON_NUL:
+    case PJ_ERR_JSON_LIMIT:
+    case PJ_ERR_JSON_TYPE:
+        return "the token does not hold acceptable JSON";
+
+    default:
+        return pj_strerror(err);
     }
 }
 

@@ -111,6 +111,8 @@ sub refused {
     }
     is $res->header('Content-Type'), 'application/problem+json',
         "$name: type";
+    like $res->json->{detail}, qr/\b(?:token|key id)\b/,
+        "$name: detail says what is wrong";
     unlike $res->body, qr/\Q$token/, "$name: no echo"
         if defined $token && length $token > 10;
     my $line = logged($res);
