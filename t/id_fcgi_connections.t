@@ -124,6 +124,26 @@ is $c->request(POST => '/api/auth/refresh', body => $exact, keep => 1)
 is $c->request(POST => '/api/auth/refresh', body => "$exact ", keep => 1)
     ->{status}, 413, '16385 are';
 
+# Parameters of the size of a record, the most that nginx ever sends.
+
+sub params_of {
+    my ($size) = @_;
+
+    my $fixed = length(bytes(GET => '/healthz', params => { HTTP_X_PAD => '' }))
+        - length(bytes(GET => '/healthz', params => {}));
+    my $rest = length(bytes(GET => '/healthz')) - 8 * 4 - 8;
+    return { HTTP_X_PAD => 'x' x ($size - $rest - $fixed - 3) };
+}
+
+for my $size (65_000, 65_535) {
+    my $whole = bytes(GET => '/healthz', params => params_of($size));
+    is unpack('x20n', $whole), $size, "parameters of $size bytes";
+    $c = $t->fcgi($address);
+    $c->send($whole);
+    my $got = $c->read_answer;
+    is $got && $got->{status}, 200, 'are served';
+}
+
 # Broken ones.
 
 my %broken = (

@@ -7,8 +7,10 @@
 #include <stddef.h>
 
 /* How much of a request is looked at: its parameters must fit in here, and a
- * body that does not is read by the worker. */
-#define FCGI_SCAN_MAX (64 * 1024)
+ * body that does not is read by the worker.  nginx sends parameters as one
+ * record, 65,535 bytes at most, between two more; closing on what it may send
+ * would have it take this process for dead. */
+#define FCGI_SCAN_MAX (66 * 1024)
 
 enum fcgi_scan {
     FCGI_SCAN_MORE,  /* not whole yet */
