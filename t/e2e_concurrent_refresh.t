@@ -11,7 +11,7 @@ use Test::More;
 # Under valgrind all is so slow that a hundred at once would be refused for
 # lack of time; there the question is memory, and fewer will do.
 my $slow = Platform::Test::Env::valgrind();
-my $count = $slow ? 30 : 100;
+my $count = $slow ? 12 : 100;
 
 my $t = Platform::Test->new;
 my $s = $t->full_stack(env => { $slow ? (
@@ -63,7 +63,7 @@ http {
 CONF
 $t->start_nginx('second');
 
-$count /= 3 if $slow;
+$count = 10 if $slow;
 is http_post($t->port('second'), '/api/auth/login', json => {
     account => 'one@demo.test',
     credential => $Platform::Test::Stack::CREDENTIAL })->status, 200,
