@@ -98,6 +98,12 @@ is http_get($gateway, '/.well-known/jwks.json', headers =>
 is_405(http_post($gateway, '/.well-known/jwks.json', body => ''), ['GET'],
     'POST to the key set');
 
+my $hidden = http_get($gateway, '/_platform/key-set',
+    headers => [ 'X-Request-Id' => 'hidden-path' ]);
+is_problem($hidden, 404, 'GATEWAY_ROUTE_NOT_FOUND',
+    'what the gateway fetches the key set through');
+is $hidden->header('X-Request-Id'), 'hidden-path', 'with the ids';
+
 # Select-branch: guarded by the gateway, and by identity itself.
 
 my %wanted = (branchId => $account->{branches}[0]{branchId});

@@ -95,6 +95,9 @@ is_problem($conflict, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', 'both, different');
 is cookies($conflict), 0, 'no cookie is touched';
 is_problem(refresh(undef, cookie => "$COOKIE=a; $COOKIE=b"), 400,
     'AUTH_REFRESH_TOKEN_CONFLICT', 'two cookies');
+is_problem(refresh(undef, headers =>
+    [ Cookie => "$COOKIE=$token", Cookie => "$COOKIE=b" ]), 400,
+    'AUTH_REFRESH_TOKEN_CONFLICT', 'two cookies in headers of their own');
 for my $absent ('', undef) {
     $res = http_post($port, '/api/auth/refresh',
         json => { refreshToken => $absent }, cookie => "$COOKIE=$token");
