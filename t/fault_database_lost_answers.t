@@ -1,0 +1,218 @@
+# A connection to the database breaks around a write, before it arrived or
+# before it was answered, or the write is stuck on the way and arrives when
+# nobody waits for it any more: what the client is told is true.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use IO::Select;
+use IO::Socket::UNIX;
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres;
+
+# A proxy before the database.  Once it is set to look out for a statement, it
+# does with the next one of that name as it is told:
+#   before  both connections are cut, the statement goes nowhere
+#   after   it is done, and its answer is thrown away with the connection
+#   late    it is held for some seconds, and done then
+#   stuck   likewise, and so is every further one until that time
+sub proxy {
+    my ($client, $state) = @_;
+
+    my $server = IO::Socket::UNIX->new(
+        Peer => "$pg->{home}/.s.PGSQL.5432") or return;
+    my $select = IO::Select->new($client, $server);
+    while (my @ready = $select->can_read) {
+        for my $from (@ready) {
+            my $to = $from == $client ? $server : $client;
+            sysread($from, my $bytes, 65536) or return;
+            my $now = $state->get;
+            if ($from == $client && $now->{statement}
+                && $bytes =~ /B....\x00\Q$now->{statement}\E\x00/s)
+            {
+                $state->set(%$now, statement => '', %{ $now->{then} });
+                return if $now->{how} eq 'before';
+                return end_after($server, $bytes) if $now->{how} eq 'after';
+                sleep $now->{until} - time if time < $now->{until};
+            }
+            syswrite $to, $bytes;
+        }
+    }
+    return;
+}
+
+# Until the server is ready for the next one: only then has it committed.
+sub end_after {
+    my ($server, $bytes) = @_;
+
+    syswrite $server, $bytes;
+    my $seen = '';
+    until ($seen =~ /Z\x00\x00\x00\x05I\z/) {
+        sysread $server, $seen, 65536, length $seen or last;
+    }
+    return;
+}
+
+my $proxy = $t->http_server('database', undef, protocol => \&proxy);
+my $identity = $t->identity_face(
+    $pg->env,
+    PLATFORM_DB_HOST              => '127.0.0.1',
+    PLATFORM_DB_PORT              => $proxy->port,
+    PLATFORM_DB_SSLMODE           => 'disable',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
+    PLATFORM_REQUEST_TIMEOUT      => '2s',
+);
+my $port = $t->port('identity');
+
+sub call {
+    my ($path, $json, %o) = @_;
+
+    return http_post($port, "/api/auth/$path", json => $json, %o);
+}
+
+sub login {
+    return call(login => { account => 'several@demo.test',
+        credential => 'Demo-passw0rd!' });
+}
+
+sub refresh { return call(refresh => { refreshToken => $_[0] }) }
+
+sub break {
+    my ($statement, $how, $hold) = @_;
+
+    my $again = { statement => $statement };
+    $proxy->set(statement => $statement, how => $how,
+        until => time + ($hold // 0),
+        then  => $how eq 'stuck' ? $again : {});
+    return;
+}
+
+sub met { return $proxy->get->{statement} eq '' }
+
+sub row {
+    my ($session) = @_;
+
+    return [ split /\|/, $pg->sql("select jti, status,
+        coalesce(active_branch_id::text, '-') from auth_sessions
+        where session_id = '$session'") ];
+}
+
+sub claims { return (jwt_decode($_[0]))[1] }
+
+# Every statement is prepared first, so that only its use is met below.
+my $s = login()->json;
+my $branch = $s->{branches}[0]{branchId};
+my $other = $s->{branches}[1]{branchId};
+my $session = claims($s->{refreshToken})->{session_id};
+is call('select-branch', { branchId => $branch },
+    token => $s->{accountAccessToken})->status, 200, 'a selection';
+my $res = refresh($s->{refreshToken});
+is $res->status, 200, 'a refresh';
+my $token = $res->json->{refreshToken};
+is call(logout => { refreshToken => login()->json->{refreshToken} })->status,
+    200, 'a logout';
+
+# -- refresh
+
+for my $how (qw(before after)) {
+    break(session_rotate => $how);
+    $res = refresh($token);
+    ok met(), "refresh, cut $how: the write was met";
+    is $res->status, 200, "refresh, cut $how: succeeds all the same"
+        or diag $res->body;
+    is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
+        "refresh, cut $how: its token is the session's";
+    is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE',
+        "refresh, cut $how: the old one is stale";
+    $token = $res->json->{refreshToken};
+}
+
+# Given up on after a second, it is tried again; the first one, when it comes
+# through at last, changes nothing.
+break(session_rotate => 'late', 3);
+my $start = time;
+$res = refresh($token);
+ok met(), 'refresh, late: the write was met';
+is $res->status, 200, 'refresh, late: a second write did it';
+is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
+    'refresh, late: its token is the session\'s';
+$token = $res->json->{refreshToken};
+my $before = row($session);
+sleep $start + 3.2 - time;
+is_deeply row($session), $before, 'refresh, late: the first changes nothing';
+
+# Every try is stuck: nobody knows, and nothing happens when all come through.
+break(session_rotate => 'stuck', 4 * $t->scale);
+$start = time;
+$res = refresh($token);
+is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
+like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
+cmp_ok time - $start, '<', 3 * $t->scale, 'refresh, stuck: in time';
+$before = row($session);
+sleep $start + 4.2 * $t->scale - time;
+break('', '');
+is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
+$res = refresh($token);
+is $res->status, 200, 'refresh, stuck: the token is still good';
+$token = $res->json->{refreshToken};
+
+# -- select-branch
+
+for my $how (qw(before after)) {
+    break(session_select => $how);
+    my $to = $how eq 'before' ? $other : $branch;
+    $res = call('select-branch', { branchId => $to },
+        token => $s->{accountAccessToken});
+    ok met(), "selection, cut $how: the write was met";
+    is $res->status, 200, "selection, cut $how: succeeds all the same";
+    is row($session)->[2], $to, "selection, cut $how: and it has";
+}
+
+# A selection that arrives late must not undo one that was made since.
+break(session_select => 'late', 3);
+$start = time;
+$res = call('select-branch', { branchId => $other },
+    token => $s->{accountAccessToken});
+is $res->status, 200, 'selection, late: a second write did it';
+ok met(), 'selection, late: the first was met';
+is call('select-branch', { branchId => $branch },
+    token => $s->{accountAccessToken})->status, 200, 'another selection';
+sleep $start + 3.2 - time;
+is row($session)->[2], $branch, 'selection, late: the last one stands';
+
+# -- login: no token without its session
+
+for my $how (qw(before after)) {
+    break(session_create => $how);
+    $res = login();
+    ok met(), "login, cut $how: the write was met";
+    is_problem($res, 503, 'DATABASE_UNAVAILABLE', "login, cut $how");
+    is scalar($res->header_all('Set-Cookie')), 0,
+        "login, cut $how: no cookie";
+}
+
+# -- logout
+
+for my $how (qw(before after)) {
+    my $mine = login()->json->{refreshToken};
+    break(session_revoke => $how);
+    is call(logout => { refreshToken => $mine })->status, 200,
+        "logout, cut $how: succeeds all the same";
+    ok met(), "logout, cut $how: the write was met";
+    is row(claims($mine)->{session_id})->[1], 'REVOKED',
+        "logout, cut $how: and it has";
+}
+
+# -- a read is simply read again
+
+break(session_read => 'before');
+$res = refresh($token);
+ok met(), 'a read was met';
+is $res->status, 200, 'and the refresh succeeds';
+
+$t->done;

@@ -1,0 +1,151 @@
+# The service through a real PgBouncer in transaction mode, where every
+# transaction may run on another server connection.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
+use Test::More;
+use Time::HiRes ();
+
+my $pgbouncer = Platform::Test::Env::find('pgbouncer')
+    or plan skip_all => 'pgbouncer is not installed';
+
+my $t = Platform::Test->new;
+my $pg = $t->postgres;
+# The service cannot set this on connections that are not its own.
+$pg->sql("alter role platform set statement_timeout = '2s'",
+    user => 'postgres');
+my $port = $t->port('pgbouncer');
+mkdir my $home = $t->dir . '/bouncer';
+$t->write_file('bouncer/users', qq("platform" "test"\n));
+my $conf = $t->write_file('bouncer/pgbouncer.ini', <<"CONF");
+[databases]
+platform = host=$pg->{home} dbname=platform user=platform
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = $port
+unix_socket_dir =
+auth_type = md5
+auth_file = $home/users
+pool_mode = transaction
+default_pool_size = 3
+server_login_retry = 1
+CONF
+my $user = Platform::Test::Env::unprivileged();
+system('chown', '-R', "$user:", $home) == 0 or die "chown failed\n" if $user;
+
+sub start_pgbouncer {
+    my $process = $t->track(Platform::Test::Process->start(
+        name => 'pgbouncer', dir => $home, log => $t->dir . '/pgbouncer.log',
+        user => $user, cmd => [ $pgbouncer, $conf ], deathsig => 'KILL',
+        stop_signal => 'TERM', ok_status => ['any'],
+    ));
+    eventually(sub { IO::Socket::INET->new(
+        PeerAddr => '127.0.0.1', PeerPort => $port) })
+        or die "pgbouncer did not start\n";
+    return $process;
+}
+
+my $bouncer = start_pgbouncer();
+my $identity = $t->identity_face(
+    PLATFORM_DB_HOST     => '127.0.0.1',
+    PLATFORM_DB_PORT     => $port,
+    PLATFORM_DB_NAME     => 'platform',
+    PLATFORM_DB_USER     => 'platform',
+    PLATFORM_DB_PASSWORD => 'test',
+    PLATFORM_DB_PREPARED => 'false',
+);
+my $face = $t->port('identity');
+
+# -- it migrated and seeded through it, and serves
+
+is http_get($face, '/readyz')->status, 200, 'ready';
+my $sessions = Platform::Test::Sessions->new;
+my $load = Platform::Test::Load->new(port => $face, clients => 2);
+my @logins = map { $sessions->login('several') } 1 .. 8;
+$load->run(sub { shift @logins }, sub { $sessions->note(@_) });
+$load = Platform::Test::Load->new(port => $face, clients => 16);
+my @all = $sessions->all;
+is scalar @all, 8, 'eight sessions';
+
+my $left = 400 / $t->scale;
+my %busy;
+$load->run(
+    sub {
+        my ($client) = @_;
+        my $s = $all[ $client->{number} % 8 ];
+        return undef if $left-- <= 0;
+        return $client->{number} < 8 ? $sessions->refresh($s)
+            : $sessions->select_branch($s);
+    },
+    sub {
+        $busy{ $_[1]{status} }++;
+        $sessions->note(@_);
+    });
+$sessions->check_stale;
+is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+cmp_ok $busy{200}, '>=', 0.95 * 400 / $t->scale, "$busy{200} succeed";
+
+# The control: many clients did share few connections.
+my $backends = $pg->sql("select count(*) from pg_stat_activity
+    where usename = 'platform' and application_name <> 'psql'");
+cmp_ok $backends, '<=', 3, "$backends connections to the server";
+my $clients = grep { m{/fd/} && (readlink // '') =~ /^socket:/ }
+    glob '/proc/' . $identity->pid . '/fd/*';
+cmp_ok $clients, '>', $backends + 2, "$clients sockets of the service";
+
+# -- nothing half done: what was given up on does not happen later
+
+my $s = $all[0];
+my $holder = fork // die "fork: $!\n";
+if ($holder == 0) {
+    eval { $pg->sql("begin; select 1 from auth_sessions
+        where session_id = '$s->{id}' for update; select pg_sleep(5)", user => 'postgres') };
+    require POSIX;
+    POSIX::_exit(0);
+}
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+    where query like '%pg_sleep%' and state = 'active'
+    and pid <> pg_backend_pid()", user => 'postgres') }), 'a row is locked';
+my $start = Time::HiRes::time();
+my $res = http_post($face, '/api/auth/refresh',
+    json => { refreshToken => $s->{current} });
+my $took = Time::HiRes::time() - $start;
+is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'a refresh of that row');
+cmp_ok $took, '<', 6 * $t->scale, sprintf 'after %.1f s', $took;
+waitpid $holder, 0;
+ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
+    where query like 'UPDATE%' and state = 'active'") }, 10),
+    'the lock is gone, and who waited for it';
+$res = http_post($face, '/api/auth/refresh',
+    json => { refreshToken => $s->{current} });
+is $res->status, 200, 'the token was not used up meanwhile';
+$s->{current} = $res->json->{refreshToken};
+
+# -- the pooler, and the server behind it, come and go
+
+$bouncer->stop;
+my $refresh = sub {
+    my $answer = http_post($face, '/api/auth/refresh',
+        json => { refreshToken => $s->{current} });
+    $s->{current} = $answer->json->{refreshToken} if $answer->status == 200;
+    return $answer->status;
+};
+is $refresh->(), 503, 'no pooler: 503';
+$bouncer = start_pgbouncer();
+ok eventually(sub { $refresh->() == 200 }, 10), 'it is back: 200';
+$pg->stop('INT');
+$start = Time::HiRes::time();
+is $refresh->(), 503, 'no server: 503';
+cmp_ok Time::HiRes::time() - $start, '<', 6 * $t->scale, 'in bounded time';
+$pg->start;
+ok eventually(sub { $refresh->() == 200 }, 20), 'it is back: 200';
+is http_post($face, '/api/auth/logout',
+    json => { refreshToken => $s->{current} })->status, 200, 'logout';
+is $refresh->(), 401, 'and it is over';
+
+$t->done;
