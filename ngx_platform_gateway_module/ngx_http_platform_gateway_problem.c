@@ -493,9 +493,12 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    /* HTTP/0.9 is refused, with a status line that says so */
+    /*
+     * HTTP/0.9 is refused, with a status line that says so; an upstream that
+     * answers as HTTP/0.9 also lowers the version, to pass what it said.
+     */
 
-    if (r->http_version < NGX_HTTP_VERSION_10) {
+    if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
         r->http_version = NGX_HTTP_VERSION_10;
     }
 

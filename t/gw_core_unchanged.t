@@ -1,0 +1,422 @@
+# What nginx does without the module it does with it: the same requests to two
+# servers, one without the module and one where it is loaded and on, public.
+# Answers are compared byte by byte, but for the date and the ids; and so is
+# what reached the upstream.  Pages that nginx itself would write are problems
+# here (gw_problem.t), so of those all but type, length and body is compared.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use MIME::Base64 qw(encode_base64);
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new(module => 0);
+$t->echo_upstream;
+$t->echo_fastcgi;
+my $origin = $t->http_server(origin => sub {
+    my ($request, $self) = @_;
+
+    my $uri = $request->{uri};
+    my @h = ('Content-Type' => 'text/plain', 'X-Own' => 'a', 'X-Own' => 'b',
+        'Set-Cookie' => 'a=1; Path=/', 'Set-Cookie' => 'b=2',
+        'Last-Modified' => 'Mon, 01 Jan 2024 00:00:00 GMT',
+        ETag => '"abc"');
+    my $seen = Platform::Test::Server::header($request, 'if-none-match');
+    return [ 304, [ ETag => '"abc"' ], '' ] if $seen eq '"abc"';
+    return [ 302, [ Location => 'http://origin.test/next' ], '' ]
+        if $uri =~ /redirect/;
+    return [ 200, [ @h, 'Cache-Control' => 'max-age=60',
+        'Accept-Ranges' => 'bytes' ], "cached $uri\n" ] if $uri =~ /cache/;
+    return [ 200, [ @h, 'Cache-Control' => 'private' ], "private\n" ]
+        if $uri =~ /private/;
+    return [ $1, [ @h, 'Retry-After' => 7 ], "status $1\n" ]
+        if $uri =~ /status=(\d+)/;
+    return \("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        . "3\r\nabc\r\n0\r\n\r\n") if $uri =~ /chunked/;
+    return \"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort"
+        if $uri =~ /short/;
+    return \"nonsense" if $uri =~ /nonsense/;
+    return \("HTTP/1.1 103 Early Hints\r\nLink: <a>\r\n\r\n"
+        . "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        if $uri =~ /hints/;
+    return undef if $uri =~ /hangup/;
+    return [ 200, \@h, 'x' x ($uri =~ /large/ ? 300_000 : 2000) . "\n" ];
+});
+
+$t->write_file('users', "ann:{PLAIN}secret\n");
+$t->write_file("www/$_->[0]", $_->[1])
+    for [ 'a.html', "<p>" . 'a' x 2000 . "</p>\n" ], [ 'b.txt', "text\n" ],
+    [ 'dir/index.html', "index\n" ], [ 'list/one', '1' ],
+    [ 'page.html', "<h1>a page of our own</h1>\n" ],
+    [ 'ssi/x.html', '<!--# echo var="uri" --> '
+        . '<!--# include virtual="/origin/part" --> '
+        . '<!--# include virtual="/none" --> end' ],
+    [ 'large.bin', join '', map { sprintf "%07d\n", $_ } 1 .. 50_000 ];
+utime 1_700_000_000, 1_700_000_000, glob $t->dir . '/www/* ' . $t->dir
+    . '/www/*/*';
+
+my $CONF = <<'CONF';
+%%GLOBALS%%
+%%LOAD%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%GATEWAY%%
+    types { text/html html; text/plain txt; }
+    default_type application/octet-stream;
+    proxy_cache_path %%DIR%%/%%NAME%%/cache keys_zone=cache:1m;
+    limit_req_zone $binary_remote_addr zone=req:1m rate=1r/m;
+    limit_req_status 429;
+    upstream failing {
+        server 127.0.0.1:1;
+        server 127.0.0.1:%%PORT_origin%% backup;
+    }
+    upstream kept {
+        server 127.0.0.1:%%PORT_origin%%;
+        keepalive 4;
+    }
+    server {
+        listen 127.0.0.1:%%LISTEN%%;
+        listen 127.0.0.1:%%LISTEN2%% http2;
+        server_name localhost;
+        absolute_redirect off;
+        root %%DIR%%/www;
+        client_max_body_size 3000;
+        lingering_timeout 100ms;
+        gzip_min_length 1;
+
+        location /upstream/ {
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%/;
+            proxy_set_header X-Set "$scheme $request_method";
+        }
+        location /unbuffered/ {
+            proxy_buffering off;
+            proxy_request_buffering off;
+            proxy_http_version 1.1;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%/;
+        }
+        location /origin/ {
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
+            proxy_redirect http://origin.test/ /origin/;
+            proxy_cookie_path / /origin/;
+            proxy_hide_header X-Own;
+            add_header X-Added $upstream_status always;
+            expires 5m;
+        }
+        location /gzip/ {
+            gzip on;
+            gzip_types text/plain;
+            gzip_proxied any;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
+        }
+        location /sub/ {
+            sub_filter xx yy;
+            sub_filter_types *;
+            sub_filter_once on;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
+        }
+        location /intercept/ {
+            proxy_intercept_errors on;
+            error_page 404 /page.html;
+            error_page 500 =200 @named;
+            error_page 503 =302 /elsewhere;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
+        }
+        location @named {
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /failing/ { proxy_pass http://failing/; }
+        location /kept/ {
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_pass http://kept/;
+        }
+        location /dead { proxy_pass http://127.0.0.1:1; }
+        location /slow {
+            proxy_read_timeout 100ms;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /cache/ {
+            proxy_cache cache;
+            proxy_cache_valid 404 1m;
+            proxy_ignore_headers Set-Cookie;
+            proxy_cache_bypass $http_x_bypass;
+            add_header X-Cache $upstream_cache_status always;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/cache/;
+        }
+        location /cache-short/ {
+            proxy_cache cache;
+            proxy_cache_valid any 1s;
+            proxy_ignore_headers Cache-Control Set-Cookie;
+            proxy_cache_revalidate on;
+            proxy_cache_use_stale error http_500;
+            add_header X-Cache $upstream_cache_status always;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
+        }
+        location /fastcgi/ {
+            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+            fastcgi_param REQUEST_METHOD $request_method;
+            fastcgi_param DOCUMENT_URI $uri;
+            fastcgi_param QUERY_STRING $query_string;
+            fastcgi_param CONTENT_LENGTH $content_length;
+        }
+        location /list/ { autoindex on; autoindex_format json; }
+        location /ssi/ { ssi on; }
+        location /alias/ { alias %%DIR%%/www/dir/; }
+        location /try/ { try_files $uri /b.txt; }
+        location /try-named/ { try_files /nothing @named; }
+        location /try-status/ { try_files /nothing =404; }
+        location /returns/200 { return 200 "said\n"; }
+        location /returns/301 { return 301 /b.txt; }
+        location /returns/404 { return 404; }
+        location /returns/444 { return 444; }
+        location /rewrites/ { rewrite ^/rewrites/(.*) /$1 last; }
+        location /internal/ { internal; }
+        location /basic/ {
+            auth_basic area;
+            auth_basic_user_file %%DIR%%/users;
+            alias %%DIR%%/www/dir/;
+        }
+        location /asks/ {
+            auth_request /returns/200;
+            alias %%DIR%%/www/dir/;
+        }
+        location /denied/ { deny all; }
+        location /denied-page/ { deny all; error_page 403 /page.html; }
+        location /except/ {
+            limit_except GET { deny all; }
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /limited/ {
+            limit_req zone=req;
+            alias %%DIR%%/www/dir/;
+        }
+        location /mirrored/ {
+            mirror /upstream/mirror;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /accel/ {
+            proxy_pass http://127.0.0.1:%%PORT_accel%%;
+        }
+    }
+}
+CONF
+$t->http_server(accel => sub {
+    return [ 200, [ 'X-Accel-Redirect' => '/b.txt', 'X-Own' => 1 ], '' ];
+});
+
+my %conf = (
+    plain => [ LOAD => '', GATEWAY => '' ],
+    gated => [ LOAD => 'load_module ' . Platform::Test::Env::module() . ';',
+        GATEWAY => 'platform_gateway on; platform_gateway_access public;' ],
+);
+for my $name (qw(plain gated)) {
+    $t->set(@{ $conf{$name} }, NAME => $name, LISTEN => $t->port($name),
+        LISTEN2 => $t->port("$name-h2"));
+    $t->nginx_conf($CONF, $name);
+    $t->start_nginx($name);
+}
+
+# What differs by nature, by a name.
+sub settled {
+    my ($bytes) = @_;
+
+    my %port = map { $t->port($_) => 1 }
+        qw(plain gated plain-h2 gated-h2);
+    my $ports = join '|', keys %port;
+    $bytes =~ s/\b(?:$ports)\b/PORT/g;
+    $bytes =~ s/^(Date|Expires): .*?\r$/$1: then\r/mgi;
+    $bytes =~ s/^X-(?:Request|Correlation)-Id: .*?\r\n//mgi;
+    $bytes =~ s/,?\["(?:HTTP_)?X[_-](?:REQUEST|CORRELATION)[_-]ID","\w+"\]//gi;
+    $bytes =~ s/^(Content-Length): \d+\r$/$1: with ids\r/mgi
+        if $bytes =~ /"(?:headers|params)":\[\[/;
+    if ($bytes =~ /boundary=(\d+)/) {
+        my $boundary = $1;
+        $bytes =~ s/$boundary/BOUNDARY/g;
+    }
+    return $bytes;
+}
+
+# A page of nginx itself, on either side.
+sub page {
+    my ($bytes) = @_;
+
+    my ($head, $body) = split /\r\n\r\n/, $bytes, 2;
+    return $bytes unless defined $head;
+    return $bytes unless defined $body && length $body
+        ? $body =~ m{^<html>\r\n<head><title>\d{3} .*<hr><center>nginx}s
+            || $body =~ /^\{"type":"about:blank",.*"status":\d+/
+        : $head =~ m{^HTTP/\S+ (?:4|5)\d\d };
+    my @lines = grep { !/^(?:Content-(?:Type|Length)|Retry-After|Allow):/i }
+        split /\r\n/, $head;
+    return join "\n", @lines, '', '(page)';
+}
+
+sub same {
+    my ($name, @requests) = @_;
+
+    my %got;
+    for my $server (qw(plain gated)) {
+        my @answers;
+        for my $bytes (@requests) {
+            if (ref $bytes) {
+                $bytes->();
+                next;
+            }
+            my $answer = page(settled(http_raw($t->port($server), $bytes)));
+
+            # an echo is longer by the ids, which HEAD does not show
+            $answer =~ s/^Content-Length: .*/Content-Length: with ids/mi
+                if $bytes =~ m{\AHEAD\ /(?:upstream|fastcgi|try-named
+                    |intercept/\?status=500)}x;
+            push @answers, $answer;
+        }
+        $got{$server} = join "\n====\n", @answers;
+    }
+    is $got{gated}, $got{plain}, $name;
+    return $got{plain};
+}
+
+sub get {
+    my ($path, @o) = @_;
+
+    return http_request_bytes(GET => $path, @o);
+}
+
+my $upload = 'u' x 2500;
+
+like same('proxy', get('/upstream/a?b=c%20d', headers => [ 'X-A' => 1,
+    'X-A' => 2, Cookie => 'a=b', 'X_Under' => 1, 'X-Empty' => '' ])),
+    qr/HTTP\S+ 200 .*"X-A","1".*"X-A","2"/s, 'control: proxied';
+same("proxy: $_", http_request_bytes($_ => '/upstream/x', body => 'body'))
+    for qw(POST PUT PATCH DELETE PROPFIND BREW);
+same('proxy: HEAD', http_request_bytes(HEAD => '/upstream/x'));
+same('proxy: HTTP/1.0', get('/upstream/x', version => '1.0'));
+same('proxy: no Host', "GET /upstream/x HTTP/1.0\r\n\r\n");
+same("proxy: status $_", get("/origin/?status=$_"))
+    for 201, 204, 206, 301, 400, 401, 403, 404, 410, 422, 429, 500, 503;
+same("proxy: $_", get("/origin/$_"))
+    for qw(plain redirect chunked short nonsense hints hangup large);
+same('proxy: HTTP/1.0, chunked', get('/origin/chunked', version => '1.0'));
+same("proxy: unbuffered, $_", get("/unbuffered/$_")) for qw(a b?c);
+same('proxy: unbuffered, a body',
+    http_request_bytes(POST => '/unbuffered/a', body => $upload));
+same('proxy: chunked body', http_request_bytes(POST => '/upstream/a',
+    headers => [ 'Transfer-Encoding' => 'chunked' ])
+    . "5\r\nabcde\r\n3;x=y\r\nfgh\r\n0\r\nTrailer: a\r\n\r\n");
+same('proxy: next upstream', get('/failing/a'), get('/failing/a'));
+same('proxy: kept connections', get('/kept/a'), get('/kept/b'));
+same('proxy: nobody there', get('/dead'));
+same('proxy: too slow', get('/slow?delay=0.5'));
+same('proxy: Expect', http_request_bytes(POST => '/upstream/a',
+    headers => [ Expect => '100-continue' ], body => 'abc'));
+same('proxy: a body too large',
+    http_request_bytes(POST => '/upstream/a', body => 'x' x 3001));
+same('gzip', get('/gzip/a', headers => [ 'Accept-Encoding' => 'gzip' ]));
+same('gzip: not accepted', get('/gzip/a'));
+same('sub_filter', get('/sub/a'));
+
+for my $status (404, 500, 503, 403) {
+    same("error_page of an upstream's $status",
+        get("/intercept/?status=$status"),
+        http_request_bytes(HEAD => "/intercept/?status=$status"));
+}
+
+like same('cache', (get('/cache/a')) x 3, get('/cache/a', headers =>
+    [ Range => 'bytes=2-5' ]), get('/cache/a', headers => [ 'If-None-Match' =>
+    '"abc"' ]), get('/cache/a', headers => [ 'X-Bypass' => 1 ]),
+    http_request_bytes(HEAD => '/cache/a')),
+    qr/X-Cache: MISS.*X-Cache: HIT.*206 Part.*304 Not.*BYPASS/s,
+    'control: cached';
+same('cache: private', (get('/cache-short/b-private')) x 2);
+same('cache: revalidated', get('/cache-short/c'),
+    sub { select undef, undef, undef, 1.2 * $t->scale },
+    get('/cache-short/c'));
+same('cache: 404', (get('/cache/?status=404')) x 2);
+same('cache: HEAD first', http_request_bytes(HEAD => '/cache/h'),
+    get('/cache/h'));
+
+same("fastcgi: $_->[0]", http_request_bytes(@$_))
+    for [ GET => '/fastcgi/a?b=c' ], [ POST => '/fastcgi/a', body => $upload ],
+    [ HEAD => '/fastcgi/a' ], [ GET => '/fastcgi/a', headers =>
+    [ 'X-A' => 1, 'X-B' => 2 ] ];
+
+same("file $_->[0]", get(@$_), http_request_bytes(HEAD => @$_))
+    for ['/a.html'], ['/b.txt'], ['/dir/'], ['/dir'], ['/list/'], ['/none'],
+    [ '/large.bin', headers => [ Range => 'bytes=10-19' ] ],
+    [ '/large.bin', headers => [ Range => 'bytes=0-1,5-6,-2' ] ],
+    [ '/large.bin', headers => [ Range => 'bytes=9999999-' ] ],
+    [ '/b.txt', headers => [ 'If-Modified-Since' =>
+        'Tue, 14 Nov 2023 22:13:20 GMT' ] ],
+    [ '/b.txt', headers => [ 'If-Match' => '"no"' ] ],
+    [ '/b.txt', headers => [ 'If-None-Match' => '*' ] ],
+    ['/large.bin'], ['/dir/../b.txt'], ['/%62.txt'], ['/alias/index.html'],
+    ['/try/a.html'], ['/try/none'], ['/try-named/x'], ['/try-status/x'],
+    ['/returns/200'], ['/returns/301'], ['/returns/404'], ['/rewrites/b.txt'],
+    ['/internal/x'], ['/ssi/x.html'], ['/denied/'], ['/denied-page/'],
+    ['/asks/index.html'], ['/accel/x'];
+same('file: POST', http_request_bytes(POST => '/b.txt', body => 'x'));
+same('return 444', get('/returns/444'));
+same('auth_basic', get('/basic/index.html'), get('/basic/index.html',
+    headers => [ Authorization => 'Basic ' . encode_base64('ann:secret', '') ]),
+    get('/basic/index.html', headers => [ Authorization => 'Basic eDp5' ]),
+    get('/basic/index.html', token => 'abc'));
+same('limit_except', get('/except/a'),
+    http_request_bytes(POST => '/except/a', body => 'x'));
+same('limit_req', (get('/limited/index.html')) x 3);
+same('mirror', http_request_bytes(POST => '/mirrored/a', body => 'x'));
+
+# One connection.
+
+same('pipelined', join '', map { http_request_bytes(@$_) }
+    [ GET => '/b.txt', connection => 'keep-alive' ],
+    [ POST => '/upstream/a', connection => 'keep-alive', body => $upload ],
+    [ HEAD => '/a.html', connection => 'keep-alive' ],
+    [ POST => '/returns/200', connection => 'keep-alive', body => $upload ],
+    [ GET => '/b.txt' ]);
+
+# What nginx refuses.
+
+same("bad: $_->[0]", $_->[1])
+    for [ 'request line', "GET\r\n\r\n" ], [ 'method', "get / HTTP/1.1\r\n" ],
+    [ 'version', "GET / HTTP/9.9\r\nHost: a\r\n\r\n" ],
+    [ 'no Host', "GET / HTTP/1.1\r\n\r\n" ],
+    [ 'Host', "GET / HTTP/1.1\r\nHost: a/b\r\n\r\n" ],
+    [ 'length', "POST /b.txt HTTP/1.1\r\nHost: a\r\n"
+        . "Content-Length: x\r\n\r\n" ],
+    [ 'coding', "POST /b.txt HTTP/1.1\r\nHost: a\r\n"
+        . "Transfer-Encoding: x\r\n\r\n" ],
+    [ 'path', "GET /../../etc/passwd HTTP/1.1\r\nHost: a\r\n\r\n" ],
+    [ 'escape', "GET /%00 HTTP/1.1\r\nHost: a\r\n\r\n" ],
+    [ 'TRACE', "TRACE / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" ],
+    [ 'URI', 'GET /' . 'a' x 40_000 . " HTTP/1.1\r\nHost: a\r\n\r\n" ],
+    [ 'header', "GET / HTTP/1.1\r\nHost: a\r\nX: " . 'a' x 40_000
+        . "\r\n\r\n" ];
+
+# HTTP/2.
+
+for my $case ([ '/upstream/a' ], [ '/upstream/a', '-d', $upload ],
+    [ '/b.txt', '-I' ], ['/none'], ['/dir'], [ '/large.bin' ],
+    [ '/large.bin', '-r', '5-9' ], ['/origin/large'], ['/cache/a'],
+    [ '/gzip/a', '-H', 'Accept-Encoding: gzip' ], ['/fastcgi/a'],
+    ['/denied-page/'], ['/dead'], ['/ssi/x.html'],
+    [ '/upstream/a', '-X', 'DELETE' ]) {
+    my ($path, @o) = @$case;
+
+    my %got;
+    for my $server (qw(plain gated)) {
+        open my $fh, '-|', 'curl', '-s', '-i', '-m', 20 * $t->scale,
+            '--http2-prior-knowledge', @o, 'http://127.0.0.1:'
+            . $t->port("$server-h2") . $path or die "curl: $!\n";
+        binmode $fh;
+        local $/;
+        $got{$server} = page(settled(<$fh> // ''));
+    }
+    like $got{plain}, qr{\AHTTP/2 }, "HTTP/2: $path (control)";
+    is $got{gated}, $got{plain}, "HTTP/2: $path: the same";
+}
+
+$t->done;

@@ -1,0 +1,323 @@
+# The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
+# HTTP/2, HEAD, WebSocket; towards every kind of upstream.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+$t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+
+# Takes the upgrade, tells what it was asked with, then repeats what it gets.
+my $socket = $t->http_server(socket => undef, protocol => sub {
+    my ($fh, $self) = @_;
+
+    my $head = '';
+    until ($head =~ /\r\n\r\n/) {
+        sysread $fh, $head, 4096, length $head or return;
+    }
+    $self->note({ head => $head });
+    syswrite $fh, "HTTP/1.1 101 Switching Protocols\r\n"
+        . "Upgrade: websocket\r\nConnection: upgrade\r\n"
+        . "Access-Control-Allow-Origin: *\r\n\r\n";
+    while (sysread $fh, my $data, 4096) {
+        syswrite $fh, "<$data>";
+        return if $data =~ /bye/;
+    }
+});
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_cors_origins https://app.test;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        listen 127.0.0.1:%%PORT_h2%% http2;
+        platform_gateway on;
+        platform_gateway_access branch;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location /proxy {
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
+        location /fastcgi {
+            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+            fastcgi_param REQUEST_METHOD $request_method;
+            fastcgi_param CONTENT_LENGTH $content_length;
+        }
+        location /scgi {
+            scgi_pass 127.0.0.1:%%PORT_scgi%%;
+            scgi_param CONTENT_LENGTH $content_length;
+        }
+        location /uwsgi {
+            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+            uwsgi_param REQUEST_METHOD $request_method;
+        }
+        location /socket {
+            proxy_pass http://127.0.0.1:%%PORT_socket%%;
+            proxy_http_version 1.1;
+            proxy_set_header Upgrade $http_upgrade;
+            proxy_set_header Connection upgrade;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+    }
+    server {
+        listen 127.0.0.1:%%PORT_grpc%% http2;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
+my @with = (token => $token{branch});
+ok eventually(sub { http_get($port, '/proxy', @with)->status == 200 }),
+    'ready';
+
+# Every kind of upstream: with a token, without, with another one.
+
+for my $path (qw(/proxy /grpc /fastcgi /scgi /uwsgi)) {
+    is http_get($port, $path, @with)->status, 200, "$path: a token";
+    $upstream->forget;
+    is_problem(http_get($port, $path), 401, 'GATEWAY_TOKEN_MISSING', $path);
+    is_problem(http_get($port, $path, token => $token{account}), 403,
+        'GATEWAY_CONTEXT_FORBIDDEN', $path);
+    is $upstream->count, 0, "$path: nobody was asked";
+}
+
+# HTTP/1.0.
+
+my @old = (version => '1.0');
+my $res = http_get($port, '/proxy', @old, @with);
+is $res->status, 200, '1.0: a token';
+is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
+    '1.0: injected';
+is_problem(http_get($port, '/proxy', @old), 401, 'GATEWAY_TOKEN_MISSING',
+    '1.0');
+my $raw = http_raw($port, "GET /proxy HTTP/1.0\r\n\r\n");
+like $raw, qr{\AHTTP/1\.1 401 .*^Content-Length: \d+\r$}ms,
+    '1.0 without Host: refused, with a length';
+$raw = http_raw($port, "GET /proxy HTTP/1.0\r\n"
+    . "Authorization: Bearer $token{branch}\r\n\r\n");
+like $raw, qr{\AHTTP/1\.1 200 }, '1.0 without Host: a token';
+my $c = Platform::Test::Http->new(port => $port);
+$res = $c->request(GET => '/proxy', @old);
+is $res->status, 401, '1.0 with keepalive: refused';
+is $c->request(GET => '/proxy', @old, @with)->status, 200,
+    '1.0 with keepalive: then let in';
+$c->close;
+
+# HTTP/1.1: one connection, many requests; what one brings is not the next's.
+
+$c = Platform::Test::Http->new(port => $port);
+for my $round (1 .. 3) {
+    $res = $c->request(GET => '/proxy', @with);
+    is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
+        "keepalive $round: a token";
+    is $c->request(GET => '/proxy')->status, 401, "keepalive $round: none";
+    $res = $c->request(POST => '/public', body => 'x' x 1000);
+    is_deeply [ header_values($res->json, 'X-Roles') ], [],
+        "keepalive $round: public";
+    is $c->request(POST => '/proxy', body => 'x' x 1000)->status, 401,
+        "keepalive $round: none, and a body";
+}
+$c->close;
+
+my @pipeline = (
+    [ GET => '/proxy?1', 200, @with ], [ GET => '/proxy?2', 401 ],
+    [ POST => '/proxy?3', 401, body => 'x' x 500 ],
+    [ POST => '/proxy?4', 200, @with, body => 'y' x 500 ],
+    [ OPTIONS => '/proxy?5', 204 ], [ HEAD => '/proxy?6', 401 ],
+    [ HEAD => '/proxy?7', 200, @with ], [ GET => '/public?8', 200 ],
+);
+$c = Platform::Test::Http->new(port => $port);
+$c->send(join '', map {
+    my ($method, $path, undef, @o) = @$_;
+    http_request_bytes($method, $path, connection => 'keep-alive', @o);
+} @pipeline);
+my %id;
+for my $case (@pipeline) {
+    my ($method, $path, $status) = @$case;
+
+    $res = $c->read_response(head => $method eq 'HEAD');
+    is $res->status, $status, "pipelined: $method $path";
+    $id{ $res->header('X-Request-Id') }++;
+    next if $status != 200 || $method eq 'HEAD';
+    is $res->json->{uri}, $path, "pipelined: $path has its own answer";
+    is scalar(my @r = header_values($res->json, 'X-Roles')),
+        $path =~ /public/ ? 0 : 1, "pipelined: $path has its own headers";
+}
+is scalar(keys %id), @pipeline, 'pipelined: each with its own id';
+$c->close;
+
+# HEAD: the headers of GET, no body, and the connection goes on.
+
+$c = Platform::Test::Http->new(port => $port);
+for my $case ([ '/proxy', 401 ], [ '/proxy', 403, token => $token{account} ],
+    [ '/proxy', 200, @with ], [ '/nowhere', 401 ],
+    [ '/nowhere', 404, @with ], [ '/public', 200 ]) {
+    my ($path, $status, @o) = @$case;
+
+    $res = $c->request(HEAD => $path, @o);
+    my $get = http_get($port, $path, @o);
+    is $res->status, $status, "HEAD $path: $status";
+    is $res->body, '', "HEAD $path: $status: no body";
+    is $res->header($_), $get->header($_), "HEAD $path: $status: $_ as of GET"
+        for qw(Content-Type WWW-Authenticate);
+}
+$c->close;
+
+# HTTP/2, each with an HTTP/1.1 request beside it in the cases above.
+
+my $h2 = 'http://127.0.0.1:' . $t->port('h2');
+
+sub curl {
+    my (@o) = @_;
+
+    open my $fh, '-|', 'curl', '-s', '-i', '-m', 10 * $t->scale,
+        '--http2-prior-knowledge', @o or die "curl: $!\n";
+    local $/;
+    return split /\r\n\r\n/, <$fh> // '', 2;
+}
+
+my @bearer = ('-H', "Authorization: Bearer $token{branch}");
+my ($head, $body) = curl("$h2/proxy");
+like $head, qr{\AHTTP/2 401 .*^content-type: application/problem\+json\r?$}ms,
+    'HTTP/2: no token';
+like $body, qr/"code":"GATEWAY_TOKEN_MISSING"/, 'HTTP/2: no token: code';
+($head, $body) = curl(@bearer, '-H', 'x-roles: spoofed', "$h2/proxy");
+like $head, qr{\AHTTP/2 200 }, 'HTTP/2: a token';
+like $body, qr/\["X-Roles","manager,cashier"\]/, 'HTTP/2: injected';
+unlike $body, qr/spoofed/, 'HTTP/2: stripped';
+($head, $body) = curl(@bearer, '-d', 'x' x 3000, "$h2/proxy");
+like $body, qr/"body":"x{3000}"/, 'HTTP/2: a body';
+($head, $body) = curl('-I', "$h2/proxy");
+like $head, qr{\AHTTP/2 401 }, 'HTTP/2: HEAD';
+is $body // '', '', 'HTTP/2: HEAD: no body';
+($head, $body) = curl('-X', 'OPTIONS', '-H', 'Origin: https://app.test', '-H',
+    'Access-Control-Request-Method: GET', "$h2/proxy");
+like $head, qr{\AHTTP/2 204 .*^access-control-allow-origin: https://app}ms,
+    'HTTP/2: preflight';
+($head, $body) = curl(@bearer, "$h2/grpc");
+like $head, qr{\AHTTP/2 200 }, 'HTTP/2 to gRPC: a token';
+($head, $body) = curl("$h2/grpc");
+like $head, qr{\AHTTP/2 401 }, 'HTTP/2 to gRPC: none';
+
+# Streams of one connection, all open at once, each with its own headers.
+
+sub h2_frame {
+    my ($type, $flags, $stream, $payload) = @_;
+
+    return substr(pack('N', length $payload), 1)
+        . pack('CCN', $type, $flags, $stream) . $payload;
+}
+
+# Literal fields without indexing (RFC 7541, section 6.2.2).
+sub h2_fields {
+    my (@fields) = @_;
+
+    my $length = sub {
+        my ($n) = @_;
+        return pack 'C', $n if $n < 127;
+        my $out = pack 'C', 127;
+        for ($n -= 127; $n > 127; $n >>= 7) {
+            $out .= pack 'C', $n & 127 | 128;
+        }
+        return $out . pack 'C', $n;
+    };
+    my $out = '';
+    while (my ($name, $value) = splice @fields, 0, 2) {
+        $out .= "\0" . $length->(length $name) . $name
+            . $length->(length $value) . $value;
+    }
+    return $out;
+}
+
+$upstream->forget;
+$c = Platform::Test::Http->new(port => $t->port('h2'));
+my $streams = '';
+for my $n (1 .. 6) {
+    my @fields = (':method' => 'GET', ':scheme' => 'http',
+        ':authority' => 'localhost',
+        ':path' => $n % 2 ? "/proxy?$n&delay=0.1" : "/public?$n");
+    push @fields, authorization => "Bearer $token{branch}" if $n % 2;
+    $streams .= h2_frame(1, 5, 2 * $n - 1, h2_fields(@fields));
+}
+$c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . h2_frame(4, 0, 0, '')
+    . $streams);
+eventually(sub { $upstream->count >= 6 });
+my %seen = map { $_->{uri} =~ /(\d+)/ => [ header_values($_, 'X-Roles') ] }
+    $upstream->requests;
+is_deeply $seen{$_}, $_ % 2 ? ['manager,cashier'] : [],
+    "HTTP/2: stream $_ has what is its own" for 1 .. 6;
+$c->close;
+
+# WebSocket.
+
+my @upgrade = (connection => 'upgrade', headers => [ Upgrade => 'websocket',
+    'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==',
+    'Sec-WebSocket-Version' => 13, Origin => 'https://app.test',
+    'X-Account-Id' => 'spoofed' ]);
+$c = Platform::Test::Http->new(port => $port);
+$c->send(http_request_bytes(GET => '/socket', @upgrade));
+$res = $c->read_response;
+is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', 'WebSocket, no token');
+is $socket->count, 0, 'WebSocket, no token: nobody was asked';
+$c->close;
+$c = Platform::Test::Http->new(port => $port);
+push @{ $upgrade[-1] }, 'Sec-WebSocket-Protocol' => "bearer, $token{branch}";
+$c->send(http_request_bytes(GET => '/socket', @upgrade));
+is $c->read_response->status, 401,
+    'WebSocket: a token is taken from Authorization alone';
+$c->close;
+
+$c = Platform::Test::Http->new(port => $port);
+$c->send(http_request_bytes(GET => '/socket', @upgrade, @with));
+$res = $c->read_response;
+is $res->status, 101, 'WebSocket, a token: upgraded';
+is lc $res->header('Upgrade'), 'websocket', 'WebSocket: Upgrade';
+is_deeply [ map { length } $res->header_all('X-Request-Id') ], [32],
+    'WebSocket: one id';
+is_deeply [ $res->header_all('Access-Control-Allow-Origin') ],
+    ['https://app.test'], 'WebSocket: CORS is ours';
+my ($asked) = map { $_->{head} } $socket->requests;
+like $asked, qr/^X-Roles: manager,cashier\r$/m, 'WebSocket: injected';
+unlike $asked, qr/spoofed/, 'WebSocket: stripped';
+my $got = $res->body // '';
+for my $say ('one', 'x' x 2000, 'bye') {
+    $c->send($say);
+    eventually(sub {
+        $c->_fill(time + 5) if length $c->{buf} < length($say) + 2;
+        return length $c->{buf} >= length($say) + 2;
+    });
+    is delete $c->{buf}, "<$say>", 'WebSocket: both ways, '
+        . length($say) . ' bytes';
+    $c->{buf} = '';
+}
+ok $c->closed, 'WebSocket: closed by the upstream';
+my $line = eventually(sub {
+    (grep { $_->{status} == 101 } $t->nginx->access_lines)[0];
+});
+is $line->{reason}, 'verified', 'WebSocket: logged once it is over';
+
+$t->done;
