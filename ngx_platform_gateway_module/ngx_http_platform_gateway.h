@@ -59,6 +59,9 @@ typedef struct ngx_http_platform_gateway_keys_s
 typedef struct ngx_http_platform_gateway_loc_conf_s
     ngx_http_platform_gateway_loc_conf_t;
 
+typedef struct ngx_http_platform_gateway_cache_s
+    ngx_http_platform_gateway_cache_t;
+
 typedef struct ngx_http_platform_gateway_metrics_s
     ngx_http_platform_gateway_metrics_t;
 
@@ -86,6 +89,7 @@ typedef struct {
 
 typedef struct {
     ngx_http_platform_gateway_keys_t  *keys;   /* never NULL; keys_usable() */
+    ngx_http_platform_gateway_cache_t  *cache; /* never NULL */
     ngx_http_platform_gateway_metrics_t  *metrics;  /* never NULL */
 
     /* a location that needs keys, or NULL */
@@ -219,6 +223,31 @@ typedef struct {
     unsigned                     ids_kept:2;   /* the client's own id is good:
                                                   1 request, 2 correlation */
 } ngx_http_platform_gateway_request_t;
+
+
+/*
+ * What a verified token gives to a request under a policy.  All of it lives as
+ * long as the request's pool.
+ */
+
+typedef struct {
+    ngx_uint_t                   access;       /* the level that it opens */
+    ngx_str_t                    account_id;   /* data NULL: none */
+    ngx_str_t                    session_id;
+    ngx_str_t                    workspace_id;
+    ngx_str_t                   *values;       /* of the policy's headers in
+                                                  the order of the map; data
+                                                  NULL: not sent */
+    ngx_uint_t                   nvalues;
+} ngx_http_platform_gateway_grant_t;
+
+
+/* When a token is good, leeway apart; seconds. */
+
+typedef struct {
+    int64_t                      exp;
+    int64_t                      not_before;   /* the later of iat and nbf */
+} ngx_http_platform_gateway_times_t;
 
 
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
@@ -432,11 +461,49 @@ pj_err_t ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims);
 
+/* The times of claims that token_verify() has checked. */
+void ngx_http_platform_gateway_token_times(const pj_claims_t *claims,
+    ngx_http_platform_gateway_times_t *times);
+
 /* Releases the worker's memory for verifying. */
 void ngx_http_platform_gateway_token_exit_process(void);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);
+
+
+/* ngx_http_platform_gateway_cache.c: verified tokens, and forged ones */
+
+ngx_http_platform_gateway_cache_t *
+    ngx_http_platform_gateway_cache_create(ngx_conf_t *cf);
+
+/* platform_gateway_token_cache off | entries=N [size=S]; */
+char *ngx_http_platform_gateway_cache_directive(ngx_conf_t *cf,
+    ngx_command_t *cmd, void *conf);
+
+/*
+ * NGX_OK: *err is what token_verify() would return for these bytes now, under
+ * the policy of conf and the key set of that version; with PJ_OK *grant is
+ * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
+ */
+ngx_int_t ngx_http_platform_gateway_cache_find(
+    ngx_http_platform_gateway_cache_t *cache, ngx_pool_t *pool,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
+    ngx_uint_t version, pj_err_t *err,
+    ngx_http_platform_gateway_grant_t *grant);
+
+/* Keeps a token that find() declined; grant NULL: its signature is forged. */
+void ngx_http_platform_gateway_cache_store(
+    ngx_http_platform_gateway_cache_t *cache,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
+    ngx_uint_t version, const ngx_http_platform_gateway_times_t *times,
+    const ngx_http_platform_gateway_grant_t *grant);
+
+
+/* ngx_http_platform_gateway_hash.c */
+
+uint64_t ngx_http_platform_gateway_hash(const uint64_t key[2],
+    const u_char *data, size_t len);
 
 
 /* ngx_http_platform_gateway_keys_conf.c: directives of the key set */
@@ -574,6 +641,10 @@ ngx_int_t ngx_http_platform_gateway_headers_rebuild(ngx_http_request_t *r,
     ngx_http_platform_gateway_drop_pt drop, const void *data,
     ngx_table_elt_t *add, ngx_uint_t n);
 
+/* The same, dropping nothing. */
+ngx_int_t ngx_http_platform_gateway_headers_append(ngx_http_request_t *r,
+    ngx_table_elt_t *add, ngx_uint_t n);
+
 /* Fills every field of h. */
 void ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
     const ngx_http_platform_gateway_claim_header_t *name, ngx_str_t *value);
@@ -584,14 +655,19 @@ u_char ngx_http_platform_gateway_headers_fold(u_char c);
 
 /* ngx_http_platform_gateway_inject.c: claims become headers */
 
+/* Renders claims, which live shorter, for the policy of conf. */
+ngx_int_t ngx_http_platform_gateway_inject_render(ngx_pool_t *pool,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_platform_gateway_grant_t *grant);
+
 /*
- * Adds the trusted headers of claims (NULL: none) to r->headers_in, and takes
+ * Adds the trusted headers of grant (NULL: none) to r->headers_in, and takes
  * out Authorization where conf says so.  r may be a subrequest.
  */
-ngx_int_t ngx_http_platform_gateway_inject_claims(ngx_http_request_t *r,
+ngx_int_t ngx_http_platform_gateway_inject(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
-    const pj_claims_t *claims);
+    const ngx_http_platform_gateway_grant_t *grant);
 
 
 /* ngx_http_platform_gateway_names.c: header names in the configuration */

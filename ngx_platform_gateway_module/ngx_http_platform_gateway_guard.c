@@ -12,6 +12,10 @@
 static ngx_int_t ngx_http_platform_gateway_decide(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
+static pj_err_t ngx_http_platform_gateway_verify(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
+    const pj_keyset_t *set, pj_claims_t *claims,
+    ngx_http_platform_gateway_grant_t *grant);
 static ngx_int_t ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
@@ -24,9 +28,7 @@ static const char *ngx_http_platform_gateway_token_fault(pj_err_t err);
 static ngx_int_t ngx_http_platform_gateway_admit(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
-    const pj_claims_t *claims);
-static ngx_int_t ngx_http_platform_gateway_remember(ngx_http_request_t *r,
-    ngx_str_t *dst, pj_str_t src);
+    const ngx_http_platform_gateway_grant_t *grant);
 
 
 ngx_int_t
@@ -50,7 +52,7 @@ ngx_http_platform_gateway_guard(ngx_http_request_t *r,
         ngx_http_platform_gateway_allow(r, gr,
                                       NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC);
 
-        rc = ngx_http_platform_gateway_inject_claims(r, gr, conf, NULL);
+        rc = ngx_http_platform_gateway_inject(r, gr, conf, NULL);
 
         return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -102,6 +104,7 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
     ngx_int_t                               rc;
     pj_claims_t                             claims;
     const pj_keyset_t                      *set;
+    ngx_http_platform_gateway_grant_t       grant;
     ngx_http_platform_gateway_main_conf_t  *mcf;
 
     rc = ngx_http_platform_gateway_token_find(r, &token);
@@ -123,7 +126,22 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
 
     set = ngx_http_platform_gateway_keys_get(mcf->keys);
 
-    err = ngx_http_platform_gateway_token_verify(r, conf, token, set, &claims);
+    /* without keys nothing is known, whatever was known before */
+
+    rc = set ? ngx_http_platform_gateway_cache_find(mcf->cache, r->pool, conf,
+                           token,
+                           ngx_http_platform_gateway_keys_version(mcf->keys),
+                           &err, &grant)
+             : NGX_DECLINED;
+
+    if (rc == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (rc == NGX_DECLINED) {
+        err = ngx_http_platform_gateway_verify(r, conf, token, set, &claims,
+                                               &grant);
+    }
 
     if (err == PJ_ERR_KID_UNKNOWN) {
         return ngx_http_platform_gateway_no_key(r, gr, conf, mcf->keys, set,
@@ -134,7 +152,45 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
         return ngx_http_platform_gateway_refuse_token(r, gr, conf, err);
     }
 
-    return ngx_http_platform_gateway_admit(r, gr, conf, &claims);
+    return ngx_http_platform_gateway_admit(r, gr, conf, &grant);
+}
+
+
+/* The whole way, and what it leads to is kept. */
+
+static pj_err_t
+ngx_http_platform_gateway_verify(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
+    const pj_keyset_t *set, pj_claims_t *claims,
+    ngx_http_platform_gateway_grant_t *grant)
+{
+    pj_err_t                                err;
+    ngx_http_platform_gateway_times_t       times;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    err = ngx_http_platform_gateway_token_verify(r, conf, token, set, claims);
+
+    if (err != PJ_OK && err != PJ_ERR_TOKEN_SIGNATURE) {
+        return err;
+    }
+
+    if (err == PJ_OK
+        && ngx_http_platform_gateway_inject_render(r->pool, conf, claims,
+                                                   grant)
+           != NGX_OK)
+    {
+        return PJ_ERR_NO_SPACE;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_http_platform_gateway_token_times(claims, &times);
+
+    ngx_http_platform_gateway_cache_store(mcf->cache, conf, token,
+                           ngx_http_platform_gateway_keys_version(mcf->keys),
+                           &times, err == PJ_OK ? grant : NULL);
+
+    return err;
 }
 
 
@@ -250,28 +306,17 @@ static ngx_int_t
 ngx_http_platform_gateway_admit(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
-    const pj_claims_t *claims)
+    const ngx_http_platform_gateway_grant_t *grant)
 {
     gr->token_error = PJ_OK;
 
     ngx_http_platform_gateway_metrics_verification(PJ_OK);
 
-    if (ngx_http_platform_gateway_remember(r, &gr->account_id,
-                                           claims->account_id)
-        != NGX_OK
-        || ngx_http_platform_gateway_remember(r, &gr->session_id,
-                                              claims->session_id)
-           != NGX_OK
-        || ngx_http_platform_gateway_remember(r, &gr->workspace_id,
-                                              claims->workspace_id)
-           != NGX_OK)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    gr->account_id = grant->account_id;
+    gr->session_id = grant->session_id;
+    gr->workspace_id = grant->workspace_id;
 
-    if (!(conf->access
-          & ngx_http_platform_gateway_token_access(claims->kind)))
-    {
+    if (!(conf->access & grant->access)) {
         return ngx_http_platform_gateway_refuse(r, gr, conf,
                              NGX_HTTP_FORBIDDEN,
                              NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN,
@@ -279,39 +324,12 @@ ngx_http_platform_gateway_admit(ngx_http_request_t *r,
                              "the token is valid for another context");
     }
 
-    if (ngx_http_platform_gateway_inject_claims(r, gr, conf, claims)
-        != NGX_OK)
-    {
+    if (ngx_http_platform_gateway_inject(r, gr, conf, grant) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     ngx_http_platform_gateway_allow(r, gr,
                                     NGX_HTTP_PLATFORM_GATEWAY_REASON_VERIFIED);
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_remember(ngx_http_request_t *r, ngx_str_t *dst,
-    pj_str_t src)
-{
-    ngx_str_t  s;
-
-    if (src.len == 0) {
-        ngx_str_null(dst);
-        return NGX_OK;
-    }
-
-    s.len = src.len;
-    s.data = (u_char *) src.data;
-
-    dst->data = ngx_pstrdup(r->pool, &s);
-    if (dst->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    dst->len = src.len;
 
     return NGX_OK;
 }
@@ -372,7 +390,7 @@ ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
     if (conf->shadow) {
         ngx_http_platform_gateway_shadow(gr, reason);
 
-        rc = ngx_http_platform_gateway_inject_claims(r, gr, conf, NULL);
+        rc = ngx_http_platform_gateway_inject(r, gr, conf, NULL);
 
         return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

@@ -26,6 +26,8 @@ typedef struct {
 } ngx_http_platform_gateway_strip_t;
 
 
+static ngx_int_t ngx_http_platform_gateway_headers_adopt(
+    ngx_http_request_t *r, ngx_list_t *list);
 static ngx_int_t ngx_http_platform_gateway_headers_run(ngx_list_t *list,
     ngx_table_elt_t *elts, ngx_uint_t n);
 static ngx_uint_t ngx_http_platform_gateway_headers_find(ngx_list_t *list,
@@ -223,18 +225,60 @@ ngx_http_platform_gateway_headers_rebuild(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (list.last == NULL) {
+    return ngx_http_platform_gateway_headers_adopt(r, &list);
+}
+
+
+/* Copies what describes the parts, not what they hold. */
+
+ngx_int_t
+ngx_http_platform_gateway_headers_append(ngx_http_request_t *r,
+    ngx_table_elt_t *add, ngx_uint_t n)
+{
+    ngx_list_t        list;
+    ngx_list_part_t  *part;
+
+    ngx_memzero(&list, sizeof(ngx_list_t));
+
+    list.size = sizeof(ngx_table_elt_t);
+    list.pool = r->pool;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        if (ngx_http_platform_gateway_headers_run(&list, part->elts,
+                                                  part->nelts)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    if (ngx_http_platform_gateway_headers_run(&list, add, n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_platform_gateway_headers_adopt(r, &list);
+}
+
+
+/* Makes list the headers of r. */
+
+static ngx_int_t
+ngx_http_platform_gateway_headers_adopt(ngx_http_request_t *r,
+    ngx_list_t *list)
+{
+    if (list->last == NULL) {
         return ngx_list_init(&r->headers_in.headers, r->pool, 4,
                              sizeof(ngx_table_elt_t));
     }
 
     /* a full last part: the next ngx_list_push() makes one of its own */
 
-    list.nalloc = list.last->nelts;
+    list->nalloc = list->last->nelts;
 
-    r->headers_in.headers = list;
+    r->headers_in.headers = *list;
 
-    if (list.part.next == NULL) {
+    if (list->part.next == NULL) {
         r->headers_in.headers.last = &r->headers_in.headers.part;
     }
 

@@ -7,6 +7,8 @@
 #include "ngx_http_platform_gateway.h"
 
 
+static ngx_int_t ngx_http_platform_gateway_inject_copy(ngx_pool_t *pool,
+    ngx_str_t *dst, pj_str_t src);
 static ngx_int_t ngx_http_platform_gateway_inject_value(ngx_pool_t *pool,
     const pj_json_t *claim, ngx_str_t *value);
 static size_t ngx_http_platform_gateway_inject_escape(u_char *dst,
@@ -16,13 +18,89 @@ static ngx_uint_t ngx_http_platform_gateway_inject_drop_same(
 
 
 ngx_int_t
-ngx_http_platform_gateway_inject_claims(ngx_http_request_t *r,
+ngx_http_platform_gateway_inject_render(ngx_pool_t *pool,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_platform_gateway_grant_t *grant)
+{
+    ngx_int_t                                  rc;
+    ngx_uint_t                                 i;
+    ngx_http_platform_gateway_claim_header_t  *ch;
+
+    grant->access = ngx_http_platform_gateway_token_access(claims->kind);
+
+    if (ngx_http_platform_gateway_inject_copy(pool, &grant->account_id,
+                                              claims->account_id)
+        != NGX_OK
+        || ngx_http_platform_gateway_inject_copy(pool, &grant->session_id,
+                                                 claims->session_id)
+           != NGX_OK
+        || ngx_http_platform_gateway_inject_copy(pool, &grant->workspace_id,
+                                                 claims->workspace_id)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    ch = conf->claim_headers->elts;
+    grant->nvalues = conf->claim_headers->nelts;
+
+    grant->values = ngx_pcalloc(pool, grant->nvalues * sizeof(ngx_str_t));
+    if (grant->values == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < grant->nvalues; i++) {
+
+        rc = ngx_http_platform_gateway_inject_value(pool,
+                           pj_json_member(claims->root,
+                                          (const char *) ch[i].claim.data),
+                           &grant->values[i]);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_DECLINED) {
+            ngx_str_null(&grant->values[i]);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_inject_copy(ngx_pool_t *pool, ngx_str_t *dst,
+    pj_str_t src)
+{
+    ngx_str_t  s;
+
+    ngx_str_null(dst);
+
+    if (src.len == 0) {
+        return NGX_OK;
+    }
+
+    s.len = src.len;
+    s.data = (u_char *) src.data;
+
+    dst->data = ngx_pstrdup(pool, &s);
+    if (dst->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    dst->len = src.len;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_inject(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
-    const pj_claims_t *claims)
+    const ngx_http_platform_gateway_grant_t *grant)
 {
-    ngx_str_t                                  value;
-    ngx_int_t                                  rc;
     ngx_uint_t                                 i, n;
     ngx_table_elt_t                           *add, *hide;
     ngx_http_platform_gateway_claim_header_t  *ch;
@@ -30,30 +108,20 @@ ngx_http_platform_gateway_inject_claims(ngx_http_request_t *r,
     add = NULL;
     n = 0;
 
-    if (claims && conf->claim_headers->nelts) {
+    if (grant && grant->nvalues) {
 
-        ch = conf->claim_headers->elts;
-
-        add = ngx_palloc(r->pool, conf->claim_headers->nelts
-                                  * sizeof(ngx_table_elt_t));
+        add = ngx_palloc(r->pool, grant->nvalues * sizeof(ngx_table_elt_t));
         if (add == NULL) {
             return NGX_ERROR;
         }
 
-        for (i = 0; i < conf->claim_headers->nelts; i++) {
+        ch = conf->claim_headers->elts;
 
-            rc = ngx_http_platform_gateway_inject_value(r->pool,
-                           pj_json_member(claims->root,
-                                          (const char *) ch[i].claim.data),
-                           &value);
+        for (i = 0; i < grant->nvalues; i++) {
 
-            if (rc == NGX_ERROR) {
-                return NGX_ERROR;
-            }
-
-            if (rc == NGX_OK) {
+            if (grant->values[i].data) {
                 ngx_http_platform_gateway_headers_set(&add[n++], &ch[i],
-                                                      &value);
+                                                      &grant->values[i]);
             }
         }
     }
@@ -67,6 +135,10 @@ ngx_http_platform_gateway_inject_claims(ngx_http_request_t *r,
     }
 
     gr->injected = 1;
+
+    if (hide == NULL) {
+        return ngx_http_platform_gateway_headers_append(r, add, n);
+    }
 
     return ngx_http_platform_gateway_headers_rebuild(r,
                                    ngx_http_platform_gateway_inject_drop_same,

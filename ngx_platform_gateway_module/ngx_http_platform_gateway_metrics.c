@@ -271,6 +271,10 @@ ngx_http_platform_gateway_metrics_init_process(ngx_cycle_t *cycle)
 
     ngx_http_platform_gateway_slot = slot;
 
+    /* what a killed owner left: its cache is gone */
+
+    ngx_http_platform_gateway_metrics_cached(0, 0);
+
     return NGX_OK;
 }
 
@@ -285,6 +289,8 @@ ngx_http_platform_gateway_metrics_exit_process(ngx_cycle_t *cycle)
     if (metrics == NULL || ngx_http_platform_gateway_slot == NULL) {
         return;
     }
+
+    ngx_http_platform_gateway_metrics_cached(0, 0);
 
     ngx_shmtx_lock(&metrics->shpool->mutex);
 
@@ -520,5 +526,25 @@ ngx_http_platform_gateway_metrics_fetch(
 {
     if (ngx_http_platform_gateway_slot) {
         ngx_http_platform_gateway_slot->counters.fetches[outcome]++;
+    }
+}
+
+
+void
+ngx_http_platform_gateway_metrics_cache(
+    ngx_http_platform_gateway_cache_e event)
+{
+    if (ngx_http_platform_gateway_slot) {
+        ngx_http_platform_gateway_slot->counters.cache[event]++;
+    }
+}
+
+
+void
+ngx_http_platform_gateway_metrics_cached(ngx_uint_t good, ngx_uint_t forged)
+{
+    if (ngx_http_platform_gateway_slot) {
+        ngx_http_platform_gateway_slot->counters.cached[0] = good;
+        ngx_http_platform_gateway_slot->counters.cached[1] = forged;
     }
 }

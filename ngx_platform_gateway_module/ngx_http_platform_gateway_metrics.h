@@ -36,6 +36,15 @@ typedef enum {
 } ngx_http_platform_gateway_fetch_e;
 
 
+typedef enum {
+    NGX_HTTP_PLATFORM_GATEWAY_CACHE_HIT = 0,   /* a token known to be good */
+    NGX_HTTP_PLATFORM_GATEWAY_CACHE_HIT_FORGED, /* ... to be forged */
+    NGX_HTTP_PLATFORM_GATEWAY_CACHE_MISS,
+    NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVICTION,  /* for want of room */
+    NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVENTS
+} ngx_http_platform_gateway_cache_e;
+
+
 /* A route id of the configuration; index 0 is that of requests without. */
 
 struct ngx_http_platform_gateway_route_s {
@@ -54,6 +63,11 @@ typedef struct {
                                                                  shadowed */
     ngx_atomic_t  verifications[NGX_HTTP_PLATFORM_GATEWAY_REASONS];
     ngx_atomic_t  fetches[NGX_HTTP_PLATFORM_GATEWAY_FETCH_OUTCOMES];
+
+    ngx_atomic_t  cache[NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVENTS];
+
+    /* what the owner's cache holds now, good and forged; 0 with no owner */
+    ngx_atomic_t  cached[2];
 
     /* [route->index * DECISIONS + decision] */
     ngx_atomic_t  requests[];
@@ -144,6 +158,14 @@ void ngx_http_platform_gateway_metrics_verification(pj_err_t err);
 /* One more fetch of the key set. */
 void ngx_http_platform_gateway_metrics_fetch(
     ngx_http_platform_gateway_fetch_e outcome);
+
+/* One more event of the token cache. */
+void ngx_http_platform_gateway_metrics_cache(
+    ngx_http_platform_gateway_cache_e event);
+
+/* How many tokens this worker's cache holds. */
+void ngx_http_platform_gateway_metrics_cached(ngx_uint_t good,
+    ngx_uint_t forged);
 
 /*
  * The sums over all slots, with requests[] for every index given out; NULL

@@ -22,6 +22,9 @@ static void ngx_http_platform_gateway_metrics_requests(
 static void ngx_http_platform_gateway_metrics_reasons(
     ngx_http_platform_gateway_text_t *text,
     const ngx_http_platform_gateway_counters_t *sum);
+static void ngx_http_platform_gateway_metrics_tokens(
+    ngx_http_platform_gateway_text_t *text,
+    const ngx_http_platform_gateway_counters_t *sum);
 static void ngx_http_platform_gateway_metrics_keys(
     ngx_http_platform_gateway_text_t *text,
     ngx_http_platform_gateway_keys_t *keys,
@@ -111,6 +114,7 @@ ngx_http_platform_gateway_metrics_handler(ngx_http_request_t *r)
     ngx_http_platform_gateway_metrics_reasons(&text, sum);
 
     if (ngx_http_platform_gateway_keys_usable(mcf->keys)) {
+        ngx_http_platform_gateway_metrics_tokens(&text, sum);
         ngx_http_platform_gateway_metrics_keys(&text, mcf->keys, sum);
     }
 
@@ -215,6 +219,41 @@ ngx_http_platform_gateway_metrics_reasons(
                         sum->verifications[i]);
         }
     }
+}
+
+
+static void
+ngx_http_platform_gateway_metrics_tokens(
+    ngx_http_platform_gateway_text_t *text,
+    const ngx_http_platform_gateway_counters_t *sum)
+{
+    ngx_uint_t  i;
+
+    static const char * const  events[] = {
+        [NGX_HTTP_PLATFORM_GATEWAY_CACHE_HIT] = "hit",
+        [NGX_HTTP_PLATFORM_GATEWAY_CACHE_HIT_FORGED] = "hit_forged",
+        [NGX_HTTP_PLATFORM_GATEWAY_CACHE_MISS] = "miss",
+        [NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVICTION] = "eviction"
+    };
+
+    ngx_http_platform_gateway_metrics_family(text, "token_cache_total",
+                       "counter", "Look-ups of the verified-token cache by "
+                       "outcome, and what was evicted for want of room.");
+
+    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVENTS; i++) {
+        ngx_http_platform_gateway_text_format(text,
+                       "platform_gateway_token_cache_total"
+                       "{event=\"%s\"} %uA\n", events[i], sum->cache[i]);
+    }
+
+    ngx_http_platform_gateway_metrics_family(text, "token_cache_entries",
+                       "gauge", "Tokens in the caches of all workers.");
+    ngx_http_platform_gateway_text_format(text,
+                       "platform_gateway_token_cache_entries"
+                       "{signature=\"good\"} %uA\n"
+                       "platform_gateway_token_cache_entries"
+                       "{signature=\"forged\"} %uA\n",
+                       sum->cached[0], sum->cached[1]);
 }
 
 

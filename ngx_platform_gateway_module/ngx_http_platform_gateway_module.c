@@ -212,6 +212,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       offsetof(ngx_http_platform_gateway_loc_conf_t, realm),
       &ngx_http_platform_gateway_realm_post },
 
+    { ngx_string("platform_gateway_token_cache"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+      ngx_http_platform_gateway_cache_directive,
+      NGX_HTTP_MAIN_CONF_OFFSET,
+      0,
+      NULL },
+
     /* what goes upstream */
 
     { ngx_string("platform_gateway_claim_header"),
@@ -431,7 +438,9 @@ ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf)
     mcf->keys = ngx_http_platform_gateway_keys_create(cf);
     mcf->metrics = ngx_http_platform_gateway_metrics_create(cf);
 
-    if (mcf->keys == NULL || mcf->metrics == NULL) {
+    mcf->cache = ngx_http_platform_gateway_cache_create(cf);
+
+    if (mcf->keys == NULL || mcf->metrics == NULL || mcf->cache == NULL) {
         return NULL;
     }
 

@@ -147,6 +147,24 @@ ngx_http_platform_gateway_token_access(pj_token_kind_t kind)
 
 
 void
+ngx_http_platform_gateway_token_times(const pj_claims_t *claims,
+    ngx_http_platform_gateway_times_t *times)
+{
+    int64_t           nbf;
+    const pj_json_t  *node;
+
+    times->exp = claims->exp;
+    times->not_before = claims->iat;
+
+    node = pj_json_member(claims->root, "nbf");
+
+    if (node && pj_json_int64(node, &nbf) == PJ_OK) {
+        times->not_before = ngx_max(times->not_before, nbf);
+    }
+}
+
+
+void
 ngx_http_platform_gateway_token_exit_process(void)
 {
     if (ngx_http_platform_gateway_token_memory) {

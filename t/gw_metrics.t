@@ -144,7 +144,7 @@ is $sample->{'platform_gateway_zone_size_bytes{zone="gateway"}'}, 1048576,
     'the size of the zone';
 my $free = $sample->{'platform_gateway_zone_free_bytes{zone="gateway"}'};
 ok $free > 500_000 && $free < 1048576, 'most of it free';
-is +(grep { $_->{type} eq 'counter' } values %$family), 4, 'four counters';
+is +(grep { $_->{type} eq 'counter' } values %$family), 5, 'five counters';
 is +(grep { $sample->{$_} } grep {/requests|refusals|verif/} keys %$sample), 0,
     'nothing has been counted';
 
@@ -358,6 +358,8 @@ cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 2 * $t->scale,
 
 my %allowed = (
     decision => qr/\A(?:none|allow|deny|shadow)\z/,
+    event    => qr/\A(?:hit|hit_forged|miss|eviction)\z/,
+    signature => qr/\A(?:good|forged)\z/,
     outcome  => qr/\A(?:new|unchanged|failed|superseded)\z/,
     reason   => qr/\A[a-z_]+\z/, result => qr/\A[a-z_]+\z/,
     route    => qr/\A(?:|branch|ssi|shadow|pub"\\\{é\})\z/,

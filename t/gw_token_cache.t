@@ -1,0 +1,319 @@
+# The verified-token cache answers as a gateway without one would, only
+# faster: every test runs with the cache on and off, and counts show that it
+# was at work.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Metrics;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my ($key, $other) = map { jwt_key($_) } qw(a b);
+my $issuer = $t->issuer(body => jwks($key));
+my $upstream = $t->echo_upstream;
+my $port = $t->port('gateway');
+my @good = (iss => 'http://issuer.test');
+
+my $CONF = <<'CONF';
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    large_client_header_buffers 4 32k;
+    platform_gateway on;
+    platform_gateway_access branch;
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_leeway 0;
+    platform_gateway_zone gateway:1m;
+    platform_gateway_key_soft_age 3600s;
+    platform_gateway_key_cooldown 1s;
+    %%CACHE%%
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway_key_location /_keys;
+        location = /_keys {
+            internal;
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%/jwks.json;
+            subrequest_output_buffer_size 64k;
+        }
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+        location /account {
+            platform_gateway_access account;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /either {
+            platform_gateway_access account branch;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /issuer {
+            platform_gateway_issuer http://other.test;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /audience {
+            platform_gateway_audience this;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /small {
+            platform_gateway_token_max_size 512;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /lenient {
+            platform_gateway_leeway 60s;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /map {
+            platform_gateway_claim_header account_id X-Who;
+            platform_gateway_claim_header colour X-Colour;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /same {
+            platform_gateway_issuer http://issuer.test;
+            platform_gateway_route same;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+    }
+    server {
+        listen 127.0.0.1:%%PORT_metrics%%;
+        platform_gateway off;
+        location = /metrics { platform_gateway_metrics; }
+    }
+}
+CONF
+
+my %seen;
+
+# What happened in the cache since the last call: [hit, hit_forged, miss,
+# eviction].
+sub events {
+    my ($sample) = metrics_scrape($t->port('metrics'), '/metrics');
+    my @now = map { $sample->{qq(platform_gateway_token_cache_total{event="$_"})} }
+        qw(hit hit_forged miss eviction);
+    my @since = map { $now[$_] - ($seen{$_} // 0) } 0 .. 3;
+    @seen{ 0 .. 3 } = @now;
+    return \@since;
+}
+
+sub entries {
+    my ($sample) = metrics_scrape($t->port('metrics'), '/metrics');
+    return [ map {
+        $sample->{qq(platform_gateway_token_cache_entries{signature="$_"})}
+    } qw(good forged) ];
+}
+
+sub token { return jwt_token('branch', $key, @good, @_) }
+
+sub claims { return (jwt_decode($_[0]))[1] }
+
+sub status { return http_get($port, $_[0], token => $_[1])->status }
+
+# Headers of the context that the upstream got, without the two ids.
+sub context {
+    my ($path, $token) = @_;
+
+    my $seen = http_get($port, $path, token => $token)->json;
+    return { map { lc $_->[0] => $_->[1] }
+        grep { $_->[0] =~ /^X-/i && $_->[0] !~ /-(?:Request|Correlation)-/i }
+        @{ $seen->{headers} } };
+}
+
+sub start {
+    my ($cache) = @_;
+
+    $t->set(CACHE => $cache);
+    my $running = $t->nginx;
+    $running->stop if $running;
+    $t->nginx_conf($CONF);
+    $issuer->set(body => jwks($key));
+    $t->start_nginx;
+    eventually(sub { http_get($t->port('metrics'), '/metrics')->body
+            =~ /key_set_keys 1$/m }, 20) or die "no key set\n";
+    %seen = ();
+    events();
+    return;
+}
+
+# 1. What one token is answered with, cache or no cache.
+
+for my $on (1, 0) {
+    my $name = $on ? 'on' : 'off';
+    my $is_events = sub {
+        my ($want, $what) = @_;
+        is_deeply events(), $on ? $want : [ 0, 0, 0, 0 ], "$name: $what";
+    };
+    start($on ? 'platform_gateway_token_cache entries=100 size=1m;'
+        : 'platform_gateway_token_cache off;');
+
+    my $token = token(roles => [ 'a,b', "\x{e9}" ], colour => '');
+    my $first = context('/', $token);
+    is $first->{'x-roles'}, 'a%2Cb,%C3%A9', "$name: headers";
+    $is_events->([ 0, 0, 1, 0 ], 'the first request verifies');
+    is_deeply context('/', $token), $first, "$name: the same headers again";
+    is_deeply context('/same/x', $token), $first,
+        "$name: and in a location of the same policy";
+    $is_events->([ 2, 0, 0, 0 ], 'without verifying');
+    my @lines = grep { $_->{path} !~ /metrics/ } $t->nginx->access_lines(3);
+    is_deeply [ map { [ @$_{qw(accountId sessionId workspaceId reason)} ] }
+            @lines[ -3 .. -1 ] ],
+        [ ([ @{ claims($token) }{qw(account_id session_id workspace_id)},
+            'verified' ]) x 3 ],
+        "$name: the log knows who";
+
+    # Other access levels.
+
+    is status('/account', $token), 403, "$name: another level is forbidden";
+    is status('/either', $token), 200, "$name: one of two is enough";
+    is status('/account', $token), 403, "$name: and forbidden again";
+    $is_events->([ 3, 0, 0, 0 ], 'the level is no part of the verdict');
+
+    # Other policies.
+
+    for (1, 2) {
+        is status('/issuer', $token), 401, "$name: another issuer";
+        is status('/audience', $token), 401, "$name: an audience";
+        is status('/small', $token), 401, "$name: a smaller size";
+        is_deeply context('/map', $token),
+            { 'x-who' => $first->{'x-account-id'}, 'x-colour' => '' },
+            "$name: another map, with an empty value";
+    }
+    $is_events->([ 1, 0, 7, 0 ], 'each policy is on its own');
+    is_deeply context('/', $token), $first, "$name: the first one is as before";
+
+    # Tokens that are nearly the same.
+
+    my $last = $token;
+    my $c = chop $last;
+    my @near = map { "$last$_" } grep { $_ ne $c } qw(A Q g w B);
+    is status('/', $_), 401, "$name: another last character" for @near;
+    my $bit = jwt_tamper($token, 1, 100);
+    is status('/', $bit), 401, "$name: another payload, the same signature";
+    is status('/', "$token."), 401, "$name: a longer one";
+    is status('/', substr $token, 0, -1), 401, "$name: a shorter one";
+    is status('/', $token), 200, "$name: the right one still passes";
+    events();
+
+    # Forged ones.
+
+    my $forged = jwt_token('branch', $other->as('a'), @good);
+    my @answers = map { http_get($port, '/', token => $forged) } 1 .. 2;
+    is_problem $_, 401, 'GATEWAY_TOKEN_INVALID', "$name: forged"
+        for @answers;
+    is $answers[0]->json->{detail}, $answers[1]->json->{detail},
+        "$name: the same detail";
+    $is_events->([ 0, 1, 1, 0 ], 'a forged one is remembered');
+
+    # Times.
+
+    my $short = token(exp => CORE::time() + 2);
+    my $old = jwt_token('branch', $other->as('a'), @good,
+        exp => CORE::time() + 2);
+    is status('/', $short), 200, "$name: a token of two seconds";
+    is status('/lenient', $short), 200, "$name: with leeway too";
+    is http_get($port, '/', token => $old)->code, 'GATEWAY_TOKEN_INVALID',
+        "$name: a forged one of two seconds";
+    sleep 2.1;
+    for (1, 2) {
+        is http_get($port, '/', token => $short)->code,
+            'GATEWAY_TOKEN_EXPIRED', "$name: expires while cached";
+        is status('/lenient', $short), 200, "$name: not so with leeway";
+        is http_get($port, '/', token => $old)->code,
+            'GATEWAY_TOKEN_EXPIRED', "$name: and so does the forged one";
+    }
+    $is_events->([ 4, 2, 3, 0 ], 'expired ones are hits');
+
+    # A key that goes while its tokens are cached.
+
+    is status('/', $token), 200, "$name: before the key goes";
+    $issuer->set(body => jwks($other));
+    my $signal = jwt_token('branch', $other, @good, iat => CORE::time());
+    ok eventually(sub { status('/', $signal) == 200 }, 5),
+        "$name: a new set, without the key";
+    is status('/', $token), 401, "$name: cached verdicts went with it";
+    is http_get($port, '/', token => $forged)->json->{detail},
+        'the token was signed by an unknown key', "$name: forged ones too";
+    $issuer->set(body => jwks($key, $other));
+    sleep 1.1;
+    ok eventually(sub { status('/', $token) == 200 }, 5),
+        "$name: the key is back";
+    is status('/', $token), 200, "$name: and its token works again";
+}
+
+# 2. Chains: a cache of two entries has one, so that all tokens collide.
+
+start('platform_gateway_token_cache entries=2;');
+my @tokens = map { token() } 1 .. 3;
+is status('/', $tokens[$_]), 200, "token $_" for 0, 1, 0, 1;
+is_deeply events(), [ 2, 0, 2, 0 ], 'two tokens in one chain';
+my %who = map { $_ => context('/', $tokens[$_])->{'x-account-id'} } 0, 1;
+is $who{$_}, claims($tokens[$_])->{account_id}, "$_ is itself"
+    for 0, 1;
+events();
+
+# The least recently used one goes.
+
+is status('/', $tokens[0]), 200, 'the first is used last';
+is status('/', $tokens[2]), 200, 'a third comes';
+is_deeply events(), [ 1, 0, 1, 1 ], 'one goes';
+is status('/', $tokens[0]), 200, 'the first';
+is_deeply events(), [ 1, 0, 0, 0 ], 'is still there';
+is status('/', $tokens[1]), 200, 'the second';
+is_deeply events(), [ 0, 0, 1, 1 ], 'was it';
+is_deeply entries(), [ 2, 0 ], 'there are two';
+
+# A flood of forged ones displaces none of them.
+
+my @parts = split /\./, jwt_token('branch', $other->as('a'), @good);
+my @flood = map {
+    my $sig = $parts[2];
+    substr $sig, 10, 4, sprintf '%04d', $_;
+    join '.', @parts[ 0, 1 ], $sig;
+} 1 .. 200;
+my %flood;
+$flood{ $_->status }++ for http_parallel([ map {
+    [ $port, http_request_bytes(GET => '/', token => $_) ] } @flood ]);
+is_deeply \%flood, { 401 => 200 }, 'forged tokens are refused';
+is_deeply entries(), [ 2, 1 ], 'one of them is kept';
+events();
+is status('/', $tokens[$_]), 200, "token $_ still passes" for 0, 1;
+is_deeply events(), [ 2, 0, 0, 0 ], 'from the cache';
+
+# 3. Bounds: of bytes, and of a token that is larger than all of the cache.
+
+start('platform_gateway_token_cache entries=1000 size=64k;');
+status('/', token(branch_ids => [ map { uuid() } 1 .. 30 ])) for 1 .. 60;
+my $held = entries()->[0];
+cmp_ok $held, '>', 10, 'tokens fill the bytes';
+cmp_ok $held, '<', 30, 'and no more';
+is events()->[3], 60 - $held, 'the others went';
+
+# 4. nginx -t
+
+sub refused {
+    my ($cache, $pattern) = @_;
+
+    $t->set(CACHE => $cache);
+    my ($ok, $said) = $t->nginx_test($CONF);
+    ok !$ok, "bad: $cache";
+    like $said, $pattern, 'says why';
+    return;
+}
+refused('platform_gateway_token_cache on;', qr/invalid parameter "on"/);
+refused('platform_gateway_token_cache size=1m;', qr/needs "entries=N"/);
+refused('platform_gateway_token_cache entries=0;', qr/invalid parameter/);
+refused('platform_gateway_token_cache entries=1 size=1k;',
+    qr/invalid parameter "size=1k".*at least 64k/);
+refused('platform_gateway_token_cache entries=10000001;', qr/of 1 to 10000000/);
+refused('platform_gateway_token_cache off;' x 2, qr/is duplicate/);
+refused('platform_gateway_token_cache off entries=1;', qr/invalid parameter/);
+$t->set(CACHE => 'platform_gateway_token_cache entries=1 size=64k;');
+my ($ok, $said) = $t->nginx_test($CONF);
+ok $ok, 'good: the smallest' or diag $said;
+$t->allow(qr/\[emerg\]/);
+
+$t->done;
