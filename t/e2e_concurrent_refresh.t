@@ -17,6 +17,7 @@ my $t = Platform::Test->new;
 my $s = $t->full_stack(env => { $slow ? (
     PLATFORM_REQUEST_TIMEOUT      => '12s',
     PLATFORM_DB_STATEMENT_TIMEOUT => '12s',
+    PLATFORM_DB_CONNECT_TIMEOUT   => '10s',
 ) : () });
 
 for my $account ('one', 'several') {

@@ -111,7 +111,7 @@ sub mode_prefix {
     my ($dir, $name) = @_;
 
     return () unless valgrind();
-    return ('valgrind', '--error-exitcode=99', '--leak-check=full',
+    return ('valgrind', '--error-exitcode=99', '--fair-sched=yes', '--leak-check=full',
         '--errors-for-leak-kinds=definite', '--show-leak-kinds=definite',
         '--num-callers=30', "--suppressions=$root/t/valgrind.supp",
         '--gen-suppressions=all', '--child-silent-after-fork=no',
