@@ -1,5 +1,6 @@
 # Every bad body gets its exact status as problem+json, tells nothing of what
-# was sent, and the next good request on the same connection works.
+# was sent, and the next good request on the same connection works: the
+# client's, and nginx's to the service.
 
 use strict;
 use warnings;
@@ -90,8 +91,8 @@ for my $name (sort keys %endpoint) {
         unlike $res->body, qr/SECRET/, "$name: $what: not echoed";
         is scalar($res->header_all('Set-Cookie')), 0,
             "$name: $what: no cookie is touched";
+        $good->($what);
     }
-    $good->('all of them');
 
     for my $type (@types) {
         is_problem($send->($e->{body}, $type), 415, 'MEDIA_TYPE_UNSUPPORTED',
@@ -112,10 +113,27 @@ for my $name (sort keys %endpoint) {
         "$name: 16 KiB pass";
     is_problem($send->("$largest ", 'application/json'), 413,
         'REQUEST_TOO_LARGE', "$name: a byte more");
-    $c = Platform::Test::Http->new(port => $port);
     $good->('that');
     is_problem($send->('x' x 200_000, 'text/plain'), 413,
         'REQUEST_TOO_LARGE', "$name: size comes before type");
+    $good->('that');
+
+    # All of it again on one FastCGI connection.
+    my $fcgi = $t->fcgi($identity->address);
+    my %params = (($e->{token}
+            ? (HTTP_AUTHORIZATION => "Bearer $e->{token}") : ()));
+    my $status = sub {
+        my $got = $fcgi->request(POST => "/api/auth/$name", body => $_[0],
+            keep => 1, params => \%params);
+        return $got ? $got->{status} : 'closed';
+    };
+    my @got = map { $status->($_->[1] =~ s/%s/$e->{member}/gr),
+        $status->($e->{body}) } @bad;
+    is_deeply \@got, [ (400, $e->{good}) x @bad ],
+        "$name: bad and good in turn on one FastCGI connection";
+    is_deeply [ map { $status->($_) } 'x' x 16385, $e->{body}, 'x' x 200_000,
+        $e->{body} ], [ (413, $e->{good}) x 2 ],
+        "$name: too large and good in turn";
 }
 
 # Bounds of login's members, in bytes.

@@ -538,7 +538,7 @@ Gives C<[status, [n => v, ...], body]>, C<\"exact bytes"> or undef (close).
 =item postgres(durable => 0, settings => {...}, port => N, name => 'postgres')
 
 A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
-'CONT'), env, host.
+'CONT'), env, host; standby_of => another makes its standby, promote ends that.
 
 =item identity(NAME => VALUE, ...), identity_env(...), run_identity([ARGS], ...)
 

@@ -16,7 +16,8 @@ use Platform::Test::Env;
 use Platform::Test::Process;
 
 # dir, name; durable => 1 keeps fsync on; settings => { name => value };
-# port => TCP port of 127.0.0.1.
+# port => TCP port of 127.0.0.1; standby_of => another, whose streaming
+# standby this becomes.
 sub new {
     my ($class, %o) = @_;
 
@@ -29,11 +30,17 @@ sub new {
         user => Platform::Test::Env::unprivileged(),
     }, $class;
 
-    my $empty = empty_cluster();
     mkdir $home or die "$home: $!\n";
-    system('cp', '-a', $empty, $self->{data}) == 0
-        or die "cannot copy the empty cluster\n";
-    $self->_own($home);
+    if (my $primary = $o{standby_of}) {
+        $self->_own($home);
+        $self->_copy_from($primary);
+    }
+    else {
+        my $empty = empty_cluster();
+        system('cp', '-a', $empty, $self->{data}) == 0
+            or die "cannot copy the empty cluster\n";
+        $self->_own($home);
+    }
     $self->start;
     return $self;
 }
@@ -45,6 +52,28 @@ sub _own {
     system('chown', '-R', "$self->{user}:", @paths) == 0
         or die "chown failed\n";
     return;
+}
+
+sub _copy_from {
+    my ($self, $primary) = @_;
+
+    my $user = $self->{user};
+    my @as = $user
+        ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
+    my @cmd = (@as, Platform::Test::Env::postgres('pg_basebackup'),
+        '-h', $primary->{home}, '-p', $primary->{port} // 5432,
+        '-U', 'postgres', '-D', $self->{data}, '-R', '--checkpoint=fast',
+        '--no-sync');
+    my $out = `cd $self->{home} && @cmd 2>&1`;
+    die "@cmd failed:\n$out" if $? != 0;
+    return;
+}
+
+# A standby begins to take writes.
+sub promote {
+    my ($self) = @_;
+
+    return $self->sql('select pg_promote()', user => 'postgres');
 }
 
 sub start {
@@ -89,7 +118,7 @@ sub wait_ready {
     while (1) {
         if (open my $fh, '<', "$self->{data}/postmaster.pid") {
             my @lines = <$fh>;
-            return if ($lines[7] // '') =~ /^ready/;
+            return if ($lines[7] // '') =~ /^(?:ready|standby)/;
         }
         die "$self->{name} did not start, see $self->{log}\n"
             if time > $until || !$self->{process}->alive;

@@ -1,0 +1,123 @@
+# Several database hosts: the one that takes writes is found, and found again
+# when it dies or hangs and a standby takes over, with every session.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(time);
+
+my $t = Platform::Test->new;
+my $primary = $t->postgres;
+my $standby = $t->postgres(name => 'standby', standby_of => $primary);
+
+# A commit is answered once the standby has it too.
+$primary->sql($_, user => 'postgres')
+    for "alter system set synchronous_standby_names = '*'",
+    'select pg_reload_conf()';
+ok eventually(sub { $primary->sql("select sync_state from pg_stat_replication",
+    user => 'postgres') eq 'sync' }, 10), 'the standby follows';
+
+my $third = $t->dir . '/third';    # not there yet
+my %identity = map {
+    my ($name, @hosts) = @$_;
+    $name => $t->identity(
+        name                         => $name,
+        $primary->env,
+        PLATFORM_DB_HOST             => join(',', @hosts),
+        PLATFORM_DB_CONNECT_TIMEOUT  => '1s',
+        PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
+        PLATFORM_REQUEST_TIMEOUT     => '3s',
+    )
+} [ first => $primary->host, $standby->host, $third ],
+    [ second => $third, $standby->host, $primary->host ];
+
+sub call {
+    my ($name, $path, $json) = @_;
+
+    my $got = $t->fcgi($identity{$name}->address)->request(
+        POST => "/api/auth/$path", body => JSON::PP::encode_json($json));
+    $got->{json} = JSON::PP::decode_json($got->{body});
+    return $got;
+}
+
+sub login {
+    return call($_[0], login => { account => 'one@demo.test',
+        credential => 'Demo-passw0rd!' });
+}
+
+sub refresh { return call($_[0], refresh => { refreshToken => $_[1] }) }
+
+# -- in order, and the other way round
+
+my %token;
+for my $name (sort keys %identity) {
+    my $res = login($name);
+    is $res->{status}, 200, "$name: login";
+    $token{$name} = $res->{json}{refreshToken};
+    $res = refresh($name, $token{$name});
+    is $res->{status}, 200, "$name: refresh";
+    $token{$name} = $res->{json}{refreshToken};
+}
+is $primary->sql("select count(*) > 0 from pg_stat_activity
+    where application_name = 'identity-service'"), 't', 'of the primary';
+is $standby->sql("select count(*) from pg_stat_activity
+    where application_name = 'identity-service'"), 0, 'not of the standby';
+
+# -- the primary dies
+
+$primary->stop('KILL');
+for my $name (sort keys %identity) {
+    my $start = time;
+    my $res = refresh($name, $token{$name});
+    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE',
+        "$name: a standby is no database";
+    cmp_ok time - $start, '<', 4 * $t->scale, "$name: said in time";
+}
+
+# -- the standby takes over
+
+sub goes_on {
+    my ($what) = @_;
+
+    my $start = time;
+    for my $name (sort keys %identity) {
+        my $res;
+        eventually(sub { $res = refresh($name, $token{$name});
+            $res->{status} != 503 }, 10);
+        is $res->{status}, 200, "$what: $name: the session is there";
+        $res = refresh($name, $res->{json}{refreshToken});
+        is $res->{status}, 200, "$what: $name: and goes on";
+        $token{$name} = $res->{json}{refreshToken};
+        is login($name)->{status}, 200, "$what: $name: login";
+    }
+    cmp_ok time - $start, '<', 7 * $t->scale,
+        sprintf '%s: back after %.1f s', $what, time - $start;
+    return;
+}
+
+$standby->promote;
+goes_on('promoted');
+
+# -- which hangs, and another one takes over
+
+my $last = $t->postgres(name => 'third', standby_of => $standby);
+ok eventually(sub { $standby->sql("select count(*) from pg_stat_replication
+    where replay_lsn = pg_current_wal_lsn()", user => 'postgres') }, 10),
+    'a third one follows';
+$standby->freeze('STOP');
+for my $name (sort keys %identity) {
+    my $start = time;
+    my $res = refresh($name, $token{$name});
+    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE',
+        "$name: it hangs";
+    cmp_ok time - $start, '<', 4 * $t->scale, "$name: said in time";
+}
+$last->promote;
+goes_on('hung');
+$standby->freeze('CONT');
+goes_on('the old one is there again');
+
+$t->done;
