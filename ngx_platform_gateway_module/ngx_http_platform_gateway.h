@@ -142,6 +142,8 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_str_t                    realm;
     ngx_uint_t                   policy;       /* equal where tokens mean the
                                                   same; 0: none are looked at */
+    ngx_uint_t                   explain;      /* its handler is here; not
+                                                  inherited */
 
     ngx_str_t                    conf_file;    /* where the block begins, for */
     ngx_uint_t                   conf_line;    /* messages at merge time */
@@ -371,6 +373,10 @@ char *ngx_http_platform_gateway_local_ready(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 char *ngx_http_platform_gateway_local_route_not_found(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+
+/* Whether a location's content handler is the one of the last. */
+ngx_uint_t ngx_http_platform_gateway_local_is_route_not_found(
+    const ngx_http_core_loc_conf_t *clcf);
 
 
 /* ngx_http_platform_gateway_access.c */
@@ -668,6 +674,14 @@ ngx_int_t ngx_http_platform_gateway_inject(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
     const ngx_http_platform_gateway_grant_t *grant);
+
+/*
+ * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
+ * claim, or one that is no text (null, an object, an array of anything but
+ * strings).
+ */
+ngx_int_t ngx_http_platform_gateway_inject_value(ngx_pool_t *pool,
+    const pj_json_t *claim, ngx_str_t *value);
 
 
 /* ngx_http_platform_gateway_names.c: header names in the configuration */

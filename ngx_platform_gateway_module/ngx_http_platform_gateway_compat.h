@@ -27,6 +27,23 @@ ngx_http_platform_gateway_header_unchain(ngx_table_elt_t *h)
 }
 
 
+/* The http module of that name, or NULL. */
+
+static ngx_inline ngx_module_t *
+ngx_http_platform_gateway_module_named(ngx_conf_t *cf, const char *name)
+{
+    ngx_module_t  **modules;
+
+    for (modules = cf->cycle->modules; *modules; modules++) {
+        if (ngx_strcmp((*modules)->name, name) == 0) {
+            return *modules;
+        }
+    }
+
+    return NULL;
+}
+
+
 /*
  * Whether the location in cf answers by itself in the rewrite phase: by
  * "return", or by a "rewrite" that redirects.  The rewrite module keeps its
@@ -38,9 +55,8 @@ static ngx_inline ngx_uint_t
 ngx_http_platform_gateway_rewrite_answers(ngx_conf_t *cf)
 {
     u_char                         *p, *last;
-    ngx_uint_t                      i;
     ngx_array_t                   **codes;
-    ngx_module_t                  **modules;
+    ngx_module_t                   *module;
     ngx_http_conf_ctx_t            *ctx;
     ngx_http_script_code_pt         code;
 #if (NGX_PCRE)
@@ -48,19 +64,14 @@ ngx_http_platform_gateway_rewrite_answers(ngx_conf_t *cf)
 #endif
 
     ctx = cf->ctx;
-    modules = cf->cycle->modules;
+    module = ngx_http_platform_gateway_module_named(cf,
+                                                    "ngx_http_rewrite_module");
 
-    for (i = 0; modules[i]; i++) {
-        if (ngx_strcmp(modules[i]->name, "ngx_http_rewrite_module") == 0) {
-            break;
-        }
-    }
-
-    if (modules[i] == NULL) {
+    if (module == NULL) {
         return 0;
     }
 
-    codes = ctx->loc_conf[modules[i]->ctx_index];
+    codes = ctx->loc_conf[module->ctx_index];
 
     if (*codes == NULL) {
         return 0;
@@ -89,6 +100,71 @@ ngx_http_platform_gateway_rewrite_answers(ngx_conf_t *cf)
     }
 
     return 0;
+}
+
+
+/*
+ * Whether the last word of the location's "allow" and "deny" is "deny all".
+ * The access module keeps its structure to itself: in all versions it is an
+ * array of rules for each family, the sizes of which are checked here.
+ */
+
+static ngx_inline ngx_uint_t
+ngx_http_platform_gateway_access_denies(ngx_conf_t *cf)
+{
+    u_char                    *rule;
+    ngx_uint_t                 i, n, deny;
+    ngx_array_t              **rules;
+    ngx_module_t              *module;
+    ngx_http_conf_ctx_t       *ctx;
+
+    /* each rule is an address and a mask, then what it says */
+
+    static const size_t  addresses[] = {
+        2 * sizeof(in_addr_t),
+#if (NGX_HAVE_INET6)
+        2 * sizeof(struct in6_addr),
+#endif
+#if (NGX_HAVE_UNIX_DOMAIN)
+        0
+#endif
+    };
+
+    ctx = cf->ctx;
+    module = ngx_http_platform_gateway_module_named(cf,
+                                                    "ngx_http_access_module");
+    if (module == NULL) {
+        return 0;
+    }
+
+    rules = ctx->loc_conf[module->ctx_index];
+
+    for (i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+
+        if (rules[i] == NULL
+            || rules[i]->nelts == 0
+            || rules[i]->size != addresses[i] + sizeof(ngx_uint_t))
+        {
+            return 0;
+        }
+
+        rule = (u_char *) rules[i]->elts
+               + (rules[i]->nelts - 1) * rules[i]->size;
+
+        for (n = 0; n < addresses[i]; n++) {
+            if (rule[n]) {
+                return 0;
+            }
+        }
+
+        ngx_memcpy(&deny, rule + addresses[i], sizeof(ngx_uint_t));
+
+        if (!deny) {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 

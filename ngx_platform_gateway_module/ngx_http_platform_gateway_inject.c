@@ -9,8 +9,6 @@
 
 static ngx_int_t ngx_http_platform_gateway_inject_copy(ngx_pool_t *pool,
     ngx_str_t *dst, pj_str_t src);
-static ngx_int_t ngx_http_platform_gateway_inject_value(ngx_pool_t *pool,
-    const pj_json_t *claim, ngx_str_t *value);
 static size_t ngx_http_platform_gateway_inject_escape(u_char *dst,
     pj_str_t text, ngx_uint_t element);
 static ngx_uint_t ngx_http_platform_gateway_inject_drop_same(
@@ -154,12 +152,7 @@ ngx_http_platform_gateway_inject_drop_same(ngx_table_elt_t *h,
 }
 
 
-/*
- * The header value of a claim.  NGX_DECLINED: no such claim, or one that is no
- * text (null, an object, an array of anything but strings).
- */
-
-static ngx_int_t
+ngx_int_t
 ngx_http_platform_gateway_inject_value(ngx_pool_t *pool,
     const pj_json_t *claim, ngx_str_t *value)
 {

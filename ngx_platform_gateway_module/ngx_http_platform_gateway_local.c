@@ -54,6 +54,14 @@ ngx_http_platform_gateway_local_route_not_found(ngx_conf_t *cf,
 }
 
 
+ngx_uint_t
+ngx_http_platform_gateway_local_is_route_not_found(
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    return clcf->handler == ngx_http_platform_gateway_local_not_found_handler;
+}
+
+
 static char *
 ngx_http_platform_gateway_local_set(ngx_conf_t *cf,
     ngx_http_handler_pt handler)

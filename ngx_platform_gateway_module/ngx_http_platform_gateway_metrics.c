@@ -16,6 +16,9 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_METRICS_SPARE  8
 
 
+static ngx_http_platform_gateway_route_t *
+    ngx_http_platform_gateway_metrics_add_route(ngx_conf_t *cf,
+    ngx_http_platform_gateway_metrics_t *metrics, const ngx_str_t *id);
 static ngx_http_platform_gateway_metrics_t *
     ngx_http_platform_gateway_metrics_of(ngx_cycle_t *cycle);
 static ngx_int_t ngx_http_platform_gateway_metrics_index(
@@ -61,7 +64,7 @@ ngx_http_platform_gateway_metrics_create(ngx_conf_t *cf)
 
     ngx_str_set(&none, "");
 
-    return ngx_http_platform_gateway_metrics_route(cf, metrics, &none)
+    return ngx_http_platform_gateway_metrics_add_route(cf, metrics, &none)
            ? metrics : NULL;
 }
 
@@ -91,25 +94,39 @@ ngx_http_platform_gateway_metrics_init_conf(ngx_conf_t *cf,
 
 
 ngx_http_platform_gateway_route_t *
-ngx_http_platform_gateway_metrics_route(ngx_conf_t *cf,
-    ngx_http_platform_gateway_metrics_t *metrics, const ngx_str_t *id)
+ngx_http_platform_gateway_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 {
-    ngx_uint_t                           i;
-    ngx_http_platform_gateway_route_t  **route;
+    ngx_uint_t                              i;
+    ngx_array_t                            *routes;
+    ngx_http_platform_gateway_route_t     **route;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
 
-    route = metrics->routes->elts;
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+    routes = mcf->metrics->routes;
+    route = routes->elts;
 
-    if (id->len == 0 && metrics->routes->nelts) {
+    if (id->len == 0) {
         return route[0];
     }
 
-    for (i = 0; i < metrics->routes->nelts; i++) {
+    for (i = 1; i < routes->nelts; i++) {
         if (route[i]->id.len == id->len
             && ngx_memcmp(route[i]->id.data, id->data, id->len) == 0)
         {
             return route[i];
         }
     }
+
+    return ngx_http_platform_gateway_metrics_add_route(cf, mcf->metrics, id);
+}
+
+
+static ngx_http_platform_gateway_route_t *
+ngx_http_platform_gateway_metrics_add_route(ngx_conf_t *cf,
+    ngx_http_platform_gateway_metrics_t *metrics, const ngx_str_t *id)
+{
+    ngx_http_platform_gateway_route_t  **route;
 
     route = ngx_array_push(metrics->routes);
     if (route == NULL) {

@@ -135,8 +135,7 @@ char *ngx_http_platform_gateway_metrics_init_conf(ngx_conf_t *cf,
 
 /* The route of that id, made at its first use; NULL: out of memory. */
 ngx_http_platform_gateway_route_t *ngx_http_platform_gateway_metrics_route(
-    ngx_conf_t *cf, ngx_http_platform_gateway_metrics_t *metrics,
-    const ngx_str_t *id);
+    ngx_conf_t *cf, const ngx_str_t *id);
 
 /*
  * Finds or makes the shared part, which *shared points at over reloads, and

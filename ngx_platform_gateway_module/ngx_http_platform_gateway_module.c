@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_explain.h"
 #include "ngx_http_platform_gateway_metrics.h"
 
 
@@ -295,6 +296,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       0,
       NULL },
 
+    { ngx_string("platform_gateway_explain"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_platform_gateway_explain_directive,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      0,
+      NULL },
+
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
       ngx_http_platform_gateway_metrics_directive,
@@ -523,8 +531,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_http_platform_gateway_loc_conf_t  *prev = parent;
     ngx_http_platform_gateway_loc_conf_t  *conf = child;
 
-    ngx_http_platform_gateway_srv_conf_t   *sscf;
-    ngx_http_platform_gateway_main_conf_t  *mcf;
+    ngx_http_platform_gateway_srv_conf_t  *sscf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
     ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
@@ -535,11 +542,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
         conf->service_name = prev->service_name;
     }
 
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    conf->route = ngx_http_platform_gateway_metrics_route(cf, mcf->metrics,
-                                                          &conf->route_id);
+    conf->route = ngx_http_platform_gateway_metrics_route(cf, &conf->route_id);
     if (conf->route == NULL) {
         return NGX_CONF_ERROR;
     }
@@ -578,7 +581,8 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_platform_gateway_names_add(cf, sscf, conf->claim_headers)
-        != NGX_OK)
+        != NGX_OK
+        || ngx_http_platform_gateway_explain_check(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }

@@ -23,7 +23,6 @@ ngx_http_platform_gateway_text_init(ngx_http_platform_gateway_text_t *text,
     ngx_memzero(text, sizeof(ngx_http_platform_gateway_text_t));
 
     text->request = r;
-    text->last = &text->out;
 }
 
 
@@ -178,10 +177,16 @@ ngx_http_platform_gateway_text_reserve(ngx_http_platform_gateway_text_t *text,
         text->size += b->last - b->pos;
     }
 
+    /* no buffer stays empty: nginx would take it for a mistake */
+
+    cl = (b && b->last == b->pos) ? text->last
+                                  : ngx_alloc_chain_link(text->request->pool);
+
     b = ngx_create_temp_buf(text->request->pool,
                             ngx_max(len,
                                     NGX_HTTP_PLATFORM_GATEWAY_TEXT_BUFFER));
-    cl = ngx_alloc_chain_link(text->request->pool);
+
+    text->buf = b;
 
     if (b == NULL || cl == NULL) {
         text->failed = 1;
@@ -190,11 +195,21 @@ ngx_http_platform_gateway_text_reserve(ngx_http_platform_gateway_text_t *text,
     }
 
     cl->buf = b;
+
+    if (cl == text->last) {
+        return b->last;
+    }
+
     cl->next = NULL;
 
-    *text->last = cl;
-    text->last = &cl->next;
-    text->buf = b;
+    if (text->last) {
+        text->last->next = cl;
+
+    } else {
+        text->out = cl;
+    }
+
+    text->last = cl;
 
     return b->last;
 }

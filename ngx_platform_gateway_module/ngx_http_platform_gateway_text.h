@@ -14,8 +14,8 @@
 typedef struct {
     ngx_http_request_t          *request;
     ngx_chain_t                 *out;
-    ngx_chain_t                **last;
-    ngx_buf_t                   *buf;          /* being filled */
+    ngx_chain_t                 *last;
+    ngx_buf_t                   *buf;          /* of last: being filled */
     off_t                        size;         /* of what is full */
     ngx_uint_t                   failed;       /* out of memory */
 } ngx_http_platform_gateway_text_t;

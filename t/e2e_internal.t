@@ -28,4 +28,13 @@ is_problem(http_get($port, '/internal/metrics',
 is_problem(http_post($port, '/internal/metrics', body => ''), 405,
     'METHOD_NOT_ALLOWED', 'metrics are read only');
 
+my %question = (method => 'GET', path => '/api/workspaces/branches');
+$res = http_post($port, '/internal/explain', json => \%question);
+is $res->status, 200, 'an explanation for this host';
+is $res->json->{reason}, 'token_missing', 'which says why';
+is $res->json->{location}{routeId}, 'entitlement-workspaces', 'and where';
+is_problem(http_post($port, '/internal/explain', json => \%question,
+    from => '127.0.0.2'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
+    'an explanation for another host');
+
 $t->done;

@@ -1,0 +1,466 @@
+# Explain: says of every request what the gateway does with it, and why.  Each
+# answer is held against what really happens; no token is told or logged.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use JSON::PP;
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $issuer = $t->issuer(body => jwks($key, jwt_key('c')));
+my $upstream = $t->echo_upstream;
+my $port = $t->port('gateway');
+
+my $nginx = $t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    platform_gateway_zone gateway:1m;
+    platform_gateway_issuer http://issuer.test http://second.test;
+    platform_gateway_token_max_size 4k;
+    platform_gateway_key_wait 0;
+    platform_gateway_key_soft_age 1h;
+    large_client_header_buffers 4 8k;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location = /explain {
+            platform_gateway_access public;
+            allow 127.0.0.1;
+            deny all;
+            client_body_buffer_size 32k;
+            platform_gateway_explain;
+        }
+        location = /small {
+            platform_gateway_access public;
+            allow 127.0.0.1;
+            deny all;
+            client_body_buffer_size 1k;
+            client_body_in_file_only on;
+            platform_gateway_explain;
+        }
+        location / {
+            platform_gateway_access public;
+            platform_gateway_route_not_found;
+        }
+        location /public {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /branch/ {
+            platform_gateway_access branch;
+            platform_gateway_methods GET PUT;
+            platform_gateway_route branch branch-service;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            location /branch/nested {
+                platform_gateway_access account;
+                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            }
+            location ~ ^/branch/[0-9]+$ {
+                platform_gateway_access system;
+                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            }
+        }
+        location ^~ /branch/static {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location = /branch/exact {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location ~* \.(png|gif)$ {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /audience {
+            platform_gateway_access account branch;
+            platform_gateway_audience api other;
+            platform_gateway_claim_header sub X-Subject;
+            platform_gateway_claim_header roles X-Roles;
+            platform_gateway_claim_header none X-None;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /shadow {
+            platform_gateway_access branch;
+            platform_gateway_shadow on;
+            platform_gateway_methods GET;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            location /shadow/internal { internal; empty_gif; }
+        }
+        location /none { }
+        location /internal {
+            internal;
+            platform_gateway_access public;
+            empty_gif;
+        }
+        location /off {
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+
+my @sig = (iss => 'http://issuer.test');
+my $branch = jwt_token(branch => $key, @sig);
+ok eventually(sub { http_get($port, '/branch/', token => $branch)->status
+    == 200 }, 20), 'keys are there';
+
+sub ask {
+    my (%question) = @_;
+
+    my $res = http_post($port, '/explain', json => \%question);
+    is $res->status, 200, 'an explanation' or diag $res->body;
+    return $res->json;
+}
+
+# What happens to a request, and what is said of it: both the same.
+sub agrees {
+    my ($name, $reason, %o) = @_;
+
+    my $method = $o{method} // 'GET';
+    my $path = $o{path} // '/branch/';
+    my $res = http($port, $method => $path, exists $o{token}
+        ? (headers => [ Authorization =>
+            $o{token} =~ / / ? $o{token} : "Bearer $o{token}" ]) : ());
+    my $entry = eventually(sub {
+        (grep { $_->{requestId} eq $res->header('X-Request-Id') }
+            $nginx->access_lines)[0];
+    });
+    my $said = ask(method => $method, path => $path,
+        exists $o{token} ? (token => $o{token}) : ());
+    is $entry->{reason}, $reason, "$name: the log";
+    is $said->{reason}, $reason, "$name: the explanation";
+    is $said->{decision}, $entry->{decision}, "$name: decision";
+    is $said->{status}, $res->status, "$name: status"
+        if $entry->{decision} eq 'deny';
+    is $said->{code}, $res->json->{code}, "$name: code"
+        if $entry->{decision} eq 'deny';
+    my ($failed) = grep { $_->{result} eq 'failed' } @{ $said->{checks} };
+    is $failed->{reason}, $entry->{decision} eq 'allow' ? undef : $reason,
+        "$name: the first check that fails";
+    return $said;
+}
+
+# { name of a check => its result }
+sub results {
+    my ($said) = @_;
+
+    return { map { $_->{check} => $_->{result} } @{ $said->{checks} } };
+}
+
+my @ORDER = qw(path location method bearer size shape header alg typ crit kid
+    payload kind claims issuer audience notBefore expiry key signature context);
+
+# A token that opens the location.
+
+my $said = agrees('verified', 'verified', token => $branch);
+is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER,
+    'the checks in their order';
+is_deeply results($said), { map { $_ => 'passed' } @ORDER }, 'all passed';
+my ($header, $claims) = jwt_decode($branch);
+is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256',
+    typ => 'JWT', kid => 'a', map { $_ => $claims->{$_} }
+        qw(iss iat exp token_type token_scope) }, 'what is told of the token';
+is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
+    gateway => JSON::PP::true, access => ['branch'],
+    methods => 'GET, HEAD, PUT, OPTIONS', routeId => 'branch',
+    serviceName => 'branch-service',
+    issuers => [ 'http://issuer.test', 'http://second.test' ],
+    audiences => [], leewaySeconds => 30, tokenMaxSize => 4096,
+    shadow => JSON::PP::false }, 'the location';
+is_deeply [ sort @{ $said->{headers} } ], [ sort map {"X-$_"}
+    qw(Account-Id Account-Type Session-Id Token-Type Token-Scope Workspace-Id
+    Tenant-Id Member-Id Active-Branch-Id Branch-Ids Roles) ],
+    'the headers that go upstream';
+is $said->{keySet}{version}, 1, 'the key set';
+is $said->{keySet}{keys}, 2, 'its keys';
+cmp_ok $said->{keySet}{ageSeconds}, '<', 60 * $t->scale, 'its age';
+is ask(path => '/branch/', token => "bEARER  $branch")->{reason},
+    'verified', 'the value of a header does as well';
+
+# Each check in turn fails, all else being good.
+
+sub signed { return jwt_sign(key => $key, payload => jwt_claims('branch',
+    @sig), @_) }
+
+my $sign_key = jwt_key('c')->as('a');
+my $json = JSON::PP->new->canonical;
+my %payload = %{ jwt_claims('branch', @sig) };
+my %bad = (
+    bearer    => [ token_missing => undef ],
+    size      => [ token_size => jwt_token(branch => $key, @sig,
+        padding => 'x' x 4096) ],
+    shape     => [ token_shape => 'a.b' ],
+    header    => [ token_json => signed(header => '{') ],
+    alg       => [ token_alg => signed(header => { alg => 'RS512' }) ],
+    typ       => [ token_typ => signed(header => { typ => 'DPoP' }) ],
+    crit      => [ token_crit => signed(header => { crit => ['b64'] }) ],
+    kid       => [ token_kid => signed(header => { kid => undef }) ],
+    payload   => [ token_json => signed(payload => '{"a":1,"a":2}') ],
+    kind      => [ token_kind => jwt_token(branch => $key, @sig,
+        token_scope => 'ACCOUNT') ],
+    claims    => [ token_claims => jwt_token(branch => $key, @sig,
+        workspace_id => undef) ],
+    issuer    => [ token_issuer => jwt_token(branch => $key, iss => 'x') ],
+    audience  => [ token_audience => $branch, '/audience' ],
+    notBefore => [ token_not_yet => jwt_token(branch => $key, @sig,
+        nbf => time + 600) ],
+    expiry    => [ token_expired => jwt_token(branch => $key, @sig,
+        iat => time - 900, exp => time - 600) ],
+    key       => [ kid_unknown => jwt_token(branch => jwt_key('b'), @sig,
+        iat => time - 600) ],
+    signature => [ token_signature => jwt_token(branch => $sign_key, @sig) ],
+    context   => [ context_forbidden => jwt_token(account => $key, @sig) ],
+);
+my %more;    # what one that fails keeps from being made
+@more{qw(bearer size shape)} = ([ @ORDER[ 4 .. 20 ] ], [ @ORDER[ 5 .. 20 ] ],
+    [ @ORDER[ 6 .. 20 ] ]);
+$more{header} = [qw(alg typ crit kid key signature)];
+$more{alg} = [qw(typ crit kid key signature)];
+$more{typ} = [qw(crit kid key signature)];
+$more{crit} = [qw(kid key signature)];
+$more{kid} = [qw(key signature)];
+$more{payload} = [qw(kind claims issuer audience notBefore expiry context)];
+$more{kind} = [qw(claims issuer audience notBefore expiry context)];
+$more{claims} = [qw(issuer audience notBefore expiry context)];
+$more{notBefore} = [qw(expiry)];
+$more{key} = [qw(signature)];
+
+for my $check (grep { $bad{$_} } @ORDER) {
+    my ($reason, $token, $path) = @{ $bad{$check} };
+    $said = agrees($check, $reason, path => $path // '/branch/',
+        defined $token ? (token => $token) : ());
+    my %want = (map({ $_ => 'passed' } @ORDER), $check => 'failed',
+        map({ $_ => 'skipped' } @{ $more{$check} // [] }));
+    is_deeply results($said), \%want, "$check: fails, and it alone";
+    is_deeply $said->{headers}, [], "$check: no headers";
+}
+is join(' ', map { $_->{claim} // () } @{ ask(path => '/branch/',
+    token => $bad{claims}[1])->{checks} }), 'workspace_id',
+    'the claim that is missing';
+is ask(path => '/branch/', token => $bad{alg}[1])->{token}{alg}, 'RS512',
+    'the algorithm that is wrong';
+is ask(path => '/branch/', token => $bad{key}[1])->{token}{kid}, 'b',
+    'the key that is not known';
+agrees('no text after Bearer', 'token_shape', token => 'Bearer x y');
+agrees('another scheme', 'token_missing', token => 'Basic YTpi');
+agrees('no base64', 'token_encoding', token => "e30*.$payload{sub}.x");
+agrees('a header that is no object', 'token_header',
+    token => signed(header => '[]'));
+agrees('claims that are no object', 'token_claims',
+    token => signed(payload => '[]'));
+agrees('a token that is newer than the keys', 'keys_unavailable',
+    token => jwt_token(branch => jwt_key('b'), @sig, iat => time + 20));
+
+# Faults of a token all at once; what a later look says of an old token.
+
+my $old = jwt_token(account => $sign_key, iss => 'x', iat => 1000, exp => 2000);
+$said = agrees('many faults', 'token_issuer', token => $old);
+is_deeply [ grep { results($said)->{$_} eq 'failed' } @ORDER ],
+    [qw(issuer expiry signature context)], 'all of them are told';
+my $late = jwt_token(branch => $key, @sig, iat => 1_000_000, exp => 1_000_900);
+is ask(path => '/branch/', token => $late)->{reason}, 'token_expired',
+    'an old token is expired';
+$said = ask(path => '/branch/', token => $late, at => 1_000_100);
+is $said->{reason}, 'verified', 'and was good';
+is $said->{at}, 1_000_100, 'at that time';
+is ask(path => '/branch/', token => $late, at => 1_000_929)->{reason},
+    'verified', 'up to the leeway';
+is ask(path => '/branch/', token => $late, at => 1_000_930)->{reason},
+    'token_expired', 'not past it';
+is ask(path => '/branch/', token => $late, at => 900_000)->{reason},
+    'token_not_yet', 'nor before';
+
+# Locations, as nginx finds them.
+
+my %where = (
+    '/branch/x'           => [ '/branch/', 'prefix', 'branch' ],
+    '/branch/x?y=/public' => [ '/branch/', 'prefix', 'branch' ],
+    '/public/../branch/'  => [ '/branch/', 'prefix', 'branch' ],
+    '/%62ranch/'          => [ '/branch/', 'prefix', 'branch' ],
+    '/public/%2e%2e//branch/' => [ '/branch/', 'prefix', 'branch' ],
+    '/branch/nested/x'    => [ '/branch/nested', 'prefix', 'account' ],
+    '/branch/42'          => [ '^/branch/[0-9]+$', 'regex', 'system' ],
+    '/branch/42x'         => [ '/branch/', 'prefix', 'branch' ],
+    '/branch/x.PNG'       => [ '\.(png|gif)$', 'regex', 'public' ],
+    '/branch/static/1.png' => [ '/branch/static', 'prefix', 'public' ],
+    '/branch/exact'       => [ '/branch/exact', 'exact', 'public' ],
+    '/branch/exactly'     => [ '/branch/', 'prefix', 'branch' ],
+    '/public#/branch'     => [ '/public', 'prefix', 'public' ],
+    '/publicity'          => [ '/public', 'prefix', 'public' ],
+);
+for my $path (sort keys %where) {
+    my ($name, $match, $access) = @{ $where{$path} };
+    $said = agrees($path, $access eq 'public' ? 'public'
+        : $access eq 'branch' ? 'verified' : 'context_forbidden',
+        path => $path, token => $branch);
+    is_deeply [ @{ $said->{location} }{qw(name match)},
+        "@{ $said->{location}{access} }" ], [ $name, $match, $access ],
+        "$path: where";
+}
+for my $path ('/branch/%', '/branch/%00', '/../..', '/a b', 'branch',
+    "/\x7f") {
+    $said = ask(path => $path);
+    is_deeply [ @$said{qw(decision reason status location)} ],
+        [ 'deny', 'bad_request', 400, undef ], "$path: no path";
+    like http_raw($port, "GET $path HTTP/1.0\r\n\r\n"), qr/ 400 Bad/,
+        "$path: as nginx says";
+}
+agrees('nested in a location, a static prefix', 'method_forbidden',
+    method => 'POST', token => $branch);
+is ask(path => '/branch/', method => 'PUT', token => $branch)->{reason},
+    'verified', 'a method that is allowed';
+agrees('a method that is none', 'method_forbidden', method => 'BREW',
+    token => $branch);
+agrees('OPTIONS', 'options', method => 'OPTIONS');
+agrees('TRACE', 'method_forbidden', method => 'TRACE', path => '/public');
+agrees('no level', 'route_not_found', path => '/none');
+agrees('internal', 'route_not_found', path => '/internal');
+agrees('the location of all that is not served', 'route_not_found',
+    path => '/nothing', token => $branch);
+agrees('no token where none is needed', 'public', path => '/public');
+is_deeply ask(path => '/public', token => 'x')->{headers}, [],
+    'public: no headers';
+$said = ask(path => '/branch');
+is_deeply [ @$said{qw(decision status)} ], [ undef, 301 ],
+    'a redirect to the directory';
+$said = ask(path => '/off', token => 'x');
+is_deeply [ @$said{qw(decision reason)} ], [ undef, undef ],
+    'a location where the gateway is off';
+is http_get($port, '/branch')->status, 301, 'is one';
+agrees('shadow', 'token_shape', path => '/shadow', token => 'x.y');
+agrees('shadow, by method', 'method_forbidden', path => '/shadow',
+    method => 'POST', token => $branch);
+is ask(path => '/shadow/internal', token => $branch)->{decision}, 'deny',
+    'shadow does not open what is internal';
+$said = agrees('audience', 'verified', path => '/audience',
+    token => jwt_token(branch => $key, @sig, aud => [ 'x', 'api' ]));
+is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ],
+    'the headers of its own map';
+
+# Questions that are none.
+
+my %wrong = (
+    'no JSON'         => 'token=x',
+    'no object'       => '[]',
+    'a member twice'  => '{"path":"/","path":"/"}',
+    'an odd member'   => '{"path":"/","tokn":"x"}',
+    'a number'        => '{"path":1}',
+    'no path'         => '{"token":"x"}',
+    'an empty path'   => '{"path":""}',
+    'an empty body'   => '',
+    'a broken time'   => '{"path":"/","at":1.5}',
+    'no time at all'  => '{"path":"/","at":-1}',
+    'the end of time' => '{"path":"/","at":9223372036854775807}',
+);
+for my $name (sort keys %wrong) {
+    is_problem(http_post($port, '/explain', body => $wrong{$name}), 400,
+        'REQUEST_INVALID', $name);
+}
+is_problem(http_get($port, '/explain?token=x'), 405, 'METHOD_NOT_ALLOWED',
+    'GET');
+is http_get($port, '/explain')->header('Allow'), 'POST, OPTIONS', 'Allow';
+is_problem(http_post($port, '/explain', body => '{"path":"/"}',
+    from => '127.0.0.2'), 403, 'GATEWAY_FORBIDDEN', 'another host');
+is_problem(http_post($port, '/explain', body => ' ' x 32769), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'a large body');
+is http_post($port, '/explain', body => '{"path":"/"}' . ' ' x 32700)->status,
+    200, 'one that just fits';
+is_problem(http_post($port, '/small', body => ' ' x 1025), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'a body that would go to disk');
+is http_post($port, '/small', body => '{"path":"/"}' . ' ' x 1000)->status, 200,
+    'one that does not';
+is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [],
+    'nothing went to disk';
+like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
+    . "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), qr/ 411 /,
+    'a body of unknown length';
+my $c = Platform::Test::Http->new(port => $port);
+my $bytes = http_request_bytes(POST => '/explain',
+    json => { path => '/branch/', token => $branch });
+$c->send($1) while $bytes =~ s/\A(.{1,300})//s and sleep 0.02;
+is $c->read_response->json->{reason}, 'verified', 'a body in pieces';
+
+# No key set yet.
+
+$t->stop($nginx);
+$issuer->set(status => 500);
+$t->nginx_conf(do { local $/; open my $fh, '<', $t->dir . '/nginx.conf'; <$fh> });
+$t->start_nginx;
+$said = ask(path => '/branch/', token => $branch);
+is_deeply [ @$said{qw(decision reason status)} ],
+    [ 'deny', 'keys_unavailable', 503 ], 'no keys';
+is_deeply $said->{keySet}, { version => 0, keys => 0, ageSeconds => undef },
+    'none at all';
+is http_get($port, '/branch/', token => $branch)->status, 503, 'as it is';
+
+# Nothing secret anywhere.
+
+my $logs = join '', map { $t->read_file($_) }
+    qw(nginx.error.log nginx.access.log nginx.combined.log);
+for my $token ($branch, $old, map { $_->[1] // () } values %bad) {
+    my $end = (split /\./, $token)[-1];
+    next if length $end < 9;
+    unlike $logs, qr/\Q$end\E/, 'no token in a log';
+}
+unlike $json->encode(ask(path => '/branch/', token => $branch)),
+    qr/\Q$payload{account_id}\E|\Q@{[ (split m{\.}, $branch)[2] ]}\E/,
+    'neither who it is for nor its signature is told';
+
+# nginx -t
+
+sub check {
+    my ($location, $server) = @_;
+
+    return $t->nginx_test(<<"CONF");
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        @{[ $server // '' ]}
+        location /here { $location platform_gateway_explain; }
+    }
+}
+CONF
+}
+for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
+    'allow unix:; allow ::1; deny all;') {
+    my ($ok, $out) = check($closed);
+    ok $ok, "accepted: $closed" or diag $out;
+}
+my ($ok, $out) = check('', 'allow 127.0.0.1; deny all;');
+ok $ok, 'accepted: an inherited "deny all"' or diag $out;
+for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
+    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;',
+    'platform_gateway on; platform_gateway_access public;',
+    'platform_gateway off; platform_gateway_access system;') {
+    ($ok, $out) = check($open);
+    ok !$ok, "refused: $open";
+    like $out, qr/location "\/here" .* open to anybody: say "[^"]+" .*:\d+/,
+        'with the remedy, file and line';
+}
+($ok, $out) = check('allow 127.0.0.1; deny all;', 'platform_gateway on;');
+ok !$ok, 'refused: no access level';
+like $out, qr/no "platform_gateway_access"/, 'with the remedy';
+
+$t->done;

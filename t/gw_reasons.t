@@ -1,0 +1,75 @@
+# docs/troubleshooting.md: its tables have every reason there is, and no other;
+# its examples do what it says.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Metrics;
+use Test::More;
+
+my $t = Platform::Test->new;
+
+sub slurp {
+    my ($name) = @_;
+
+    open my $fh, '<', $t->root . "/$name" or die "$name: $!\n";
+    local $/;
+    return <$fh>;
+}
+
+# The table of the module, the tables of the documentation.
+
+my $module = 'ngx_platform_gateway_module/ngx_http_platform_gateway';
+my ($table) = slurp("${module}_reason.c")
+    =~ /gateway_reasons\[\w+\] =\n\{(.*?)^\};/ms;
+my @known = $table =~ /"(\w+)"/g;
+my $doc = slurp('docs/troubleshooting.md');
+my ($section) = $doc =~ /^## Reasons\n(.*?)^## /ms;
+my @told = $section =~ /^\| `(\w+)` \|/mg;
+cmp_ok @known, '>', 30, 'the module has reasons';
+is_deeply [ sort @told ], [ sort @known ],
+    'the documentation has each of them once, and no other';
+my ($listed) = slurp("${module}_reason.h") =~ /^enum \{(.*?)\};/ms;
+my ($first) = slurp("$module.h")
+    =~ /typedef enum \{\s+(NGX_HTTP_PLATFORM_GATEWAY_REASON_NONE.*?)\}/s;
+my %names = map { $_ => 1 }
+    "$first$listed" =~ /^\s*NGX_HTTP_PLATFORM_GATEWAY_REASON_(\w+)/mg;
+delete @names{qw(NONE LAST)};
+is_deeply [ sort map {lc} keys %names ], [ sort @known ],
+    'each is called by its name in the source';
+
+# Pairs of a block of commands and the block of output under it.
+
+$t->full_stack;
+my $port = $t->port('gateway');
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 20), 'ready';
+my ($examples) = $doc =~ /^## Ask the gateway\n(.*?)^## /ms;
+my @steps;
+push @steps, [ $1, $2 ]
+    while $examples =~ /^```sh\n(.*?)^```\n\s*^```json\n(.*?)^```\n/gms;
+is @steps, 3, 'three examples';
+my $script = join "echo '=== next'\n", map { $_->[0] } @steps;
+$script =~ s{http://127\.0\.0\.1:8080}{http://127.0.0.1:$port}g;
+$t->write_file('examples.sh', $script);
+my @said = split /^=== next\n/m, qx{sh @{[ $t->dir ]}/examples.sh 2>&1}, -1;
+is $said[$_] // '', $steps[$_][1], 'example ' . ($_ + 1) for 0 .. $#steps;
+
+# What the alarms name does exist.
+
+my ($alarms) = $doc =~ /^## What to watch\n(.*)/ms;
+my ($sample, $family)
+    = metrics_parse(http_get($port, '/internal/metrics')->body);
+for my $metric ($alarms =~ /^\| `\w*\(?(platform_gateway_\w+)/mg) {
+    ok $family->{$metric}, "$metric is a metric";
+}
+my %reason = map { $_ => 1 }
+    map { /reason="(\w+)"/ } grep {/refusals/} keys %$sample;
+ok $reason{$_}, "$_ is a reason of refusals"
+    for $alarms =~ /reason="(\w+)"/g;
+my %known = map { $_ => 1 } @known;
+is_deeply [ grep { !$known{$_} } keys %reason ], [],
+    'reasons of the metrics are those of the table';
+
+$t->done;
