@@ -180,4 +180,29 @@ refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
     PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
 refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
 
+# The signing key, on its way to keys.env: a stand-in looks at where it goes.
+
+{
+    my ($build, $stand_in) = (Platform::Test::Env::build(), 'stand-in');
+    my $module = 'ngx_http_platform_gateway_module.so';
+    my $seen = $t->dir . '/seen';
+    my $program = $t->write_file("$stand_in/identity-fcgi/identity-fcgi",
+        qq(#!/bin/sh\nsaid=\$(readlink /proc/\$\$/fd/1)\n)
+            . qq(echo "\$* \$(stat -c %a "\$said")" >$seen\nexit 1\n));
+    chmod 0755, $program;
+    symlink "$build/$module", $t->dir . "/$stand_in/$module";
+    my $p = $t->track(Platform::Test::Process->start(
+        name => 'stand-in',
+        dir  => $t->root,
+        log  => $t->dir . '/stand-in.log',
+        env  => { PATH => $ENV{PATH}, %ports, BUILD => $t->dir . "/$stand_in",
+            RUN_DIR => $t->dir . '/run-stand-in' },
+        cmd  => ['tools/run'],
+        ok_status => ['any'],
+    )->expect_end);
+    ok $p->wait_end(30), 'keys: the stand-in was run';
+    is $t->read_file('seen'), "keys generate 600\n",
+        'keys: for their owner alone';
+}
+
 $t->done;
