@@ -1,0 +1,81 @@
+# What the loaded module costs a request to a server where it is off: counted
+# in instructions, as the difference between many requests and few.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $valgrind = Platform::Test::Env::find('valgrind');
+plan skip_all => 'counted by callgrind: needs valgrind, and a plain build'
+    if !$valgrind || Platform::Test::Env::asan()
+    || Platform::Test::Env::valgrind();
+
+my ($few, $many, $most) = (50, 350, 500);
+
+my $t = Platform::Test->new(module => 0);
+my $CONF = <<'CONF';
+%%GLOBALS%%
+%%LOAD%%
+master_process off;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    keepalive_requests 10000;
+    server {
+        listen 127.0.0.1:%%PORT_off%%;
+        root %%DIR%%/www;
+    }
+    %%ON%%
+}
+CONF
+my %with = (
+    without => [ LOAD => '', ON => '' ],
+    with    => [
+        LOAD => 'load_module ' . Platform::Test::Env::module() . ';',
+        ON => 'server { listen 127.0.0.1:' . $t->port('on') . ';
+            platform_gateway on; platform_gateway_access public; }',
+    ],
+);
+$t->write_file('www/page', 'text');
+
+# Instructions of one nginx that answers $n requests.
+sub instructions {
+    my ($name, $n) = @_;
+
+    $t->set(@{ $with{$name} });
+    my $nginx = $t->nginx_conf($CONF, $name);
+    my $log = $t->dir . "/$name-$n.callgrind.log";
+    my $process = Platform::Test::Process->start(
+        name => $name, dir => $t->dir, log => $t->dir . "/$name.out.log",
+        cmd => [ $valgrind, '--tool=callgrind', "--log-file=$log",
+            '--callgrind-out-file=/dev/null', $nginx->_command ],
+    );
+    my $c = eventually(sub {
+        eval { Platform::Test::Http->new(port => $t->port('off')) };
+    }, 30) or die "nginx did not start under callgrind\n";
+    for (1 .. $n) {
+        my $status = $c->request(GET => '/page')->status;
+        die "status $status\n" if $status != 200;
+    }
+    $c->close;
+    $process->stop('QUIT');
+    open my $fh, '<', $log or die "$log: $!\n";
+    my ($count) = map {/Collected\s*:\s*(\d+)/} <$fh>;
+    return $count // die "callgrind counted nothing\n";
+}
+
+my %cost;
+for my $name (sort keys %with) {
+    my ($less, $more) = map { instructions($name, $_) } $few, $many;
+    $cost{$name} = ($more - $less) / ($many - $few);
+}
+my $extra = $cost{with} - $cost{without};
+note sprintf 'a request takes %.0f instructions without the module, '
+    . '%.0f with it, off: %.0f more', @cost{qw(without with)}, $extra;
+cmp_ok $cost{without}, '>', 5000, 'control: requests were counted';
+cmp_ok $extra, '<=', $most, "at most $most instructions more";
+
+$t->done;

@@ -1,0 +1,145 @@
+# Reloads under load, on kept and on fresh connections: no request fails, and
+# the zone has as much room after 20 of them as before, also where each brings
+# a new key set.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use POSIX ();
+use Test::More;
+
+my $RELOADS = 20;
+
+my $t = Platform::Test->new;
+my @keys = map { jwt_key($_) } qw(a b);
+my $issuer = $t->issuer(body => jwks($keys[0]));
+$t->echo_upstream;
+
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 2;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway_zone gateway:256k;
+    platform_gateway_issuer http://issuer.test;
+    platform_gateway_key_soft_age 1s;
+    platform_gateway_key_cooldown 1s;
+    keepalive_requests 100000;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access branch;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            subrequest_output_buffer_size 64k;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+        }
+        location /quick { empty_gif; }
+        location /proxied {
+            platform_gateway_route proxied;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location = /metrics {
+            platform_gateway_access public;
+            platform_gateway_metrics;
+        }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('gateway');
+my $token = jwt_token(branch => $keys[0]);
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+
+# A child that asks until it is told to stop; "how status", "how status", ...
+sub load {
+    my ($path, $kept) = @_;
+
+    pipe my $in, my $out or die "pipe: $!\n";
+    my $pid = fork // die "fork: $!\n";
+    return { pid => $pid, in => $in } if $pid;
+    my (%status, $c);
+    until (-e $t->dir . '/enough') {
+        my $got = eval { ask($path, $kept, \$c) } // "none $@";
+        $status{ $got =~ s/\s+/_/gr }++;
+    }
+    syswrite $out, join ' ', %status;
+    POSIX::_exit(0);
+}
+
+# A kept connection that nginx closes while it is idle carried no request: a
+# client asks again on a new one, once (RFC 9110, section 9.2.2).
+sub ask {
+    my ($path, $kept, $c) = @_;
+
+    my @o = (token => $token, connection => $kept ? 'keep-alive' : 'close');
+    for my $fresh (0, 1) {
+        undef $$c if $fresh || !$kept;
+        my $reused = $$c;
+        $$c //= Platform::Test::Http->new(port => $port);
+        my $res = eval {
+            $$c->send(http_request_bytes(GET => $path, @o))
+                && $$c->read_response;
+        };
+        next if !$res && $reused;
+        return 'none' if !$res;
+        return 'cut' if $res->truncated;
+        undef $$c if ($res->header('Connection') // '') eq 'close';
+        return $res->status;
+    }
+    return 'none';
+}
+
+sub free {
+    my ($bytes) = http_get($port, '/metrics')->body
+        =~ /^platform_gateway_zone_free_bytes\S* (\d+)/m;
+    return $bytes;
+}
+
+# Room is taken for every worker there is, those that leave included: so each
+# reload waits for the one before, or the room that is needed would vary.
+sub settled {
+    my $nginx = $t->nginx;
+    my @left = $nginx->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
+    return eventually(sub { !grep { kill 0, $_ } @left }, 10);
+}
+
+# The first reloads take what there has to be for old workers and new.
+
+for (1 .. 2) {
+    $t->reload;
+    ok settled(), 'old workers leave';
+}
+my $before = free();
+cmp_ok $before, '>', 50_000, 'control: the zone has room';
+
+my @load = map { load(@$_) } [ '/quick', 1 ], [ '/quick', 0 ],
+    [ '/proxied', 1 ], [ '/proxied', 0 ];
+for my $n (1 .. $RELOADS) {
+    $issuer->set(body => jwks(@keys[ 0 .. $n % 2 ]));
+    $t->reload && settled() or die "reload $n failed\n";
+}
+$t->write_file('enough', '');
+my %status;
+for my $load (@load) {
+    my %got = split ' ', readline($load->{in}) // '';
+    $status{$_} += $got{$_} for keys %got;
+    waitpid $load->{pid}, 0;
+}
+is_deeply [ keys %status ], [200], "no request failed in $RELOADS reloads"
+    or diag explain \%status;
+cmp_ok $status{200}, '>', 500, 'and they were many';
+note "$status{200} requests";
+cmp_ok $issuer->count, '>', 3, 'control: key sets were fetched anew';
+is free(), $before, 'the zone has the room that it had';
+
+$t->done;
