@@ -20,7 +20,8 @@ our @EXPORT = qw(
     http http_get http_post http_raw http_request_bytes http_parallel
 );
 
-our $TIMEOUT = 10;
+# Seconds; an answer may be slow on a machine that does much else.
+our $TIMEOUT = 30;
 
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
 sub new {
