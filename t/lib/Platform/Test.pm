@@ -69,7 +69,7 @@ sub new {
         };
     }
     alarm $limit;
-    $Platform::Test::Http::TIMEOUT = 10 * Platform::Test::Env::scale();
+    $Platform::Test::Http::TIMEOUT = 30 * Platform::Test::Env::scale();
     return $self;
 }
 
