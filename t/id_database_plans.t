@@ -8,8 +8,12 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Test::More;
 
-my $t = Platform::Test->new;
+my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 50_000;
+my $ACCOUNTS = $SESSIONS < 200_000 ? 20_000 : $SESSIONS / 10;
+
+my $t = Platform::Test->new(timeout => 600);
 my $pg = $t->postgres(settings => {
+    max_wal_size                           => '2GB',
     session_preload_libraries              => 'auto_explain',
     'auto_explain.log_min_duration'        => 0,
     'auto_explain.log_nested_statements'   => 'on',
@@ -23,12 +27,12 @@ my $port = $t->port('identity');
 
 # Enough rows that reading a whole table would never pay.
 
-$pg->sql(<<'SQL', user => 'postgres');
+$pg->sql(<<"SQL", user => 'postgres');
 set auto_explain.log_min_duration = -1;
 set session_replication_role = replica;    -- triggers would take minutes
 insert into accounts (account_id, account_name, credential_hash)
 select ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
-       'filler' || n, '$argon2id$x' from generate_series(1, 20000) n;
+       'filler' || n, '\$argon2id\$x' from generate_series(1, $ACCOUNTS) n;
 insert into workspaces (workspace_id, tenant_id, workspace_name)
 select ('00000000-0000-4000-9001-' || to_char(n, 'FM000000000000'))::uuid,
        '00000000-0000-4000-8000-000100000001', 'W' || n
@@ -53,14 +57,18 @@ insert into member_roles select member_id, branch_id, 'CASHIER'
 insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
 select gen_random_uuid(),
        ('00000000-0000-4000-9000-'
-        || to_char(1 + n % 20000, 'FM000000000000'))::uuid,
+        || to_char(1 + n % $ACCOUNTS, 'FM000000000000'))::uuid,
        gen_random_uuid(), now(), now() + interval '30 days'
-  from generate_series(1, 50000) n;
+  from generate_series(1, $SESSIONS) n;
+insert into rotated_tokens (session_id, jti)
+select session_id, jti from auth_sessions;
 insert into login_attempts
 select sha256(n::text::bytea), '198.51.100.1', 1, now() + interval '1 hour'
   from generate_series(1, 20000) n;
 SQL
 $pg->sql('analyze');
+cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS,
+    "$SESSIONS sessions";
 
 sub call {
     my ($path, $json, %o) = @_;
@@ -99,6 +107,16 @@ my $old = jwt_token('refresh', jwt_key('identity'),
 is call(refresh => { refreshToken => $old })->status, 401, 'a reuse';
 is call(logout => { refreshToken => $lost->json->{refreshToken} })->status,
     200, 'a logout';
+
+# What operators do to an account, beside all the others.
+for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
+    [qw(disable none@demo.test)], [qw(enable none@demo.test)],
+    [qw(revoke-sessions one@demo.test)])
+{
+    my ($status, $out, $err)
+        = $t->run_identity([ 'account', @$command ], $pg->env);
+    is $status, 0, "account @$command" or diag $err;
+}
 
 open my $fh, '<', $log or die "$log: $!\n";
 seek $fh, $start, 0;
