@@ -5,8 +5,8 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
  * keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
- * refusal, cors }; log and metrics stand alone.  Only token and keys verify
- * with pj.
+ * refusal, cors }; log and metrics stand alone, reason names for both what was
+ * decided.  Only token, keys and the explanation of a token verify with pj.
  */
 
 

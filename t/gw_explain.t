@@ -31,6 +31,7 @@ http {
     large_client_header_buffers 4 8k;
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
+        listen 127.0.0.1:%%PORT_h2%% http2;
         platform_gateway on;
         platform_gateway_key_location /keys;
         location = /keys {
@@ -393,6 +394,17 @@ is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [],
 like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
     . "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), qr/ 411 /,
     'a body of unknown length';
+
+# A body that comes by HTTP/2, or in pieces.
+
+SKIP: {
+    skip 'no curl with HTTP/2', 1 if `curl -V` !~ /HTTP2/;
+    my $file = $t->write_file('question',
+        $json->encode({ path => '/branch/', token => $branch }));
+    my $url = 'http://127.0.0.1:' . $t->port('h2') . '/explain';
+    like qx{curl -s --http2-prior-knowledge $url -d \@$file},
+        qr/"reason":"verified"/, 'HTTP/2';
+}
 my $c = Platform::Test::Http->new(port => $port);
 my $bytes = http_request_bytes(POST => '/explain',
     json => { path => '/branch/', token => $branch });
