@@ -111,6 +111,18 @@ http {
             platform_gateway_access branch;
         }
 
+        # post_action
+        location /after/branch {
+            platform_gateway_access public;
+            post_action /branch/after;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /after/public {
+            platform_gateway_access branch;
+            post_action /public/after;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+
         # error_page
         location /error/public {
             platform_gateway_access branch;
@@ -254,6 +266,30 @@ is logged($again)->{reason}, 'verified', 'and is the one that is logged';
 is logged($again)->{decision}, 'allow', 'as allowed';
 is_deeply roles(http_get($port, '/error/again', token => $token{account})), [],
     'with the headers of that token only';
+
+# post_action: once the answer is sent, and guarded as any request.
+
+sub after {
+    my ($path, $expect, @o) = @_;
+
+    $upstream->forget;
+    my $res = http_get($port, $path, @o);
+    eventually(sub { $upstream->count >= $expect });
+    select undef, undef, undef, 0.1;
+    return ($res->status,
+        map { $_->{uri} => [ header_values($_, 'X-Roles') ] }
+        $upstream->requests);
+}
+
+my @roles = ('manager,cashier');
+is_deeply [ after('/after/branch', 1) ], [ 200, '/after/branch' => [] ],
+    'post_action: guarded, no token: not asked';
+my ($status, %after) = after('/after/branch', 2, token => $token{branch});
+is_deeply \%after, { '/after/branch' => [], '/branch/after' => \@roles },
+    'post_action: guarded, a token: asked with its headers';
+($status, %after) = after('/after/public', 2, token => $token{branch});
+is_deeply \%after, { '/after/public' => \@roles, '/public/after' => [] },
+    'post_action: public: asked without them';
 
 # Pages of the operator are served as they are; the log keeps the refusal.
 
