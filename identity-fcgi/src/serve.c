@@ -3,6 +3,7 @@
 #include "serve.h"
 
 #include "app.h"
+#include "hasher.h"
 #include "log.h"
 #include "metrics.h"
 #include "route.h"
@@ -324,6 +325,10 @@ int serve(const struct config *cfg, struct keys *keys,
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
+    if (!hasher_start(cfg->hash_concurrency)) {
+        log_line(LOG_WARN_, "service.start",
+                 "no threads for hashing: workers do it themselves");
+    }
     state.sweeper = sweep_start(cfg);
     if (!server_run(listener, &limits, &service)) {
         log_line(LOG_ERROR_, "service.stopped",
@@ -335,6 +340,7 @@ int serve(const struct config *cfg, struct keys *keys,
                  "all requests finished; the sweep was cut off");
         _exit(0);
     }
+    hasher_stop();
     workers_free(service.workers, cfg->worker_threads);
     keys_publish(NULL);
     log_line(LOG_INFO_, "service.stopped", "all requests finished");

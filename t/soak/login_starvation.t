@@ -1,0 +1,112 @@
+# Logins that keep every hash slot busy do not hold refreshes up: their 99th
+# percentile stays within three times its value without any login.  Both are
+# measured in turns, so that what else the machine does meets both.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use Platform::Test;
+use Platform::Test::Chain;
+use Platform::Test::Metrics;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $ROUNDS = $ENV{SOAK_ROUNDS} // 8;
+my $REFRESHES = 250;    # a round and state
+chomp(my $CORES = `nproc`);
+my $LOGINS = 2 * $CORES;    # clients: for each that hashes one waits
+
+my $t = Platform::Test->new(timeout => 900);
+my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
+$t->set(ADDRESS => $identity->nginx_address);
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway on;
+    platform_gateway_access public;
+    server {
+        listen 127.0.0.1:%%PORT_identity%%;
+        location / {
+            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
+            fastcgi_pass %%ADDRESS%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+
+# Logins go on while the file "saturate" exists.
+my @logins = map {
+    my $n = $_;
+    Platform::Test::Process->start(
+        name => "logins$n", dir => $t->dir, log => $t->dir . "/logins$n.out",
+        code => sub {
+            my $load = Platform::Test::Chain->new($identity->address);
+            until (-e $t->dir . '/enough') {
+                if (!-e $t->dir . '/saturate') {
+                    sleep 0.01;
+                    next;
+                }
+                sleep 0.05 if $load->login == 503;    # as Retry-After asks
+            }
+            my $count = $load->count;
+            print "$_ $count->{$_}\n" for sort keys %$count;
+        });
+} 1 .. $LOGINS;
+
+my $client = Platform::Test::Chain->new($identity->address);
+is $client->login, 200, 'a session to refresh';
+$client->refresh for 1 .. 200;
+
+my (%took, $bad, @busy);
+for my $round (1 .. $ROUNDS) {
+    for my $state (qw(idle busy)) {
+        if ($state eq 'busy') {
+            $t->write_file('saturate', '');
+            sleep 0.5;
+        }
+        for my $n (1 .. $REFRESHES) {
+            my $start = time;
+            $bad++ if $client->refresh != 200;
+            push @{ $took{$state} }, 1000 * (time - $start);
+            next if $state eq 'idle' || $n % 25;
+            my $seen = metrics_scrape($t->port('identity'),
+                '/actuator/prometheus');
+            push @busy, $seen->{identity_hash_slots_used}
+                == $seen->{identity_hash_slots};
+        }
+        unlink $t->dir . '/saturate';
+        sleep 0.5;
+    }
+}
+$t->write_file('enough', '');
+$_->wait_end(30) for @logins;
+
+my %p99;
+for my $state (qw(idle busy)) {
+    my @all = @{ $took{$state} };
+    $p99{$state} = Platform::Test::Chain::quantile(0.99, @all);
+    diag sprintf '%s: %d refreshes, p50 %.1f ms, p99 %.1f ms, most %.1f ms',
+        $state, scalar @all, Platform::Test::Chain::quantile(0.5, @all),
+        $p99{$state}, Platform::Test::Chain::quantile(1, @all);
+}
+my %logins;
+for my $n (1 .. $LOGINS) {
+    my $text = $t->read_file("logins$n.out") // '';
+    $logins{$1} += $2 while $text =~ /(\d+) (\d+)\n/g;
+}
+diag 'logins by status: ', join ', ', map {"$_: $logins{$_}"} sort keys %logins;
+
+is $bad // 0, 0, 'every refresh succeeds';
+cmp_ok $logins{200}, '>', 10 * $ROUNDS, 'logins went on beside them';
+my $saturated = grep {$_} @busy;
+cmp_ok $saturated, '>=', 0.8 * @busy,
+    "all hash slots were busy at $saturated of " . @busy . ' looks';
+cmp_ok $p99{busy}, '<=', 3 * $p99{idle},
+    sprintf 'p99 %.1f ms is within 3 x %.1f ms', @p99{qw(busy idle)};
+
+$t->done;
