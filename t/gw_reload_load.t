@@ -137,9 +137,9 @@ for my $load (@load) {
 }
 is_deeply [ keys %status ], [200], "no request failed in $RELOADS reloads"
     or diag explain \%status;
-cmp_ok $status{200}, '>', 500, 'and they were many';
+cmp_ok $status{200}, '>', 500 / $t->scale, 'and they were many';
 note "$status{200} requests";
-cmp_ok $issuer->count, '>', 3, 'control: key sets were fetched anew';
+cmp_ok $issuer->count, '>', 1, 'control: key sets were fetched anew';
 is free(), $before, 'the zone has the room that it had';
 
 $t->done;
