@@ -1,0 +1,145 @@
+# Logins while their account changes, or while more of them come than can be
+# hashed: no session is opened behind an operator's back, and refreshes go on.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $identity = $t->identity_face(
+    PLATFORM_AUTH_MAX_FAILURES     => 0,
+    PLATFORM_AUTH_HASH_CONCURRENCY => 1,
+    PLATFORM_WORKER_THREADS        => 8,
+);
+my $pg = $t->postgres;
+my $port = $t->port('identity');
+
+sub request {
+    my ($path, $json) = @_;
+
+    return [ $port, http_request_bytes(POST => "/api/auth/$path",
+        json => $json) ];
+}
+
+sub login_of {
+    my ($account, $credential) = @_;
+
+    return request(login => { account => "$account\@demo.test",
+        credential => $credential // 'Demo-passw0rd!' });
+}
+
+sub login { return (http_parallel([ login_of(@_) ]))[0] }
+
+sub sessions {
+    return $pg->sql("select count(*) from auth_sessions
+        where status = 'ACTIVE'");
+}
+
+sub refresh {
+    return http_post($port, '/api/auth/refresh',
+        json => { refreshToken => $_[0] });
+}
+
+# -- many at once whose hash is to be replaced: each succeeds
+
+$identity->stop;
+$identity->{env}{PLATFORM_AUTH_ARGON2_ITERATIONS} = 3;
+$identity->start;
+my $hash = $pg->sql("select credential_hash from accounts
+    where account_name = 'several\@demo.test'");
+my @all = http_parallel([ map { login_of('several') } 1 .. 4 ]);
+is_deeply [ map { $_->status } @all ], [ (200) x 4 ],
+    'four logins that rehash';
+my $anew = $pg->sql("select credential_hash from accounts
+    where account_name = 'several\@demo.test'");
+like $hash, qr/,t=2,/, 'from this';
+like $anew, qr/,t=3,/, 'to that';
+
+# -- an operator changes the account between check and session
+
+# Begins a change and commits it a second later: the login, meanwhile, finds
+# the account as it was.
+sub during {
+    my ($change) = @_;
+
+    my $operator = fork // die "fork: $!\n";
+    if ($operator == 0) {
+        eval { $pg->sql("begin; $change; select pg_sleep(1); commit",
+            user => 'postgres') } or print STDERR $@;
+        require POSIX;
+        POSIX::_exit(0);
+    }
+    eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where query like '%pg_sleep%' and state = 'active'
+        and pid <> pg_backend_pid()", user => 'postgres') });
+    my $start = time;
+    my $res = login('one');
+    waitpid $operator, 0;
+    cmp_ok time - $start, '>', 0.3, 'the login did wait';
+    return $res;
+}
+
+my $where = "where account_name = 'one\@demo.test'";
+my $before = sessions();
+is_problem(during("update accounts set status = 'DISABLED' $where"), 401,
+    'AUTH_INVALID_CREDENTIALS', 'disabled meanwhile');
+is sessions(), $before, 'no session was opened';
+$pg->sql("update accounts set status = 'ACTIVE' $where");
+is login('one')->status, 200, 'enabled again';
+
+# Of another credential: the one that was checked is good no more.
+(my $changed = $anew) =~ s/(.{4})\z/reverse $1/e;
+$before = sessions();
+is_problem(during("update accounts set credential_hash = '$changed' $where"),
+    401, 'AUTH_INVALID_CREDENTIALS', 'another credential meanwhile');
+is sessions(), $before, 'no session was opened';
+
+# Of the same credential, hashed anew: nothing happened.
+$pg->sql("update accounts set credential_hash = '$hash' $where");
+is during("update accounts set credential_hash = '$anew' $where")->status,
+    200, 'hashed anew meanwhile';
+is sessions(), $before + 1, 'one session was opened';
+
+# -- more than can be hashed or wait: some are told so, refreshes go on
+
+my $token = $all[0]->json->{refreshToken};
+my $storm = fork // die "fork: $!\n";
+if ($storm == 0) {
+    my $until = time + 2;
+    my %status;
+    while (time < $until) {
+        my @answers = http_parallel([ map { login_of('none') } 1 .. 16 ]);
+        for my $res (@answers) {
+            my $key = $res ? $res->status . ' ' . $res->code : 'none';
+            $key .= ' ' . ($res->header('Retry-After') // '')
+                if $res && $res->status == 503;
+            $status{$key}++;
+        }
+    }
+    $t->write_file('storm', join "\n", map {"$_"} sort keys %status);
+    require POSIX;
+    POSIX::_exit(0);
+}
+sleep 0.3;
+my ($count, $longest) = (0, 0);
+while (!waitpid $storm, 1) {
+    my $start = time;
+    my $res = refresh($token);
+    my $took = time - $start;
+    is $res->status, 200, 'a refresh amid logins' if $res->status != 200;
+    $token = $res->json->{refreshToken};
+    $longest = $took if $took > $longest;
+    $count++;
+}
+is $t->read_file('storm'),
+    "200 AUTH_LOGIN_SUCCESS\n503 AUTH_BUSY 1",
+    'logins succeed or are told to try again';
+cmp_ok $count, '>=', 5, "$count refreshes meanwhile";
+cmp_ok $longest, '<', 1.5 * $t->scale,
+    sprintf 'none of which took longer than %.2f s', $longest;
+
+$t->done;

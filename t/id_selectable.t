@@ -1,0 +1,117 @@
+# Selectable means account, workspace, member and branch all active and the
+# branch granted: whichever of them is missing, login, select-branch, refresh
+# and the token's branch_ids agree about it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+$t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
+my $pg = $t->postgres;
+my $port = $t->port('identity');
+
+sub login {
+    return http_post($port, '/api/auth/login', json => {
+        account => 'several@demo.test', credential => 'Demo-passw0rd!' })
+        ->json;
+}
+
+sub refresh {
+    return http_post($port, '/api/auth/refresh',
+        json => { refreshToken => $_[0], includeAccountToken => \1 });
+}
+
+sub select_branch {
+    my ($token, $branch) = @_;
+
+    return http_post($port, '/api/auth/select-branch', token => $token,
+        json => { branchId => $branch });
+}
+
+sub ids { return [ map { $_->{branchId} } @{ $_[0] } ] }
+
+my ($east, $north, $west)
+    = map { sprintf '00000000-0000-4000-8000-0005%08d', $_ } 31, 32, 33;
+my $all = [ $east, $north, $west ];
+my $of_north = "where branch_id = '$north'";
+my $workspace = "where workspace_id = (select workspace_id from branches
+    $of_north)";
+my $member = "$workspace and account_id = (select account_id from accounts
+    where account_name = 'several\@demo.test')";
+
+# What is taken away, given back, and what is left to choose from.
+my @ways = (
+    [ 'the branch', [ $east, $west ],
+        "update branches set status = 'INACTIVE' $of_north",
+        "update branches set status = 'ACTIVE' $of_north" ],
+    [ 'the grant', [ $east, $west ],
+        "delete from branch_grants $of_north",
+        "insert into branch_grants (member_id, branch_id, workspace_id)
+         select member_id, '$north', workspace_id from members $member" ],
+    [ 'the member', [],
+        "update members set status = 'INACTIVE' $member",
+        "update members set status = 'ACTIVE' $member" ],
+    [ 'the workspace', [],
+        "update workspaces set status = 'INACTIVE' $workspace",
+        "update workspaces set status = 'ACTIVE' $workspace" ],
+);
+
+for my $way (@ways) {
+    my ($name, $left, $take, $give) = @$way;
+    my ($scoped, $free) = (login(), login());
+    is select_branch($scoped->{accountAccessToken}, $north)->status, 200,
+        "$name: before";
+    $pg->sql($take);
+
+    is_deeply ids(login()->{branches}), $left, "$name gone: login";
+    for my $s ($scoped, $free) {
+        is_problem(select_branch($s->{accountAccessToken}, $north), 403,
+            'AUTH_BRANCH_NOT_SELECTABLE', "$name gone: select-branch");
+    }
+    my $res = refresh($free->{refreshToken});
+    is_deeply ids($res->json->{branches}), $left,
+        "$name gone: refresh without scope";
+    my $lost = refresh($scoped->{refreshToken});
+    is $lost->status, 200, "$name gone: refresh in its scope";
+    is $lost->json->{nextAction}{type}, 'select_branch',
+        "$name gone: choose again";
+    is $lost->json->{accessToken}, undef, "$name gone: no branch token";
+    is_deeply ids($lost->json->{branches}), $left,
+        "$name gone: of what is left";
+    if (@$left) {
+        $res = select_branch($lost->json->{accountAccessToken}, $east);
+        is_deeply [ sort @{ (jwt_decode($res->json->{accessToken}))[1]
+            {branch_ids} } ], $left, "$name gone: branch_ids";
+    }
+
+    $pg->sql($give);
+    is_deeply ids(login()->{branches}), $all, "$name back: login";
+    $res = select_branch(login()->{accountAccessToken}, $north);
+    is_deeply [ sort @{ (jwt_decode($res->json->{accessToken}))[1]
+        {branch_ids} } ], $all, "$name back: select-branch and branch_ids";
+}
+
+# The account: no login, no selection, and a refresh ends its session.
+
+my ($one, $other) = (login(), login());
+$pg->sql("update accounts set status = 'DISABLED'
+    where account_name = 'several\@demo.test'");
+is_problem(http_post($port, '/api/auth/login', json => {
+    account => 'several@demo.test', credential => 'Demo-passw0rd!' }), 401,
+    'AUTH_INVALID_CREDENTIALS', 'the account gone: login');
+is_problem(select_branch($one->{accountAccessToken}, $north), 401,
+    'AUTH_SESSION_NOT_ACTIVE', 'the account gone: select-branch');
+is_problem(refresh($one->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'the account gone: refresh');
+$pg->sql("update accounts set status = 'ACTIVE'
+    where account_name = 'several\@demo.test'");
+is_problem(refresh($one->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'the account back: a session that was refused is over');
+is refresh($other->{refreshToken})->status, 200,
+    'the account back: one that was not asked for goes on';
+
+$t->done;
