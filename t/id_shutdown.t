@@ -195,16 +195,24 @@ sub takes_signals {
     return hex(substr $blocked // '0', -8) & 1 << 14;
 }
 
+# How many answers all clients have had.
+sub answers {
+    my $n = 0;
+    $n += () = ($t->read_file("load$_.out") // '') =~ /\n/g for 1 .. 8;
+    return $n;
+}
+
 for my $round (1 .. 10) {
-    eventually(sub { takes_signals($running) }, 10 * $slack);
-    sleep 0.2 * $slack;
+    my $before = answers();
+    eventually(sub { takes_signals($running) && answers() > $before + 12 }, 10);
     $running->expect_end->signal('TERM');
     $running->wait_end(10 * $slack) or push @exits, "round $round: no end";
     push @exits, $running->status;
     $running = start_inherited();
 }
 $t->track($running);
-sleep 0.3 * $slack;
+my $before = answers();
+eventually(sub { answers() > $before + 12 }, 10);
 $t->write_file('enough', '');
 $_->wait_end(10 * $slack) for @load;
 

@@ -1,0 +1,99 @@
+# A hundred thousand requests leave the memory of the identity service flat:
+# what is resident when idle grows by at most 2 MiB after the first tenth.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use Platform::Test;
+use Platform::Test::Chain;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $TOTAL = $ENV{SOAK_REQUESTS} // 100_000;
+my $TENTHS = 10;
+my $CLIENTS = 4;
+my $EACH = int($TOTAL / $TENTHS / $CLIENTS);
+
+my $t = Platform::Test->new(timeout => 3600);
+my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 1_000_000,
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
+
+sub resident_kib {
+    open my $fh, '<', '/proc/' . $identity->pid . '/status' or die "status: $!";
+    my ($kib) = join('', <$fh>) =~ /^VmRSS:\s+(\d+) kB/m;
+    return $kib;
+}
+
+# What one client does in a tenth: mostly refreshes, and a little of all else,
+# good and bad.
+sub work {
+    my ($n) = @_;
+
+    my $load = Platform::Test::Chain->new($identity->address,
+        account => $n % 2 ? 'one@demo.test' : 'two-hundred@demo.test');
+    my $spare = Platform::Test::Chain->new($identity->address);
+    my $left = $EACH;
+    $load->login;
+    $left--;
+    while ($left-- > 0) {
+        my $turn = $left % 100;
+        if ($turn == 1) { $spare->login }
+        elsif ($turn == 2) { $spare->refresh }
+        elsif ($turn == 3) { $spare->logout }
+        elsif ($turn == 4) { $spare->refresh }    # 401
+        elsif ($turn == 5) { $load->get('/.well-known/jwks.json') }
+        elsif ($turn == 6) { $load->get('/actuator/prometheus') }
+        elsif ($turn == 7) { $load->get('/readyz') }
+        elsif ($turn == 8) { $load->get("/nothing/$left") }
+        elsif ($turn == 9) { $load->request(POST => '/api/auth/login',
+            body => '{"account":"a","account":"b"}') }
+        elsif ($turn == 10) { $load->request(POST => '/api/auth/refresh',
+            body => 'x' x 20_000) }
+        elsif ($turn == 11 && $left % 1000 < 100) { $spare->login('wrong') }
+        elsif ($turn == 12) { delete $load->{fcgi}; $load->refresh }
+        else { $load->refresh }
+    }
+    my %sum;
+    for my $count ($load->count, $spare->count) {
+        $sum{$_} += $count->{$_} for keys %$count;
+    }
+    my $bad = delete $sum{'/api/auth/refresh 0'};
+    delete @sum{ grep {m{^/nothing}} keys %sum };
+    print "$_ $sum{$_}\n" for sort keys %sum;
+    return;
+}
+
+my (@kib, %answers);
+for my $tenth (1 .. $TENTHS) {
+    my $start = time;
+    my @clients = map {
+        my $n = $_;
+        Platform::Test::Process->start(
+            name => "client$tenth.$n", dir => $t->dir,
+            log => $t->dir . "/client$tenth.$n.out", code => sub { work($n) });
+    } 1 .. $CLIENTS;
+    $_->wait_end(1200) or die "a client does not end\n" for @clients;
+    for my $n (1 .. $CLIENTS) {
+        my $text = $t->read_file("client$tenth.$n.out") // '';
+        $answers{$1} += $2 while $text =~ /^(\S+ \S+) (\d+)$/mg;
+    }
+    sleep 1;
+    push @kib, resident_kib();
+    diag sprintf '%7d requests: %d KiB resident (%.0f requests/s)',
+        $tenth * $EACH * $CLIENTS, $kib[-1],
+        $EACH * $CLIENTS / (time - $start - 1);
+}
+
+note explain \%answers;
+cmp_ok $answers{'/api/auth/refresh 200'}, '>=', 0.8 * $TOTAL,
+    "$answers{'/api/auth/refresh 200'} refreshes";
+cmp_ok $answers{'/api/auth/login 200'}, '>=', $TOTAL / 200,
+    "$answers{'/api/auth/login 200'} logins";
+is scalar(grep {/ (?:none|50\d)$/} keys %answers), 0,
+    'every request was answered, none by an error of ours'
+    or diag explain \%answers;
+cmp_ok $kib[-1] - $kib[0], '<=', 2048, sprintf
+    'after the first tenth it grew by %d KiB', $kib[-1] - $kib[0];
+
+$t->done;

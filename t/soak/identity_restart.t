@@ -1,0 +1,137 @@
+# Restarts of the identity service behind its supervisor's socket, while
+# clients refresh their sessions through nginx: not one of ten restarts costs a
+# request, let alone a session.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use IO::Socket::UNIX;
+use Platform::Test;
+use Platform::Test::Chain;
+use Socket qw(SOCK_STREAM);
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $RESTARTS = $ENV{SOAK_ROUNDS} // 10;
+my $CLIENTS = 8;    # as many logins as may hash and wait at once
+
+my $t = Platform::Test->new(timeout => 600);
+my $slack = $t->scale;
+$t->postgres;
+
+# The supervisor's socket is there before the program, and stays.
+my $path = $t->dir . '/supervised.sock';
+my $socket = IO::Socket::UNIX->new(
+    Local => $path, Type => SOCK_STREAM, Listen => 4096) or die "$path: $!";
+
+my $started = 0;
+
+sub start_identity {
+    my $env = $t->identity_env(IDENTITY_LISTEN => undef,
+        PLATFORM_AUTH_MAX_FAILURES => 0);
+    my $name = 'identity' . ++$started;
+    return Platform::Test::Process->start(
+        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
+        env => { %$env, Platform::Test::Env::mode_env($t->dir,
+            name => $name, leaks => 1) },
+        stop_wait => 15 * $slack,
+        code => sub {
+            open STDIN, '<&', $socket or die "stdin: $!";
+            exec 'setpriv', '--pdeathsig', 'TERM', '--',
+                Platform::Test::Env::mode_prefix($t->dir, $name),
+                Platform::Test::Env::identity();
+        });
+}
+
+$t->set(ADDRESS => "unix:$path");
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway on;
+    platform_gateway_access public;
+    keepalive_requests 1000000;
+    server {
+        listen 127.0.0.1:%%PORT_identity%% backlog=1024;
+        location / {
+            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
+            fastcgi_pass %%ADDRESS%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my $port = $t->port('identity');
+my $running = start_identity();
+
+# A client: one session after the other, refreshed some fifty times each; an
+# answer that is not a 200 ends the session and is told.
+sub client {
+    my $json = JSON::PP->new->utf8;
+    my $http = Platform::Test::Http->new(port => $port, timeout => 30 * $slack);
+    my $post = sub {
+        my ($path, $data) = @_;
+        my $start = time;
+        my $res = $http->request(POST => "/api/auth/$path", json => $data);
+        printf "%s %s %.3f\n", $path, $res ? $res->status : 'none',
+            time - $start;
+        return $res && $res->status == 200 ? $res->json : undef;
+    };
+    until (-e $t->dir . '/enough') {
+        my $token = ($post->('login', { account => 'one@demo.test',
+            credential => $Platform::Test::Stack::CREDENTIAL }) // next)
+            ->{refreshToken};
+        for (1 .. 50) {
+            my $answer = $post->('refresh', { refreshToken => $token }) // last;
+            $token = $answer->{refreshToken};
+            last if -e $t->dir . '/enough';
+        }
+        $post->('logout', { refreshToken => $token });
+    }
+    return;
+}
+
+my @clients = map {
+    Platform::Test::Process->start(name => "client$_", dir => $t->dir,
+        log => $t->dir . "/client$_.out",
+        code => sub { require JSON::PP; $| = 1; client() });
+} 1 .. $CLIENTS;
+
+sub answers {
+    return map { split /\n/, $t->read_file("client$_.out") // '' }
+        1 .. $CLIENTS;
+}
+
+my (@exits, @lost);
+for my $round (1 .. $RESTARTS) {
+    my $before = () = answers();
+    eventually(sub { (() = answers()) > $before + 100 }, 20)
+        or push @lost, "round $round: too slow";
+    $running->expect_end->signal('TERM');
+    $running->wait_end(10 * $slack) or push @lost, "round $round: no end";
+    push @exits, $running->status;
+    $running = start_identity();
+    my @bad = grep { !/^\w+ 200 / } answers();
+    push @lost, "round $round: " . @bad if @bad;
+}
+$t->track($running);
+sleep 1;
+$t->write_file('enough', '');
+ok $_->wait_end(30 * $slack), 'a client ends' for @clients;
+
+my %answers;
+my $longest = 0;
+for (answers()) {
+    my ($path, $status, $took) = split / /;
+    $answers{"$path $status"}++;
+    $longest = $took if $took > $longest;
+}
+diag join ', ', map {"$_: $answers{$_}"} sort keys %answers;
+diag sprintf 'the longest took %.2f s', $longest;
+is_deeply \@exits, [ (0) x $RESTARTS ], 'every process ended with 0';
+is_deeply \@lost, [], "$RESTARTS restarts of $RESTARTS cost nothing";
+is_deeply [ grep { !/ 200$/ } keys %answers ], [], 'every answer is a 200';
+
+$t->done;
