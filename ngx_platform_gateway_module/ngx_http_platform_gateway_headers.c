@@ -16,6 +16,7 @@
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_ID_MAX_LEN       128
+#define NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES         16
 #define NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID       0x01
 #define NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID   0x02
 
@@ -477,21 +478,30 @@ ngx_http_platform_gateway_headers_id_valid(ngx_str_t *id)
 static ngx_int_t
 ngx_http_platform_gateway_headers_id_make(ngx_http_request_t *r, ngx_str_t *id)
 {
-    u_char  random[16];
+    /* of this worker: what is forked has used none yet */
 
-    id->data = ngx_pnalloc(r->pool, 2 * sizeof(random));
+    static u_char   random[NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES * 64];
+    static size_t   left;
+
+    id->len = 2 * NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES;
+    id->data = ngx_pnalloc(r->pool, id->len);
     if (id->data == NULL) {
         return NGX_ERROR;
     }
 
-    if (RAND_bytes(random, sizeof(random)) != 1) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "no random bytes for a request id");
-        return NGX_ERROR;
+    if (left == 0) {
+
+        if (RAND_bytes(random, sizeof(random)) != 1) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "no random bytes for a request id");
+            return NGX_ERROR;
+        }
+
+        left = sizeof(random);
     }
 
-    id->len = 2 * sizeof(random);
-    ngx_hex_dump(id->data, random, sizeof(random));
+    left -= NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES;
+    ngx_hex_dump(id->data, random + left, NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES);
 
     return NGX_OK;
 }

@@ -14,7 +14,9 @@ static ngx_int_t ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data);
 static size_t ngx_http_platform_gateway_log_length(
     const ngx_http_platform_gateway_log_field_t *field,
-    const ngx_http_platform_gateway_log_value_t *value);
+    ngx_http_platform_gateway_log_value_t *value);
+static size_t ngx_http_platform_gateway_log_plain(const u_char *p,
+    const u_char *last);
 static u_char *ngx_http_platform_gateway_log_write(u_char *p,
     const ngx_http_platform_gateway_log_value_t *value);
 static ngx_int_t ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
@@ -25,6 +27,16 @@ static size_t ngx_http_platform_gateway_log_escape_one(u_char *dst,
 
 #define ngx_http_platform_gateway_log_is_plain(c)                             \
     ((c) >= 0x20 && (c) < 0x7f && (c) != '"' && (c) != '\\')
+
+/* The byte c eight times; and a high bit where one of the eight in w is c. */
+
+#define ngx_http_platform_gateway_log_eight(c)                                \
+    ((uint64_t) (c) * 0x0101010101010101ULL)
+
+#define ngx_http_platform_gateway_log_has(w, c)                               \
+    ((((w) ^ ngx_http_platform_gateway_log_eight(c))                          \
+      - ngx_http_platform_gateway_log_eight(1))                               \
+     & ~((w) ^ ngx_http_platform_gateway_log_eight(c)))
 
 
 static ngx_str_t  ngx_http_platform_gateway_log_json_name =
@@ -167,16 +179,30 @@ ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
 }
 
 
+/* Notes in value when there is nothing to escape, as nearly always. */
+
 static size_t
 ngx_http_platform_gateway_log_length(
     const ngx_http_platform_gateway_log_field_t *field,
-    const ngx_http_platform_gateway_log_value_t *value)
+    ngx_http_platform_gateway_log_value_t *value)
 {
     size_t  len;
 
     len = field->name.len + sizeof(",\"\":") - 1;
 
+    if (value->kind == NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING
+        && ngx_http_platform_gateway_log_plain(value->text.data,
+                                               value->text.data
+                                               + value->text.len)
+           == value->text.len)
+    {
+        value->kind = NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN;
+    }
+
     switch (value->kind) {
+
+    case NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN:
+        return len + sizeof("\"\"") - 1 + value->text.len;
 
     case NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING:
         return len + sizeof("\"\"") - 1
@@ -196,6 +222,12 @@ ngx_http_platform_gateway_log_write(u_char *p,
     const ngx_http_platform_gateway_log_value_t *value)
 {
     switch (value->kind) {
+
+    case NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN:
+        *p++ = '"';
+        p = ngx_cpymem(p, value->text.data, value->text.len);
+        *p++ = '"';
+        return p;
 
     case NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING:
         *p++ = '"';
@@ -254,11 +286,50 @@ ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
 }
 
 
+/* How many bytes at p need no escaping; eight at a time while they do not. */
+
+static size_t
+ngx_http_platform_gateway_log_plain(const u_char *p, const u_char *last)
+{
+    uint64_t       w, odd;
+    const u_char  *start;
+
+    start = p;
+
+    while (last - p >= (ptrdiff_t) sizeof(w)) {
+
+        ngx_memcpy(&w, p, sizeof(w));
+
+        /* a high bit stays where a byte is 0x80 and more, or below 0x20 ... */
+
+        odd = w | ((w - ngx_http_platform_gateway_log_eight(0x20)) & ~w);
+
+        /* ... or one of the three */
+
+        odd |= ngx_http_platform_gateway_log_has(w, '"')
+               | ngx_http_platform_gateway_log_has(w, '\\')
+               | ngx_http_platform_gateway_log_has(w, 0x7f);
+
+        if (odd & ngx_http_platform_gateway_log_eight(0x80)) {
+            break;
+        }
+
+        p += sizeof(w);
+    }
+
+    while (p < last && ngx_http_platform_gateway_log_is_plain(*p)) {
+        p++;
+    }
+
+    return (size_t) (p - start);
+}
+
+
 size_t
 ngx_http_platform_gateway_log_escape(u_char *dst, const ngx_str_t *src)
 {
     size_t       n, len;
-    u_char      *p, *last, *start;
+    u_char      *p, *last;
     ngx_uint_t   valid;
 
     len = 0;
@@ -267,19 +338,14 @@ ngx_http_platform_gateway_log_escape(u_char *dst, const ngx_str_t *src)
 
     while (p < last) {
 
-        start = p;
-
-        while (p < last && ngx_http_platform_gateway_log_is_plain(*p)) {
-            p++;
-        }
-
-        n = (size_t) (p - start);
+        n = ngx_http_platform_gateway_log_plain(p, last);
 
         if (dst) {
-            ngx_memcpy(dst + len, start, n);
+            ngx_memcpy(dst + len, p, n);
         }
 
         len += n;
+        p += n;
 
         if (p < last) {
             n = ngx_http_platform_gateway_log_utf8(p, last, &valid);

@@ -15,6 +15,7 @@
 typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_LOG_NULL = 0,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING,      /* to be quoted and escaped */
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN,       /* to be quoted alone */
     NGX_HTTP_PLATFORM_GATEWAY_LOG_NUMBER
 } ngx_http_platform_gateway_log_kind_e;
 

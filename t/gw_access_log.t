@@ -267,6 +267,23 @@ for my $name (sort keys %bytes) {
     ($e) = get($name, GET => '/public', headers => [ 'User-Agent' => $sent ]);
     is $e->{userAgent}, $logged, "user agent: $name";
 }
+
+# One odd byte at each place of a word, its neighbours the nearest good ones.
+
+my %odd = ("\x01" => "\x01", "\x1f" => "\x1f", '"' => '"', '\\' => '\\',
+    "\x7f" => "\x7f", "\x80" => "\x{fffd}", "\xff" => "\x{fffd}");
+for my $byte (sort keys %odd) {
+    my @wrong = grep {
+        my ($before, $after) = ('!~#[]^' x 3, ' ~!' x 6);
+        my $sent = substr($before, 0, $_) . $byte . $after;
+        ($e) = get('odd', GET => '/public',
+            headers => [ 'User-Agent' => "a$sent." ]);
+        $e->{userAgent} ne 'a' . substr($before, 0, $_) . $odd{$byte}
+            . "$after.";
+    } 0 .. 16;
+    is_deeply \@wrong, [], sprintf 'byte %02x in any place', ord $byte;
+}
+
 (my $uri = "/public/\xff\xe2\x82\xac\"\\\xc3");
 http_raw($port, "GET $uri?a=\xfe HTTP/1.0\r\n\r\n");
 $e = entry('a path of any bytes');
