@@ -214,6 +214,21 @@ refused(1, [], { PLATFORM_DB_HOST => $t->dir,
     IDENTITY_LISTEN => $t->dir . '/x.sock' }, 'no database to migrate',
     qr/database|connect/i);
 
+# Where nobody says so it listens below the directory it is started in.
+
+mkdir $t->dir . '/run' or die "run: $!";
+my $default = Platform::Test::Process->start(
+    name => 'default', dir => $t->dir, log => $t->dir . '/default.log',
+    env => { %{ $t->identity_env(IDENTITY_LISTEN => undef) },
+        Platform::Test::Env::mode_env($t->dir, name => 'default', leaks => 1) },
+    cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'default'),
+        Platform::Test::Env::identity() ], stop_wait => 15 * $t->scale);
+$t->track($default);
+ok eventually(sub {
+    my $c = eval { $t->fcgi($t->dir . '/run/identity.sock') };
+    $c && $c->request(GET => '/healthz')->{status} == 200
+}, 10), 'the default is run/identity.sock';
+
 # A socket whose process was killed is taken over.
 
 my $address = $identity->address;

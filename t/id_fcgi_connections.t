@@ -154,6 +154,8 @@ my %broken = (
         . Platform::Test::Fcgi::record(4, "\xff\xff\xff\xfe" x 2),
     'a body before parameters' => substr($request, 0, 16)
         . Platform::Test::Fcgi::record(5, 'x'),
+    'a request given up half-way' => substr($request, 0, 16)
+        . Platform::Test::Fcgi::record(2, ''),
     'management records' => Platform::Test::Fcgi::record(9, '', 0),
 );
 for my $name (sort keys %broken) {
@@ -174,6 +176,47 @@ $c = $t->fcgi($address);
 $c->send(bytes(POST => '/api/auth/refresh', body => '{}',
     params => { CONTENT_LENGTH => 3 }));
 ok all_closed(1, $c), 'a body shorter than announced gets no answer';
+
+# Those who do not read their answers: 16 connections with thousands of
+# requests each fill every buffer on the way.
+
+my $many_requests = bytes(GET => '/.well-known/jwks.json', keep => 1) x 2000;
+my @deaf = map { $t->fcgi($address) } 1 .. 16;
+for my $deaf (@deaf) {
+    my $fh = $deaf->connection->{fh};
+    my $sent = 0;
+    while ($sent < length $many_requests) {
+        my $n = syswrite $fh, $many_requests, 65536, $sent;
+        last if !defined $n;    # full
+        $sent += $n;
+    }
+}
+sleep 0.3;
+$start = time;
+cmp_ok served_in(), '<', 2.5 * $slack,
+    'peers that do not read keep threads for a timeout at most';
+ok eventually(sub { served_in() < 0.2 * $slack }, 20),
+    'and are gone in the end';
+@deaf = ();
+
+# Those who leave while their request is worked on: here at a database that
+# does not answer.
+
+my $pg = $t->postgres;
+$pg->freeze('STOP');
+for (1 .. 4) {
+    $c = $t->fcgi($address);
+    $c->send(bytes(POST => '/api/auth/login', body =>
+        '{"account":"one@demo.test","credential":"x"}'));
+    sleep 0.05;
+    $c->connection->reset;
+}
+cmp_ok served_in(), '<', 2.5 * $slack,
+    'requests given up by their peers end at the request timeout';
+$pg->freeze('CONT');
+ok eventually(sub {
+    $t->fcgi($address)->request(GET => '/readyz')->{status} == 200
+}, 10), 'and the database is used again';
 
 # Parameters are not the environment, nor the other way round.
 
