@@ -74,6 +74,11 @@ my @values = (
     [ PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0', '10.0.0.0/8' ],
     [ IDENTITY_LISTEN => 'x', 'run/x.sock' ],
     [ HTTP_PORT => '0', '8081' ],
+    [ HTTP_HOST => 'a b', '127.0.0.2' ],
+    [ APP_NAME => 'two words', 'identity-2' ],
+    [ APP_ENV => 'two words', 'local' ],
+    [ PLATFORM_DB_SEED_ON_START => 'x', '0' ],
+    [ PLATFORM_JWT_KEY_ID => 'a=b', 'a.b' ],
 );
 for my $case (@values) {
     my ($name, $bad, $good) = @$case;

@@ -1,0 +1,154 @@
+# Settings of the gateway's side: defaults, bad values, each with one line; and
+# what the program checks too, both halves take and refuse alike.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new(module => 0);
+my $render = $t->root . '/tools/render';
+
+# (exit status, what it printed) of rendering one placeholder.
+sub value {
+    my ($placeholder, %env) = @_;
+
+    local %ENV = (PATH => $ENV{PATH}, RUN_DIR => '/run/platform', %env);
+    my $said = `$render --value $placeholder 2>&1`;
+    return ($? >> 8, $said);
+}
+
+# Defaults, by placeholder.
+
+my %default = (
+    GATEWAY_HOST      => '127.0.0.1',
+    GATEWAY_PORT      => '8080',
+    IDENTITY_HOST     => '127.0.0.1',
+    IDENTITY_PORT     => '8081',
+    IDENTITY_UPSTREAM => 'server unix:/run/platform/identity.sock;',
+    IDENTITY_URL      => 'http://127.0.0.1:8081',
+    ENTITLEMENT_URL   => 'http://127.0.0.1:8082',
+    ISSUER            => 'http://127.0.0.1:8081',
+    CORS_ORIGINS      => 'http://127.0.0.1:8080',
+    LOGIN_RATE        => '10r/s',
+    LOGIN_BURST       => 'burst=20 nodelay',
+    REFRESH_RATE      => '50r/s',
+    REFRESH_BURST     => 'burst=100 nodelay',
+    ACCESS_LOG        => '/run/platform/logs/access.log platform',
+    TRUSTED_PROXIES   => '',
+);
+for my $name (sort keys %default) {
+    my ($status, $said) = value($name);
+    is "$status $said", "0 $default{$name}\n", "default of $name";
+}
+
+# Values: the variable, the placeholder, then bad ones and good ones.  The
+# program checks those marked 1 as well.
+
+my @cases = (
+    [ GATEWAY_PORT => 'GATEWAY_PORT', 0, [ '0', '65536', 'x', '80 81' ],
+        [ '1', '65535' ] ],
+    [ GATEWAY_HOST => 'GATEWAY_HOST', 0, [ 'a b', 'a;', '256.1.1.1' ],
+        [ '0.0.0.0', '[::1]', 'gateway.internal' ] ],
+    [ IDENTITY_UPSTREAM => 'IDENTITY_UPSTREAM', 0,
+        [ 'x', '/run/a.sock;', '127.0.0.1', '/run/a.sock, host:0' ],
+        [ '/run/a.sock', '/run/a.sock 10.0.0.1:9000, [::1]:9000' ] ],
+    [ IDENTITY_URL => 'IDENTITY_URL', 0, [ 'ftp://a', 'http://', 'a:1' ],
+        [ 'http://identity:8081', 'https://id.example.com' ] ],
+    [ PLATFORM_ENTITLEMENT_URL => 'ENTITLEMENT_URL', 1,
+        [ 'x', 'http://a b', 'ftp://a' ], [ 'http://e:1', 'https://e' ] ],
+    [ PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'ACCESS_LOG', 1,
+        [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
+    [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
+        [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
+        [ 'off', '10r/s', '600r/m', '10r/s burst 20', '1r/s burst 0' ] ],
+    [ PLATFORM_REFRESH_RATE_LIMIT => 'REFRESH_RATE', 1, [ 'x', '-1r/s' ],
+        [ 'off', '5r/s burst 5' ] ],
+    [ PLATFORM_TRUSTED_PROXIES => 'TRUSTED_PROXIES', 1,
+        [ '0.0.0.0/0', '::/0', '10.0.0.0/33', 'proxy', '10.0.0.1;', '10.0.0',
+            '10.0.0.1, 0.0.0.0/0', '2001:db8::/129' ],
+        [ '10.0.0.1', '10.0.0.0/8', '10.0.0.1, 2001:db8::/32', '::1' ] ],
+    [ PLATFORM_CORS_ALLOWED_ORIGINS => 'CORS_ORIGINS', 1,
+        [ '*', 'null', 'https://a/path', 'a.example', 'https://a, https://b' ],
+        [ 'https://a.example', 'http://127.0.0.1:3000 https://*.b.example' ] ],
+    [ PLATFORM_JWT_ISSUER => 'ISSUER', 1, [ 'two words', 'a"b' ],
+        [ 'http://issuer', 'urn:example:issuer' ] ],
+);
+for my $case (@cases) {
+    my ($name, $placeholder, $both, $bad, $good) = @$case;
+    for my $value (@$bad) {
+        my ($status, $said) = value($placeholder, $name => $value);
+        is $status, 2, "$name=$value: refused";
+        like $said, qr/\Arender: \Q$name\E [^\n]+; accepted: [^\n]+\n\z/,
+            "$name=$value: in one line that says what is accepted";
+        next unless $both;
+        my ($refused, $out, $err)
+            = $t->run_identity(['--check'], $name => $value);
+        is $refused, 2, "$name=$value: by the program too";
+        like $err, qr/\Aidentity-fcgi: \Q$name\E: [^\n]+\n\z/,
+            "$name=$value: in one line";
+    }
+    for my $value (@$good) {
+        my ($status, $said) = value($placeholder, $name => $value);
+        is $status, 0, "$name=$value: accepted" or diag $said;
+        next unless $both;
+        my ($checked, $out, $err)
+            = $t->run_identity(['--check'], $name => $value);
+        is $checked, 0, "$name=$value: by the program too" or diag $err;
+    }
+}
+
+# The program's defaults, all of them.
+
+my %env = map { $_ => undef } keys %{ $t->identity_env };
+my $printed = sub {
+    my ($status, $out) = $t->run_identity(['--print-config'], %env, @_);
+    return { $out =~ /^(\w+)=(.*)$/mg };
+};
+my %expected = (
+    APP_NAME => 'identity-service', HTTP_HOST => '127.0.0.1',
+    HTTP_PORT => '8081', PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'true',
+    PLATFORM_DB_MIGRATE_ON_START => 'false',
+    PLATFORM_DB_SEED_ON_START => 'false',
+    PLATFORM_JWT_ISSUER => 'http://127.0.0.1:8081',
+    PLATFORM_JWT_ACCESS_TOKEN_TTL => '15m',
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d',
+    PLATFORM_AUTH_REFRESH_COOKIE_NAME => 'platform_refresh_token',
+    PLATFORM_AUTH_COOKIE_PATH => '/api/auth',
+    PLATFORM_AUTH_COOKIE_SECURE => 'true',
+    PLATFORM_AUTH_COOKIE_SAME_SITE => 'Lax',
+    PLATFORM_AUTH_SESSION_MAX_LIFETIME => '90d',
+    PLATFORM_AUTH_REFRESH_REUSE => 'reject',
+    PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:8082',
+    PLATFORM_LOGIN_RATE_LIMIT => '10r/s burst 20',
+    PLATFORM_REFRESH_RATE_LIMIT => '50r/s burst 100',
+    PLATFORM_AUTH_MAX_FAILURES => '10', PLATFORM_AUTH_FAILURE_WINDOW => '15m',
+    PLATFORM_AUTH_ARGON2_MEMORY_KIB => '19456',
+    PLATFORM_AUTH_ARGON2_ITERATIONS => '2', PLATFORM_WORKER_THREADS => '16',
+    PLATFORM_REQUEST_TIMEOUT => '5s', PLATFORM_DB_STATEMENT_TIMEOUT => '3s',
+    PLATFORM_DB_CONNECT_TIMEOUT => '2s', PLATFORM_DB_PREPARED => 'true',
+    PLATFORM_SWEEP_INTERVAL => '10m', PLATFORM_LOG_LEVEL => 'info',
+);
+my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
+    PLATFORM_DB_HOST PLATFORM_DB_PORT PLATFORM_DB_NAME PLATFORM_DB_USER
+    PLATFORM_DB_PASSWORD PLATFORM_DB_SSLMODE PLATFORM_JWT_KEY_ID
+    PLATFORM_JWT_PRIVATE_KEY_BASE64 PLATFORM_JWT_PUBLIC_KEY_BASE64
+    PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS PLATFORM_TRUSTED_PROXIES
+    PLATFORM_CORS_ALLOWED_ORIGINS);
+my $got = $printed->();
+chomp(my $cores = `nproc`);
+my $slots = delete $got->{PLATFORM_AUTH_HASH_CONCURRENCY};
+like $slots, qr/^(?:\(unset\)|\Q$cores\E \(default\))$/, 'slots: the cores';
+my $pool = delete $got->{PLATFORM_DB_POOL_SIZE};
+like $pool, qr/^(?:\(unset\)|16 \(default\))$/, 'the pool: the workers';
+is_deeply $got, { %unset, map { $_ => "$expected{$_} (default)" } keys %expected },
+    'every default elsewhere';
+$got = $printed->(APP_ENV => 'local');
+is_deeply [ @$got{map {"PLATFORM_$_"} qw(DB_MIGRATE_ON_START
+    AUTH_COOKIE_SECURE CORS_ALLOWED_ORIGINS)} ],
+    [ map {"$_ (default)"} 'true', 'false', 'http://127.0.0.1:8080' ],
+    'those that differ locally';
+
+$t->done;
