@@ -12,26 +12,25 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
+my $unit = $t->scale;    # seconds, on a machine that is not slowed down
 my $pg = $t->postgres;
 my $identity = $t->identity_face(
-    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
-    PLATFORM_DB_CONNECT_TIMEOUT   => '1s',
-    PLATFORM_REQUEST_TIMEOUT      => '2s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => "${unit}s",
+    PLATFORM_DB_CONNECT_TIMEOUT   => "${unit}s",
+    PLATFORM_REQUEST_TIMEOUT      => 2 * $unit . 's',
 );
 my $port = $t->port('identity');
 
 my $sessions = Platform::Test::Sessions->new;
-my $load = Platform::Test::Load->new(port => $port, clients => 2);
-my @logins = map { $sessions->login('several') } 1 .. 16;
-$load->run(sub { shift @logins }, sub { $sessions->note(@_) });
-$load = Platform::Test::Load->new(port => $port, clients => 16);
+my $load = Platform::Test::Load->new(port => $port, clients => 16);
+$sessions->log_in($load, several => 16);
 my @all = $sessions->all;
 is scalar @all, 16, 'logged in';
 
 # Each client refreshes a session of its own, until it has been told to wait.
 
 my $frozen;
-my $freeze_at = time + 1;
+my $freeze_at = time + $unit;
 my %answers;
 my %over;
 $load->run(
@@ -57,7 +56,7 @@ is_deeply [ sort keys %answers ],
     'refreshed, or told that the database is not available';
 is $answers{'503 DATABASE_UNAVAILABLE'}, 16, 'everybody in the end';
 is_deeply $sessions->{broken}, [], 'no answer contradicts another';
-cmp_ok $sessions->{longest}, '<=', 3 * $t->scale,
+cmp_ok \$sessions->{longest}, '<=', 3 * \$unit,
     sprintf 'the longest took %.1f s', $sessions->{longest};
 my $doubtful = grep { $_->{in_doubt} } @all;
 note "$doubtful of them were rotating, and told so";

@@ -12,7 +12,8 @@ use Platform::Test;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $t = Platform::Test->new;
+my $t = Platform::Test->new(timeout => 120);
+my $unit = $t->scale;    # seconds, on a machine that is not slowed down
 my $pg = $t->postgres;
 
 # A proxy before the database.  Once it is set to look out for a statement, it
@@ -64,8 +65,8 @@ my $identity = $t->identity_face(
     PLATFORM_DB_HOST              => '127.0.0.1',
     PLATFORM_DB_PORT              => $proxy->port,
     PLATFORM_DB_SSLMODE           => 'disable',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
-    PLATFORM_REQUEST_TIMEOUT      => '2s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => "${unit}s",
+    PLATFORM_REQUEST_TIMEOUT      => 2 * $unit . 's',
 );
 my $port = $t->port('identity');
 
@@ -75,9 +76,13 @@ sub call {
     return http_post($port, "/api/auth/$path", json => $json, %o);
 }
 
+# Not turned away for want of a hash slot.
 sub login {
-    return call(login => { account => 'several@demo.test',
-        credential => 'Demo-passw0rd!' });
+    return eventually(sub {
+        my $res = call(login => { account => 'several@demo.test',
+            credential => 'Demo-passw0rd!' });
+        return $res->code eq 'AUTH_BUSY' ? undef : $res;
+    }, 30);
 }
 
 sub refresh { return call(refresh => { refreshToken => $_[0] }) }
@@ -89,6 +94,13 @@ sub break {
     $proxy->set(statement => $statement, how => $how,
         until => time + ($hold // 0),
         then  => $how eq 'stuck' ? $again : {});
+    return;
+}
+
+sub wait_until {
+    my ($when) = @_;
+
+    sleep $when - time if time < $when;
     return;
 }
 
@@ -134,7 +146,7 @@ for my $how (qw(before after)) {
 
 # Given up on after a second, it is tried again; the first one, when it comes
 # through at last, changes nothing.
-break(session_rotate => 'late', 3);
+break(session_rotate => 'late', 3 * $unit);
 my $start = time;
 $res = refresh($token);
 ok met(), 'refresh, late: the write was met';
@@ -143,18 +155,18 @@ is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
     'refresh, late: its token is the session\'s';
 $token = $res->json->{refreshToken};
 my $before = row($session);
-sleep $start + 3.2 - time;
+wait_until($start + 3.2 * $unit);
 is_deeply row($session), $before, 'refresh, late: the first changes nothing';
 
 # Every try is stuck: nobody knows, and nothing happens when all come through.
-break(session_rotate => 'stuck', 4 * $t->scale);
+break(session_rotate => 'stuck', 4 * $unit);
 $start = time;
 $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
-cmp_ok time - $start, '<', 3 * $t->scale, 'refresh, stuck: in time';
+cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';
 $before = row($session);
-sleep $start + 4.2 * $t->scale - time;
+wait_until($start + 4.2 * $unit);
 break('', '');
 is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
 $res = refresh($token);
@@ -174,7 +186,7 @@ for my $how (qw(before after)) {
 }
 
 # A selection that arrives late must not undo one that was made since.
-break(session_select => 'late', 3);
+break(session_select => 'late', 3 * $unit);
 $start = time;
 $res = call('select-branch', { branchId => $other },
     token => $s->{accountAccessToken});
@@ -182,7 +194,7 @@ is $res->status, 200, 'selection, late: a second write did it';
 ok met(), 'selection, late: the first was met';
 is call('select-branch', { branchId => $branch },
     token => $s->{accountAccessToken})->status, 200, 'another selection';
-sleep $start + 3.2 - time;
+wait_until($start + 3.2 * $unit);
 is row($session)->[2], $branch, 'selection, late: the last one stands';
 
 # -- login: no token without its session

@@ -65,10 +65,8 @@ my $face = $t->port('identity');
 
 is http_get($face, '/readyz')->status, 200, 'ready';
 my $sessions = Platform::Test::Sessions->new;
-my $load = Platform::Test::Load->new(port => $face, clients => 2);
-my @logins = map { $sessions->login('several') } 1 .. 8;
-$load->run(sub { shift @logins }, sub { $sessions->note(@_) });
-$load = Platform::Test::Load->new(port => $face, clients => 16);
+my $load = Platform::Test::Load->new(port => $face, clients => 16);
+$sessions->log_in($load, several => 8);
 my @all = $sessions->all;
 is scalar @all, 8, 'eight sessions';
 

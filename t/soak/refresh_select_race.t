@@ -21,15 +21,13 @@ $t->identity_face;
 my $port = $t->port('identity');
 
 my $sessions = Platform::Test::Sessions->new;
-my $login = Platform::Test::Load->new(port => $port, clients => 2);
-my @logins = map { $sessions->login('several') } 1 .. $SESSIONS;
-$login->run(sub { shift @logins }, sub { $sessions->note(@_) });
+my $load = Platform::Test::Load->new(port => $port, clients => 3 * $SESSIONS);
+$sessions->log_in($load, several => $SESSIONS);
 my @all = $sessions->all;
 is scalar @all, $SESSIONS, 'logged in';
 
 # One client refreshes a session, two change its branch all the time.
 
-my $load = Platform::Test::Load->new(port => $port, clients => 3 * $SESSIONS);
 my $left = $ROUNDS;
 my (%refreshed, %selected);
 $load->run(
