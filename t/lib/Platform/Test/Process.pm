@@ -25,7 +25,8 @@ sub start {
 
     my $pid = fork // die "fork: $!\n";
     if ($pid == 0) {
-        $SIG{$_} = 'DEFAULT' for qw(INT TERM HUP ALRM CHLD PIPE __DIE__);
+        $SIG{$_} = 'DEFAULT' for qw(INT QUIT TERM HUP ALRM CHLD PIPE
+            __DIE__);
         setpgrp 0, 0;
         eval { $self->_become(%o); 1 } or print STDERR "$o{name}: $@";
         _exit(127);
