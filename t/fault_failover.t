@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
-my $unit = $t->scale;    # seconds, on a machine that is not slowed down
+my $unit = $t->scale > 1 ? 6 : 1;    # seconds
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 
@@ -56,6 +56,12 @@ sub login {
 }
 
 sub refresh { return call($_[0], refresh => { refreshToken => $_[1] }) }
+
+for my $name (sort keys %identity) {
+    ok eventually(sub { my $got = $t->fcgi($identity{$name}->address)
+            ->request(GET => '/readyz'); $got && $got->{status} == 200 }, 10),
+        "$name: ready";
+}
 
 # -- in order, and the other way round
 

@@ -235,6 +235,11 @@ sub identity_env {
         PLATFORM_JWT_PUBLIC_KEY_BASE64  => $key->public_base64,
         PLATFORM_DB_MIGRATE_ON_START    => 'true',
         PLATFORM_DB_SEED_ON_START       => 'true',
+        # What is slowed down gets more time, less than nginx waits for it.
+        (Platform::Test::Env::valgrind() ? (
+            PLATFORM_REQUEST_TIMEOUT      => '12s',
+            PLATFORM_DB_STATEMENT_TIMEOUT => '10s',
+            PLATFORM_DB_CONNECT_TIMEOUT   => '6s') : ()),
         $self->{postgres}{postgres} ? $self->{postgres}{postgres}->env : (),
         %change,
     );
