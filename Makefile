@@ -11,7 +11,7 @@ BUILD ?= build
 SANITIZE ?=
 UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
-PROVE_FLAGS ?= -j$(shell expr 3 \* $$(nproc))
+PROVE_FLAGS ?= -j$(shell expr 2 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
 SOAK ?= t/soak
