@@ -478,7 +478,7 @@ void ngx_http_platform_gateway_token_exit_process(void);
 ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);
 
 
-/* ngx_http_platform_gateway_cache.c: verified tokens, and forged ones */
+/* ngx_http_platform_gateway_cache_conf.c: the bounds of the token cache */
 
 ngx_http_platform_gateway_cache_t *
     ngx_http_platform_gateway_cache_create(ngx_conf_t *cf);
@@ -486,6 +486,9 @@ ngx_http_platform_gateway_cache_t *
 /* platform_gateway_token_cache off | entries=N [size=S]; */
 char *ngx_http_platform_gateway_cache_directive(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
+
+
+/* ngx_http_platform_gateway_cache.c: verified tokens, and forged ones */
 
 /*
  * NGX_OK: *err is what token_verify() would return for these bytes now, under

@@ -1,0 +1,89 @@
+# What a token costs in the cache, all included, and that a full cache does not
+# grow.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+plan skip_all => 'memory is that of nginx in a plain build only'
+    if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
+
+my ($CACHED, $LIMIT) = (1000, 3 * 1024);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $issuer = $t->issuer(body => jwks($key));
+my $port = $t->port('gateway');
+
+my $nginx = $t->nginx_conf(<<"CONF");
+%%GLOBALS%%
+worker_processes 1;
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    large_client_header_buffers 4 32k;
+    platform_gateway_token_cache entries=$CACHED;
+    platform_gateway_issuer http://issuer.test;
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /_keys;
+        location = /_keys {
+            internal;
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%/;
+            subrequest_output_buffer_size 64k;
+        }
+        location = /ready { platform_gateway_access public;
+            platform_gateway_ready; }
+        location / { platform_gateway_access branch; empty_gif; }
+    }
+}
+CONF
+$t->start_nginx;
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+
+my @tokens = map {
+    jwt_token('branch', $key, iss => 'http://issuer.test',
+        branch_ids => [ map { uuid() } 1 .. 3 ])
+} 0 .. 2 * $CACHED;
+my $size = length $tokens[0];
+note "a token has $size bytes";
+ok $size > 1200 && $size < 1500, 'tokens of about 1.3 KB';
+
+# Sends the tokens over a few connections; returns the kilobytes of the worker.
+sub rss_after {
+    my (@which) = @_;
+
+    my ($n, $passed) = (scalar @which, 0);
+    while (my @some = splice @which, 0, 500) {
+        my $c = Platform::Test::Http->new(port => $port);
+        $passed += grep {
+            $c->request(GET => '/', token => $tokens[$_])->status == 200
+        } @some;
+        $c->close;
+    }
+    is $passed, $n, "$n requests pass";
+    http_get($port, '/ready');
+    my ($worker) = $nginx->workers;
+    open my $fh, '<', "/proc/$worker/status" or die "status: $!\n";
+    return (map {/^VmRSS:\s+(\d+)/} <$fh>)[0];
+}
+
+my $empty = rss_after((0) x $CACHED);
+my $full = rss_after(1 .. $CACHED);
+my $each = ($full - $empty) * 1024 / $CACHED;
+note sprintf '%.0f bytes for each token', $each;
+cmp_ok $each, '>', $size, 'control: they are in memory';
+cmp_ok $each, '<=', $LIMIT, "at most $LIMIT bytes a token";
+
+my @later;
+push @later, rss_after(1 .. 2 * $CACHED) for 1 .. 3;
+note "$empty kB, $full kB full, later @later";
+cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty),
+    'a full cache stays as large';
+
+$t->done;
