@@ -95,7 +95,10 @@ sub client {
     my ($n) = @_;
 
     my $account = $n % 2 ? 'one' : 'several';
-    my $session = eval { $stack->login($account)->json } // die 'no login';
+    my $login;    # may have to wait for a hash slot
+    eventually(sub { ($login = $stack->login($account))->status == 200 }, 20)
+        or die 'no login';
+    my $session = $login->json;
     if ($session->{accountAccessToken}) {
         my $selected = $stack->post('/api/auth/select-branch',
             { branchId => $session->{branches}[0]{branchId} },

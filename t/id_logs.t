@@ -35,6 +35,10 @@ my %env = (
     PLATFORM_AUTH_MAX_FAILURES  => 2,
     PLATFORM_AUTH_REFRESH_REUSE => 'revoke',
     PLATFORM_SWEEP_INTERVAL     => '1s',
+    # Not what this test is about, however slow the machine.
+    PLATFORM_REQUEST_TIMEOUT      => '30s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '20s',
+    PLATFORM_DB_CONNECT_TIMEOUT   => '20s',
 );
 my $identity = $t->identity(%env,
     args => [ '--env-file', env_file($key) ],
@@ -297,6 +301,8 @@ cmp_ok $texts, '>=', 5, 'logs of both halves and the database';
 
 SKIP: {
     skip 'needs root', 2 if $> != 0;
+    skip 'valgrind has an environment of its own', 2
+        if Platform::Test::Env::valgrind();
     for my $what (qw(environ cmdline)) {
         open my $fh, '<:raw', '/proc/' . $identity->pid . "/$what" or die;
         clean("its $what", do { local $/; <$fh> });

@@ -15,6 +15,8 @@ my $started = time;
 my $stack = $t->full_stack(env => {
     PLATFORM_WORKER_THREADS        => 4,
     PLATFORM_AUTH_MAX_FAILURES     => 2,
+    PLATFORM_REQUEST_TIMEOUT       => '30s',
+    PLATFORM_DB_STATEMENT_TIMEOUT  => '20s',
     PLATFORM_AUTH_HASH_CONCURRENCY => 2,
     PLATFORM_TRUSTED_PROXIES       => '127.0.0.1',
 });
