@@ -60,6 +60,7 @@ sub login_bytes {
 }
 
 my $identity = start(
+    PLATFORM_AUTH_HASH_CONCURRENCY => 3,    # none waits for another
     PLATFORM_REQUEST_TIMEOUT      => 5 * $slack . 's',
     PLATFORM_DB_STATEMENT_TIMEOUT => 4 * $slack . 's',
     PLATFORM_DB_CONNECT_TIMEOUT   => 4 * $slack . 's',
