@@ -85,4 +85,11 @@ $got = $t->fcgi($old->address)->request(GET => '/readyz');
 is $got->{status}, 503, 'no migrations: not ready';
 like $got->{body}, qr/migrations/, 'no migrations: says so';
 
+# A newer one is at least what the program needs.
+
+$t->postgres->sql("insert into schema_migrations
+    values (9999, '9999_future.sql', repeat('a', 64))");
+is $t->fcgi($identity->address)->request(GET => '/readyz')->{status}, 200,
+    'a newer schema: ready';
+
 $t->done;
