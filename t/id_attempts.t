@@ -87,6 +87,19 @@ is $pg->sql("select failures from login_attempts
     'what was refused is not counted';
 is $pg->sql("select coalesce(sum(failures), 0) from login_attempts
     where account_hmac <> '' and failures > 1"), 0, 'nor for the accounts';
+my $rows = rows();
+is login("further$_", 'wrong')->{status}, 429, 'still locked' for 1 .. 20;
+is rows(), $rows, 'nor do further names make rows';
+$pg->sql("select login_attempt_begin(sha256('a'), '192.0.2.9', 3, 600)");
+is rows(), $rows + 2, 'a login under way has its two';
+$pg->sql("select login_attempt_settle(sha256('a'), '192.0.2.9', false)");
+is rows(), $rows, 'one that was turned away has none';
+is login('one', 'wrong', '192.0.2.9')->{status}, 401, 'a failure';
+$pg->sql("select login_attempt_begin(sha256('a'), '192.0.2.9', 3, 600)");
+$pg->sql("select login_attempt_settle(sha256('a'), '192.0.2.9', false)");
+is $pg->sql("select failures from login_attempts
+    where account_hmac = '' and address = '192.0.2.9'"), 1,
+    'which stays counted';
 
 # IPv6 by /64, IPv4 in IPv6 as IPv4, no address at all.
 
@@ -124,6 +137,9 @@ unlike $pg->sql("select encode(account_hmac, 'escape') from login_attempts"),
 is $pg->sql("select count(distinct account_hmac) from login_attempts
     where account_hmac <> '' and octet_length(account_hmac) <> 32"), 0,
     'but HMACs';
+is $pg->sql("select count(*) from login_attempts where account_hmac in
+    (sha256('one\@demo.test'), sha256('guess1\@demo.test'))"), 0,
+    'with a key';
 $pg->sql("insert into login_attempts
     select sha256(n::text::bytea), '198.51.100.1', 1, now() - interval '1 hour'
     from generate_series(1, 100) n");
