@@ -197,6 +197,24 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 .PHONY: t-modules
 t-modules: $(TEST_MOD)
 
+# -- benchmarks of the identity service ---------------------------------------------
+
+BENCH_ID := $(addprefix $(BUILD)/bench/,floors floor_fcgi load mint)
+BENCH_ID_CFLAGS := $(ID_CFLAGS) -Ibench
+
+$(BENCH_ID): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(BENCH_ID_CFLAGS) -pie $(LDFLAGS) -o $@ $< \
+	  $(if $(filter %/load,$@),,bench/rsa.c $(ID_LIBS))
+
+.PHONY: bench-identity-programs bench-identity
+bench-identity-programs: $(BENCH_ID)
+
+# BENCH_FLAGS: --quick, --only refresh,login, ...
+bench-identity: all $(BENCH_ID)
+	@PLATFORM_BUILD=$(BUILD) bench/identity $(BENCH_FLAGS)
+
 # -- targets ---------------------------------------------------------------------------
 
 .PHONY: help all run check unit t soak asan valgrind fuzz lint fmt install \
@@ -243,7 +261,7 @@ lint: ## call rules, banned functions, formatting, scripts, links
 
 fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
-	  identity-fcgi/src/*.[ch] identity-fcgi/test/*.[ch])
+	  identity-fcgi/src/*.[ch] identity-fcgi/test/*.[ch] bench/*.[ch])
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \

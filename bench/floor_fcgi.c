@@ -1,0 +1,213 @@
+/*
+ * The least that a refresh could be: one signature verified, one row read, two
+ * signatures made, one row updated durably.  A FastCGI responder that does
+ * this and nothing else, with as many threads as the service has and a
+ * database connection each.
+ *
+ *   floor_fcgi KEY.pem CONNINFO THREADS SOCKET SESSIONS RESPONSE
+ *
+ * SESSIONS is a file of session ids, of which each request takes one at
+ * random; RESPONSE is a file with the bytes, headers and body, that it
+ * answers with.
+ */
+
+#include "rsa.h"
+
+#include <fcgiapp.h>
+#include <libpq-fe.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_THREADS 256
+#define BACKLOG 1024
+#define UUID_LEN 36
+#define ACCESS_BYTES 1100 /* signing input of a branch token */
+#define REFRESH_BYTES 560 /* and of a refresh token */
+
+static const char *key_path, *conninfo;
+static int listener;
+static char (*sessions)[UUID_LEN + 1];
+static size_t session_count;
+static char *response;
+static size_t response_len;
+static char text[ACCESS_BYTES];
+
+struct thread {
+    pthread_t id;
+    struct rsa *rsa;
+    PGconn *db;
+    uint64_t random;
+    unsigned char old_signature[RSA_SIGNATURE_BYTES];
+};
+
+static bool prepare(PGconn *db, const char *name, const char *sql)
+{
+    PGresult *res = PQprepare(db, name, sql, 0, NULL);
+    bool ok = PQresultStatus(res) == PGRES_COMMAND_OK;
+
+    if (!ok) {
+        fprintf(stderr, "floor_fcgi: %s", PQerrorMessage(db));
+    }
+    PQclear(res);
+    return ok;
+}
+
+static bool start(struct thread *t)
+{
+    t->rsa = rsa_new(key_path);
+    t->db = PQconnectdb(conninfo);
+    return t->rsa != NULL &&
+           prepare(t->db, "r",
+                   "SELECT account_id, jti, status, expires_at"
+                   "  FROM auth_sessions WHERE session_id = $1") &&
+           prepare(t->db, "w",
+                   "UPDATE auth_sessions SET jti = $1,"
+                   " expires_at = now() + interval '30 days'"
+                   " WHERE session_id = $1") &&
+           rsa_sign(t->rsa, text, REFRESH_BYTES, t->old_signature);
+}
+
+static bool statement(struct thread *t, const char *name, const char *session)
+{
+    const char *values[] = {session};
+    PGresult *res = PQexecPrepared(t->db, name, 1, values, NULL, NULL, 1);
+    bool ok = strcmp(PQcmdTuples(res), "1") == 0;
+
+    if (!ok) {
+        fprintf(stderr, "floor_fcgi: %s", PQerrorMessage(t->db));
+    }
+    PQclear(res);
+    return ok;
+}
+
+static const char *any_session(struct thread *t)
+{
+    /* xorshift64 */
+    t->random ^= t->random << 13;
+    t->random ^= t->random >> 7;
+    t->random ^= t->random << 17;
+    return sessions[t->random % session_count];
+}
+
+static bool serve(struct thread *t)
+{
+    unsigned char sig[RSA_SIGNATURE_BYTES];
+    const char *session = any_session(t);
+
+    return rsa_verify(t->rsa, text, REFRESH_BYTES, t->old_signature) &&
+           statement(t, "r", session) &&
+           rsa_sign(t->rsa, text, ACCESS_BYTES, sig) &&
+           rsa_sign(t->rsa, text, REFRESH_BYTES, sig) &&
+           statement(t, "w", session);
+}
+
+static void *work(void *arg)
+{
+    static const char failed[] = "Status: 500\r\nContent-Length: 0\r\n\r\n";
+    struct thread *t = arg;
+    char body[4096];
+    FCGX_Request req;
+
+    if (!start(t) || FCGX_InitRequest(&req, listener, 0) != 0) {
+        fprintf(stderr, "floor_fcgi: a thread did not start\n");
+        _exit(1);
+    }
+    while (FCGX_Accept_r(&req) == 0) {
+        /* The end of a connection then waits for nobody. */
+        FCGX_Detach(&req);
+        while (FCGX_GetStr(body, sizeof(body), req.in) > 0) {
+        }
+        if (serve(t)) {
+            FCGX_PutStr(response, (int) response_len, req.out);
+        } else {
+            FCGX_PutStr(failed, sizeof(failed) - 1, req.out);
+        }
+        FCGX_Finish_r(&req);
+    }
+    return NULL;
+}
+
+/* The bytes of a file with a NUL behind them. */
+static char *slurp(const char *path, size_t *len)
+{
+    FILE *file = fopen(path, "r");
+    char *bytes = NULL;
+    long size;
+
+    if (file == NULL || fseek(file, 0, SEEK_END) != 0 ||
+        (size = ftell(file)) < 0) {
+        perror(path);
+        exit(1);
+    }
+    rewind(file);
+    bytes = calloc(1, (size_t) size + 1);
+    if (bytes == NULL ||
+        fread(bytes, 1, (size_t) size, file) != (size_t) size) {
+        perror(path);
+        exit(1);
+    }
+    fclose(file);
+    *len = (size_t) size;
+    return bytes;
+}
+
+static void read_sessions(const char *path)
+{
+    size_t len;
+    char *bytes = slurp(path, &len);
+
+    sessions = calloc(len / UUID_LEN + 1, sizeof(*sessions));
+    for (size_t at = 0; sessions != NULL && at + UUID_LEN < len;
+         at += UUID_LEN + 1) {
+        memcpy(sessions[session_count++], bytes + at, UUID_LEN);
+    }
+    free(bytes);
+    if (session_count == 0) {
+        fprintf(stderr, "floor_fcgi: no sessions in %s\n", path);
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    static struct thread threads[MAX_THREADS];
+    long count;
+
+    if (argc != 7) {
+        fprintf(stderr, "usage: floor_fcgi KEY.pem CONNINFO THREADS SOCKET "
+                        "SESSIONS RESPONSE\n");
+        return 2;
+    }
+    key_path = argv[1];
+    conninfo = argv[2];
+    count = strtol(argv[3], NULL, 10);
+    if (count < 1 || count > MAX_THREADS) {
+        fprintf(stderr, "floor_fcgi: 1 to %d threads\n", MAX_THREADS);
+        return 2;
+    }
+    memset(text, 'x', sizeof(text));
+    read_sessions(argv[5]);
+    response = slurp(argv[6], &response_len);
+    if (FCGX_Init() != 0 ||
+        (listener = FCGX_OpenSocket(argv[4], BACKLOG)) < 0) {
+        fprintf(stderr, "floor_fcgi: cannot listen on %s\n", argv[4]);
+        return 1;
+    }
+    (void) signal(SIGTERM, SIG_DFL);
+    for (long i = 0; i < count; i++) {
+        threads[i].random = 0x9e3779b97f4a7c15u * (uint64_t) (i + 1);
+        if (pthread_create(&threads[i].id, NULL, work, &threads[i]) != 0) {
+            perror("floor_fcgi: pthread_create");
+            return 1;
+        }
+    }
+    for (long i = 0; i < count; i++) {
+        pthread_join(threads[i].id, NULL);
+    }
+    return 0;
+}

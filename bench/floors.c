@@ -1,0 +1,234 @@
+/*
+ * What the parts that nobody can avoid cost on this machine now: RSA-2048
+ * signatures, their verification, Argon2id, durable one-row UPDATEs.
+ *
+ *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id
+ *   floors CONNINFO MILLISECONDS THREADS update
+ *
+ * prints operations a second of all threads, and the processor time of one in
+ * microseconds (of the client alone where it is an UPDATE).
+ */
+
+#include "rsa.h"
+
+#include <libpq-fe.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MAX_THREADS 256
+#define ROWS_A_THREAD 16
+#define TEXT_BYTES 800 /* between the signing inputs of the two tokens */
+
+/* The defaults of the service. */
+#define ARGON2_ITERATIONS 2
+#define ARGON2_MEMORY_BYTES ((size_t) 19456 * 1024)
+
+static const char credential[] = "a credential of 24 bytes";
+
+struct thread {
+    pthread_t id;
+    int number;
+    struct rsa *rsa;
+    PGconn *db;
+    uint64_t count, cpu_ns;
+    bool ok;
+};
+
+struct kind {
+    const char *name;
+    bool (*start)(struct thread *t);
+    bool (*once)(struct thread *t);
+};
+
+static const char *source; /* the key's file or the database */
+static uint64_t length_ns;
+static unsigned char text[TEXT_BYTES];
+static unsigned char signature[RSA_SIGNATURE_BYTES];
+static char phc[crypto_pwhash_STRBYTES];
+static pthread_barrier_t barrier;
+static const struct kind *kind;
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t) t.tv_sec * 1000000000u + (uint64_t) t.tv_nsec;
+}
+
+/* -- what is done -- */
+
+static bool rsa_start(struct thread *t)
+{
+    t->rsa = rsa_new(source);
+    return t->rsa != NULL;
+}
+
+static bool sign_once(struct thread *t)
+{
+    unsigned char sig[RSA_SIGNATURE_BYTES];
+
+    return rsa_sign(t->rsa, text, sizeof(text), sig);
+}
+
+static bool verify_start(struct thread *t)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    bool ok;
+
+    if (!rsa_start(t)) {
+        return false;
+    }
+    pthread_mutex_lock(&lock);
+    ok = rsa_sign(t->rsa, text, sizeof(text), signature);
+    pthread_mutex_unlock(&lock);
+    return ok;
+}
+
+static bool verify_once(struct thread *t)
+{
+    return rsa_verify(t->rsa, text, sizeof(text), signature);
+}
+
+static bool argon2_start(struct thread *t)
+{
+    (void) t;
+    return phc[0] != '\0';
+}
+
+static bool argon2_once(struct thread *t)
+{
+    (void) t;
+    return crypto_pwhash_str_verify(phc, credential, sizeof(credential) - 1) ==
+           0;
+}
+
+static bool update_start(struct thread *t)
+{
+    PGresult *res;
+    bool ok;
+
+    t->db = PQconnectdb(source);
+    res = PQprepare(t->db, "u",
+                    "UPDATE bench_floor SET n = n + 1 WHERE id = $1::int", 1,
+                    NULL);
+    ok = PQresultStatus(res) == PGRES_COMMAND_OK;
+    if (!ok) {
+        fprintf(stderr, "floors: %s", PQerrorMessage(t->db));
+    }
+    PQclear(res);
+    return ok;
+}
+
+static bool update_once(struct thread *t)
+{
+    char id[16];
+    const char *values[] = {id};
+    PGresult *res;
+    bool ok;
+
+    /* Rows of its own: threads do not wait for each other's locks. */
+    snprintf(id, sizeof(id), "%d",
+             1 + t->number * ROWS_A_THREAD + (int) (t->count % ROWS_A_THREAD));
+    res = PQexecPrepared(t->db, "u", 1, values, NULL, NULL, 1);
+    ok = strcmp(PQcmdTuples(res), "1") == 0;
+    PQclear(res);
+    return ok;
+}
+
+static const struct kind kinds[] = {
+    {"sign", rsa_start, sign_once},
+    {"verify", verify_start, verify_once},
+    {"argon2id", argon2_start, argon2_once},
+    {"update", update_start, update_once},
+};
+
+/* -- threads -- */
+
+static void *work(void *arg)
+{
+    struct thread *t = arg;
+    uint64_t end, cpu;
+
+    t->ok = kind->start(t) && kind->once(t);
+    pthread_barrier_wait(&barrier);
+    end = now_ns(CLOCK_MONOTONIC) + length_ns;
+    cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    while (t->ok && now_ns(CLOCK_MONOTONIC) < end) {
+        t->ok = kind->once(t);
+        t->count++;
+    }
+    t->cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    rsa_free(t->rsa);
+    PQfinish(t->db);
+    return NULL;
+}
+
+static int measure(int count)
+{
+    static struct thread threads[MAX_THREADS];
+    uint64_t ops = 0, cpu_ns = 0, start, spent;
+    bool ok = true;
+
+    pthread_barrier_init(&barrier, NULL, (unsigned) count + 1);
+    for (int i = 0; i < count; i++) {
+        threads[i].number = i;
+        if (pthread_create(&threads[i].id, NULL, work, &threads[i]) != 0) {
+            perror("floors: pthread_create");
+            return 1;
+        }
+    }
+    pthread_barrier_wait(&barrier);
+    start = now_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < count; i++) {
+        pthread_join(threads[i].id, NULL);
+        ops += threads[i].count;
+        cpu_ns += threads[i].cpu_ns;
+        ok = ok && threads[i].ok;
+    }
+    spent = now_ns(CLOCK_MONOTONIC) - start;
+    if (!ok || ops == 0) {
+        fprintf(stderr, "floors: %s failed\n", kind->name);
+        return 1;
+    }
+    printf("{\"rate\":%.3f,\"cpu_us\":%.4f}\n",
+           (double) ops * 1e9 / (double) spent,
+           (double) cpu_ns / 1000 / (double) ops);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    long ms, threads;
+
+    if (argc != 5) {
+        fprintf(stderr, "usage: floors KEY.pem|CONNINFO MILLISECONDS THREADS "
+                        "sign|verify|argon2id|update\n");
+        return 2;
+    }
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        kind = strcmp(kinds[i].name, argv[4]) == 0 ? &kinds[i] : kind;
+    }
+    ms = strtol(argv[2], NULL, 10);
+    threads = strtol(argv[3], NULL, 10);
+    if (kind == NULL || ms < 1 || threads < 1 || threads > MAX_THREADS) {
+        fprintf(stderr, "floors: a bad argument\n");
+        return 2;
+    }
+    source = argv[1];
+    length_ns = (uint64_t) ms * 1000000;
+    memset(text, 'x', sizeof(text));
+    if (sodium_init() < 0 ||
+        crypto_pwhash_str_alg(phc, credential, sizeof(credential) - 1,
+                              ARGON2_ITERATIONS, ARGON2_MEMORY_BYTES,
+                              crypto_pwhash_ALG_ARGON2ID13) != 0) {
+        fprintf(stderr, "floors: libsodium failed\n");
+        return 1;
+    }
+    return measure((int) threads);
+}

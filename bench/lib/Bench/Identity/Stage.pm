@@ -1,0 +1,277 @@
+package Bench::Identity::Stage;
+
+# What is measured, as an installation runs it: PostgreSQL that writes durably,
+# identity-fcgi, and nginx with the project's own templates; the floor program
+# behind the same nginx; sessions generated in SQL, and tokens for them.
+
+use strict;
+use warnings;
+
+use Digest::MD5 qw(md5_hex);
+use Platform::Test;
+
+use Bench::Identity::Cpu;
+
+use Exporter qw(import);
+our @EXPORT = qw(session_id);
+
+our $THREADS = 16;    # the service's default, and the floor's
+
+# What the cluster is told beyond PostgreSQL's defaults.
+our %SETTINGS = (
+    shared_buffers => '1GB',
+    max_wal_size   => '8GB',
+    min_wal_size   => '1GB',
+);
+
+# quick, extra => { NAME => sub }: further identity processes by name, each
+# with its environment.
+sub new {
+    my ($class, %o) = @_;
+
+    my $self = bless {
+        t       => Platform::Test->new(timeout => $o{timeout} // 36_000),
+        backend => {},
+        extra   => $o{extra} // {},
+        floor   => $o{floor} // 1,
+        runs    => 0,
+    }, $class;
+    $self->_start_postgres(%o);
+    $self->_start_servers;
+    return $self;
+}
+
+sub t { return $_[0]{t} }
+
+sub pg { return $_[0]{t}->postgres }
+
+sub finish { my ($self) = @_; return $self->{t}->finish }
+
+# -- servers ------------------------------------------------------------------
+
+sub _start_postgres {
+    my ($self, %o) = @_;
+
+    my $pg = $self->{t}->postgres(durable => 1, settings => \%SETTINGS);
+    # Segments of a megabyte are for tests; these are PostgreSQL's own.
+    $pg->stop('INT');
+    my $user = Platform::Test::Env::unprivileged();
+    my @as = $user
+        ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
+    my $resetwal = Platform::Test::Env::postgres('pg_resetwal');
+    my $said = `@as $resetwal --wal-segsize=16 -D $pg->{data} 2>&1`;
+    die "pg_resetwal failed: $said\n" if $? != 0;
+    $pg->start;
+    return;
+}
+
+sub _start_servers {
+    my ($self) = @_;
+
+    my $t = $self->{t};
+    $self->{key_file} = $t->write_file('bench-key.pem',
+        jwt_key('identity')->private_pem);
+    my %env = (PLATFORM_JWT_ISSUER => $self->issuer);
+    my %identity = (identity => $t->identity(%env));
+    for my $name (sort keys %{ $self->{extra} }) {
+        $identity{$name}
+            = $t->identity(name => $name, %env, %{ $self->{extra}{$name} });
+    }
+    my %address = map { $_ => $identity{$_}->nginx_address }
+        grep { $_ ne 'identity' } keys %identity;
+    $address{floor} = 'unix:' . $self->_floor_socket if $self->{floor};
+
+    $self->{stack} = $t->full_stack(identity => $identity{identity},
+        edit => sub { $_ = $self->_nginx_conf($_, %address) });
+    $self->{backend} = {
+        map {
+            my $process = $identity{$_}->process;
+            $_ => { port => $t->port($_), process => $process }
+        } keys %identity
+    };
+    return;
+}
+
+sub issuer { return 'http://127.0.0.1:' . $_[0]{t}->port('identity') }
+
+# One worker, and for each further backend a face like the rendered one.
+sub _nginx_conf {
+    my ($self, $conf, %address) = @_;
+
+    my $t = $self->{t};
+    my $face = $t->read_file('rendered/identity.conf');
+    my $port = $t->port('identity');
+    my $more = '';
+    for my $name (sort keys %address) {
+        my $copy = $face =~ s/\bplatform_identity\b/bench_$name/gr;
+        $copy =~ s/(listen [^;]*:)$port;/$1 . $t->port($name) . ';'/e
+            or die "no listen in the rendered identity.conf\n";
+        $t->write_file("rendered/bench-$name.conf",
+            "upstream bench_$name { server $address{$name}; }\n$copy");
+        $more .= "    include bench-$name.conf;\n";
+    }
+    $conf =~ s/worker_processes auto/worker_processes 1/
+        or die "no worker_processes in the rendered nginx.conf\n";
+    $conf =~ s/(\n\})\s*\z/\n    keepalive_requests 100000000;\n$more$1\n/
+        or die "no end of the rendered nginx.conf\n";
+    return $conf;
+}
+
+sub _floor_socket { return "$_[0]{t}{dir}/floor.sock" }
+
+# Starts the floor program on these sessions; it answers with what the service
+# answered.
+sub start_floor {
+    my ($self, $sessions, $response) = @_;
+
+    my $t = $self->{t};
+    my $socket = $self->_floor_socket;
+    my %pg = $self->pg->env;
+    my $process = Platform::Test::Process->start(
+        name => 'floor',
+        dir  => $t->dir,
+        log  => $t->dir . '/floor.log',
+        cmd  => [ program('floor_fcgi'), $self->{key_file}, $self->conninfo,
+            $THREADS, $socket,
+            $t->write_file('floor.sessions', join '', map {"$_\n"} @$sessions),
+            $t->write_file('floor.response', $response) ],
+        ok_status => ['any'],
+    );
+    $t->track($process);
+    eventually(sub { -S $socket }, 10) or die "the floor did not start\n";
+    $self->{backend}{floor}
+        = { port => $t->port('floor'), process => $process };
+    return;
+}
+
+sub conninfo {
+    my ($self) = @_;
+
+    my %pg = $self->pg->env;
+    return "host=$pg{PLATFORM_DB_HOST} port=$pg{PLATFORM_DB_PORT}"
+        . " dbname=$pg{PLATFORM_DB_NAME} user=$pg{PLATFORM_DB_USER}";
+}
+
+sub program {
+    my ($name) = @_;
+
+    my $path = Platform::Test::Env::build() . "/bench/$name";
+    die "$path is missing: make bench-identity-programs\n" unless -x $path;
+    return $path;
+}
+
+sub port { my ($self, $name) = @_; return $self->{backend}{$name}{port} }
+
+# What has been used since they started: microseconds by who.
+sub cpu {
+    my ($self, $name) = @_;
+
+    my ($nginx) = $self->{stack}->nginx->workers;
+    return {
+        identity => process_cpu_us($self->{backend}{$name}{process}->pid),
+        postgres => tree_cpu_us($self->pg->pid),
+        nginx    => process_cpu_us($nginx),
+    };
+}
+
+# Runs a program to its end and returns what it printed.
+sub run {
+    my ($self, $program, @args) = @_;
+
+    my $t = $self->{t};
+    my $out = $t->dir . '/run-' . ++$self->{runs} . '.out';
+    my $process = Platform::Test::Process->start(
+        name => $program,
+        dir  => $t->dir,
+        log  => $out,
+        cmd  => [ program($program), @args ],
+    )->expect_end;
+    $t->track($process);
+    $process->wait_end(600) or die "$program did not end\n";
+    pop @{ $t->{running} };
+    open my $fh, '<', $out or die "$out: $!\n";
+    my $said = do { local $/; <$fh> };
+    close $fh;
+    unlink $out;
+    return ($process->status >> 8, $said);
+}
+
+# -- sessions and tokens --------------------------------------------------------
+# Every id is a digest of a number, so rows lie as scattered as random ids
+# would and are yet known here.
+
+sub _uuid {
+    my ($what, $n) = @_;
+
+    my $hex = md5_hex("$what$n");
+    return join '-', unpack 'A8 A4 A4 A4 A12', $hex;
+}
+
+sub session_id { return _uuid(s => $_[0]) }
+
+sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
+
+# Ten sessions an account, ten accounts a workspace; each session in branch
+# scope.
+sub generate {
+    my ($self, $sessions, $db) = @_;
+
+    my $accounts = accounts($sessions);
+    my $workspaces = int($accounts / 10) || 1;
+    my $id = sub { my ($what, $n) = @_; return "md5('$what' || $n)::uuid" };
+    my ($w, $b) = map { $id->($_ => "1 + n % $workspaces") } qw(w b);
+    my ($sw, $sb)
+        = map { $id->($_ => "1 + (1 + n % $accounts) % $workspaces") } qw(w b);
+    my ($sa, $sm) = map { $id->($_ => "1 + n % $accounts") } qw(a m);
+    $self->pg->sql(<<"SQL", user => 'postgres', db => $db // 'platform');
+set session_replication_role = replica;    -- triggers would take minutes
+set synchronous_commit = off;
+insert into workspaces (workspace_id, tenant_id, workspace_name)
+select @{[ $id->(w => 'n') ]}, (select min(tenant_id::text)::uuid from tenants),
+       'Workspace ' || n from generate_series(1, $workspaces) n;
+insert into branches (branch_id, workspace_id, branch_name)
+select @{[ $id->(b => 'n') ]}, @{[ $id->(w => 'n') ]}, 'Branch ' || n
+  from generate_series(1, $workspaces) n;
+insert into accounts (account_id, account_name, credential_hash)
+select @{[ $id->(a => 'n') ]}, 'bench' || n || '\@bench.test',
+       (select credential_hash from accounts
+         where account_name = 'one\@demo.test')
+  from generate_series(1, $accounts) n;
+insert into members (member_id, account_id, workspace_id)
+select @{[ $id->(m => 'n') ]}, @{[ $id->(a => 'n') ]}, $w
+  from generate_series(1, $accounts) n;
+insert into branch_grants (member_id, branch_id, workspace_id)
+select @{[ $id->(m => 'n') ]}, $b, $w from generate_series(1, $accounts) n;
+insert into member_roles (member_id, branch_id, role_code)
+select @{[ $id->(m => 'n') ]}, $b, role
+  from generate_series(1, $accounts) n,
+       unnest(array['BRANCH_MANAGER', 'CASHIER']) role;
+insert into auth_sessions (session_id, account_id, workspace_id, member_id,
+                           active_branch_id, jti, created_at, expires_at)
+select @{[ $id->(s => 'n') ]}, $sa, $sw, $sm, $sb, @{[ $id->(j => 'n') ]},
+       now() - interval '1 day', now() + interval '29 days'
+  from generate_series(1, $sessions) n;
+SQL
+    $self->pg->sql($_, user => 'postgres', db => $db // 'platform')
+        for 'vacuum analyze', 'checkpoint';
+    return;
+}
+
+# A file of refresh tokens for the sessions with these numbers out of $of.
+sub mint {
+    my ($self, $name, $of, @numbers) = @_;
+
+    my $accounts = accounts($of);
+    my $input = $self->{t}->write_file("$name.ids", join '', map {
+        join(' ', session_id($_), _uuid(a => 1 + $_ % $accounts),
+            _uuid(j => $_)) . "\n"
+    } @numbers);
+    my $file = "$self->{t}{dir}/$name.tokens";
+    system('sh', '-c', 'in=$1 out=$2; shift 2; exec "$@" <"$in" >"$out"', 'sh',
+        $input, $file, program('mint'), $self->{key_file},
+        jwt_key('identity')->kid, $self->issuer, 29 * 86_400) == 0
+        or die "mint failed\n";
+    return $file;
+}
+
+1;
