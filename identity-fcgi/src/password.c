@@ -12,16 +12,29 @@
 #include <string.h>
 #include <time.h>
 
-/* Memory is bounded by slots; threads taken from other requests by places. */
+/* One who waits, on the stack of its thread. */
+struct waiter {
+    pthread_cond_t granted;
+    bool has_slot;
+    struct waiter *next;
+};
+
+/*
+ * Memory is bounded by slots; threads taken from other requests by places.
+ * A slot that becomes free goes to the one who waits longest: left to whoever
+ * asks first, newcomers would pass by the same few until those gave up.
+ */
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t freed;
+    struct waiter *first, **end;
     int slots;     /* free now */
     int slots_all; /* free or not */
     int places;    /* for those who hash or wait, free now */
     int waiting;
     int64_t wait_ms;
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .wait_ms = PASSWORD_WAIT_MS};
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .end = &gate.first,
+          .wait_ms = PASSWORD_WAIT_MS};
 
 /* Written once before threads start. */
 static struct {
@@ -64,18 +77,50 @@ static struct timespec wait_end(int64_t deadline_ms)
     return t;
 }
 
-/* With the lock held: waits for a slot and takes it. */
-static bool take_slot(int64_t deadline_ms)
+static void queue_remove(const struct waiter *gone)
+{
+    struct waiter **at = &gate.first;
+
+    while (*at != gone) {
+        at = &(*at)->next;
+    }
+    *at = gone->next;
+    if (*at == NULL) {
+        gate.end = at;
+    }
+}
+
+/* With the lock held: waits until a slot is handed over. */
+static bool await_slot(int64_t deadline_ms)
 {
     struct timespec until = wait_end(deadline_ms);
+    struct waiter self = {.has_slot = false};
+    pthread_condattr_t attr;
 
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&self.granted, &attr);
+    pthread_condattr_destroy(&attr);
+
+    *gate.end = &self;
+    gate.end = &self.next;
     gate.waiting++;
-    while (gate.slots == 0 &&
-           pthread_cond_timedwait(&gate.freed, &gate.lock, &until) == 0) {
+    while (!self.has_slot &&
+           pthread_cond_timedwait(&self.granted, &gate.lock, &until) == 0) {
     }
     gate.waiting--;
+    if (!self.has_slot) {
+        queue_remove(&self);
+    }
+    pthread_cond_destroy(&self.granted);
+    return self.has_slot;
+}
+
+/* With the lock held: a free slot, or one to wait for. */
+static bool take_slot(int64_t deadline_ms)
+{
     if (gate.slots == 0) {
-        return false;
+        return await_slot(deadline_ms);
     }
     gate.slots--;
     return true;
@@ -101,10 +146,18 @@ static bool enter(int64_t deadline_ms)
 
 static void leave(void)
 {
+    struct waiter *next;
+
     pthread_mutex_lock(&gate.lock);
-    gate.slots++;
     gate.places++;
-    pthread_cond_signal(&gate.freed);
+    next = gate.first;
+    if (next == NULL) {
+        gate.slots++;
+    } else {
+        queue_remove(next);
+        next->has_slot = true;
+        pthread_cond_signal(&next->granted);
+    }
     pthread_mutex_unlock(&gate.lock);
 }
 
@@ -217,16 +270,11 @@ static bool verify_now(const char *phc, pj_str_t credential)
 bool password_setup(const struct config *cfg)
 {
     unsigned char nobody_knows[32];
-    pthread_condattr_t attr;
     bool ok;
 
     if (sodium_init() < 0) {
         return false;
     }
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&gate.freed, &attr);
-    pthread_condattr_destroy(&attr);
 
     gate.slots = cfg->hash_concurrency > 0 ? cfg->hash_concurrency : 1;
     gate.slots_all = gate.slots;

@@ -6,6 +6,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -192,6 +193,64 @@ START_TEST (test_deadline_ends_the_wait) {
 }
 END_TEST
 
+static void await_use(int running, int waiting)
+{
+    struct password_use use;
+
+    do {
+        sched_yield();
+        password_use(&use);
+    } while (use.running != running || use.waiting != waiting);
+}
+
+static atomic_int verified;
+
+/* Verifies; which of all that was, or -1 if there was no slot. */
+static int verify_in_turn(void)
+{
+    return password_verify(NULL, CREDENTIAL, 0) == PASSWORD_WRONG
+               ? atomic_fetch_add(&verified, 1)
+               : -1;
+}
+
+static void *verify_once(void *arg)
+{
+    int *place = arg;
+
+    *place = verify_in_turn();
+    return NULL;
+}
+
+/* Without a pause. */
+static void *verify_twice(void *arg)
+{
+    int *second = arg;
+
+    return verify_in_turn() == 0 ? verify_once(second) : NULL;
+}
+
+START_TEST (test_who_waits_longest_is_next) {
+    pthread_t greedy, patient[2];
+    int second = -1, place[2];
+
+    setup(1, 8, 128 * 1024);
+    password_set_wait(60000);
+    atomic_store(&verified, 0);
+    pthread_create(&greedy, NULL, verify_twice, &second);
+    await_use(1, 0);
+    pthread_create(&patient[0], NULL, verify_once, &place[0]);
+    await_use(1, 1);
+    pthread_create(&patient[1], NULL, verify_once, &place[1]);
+    await_use(1, 2);
+    pthread_join(greedy, NULL);
+    pthread_join(patient[0], NULL);
+    pthread_join(patient[1], NULL);
+    ck_assert_int_eq(place[0], 1);
+    ck_assert_int_eq(place[1], 2);
+    ck_assert_int_eq(second, 3);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("password");
@@ -209,6 +268,7 @@ int main(void)
     tcase_add_test(tc, test_never_more_than_half_of_the_workers);
     tcase_add_test(tc, test_waiting_ends);
     tcase_add_test(tc, test_deadline_ends_the_wait);
+    tcase_add_test(tc, test_who_waits_longest_is_next);
 
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

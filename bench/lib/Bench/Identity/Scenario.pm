@@ -250,6 +250,7 @@ sub _try {
     for (1 .. 3) {
         my $got = load_round($stage, $backend, $args->());
         return $got if $got;
+        sleep 3;    # what it left in flight ends
     }
     die "three refused rounds of $backend in a row\n";
 }
