@@ -13,128 +13,89 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-my $CONF = <<'CONF';
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        root %%DIR%%;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /account {
-            platform_gateway_access account;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /platform {
-            platform_gateway_access platform;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /system {
-            platform_gateway_access system;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /two {
-            platform_gateway_access account system;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /inherits {
-            platform_gateway_access branch;
-            location /inherits/deep {
-                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            }
-        }
-        location /methods {
-            platform_gateway_access branch;
-            platform_gateway_methods GET POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /realm {
-            platform_gateway_access branch;
-            platform_gateway_realm "other place";
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /shadow {
-            platform_gateway_access branch;
-            platform_gateway_methods GET;
-            platform_gateway_shadow on;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /static { }
-        location /off {
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any {
-            satisfy any;
-            allow 127.0.0.1;
-            deny all;
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /neither {
-            satisfy any;
-            deny all;
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /denied {
-            deny all;
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /health {
-            platform_gateway_access public;
-            platform_gateway_health;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-        location / {
-            platform_gateway_access public;
-            platform_gateway_route_not_found;
-        }
+$t->gateway_conf(<<'SERVER');
+root %%DIR%%;
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /account {
+    platform_gateway_access account;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /platform {
+    platform_gateway_access platform;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /system {
+    platform_gateway_access system;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /two {
+    platform_gateway_access account system;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /inherits {
+    platform_gateway_access branch;
+    location /inherits/deep {
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     }
 }
-CONF
-
-$t->nginx_conf($CONF);
-$t->start_nginx;
-my $port = $t->port('gateway');
-
-# The log line of a response.
-sub logged {
-    my ($res) = @_;
-
-    my $id = $res->header('X-Request-Id');
-    return eventually(sub {
-        my ($line) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
-        return $line;
-    }) || {};
+location /methods {
+    platform_gateway_access branch;
+    platform_gateway_methods GET POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /realm {
+    platform_gateway_access branch;
+    platform_gateway_realm "other place";
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /shadow {
+    platform_gateway_access branch;
+    platform_gateway_methods GET;
+    platform_gateway_shadow on;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /static { }
+location /off {
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any {
+    satisfy any;
+    allow 127.0.0.1;
+    deny all;
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /neither {
+    satisfy any;
+    deny all;
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /denied {
+    deny all;
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /health {
+    platform_gateway_access public;
+    platform_gateway_health;
+}
+location / {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
+}
+SERVER
 
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+my $port = $t->start_gateway;
+
 
 my %token = map { $_ => jwt_token($_ => $key) }
     qw(account branch system refresh);
@@ -241,7 +202,7 @@ is $res->status, 200, 'satisfy any: let in by address';
 is_deeply [ header_values($res->json, 'X-Account-Id') ], [],
     'with no trusted header';
 is $res->header('WWW-Authenticate'), undef, 'and no challenge';
-is logged($res)->{decision}, 'allow', 'logged as allowed';
+is $t->logged($res)->{decision}, 'allow', 'logged as allowed';
 $res = http_get($port, '/any?status=401');
 is $res->status, 401, "the upstream's own 401";
 is $res->json->{uri}, '/any?status=401', 'is not taken for ours';
@@ -260,7 +221,7 @@ is http_get($port, '/denied')->status, 403,
 $res = http_get($port, '/shadow', headers => [ 'X-Roles' => 'spoofed' ]);
 is $res->status, 200, 'shadow: no token';
 is_deeply [ header_values($res->json, 'X-Roles') ], [], 'shadow: stripped';
-my $line = logged($res);
+my $line = $t->logged($res);
 is $line->{decision}, 'shadow', 'shadow: logged';
 is $line->{reason}, 'token_missing', 'shadow: with the reason';
 is http($port, PUT => '/shadow')->status, 200, 'shadow: method';

@@ -16,81 +16,62 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-my $nginx = $t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_token_max_size 4000;
-    limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
-    limit_req_status 429;
-    client_header_timeout 1s;
-    client_max_body_size 100;
-    large_client_header_buffers 2 4k;
-    lingering_timeout 100ms;
-    upstream two {
-        server 127.0.0.1:%%PORT_nobody%%;
-        server 127.0.0.1:%%PORT_upstream%% backup;
-    }
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        platform_gateway_cors_origins https://app.example.com;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location / {
-            platform_gateway_access public;
-            platform_gateway_route_not_found;
-        }
-        location /public {
-            platform_gateway_access public;
-            platform_gateway_route public-route public-service;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            platform_gateway_methods GET;
-            platform_gateway_route branch-route branch-service;
-            access_log %%DIR%%/nginx.access.log platform;
-            access_log %%DIR%%/variables.log variables;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /two {
-            platform_gateway_access account system;
-            platform_gateway_route two;
-            proxy_pass http://two;
-        }
-        location /down {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_nobody%%;
-        }
-        location /limited {
-            platform_gateway_access public;
-            limit_req zone=one;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /page {
-            platform_gateway_access branch;
-            error_page 401 = @page;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @page {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-    }
+my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_cors_origins https://app.example.com;
+location / {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
 }
-CONF
+location /public {
+    platform_gateway_access public;
+    platform_gateway_route public-route public-service;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch {
+    platform_gateway_access branch;
+    platform_gateway_methods GET;
+    platform_gateway_route branch-route branch-service;
+    access_log %%DIR%%/nginx.access.log platform;
+    access_log %%DIR%%/variables.log variables;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /two {
+    platform_gateway_access account system;
+    platform_gateway_route two;
+    proxy_pass http://two;
+}
+location /down {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_nobody%%;
+}
+location /limited {
+    platform_gateway_access public;
+    limit_req zone=one;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /page {
+    platform_gateway_access branch;
+    error_page 401 = @page;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @page {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
+platform_gateway_token_max_size 4000;
+limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
+limit_req_status 429;
+client_header_timeout 1s;
+client_max_body_size 100;
+large_client_header_buffers 2 4k;
+lingering_timeout 100ms;
+upstream two {
+    server 127.0.0.1:%%PORT_nobody%%;
+    server 127.0.0.1:%%PORT_upstream%% backup;
+}
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 

@@ -14,53 +14,31 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_cors_origins https://app.test https://other.test;
-    proxy_cache_path %%DIR%%/cache keys_zone=cache:1m;
-    proxy_cache_valid any 1m;
-    add_header X-Cache $upstream_cache_status;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /shared {
-            platform_gateway_allow_cache on;
-            proxy_cache cache;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /apart {
-            platform_gateway_allow_cache on;
-            proxy_cache cache;
-            proxy_cache_key $uri:$platform_account_id;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_cache cache;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access branch;
+location /shared {
+    platform_gateway_allow_cache on;
+    proxy_cache cache;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+location /apart {
+    platform_gateway_allow_cache on;
+    proxy_cache cache;
+    proxy_cache_key $uri:$platform_account_id;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /public {
+    platform_gateway_access public;
+    proxy_cache cache;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+platform_gateway_cors_origins https://app.test https://other.test;
+proxy_cache_path %%DIR%%/cache keys_zone=cache:1m;
+proxy_cache_valid any 1m;
+add_header X-Cache $upstream_cache_status;
+HTTP
+my $port = $t->start_gateway;
 
 my ($one, $two) = map {
     jwt_token(branch => $key, account_id => uuid($_), sub => uuid($_))

@@ -23,72 +23,54 @@ my $app = $t->http_server('app', sub {
         'ACCESS-CONTROL-ALLOW-METHODS' => 'BREW', @vary ], 'app' ];
 });
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
-    limit_req_status 429;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        platform_gateway_cors_origins https://app.example.com
-            http://127.0.0.1:3000 HTTPS://Upper.Example.COM:443;
-        platform_gateway_cors_origins https://*.wild.example:8443
-            http://[::1]:5000;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location / {
-            platform_gateway_access public;
-            platform_gateway_route_not_found;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            platform_gateway_methods GET POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /app {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_app%%;
-        }
-        location /down {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_nobody%%;
-        }
-        location /limited {
-            platform_gateway_access public;
-            limit_req zone=one;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /own {
-            platform_gateway_access public;
-            platform_gateway_cors_origins https://own.example.com;
-            platform_gateway_cors_methods GET PURGE;
-            platform_gateway_cors_headers X-One X-Two;
-            platform_gateway_cors_max_age 1h;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /off {
-            platform_gateway_access public;
-            platform_gateway_cors_origins off;
-            proxy_pass http://127.0.0.1:%%PORT_app%%;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_cors_origins https://app.example.com
+    http://127.0.0.1:3000 HTTPS://Upper.Example.COM:443;
+platform_gateway_cors_origins https://*.wild.example:8443
+    http://[::1]:5000;
+location / {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
 }
-CONF
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch {
+    platform_gateway_access branch;
+    platform_gateway_methods GET POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /app {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_app%%;
+}
+location /down {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_nobody%%;
+}
+location /limited {
+    platform_gateway_access public;
+    limit_req zone=one;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /own {
+    platform_gateway_access public;
+    platform_gateway_cors_origins https://own.example.com;
+    platform_gateway_cors_methods GET PURGE;
+    platform_gateway_cors_headers X-One X-Two;
+    platform_gateway_cors_max_age 1h;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /off {
+    platform_gateway_access public;
+    platform_gateway_cors_origins off;
+    proxy_pass http://127.0.0.1:%%PORT_app%%;
+}
+SERVER
+limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
+limit_req_status 429;
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 ok eventually(sub { http_get($port, '/branch',

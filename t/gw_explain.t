@@ -16,107 +16,89 @@ my $issuer = $t->issuer(body => jwks($key, jwt_key('c')));
 my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 
-my $nginx = $t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test http://second.test;
-    platform_gateway_token_max_size 4k;
-    platform_gateway_key_wait 0;
-    platform_gateway_key_soft_age 1h;
-    large_client_header_buffers 4 8k;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location = /explain {
-            platform_gateway_access public;
-            allow 127.0.0.1;
-            deny all;
-            client_body_buffer_size 32k;
-            platform_gateway_explain;
-        }
-        location = /small {
-            platform_gateway_access public;
-            allow 127.0.0.1;
-            deny all;
-            client_body_buffer_size 1k;
-            client_body_in_file_only on;
-            platform_gateway_explain;
-        }
-        location / {
-            platform_gateway_access public;
-            platform_gateway_route_not_found;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch/ {
-            platform_gateway_access branch;
-            platform_gateway_methods GET PUT;
-            platform_gateway_route branch branch-service;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            location /branch/nested {
-                platform_gateway_access account;
-                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            }
-            location ~ ^/branch/[0-9]+$ {
-                platform_gateway_access system;
-                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            }
-        }
-        location ^~ /branch/static {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /branch/exact {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location ~* \.(png|gif)$ {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /audience {
-            platform_gateway_access account branch;
-            platform_gateway_audience api other;
-            platform_gateway_claim_header sub X-Subject;
-            platform_gateway_claim_header roles X-Roles;
-            platform_gateway_claim_header none X-None;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /shadow {
-            platform_gateway_access branch;
-            platform_gateway_shadow on;
-            platform_gateway_methods GET;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            location /shadow/internal { internal; empty_gif; }
-        }
-        location /none { }
-        location /internal {
-            internal;
-            platform_gateway_access public;
-            empty_gif;
-        }
-        location /off {
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+listen 127.0.0.1:%%PORT_h2%% http2;
+location = /explain {
+    platform_gateway_access public;
+    allow 127.0.0.1;
+    deny all;
+    client_body_buffer_size 32k;
+    platform_gateway_explain;
+}
+location = /small {
+    platform_gateway_access public;
+    allow 127.0.0.1;
+    deny all;
+    client_body_buffer_size 1k;
+    client_body_in_file_only on;
+    platform_gateway_explain;
+}
+location / {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
+}
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch/ {
+    platform_gateway_access branch;
+    platform_gateway_methods GET PUT;
+    platform_gateway_route branch branch-service;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    location /branch/nested {
+        platform_gateway_access account;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    }
+    location ~ ^/branch/[0-9]+$ {
+        platform_gateway_access system;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     }
 }
-CONF
+location ^~ /branch/static {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /branch/exact {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location ~* \.(png|gif)$ {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /audience {
+    platform_gateway_access account branch;
+    platform_gateway_audience api other;
+    platform_gateway_claim_header sub X-Subject;
+    platform_gateway_claim_header roles X-Roles;
+    platform_gateway_claim_header none X-None;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /shadow {
+    platform_gateway_access branch;
+    platform_gateway_shadow on;
+    platform_gateway_methods GET;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    location /shadow/internal { internal; empty_gif; }
+}
+location /none { }
+location /internal {
+    internal;
+    platform_gateway_access public;
+    empty_gif;
+}
+location /off {
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+platform_gateway_issuer http://issuer.test http://second.test;
+platform_gateway_token_max_size 4k;
+platform_gateway_key_wait 0;
+platform_gateway_key_soft_age 1h;
+large_client_header_buffers 4 8k;
+HTTP
 $t->start_nginx;
 
 my @sig = (iss => 'http://issuer.test');
@@ -141,10 +123,7 @@ sub agrees {
     my $res = http($port, $method => $path, exists $o{token}
         ? (headers => [ Authorization =>
             $o{token} =~ / / ? $o{token} : "Bearer $o{token}" ]) : ());
-    my $entry = eventually(sub {
-        (grep { $_->{requestId} eq $res->header('X-Request-Id') }
-            $nginx->access_lines)[0];
-    });
+    my $entry = $t->logged($res);
     my $said = ask(method => $method, path => $path,
         exists $o{token} ? (token => $o{token}) : ());
     is $entry->{reason}, $reason, "$name: the log";

@@ -15,84 +15,58 @@ $t->issuer(body => jwks($key));
 $t->echo_upstream;
 $t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    large_client_header_buffers 4 32k;
-    proxy_buffer_size 32k;
-    proxy_buffers 8 32k;
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access account branch system;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /quiet {
-            platform_gateway_forward_authorization off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /quiet/public {
-            platform_gateway_access public;
-            platform_gateway_forward_authorization off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /map {
-            platform_gateway_claim_header sub X-Subject;
-            platform_gateway_claim_header level X-Level;
-            platform_gateway_claim_header flag X-Flag;
-            platform_gateway_claim_header nothing X-Nothing;
-            platform_gateway_claim_header thing X-Thing;
-            platform_gateway_claim_header mixed X-Mixed;
-            platform_gateway_claim_header list X-List;
-            platform_gateway_claim_header list X-List-Again;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /set {
-            proxy_set_header X-Roles $http_x_roles;
-            proxy_set_header X-Account-Id "";
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /fastcgi {
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-            fastcgi_param REQUEST_METHOD $request_method;
-        }
-        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-        location /scgi {
-            scgi_pass 127.0.0.1:%%PORT_scgi%%;
-            scgi_param CONTENT_LENGTH $content_length;
-        }
-        location /uwsgi {
-            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-            uwsgi_param REQUEST_METHOD $request_method;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
-
-    # stands for a gRPC service
-    server {
-        listen 127.0.0.1:%%PORT_grpc%% http2;
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access account branch system;
+location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /quiet {
+    platform_gateway_forward_authorization off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+location /quiet/public {
+    platform_gateway_access public;
+    platform_gateway_forward_authorization off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /map {
+    platform_gateway_claim_header sub X-Subject;
+    platform_gateway_claim_header level X-Level;
+    platform_gateway_claim_header flag X-Flag;
+    platform_gateway_claim_header nothing X-Nothing;
+    platform_gateway_claim_header thing X-Thing;
+    platform_gateway_claim_header mixed X-Mixed;
+    platform_gateway_claim_header list X-List;
+    platform_gateway_claim_header list X-List-Again;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /set {
+    proxy_set_header X-Roles $http_x_roles;
+    proxy_set_header X-Account-Id "";
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /fastcgi {
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+    fastcgi_param REQUEST_METHOD $request_method;
+}
+location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
+location /scgi {
+    scgi_pass 127.0.0.1:%%PORT_scgi%%;
+    scgi_param CONTENT_LENGTH $content_length;
+}
+location /uwsgi {
+    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+    uwsgi_param REQUEST_METHOD $request_method;
+}
+SERVER
+proxy_buffer_size 32k;
+proxy_buffers 8 32k;
+
+# stands for a gRPC service
+server {
+    listen 127.0.0.1:%%PORT_grpc%% http2;
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+HTTP
+my $port = $t->start_gateway;
 
 my %HEADER = (
     account_id => 'X-Account-Id', account_type => 'X-Account-Type',

@@ -18,182 +18,145 @@ $t->http_server(accel => sub {
     return [ 200, [ 'X-Accel-Redirect' => $to ], '' ];
 });
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    large_client_header_buffers 4 32k;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        root %%DIR%%/www;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /off {
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /account {
-            platform_gateway_access account;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /renamed {
-            platform_gateway_access branch;
-            platform_gateway_claim_header roles X-Their-Roles;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @branch {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @posts {
-            platform_gateway_access branch;
-            platform_gateway_methods POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+root %%DIR%%/www;
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /off {
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /account {
+    platform_gateway_access account;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /renamed {
+    platform_gateway_access branch;
+    platform_gateway_claim_header roles X-Their-Roles;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @branch {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @posts {
+    platform_gateway_access branch;
+    platform_gateway_methods POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 
-        # X-Accel-Redirect
-        location /from/public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_accel%%;
-        }
-        location /from/branch {
-            platform_gateway_access branch;
-            platform_gateway_forward_authorization off;
-            proxy_pass http://127.0.0.1:%%PORT_accel%%;
-        }
+# X-Accel-Redirect
+location /from/public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_accel%%;
+}
+location /from/branch {
+    platform_gateway_access branch;
+    platform_gateway_forward_authorization off;
+    proxy_pass http://127.0.0.1:%%PORT_accel%%;
+}
 
-        # try_files, rewrite, index
-        location /try/branch {
-            platform_gateway_access public;
-            try_files /nothing @branch;
-        }
-        location /try/public {
-            platform_gateway_access branch;
-            try_files /nothing @public;
-        }
-        location /try/posts {
-            platform_gateway_access branch;
-            try_files /nothing @posts;
-        }
-        location /rewritten {
-            platform_gateway_access public;
-            rewrite ^ /branch last;
-        }
-        location /index/ {
-            platform_gateway_access public;
-            index page.html;
-        }
-        location = /index/page.html {
-            platform_gateway_access branch;
-        }
+# try_files, rewrite, index
+location /try/branch {
+    platform_gateway_access public;
+    try_files /nothing @branch;
+}
+location /try/public {
+    platform_gateway_access branch;
+    try_files /nothing @public;
+}
+location /try/posts {
+    platform_gateway_access branch;
+    try_files /nothing @posts;
+}
+location /rewritten {
+    platform_gateway_access public;
+    rewrite ^ /branch last;
+}
+location /index/ {
+    platform_gateway_access public;
+    index page.html;
+}
+location = /index/page.html {
+    platform_gateway_access branch;
+}
 
-        # post_action
-        location /after/branch {
-            platform_gateway_access public;
-            post_action /branch/after;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /after/public {
-            platform_gateway_access branch;
-            post_action /public/after;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+# post_action
+location /after/branch {
+    platform_gateway_access public;
+    post_action /branch/after;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /after/public {
+    platform_gateway_access branch;
+    post_action /public/after;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 
-        # error_page
-        location /error/public {
-            platform_gateway_access branch;
-            error_page 401 403 = /public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /error/kept {
-            platform_gateway_access branch;
-            error_page 401 /public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /error/guarded {
-            platform_gateway_access public;
-            error_page 502 = @branch;
-            proxy_pass http://127.0.0.1:1;
-        }
-        location /error/again {
-            platform_gateway_access branch;
-            error_page 401 403 = @account;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @account {
-            platform_gateway_access account;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /error/file {
-            platform_gateway_access branch;
-            error_page 401 /page.html;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /page.html {
-            internal;
-            platform_gateway_access public;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+# error_page
+location /error/public {
+    platform_gateway_access branch;
+    error_page 401 403 = /public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /error/kept {
+    platform_gateway_access branch;
+    error_page 401 /public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /error/guarded {
+    platform_gateway_access public;
+    error_page 502 = @branch;
+    proxy_pass http://127.0.0.1:1;
+}
+location /error/again {
+    platform_gateway_access branch;
+    error_page 401 403 = @account;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @account {
+    platform_gateway_access account;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /error/file {
+    platform_gateway_access branch;
+    error_page 401 /page.html;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /page.html {
+    internal;
+    platform_gateway_access public;
+}
+SERVER
+large_client_header_buffers 4 32k;
 
-    # What nginx refuses while it reads may go to an upstream all the same.
-    server {
-        listen 127.0.0.1:%%PORT_errors%%;
-        platform_gateway on;
-        error_page 400 413 414 494 /error;
-        client_max_body_size 10;
-        large_client_header_buffers 2 2k;
-        location / {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+# What nginx refuses while it reads may go to an upstream all the same.
+server {
+    listen 127.0.0.1:%%PORT_errors%%;
+    platform_gateway on;
+    error_page 400 413 414 494 /error;
+    client_max_body_size 10;
+    large_client_header_buffers 2 2k;
+    location / {
+        platform_gateway_access public;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     }
 }
-CONF
+HTTP
 $t->write_file('www/index/page.html', 'the page');
 $t->write_file('www/page.html', 'please log in');
-$t->start_nginx;
-my $port = $t->port('gateway');
+my $port = $t->start_gateway;
 
-# The log line of a response.
-sub logged {
-    my ($res) = @_;
-
-    my $id = $res->header('X-Request-Id');
-    return eventually(sub {
-        my ($found) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
-        return $found;
-    }) || {};
-}
-
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
 
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
 
@@ -262,8 +225,8 @@ is http_get($port, '/index/', token => $token{branch})->body, 'the page',
 
 my $again = http_get($port, '/error/again', token => $token{account});
 is $again->status, 200, 'the second location accepts what the first refused';
-is logged($again)->{reason}, 'verified', 'and is the one that is logged';
-is logged($again)->{decision}, 'allow', 'as allowed';
+is $t->logged($again)->{reason}, 'verified', 'and is the one that is logged';
+is $t->logged($again)->{decision}, 'allow', 'as allowed';
 is_deeply roles(http_get($port, '/error/again', token => $token{account})), [],
     'with the headers of that token only';
 
@@ -298,7 +261,7 @@ is $res->status, 401, 'error_page with a file: status';
 is $res->body, 'please log in', 'error_page with a file: body';
 like $res->header('WWW-Authenticate'), qr/^Bearer realm="platform"/,
     'error_page with a file: challenge';
-my $line = logged($res);
+my $line = $t->logged($res);
 is $line->{decision}, 'deny', 'error_page with a file: logged as refused';
 is $line->{reason}, 'token_missing', 'error_page with a file: with the reason';
 

@@ -13,66 +13,49 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
-    limit_req_status 429;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /get {
-            platform_gateway_access public;
-            platform_gateway_methods GET;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /post {
-            platform_gateway_access branch;
-            platform_gateway_methods POST;
-            limit_req zone=one burst=100 nodelay;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /limited {
-            platform_gateway_access branch;
-            platform_gateway_methods POST;
-            limit_req zone=one;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /many {
-            platform_gateway_access branch;
-            platform_gateway_methods PUT PATCH DELETE GET;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            location /many/inner { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        }
-        location /any {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /small {
-            platform_gateway_access public;
-            platform_gateway_methods GET;
-            client_max_body_size 10;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /health {
-            platform_gateway_access public;
-            platform_gateway_methods GET HEAD;
-            platform_gateway_health;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+location /get {
+    platform_gateway_access public;
+    platform_gateway_methods GET;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
+location /post {
+    platform_gateway_access branch;
+    platform_gateway_methods POST;
+    limit_req zone=one burst=100 nodelay;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /limited {
+    platform_gateway_access branch;
+    platform_gateway_methods POST;
+    limit_req zone=one;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /many {
+    platform_gateway_access branch;
+    platform_gateway_methods PUT PATCH DELETE GET;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    location /many/inner { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+location /any {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /small {
+    platform_gateway_access public;
+    platform_gateway_methods GET;
+    client_max_body_size 10;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /health {
+    platform_gateway_access public;
+    platform_gateway_methods GET HEAD;
+    platform_gateway_health;
+}
+SERVER
+limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
+limit_req_status 429;
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my $good = jwt_token(branch => $key, iss => 'http://issuer.test');

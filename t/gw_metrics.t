@@ -16,78 +16,61 @@ my $issuer = $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 
-my $CONF = <<'CONF';
-%%GLOBALS%%
-worker_processes %%WORKERS%%;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_key_soft_age 60s;
-    platform_gateway_key_cooldown 1s;
-    platform_gateway_key_wait 20s;
-    large_client_header_buffers 2 4k;
-    platform_gateway_token_max_size 3k;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        platform_gateway_cors_origins https://app.example.com;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location / {
-            platform_gateway_access public;
-            platform_gateway_route_not_found;
-        }
-        location /public {
-            platform_gateway_access public;
-            platform_gateway_route "pub\"\\{é}";
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            platform_gateway_methods GET;
-            platform_gateway_route branch;
-            error_page 403 = /public/403;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /ssi {
-            platform_gateway_access public;
-            platform_gateway_route ssi;
-            ssi on;
-            ssi_types *;
-            root %%DIR%%;
-        }
-        location /shadow {
-            platform_gateway_access branch;
-            platform_gateway_route shadow;
-            platform_gateway_shadow on;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /off { platform_gateway off; empty_gif; }
-        %%MORE%%
-    }
-    server {
-        listen 127.0.0.1:%%PORT_metrics%%;
-        location = /metrics { platform_gateway_metrics; }
-    }
-    server {
-        listen 127.0.0.1:%%PORT_other%%;
-        location / { empty_gif; }
-    }
+my $SERVER = <<'SERVER';
+platform_gateway_cors_origins https://app.example.com;
+location / {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
 }
-CONF
+location /public {
+    platform_gateway_access public;
+    platform_gateway_route "pub\"\\{é}";
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /branch {
+    platform_gateway_access branch;
+    platform_gateway_methods GET;
+    platform_gateway_route branch;
+    error_page 403 = /public/403;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /ssi {
+    platform_gateway_access public;
+    platform_gateway_route ssi;
+    ssi on;
+    ssi_types *;
+    root %%DIR%%;
+}
+location /shadow {
+    platform_gateway_access branch;
+    platform_gateway_route shadow;
+    platform_gateway_shadow on;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /off { platform_gateway off; empty_gif; }
+%%MORE%%
+SERVER
+my %AROUND = (main => 'worker_processes %%WORKERS%%;', http => <<'HTTP');
+platform_gateway_zone gateway:1m;
+platform_gateway_key_soft_age 60s;
+platform_gateway_key_cooldown 1s;
+platform_gateway_key_wait 20s;
+large_client_header_buffers 2 4k;
+platform_gateway_token_max_size 3k;
+server {
+    listen 127.0.0.1:%%PORT_metrics%%;
+    location = /metrics { platform_gateway_metrics; }
+}
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    location / { empty_gif; }
+}
+HTTP
 
 $t->write_file('ssi/page', '<!--#include virtual="/branch/a" -->'
     . '<!--#include virtual="/public/b" -->');
 $t->set(WORKERS => 4, MORE => '');
-my $nginx = $t->nginx_conf($CONF);
+my $nginx = $t->gateway_conf($SERVER, %AROUND);
 $t->start_nginx;
 
 my ($sample, $family);
@@ -314,7 +297,8 @@ $t->set(WORKERS => 1, MORE => join "\n", map {
     "location /more$_ { platform_gateway_access public; empty_gif;"
         . "platform_gateway_route more-$_; }"
 } 1 .. 40);
-$nginx = $t->nginx_conf($CONF =~ s/route ssi;/route renamed;/r);
+$nginx = $t->gateway_conf($SERVER =~ s/route ssi;/route renamed;/r,
+    %AROUND);
 ok reload(), 'forty routes more, one fewer';
 $running = 1;
 nothing_lost('more routes');
@@ -324,7 +308,7 @@ requests('pub"\{é}', 'allow', 35);
 ok !(grep {/route="ssi"/} keys %$sample), 'the one that is gone is gone';
 is +(grep {/requests_total/} keys %$sample), 4 * 45, 'others are no more';
 $t->set(WORKERS => 2, MORE => '');
-$t->nginx_conf($CONF);
+$t->gateway_conf($SERVER, %AROUND);
 ok reload(), 'and back';
 $running = 2;
 requests('ssi', 'allow', 1);

@@ -21,47 +21,29 @@ for my $order (qw(after before)) {
     @load = reverse @load if $order eq 'before';
     $t->set(LOAD => join "\n", map {"load_module $_;"} @load);
 
-    $t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-%%LOAD%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_cors_origins https://app.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /answers {
-            test_late_answers on;
-            platform_gateway_methods GET;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /passes {
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /from {
-            error_page 401 403 = /public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /to-public {
-            try_files /nothing /public;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-    }
+    $t->gateway_conf(<<'SERVER', main => '%%LOAD%%');
+platform_gateway_access branch;
+platform_gateway_cors_origins https://app.test;
+location /answers {
+    test_late_answers on;
+    platform_gateway_methods GET;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
+location /passes {
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /from {
+    error_page 401 403 = /public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /to-public {
+    try_files /nothing /public;
+}
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
     $t->start_nginx;
     my $port = $t->port('gateway');
     my $token = jwt_token(branch => $key);

@@ -14,122 +14,105 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_issuer http://issuer.test;
-    limit_req_zone $server_name zone=one:1m rate=1r/m;
-    limit_req_status 429;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_cors_origins https://server.test;
-        platform_gateway_key_location /keys;
-        client_max_body_size 10;
-        rewrite ^/rewritten/(.*) /$1;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /slash/ {
-            platform_gateway_cors_origins https://slash.test;
-            platform_gateway_route slash;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /exact {
-            platform_gateway_cors_origins https://exact.test;
-            platform_gateway_methods POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /exact/ {
-            platform_gateway_cors_origins https://below.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /prefix {
-            platform_gateway_cors_origins https://prefix.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-            location /prefix/nested {
-                platform_gateway_cors_origins https://nested.test;
-                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-                location ~ \.deep$ {
-                    platform_gateway_cors_origins https://deep.test;
-                    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-                }
-            }
-        }
-        location ^~ /prefix/noregex/ {
-            platform_gateway_cors_origins https://noregex.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location ~ ^/regex/(?<name>[a-z]+)\.x$ {
-            platform_gateway_cors_origins https://regex.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location ~ \.x$ {
-            platform_gateway_cors_origins https://other-regex.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /internal {
-            internal;
-            platform_gateway_cors_origins https://internal.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /limited {
-            limit_req zone=one;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /denied {
-            deny all;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /except {
-            limit_except GET { deny all; }
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /returns {
-            platform_gateway_allow_return on;
-            return 204;
-        }
-        location /off/ {
-            platform_gateway off;
-            client_max_body_size 0;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-    }
-
-    # A server that sends everybody elsewhere.
-    server {
-        listen 127.0.0.1:%%PORT_return%%;
-        platform_gateway on;
-        platform_gateway_access public;
-        platform_gateway_cors_origins https://server.test;
-        return 301 https://elsewhere.test$request_uri;
-    }
-
-    # Switched on in one location alone.
-    server {
-        listen 127.0.0.1:%%PORT_mixed%%;
-        client_max_body_size 10;
-        location / {
-            client_max_body_size 0;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /on/ {
-            platform_gateway on;
-            platform_gateway_access public;
-            platform_gateway_cors_origins https://on.test;
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+listen 127.0.0.1:%%PORT_h2%% http2;
+platform_gateway_access branch;
+platform_gateway_cors_origins https://server.test;
+client_max_body_size 10;
+rewrite ^/rewritten/(.*) /$1;
+location /slash/ {
+    platform_gateway_cors_origins https://slash.test;
+    platform_gateway_route slash;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /exact {
+    platform_gateway_cors_origins https://exact.test;
+    platform_gateway_methods POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /exact/ {
+    platform_gateway_cors_origins https://below.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /prefix {
+    platform_gateway_cors_origins https://prefix.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    location /prefix/nested {
+        platform_gateway_cors_origins https://nested.test;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        location ~ \.deep$ {
+            platform_gateway_cors_origins https://deep.test;
             proxy_pass http://127.0.0.1:%%PORT_upstream%%;
         }
     }
 }
-CONF
+location ^~ /prefix/noregex/ {
+    platform_gateway_cors_origins https://noregex.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location ~ ^/regex/(?<name>[a-z]+)\.x$ {
+    platform_gateway_cors_origins https://regex.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location ~ \.x$ {
+    platform_gateway_cors_origins https://other-regex.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /internal {
+    internal;
+    platform_gateway_cors_origins https://internal.test;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /limited {
+    limit_req zone=one;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /denied {
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /except {
+    limit_except GET { deny all; }
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /returns {
+    platform_gateway_allow_return on;
+    return 204;
+}
+location /off/ {
+    platform_gateway off;
+    client_max_body_size 0;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+limit_req_zone $server_name zone=one:1m rate=1r/m;
+limit_req_status 429;
+
+# A server that sends everybody elsewhere.
+server {
+    listen 127.0.0.1:%%PORT_return%%;
+    platform_gateway on;
+    platform_gateway_access public;
+    platform_gateway_cors_origins https://server.test;
+    return 301 https://elsewhere.test$request_uri;
+}
+
+# Switched on in one location alone.
+server {
+    listen 127.0.0.1:%%PORT_mixed%%;
+    client_max_body_size 10;
+    location / {
+        client_max_body_size 0;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    }
+    location /on/ {
+        platform_gateway on;
+        platform_gateway_access public;
+        platform_gateway_cors_origins https://on.test;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    }
+}
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 

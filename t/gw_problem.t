@@ -32,104 +32,83 @@ $t->write_file('www/404.html', "<html><head><title>404 Mine</title></head>");
 $t->write_file('www/file.html', 'a file');
 $t->write_file('www/included.html', 'before <!--#include virtual="/nothing" --> after');
 
-my $CONF = <<'CONF';
-%%GLOBALS%%
-events { worker_connections 256; }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_token_max_size 2000;
-    limit_req_zone $binary_remote_addr zone=req:1m rate=1r/m;
-    limit_req_status 429;
-    limit_conn_zone $binary_remote_addr zone=conn:1m;
-    limit_conn_status 429;
-    large_client_header_buffers 2 2k;
-    client_header_buffer_size 1k;
-    lingering_timeout 200ms;
-    gzip on;
-    gzip_min_length 1;
-    gzip_types application/problem+json;
-    charset utf-8;
-    server_tokens off;
-    types { text/html html; }
-    default_type text/html;
-
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        root %%DIR%%/www;
-        platform_gateway on;
-        platform_gateway_access public;
-        platform_gateway_key_location /keys;
-        platform_gateway_realm 'two words';
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-
-        location /ours { platform_gateway_route_not_found; }
-        location /files/ { alias %%DIR%%/www/; }
-        location /up { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /app { proxy_pass http://127.0.0.1:%%PORT_app%%; proxy_read_timeout 1s; }
-        location /down { proxy_pass http://127.0.0.1:%%PORT_nobody%%; }
-        location /returns { return 200; }
-        location /maintenance { rewrite ^ /sorry last; }
-        location /sorry { deny all; }
-        location /limit_req { limit_req zone=req; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /limit_conn { limit_conn conn 1; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /small { client_max_body_size 10; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /redirects { rewrite ^ /elsewhere redirect; }
-        location /sub {
-            sub_filter "GATEWAY" "CHANGED"; sub_filter "Mine" "Changed"; sub_filter_types *;
-            add_header X-Added yes always;
-        }
-        location /ssi { ssi on; alias %%DIR%%/www/included.html; }
-        location /account { platform_gateway_access account; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /two { platform_gateway_access branch system; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-
-        # an operator's own pages
-        location /file_page { error_page 404 /404.html; }
-        location /text_page { error_page 404 /text; }
-        location = /text { internal; return 404 "mine"; }
-        location /copied_page { error_page 404 /copied; }
-        location = /copied { internal; return 404 "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"; }
-        location /named_page { error_page 404 @named; }
-        location @named { return 404 "named"; }
-        location /other_status { error_page 404 =200 /text; }
-        location /up_page { error_page 404 = @app; }
-        location @app { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
-        location /kept_up_page { error_page 404 @app_too; }
-        location @app_too { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
-        location /lost_page { error_page 404 /no-such-file.html; }
-        location /lost_named { error_page 404 @lost; }
-        location @lost { root /nonexistent; }
-        location /moved_page { error_page 404 http://other.test/; }
-        location /sub_page { sub_filter Mine Changed; error_page 404 /404.html; }
-        location /guard_page {
-            platform_gateway_access branch;
-            error_page 401 = @signin;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location @signin { return 401 "sign in"; }
-        location /intercept {
-            proxy_intercept_errors on;
-            error_page 418 /text;
-            proxy_pass http://127.0.0.1:%%PORT_app%%;
-        }
-        location /intercept_lost {
-            proxy_intercept_errors on;
-            error_page 404 /no-such-file.html;
-            proxy_pass http://127.0.0.1:%%PORT_app%%;
-        }
-        location /off { platform_gateway off; }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+listen 127.0.0.1:%%PORT_h2%% http2;
+root %%DIR%%/www;
+platform_gateway_access public;
+platform_gateway_realm 'two words';
+location /ours { platform_gateway_route_not_found; }
+location /files/ { alias %%DIR%%/www/; }
+location /up { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /app { proxy_pass http://127.0.0.1:%%PORT_app%%; proxy_read_timeout 1s; }
+location /down { proxy_pass http://127.0.0.1:%%PORT_nobody%%; }
+location /returns { return 200; }
+location /maintenance { rewrite ^ /sorry last; }
+location /sorry { deny all; }
+location /limit_req { limit_req zone=req; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /limit_conn { limit_conn conn 1; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /small { client_max_body_size 10; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /redirects { rewrite ^ /elsewhere redirect; }
+location /sub {
+    sub_filter "GATEWAY" "CHANGED"; sub_filter "Mine" "Changed"; sub_filter_types *;
+    add_header X-Added yes always;
 }
-CONF
-$t->nginx_conf($CONF);
+location /ssi { ssi on; alias %%DIR%%/www/included.html; }
+location /account { platform_gateway_access account; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /two { platform_gateway_access branch system; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+
+# an operator's own pages
+location /file_page { error_page 404 /404.html; }
+location /text_page { error_page 404 /text; }
+location = /text { internal; return 404 "mine"; }
+location /copied_page { error_page 404 /copied; }
+location = /copied { internal; return 404 "<html>\r\n<head><title>404 Not Found</title></head>\r\n<body>\r\n<center><h1>404 Not Found</h1></center>\r\n<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"; }
+location /named_page { error_page 404 @named; }
+location @named { return 404 "named"; }
+location /other_status { error_page 404 =200 /text; }
+location /up_page { error_page 404 = @app; }
+location @app { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
+location /kept_up_page { error_page 404 @app_too; }
+location @app_too { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
+location /lost_page { error_page 404 /no-such-file.html; }
+location /lost_named { error_page 404 @lost; }
+location @lost { root /nonexistent; }
+location /moved_page { error_page 404 http://other.test/; }
+location /sub_page { sub_filter Mine Changed; error_page 404 /404.html; }
+location /guard_page {
+    platform_gateway_access branch;
+    error_page 401 = @signin;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @signin { return 401 "sign in"; }
+location /intercept {
+    proxy_intercept_errors on;
+    error_page 418 /text;
+    proxy_pass http://127.0.0.1:%%PORT_app%%;
+}
+location /intercept_lost {
+    proxy_intercept_errors on;
+    error_page 404 /no-such-file.html;
+    proxy_pass http://127.0.0.1:%%PORT_app%%;
+}
+location /off { platform_gateway off; }
+SERVER
+platform_gateway_token_max_size 2000;
+limit_req_zone $binary_remote_addr zone=req:1m rate=1r/m;
+limit_req_status 429;
+limit_conn_zone $binary_remote_addr zone=conn:1m;
+limit_conn_status 429;
+large_client_header_buffers 2 2k;
+client_header_buffer_size 1k;
+lingering_timeout 200ms;
+gzip on;
+gzip_min_length 1;
+gzip_types application/problem+json;
+charset utf-8;
+server_tokens off;
+types { text/html html; }
+default_type text/html;
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my $good = jwt_token(account => $key, iss => 'http://issuer.test');

@@ -18,11 +18,7 @@ $t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
 my $socket = $t->http_server(socket => undef, protocol => sub {
     my ($fh, $self) = @_;
 
-    my $head = '';
-    until ($head =~ /\r\n\r\n/) {
-        sysread $fh, $head, 4096, length $head or return;
-    }
-    $self->note({ head => $head });
+    $self->read_head($fh) // return;
     syswrite $fh, "HTTP/1.1 101 Switching Protocols\r\n"
         . "Upgrade: websocket\r\nConnection: upgrade\r\n"
         . "Access-Control-Allow-Origin: *\r\n\r\n";
@@ -32,61 +28,43 @@ my $socket = $t->http_server(socket => undef, protocol => sub {
     }
 });
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_cors_origins https://app.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /proxy {
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-        location /fastcgi {
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-            fastcgi_param REQUEST_METHOD $request_method;
-            fastcgi_param CONTENT_LENGTH $content_length;
-        }
-        location /scgi {
-            scgi_pass 127.0.0.1:%%PORT_scgi%%;
-            scgi_param CONTENT_LENGTH $content_length;
-        }
-        location /uwsgi {
-            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-            uwsgi_param REQUEST_METHOD $request_method;
-        }
-        location /socket {
-            proxy_pass http://127.0.0.1:%%PORT_socket%%;
-            proxy_http_version 1.1;
-            proxy_set_header Upgrade $http_upgrade;
-            proxy_set_header Connection upgrade;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-    }
-    server {
-        listen 127.0.0.1:%%PORT_grpc%% http2;
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+listen 127.0.0.1:%%PORT_h2%% http2;
+platform_gateway_access branch;
+location /proxy {
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
+location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
+location /fastcgi {
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+    fastcgi_param REQUEST_METHOD $request_method;
+    fastcgi_param CONTENT_LENGTH $content_length;
+}
+location /scgi {
+    scgi_pass 127.0.0.1:%%PORT_scgi%%;
+    scgi_param CONTENT_LENGTH $content_length;
+}
+location /uwsgi {
+    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+    uwsgi_param REQUEST_METHOD $request_method;
+}
+location /socket {
+    proxy_pass http://127.0.0.1:%%PORT_socket%%;
+    proxy_http_version 1.1;
+    proxy_set_header Upgrade $http_upgrade;
+    proxy_set_header Connection upgrade;
+}
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+platform_gateway_cors_origins https://app.test;
+server {
+    listen 127.0.0.1:%%PORT_grpc%% http2;
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);

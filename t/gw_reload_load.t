@@ -17,48 +17,25 @@ my @keys = map { jwt_key($_) } qw(a b);
 my $issuer = $t->issuer(body => jwks($keys[0]));
 $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 2;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_zone gateway:256k;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_key_soft_age 1s;
-    platform_gateway_key_cooldown 1s;
-    keepalive_requests 100000;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /quick { empty_gif; }
-        location /proxied {
-            platform_gateway_route proxied;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /metrics {
-            platform_gateway_access public;
-            platform_gateway_metrics;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', main => 'worker_processes 2;', http => <<'HTTP');
+platform_gateway_access branch;
+location /quick { empty_gif; }
+location /proxied {
+    platform_gateway_route proxied;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
+location = /metrics {
+    platform_gateway_access public;
+    platform_gateway_metrics;
+}
+SERVER
+platform_gateway_zone gateway:256k;
+platform_gateway_key_soft_age 1s;
+platform_gateway_key_cooldown 1s;
+keepalive_requests 100000;
+HTTP
+my $port = $t->start_gateway;
 my $token = jwt_token(branch => $keys[0]);
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
 
 # A child that asks until it is told to stop; "how status", "how status", ...
 sub load {

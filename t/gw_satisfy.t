@@ -15,106 +15,85 @@ my $issuer = $t->issuer(body => jwks($key), status => 500);
 my $upstream = $t->echo_upstream;
 $t->write_file('users', "ann:{PLAIN}secret\n");
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_key_wait 50ms;
-    platform_gateway_key_cooldown 1s;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /any/allow {
-            satisfy any;
-            allow 127.0.0.1;
-            deny all;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/deny {
-            satisfy any;
-            deny all;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/alone {
-            satisfy any;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/basic {
-            satisfy any;
-            auth_basic area;
-            auth_basic_user_file %%DIR%%/users;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/asks/yes {
-            satisfy any;
-            auth_request /yes;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/asks/no {
-            satisfy any;
-            auth_request /no;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /any/page {
-            satisfy any;
-            deny all;
-            error_page 503 =200 /down;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /all/allow {
-            allow 127.0.0.1;
-            deny all;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /all/deny {
-            deny all;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /all/asks/yes {
-            auth_request /yes;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /all/asks/no {
-            auth_request /no;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /except {
-            limit_except GET { deny all; }
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /down {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /yes {
-            internal;
-            platform_gateway_access public;
-            platform_gateway_allow_return on;
-            return 200;
-        }
-        location = /no {
-            internal;
-            platform_gateway_access public;
-            return 403;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access branch;
+location /any/allow {
+    satisfy any;
+    allow 127.0.0.1;
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
+location /any/deny {
+    satisfy any;
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any/alone {
+    satisfy any;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any/basic {
+    satisfy any;
+    auth_basic area;
+    auth_basic_user_file %%DIR%%/users;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any/asks/yes {
+    satisfy any;
+    auth_request /yes;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any/asks/no {
+    satisfy any;
+    auth_request /no;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /any/page {
+    satisfy any;
+    deny all;
+    error_page 503 =200 /down;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /all/allow {
+    allow 127.0.0.1;
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /all/deny {
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /all/asks/yes {
+    auth_request /yes;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /all/asks/no {
+    auth_request /no;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /except {
+    limit_except GET { deny all; }
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /down {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /yes {
+    internal;
+    platform_gateway_access public;
+    platform_gateway_allow_return on;
+    return 200;
+}
+location = /no {
+    internal;
+    platform_gateway_access public;
+    return 403;
+}
+SERVER
+platform_gateway_key_wait 50ms;
+platform_gateway_key_cooldown 1s;
+HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
@@ -122,16 +101,6 @@ my @basic = (headers =>
     [ Authorization => 'Basic ' . encode_base64('ann:secret', '') ]);
 my @wrong = (headers =>
     [ Authorization => 'Basic ' . encode_base64('ann:wrong', '') ]);
-
-sub logged {
-    my ($res) = @_;
-
-    my $id = $res->header('X-Request-Id');
-    return eventually(sub {
-        my ($found) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
-        return $found;
-    }) || {};
-}
 
 # Let in by another module: with no trusted header, and logged as that.
 sub let_in {
@@ -142,7 +111,7 @@ sub let_in {
     is_deeply [ header_values($res->json, 'X-Roles') ], [],
         "$name: without trusted headers";
     is $res->header('Retry-After'), undef, "$name: no Retry-After";
-    my $line = logged($res);
+    my $line = $t->logged($res);
     is $line->{decision}, 'allow', "$name: logged as allowed";
     is $line->{reason}, 'satisfied', "$name: by another module";
     return;
@@ -160,7 +129,7 @@ for my $path (qw(/any/deny /any/alone /any/basic /any/asks/no /all/allow
     my $res = http_get($port, $path, token => $token{branch});
     is_problem($res, 503, 'GATEWAY_KEYS_UNAVAILABLE', "no keys, $path");
     ok $res->header('Retry-After'), "no keys, $path: Retry-After";
-    is logged($res)->{reason}, 'keys_unavailable', "no keys, $path: reason";
+    is $t->logged($res)->{reason}, 'keys_unavailable', "no keys, $path: reason";
 }
 my $res = http_get($port, '/any/page', token => $token{branch});
 is $res->status, 200, 'no keys, error_page: status';
@@ -170,7 +139,7 @@ is http_get($port, '/any/deny')->status, 401, 'no keys and no token: 401';
 # With keys.
 
 $issuer->set(status => 200);
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+$t->gateway_ready;
 
 for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
     /any/asks/no /all/allow /all/asks/yes)) {
@@ -178,7 +147,7 @@ for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
     is $res->status, 200, "$path: token";
     is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
         "$path: injected";
-    is logged($res)->{reason}, 'verified', "$path: reason";
+    is $t->logged($res)->{reason}, 'verified', "$path: reason";
 }
 let_in('by address', '/any/allow');
 let_in('by address, a token of another context', '/any/allow',

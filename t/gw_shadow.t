@@ -18,79 +18,48 @@ $t->http_server(cors => sub {
         'Access-Control-Allow-Methods' => 'BREW' ], 'own' ];
 });
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_key_wait 50ms;
-    platform_gateway_key_cooldown 1s;
-    platform_gateway_cors_origins https://app.test;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        root %%DIR%%/www;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /earnest {
-            platform_gateway_access branch;
-            platform_gateway_methods GET POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /earnest/cors {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_cors%%;
-        }
-        location /earnest/static {
-        }
-        location /shadow {
-            platform_gateway_shadow on;
-            platform_gateway_access branch;
-            platform_gateway_methods GET POST;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /shadow/cors {
-            platform_gateway_shadow on;
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_cors%%;
-        }
-        location /shadow/static {
-            platform_gateway_shadow on;
-        }
-        location /shadow/parts/ {
-            platform_gateway_shadow on;
-            platform_gateway_access public;
-            ssi on;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+root %%DIR%%/www;
+location /earnest {
+    platform_gateway_access branch;
+    platform_gateway_methods GET POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
+location /earnest/cors {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_cors%%;
+}
+location /earnest/static {
+}
+location /shadow {
+    platform_gateway_shadow on;
+    platform_gateway_access branch;
+    platform_gateway_methods GET POST;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /shadow/cors {
+    platform_gateway_shadow on;
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_cors%%;
+}
+location /shadow/static {
+    platform_gateway_shadow on;
+}
+location /shadow/parts/ {
+    platform_gateway_shadow on;
+    platform_gateway_access public;
+    ssi on;
+}
+SERVER
+platform_gateway_key_wait 50ms;
+platform_gateway_key_cooldown 1s;
+platform_gateway_cors_origins https://app.test;
+HTTP
 $t->write_file("www/$_/static", 'text') for qw(earnest shadow);
 $t->write_file('www/shadow/parts/page.html',
     '<!--# include virtual="/shadow?part" -->');
 $t->start_nginx;
 my $port = $t->port('gateway');
-
-sub logged {
-    my ($res) = @_;
-
-    my $id = $res->header('X-Request-Id');
-    return eventually(sub {
-        my ($found) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
-        return $found;
-    }) || {};
-}
 
 # One request in earnest and in shadow: its status there, its reason here.
 sub shadows {
@@ -106,7 +75,7 @@ sub shadows {
     is $res->header('WWW-Authenticate'), undef, "$name: no challenge";
     is $res->header('Retry-After'), undef, "$name: no Retry-After";
     is $res->header('Allow'), undef, "$name: no Allow";
-    my $line = logged($res);
+    my $line = $t->logged($res);
     is $line->{decision}, 'shadow', "$name: logged";
     is $line->{reason}, $reason, "$name: with the reason";
     is $line->{status}, 200, "$name: and the status that there was";
@@ -118,7 +87,7 @@ my $branch = jwt_token(branch => $key);
 shadows('no keys', GET => 503, 'keys_unavailable', '', token => $branch);
 
 $issuer->set(status => 200);
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+$t->gateway_ready;
 
 shadows('no token', GET => 401, 'token_missing', '');
 shadows('garbage', GET => 401, 'token_shape', '', token => 'garbage');
@@ -138,12 +107,12 @@ shadows('no level', GET => 404, 'route_not_found', '/static');
 my $res = http_get($port, '/shadow', token => $branch);
 is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
     'verified: injected';
-is logged($res)->{decision}, 'allow', 'verified: allowed';
-is logged($res)->{reason}, 'verified', 'verified: reason';
+is $t->logged($res)->{decision}, 'allow', 'verified: allowed';
+is $t->logged($res)->{reason}, 'verified', 'verified: reason';
 $res = http($port, PUT => '/shadow', token => $branch, body => '');
 is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
     'a wrong method with a good token: injected';
-is logged($res)->{reason}, 'method_forbidden', 'and logged for the method';
+is $t->logged($res)->{reason}, 'method_forbidden', 'and logged for the method';
 
 # Preflights.
 
@@ -157,7 +126,7 @@ sub preflight {
 for my $where (qw(/earnest /shadow)) {
     $res = preflight($where, 'https://app.test');
     is $res->status, 204, "$where: an allowed preflight is answered";
-    is logged($res)->{reason}, 'preflight', "$where: as that";
+    is $t->logged($res)->{reason}, 'preflight', "$where: as that";
     is http($port, OPTIONS => $where)->status, 204, "$where: plain OPTIONS";
 }
 is_problem(preflight('/earnest', 'https://theirs.test'), 403,
@@ -169,7 +138,7 @@ for my $case ([ 'another origin', 'https://theirs.test' ],
     $res = preflight('/shadow', @ask);
     is $res->status, 200, "$name: the preflight is passed on";
     is $res->json->{method}, 'OPTIONS', "$name: as it is";
-    my $line = logged($res);
+    my $line = $t->logged($res);
     is $line->{decision}, 'shadow', "$name: logged";
     is $line->{reason}, 'origin_forbidden', "$name: with the reason";
 

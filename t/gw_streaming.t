@@ -19,11 +19,7 @@ my $go = $t->dir . '/go';
 my $events = $t->http_server(events => undef, protocol => sub {
     my ($fh, $self) = @_;
 
-    my $head = '';
-    until ($head =~ /\r\n\r\n/) {
-        sysread $fh, $head, 4096, length $head or return;
-    }
-    $self->note({ head => $head });
+    $self->read_head($fh) // return;
     syswrite $fh, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
         . "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         . "data: first\n\n";
@@ -81,9 +77,7 @@ my $big = join '', map { sprintf "%015d\n", $_ } 1 .. 400_000;
 my $source = $t->http_server(source => undef, protocol => sub {
     my ($fh, $self) = @_;
 
-    my $in = '';
-    until ($in =~ /\r\n\r\n/) { sysread $fh, $in, 4096, length $in or return }
-    my $chunked = $in =~ m{\AGET /\S*chunked};
+    my $chunked = ($self->read_head($fh) // return) =~ m{\AGET /\S*chunked};
     my $out = "HTTP/1.1 200 OK\r\nConnection: close\r\n"
         . ($chunked ? "Transfer-Encoding: chunked\r\n" : '') . "\r\n";
     for (my $at = 0; $at < length $big; $at += 60_000) {
@@ -98,54 +92,28 @@ my $source = $t->http_server(source => undef, protocol => sub {
     }
 });
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_issuer http://issuer.test;
-    lingering_timeout 200ms;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        client_max_body_size 8m;
-        proxy_http_version 1.1;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 64k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-        }
-        location /events {
-            proxy_buffering off;
-            proxy_pass http://127.0.0.1:%%PORT_events%%;
-        }
-        location /buffered {
-            proxy_pass http://127.0.0.1:%%PORT_sink%%;
-        }
-        location /unbuffered {
-            proxy_request_buffering off;
-            proxy_pass http://127.0.0.1:%%PORT_sink%%;
-        }
-        location /source {
-            proxy_pass http://127.0.0.1:%%PORT_source%%;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => 'lingering_timeout 200ms;');
+listen 127.0.0.1:%%PORT_h2%% http2;
+platform_gateway_access branch;
+client_max_body_size 8m;
+proxy_http_version 1.1;
+location /events {
+    proxy_buffering off;
+    proxy_pass http://127.0.0.1:%%PORT_events%%;
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
+location /buffered {
+    proxy_pass http://127.0.0.1:%%PORT_sink%%;
+}
+location /unbuffered {
+    proxy_request_buffering off;
+    proxy_pass http://127.0.0.1:%%PORT_sink%%;
+}
+location /source {
+    proxy_pass http://127.0.0.1:%%PORT_source%%;
+}
+SERVER
+my $port = $t->start_gateway;
 my @with = (token => jwt_token(branch => $key));
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
 
 # Server-sent events: the first arrives while the second is not yet said.
 

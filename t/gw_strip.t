@@ -14,96 +14,76 @@ $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 $t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_strip_header X-Internal;
-    proxy_http_version 1.1;
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access public;
+location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /branch {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /renamed {
+    platform_gateway_access branch;
+    platform_gateway_claim_header account_id X-Who;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /off {
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
+location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+location /scgi {
+    scgi_pass 127.0.0.1:%%PORT_scgi%%;
+    scgi_param CONTENT_LENGTH $content_length;
+}
+location /uwsgi {
+    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+    uwsgi_param REQUEST_METHOD $request_method;
+}
+SERVER
+platform_gateway_strip_header X-Internal;
+proxy_http_version 1.1;
 
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access public;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /branch {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /renamed {
-            platform_gateway_access branch;
-            platform_gateway_claim_header account_id X-Who;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /off {
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-        location /scgi {
-            scgi_pass 127.0.0.1:%%PORT_scgi%%;
-            scgi_param CONTENT_LENGTH $content_length;
-        }
-        location /uwsgi {
-            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-            uwsgi_param REQUEST_METHOD $request_method;
-        }
+server {
+    listen 127.0.0.1:%%PORT_lax%%;
+    underscores_in_headers on;
+    ignore_invalid_headers off;
+    platform_gateway on;
+    platform_gateway_access public;
+    platform_gateway_strip_header X-Also X-More;
+    location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+    location /scgi {
+        scgi_pass 127.0.0.1:%%PORT_scgi%%;
+        scgi_param CONTENT_LENGTH $content_length;
     }
-
-    server {
-        listen 127.0.0.1:%%PORT_lax%%;
-        underscores_in_headers on;
-        ignore_invalid_headers off;
-        platform_gateway on;
-        platform_gateway_access public;
-        platform_gateway_strip_header X-Also X-More;
-        location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-        location /scgi {
-            scgi_pass 127.0.0.1:%%PORT_scgi%%;
-            scgi_param CONTENT_LENGTH $content_length;
-        }
-        location /uwsgi {
-            uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-            uwsgi_param REQUEST_METHOD $request_method;
-        }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT_plain%%;
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    }
-
-    # stands for a gRPC service: HTTP/2 to HTTP/1, every header as it came
-    server {
-        listen 127.0.0.1:%%PORT_grpc%% http2;
-        underscores_in_headers on;
-        ignore_invalid_headers off;
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    }
-
-    server {
-        listen 127.0.0.1:%%PORT_h2%% http2;
-        platform_gateway on;
-        platform_gateway_access public;
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location /uwsgi {
+        uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
+        uwsgi_param REQUEST_METHOD $request_method;
     }
 }
-CONF
+
+server {
+    listen 127.0.0.1:%%PORT_plain%%;
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+
+# stands for a gRPC service: HTTP/2 to HTTP/1, every header as it came
+server {
+    listen 127.0.0.1:%%PORT_grpc%% http2;
+    underscores_in_headers on;
+    ignore_invalid_headers off;
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+
+server {
+    listen 127.0.0.1:%%PORT_h2%% http2;
+    platform_gateway on;
+    platform_gateway_access public;
+    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+}
+HTTP
 $t->start_nginx;
 
 my @NAMES = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type

@@ -14,99 +14,73 @@ my $late = jwt_key('late');
 my $issuer = $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test;
-    platform_gateway_key_cooldown 1s;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        root %%DIR%%/www;
-        platform_gateway on;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location /ssi/ {
-            platform_gateway_access public;
-            ssi on;
-        }
-        location /ssi/guarded/ {
-            platform_gateway_access account branch;
-            ssi on;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /renamed {
-            platform_gateway_access branch;
-            platform_gateway_claim_header roles X-Their-Roles;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /public {
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /off {
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /level/ { }
-        location /mirrored {
-            platform_gateway_access branch;
-            mirror /mirror/public;
-            mirror /mirror/branch;
-            mirror /mirror/system;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /mirrored/public {
-            platform_gateway_access public;
-            mirror /mirror/branch;
-            mirror /mirror/system;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /mirror/public {
-            internal;
-            platform_gateway_access public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /mirror/branch {
-            internal;
-            platform_gateway_access branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /mirror/system {
-            internal;
-            platform_gateway_access system;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /asks {
-            platform_gateway_access public;
-            auth_request /mirror/branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /asks/too {
-            platform_gateway_access account branch;
-            auth_request /mirror/public;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => 'platform_gateway_key_cooldown 1s;');
+root %%DIR%%/www;
+location /ssi/ {
+    platform_gateway_access public;
+    ssi on;
 }
-CONF
+location /ssi/guarded/ {
+    platform_gateway_access account branch;
+    ssi on;
+}
+location /branch {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /renamed {
+    platform_gateway_access branch;
+    platform_gateway_claim_header roles X-Their-Roles;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /public {
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /off {
+    platform_gateway off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /level/ { }
+location /mirrored {
+    platform_gateway_access branch;
+    mirror /mirror/public;
+    mirror /mirror/branch;
+    mirror /mirror/system;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirrored/public {
+    platform_gateway_access public;
+    mirror /mirror/branch;
+    mirror /mirror/system;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirror/public {
+    internal;
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirror/branch {
+    internal;
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirror/system {
+    internal;
+    platform_gateway_access system;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /asks {
+    platform_gateway_access public;
+    auth_request /mirror/branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /asks/too {
+    platform_gateway_access account branch;
+    auth_request /mirror/public;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
 
 sub page {
     my ($name, @include) = @_;
@@ -125,9 +99,7 @@ page('ssi/nested.html', '/ssi/branch.html');
 page('ssi/guarded/mixed.html', '/public?1', '/branch?2', '/off?3');
 page('ssi/many.html', map {"/branch?$_"} 1 .. 60);
 
-$t->start_nginx;
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+my $port = $t->start_gateway;
 
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch system);
 

@@ -15,66 +15,29 @@ my $weak = jwt_key('weak', bits => 1024);
 $t->issuer(body => jwks($key, $weak));
 my $upstream = $t->echo_upstream;
 
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    large_client_header_buffers 4 32k;
-    platform_gateway_zone gateway:1m;
-    platform_gateway_issuer http://issuer.test http://second.test;
-    platform_gateway_key_wait 200ms;
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access branch;
-        platform_gateway_key_location /keys;
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size 128k;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
-            proxy_pass_request_headers off;
-        }
-        location / {
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /audience {
-            platform_gateway_audience mobile web;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /exact {
-            platform_gateway_leeway 0;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /short {
-            platform_gateway_token_max_size 100;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location = /ready {
-            platform_gateway_access public;
-            platform_gateway_ready;
-        }
-    }
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access branch;
+location / {
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-CONF
-$t->start_nginx;
-my $port = $t->port('gateway');
-
-# The log line of a response.
-sub logged {
-    my ($res) = @_;
-
-    my $id = $res->header('X-Request-Id');
-    return eventually(sub {
-        my ($line) = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
-        return $line;
-    }) || {};
+location /audience {
+    platform_gateway_audience mobile web;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /exact {
+    platform_gateway_leeway 0;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /short {
+    platform_gateway_token_max_size 100;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+platform_gateway_issuer http://issuer.test http://second.test;
+platform_gateway_key_wait 200ms;
+HTTP
+my $port = $t->start_gateway;
 
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
 
 # The clock of now, not of when a test of many seconds began.
 sub now { return CORE::time }
@@ -115,7 +78,7 @@ sub refused {
         "$name: detail says what is wrong";
     unlike $res->body, qr/\Q$token/, "$name: no echo"
         if defined $token && length $token > 10;
-    my $line = logged($res);
+    my $line = $t->logged($res);
     like $line->{reason}, ref $reason ? $reason : qr/^$reason$/,
         "$name: reason";
     is $line->{decision}, 'deny', "$name: decision";

@@ -12,6 +12,7 @@ use Time::HiRes ();
 
 use Platform::Test::Env;
 use Platform::Test::Fcgi;
+use Platform::Test::Gateway;
 use Platform::Test::Http;
 use Platform::Test::Identity;
 use Platform::Test::Jwt;
@@ -261,6 +262,27 @@ sub identity {
         env  => $self->identity_env(IDENTITY_LISTEN => $listen, %change),
         args => $args,
     ));
+}
+
+# Starts identity-fcgi with a listening socket as descriptor 0, as a supervisor
+# does; a Platform::Test::Process, which does not stop by itself.
+sub inherited_identity {
+    my ($self, $socket, %change) = @_;
+
+    my $env = $self->identity_env(IDENTITY_LISTEN => undef, %change);
+    my $dir = $self->{dir};
+    my $name = 'inherited' . ++$self->{runs};
+    return Platform::Test::Process->start(
+        name => $name, dir => $dir, log => "$dir/$name.log",
+        env => { %$env, Platform::Test::Env::mode_env($dir,
+            name => $name, leaks => 1) },
+        stop_wait => 15 * $self->scale,
+        code => sub {
+            open STDIN, '<&', $socket or die "stdin: $!\n";
+            exec 'setpriv', '--pdeathsig', 'TERM', '--',
+                Platform::Test::Env::mode_prefix($dir, $name),
+                Platform::Test::Env::identity();
+        });
 }
 
 # Runs identity-fcgi to its end: (exit status, stdout, stderr).  stdin => what
@@ -519,6 +541,28 @@ C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
 signal(NAME), stop([SIGNAL]), start, error_log, access_log, access_lines([N]),
 wait_log(qr//, [SECONDS]).
 
+=item gateway_conf(SERVER, http => TEXT, main => TEXT), start_gateway, gateway_ready, logged(RES)
+
+C<nginx_conf> of one gateway: SERVER is what its server on port "gateway" holds
+beside the key set (of C<issuer>) and C</ready>; http is for C<http{}>, further
+servers included, and takes the place of the issuer C<http://issuer.test> where
+it names others; main is for what stands above.  C<%%GLOBALS%%>,
+C<%%GLOBALS_HTTP%%> and C<%%PLATFORM_LOG%%> are there; all other C<%%NAME%%>
+may be used:
+
+    $t->issuer(body => jwks($key));
+    $t->gateway_conf(<<'SERVER', http => 'platform_gateway_key_wait 50ms;');
+    location /branch {
+        platform_gateway_access branch;
+        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    }
+    SERVER
+    my $port = $t->start_gateway;
+
+C<start_gateway> is C<start_nginx> and C<gateway_ready>, one test that there is
+a key set.  C<logged> is the line of the access log for a response, decoded;
+C<{}> where none comes.
+
 =item echo_upstream([NAME]) (port NAME, default "upstream")
 
 Answers every request with JSON C<{method, uri, version, headers: [[name,
@@ -539,6 +583,9 @@ C<requests> and C<count> tell what was fetched.  set keeps what it is not told.
 =item http_server(NAME, sub { my ($request, $server) = @_; ... })
 
 Gives C<[status, [n => v, ...], body]>, C<\"exact bytes"> or undef (close).
+C<< protocol => sub { my ($socket, $server) = @_; ... } >> speaks for itself:
+C<read_head> (socket) reads and notes a head, C<note(HASH)> makes a request that
+C<requests> tells.
 
 =item postgres(durable => 0, settings => {...}, port => N, name => 'postgres')
 
@@ -558,6 +605,17 @@ and returns (status, stdout, stderr).
 
 PostgreSQL, identity-fcgi and an nginx with the identity face on port
 "identity"; returns the Identity object.  For id_*.t.
+
+=item start_face(ADDRESS, http => TEXT, listen => TEXT, name => 'nginx')
+
+The nginx of that face alone, before an identity process (its nginx_address) or
+whatever listens there; returns the port.  http and listen add to C<http{}> and
+to the C<listen> line.
+
+=item inherited_identity(SOCKET, NAME => VALUE, ...)
+
+identity-fcgi with a listening socket as descriptor 0, as a supervisor starts
+it; a Platform::Test::Process that the caller stops (or C<track>s).
 
 =item full_stack(%o)
 

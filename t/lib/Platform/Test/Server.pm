@@ -125,6 +125,17 @@ sub _accept {
     return;
 }
 
+# In a protocol => sub: reads until the head of a request is there, notes it and
+# returns it with what else came; undef where the client went away.
+sub read_head {
+    my ($self, $fh) = @_;
+
+    my $in = '';
+    until ($in =~ /\r\n\r\n/) { _more($fh, \$in) or return undef }
+    $self->note({ head => $in });
+    return $in;
+}
+
 sub note {
     my ($self, $request) = @_;
 

@@ -1,0 +1,93 @@
+package Platform::Test::Gateway;
+
+# One gateway with the key set of the issuer stub: what its tests have in
+# common, so that each shows only the configuration it is about.  Further
+# methods of Platform::Test, which loads this file.
+
+package Platform::Test;
+
+use strict;
+use warnings;
+
+use Test::More ();
+
+use Platform::Test::Http;
+
+my $GATEWAY = <<'CONF';
+%%GLOBALS%%
+<main>
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    <issuer>
+    <http>
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_key_location /keys;
+        location = /keys {
+            internal;
+            platform_gateway off;
+            proxy_pass http://127.0.0.1:%%PORT_issuer%%;
+            proxy_pass_request_headers off;
+            subrequest_output_buffer_size 64k;
+        }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+        <server>
+    }
+}
+CONF
+
+# Writes that configuration around the lines of its server; http => those of
+# http{} (with an issuer of their own, or the stub's), main => those above.
+# Returns the nginx object.
+sub gateway_conf {
+    my ($self, $server, %o) = @_;
+
+    my $http = $o{http} // '';
+    my %part = (
+        main   => $o{main} // '',
+        http   => $http,
+        server => $server,
+        issuer => $http =~ /^\s*platform_gateway_issuer\s/m ? ''
+            : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
+    );
+    return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
+}
+
+# Starts it; one test that it has its keys.  Returns its port.
+sub start_gateway {
+    my ($self) = @_;
+
+    $self->start_nginx;
+    $self->gateway_ready;
+    return $self->port('gateway');
+}
+
+# One test: the gateway has its keys, at once or soon.
+sub gateway_ready {
+    my ($self) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    return Test::More::ok(eventually(sub {
+        http_get($self->port('gateway'), '/ready')->status == 200;
+    }), 'ready');
+}
+
+# The line that a response has in the JSON access log; {} where none comes.
+sub logged {
+    my ($self, $res) = @_;
+
+    my $id = $res->header('X-Request-Id');
+    return eventually(sub {
+        my ($line)
+            = grep { $_->{requestId} eq $id } $self->nginx->access_lines;
+        return $line;
+    }) || {};
+}
+
+1;
