@@ -37,25 +37,8 @@ my $identity = $t->track(Platform::Test::Identity->new(
 ));
 
 # The face in front of this process.
-$t->set(ADDRESS => $identity->nginx_address);
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway on;
-    platform_gateway_access public;
-    server {
-        listen 127.0.0.1:%%PORT_identity%%;
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%ADDRESS%%;
-        }
-    }
-}
-CONF
-$t->start_nginx;
-my ($port, $path) = ($t->port('identity'), '/.well-known/jwks.json');
+my $port = $t->start_face($identity->nginx_address);
+my $path = '/.well-known/jwks.json';
 
 my $res = http_get($port, $path);
 is $res->status, 200, 'served';

@@ -149,43 +149,9 @@ my $path = $t->dir . '/inherited.sock';
 my $listener = IO::Socket::UNIX->new(
     Local => $path, Type => SOCK_STREAM, Listen => 1024) or die "$path: $!";
 
-sub start_inherited {
-    my $env = $t->identity_env(IDENTITY_LISTEN => undef);
-    my $name = 'inherited' . ++$runs;
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %$env, Platform::Test::Env::mode_env($t->dir,
-            name => $name, leaks => 1) },
-        stop_wait => 15 * $slack,
-        code => sub {
-            open STDIN, '<&', $listener or die "stdin: $!";
-            exec 'setpriv', '--pdeathsig', 'TERM', '--',
-                Platform::Test::Env::mode_prefix($t->dir, $name),
-                Platform::Test::Env::identity();
-        });
-}
+my $port = $t->start_face("unix:$path");
 
-$t->set(ADDRESS => "unix:$path");
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway on;
-    platform_gateway_access public;
-    server {
-        listen 127.0.0.1:%%PORT_identity%%;
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%ADDRESS%%;
-        }
-    }
-}
-CONF
-$t->start_nginx;
-my $port = $t->port('identity');
-
-my $running = start_inherited();
+my $running = $t->inherited_identity($listener);
 is http_post($port, '/api/auth/logout', json => {})->status, 200,
     'descriptor 0 is the listener';
 
@@ -231,7 +197,7 @@ for my $round (1 .. 10) {
     $running->expect_end->signal('TERM');
     $running->wait_end(10 * $slack) or push @exits, "round $round: no end";
     push @exits, $running->status;
-    $running = start_inherited();
+    $running = $t->inherited_identity($listener);
 }
 $t->track($running);
 my $before = answers();

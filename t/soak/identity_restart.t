@@ -25,45 +25,12 @@ my $path = $t->dir . '/supervised.sock';
 my $socket = IO::Socket::UNIX->new(
     Local => $path, Type => SOCK_STREAM, Listen => 4096) or die "$path: $!";
 
-my $started = 0;
-
 sub start_identity {
-    my $env = $t->identity_env(IDENTITY_LISTEN => undef,
-        PLATFORM_AUTH_MAX_FAILURES => 0);
-    my $name = 'identity' . ++$started;
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %$env, Platform::Test::Env::mode_env($t->dir,
-            name => $name, leaks => 1) },
-        stop_wait => 15 * $slack,
-        code => sub {
-            open STDIN, '<&', $socket or die "stdin: $!";
-            exec 'setpriv', '--pdeathsig', 'TERM', '--',
-                Platform::Test::Env::mode_prefix($t->dir, $name),
-                Platform::Test::Env::identity();
-        });
+    return $t->inherited_identity($socket, PLATFORM_AUTH_MAX_FAILURES => 0);
 }
 
-$t->set(ADDRESS => "unix:$path");
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway on;
-    platform_gateway_access public;
-    keepalive_requests 1000000;
-    server {
-        listen 127.0.0.1:%%PORT_identity%% backlog=1024;
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%ADDRESS%%;
-        }
-    }
-}
-CONF
-$t->start_nginx;
-my $port = $t->port('identity');
+my $port = $t->start_face("unix:$path", listen => 'backlog=1024',
+    http => 'keepalive_requests 1000000;');
 my $running = start_identity();
 
 # A client: one session after the other, refreshed some fifty times each; an

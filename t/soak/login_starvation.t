@@ -20,24 +20,7 @@ my $LOGINS = 2 * $CORES;    # clients: for each that hashes one waits
 my $t = Platform::Test->new(timeout => 900);
 my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0,
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
-$t->set(ADDRESS => $identity->nginx_address);
-$t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway on;
-    platform_gateway_access public;
-    server {
-        listen 127.0.0.1:%%PORT_identity%%;
-        location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%ADDRESS%%;
-        }
-    }
-}
-CONF
-$t->start_nginx;
+$t->start_face($identity->nginx_address);
 
 # Logins go on while the file "saturate" exists.
 my @logins = map {

@@ -110,28 +110,37 @@ sub identity_face {
     my ($self, %env) = @_;
 
     my $identity = $self->identity(%env);
-    $self->set(IDENTITY_ADDRESS => $identity->nginx_address);
-    $self->nginx_conf(<<'CONF', 'face');
+    $self->start_face($identity->nginx_address, name => 'face');
+    # It listens before it has migrated; the first answer tells that it has.
+    http_get($self->port('identity'), '/healthz');
+    return $identity;
+}
+
+# Starts the nginx of that face alone, before what listens at an address; http
+# => further lines of http{}, listen => of its listen.  Returns its port.
+sub start_face {
+    my ($self, $address, %o) = @_;
+
+    my ($http, $listen) = map { $_ // '' } @o{qw(http listen)};
+    $self->nginx_conf(<<"CONF", $o{name});
 %%GLOBALS%%
 events { }
 http {
     %%GLOBALS_HTTP%%
     platform_gateway on;
     platform_gateway_access public;
-    client_max_body_size 1m;
+    $http
     server {
-        listen 127.0.0.1:%%PORT_identity%%;
+        listen 127.0.0.1:%%PORT_identity%% $listen;
         location / {
             include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
-            fastcgi_pass %%IDENTITY_ADDRESS%%;
+            fastcgi_pass $address;
         }
     }
 }
 CONF
-    $self->start_nginx('face');
-    # It listens before it has migrated; the first answer tells that it has.
-    http_get($self->port('identity'), '/healthz');
-    return $identity;
+    $self->start_nginx($o{name});
+    return $self->port('identity');
 }
 
 # Starts everything.  echo => 1: downstream is the Perl echo; edit => sub
