@@ -130,6 +130,7 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_str_t                    route_id;
     ngx_str_t                    service_name;
     ngx_http_platform_gateway_route_t  *route; /* what counts by route_id */
+    ngx_str_t                    log_route;    /* both, as they are logged */
     ngx_array_t                 *issuers;      /* pj_str_t */
     ngx_array_t                 *audiences;    /* pj_str_t */
     time_t                       leeway;
@@ -222,6 +223,8 @@ typedef struct {
     unsigned                     injected:1;   /* a header list was changed
                                                   for a location */
     unsigned                     shadowed:1;   /* would have been refused */
+    unsigned                     subject_plain:1; /* those of the token can be
+                                                     logged as they are */
     unsigned                     ids_kept:2;   /* the client's own id is good:
                                                   1 request, 2 correlation */
 } ngx_http_platform_gateway_request_t;
@@ -234,6 +237,8 @@ typedef struct {
 
 typedef struct {
     ngx_uint_t                   access;       /* the level that it opens */
+    ngx_uint_t                   plain;        /* the next three need no
+                                                  escaping in JSON */
     ngx_str_t                    account_id;   /* data NULL: none */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
@@ -777,9 +782,13 @@ ngx_int_t ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf);
 
 
-/* ngx_http_platform_gateway_log.c: variables for the access log */
+/* ngx_http_platform_gateway_log.c, _log_variables.c: the access log */
 
 ngx_int_t ngx_http_platform_gateway_log_add_variables(ngx_conf_t *cf);
+
+/* Writes conf->log_route of a merged location. */
+ngx_int_t ngx_http_platform_gateway_log_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_PLATFORM_GATEWAY_H_INCLUDED_ */

@@ -47,7 +47,8 @@ struct ngx_http_platform_gateway_entry_s {
     int64_t                             not_before;
     uint32_t                            chain;
     uint32_t                            policy;
-    uint32_t                            access;
+    uint16_t                            access;
+    uint16_t                            plain;
     uint32_t                            token_len;
     uint32_t                            text_len;
     uint32_t                            strings;
@@ -278,6 +279,7 @@ ngx_http_platform_gateway_cache_grant(ngx_pool_t *pool,
     }
 
     grant->access = entry->access;
+    grant->plain = entry->plain;
     grant->account_id = s[0];
     grant->session_id = s[1];
     grant->workspace_id = s[2];
@@ -346,7 +348,8 @@ ngx_http_platform_gateway_cache_store(
     entry->exp = times->exp;
     entry->not_before = times->not_before;
     entry->policy = (uint32_t) conf->policy;
-    entry->access = grant ? (uint32_t) grant->access : 0;
+    entry->access = grant ? (uint16_t) grant->access : 0;
+    entry->plain = grant ? (uint16_t) grant->plain : 0;
     entry->token_len = (uint32_t) token.len;
     entry->text_len = (uint32_t) text;
     entry->strings = (uint32_t) strings;

@@ -315,6 +315,7 @@ ngx_http_platform_gateway_admit(ngx_http_request_t *r,
     gr->account_id = grant->account_id;
     gr->session_id = grant->session_id;
     gr->workspace_id = grant->workspace_id;
+    gr->subject_plain = (unsigned) grant->plain & 1;
 
     if (!(conf->access & grant->access)) {
         return ngx_http_platform_gateway_refuse(r, gr, conf,

@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_json.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_inject_copy(ngx_pool_t *pool,
@@ -38,6 +38,11 @@ ngx_http_platform_gateway_inject_render(ngx_pool_t *pool,
     {
         return NGX_ERROR;
     }
+
+    grant->plain = ngx_http_platform_gateway_json_plain(&grant->account_id)
+                   && ngx_http_platform_gateway_json_plain(&grant->session_id)
+                   && ngx_http_platform_gateway_json_plain(
+                                                        &grant->workspace_id);
 
     ch = conf->claim_headers->elts;
     grant->nvalues = conf->claim_headers->nelts;

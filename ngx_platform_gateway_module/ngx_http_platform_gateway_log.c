@@ -1,134 +1,138 @@
 
 /*
- * Variables for the access log.  $platform_access_json is the whole entry: one
- * JSON object (RFC 8259) on one line, whatever bytes the client sent.
+ * $platform_access_json, the entry of the access log: one JSON object on one
+ * line, whatever bytes the client sent.
+ *
+ * Written at every request, so nothing is formatted here that can be known
+ * earlier: what a location always says is made when the configuration is read,
+ * the ids are known to need no escaping, the time is kept for the next entry of
+ * the same second.
  */
 
 
 #include "ngx_http_platform_gateway_log.h"
+#include "ngx_http_platform_gateway_json.h"
 
 
-static ngx_int_t ngx_http_platform_gateway_log_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static size_t ngx_http_platform_gateway_log_length(
-    const ngx_http_platform_gateway_log_field_t *field,
-    ngx_http_platform_gateway_log_value_t *value);
-static size_t ngx_http_platform_gateway_log_plain(const u_char *p,
-    const u_char *last);
-static u_char *ngx_http_platform_gateway_log_write(u_char *p,
-    const ngx_http_platform_gateway_log_value_t *value);
-static ngx_int_t ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
-    ngx_http_platform_gateway_log_ctx_t *lc);
-static size_t ngx_http_platform_gateway_log_escape_one(u_char *dst,
-    const u_char *p, size_t n, ngx_uint_t valid);
+/*
+ * The members in their order, each with what ends the one before.  What may be
+ * null has its quotes from log_put().
+ */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME        "{\"time\":\""
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_REQUEST_ID  "\",\"requestId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_CORRELATION ",\"correlationId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_CLIENT_IP   ",\"clientIp\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_METHOD      ",\"method\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_PATH        ",\"path\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_STATUS      ",\"status\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_BYTES       ",\"bytes\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_DURATION    ",\"durationMs\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_ROUTE_ID    ",\"routeId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_SERVICE     ",\"serviceName\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCESS      ",\"access\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_DECISION    ",\"decision\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_REASON      ",\"reason\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCOUNT_ID  ",\"accountId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_SESSION_ID  ",\"sessionId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_WORKSPACE   ",\"workspaceId\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_ADDR        ",\"upstreamAddr\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_STATUS   ",\"upstreamStatus\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_DURATION ",\"upstreamDurationMs\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_USER_AGENT  ",\"userAgent\":"
+
+/* All of those but the two of the location. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_NAMES_LEN                               \
+    (sizeof(NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME                                \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_REQUEST_ID                          \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_CORRELATION                         \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_CLIENT_IP                           \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_METHOD                              \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_PATH                                \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_STATUS                              \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_BYTES                               \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_DURATION                            \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCESS                              \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_DECISION                            \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_REASON                              \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCOUNT_ID                          \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_SESSION_ID                          \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_WORKSPACE                           \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_ADDR                                \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_STATUS                           \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_DURATION                         \
+            NGX_HTTP_PLATFORM_GATEWAY_LOG_USER_AGENT) - 1)
+
+/* "{", "}" and the quotes of the time; numbers. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME_LEN                                \
+    (sizeof("1970-01-01T00:00:00.000Z") - 1)
+
+#define NGX_HTTP_PLATFORM_GATEWAY_LOG_NUMBERS     5
 
 
-#define ngx_http_platform_gateway_log_is_plain(c)                             \
-    ((c) >= 0x20 && (c) < 0x7f && (c) != '"' && (c) != '\\')
+/* A string that may need escaping, or may not be there. */
 
-/* The byte c eight times; and a high bit where one of the eight in w is c. */
+typedef struct {
+    const ngx_str_t                     *text;
+    size_t                               len;      /* as it is written, without
+                                                      quotes */
+    ngx_uint_t                           plain;    /* written as it is */
+} ngx_http_platform_gateway_log_text_t;
 
-#define ngx_http_platform_gateway_log_eight(c)                                \
-    ((uint64_t) (c) * 0x0101010101010101ULL)
+enum {
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_REQUEST = 0,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_ACCOUNT,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_SESSION,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_METHOD,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PATH,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PEER,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_USER_AGENT,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_TEXTS
+};
 
-#define ngx_http_platform_gateway_log_has(w, c)                               \
-    ((((w) ^ ngx_http_platform_gateway_log_eight(c))                          \
-      - ngx_http_platform_gateway_log_eight(1))                               \
-     & ~((w) ^ ngx_http_platform_gateway_log_eight(c)))
+
+static size_t ngx_http_platform_gateway_log_texts(
+    const ngx_http_platform_gateway_log_ctx_t *lc, ngx_str_t *path,
+    const ngx_http_upstream_state_t *upstream,
+    ngx_http_platform_gateway_log_text_t *text);
+static const ngx_http_upstream_state_t *
+    ngx_http_platform_gateway_log_upstream(ngx_http_request_t *r);
+static ngx_str_t ngx_http_platform_gateway_log_path(ngx_http_request_t *r);
+static u_char *ngx_http_platform_gateway_log_head(u_char *p,
+    ngx_http_request_t *r, const ngx_http_platform_gateway_log_text_t *text);
+static u_char *ngx_http_platform_gateway_log_tail(u_char *p,
+    const ngx_http_upstream_state_t *upstream,
+    const ngx_http_platform_gateway_log_text_t *text);
+static u_char *ngx_http_platform_gateway_log_put(u_char *p,
+    const ngx_http_platform_gateway_log_text_t *text);
+static u_char *ngx_http_platform_gateway_log_plain(u_char *p,
+    const ngx_str_t *text);
+static u_char *ngx_http_platform_gateway_log_number(u_char *p, uint64_t n);
+static u_char *ngx_http_platform_gateway_log_time(u_char *p);
 
 
-static ngx_str_t  ngx_http_platform_gateway_log_json_name =
-    ngx_string("platform_access_json");
+#define ngx_http_platform_gateway_log_copy(p, literal)                        \
+    ngx_cpymem(p, literal, sizeof(literal) - 1)
 
 
 ngx_int_t
-ngx_http_platform_gateway_log_add_variables(ngx_conf_t *cf)
-{
-    ngx_str_t             name;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
-
-    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_LOG_FIELDS; i++) {
-
-        name = ngx_http_platform_gateway_log_fields[i].variable;
-
-        if (name.len == 0) {
-            continue;
-        }
-
-        /* a decision changes while the request goes on */
-
-        var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = ngx_http_platform_gateway_log_variable;
-        var->data = i;
-    }
-
-    var = ngx_http_add_variable(cf, &ngx_http_platform_gateway_log_json_name,
-                                NGX_HTTP_VAR_NOCACHEABLE);
-    if (var == NULL) {
-        return NGX_ERROR;
-    }
-
-    var->get_handler = ngx_http_platform_gateway_log_json;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_log_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data)
-{
-    ngx_http_platform_gateway_log_ctx_t           lc;
-    ngx_http_platform_gateway_log_value_t         value;
-    const ngx_http_platform_gateway_log_field_t  *field;
-
-    field = &ngx_http_platform_gateway_log_fields[data];
-    ngx_memzero(&value, sizeof(ngx_http_platform_gateway_log_value_t));
-
-    if (ngx_http_platform_gateway_log_start(r, &lc) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    lc.offset = field->offset;
-
-    if (field->get(&lc, &value) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (value.kind == NGX_HTTP_PLATFORM_GATEWAY_LOG_NULL) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    v->data = value.text.data;
-    v->len = (unsigned) value.text.len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
 ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
-    size_t                                        len;
-    u_char                                       *p;
-    ngx_uint_t                                    i;
-    ngx_http_platform_gateway_log_ctx_t           lc;
-    const ngx_http_platform_gateway_log_field_t  *field;
+    size_t                                len;
+    u_char                               *p;
+    ngx_str_t                             path, decision, reason;
+    const ngx_str_t                      *access;
+    const ngx_http_upstream_state_t      *upstream;
+    ngx_http_platform_gateway_log_ctx_t   lc;
 
-    ngx_http_platform_gateway_log_value_t
-        value[NGX_HTTP_PLATFORM_GATEWAY_LOG_FIELDS];
+    ngx_http_platform_gateway_log_text_t
+        text[NGX_HTTP_PLATFORM_GATEWAY_LOG_TEXTS];
 
     (void) data;
 
@@ -136,21 +140,18 @@ ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    ngx_memzero(value, sizeof(value));
+    upstream = ngx_http_platform_gateway_log_upstream(r);
+    access = ngx_http_platform_gateway_log_access(&lc);
+    decision = ngx_http_platform_gateway_log_decision(&lc);
+    reason = ngx_http_platform_gateway_log_reason(&lc);
 
-    field = ngx_http_platform_gateway_log_fields;
-    len = sizeof("}") - 1;
-
-    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_LOG_FIELDS; i++) {
-
-        lc.offset = field[i].offset;
-
-        if (field[i].get(&lc, &value[i]) != NGX_OK) {
-            return NGX_ERROR;
-        }
-
-        len += ngx_http_platform_gateway_log_length(&field[i], &value[i]);
-    }
+    len = NGX_HTTP_PLATFORM_GATEWAY_LOG_NAMES_LEN
+          + NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME_LEN
+          + NGX_HTTP_PLATFORM_GATEWAY_LOG_NUMBERS * NGX_INT64_LEN
+          + ngx_http_platform_gateway_log_texts(&lc, &path, upstream, text)
+          + lc.conf->log_route.len
+          + access->len + decision.len + reason.len + 3 * (sizeof("null") - 1)
+          + sizeof("}") - 1;
 
     p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
@@ -159,16 +160,20 @@ ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
 
     v->data = p;
 
-    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_LOG_FIELDS; i++) {
-        *p++ = i ? ',' : '{';
-        *p++ = '"';
-        p = ngx_cpymem(p, field[i].name.data, field[i].name.len);
-        *p++ = '"';
-        *p++ = ':';
-        p = ngx_http_platform_gateway_log_write(p, &value[i]);
-    }
+    p = ngx_http_platform_gateway_log_head(p, r, text);
+    p = ngx_cpymem(p, lc.conf->log_route.data, lc.conf->log_route.len);
 
-    *p++ = '}';
+    p = ngx_http_platform_gateway_log_copy(p,
+                                       NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCESS);
+    p = ngx_http_platform_gateway_log_plain(p, access);
+    p = ngx_http_platform_gateway_log_copy(p,
+                                       NGX_HTTP_PLATFORM_GATEWAY_LOG_DECISION);
+    p = ngx_http_platform_gateway_log_plain(p, &decision);
+    p = ngx_http_platform_gateway_log_copy(p,
+                                       NGX_HTTP_PLATFORM_GATEWAY_LOG_REASON);
+    p = ngx_http_platform_gateway_log_plain(p, &reason);
+
+    p = ngx_http_platform_gateway_log_tail(p, upstream, text);
 
     v->len = (unsigned) (p - v->data) & 0xfffffff;
     v->valid = 1;
@@ -179,96 +184,122 @@ ngx_http_platform_gateway_log_json(ngx_http_request_t *r,
 }
 
 
-/* Notes in value when there is nothing to escape, as nearly always. */
+/* Written once for each location. */
+
+ngx_int_t
+ngx_http_platform_gateway_log_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    size_t                                len;
+    u_char                               *p;
+    ngx_http_platform_gateway_log_text_t  route, service;
+
+    route.text = &conf->route_id;
+    route.plain = ngx_http_platform_gateway_json_plain(route.text);
+    route.len = ngx_http_platform_gateway_json_escape(NULL, route.text);
+
+    service.text = &conf->service_name;
+    service.plain = ngx_http_platform_gateway_json_plain(service.text);
+    service.len = ngx_http_platform_gateway_json_escape(NULL, service.text);
+
+    len = sizeof(NGX_HTTP_PLATFORM_GATEWAY_LOG_ROUTE_ID
+                 NGX_HTTP_PLATFORM_GATEWAY_LOG_SERVICE)
+          + route.len + service.len + 2 * (sizeof("null") - 1);
+
+    p = ngx_pnalloc(cf->pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    conf->log_route.data = p;
+
+    p = ngx_http_platform_gateway_log_copy(p,
+                                       NGX_HTTP_PLATFORM_GATEWAY_LOG_ROUTE_ID);
+    p = ngx_http_platform_gateway_log_put(p, &route);
+    p = ngx_http_platform_gateway_log_copy(p,
+                                       NGX_HTTP_PLATFORM_GATEWAY_LOG_SERVICE);
+    p = ngx_http_platform_gateway_log_put(p, &service);
+
+    conf->log_route.len = (size_t) (p - conf->log_route.data);
+
+    return NGX_OK;
+}
+
+
+/* Collects the strings; returns how much room they take at most. */
 
 static size_t
-ngx_http_platform_gateway_log_length(
-    const ngx_http_platform_gateway_log_field_t *field,
-    ngx_http_platform_gateway_log_value_t *value)
+ngx_http_platform_gateway_log_texts(
+    const ngx_http_platform_gateway_log_ctx_t *lc, ngx_str_t *path,
+    const ngx_http_upstream_state_t *upstream,
+    ngx_http_platform_gateway_log_text_t *text)
 {
-    size_t  len;
+    size_t               len;
+    ngx_uint_t           i, known;
+    ngx_http_request_t  *r;
 
-    len = field->name.len + sizeof(",\"\":") - 1;
+    static const ngx_str_t  none = ngx_null_string;
 
-    if (value->kind == NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING
-        && ngx_http_platform_gateway_log_plain(value->text.data,
-                                               value->text.data
-                                               + value->text.len)
-           == value->text.len)
-    {
-        value->kind = NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN;
-    }
+    r = lc->request;
+    *path = ngx_http_platform_gateway_log_path(r);
 
-    switch (value->kind) {
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_REQUEST].text =
+                                     lc->gr ? &lc->gr->request_id : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION].text =
+                                     lc->gr ? &lc->gr->correlation_id : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_ACCOUNT].text =
+                                     lc->gr ? &lc->gr->account_id : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_SESSION].text =
+                                     lc->gr ? &lc->gr->session_id : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE].text =
+                                     lc->gr ? &lc->gr->workspace_id : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP].text =
+                                     &r->connection->addr_text;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_METHOD].text = &r->method_name;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PATH].text = path;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PEER].text =
+                                     upstream ? upstream->peer : &none;
+    text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_USER_AGENT].text =
+                                     r->headers_in.user_agent
+                                     ? &r->headers_in.user_agent->value
+                                     : &none;
 
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN:
-        return len + sizeof("\"\"") - 1 + value->text.len;
+    /* the ids were checked when they were chosen, those of a token mostly */
 
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING:
-        return len + sizeof("\"\"") - 1
-               + ngx_http_platform_gateway_log_escape(NULL, &value->text);
+    known = (lc->gr && lc->gr->subject_plain)
+            ? NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE
+            : NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION;
 
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_NUMBER:
-        return len + value->text.len;
+    len = 0;
 
-    default:
-        return len + sizeof("null") - 1;
-    }
-}
+    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_LOG_TEXTS; i++) {
 
+        text[i].len = text[i].text->len;
+        text[i].plain = i <= known
+                        || ngx_http_platform_gateway_json_plain(text[i].text);
 
-static u_char *
-ngx_http_platform_gateway_log_write(u_char *p,
-    const ngx_http_platform_gateway_log_value_t *value)
-{
-    switch (value->kind) {
-
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_PLAIN:
-        *p++ = '"';
-        p = ngx_cpymem(p, value->text.data, value->text.len);
-        *p++ = '"';
-        return p;
-
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_STRING:
-        *p++ = '"';
-        p += ngx_http_platform_gateway_log_escape(p, &value->text);
-        *p++ = '"';
-        return p;
-
-    case NGX_HTTP_PLATFORM_GATEWAY_LOG_NUMBER:
-        return ngx_cpymem(p, value->text.data, value->text.len);
-
-    default:
-        return ngx_cpymem(p, "null", sizeof("null") - 1);
-    }
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
-    ngx_http_platform_gateway_log_ctx_t *lc)
-{
-    ngx_uint_t                             n;
-    ngx_http_upstream_state_t             *state;
-    ngx_http_platform_gateway_srv_conf_t  *sscf;
-
-    ngx_memzero(lc, sizeof(ngx_http_platform_gateway_log_ctx_t));
-
-    lc->request = r;
-    lc->conf = ngx_http_get_module_loc_conf(r,
-                                            ngx_http_platform_gateway_module);
-
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
-    if (sscf->any_enabled) {
-        lc->gr = ngx_http_platform_gateway_request_get(r);
-        if (lc->gr == NULL) {
-            return NGX_ERROR;
+        if (!text[i].plain) {
+            text[i].len = ngx_http_platform_gateway_json_escape(NULL,
+                                                                text[i].text);
         }
+
+        len += text[i].len + sizeof("null") - 1;
     }
+
+    return len;
+}
+
+
+/* The last attempt; NULL: there was none. */
+
+static const ngx_http_upstream_state_t *
+ngx_http_platform_gateway_log_upstream(ngx_http_request_t *r)
+{
+    ngx_uint_t                  n;
+    ngx_http_upstream_state_t  *state;
 
     if (r->upstream_states == NULL) {
-        return NGX_OK;
+        return NULL;
     }
 
     /* an entry without a peer separates the attempts of two locations */
@@ -277,168 +308,227 @@ ngx_http_platform_gateway_log_start(ngx_http_request_t *r,
 
     for (n = r->upstream_states->nelts; n > 0; n--) {
         if (state[n - 1].peer) {
-            lc->upstream = &state[n - 1];
-            break;
+            return &state[n - 1];
         }
     }
 
-    return NGX_OK;
+    return NULL;
 }
 
 
-/* How many bytes at p need no escaping; eight at a time while they do not. */
+/* A query string may hold what no log should: it is never part of this. */
 
-static size_t
-ngx_http_platform_gateway_log_plain(const u_char *p, const u_char *last)
+static ngx_str_t
+ngx_http_platform_gateway_log_path(ngx_http_request_t *r)
 {
-    uint64_t       w, odd;
-    const u_char  *start;
+    u_char     *p;
+    ngx_str_t   path;
 
-    start = p;
+    path = r->unparsed_uri;
 
-    while (last - p >= (ptrdiff_t) sizeof(w)) {
-
-        ngx_memcpy(&w, p, sizeof(w));
-
-        /* a high bit stays where a byte is 0x80 and more, or below 0x20 ... */
-
-        odd = w | ((w - ngx_http_platform_gateway_log_eight(0x20)) & ~w);
-
-        /* ... or one of the three */
-
-        odd |= ngx_http_platform_gateway_log_has(w, '"')
-               | ngx_http_platform_gateway_log_has(w, '\\')
-               | ngx_http_platform_gateway_log_has(w, 0x7f);
-
-        if (odd & ngx_http_platform_gateway_log_eight(0x80)) {
-            break;
+    if (path.len) {
+        p = memchr(path.data, '?', path.len);
+        if (p) {
+            path.len = (size_t) (p - path.data);
         }
-
-        p += sizeof(w);
     }
 
-    while (p < last && ngx_http_platform_gateway_log_is_plain(*p)) {
-        p++;
-    }
-
-    return (size_t) (p - start);
+    return path;
 }
 
 
-size_t
-ngx_http_platform_gateway_log_escape(u_char *dst, const ngx_str_t *src)
+/* As far as what the location always says. */
+
+static u_char *
+ngx_http_platform_gateway_log_head(u_char *p, ngx_http_request_t *r,
+    const ngx_http_platform_gateway_log_text_t *text)
 {
-    size_t       n, len;
-    u_char      *p, *last;
-    ngx_uint_t   valid;
+    int64_t      ms;
+    ngx_time_t  *tp;
 
-    len = 0;
-    p = src->data;
-    last = p + src->len;
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME);
+    p = ngx_http_platform_gateway_log_time(p);
 
-    while (p < last) {
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_REQUEST_ID);
+    p = ngx_http_platform_gateway_log_plain(p,
+                         text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_REQUEST].text);
 
-        n = ngx_http_platform_gateway_log_plain(p, last);
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_CORRELATION);
+    p = ngx_http_platform_gateway_log_plain(p,
+                       text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION].text);
 
-        if (dst) {
-            ngx_memcpy(dst + len, p, n);
-        }
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_CLIENT_IP);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP]);
 
-        len += n;
-        p += n;
+    /* null, as the path is, for a request line that did not parse */
 
-        if (p < last) {
-            n = ngx_http_platform_gateway_log_utf8(p, last, &valid);
-            len += ngx_http_platform_gateway_log_escape_one(
-                       dst ? dst + len : NULL, p, n, valid);
-            p += n;
-        }
-    }
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_METHOD);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_METHOD]);
 
-    return len;
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_PATH);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PATH]);
+
+    /* as $status and $bytes_sent */
+
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_STATUS);
+    p = ngx_http_platform_gateway_log_number(p,
+                                    r->err_status ? r->err_status
+                                                  : r->headers_out.status);
+
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_BYTES);
+    p = ngx_http_platform_gateway_log_number(p,
+                                    (uint64_t) r->connection->sent);
+
+    tp = ngx_timeofday();
+
+    ms = (int64_t) (tp->sec - r->start_sec) * 1000
+         + (int64_t) tp->msec - (int64_t) r->start_msec;
+
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_DURATION);
+
+    return ngx_http_platform_gateway_log_number(p, (uint64_t) ngx_max(ms, 0));
 }
 
 
-/* The n bytes at p are one character, or none. */
+/* What follows the reason. */
 
-static size_t
-ngx_http_platform_gateway_log_escape_one(u_char *dst, const u_char *p,
-    size_t n, ngx_uint_t valid)
+static u_char *
+ngx_http_platform_gateway_log_tail(u_char *p,
+    const ngx_http_upstream_state_t *upstream,
+    const ngx_http_platform_gateway_log_text_t *text)
 {
-    size_t  len;
-    u_char  buf[sizeof("\\u0000")];
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_ACCOUNT_ID);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_ACCOUNT]);
 
-    if (!valid) {
-        len = 3;
-        ngx_memcpy(buf, "\xef\xbf\xbd", 3);      /* U+FFFD */
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_SESSION_ID);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_SESSION]);
 
-    } else if (n > 1) {
-        len = n;
-        ngx_memcpy(buf, p, n);
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_WORKSPACE);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE]);
 
-    } else if (*p == '"' || *p == '\\') {
-        len = 2;
-        buf[0] = '\\';
-        buf[1] = *p;
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_ADDR);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PEER]);
 
-    } else {
-        len = (size_t) (ngx_sprintf(buf, "\\u%04xd", (int) *p) - buf);
-    }
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_STATUS);
+    p = (upstream && upstream->status)
+        ? ngx_http_platform_gateway_log_number(p, upstream->status)
+        : ngx_http_platform_gateway_log_copy(p, "null");
 
-    if (dst) {
-        ngx_memcpy(dst, buf, len);
-    }
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_UP_DURATION);
+    p = (upstream && upstream->response_time != (ngx_msec_t) -1)
+        ? ngx_http_platform_gateway_log_number(p, upstream->response_time)
+        : ngx_http_platform_gateway_log_copy(p, "null");
 
-    return len;
+    p = ngx_http_platform_gateway_log_copy(p,
+                                    NGX_HTTP_PLATFORM_GATEWAY_LOG_USER_AGENT);
+    p = ngx_http_platform_gateway_log_put(p,
+                            &text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_USER_AGENT]);
+
+    *p++ = '}';
+
+    return p;
 }
 
 
-/* Unicode, table 3-7 and section 3.9: substitution of maximal subparts. */
-
-size_t
-ngx_http_platform_gateway_log_utf8(const u_char *p, const u_char *last,
-    ngx_uint_t *valid)
+static u_char *
+ngx_http_platform_gateway_log_put(u_char *p,
+    const ngx_http_platform_gateway_log_text_t *text)
 {
-    size_t  i, n;
-    u_char  low, high;
-
-    *valid = 1;
-
-    if (*p < 0x80) {
-        return 1;
+    if (text->plain) {
+        return ngx_http_platform_gateway_log_plain(p, text->text);
     }
 
-    low = 0x80;
-    high = 0xbf;
+    *p++ = '"';
+    p += ngx_http_platform_gateway_json_escape(p, text->text);
+    *p++ = '"';
 
-    if (*p >= 0xc2 && *p <= 0xdf) {
-        n = 2;
+    return p;
+}
 
-    } else if (*p >= 0xe0 && *p <= 0xef) {
-        n = 3;
-        low = (*p == 0xe0) ? 0xa0 : low;    /* no overlong form */
-        high = (*p == 0xed) ? 0x9f : high;  /* no surrogate */
 
-    } else if (*p >= 0xf0 && *p <= 0xf4) {
-        n = 4;
-        low = (*p == 0xf0) ? 0x90 : low;
-        high = (*p == 0xf4) ? 0x8f : high;  /* no more than U+10FFFF */
+/* What needs no escaping. */
 
-    } else {
-        *valid = 0;
-        return 1;
+static u_char *
+ngx_http_platform_gateway_log_plain(u_char *p, const ngx_str_t *text)
+{
+    if (text->len == 0) {
+        return ngx_http_platform_gateway_log_copy(p, "null");
     }
 
-    for (i = 1; i < n; i++) {
+    *p++ = '"';
+    p = ngx_cpymem(p, text->data, text->len);
+    *p++ = '"';
 
-        if (p + i == last || p[i] < low || p[i] > high) {
-            *valid = 0;
-            return i;
-        }
+    return p;
+}
 
-        low = 0x80;
-        high = 0xbf;
+
+static u_char *
+ngx_http_platform_gateway_log_number(u_char *p, uint64_t n)
+{
+    u_char  *last, buf[NGX_INT64_LEN];
+
+    last = buf + sizeof(buf);
+
+    do {
+        *--last = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    return ngx_cpymem(p, last, (size_t) (buf + sizeof(buf) - last));
+}
+
+
+/* The moment of writing, like nginx's own $time_iso8601, but in UTC. */
+
+static u_char *
+ngx_http_platform_gateway_log_time(u_char *p)
+{
+    ngx_tm_t     tm;
+    ngx_time_t  *tp;
+
+    static time_t  sec = -1;
+    static u_char  text[NGX_HTTP_PLATFORM_GATEWAY_LOG_TIME_LEN];
+
+    tp = ngx_timeofday();
+
+    if (tp->sec != sec) {
+        ngx_gmtime(tp->sec, &tm);
+
+        (void) ngx_snprintf(text, sizeof(text),
+                            "%04d-%02d-%02dT%02d:%02d:%02d.000Z",
+                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
+        sec = tp->sec;
     }
 
-    return n;
+    p = ngx_cpymem(p, text, sizeof(text));
+
+    p[-4] = (u_char) ('0' + tp->msec / 100);
+    p[-3] = (u_char) ('0' + tp->msec / 10 % 10);
+    p[-2] = (u_char) ('0' + tp->msec % 10);
+
+    return p;
 }

@@ -543,7 +543,9 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     }
 
     conf->route = ngx_http_platform_gateway_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL) {
+    if (conf->route == NULL
+        || ngx_http_platform_gateway_log_merge(cf, conf) != NGX_OK)
+    {
         return NGX_CONF_ERROR;
     }
 

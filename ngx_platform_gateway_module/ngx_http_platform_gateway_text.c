@@ -5,7 +5,7 @@
 
 
 #include "ngx_http_platform_gateway_text.h"
-#include "ngx_http_platform_gateway_log.h"
+#include "ngx_http_platform_gateway_json.h"
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_TEXT_BUFFER  8192
@@ -59,7 +59,7 @@ ngx_http_platform_gateway_text_json(ngx_http_platform_gateway_text_t *text,
         return;
     }
 
-    len = ngx_http_platform_gateway_log_escape(NULL, s) + sizeof("\"\"") - 1;
+    len = ngx_http_platform_gateway_json_escape(NULL, s) + sizeof("\"\"") - 1;
 
     p = ngx_http_platform_gateway_text_reserve(text, len);
     if (p == NULL) {
@@ -67,7 +67,7 @@ ngx_http_platform_gateway_text_json(ngx_http_platform_gateway_text_t *text,
     }
 
     *p++ = '"';
-    p += ngx_http_platform_gateway_log_escape(p, s);
+    p += ngx_http_platform_gateway_json_escape(p, s);
     *p++ = '"';
 
     text->buf->last = p;
@@ -93,7 +93,7 @@ ngx_http_platform_gateway_text_label(ngx_http_platform_gateway_text_t *text,
 
     for (p = s->data; p < last; p += n) {
 
-        n = ngx_http_platform_gateway_log_utf8(p, last, &valid);
+        n = ngx_http_platform_gateway_json_utf8(p, last, &valid);
 
         if (!valid) {
             dst = ngx_cpymem(dst, "\xef\xbf\xbd", 3);      /* U+FFFD */

@@ -159,6 +159,17 @@ is +(split /\n/, $t->read_file('variables.log'))[-1], join('|', 'req-1',
     'cor-1', 'branch-route', 'branch-service', 'branch', 'allow', 'verified',
     @$claims{qw(account_id session_id workspace_id)}), 'the variables';
 
+# Claims that need escaping; the second time from the cache.
+
+my %odd_claims = (account_id => 'a"b', sub => 'a"b', session_id => "\x{20ac}\\",
+    workspace_id => "w\n");
+my $odd_token = jwt_token(branch => $key, %ours, %odd_claims);
+for my $time (1, 2) {
+    ($e) = get("odd claims $time", GET => '/branch', token => $odd_token);
+    says($e, "odd claims $time", status => 200,
+        accountId => 'a"b', sessionId => "\x{20ac}\\", workspaceId => "w\n");
+}
+
 # Who is let in or not, and why.
 
 ($e) = get('public', GET => '/public', token => $branch);
@@ -233,6 +244,7 @@ says($e, 'second try', status => 200, upstreamStatus => 200,
 my %bytes = (
     'a lone byte'          => [ "\xff" => "\x{fffd}" ],
     'a cut sequence'       => [ "a\xe2\x82" => "a\x{fffd}" ],
+    'cut, as long as its replacement' => [ "\xf0\x9f\x98" => "\x{fffd}" ],
     'overlong'             => [ "\xc0\xaf" => "\x{fffd}\x{fffd}" ],
     'a surrogate'          => [ "\xed\xa0\x80" => "\x{fffd}" x 3 ],
     'beyond Unicode'       => [ "\xf4\x90\x80\x80" => "\x{fffd}" x 4 ],
