@@ -81,46 +81,71 @@ static bool read_double(struct reader *r, char **out)
     return false;
 }
 
-/*
- * Reads a value up to the end of its line into *out.  Blanks around it go,
- * quoted ones stay: keep_to marks how much is not to be trimmed.
- */
-static bool read_value(struct reader *r, char **out)
+static bool is_blank(char c)
 {
-    char *start = *out;
-    char *keep_to = start;
+    return c == ' ' || c == '\t';
+}
+
+static bool ends_line(char c)
+{
+    return c == '\n' || c == '\r';
+}
+
+/*
+ * Reads what stands bare, quotes and all, up to the end of the line.  Behind a
+ * backslash a character is itself, and the line's end is none; blanks before
+ * the end go, but not those before a backslash.
+ */
+static void read_bare(struct reader *r, char **out)
+{
+    char *keep_to = *out;
 
     while (!at_end(r)) {
         char c = take(r);
+        bool escaped = c == '\\';
 
-        if (c == '\n') {
+        if (ends_line(c)) {
             break;
         }
-        if (c == '\'' || c == '"') {
-            if (!(c == '"' ? read_double(r, out) : read_single(r, out))) {
-                return false;
+        if (escaped) {
+            if (at_end(r)) {
+                break;
             }
-            keep_to = *out;
-            continue;
-        }
-        if (c == '\\' && !at_end(r)) {
             c = take(r);
-            if (c == '\n') {
-                continue;
-            }
-            *(*out)++ = c;
-            keep_to = *out;
-            continue;
         }
-        if ((c == ' ' || c == '\t' || c == '\r') && *out == start) {
+        if (ends_line(c)) {
+            keep_to = *out;
             continue;
         }
         *(*out)++ = c;
-        if (c != ' ' && c != '\t' && c != '\r') {
+        if (escaped || !is_blank(c)) {
             keep_to = *out;
         }
     }
     *out = keep_to;
+}
+
+/*
+ * Reads a value: quoted parts, with or without blanks between them, which go,
+ * and at last perhaps a bare one.  False when a quote is not closed.
+ */
+static bool read_value(struct reader *r, char **out)
+{
+    while (!at_end(r)) {
+        char c = *r->pos;
+
+        if (c == '\'' || c == '"') {
+            take(r);
+            if (!(c == '"' ? read_double(r, out) : read_single(r, out))) {
+                return false;
+            }
+        } else if (is_blank(c)) {
+            take(r);
+        } else {
+            read_bare(r, out);
+            break;
+        }
+    }
     *(*out)++ = '\0';
     return true;
 }
@@ -162,6 +187,9 @@ static bool read_assignment(struct envfile *file, struct reader *r,
         r->pos++;
     }
     name_len = (size_t) (r->pos - name);
+    while (!at_end(r) && is_blank(*r->pos)) {
+        r->pos++;
+    }
     if (name_len == 0 || at_end(r) || *r->pos != '=') {
         *problem = "not of the form NAME=value";
         return false;

@@ -21,8 +21,10 @@ struct envfile {
 /*
  * Reads path: NAME=value lines, comments after # or ; at the start of a line,
  * values bare, 'single' or "double" quoted, a backslash before the end of a
- * line continues it.  A later line wins over an earlier one of that name.  On
- * failure one line in err, without any value, and *file is empty.
+ * line continues it.  Quotes within a bare value are part of it.  A later line
+ * wins over an earlier one of that name.  On failure one line in err, without
+ * any value, and *file is empty: also for the lines that systemd only warns of
+ * (no NAME=, a quote that is never closed).
  */
 bool envfile_read(struct envfile *file, const char *path, char *err,
                   size_t err_cap) __attribute__((warn_unused_result));
