@@ -197,6 +197,20 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 .PHONY: t-modules
 t-modules: $(TEST_MOD)
 
+# -- benchmarks of the gateway --------------------------------------------------------
+
+BENCH_GW := $(addprefix $(BUILD)/bench/,sign_tokens rsa_verify)
+
+$(BENCH_GW): $(BUILD)/bench/%: bench/%.c build/config.mk
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
+	  $(OPENSSL_CFLAGS) -pie $(LDFLAGS) -o $@ $< $(OPENSSL_LIBS)
+
+# BENCH_FLAGS: --quick, --only proxied,refused, ...
+bench-gateway: all $(BENCH_GW)
+	@PLATFORM_BUILD=$(BUILD) bench/gateway $(BENCH_FLAGS)
+
 # -- benchmarks of the identity service ---------------------------------------------
 
 BENCH_ID := $(addprefix $(BUILD)/bench/,floors floor_fcgi load mint)
@@ -208,12 +222,17 @@ $(BENCH_ID): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
 	$(Q)$(CC) $(BENCH_ID_CFLAGS) -pie $(LDFLAGS) -o $@ $< \
 	  $(if $(filter %/load,$@),,bench/rsa.c $(ID_LIBS))
 
-.PHONY: bench-identity-programs bench-identity
+.PHONY: bench-identity-programs bench-identity bench-gateway bench
 bench-identity-programs: $(BENCH_ID)
 
 # BENCH_FLAGS: --quick, --only refresh,login, ...
 bench-identity: all $(BENCH_ID)
 	@PLATFORM_BUILD=$(BUILD) bench/identity $(BENCH_FLAGS)
+
+bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)
+	@$(MAKE) --no-print-directory bench-gateway
+	@$(MAKE) --no-print-directory bench-identity
+
 
 # -- targets ---------------------------------------------------------------------------
 
@@ -270,7 +289,7 @@ install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 
 clean: ## remove what make made; keeps build/config.mk and run/
 	@rm -rf build-asan build/nginx build/jose build/identity-fcgi \
-	  build/$(MOD_DIR) build/fuzz build/test build/test-cache \
+	  build/$(MOD_DIR) build/bench build/fuzz build/test build/test-cache \
 	  build/test-failed build/*.so
 
 distclean: clean ## also remove build/ itself

@@ -1,0 +1,402 @@
+package Bench::Gateway::Variants;
+
+# What is compared: nginx with the gateway module, and the same nginx without
+# it that does by its own directives what the gateway was seen to do: proxies
+# as many headers of the same lengths, answers with the same headers and body,
+# logs the same members.  The second one is written from the answers of the
+# first, and both are compared before anything is measured.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+
+use Bench::Gateway::Round;
+use Platform::Test::Env;
+use Platform::Test::Http;
+use Platform::Test::Jwt;
+
+our $ORIGIN = 'https://app.test';
+our @CLIENT = (Accept => 'application/json', 'User-Agent' => 'bench/1.0');
+
+# Members of the log that bare nginx has variables for; the others are
+# written as the gateway logged them.
+my %VARIABLE = (
+    time      => '"$time_iso8601"',  requestId     => '"$request_id"',
+    clientIp  => '"$remote_addr"',   correlationId => '"$request_id"',
+    method    => '"$request_method"', path         => '"$uri"',
+    status    => '$status',          bytes         => '$bytes_sent',
+    userAgent => '"$http_user_agent"', durationMs  => '$request_time',
+    upstreamAddr       => '"$upstream_addr"',
+    upstreamStatus     => '$upstream_status',
+    upstreamDurationMs => '$upstream_response_time',
+);
+
+my $PROXY = <<'CONF';
+    proxy_http_version 1.1;
+    proxy_set_header Connection "";
+    proxy_set_header Host $http_host;
+    proxy_set_header X-Forwarded-For $remote_addr;
+    proxy_set_header X-Forwarded-Host $http_host;
+    proxy_set_header X-Forwarded-Proto $scheme;
+CONF
+
+sub new {
+    my ($class, $t, $tokens) = @_;
+
+    my $self = bless { t => $t, tokens => $tokens }, $class;
+    $t->write_file('keys.json', jwks($tokens->key));
+    $self->_certificate;
+    $self->_start('up', 0, <<'CONF');
+    server {
+        listen 127.0.0.1:%%PORT_up%%;
+        default_type application/json;
+        location / {
+            return 200 '{"data":[{"id":1,"name":"one"},{"id":2,"name":"two"},{"id":3,"name":"three"}]}';
+        }
+    }
+CONF
+    $t->echo_upstream('echo');
+    return $self;
+}
+
+sub _certificate {
+    my ($self) = @_;
+
+    my $dir = $self->{t}->dir;
+    system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -batch "
+        . "-subj /CN=bench -keyout $dir/tls.key -out $dir/tls.crt "
+        . ">$dir/openssl.out 2>&1") == 0
+        or die "openssl could not make a certificate\n";
+    return;
+}
+
+# Starts an nginx of one worker on its core.
+sub _start {
+    my ($self, $name, $loaded, $servers) = @_;
+
+    my $t = $self->{t};
+    my $core = $name eq 'up' ? $Bench::Gateway::Round::LOAD_CORE
+        : $Bench::Gateway::Round::GATEWAY_CORE;
+    my $mask = '1' . '0' x $core;
+    my $user = $> == 0 ? 'user root;' : '';
+    my $load = $loaded
+        ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
+    my $temp = join "\n", map {"    ${_}_temp_path %%DIR%%/$name/$_;"}
+        qw(client_body proxy fastcgi uwsgi scgi);
+    $t->nginx_conf(<<"CONF", $name);
+daemon off;
+pid %%DIR%%/$name.pid;
+error_log %%DIR%%/$name.error.log warn;
+$user
+$load
+worker_processes 1;
+worker_cpu_affinity $mask;
+events { worker_connections 4096; }
+http {
+$temp
+    server_tokens off;
+    keepalive_requests 1000000000;
+    large_client_header_buffers 4 64k;
+    access_log off;
+    upstream u {
+        server 127.0.0.1:%%PORT_up%%;
+        keepalive 512;
+        keepalive_requests 1000000000;
+    }
+$servers
+}
+CONF
+    $t->start_nginx($name);
+    return;
+}
+
+sub pid {
+    my ($self, $name) = @_;
+
+    my ($pid) = $self->{t}->nginx($name)->workers;
+    return $pid;
+}
+
+sub log_of { return $_[0]{t}->nginx($_[1])->{access} }
+
+# A gateway: cache => what the directive says, keys => file, more => further
+# locations.
+sub gateway {
+    my ($self, $name, %o) = @_;
+
+    my $t = $self->{t};
+    my $cache = $o{cache} ? "platform_gateway_token_cache $o{cache};" : '';
+    my $keys = $o{keys} // "%%DIR%%/keys.json";
+    my $more = $o{more} // '';
+    $self->_start($name, 1, <<"CONF");
+    platform_gateway_key_file $keys;
+    $cache
+    log_format platform escape=none '\$platform_access_json';
+    server {
+        listen 127.0.0.1:%%PORT_$name%%;
+        listen 127.0.0.1:%%PORT_${name}_tls%% ssl;
+        ssl_certificate %%DIR%%/tls.crt;
+        ssl_certificate_key %%DIR%%/tls.key;
+        access_log %%DIR%%/$name.access.log platform;
+        platform_gateway on;
+        platform_gateway_issuer $Platform::Test::Jwt::ISSUER;
+        platform_gateway_forward_authorization off;
+        platform_gateway_cors_origins $ORIGIN;
+        platform_gateway_route business business-service;
+$PROXY
+        location /api/ {
+            platform_gateway_access branch;
+            proxy_pass http://u;
+        }
+        location /open/ {
+            platform_gateway_access public;
+            proxy_pass http://u;
+        }
+        location /seen/api/ {
+            platform_gateway_access branch;
+            proxy_pass http://127.0.0.1:%%PORT_echo%%;
+        }
+        location /seen/open/ {
+            platform_gateway_access public;
+            proxy_pass http://127.0.0.1:%%PORT_echo%%;
+        }
+$more
+    }
+CONF
+    return $self;
+}
+
+# -- requests -------------------------------------------------------------------
+
+my @PREFLIGHT = (Origin => $ORIGIN, 'Access-Control-Request-Method' => 'GET',
+    'Access-Control-Request-Headers' => 'authorization');
+
+# Ids that the client brings, of the length of those made here.
+my @IDS = map { ($_ => '0123456789abcdef' x 2) }
+    qw(X-Request-Id X-Correlation-Id);
+
+# A kind of request: method, path, headers, status of the answer.
+sub request {
+    my ($self, $kind) = @_;
+
+    return { method => 'GET', path => '/open/x', headers => [],
+        status => 200 } if $kind eq 'public';
+    return { method => 'OPTIONS', path => '/api/x',
+        headers => \@PREFLIGHT, status => 204 } if $kind eq 'preflight';
+    return { method => 'GET', path => '/api/x', headers => [],
+        status => 401 } if $kind eq 'none';
+    return { method => 'GET', path => '/api/x',
+        headers => [ ($kind eq 'kept' ? @IDS : ()), Authorization => 'Bearer '
+            . $self->{tokens}->one($kind) ],
+        status => $kind =~ /^(?:forged|expired)$/ ? 401 : 200 };
+}
+
+# A case for Bench::Gateway::Round: instance and port of the nginx, kind of request;
+# list => a file of tokens, order, connections, tls, path.
+sub case {
+    my ($self, $name, $instance, $port, $kind, %o) = @_;
+
+    my $request = $self->request($kind);
+    my @headers = (@CLIENT, $o{list} ? () : @{ $request->{headers} });
+    $port .= '_tls' if $o{tls};
+    return {
+        name    => $name,
+        pid     => $self->pid($instance),
+        log     => $self->log_of($instance),
+        url     => ($o{tls} ? 'https' : 'http') . '://127.0.0.1:'
+            . $self->{t}->port($port) . ($o{path} // $request->{path}),
+        headers => [ map {"$headers[2 * $_]: $headers[2 * $_ + 1]"}
+            0 .. $#headers / 2 ],
+        method      => $request->{method},
+        status      => $request->{status},
+        connections => $o{connections} // 32,
+        list        => $o{list},
+        order       => $o{order},
+        seconds     => $o{seconds},
+    };
+}
+
+# -- what the gateway does, seen from both sides ------------------------------
+
+sub _ask {
+    my ($self, $port, $request, $prefix) = @_;
+
+    return http($self->{t}->port($port), $request->{method},
+        $prefix . $request->{path},
+        headers => [ @CLIENT, @{ $request->{headers} } ]);
+}
+
+# Header lines that nginx itself writes or passes on from the upstream.
+my %NGINX = map { $_ => 1 } qw(server date content-type content-length
+    transfer-encoding connection);
+# And those of a request that come from the client or from $PROXY.
+my %GIVEN = map { $_ => 1 } qw(host connection accept user-agent
+    x-forwarded-for x-forwarded-host x-forwarded-proto);
+
+# What nginx $port does with a request: what its upstream sees, what the
+# client gets, what the log says.
+sub observe {
+    my ($self, $instance, $port, $kind) = @_;
+
+    my $request = $self->request($kind);
+    my $log = $self->log_of($instance);
+    truncate $log, 0;
+    my $res = $self->_ask($port, $request, '');
+    my $line = '';
+    for (1 .. 100) {
+        open my $fh, '<', $log or die "$log: $!\n";
+        $line = <$fh> // '';
+        last if $line =~ /\n/;
+        select undef, undef, undef, 0.01;
+    }
+    my @sent;
+    if ($res->status == 200) {
+        my $seen = $self->_ask($port, $request, '/seen');
+        @sent = grep { !$GIVEN{ lc $_->[0] } } @{ $seen->json->{headers} };
+    }
+    die "$port, $kind: " . $res->status . ' ' . $res->body . "\n"
+        if $res->status != $request->{status};
+    return {
+        status => $res->status,
+        body   => $res->body,
+        type   => $res->header('Content-Type') // '',
+        id     => $res->header('X-Request-Id') // '',
+        added  => [ grep { !$NGINX{ lc $_->[0] } } $res->headers ],
+        sent   => \@sent,
+        log    => $line,
+    };
+}
+
+# -- the same by nginx alone ---------------------------------------------------
+
+sub _quoted {
+    my ($seen, $value, $id) = @_;
+
+    die "nginx cannot write '$value'\n" if $value =~ /\$|\n/;
+    $value =~ s/(["\\])/\\$1/g;
+    $value =~ s/\Q$seen->{id}\E/$id/g if length $seen->{id};
+    return qq("$value");
+}
+
+# The same for values of any length: nginx reads no word over 4 KB, so long
+# ones are put together of variables.
+sub _value {
+    my ($name, $seen, $value, $id) = @_;
+
+    my @parts = unpack '(a3000)*', $value;
+    return ('', _quoted($seen, $value, $id)) if @parts == 1;
+    my $maps = join '', map {
+        "    map '' \$${name}_part_$_ { default "
+            . _quoted($seen, $parts[$_], $id) . "; }\n"
+    } 0 .. $#parts;
+    return ($maps, '"' . join('', map {"\${${name}_part_$_}"} 0 .. $#parts)
+        . '"');
+}
+
+# A log_format with the members of the gateway's line.
+sub _log_format {
+    my ($name, $seen, $id) = @_;
+
+    my $line = $seen->{log};
+    chomp $line;
+    my $value = qr/"(?:[^"\\]|\\.)*"|[^,"}]+/;
+    my @members = $line =~ /("\w+":$value)/g;
+    '{' . join(',', @members) . '}' eq $line
+        or die "cannot read the log line $line\n";
+    for (@members) {
+        my ($member, $is) = /^"(\w+)":(.*)$/s;
+        my $variable = $VARIABLE{$member};
+        next if !$variable || $is eq 'null';
+        $_ = qq("$member":$variable);
+        s/\$request_id/$id/;
+    }
+    return "    log_format $name escape=json '{" . join(',', @members)
+        . "}';\n";
+}
+
+# A server that does what was seen.  An id that the client brought comes from
+# the request, another one is nginx's own.
+sub _server {
+    my ($name, $seen, %o) = @_;
+
+    my $id = $seen->{id} eq $IDS[1] ? '$http_x_request_id' : '$request_id';
+    my $add = join '', map {
+        "        add_header $_->[0] " . _quoted($seen, $_->[1], $id)
+            . " always;\n"
+    } @{ $seen->{added} };
+    my ($maps, $set) = ('', '');
+    for my $header (@{ $seen->{sent} }) {
+        my ($map, $value) = _value($name, $seen, $header->[1], $id);
+        $maps .= $map;
+        $set .= "        proxy_set_header $header->[0] $value;\n";
+    }
+    my $return = $seen->{status} == 200 ? '' : "return $seen->{status} "
+        . (length $seen->{body} ? _quoted($seen, $seen->{body}, $id) : '')
+        . ';';
+    my $type = $seen->{type} ? "default_type $seen->{type};" : '';
+    my ($to, $echo) = $return ? ($return, $return)
+        : ('proxy_pass http://u;',
+            'proxy_pass http://127.0.0.1:%%PORT_echo%%;');
+    my $log = '%%DIR%%/' . $o{instance} . '.access.log';
+    my $more = $o{more} // '';
+    return _log_format($name, $seen, $id) . $maps . <<"CONF";
+    server {
+        listen 127.0.0.1:%%PORT_$name%%;
+        listen 127.0.0.1:%%PORT_${name}_tls%% ssl;
+        ssl_certificate %%DIR%%/tls.crt;
+        ssl_certificate_key %%DIR%%/tls.key;
+        access_log $log $name;
+        $type
+$PROXY
+        proxy_set_header Authorization "";
+$set$add
+        location / { $to }
+        location /seen/ { $echo }
+$more
+    }
+CONF
+}
+
+# Starts an nginx without the module: servers => [[name, what was seen,
+# options], ...].
+sub bare {
+    my ($self, $instance, @servers) = @_;
+
+    $self->_start($instance, 0, join '', map {
+        my ($name, $seen, @o) = @$_;
+        _server($name, $seen, @o, instance => $instance);
+    } @servers);
+    return $self;
+}
+
+sub _shape {
+    my (@headers) = @_;
+
+    return join "\n",
+        sort map { lc($_->[0]) . ' of ' . length($_->[1]) . ' bytes' }
+        @headers;
+}
+
+# Dies unless bare nginx was seen to do the same as the gateway.
+sub compare {
+    my ($self, $name, $ours, $bare) = @_;
+
+    my @members = map { join ',', /"(\w+)":/g } $ours->{log}, $bare->{log};
+    my %same = (
+        'the status'             => [ map { $_->{status} } $ours, $bare ],
+        'what is sent upstream'  => [ map { _shape(@{ $_->{sent} }) } $ours, $bare ],
+        'the headers of answers' => [ map { _shape(@{ $_->{added} }) } $ours, $bare ],
+        'the type of answers'    => [ map { $_->{type} } $ours, $bare ],
+        'the length of answers'  => [ map { length $_->{body} } $ours, $bare ],
+        'the members of the log' => \@members,
+    );
+    for my $what (sort keys %same) {
+        my ($one, $other) = @{ $same{$what} };
+        die "$name: bare nginx differs in $what:\n$one\n---\n$other\n"
+            if $one ne $other;
+    }
+    return $self;
+}
+
+1;
