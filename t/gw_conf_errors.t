@@ -18,30 +18,19 @@ sub check {
     my $keys = $in{no_keys} ? '' : 'platform_gateway_key_location /keys;';
     my $buffer = $in{key_buffer} // '128k';
     my $zone = $in{zone} // 'gateway:1m';
-    return $t->nginx_test(<<"CONF");
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    platform_gateway_zone $zone;
-    $issuer
-    @{[ $in{http} // '' ]}
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        $keys
-        location = /keys {
-            internal;
-            platform_gateway off;
-            subrequest_output_buffer_size $buffer;
-            proxy_pass http://127.0.0.1:1;
-        }
-        @{[ $in{server} // '' ]}
-        location /here {
-            @{[ $in{location} // '' ]}
-        }
-    }
+    my ($http, $server) = map { $_ // '' } @in{qw(http server)};
+    return $t->location_test(
+        http     => "platform_gateway_zone $zone; $issuer\n$http",
+        server   => <<"SERVER", location => $in{location});
+$keys
+location = /keys {
+    internal;
+    platform_gateway off;
+    subrequest_output_buffer_size $buffer;
+    proxy_pass http://127.0.0.1:1;
 }
-CONF
+$server
+SERVER
 }
 
 my $ON = "platform_gateway on;\n";

@@ -329,24 +329,12 @@ my %wrong = (
     'off https://a.example'   => qr/beside "off"/,
     'https://a.example off'   => qr/scheme:\/\/host/,
 );
-my $CHECK = <<'CONF';
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access public;
-        ORIGINS
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    }
-}
-CONF
 sub check {
     my ($directives) = @_;
 
-    my ($ok, $said) = $t->nginx_test($CHECK =~ s/ORIGINS/$directives/r);
+    my ($ok, $said) = $t->location_test(
+        server   => "platform_gateway on; $directives",
+        location => 'platform_gateway_access public; empty_gif;');
     return $ok ? 'ok' : $said;
 }
 for my $origin (sort keys %wrong) {

@@ -421,18 +421,8 @@ unlike $json->encode(ask(path => '/branch/', token => $branch)),
 sub check {
     my ($location, $server) = @_;
 
-    return $t->nginx_test(<<"CONF");
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        @{[ $server // '' ]}
-        location /here { $location platform_gateway_explain; }
-    }
-}
-CONF
+    return $t->location_test(server => $server,
+        location => "$location platform_gateway_explain;");
 }
 for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
     'allow unix:; allow ::1; deny all;') {

@@ -13,7 +13,7 @@ my $t = Platform::Test->new;
 my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 $t->echo_upstream;
-$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+$t->echo_protocols;
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access account branch system;
@@ -43,19 +43,8 @@ location /set {
     proxy_set_header X-Account-Id "";
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-location /fastcgi {
-    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-    fastcgi_param REQUEST_METHOD $request_method;
-}
+%%ECHO_LOCATIONS%%
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-location /scgi {
-    scgi_pass 127.0.0.1:%%PORT_scgi%%;
-    scgi_param CONTENT_LENGTH $content_length;
-}
-location /uwsgi {
-    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-    uwsgi_param REQUEST_METHOD $request_method;
-}
 SERVER
 proxy_buffer_size 32k;
 proxy_buffers 8 32k;

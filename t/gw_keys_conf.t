@@ -14,40 +14,32 @@ my $port = $t->port('issuer');
 my $LOCATION = 'location = /_keys { internal; platform_gateway off;
     subrequest_output_buffer_size 64k; proxy_pass http://127.0.0.1:1; }';
 
+# Another server, where the keys are needed.
+my $OTHER = <<'CONF';
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    location / {
+        platform_gateway on;
+        platform_gateway_access branch;
+        platform_gateway_issuer http://issuer.test;
+        empty_gif;
+    }
+}
+CONF
+
 sub conf {
     my (%o) = @_;
 
     my $http = $o{http} // '';
     my $server = $o{server} // 'platform_gateway_key_location /_keys;';
     my $location = $o{location} // $LOCATION;
-    return <<"CONF";
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    $http
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        $server
-        $location
-    }
-    server {
-        listen 127.0.0.1:%%PORT_other%%;
-        location / {
-            platform_gateway on;
-            platform_gateway_access branch;
-            platform_gateway_issuer http://issuer.test;
-            empty_gif;
-        }
-    }
-}
-CONF
+    return (server => "$server\n$location", http => "$http\n$OTHER");
 }
 
 sub good {
     my ($name, %o) = @_;
 
-    my ($ok, $said) = $t->nginx_test(conf(%o));
+    my ($ok, $said) = $t->location_test(conf(%o));
     ok $ok, "good: $name" or diag $said;
     return;
 }
@@ -55,7 +47,7 @@ sub good {
 sub bad {
     my ($name, $pattern, %o) = @_;
 
-    my ($ok, $said) = $t->nginx_test(conf(%o));
+    my ($ok, $said) = $t->location_test(conf(%o));
     ok !$ok, "bad: $name";
     like $said, $pattern, "$name: says what to do";
     return;

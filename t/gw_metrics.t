@@ -366,18 +366,7 @@ $t->stop($nginx);
 sub check {
     my ($http, $location) = @_;
 
-    return $t->nginx_test(<<"CONF");
-%%GLOBALS%%
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    $http
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        location /here { $location }
-    }
-}
-CONF
+    return $t->location_test(http => $http, location => $location);
 }
 my ($ok, $said) = check('platform_gateway_zone gateway:1m;',
     'platform_gateway_metrics;');

@@ -12,7 +12,7 @@ my $t = Platform::Test->new;
 my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
-$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+$t->echo_protocols;
 
 # Takes the upgrade, tells what it was asked with, then repeats what it gets.
 my $socket = $t->http_server(socket => undef, protocol => sub {
@@ -35,19 +35,7 @@ location /proxy {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-location /fastcgi {
-    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-    fastcgi_param REQUEST_METHOD $request_method;
-    fastcgi_param CONTENT_LENGTH $content_length;
-}
-location /scgi {
-    scgi_pass 127.0.0.1:%%PORT_scgi%%;
-    scgi_param CONTENT_LENGTH $content_length;
-}
-location /uwsgi {
-    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-    uwsgi_param REQUEST_METHOD $request_method;
-}
+%%ECHO_LOCATIONS%%
 location /socket {
     proxy_pass http://127.0.0.1:%%PORT_socket%%;
     proxy_http_version 1.1;

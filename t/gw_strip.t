@@ -12,7 +12,7 @@ my $t = Platform::Test->new;
 my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
-$t->$_ for qw(echo_fastcgi echo_scgi echo_uwsgi);
+$t->echo_protocols;
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access public;
@@ -31,15 +31,7 @@ location /off {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-location /scgi {
-    scgi_pass 127.0.0.1:%%PORT_scgi%%;
-    scgi_param CONTENT_LENGTH $content_length;
-}
-location /uwsgi {
-    uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-    uwsgi_param REQUEST_METHOD $request_method;
-}
+%%ECHO_LOCATIONS%%
 SERVER
 platform_gateway_strip_header X-Internal;
 proxy_http_version 1.1;
@@ -53,15 +45,7 @@ server {
     platform_gateway_strip_header X-Also X-More;
     location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
     location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-    location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-    location /scgi {
-        scgi_pass 127.0.0.1:%%PORT_scgi%%;
-        scgi_param CONTENT_LENGTH $content_length;
-    }
-    location /uwsgi {
-        uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%;
-        uwsgi_param REQUEST_METHOD $request_method;
-    }
+    %%ECHO_LOCATIONS%%
 }
 
 server {

@@ -563,15 +563,21 @@ C<start_gateway> is C<start_nginx> and C<gateway_ready>, one test that there is
 a key set.  C<logged> is the line of the access log for a response, decoded;
 C<{}> where none comes.
 
+=item location_test(http => TEXT, server => TEXT, location => TEXT)
+
+C<nginx_test> of those lines around and in a C<location /here>.
+
 =item echo_upstream([NAME]) (port NAME, default "upstream")
 
 Answers every request with JSON C<{method, uri, version, headers: [[name,
 value], ...], body}>, exactly what arrived; C<?status=N> and C<?delay=S> in the
 URI do so.  Object: port, requests, count, forget, down, up.
 
-=item echo_fastcgi([NAME]), echo_scgi([NAME]), echo_uwsgi([NAME])
+=item echo_fastcgi([NAME]), echo_scgi([NAME]), echo_uwsgi([NAME]), echo_protocols
 
 The same for those protocols: JSON C<{params: [[name, value], ...], body}>.
+C<echo_protocols> starts the three and makes C<%%ECHO_LOCATIONS%%> the locations
+C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
 
 =item issuer(body => ..., status, headers => [n => v], delay, truncate, raw, hangup) (port "issuer")
 

@@ -59,6 +59,30 @@ sub gateway_conf {
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
 
+# nginx -t of a server with a location /here; http, server, location => lines
+# of those blocks: (passed, what it said).
+sub location_test {
+    my ($self, %in) = @_;
+
+    my ($http, $server, $location) = map { $_ // '' }
+        @in{qw(http server location)};
+    return $self->nginx_test(<<"CONF");
+%%GLOBALS%%
+events { }
+http {
+    %%GLOBALS_HTTP%%
+    $http
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        $server
+        location /here {
+            $location
+        }
+    }
+}
+CONF
+}
+
 # Starts it; one test that it has its keys.  Returns its port.
 sub start_gateway {
     my ($self) = @_;
@@ -76,6 +100,30 @@ sub gateway_ready {
     return Test::More::ok(eventually(sub {
         http_get($self->port('gateway'), '/ready')->status == 200;
     }), 'ready');
+}
+
+# Echoes that speak FastCGI, SCGI and uwsgi, and %%ECHO_LOCATIONS%%: /fastcgi,
+# /scgi and /uwsgi, which pass to them.
+sub echo_protocols {
+    my ($self) = @_;
+
+    my ($fastcgi, $scgi, $uwsgi) = map { $_->port }
+        $self->echo_fastcgi, $self->echo_scgi, $self->echo_uwsgi;
+    return $self->set(ECHO_LOCATIONS => <<"CONF");
+location /fastcgi {
+    fastcgi_pass 127.0.0.1:$fastcgi;
+    fastcgi_param REQUEST_METHOD \$request_method;
+    fastcgi_param CONTENT_LENGTH \$content_length;
+}
+location /scgi {
+    scgi_pass 127.0.0.1:$scgi;
+    scgi_param CONTENT_LENGTH \$content_length;
+}
+location /uwsgi {
+    uwsgi_pass 127.0.0.1:$uwsgi;
+    uwsgi_param REQUEST_METHOD \$request_method;
+}
+CONF
 }
 
 # The line that a response has in the JSON access log; {} where none comes.
