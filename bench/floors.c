@@ -2,11 +2,12 @@
  * What the parts that nobody can avoid cost on this machine now: RSA-2048
  * signatures, their verification, Argon2id, durable one-row UPDATEs.
  *
- *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id
+ *   floors KEY.pem MILLISECONDS THREADS sign|verify|argon2id [PAUSE_US]
  *   floors CONNINFO MILLISECONDS THREADS update
  *
  * prints operations a second of all threads, and the processor time of one in
- * microseconds (of the client alone where it is an UPDATE).
+ * microseconds (of the client alone where it is an UPDATE).  With a pause
+ * between operations they cost more: a core that slept wakes slow and cold.
  */
 
 #include "rsa.h"
@@ -19,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MAX_THREADS 256
 #define ROWS_A_THREAD 16
@@ -47,6 +49,7 @@ struct kind {
 
 static const char *source; /* the key's file or the database */
 static uint64_t length_ns;
+static unsigned pause_us;
 static unsigned char text[TEXT_BYTES];
 static unsigned char signature[RSA_SIGNATURE_BYTES];
 static char phc[crypto_pwhash_STRBYTES];
@@ -150,20 +153,42 @@ static const struct kind kinds[] = {
 
 /* -- threads -- */
 
-static void *work(void *arg)
+/* One operation after another until the time is over. */
+static uint64_t run(struct thread *t, uint64_t end_ns)
 {
-    struct thread *t = arg;
-    uint64_t end, cpu;
+    uint64_t cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
 
-    t->ok = kind->start(t) && kind->once(t);
-    pthread_barrier_wait(&barrier);
-    end = now_ns(CLOCK_MONOTONIC) + length_ns;
-    cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
-    while (t->ok && now_ns(CLOCK_MONOTONIC) < end) {
+    while (t->ok && now_ns(CLOCK_MONOTONIC) < end_ns) {
         t->ok = kind->once(t);
         t->count++;
     }
-    t->cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+    return now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+}
+
+/* Likewise, asleep in between; of which the time is not counted. */
+static uint64_t run_with_pauses(struct thread *t, uint64_t end_ns)
+{
+    uint64_t cpu, sum = 0;
+
+    while (t->ok && now_ns(CLOCK_MONOTONIC) < end_ns) {
+        usleep(pause_us);
+        cpu = now_ns(CLOCK_THREAD_CPUTIME_ID);
+        t->ok = kind->once(t);
+        sum += now_ns(CLOCK_THREAD_CPUTIME_ID) - cpu;
+        t->count++;
+    }
+    return sum;
+}
+
+static void *work(void *arg)
+{
+    struct thread *t = arg;
+    uint64_t end_ns;
+
+    t->ok = kind->start(t) && kind->once(t);
+    pthread_barrier_wait(&barrier);
+    end_ns = now_ns(CLOCK_MONOTONIC) + length_ns;
+    t->cpu_ns = pause_us > 0 ? run_with_pauses(t, end_ns) : run(t, end_ns);
     rsa_free(t->rsa);
     PQfinish(t->db);
     return NULL;
@@ -206,9 +231,9 @@ int main(int argc, char **argv)
 {
     long ms, threads;
 
-    if (argc != 5) {
+    if (argc != 5 && argc != 6) {
         fprintf(stderr, "usage: floors KEY.pem|CONNINFO MILLISECONDS THREADS "
-                        "sign|verify|argon2id|update\n");
+                        "sign|verify|argon2id|update [PAUSE_US]\n");
         return 2;
     }
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
@@ -221,6 +246,7 @@ int main(int argc, char **argv)
         return 2;
     }
     source = argv[1];
+    pause_us = argc == 6 ? (unsigned) strtoul(argv[5], NULL, 10) : 0;
     length_ns = (uint64_t) ms * 1000000;
     memset(text, 'x', sizeof(text));
     if (sodium_init() < 0 ||

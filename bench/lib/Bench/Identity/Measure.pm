@@ -10,7 +10,7 @@ use JSON::PP;
 use Bench::Identity::Stage;
 
 use Exporter qw(import);
-our @EXPORT = qw(calibrate load_round);
+our @EXPORT = qw(calibrate calibrate_updates load_round);
 
 my $json = JSON::PP->new->utf8;
 my $cores = do {
@@ -18,22 +18,46 @@ my $cores = do {
     $n + 0;
 };
 
-# What the cryptography costs now, in microseconds of processor time: with one
-# thread on an otherwise idle machine ("one") and with every core at work
-# ("all"), since the cores of a machine may share what makes them fast.
+# How the floors are measured: [name, threads, pause in microseconds].  One
+# client leaves the cores asleep for much of the time, and what wakes up is
+# slower; many keep them all busy, and the cores of a machine may share what
+# makes them fast.
+our $PAUSE_US = 3000;
+our @LOADS = ([ paused => 1, $PAUSE_US ], [ one => 1, 0 ], [ all => $cores, 0 ]);
+
+# What the cryptography costs now, in microseconds of processor time.
 sub calibrate {
     my ($stage, $ms, @kinds) = @_;
 
     my %floor;
     for my $kind (@kinds) {
-        for my $load ([ one => 1 ], [ all => $cores ]) {
-            my ($status, $said) = $stage->run('floors', $stage->{key_file},
-                $ms, $load->[1], $kind);
-            die "floors $kind failed: $said\n" if $status != 0;
-            $floor{ $load->[0] }{$kind} = $json->decode($said)->{cpu_us};
+        for my $load (@LOADS) {
+            my ($name, $threads, $pause) = @$load;
+            $floor{$name}{$kind} = _floor($stage, $stage->{key_file},
+                $ms, $threads, $kind, $pause)->{cpu_us};
         }
     }
     return \%floor;
+}
+
+# Durable one-row UPDATEs a second: of one client, and of as many as the
+# service has connections.
+sub calibrate_updates {
+    my ($stage, $ms) = @_;
+
+    return {
+        map {
+            $_ => _floor($stage, $stage->conninfo, $ms, $_, 'update')->{rate}
+        } 1, $Bench::Identity::Stage::THREADS
+    };
+}
+
+sub _floor {
+    my ($stage, @args) = @_;
+
+    my ($status, $said) = $stage->run('floors', @args);
+    die "floors @args[1 .. $#args] failed: $said\n" if $status != 0;
+    return $json->decode($said);
 }
 
 # Runs the load generator against a backend: what it printed, and processor

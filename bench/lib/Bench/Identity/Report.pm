@@ -73,10 +73,21 @@ sub _floors {
 
     my %name = (sign => 'RSA-2048 sign', verify => 'RSA-2048 verify',
         argon2id => 'Argon2id verify');
-    my @kinds = grep { $floors->{one}{$_} } qw(sign verify argon2id);
-    return _table([ 'floor, CPU us', 'one thread', 'a thread a core' ],
-        map { [ $name{$_}, map { _value($_, '') } $floors->{one}{$_},
-            $floors->{all}{$_} ] } @kinds);
+    my @loads = ([ all => 'a thread a core' ], [ one => 'one thread' ],
+        [ paused => 'one, with pauses' ]);
+    my @rows = map {
+        my $kind = $_;
+        [ "$name{$kind}, CPU us",
+            map { _value($floors->{ $_->[0] }{$kind}, '') } @loads ]
+    } grep { $floors->{one}{$_} } qw(sign verify argon2id);
+    my @tables = _table([ 'floor', map { $_->[1] } @loads ], @rows);
+    if (my $updates = $floors->{updates}) {
+        my @clients = sort { $a <=> $b } keys %$updates;
+        push @tables, _table([ 'floor', map {"$_ connections"} @clients ],
+            [ 'durable UPDATEs/s', map { _value($updates->{$_}, '') }
+                @clients ]);
+    }
+    return join "\n", @tables;
 }
 
 sub _goals {

@@ -216,6 +216,7 @@ sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
 sub generate {
     my ($self, $sessions, $db) = @_;
 
+    $db //= 'platform';
     my $accounts = accounts($sessions);
     my $workspaces = int($accounts / 10) || 1;
     my $id = sub { my ($what, $n) = @_; return "md5('$what' || $n)::uuid" };
@@ -223,9 +224,12 @@ sub generate {
     my ($sw, $sb)
         = map { $id->($_ => "1 + (1 + n % $accounts) % $workspaces") } qw(w b);
     my ($sa, $sm) = map { $id->($_ => "1 + n % $accounts") } qw(a m);
-    $self->pg->sql(<<"SQL", user => 'postgres', db => $db // 'platform');
+    $self->pg->sql(<<"SQL", user => 'postgres', db => $db);
 set session_replication_role = replica;    -- triggers would take minutes
 set synchronous_commit = off;
+create table bench_floor (id int primary key, n int not null)
+  with (fillfactor = 70);
+insert into bench_floor select n, 0 from generate_series(1, 4096) n;
 insert into workspaces (workspace_id, tenant_id, workspace_name)
 select @{[ $id->(w => 'n') ]}, (select min(tenant_id::text)::uuid from tenants),
        'Workspace ' || n from generate_series(1, $workspaces) n;
@@ -251,8 +255,9 @@ insert into auth_sessions (session_id, account_id, workspace_id, member_id,
 select @{[ $id->(s => 'n') ]}, $sa, $sw, $sm, $sb, @{[ $id->(j => 'n') ]},
        now() - interval '1 day', now() + interval '29 days'
   from generate_series(1, $sessions) n;
+grant all on bench_floor to platform;
 SQL
-    $self->pg->sql($_, user => 'postgres', db => $db // 'platform')
+    $self->pg->sql($_, user => 'postgres', db => $db)
         for 'vacuum analyze', 'checkpoint';
     return;
 }
