@@ -121,7 +121,7 @@ for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
 open my $fh, '<', $log or die "$log: $!\n";
 seek $fh, $start, 0;
 my $plans = do { local $/; <$fh> };
-for my $statement ('FROM accounts WHERE account_name', 'login_attempt_begin',
+for my $statement ('LEFT JOIN accounts a ON a.account_name', 'login_attempt_begin',
     'login_attempt_settle', 'UPDATE accounts SET credential_hash',
     'INSERT INTO auth_sessions', 'FROM auth_sessions s', 'SET jti =',
     'active_branch_id = NULL', 'FROM rotated_tokens', 'SET workspace_id = \$2',

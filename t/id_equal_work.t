@@ -11,15 +11,15 @@ use Test::More;
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { log_statement => 'all' });
-my $identity = $t->identity_face;
+my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 100);
 my $port = $t->port('identity');
 
 # What was done so far: hashes by the service's count, statements by the
 # database's log.
 sub hashes {
     my $text = http_get($port, '/actuator/prometheus')->body;
-    my ($n) = $text =~ /^\w*hash\w*_seconds_count\S* (\d+)/m;
-    return $n;
+    return map { $text =~ /^identity_hash_$_ (\d+)/m }
+        qw(duration_seconds_count work_total);
 }
 
 my $read = 0;
@@ -41,7 +41,7 @@ sub work {
     my ($account, $credential) = @_;
 
     statements();
-    my $hashes = hashes();
+    my ($hashes, $cost) = hashes();
     my $res = http_post($port, '/api/auth/login', json => {
         account => $account, credential => $credential });
     my ($head, $body) = ($res->raw_head, $res->body);
@@ -49,7 +49,8 @@ sub work {
         s/[0-9a-f]{32}/ID/g;
         s/^Date: .*$/Date: NOW/m;
     }
-    return { hashes => hashes() - $hashes,
+    my ($hashes_now, $cost_now) = hashes();
+    return { hashes => $hashes_now - $hashes, cost => $cost_now - $cost,
         statements => [ statements() ],
         head => $head, body => $body, status => $res->status,
         bytes => length($res->raw_head) + length $res->body };
@@ -61,6 +62,7 @@ work('one@demo.test', 'wrong') for 1 .. 3;
 my $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
 is $unknown->{status}, 401, 'unknown: refused';
 is $unknown->{hashes}, 1, 'unknown: one hash';
+is $unknown->{cost}, 19456 * 2, 'unknown: of the usual parameters';
 cmp_ok scalar @{ $unknown->{statements} }, '>=', 2, 'unknown: '
     . join ' ', @{ $unknown->{statements} };
 like $unknown->{body}, qr/"AUTH_INVALID_CREDENTIALS"/, 'unknown: the code';
@@ -83,10 +85,32 @@ is $right->{hashes}, 1, 'right: one hash';
 cmp_ok scalar @{ $right->{statements} }, '>',
     scalar @{ $unknown->{statements} }, 'right: more statements';
 
+# Nor do accounts stand out whose hash is of before the parameters rose: as
+# long as others have such a hash, unknown accounts cost the same.
+
+$identity->stop;
+$identity->{env}{PLATFORM_AUTH_ARGON2_ITERATIONS} = 3;
+$identity->start;
+work('one@demo.test', 'wrong') for 1 .. 3;
+$unknown = work('nobody@demo.test', 'Demo-passw0rd!');
+is $unknown->{cost}, 19456 * 2, 'dearer parameters: unknown: the old cost';
+is_deeply work(@{ $same{$_} }), $unknown,
+    "dearer parameters: $_: the same work and answer" for sort keys %same;
+
+# The first account stands in here for those that are not there.
+is work('one@demo.test', 'Demo-passw0rd!')->{cost}, 19456 * (2 + 3),
+    'verified at the old cost, hashed anew at the new one';
+is work('one@demo.test', 'wrong')->{cost}, 19456 * 3, 'the new cost';
+is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3,
+    'for whom it stands in too';
+is work('several@demo.test', 'wrong')->{cost}, 19456 * 2, 'others are behind';
+is work('nobody@demo.test', 'Demo-passw0rd!')->{status}, 401,
+    'the credential of who stands in is not theirs';
+
 # Their audit lines name the account that is known, and no other.
 my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;
 my %named = map { ($_->{accountId} // 'nobody') => 1 } @failed;
-is scalar keys %named, 3, 'two accounts and nobody are named in the log';
+is scalar keys %named, 4, 'three accounts and nobody are named in the log';
 unlike $identity->log_text, qr/nobody\@|somebody\@/,
     'what was typed is not logged';
 

@@ -122,6 +122,7 @@ is_deeply $diff, {
     'identity_logins_total{outcome="invalid"}'                    => 1,
     'identity_hash_duration_seconds_count'                        => 7,
     'identity_hash_wait_seconds_count'                            => 7,
+    'identity_hash_work_total'                                => 7 * 19456 * 2,
     requests('/api/auth/select-branch', 200,
         'AUTH_SELECT_BRANCH_SUCCESS')                             => 1,
     durations('/api/auth/select-branch')                          => 1,

@@ -85,6 +85,18 @@ static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
              inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
 }
 
+/* Spread as evenly as the ids of accounts. */
+static void name_stand_in(struct attempt *a)
+{
+    const unsigned char *h = a->account_hmac;
+
+    snprintf(a->stand_in, sizeof(a->stand_in),
+             "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-"
+             "%02x%02x%02x%02x%02x%02x",
+             h[0], h[1], h[2], h[3], h[4], h[5], h[6], h[7], h[8], h[9], h[10],
+             h[11], h[12], h[13], h[14], h[15]);
+}
+
 bool attempt_identify(const struct keys *keys, pj_str_t account,
                       pj_str_t remote_addr, struct attempt *out)
 {
@@ -99,5 +111,8 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
          HMAC(EVP_sha256(), key, sizeof(key), account.data, account.len,
               out->account_hmac, NULL) != NULL;
     OPENSSL_cleanse(key, sizeof(key));
+    if (ok) {
+        name_stand_in(out);
+    }
     return ok;
 }

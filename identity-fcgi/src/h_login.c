@@ -22,7 +22,7 @@ struct login {
     pj_str_t credential;
     struct attempt attempt;
     bool counted; /* attempt holds a count that is to be settled */
-    bool known;   /* account is filled */
+    bool known;   /* account is theirs, not only a hash that stands in */
     struct account account;
 };
 
@@ -93,13 +93,13 @@ static bool count_attempt(struct worker *w, const struct http_request *req,
 {
     int64_t retry_after_s = 1;
 
-    if (w->cfg->max_failures == 0) {
-        return true;
-    }
     if (!attempt_identify(w->keys, login->account_name, req->remote_addr,
                           &login->attempt)) {
         auth_failed(req, res, "cannot compute the attempt's name");
         return false;
+    }
+    if (w->cfg->max_failures == 0) {
+        return true;
     }
     switch (w->store_ops->attempt_begin(
         w->store, &login->attempt, w->cfg->max_failures,
@@ -149,20 +149,22 @@ static void refuse_credentials(const struct http_request *req,
 
 /*
  * The same statements and one hash, whether the account is unknown, disabled
- * or the credential wrong: what differs is decided after all work is done.
+ * or the credential wrong: what differs is decided after all work is done.  An
+ * unknown account's hash is another account's, so that its parameters are as
+ * likely old ones as anybody's, and matching it is of no avail.
  */
 static bool check_credential(struct worker *w, const struct http_request *req,
                              struct http_response *res, struct login *login)
 {
-    const char *phc = NULL;
+    const char *phc = login->account.credential_hash;
     enum password_result verdict;
 
     login->known = false;
     switch (w->store_ops->account_find(w->store, login->account_name,
+                                       login->attempt.stand_in,
                                        &login->account)) {
     case STORE_OK:
         login->known = true;
-        phc = login->account.credential_hash;
         break;
     case STORE_NONE:
         break;
@@ -176,27 +178,30 @@ static bool check_credential(struct worker *w, const struct http_request *req,
         auth_busy(req, res);
         return false;
     }
-    if (phc != NULL && !password_is_usable(phc)) {
+    if (login->known && !password_is_usable(phc)) {
         log_event(LOG_ERROR_, "auth.credential.unusable",
                   "The stored credential is no Argon2id string within bounds.",
                   LOG_FIELDS({"accountId", login->account.account_id,
                               strlen(login->account.account_id)}));
     }
-    if (verdict != PASSWORD_OK || !login->account.enabled) {
+    if (!login->known || verdict != PASSWORD_OK || !login->account.enabled) {
         refuse_credentials(req, res, login);
         return false;
     }
     return true;
 }
 
-/* Best effort too: the next login tries again. */
+/*
+ * Best effort too, and without waiting for a slot a second time: the next
+ * login tries again.
+ */
 static void rehash(struct worker *w, struct login *login)
 {
     struct account *a = &login->account;
     char fresh[PASSWORD_PHC_MAX];
 
     if (!password_needs_rehash(a->credential_hash) ||
-        !password_hash(login->credential, w->deadline_ms, fresh)) {
+        !password_hash(login->credential, PASSWORD_NO_WAIT, fresh)) {
         return;
     }
     if (w->store_ops->credential_rehash(

@@ -27,6 +27,7 @@ enum metrics_counter {
     METRICS_SESSIONS_REVOKED_DISABLED,
     METRICS_BRANCHES_SELECTED,
     METRICS_REHASHES,
+    METRICS_HASH_WORK, /* KiB of memory times passes over it */
     METRICS_DB_CONNECTS,
     METRICS_DB_ERROR_CONNECT,
     METRICS_DB_ERROR_POOL,      /* no connection free in time */

@@ -42,6 +42,9 @@ static const struct {
                                    "Branches bound to sessions by clients."},
     [METRICS_REHASHES] = {"identity_rehashes_total", NULL,
                           "Credentials hashed anew with risen parameters."},
+    [METRICS_HASH_WORK] = {"identity_hash_work_total", NULL,
+                           "What Argon2id was asked for: KiB of memory times "
+                           "passes over it."},
     [METRICS_DB_CONNECTS] = {"identity_db_connects_total", NULL,
                              "Connections made to the database."},
 #define DB_ERRORS "identity_db_errors_total"

@@ -237,8 +237,11 @@ static void compute(void *arg)
 {
     struct computation *c = arg;
     int64_t started_us = metrics_now_us();
+    unsigned long memory_kib = today.memory_bytes / 1024;
+    unsigned long iterations = today.iterations;
 
     if (c->phc != NULL) {
+        (void) parse(c->phc, &memory_kib, &iterations);
         c->ok = crypto_pwhash_str_verify(c->phc, c->credential, c->len) == 0;
     } else {
         c->ok = crypto_pwhash_str_alg(c->out, c->credential, c->len,
@@ -247,6 +250,7 @@ static void compute(void *arg)
     }
     atomic_fetch_add(&hashes, 1);
     metrics_time(METRICS_HASH, metrics_now_us() - started_us);
+    metrics_add(METRICS_HASH_WORK, (uint64_t) memory_kib * iterations);
 }
 
 static bool hash_now(const void *credential, size_t len,

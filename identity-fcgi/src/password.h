@@ -11,6 +11,7 @@
 
 #define PASSWORD_PHC_MAX 128  /* libsodium's crypto_pwhash_STRBYTES */
 #define PASSWORD_WAIT_MS 2000 /* longest wait for a slot */
+#define PASSWORD_NO_WAIT 1 /* a deadline that is over: a free slot or none */
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 

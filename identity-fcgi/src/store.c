@@ -111,13 +111,24 @@ void store_param_uuid(struct db_params *p, const char *uuid)
 
 /* -- accounts -- */
 
+/*
+ * One row in any case.  s is the account that stands in for one that does not
+ * exist: after $2 in the order of ids, or the very first.
+ */
 static const struct db_statement account_find_sql = {
     "account_find",
-    "SELECT account_id, account_type, status = 'ACTIVE', credential_hash"
-    "  FROM accounts WHERE account_name COLLATE \"C\" = $1",
+    "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
+    "       a.credential_hash, s.credential_hash"
+    "  FROM (SELECT coalesce("
+    "           (SELECT credential_hash FROM accounts"
+    "             WHERE account_id >= $2 ORDER BY account_id LIMIT 1),"
+    "           (SELECT credential_hash FROM accounts"
+    "             ORDER BY account_id LIMIT 1)) AS credential_hash) AS s"
+    "  LEFT JOIN accounts a ON a.account_name COLLATE \"C\" = $1",
     false};
 
 static enum store_result account_find(struct store *st, pj_str_t name,
+                                      const char *stand_in,
                                       struct account *out)
 {
     struct db_params p = {0};
@@ -125,8 +136,11 @@ static enum store_result account_find(struct store *st, pj_str_t name,
     enum store_result result;
 
     db_param_text(&p, name.data, name.len);
+    store_param_uuid(&p, stand_in);
     result = store_run(st, &account_find_sql, &p, &rows);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
+    if (result == STORE_OK && db_is_null(rows, 0, 0)) {
+        store_copy_text(rows, 0, 4, out->credential_hash,
+                        sizeof(out->credential_hash));
         result = STORE_NONE;
     }
     if (result == STORE_OK) {

@@ -77,7 +77,8 @@ struct account {
 /* Whose failed logins are counted. */
 struct attempt {
     unsigned char account_hmac[32];
-    char address[64]; /* as PostgreSQL's inet reads it */
+    char stand_in[STORE_UUID]; /* the HMAC's first half */
+    char address[64];          /* as PostgreSQL's inet reads it */
 };
 
 struct session_ref {
@@ -103,8 +104,14 @@ struct store_ops {
     /* The operations that follow end by deadline_ms of CLOCK_MONOTONIC. */
     void (*begin)(struct store *st, int64_t deadline_ms);
 
-    /* Finds an account by its normalised name. */
+    /*
+     * Finds an account by its normalised name.  Where there is none,
+     * STORE_NONE and out->credential_hash that of the account which the UUID
+     * stand_in falls on ("" where there are no accounts), found by the same
+     * work: what it costs to verify tells nothing.
+     */
     enum store_result (*account_find)(struct store *st, pj_str_t name,
+                                      const char *stand_in,
                                       struct account *out);
     /* Replaces the credential hash where it is still old_hash. */
     enum store_result (*credential_rehash)(struct store *st,
