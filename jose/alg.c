@@ -210,6 +210,20 @@ pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey, pj_str_t kid,
     return PJ_OK;
 }
 
+pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
+{
+    EVP_PKEY *pkey;
+    pj_err_t err = PJ_ERR_CRYPTO;
+
+    *out = NULL;
+    ERR_set_mark();
+    pkey = EVP_PKEY_dup(key->pkey);
+    if (pkey != NULL)
+        err = pj_key_wrap(out, pkey, pj_key_id(key), key->sign != NULL);
+    ERR_pop_to_mark();
+    return err;
+}
+
 void pj_key_free(pj_key_t *key)
 {
     if (key == NULL)

@@ -220,6 +220,14 @@ PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
 PJ_MUST_CHECK pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der,
                                      pj_str_t kid);
 
+/*
+ * A copy of key that shares nothing with it.  OpenSSL keeps the state of
+ * blinding within a key and under a lock: threads that sign much each want a
+ * copy, made in the thread that is going to use it.  PJ_ERR_CRYPTO when
+ * OpenSSL fails.
+ */
+PJ_MUST_CHECK pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key);
+
 /* PJ_OK when b is the public half of a (or the same key); else
  * PJ_ERR_KEY_MISMATCH. */
 PJ_MUST_CHECK pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b);

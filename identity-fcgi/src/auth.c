@@ -142,7 +142,8 @@ bool auth_refresh_token(struct worker *w, const struct http_request *req,
     struct buf token;
 
     if (!token_buf(w, &token) ||
-        !token_issue_refresh(w->cfg, w->keys, s, jti, w->now_s, exp, &token)) {
+        !token_issue_refresh(w->cfg, w->signer, s, jti, w->now_s, exp,
+                             &token)) {
         auth_failed(req, res, "cannot sign a refresh token");
         return false;
     }
@@ -210,12 +211,12 @@ bool auth_answer(struct worker *w, const struct http_request *req,
 
     if (a->scope != NULL) {
         ok = token_buf(w, &branch) &&
-             token_issue_branch(w->cfg, w->keys, a->session, a->scope,
+             token_issue_branch(w->cfg, w->signer, a->session, a->scope,
                                 w->now_s, exp, &branch);
     }
     if (ok && (a->scope == NULL || a->account_token)) {
         ok = token_buf(w, &account) &&
-             token_issue_account(w->cfg, w->keys, a->session, w->now_s, exp,
+             token_issue_account(w->cfg, w->signer, a->session, w->now_s, exp,
                                  &account);
     }
     if (!ok) {

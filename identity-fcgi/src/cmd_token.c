@@ -33,7 +33,7 @@ static bool issue(struct cmd *c, const struct admin_account *account,
 
     buf_init(&out, t->token, sizeof(t->token));
     pj_arena_init(&arena, t->arena, sizeof(t->arena));
-    if (!token_issue_system(&c->cfg, c->keys, account->account_id,
+    if (!token_issue_system(&c->cfg, c->keys->signing, account->account_id,
                             account->type, now, now + ttl_s, &out) ||
         token_verify(&c->cfg, c->keys, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},

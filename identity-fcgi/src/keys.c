@@ -83,6 +83,29 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
     return true;
 }
 
+/* Room for copies; without memory for it workers share the key. */
+static void make_room(struct keys *keys, const struct config *cfg)
+{
+    size_t n = cfg->worker_threads > 0 ? (size_t) cfg->worker_threads : 0;
+
+    keys->copies = calloc(n + 1, sizeof(*keys->copies));
+    keys->copy_count = keys->copies != NULL ? n : 0;
+}
+
+const pj_key_t *keys_signer(struct keys *keys, size_t worker)
+{
+    pj_key_t **copy;
+
+    if (worker >= keys->copy_count || keys->signing == NULL) {
+        return keys->signing;
+    }
+    copy = &keys->copies[worker]; /* nobody else looks at it */
+    if (*copy == NULL && pj_key_copy(copy, keys->signing) != PJ_OK) {
+        return keys->signing;
+    }
+    return *copy;
+}
+
 /* The rules of PLATFORM_JWT_KEY_ID, which a kid here was or will be. */
 static bool kid_is_good(pj_str_t kid)
 {
@@ -213,6 +236,10 @@ static const char *missing_part(const struct config *cfg, bool *any)
 static void keys_free(struct keys *keys)
 {
     pj_key_free(keys->signing);
+    for (size_t i = 0; i < keys->copy_count; i++) {
+        pj_key_free(keys->copies[i]);
+    }
+    free(keys->copies);
     for (size_t i = 0; i < sizeof(keys->verifying) / sizeof(pj_key_t *); i++) {
         pj_key_free(keys->verifying[i]);
     }
@@ -246,6 +273,7 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
         keys_free(keys);
         return NULL;
     }
+    make_room(keys, cfg);
     return keys;
 }
 

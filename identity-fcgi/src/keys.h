@@ -18,6 +18,8 @@
  */
 struct keys {
     pj_key_t *signing; /* private; NULL where a local set-up has none yet */
+    pj_key_t **copies; /* of signing, one a worker; see keys_signer() */
+    size_t copy_count;
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
     char *jwks; /* the key-set document */
@@ -38,6 +40,13 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
 /* The current set, with a reference that keys_release() gives back. */
 struct keys *keys_acquire(void);
 void keys_release(struct keys *keys);
+
+/*
+ * What the worker of this number (from 0) signs with: its own copy of the
+ * signing key, so that workers never wait for each other.  The copy is made at
+ * the first call and goes with the set.
+ */
+const pj_key_t *keys_signer(struct keys *keys, size_t worker);
 
 /* Makes keys (whose reference is taken over) the current set; NULL for none.
  */

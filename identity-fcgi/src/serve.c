@@ -102,6 +102,7 @@ static void answer(struct serve_worker *sw, size_t route,
     pj_arena_init(&w->arena, sw->arena, WORKER_ARENA_BYTES);
     w->now_s = now_ms(CLOCK_REALTIME) / 1000;
     w->keys = keys_acquire();
+    w->signer = keys_signer(w->keys, w->number);
     if (now_ms(CLOCK_MONOTONIC) >= w->deadline_ms) {
         refuse_late(req, res);
     } else {
@@ -110,6 +111,7 @@ static void answer(struct serve_worker *sw, size_t route,
     }
     keys_release(w->keys);
     w->keys = NULL;
+    w->signer = NULL;
 }
 
 /* Tokens and credentials do not outlive their request in our memory. */
@@ -171,7 +173,7 @@ static void worker_free(struct serve_worker *sw)
     free(sw);
 }
 
-static struct serve_worker *worker_new(const struct config *cfg)
+static struct serve_worker *worker_new(const struct config *cfg, size_t number)
 {
     struct serve_worker *sw = calloc(1, sizeof(*sw));
 
@@ -179,6 +181,7 @@ static struct serve_worker *worker_new(const struct config *cfg)
         return NULL;
     }
     sw->app.cfg = cfg;
+    sw->app.number = number;
     sw->app.store_ops = &store_postgres;
     sw->app.store = store_open(cfg);
     sw->arena = malloc(WORKER_ARENA_BYTES);
@@ -206,7 +209,7 @@ static void **workers_new(const struct config *cfg)
     void **workers = calloc((size_t) cfg->worker_threads, sizeof(void *));
 
     for (int i = 0; workers != NULL && i < cfg->worker_threads; i++) {
-        workers[i] = worker_new(cfg);
+        workers[i] = worker_new(cfg, (size_t) i);
         if (workers[i] == NULL) {
             workers_free(workers, i);
             return NULL;

@@ -68,26 +68,26 @@ static void add_strings(struct jsonw *w, const char *name,
 }
 
 /* Ends the payload and appends its signed form to out. */
-static bool sign(const struct keys *keys, struct jsonw *w, struct buf *out)
+static bool sign(const pj_key_t *key, struct jsonw *w, struct buf *out)
 {
     pj_str_t payload;
     size_t len;
 
     jsonw_object_end(w);
-    if (w->out->overflow || keys->signing == NULL) {
+    if (w->out->overflow || key == NULL) {
         return false;
     }
     payload.data = (const unsigned char *) w->out->data;
     payload.len = w->out->len;
-    if (pj_jws_sign(keys->signing, payload, out->data + out->len,
-                    out->cap - out->len, &len)) {
+    if (pj_jws_sign(key, payload, out->data + out->len, out->cap - out->len,
+                    &len)) {
         return false;
     }
     out->len += len;
     return true;
 }
 
-bool token_issue_refresh(const struct config *cfg, const struct keys *keys,
+bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, const char *jti, int64_t iat,
                          int64_t exp, struct buf *out)
 {
@@ -99,10 +99,10 @@ bool token_issue_refresh(const struct config *cfg, const struct keys *keys,
     jsonw_init(&w, &payload);
     add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
     jsonw_cstr(&w, "token_type", "refresh");
-    return sign(keys, &w, out);
+    return sign(key, &w, out);
 }
 
-bool token_issue_account(const struct config *cfg, const struct keys *keys,
+bool token_issue_account(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, int64_t iat, int64_t exp,
                          struct buf *out)
 {
@@ -118,10 +118,10 @@ bool token_issue_account(const struct config *cfg, const struct keys *keys,
     jsonw_init(&w, &payload);
     add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
     add_access(&w, s->account_type, "account", "ACCOUNT");
-    return sign(keys, &w, out);
+    return sign(key, &w, out);
 }
 
-bool token_issue_branch(const struct config *cfg, const struct keys *keys,
+bool token_issue_branch(const struct config *cfg, const pj_key_t *key,
                         const struct session *s, const struct scope *scope,
                         int64_t iat, int64_t exp, struct buf *out)
 {
@@ -143,10 +143,10 @@ bool token_issue_branch(const struct config *cfg, const struct keys *keys,
     jsonw_cstr(&w, "active_branch_id", scope->active_branch_id);
     add_strings(&w, "branch_ids", scope->branch_ids, scope->branch_id_count);
     add_strings(&w, "roles", scope->roles, scope->role_count);
-    return sign(keys, &w, out);
+    return sign(key, &w, out);
 }
 
-bool token_issue_system(const struct config *cfg, const struct keys *keys,
+bool token_issue_system(const struct config *cfg, const pj_key_t *key,
                         const char *account_id, const char *account_type,
                         int64_t iat, int64_t exp, struct buf *out)
 {
@@ -162,7 +162,7 @@ bool token_issue_system(const struct config *cfg, const struct keys *keys,
     jsonw_init(&w, &payload);
     add_common(&w, cfg, account_id, session_id, jti, iat, exp);
     add_access(&w, account_type, "system", "SYSTEM");
-    return sign(keys, &w, out);
+    return sign(key, &w, out);
 }
 
 /* Issuer and times of a token whose signature holds. */

@@ -19,22 +19,22 @@
 bool uuid_generate(char out[UUID_LEN + 1]) __attribute__((warn_unused_result));
 
 /*
- * Each appends one signed token to out (which must be empty); false on
+ * Each appends one token signed by key to out (which must be empty); false on
  * overflow or a failed signature.  exp is absolute; nothing is compared here.
  * branch_ids and roles come from scope.
  */
-bool token_issue_refresh(const struct config *cfg, const struct keys *keys,
+bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, const char *jti, int64_t iat,
                          int64_t exp, struct buf *out)
     __attribute__((warn_unused_result));
-bool token_issue_account(const struct config *cfg, const struct keys *keys,
+bool token_issue_account(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, int64_t iat, int64_t exp,
                          struct buf *out) __attribute__((warn_unused_result));
-bool token_issue_branch(const struct config *cfg, const struct keys *keys,
+bool token_issue_branch(const struct config *cfg, const pj_key_t *key,
                         const struct session *s, const struct scope *scope,
                         int64_t iat, int64_t exp, struct buf *out)
     __attribute__((warn_unused_result));
-bool token_issue_system(const struct config *cfg, const struct keys *keys,
+bool token_issue_system(const struct config *cfg, const pj_key_t *key,
                         const char *account_id, const char *account_type,
                         int64_t iat, int64_t exp, struct buf *out)
     __attribute__((warn_unused_result));

@@ -238,6 +238,39 @@ START_TEST (test_publish_swaps_while_held) {
 }
 END_TEST
 
+START_TEST (test_each_worker_signs_with_a_copy_of_its_own) {
+    struct keys *keys;
+    const pj_key_t *one, *two;
+
+    cfg.worker_threads = 2;
+    keys = load();
+    ck_assert_msg(keys != NULL, "%s", err);
+    one = keys_signer(keys, 0);
+    two = keys_signer(keys, 1);
+    ck_assert_ptr_ne(one, keys->signing);
+    ck_assert_ptr_ne(one, two);
+    ck_assert_ptr_eq(keys_signer(keys, 0), one);
+    ck_assert_int_eq(pj_key_match(one, keys->verifying[0]), PJ_OK);
+    ck_assert_int_eq(pj_key_match(two, keys->verifying[0]), PJ_OK);
+    ck_assert_ptr_eq(keys_signer(keys, 2), keys->signing);
+    keys_release(keys);
+}
+END_TEST
+
+START_TEST (test_without_a_key_nobody_signs) {
+    struct keys *keys;
+
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.is_local = true;
+    cfg.worker_threads = 2;
+    keys = load();
+    ck_assert_msg(keys != NULL, "%s", err);
+    ck_assert_ptr_null(keys_signer(keys, 0));
+    ck_assert_ptr_null(keys_signer(keys, 2));
+    keys_release(keys);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
@@ -247,6 +280,8 @@ static void fill(TCase *t)
     tcase_add_test(t, test_default_kid_is_the_thumbprint);
     tcase_add_test(t, test_document_is_a_key_set_without_private_parts);
     tcase_add_test(t, test_pair_must_match);
+    tcase_add_test(t, test_each_worker_signs_with_a_copy_of_its_own);
+    tcase_add_test(t, test_without_a_key_nobody_signs);
     tcase_add_test(t, test_garbage_names_its_variable);
     tcase_add_test(t, test_missing_parts);
     tcase_add_test(t, test_local_may_lack_all_parts_but_not_some);

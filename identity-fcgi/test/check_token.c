@@ -110,7 +110,8 @@ START_TEST (test_uuid_shape) {
 END_TEST
 
 START_TEST (test_account_token) {
-    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 900, &out));
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW,
+                                  NOW + 900, &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_ACCOUNT);
     ck_assert(is(claims.account_id, ACCOUNT));
@@ -130,8 +131,8 @@ START_TEST (test_account_token) {
 END_TEST
 
 START_TEST (test_branch_token) {
-    ck_assert(token_issue_branch(&cfg, keys, &session, &scope, NOW, NOW + 900,
-                                 &out));
+    ck_assert(token_issue_branch(&cfg, keys->signing, &session, &scope, NOW,
+                                 NOW + 900, &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_BRANCH);
     ck_assert(is(claims.token_type, "workspace"));
@@ -147,8 +148,8 @@ START_TEST (test_branch_token) {
 END_TEST
 
 START_TEST (test_refresh_token_has_no_access_claims) {
-    ck_assert(
-        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 9, &out));
+    ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
+                                  NOW + 9, &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_REFRESH);
     ck_assert(is(claims.jti, JTI));
@@ -160,8 +161,8 @@ START_TEST (test_refresh_token_has_no_access_claims) {
 END_TEST
 
 START_TEST (test_system_token_has_a_session_id_of_its_own) {
-    ck_assert(token_issue_system(&cfg, keys, ACCOUNT, "SYSTEM", NOW, NOW + 60,
-                                 &out));
+    ck_assert(token_issue_system(&cfg, keys->signing, ACCOUNT, "SYSTEM", NOW,
+                                 NOW + 60, &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(claims.kind, PJ_TOKEN_SYSTEM);
     ck_assert_uint_eq(claims.session_id.len, UUID_LEN);
@@ -170,7 +171,8 @@ START_TEST (test_system_token_has_a_session_id_of_its_own) {
 END_TEST
 
 START_TEST (test_access_expiry_has_leeway) {
-    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
+                                  &out));
     ck_assert_int_eq(verify_at(NOW + 89, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW + 90, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_EXPIRED);
@@ -178,8 +180,8 @@ START_TEST (test_access_expiry_has_leeway) {
 END_TEST
 
 START_TEST (test_refresh_expiry_has_none) {
-    ck_assert(
-        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
+                                  NOW + 60, &out));
     ck_assert_int_eq(verify_at(NOW + 59, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW + 60, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_EXPIRED);
@@ -187,8 +189,8 @@ START_TEST (test_refresh_expiry_has_none) {
 END_TEST
 
 START_TEST (test_issuing_clock_may_be_ahead) {
-    ck_assert(
-        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
+                                  NOW + 60, &out));
     ck_assert_int_eq(verify_at(NOW - 30, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_int_eq(verify_at(NOW - 31, TOKEN_CHECK_ALL),
                      PJ_ERR_TOKEN_NOT_YET);
@@ -196,8 +198,8 @@ START_TEST (test_issuing_clock_may_be_ahead) {
 END_TEST
 
 START_TEST (test_logout_overlooks_expiry_alone) {
-    ck_assert(
-        token_issue_refresh(&cfg, keys, &session, JTI, NOW, NOW + 60, &out));
+    ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
+                                  NOW + 60, &out));
     ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
                      PJ_OK);
     cfg.jwt_issuer = (char *) "http://other";
@@ -207,21 +209,23 @@ START_TEST (test_logout_overlooks_expiry_alone) {
 END_TEST
 
 START_TEST (test_other_issuer_is_refused) {
-    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
+                                  &out));
     cfg.jwt_issuer = (char *) "http://issuer/";
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_ISSUER);
 }
 END_TEST
 
 START_TEST (test_same_kid_of_another_key_is_refused) {
-    ck_assert(
-        token_issue_account(&cfg, other_keys, &session, NOW, NOW + 60, &out));
+    ck_assert(token_issue_account(&cfg, other_keys->signing, &session, NOW,
+                                  NOW + 60, &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
 }
 END_TEST
 
 START_TEST (test_flipped_character_is_refused) {
-    ck_assert(token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
+                                  &out));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
@@ -254,8 +258,8 @@ START_TEST (test_largest_branch_token_fits) {
     big.branch_id_count = 200;
     big.roles = code_list;
     big.role_count = 32;
-    ck_assert(
-        token_issue_branch(&cfg, keys, &session, &big, NOW, NOW + 9, &out));
+    ck_assert(token_issue_branch(&cfg, keys->signing, &session, &big, NOW,
+                                 NOW + 9, &out));
     ck_assert_uint_le(out.len, TOKEN_MAX_BYTES);
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     ck_assert_uint_eq(claims.branch_ids->count, 200);
@@ -264,15 +268,14 @@ END_TEST
 
 START_TEST (test_too_small_buffer_is_a_failure) {
     out.cap = 100;
-    ck_assert(!token_issue_account(&cfg, keys, &session, NOW, NOW + 60, &out));
+    ck_assert(!token_issue_account(&cfg, keys->signing, &session, NOW,
+                                   NOW + 60, &out));
 }
 END_TEST
 
 START_TEST (test_no_signing_key_is_a_failure) {
-    struct keys none = {0};
 
-    ck_assert(
-        !token_issue_account(&cfg, &none, &session, NOW, NOW + 60, &out));
+    ck_assert(!token_issue_account(&cfg, NULL, &session, NOW, NOW + 60, &out));
 }
 END_TEST
 

@@ -382,6 +382,7 @@ static inline void setup(void)
     w.cfg = &cfg;
     w.store_ops = &fake_ops;
     w.keys = keys;
+    w.signer = keys->signing;
     w.now_s = NOW;
     w.deadline_ms = monotonic_ms() + 400;
     pj_arena_init(&w.arena, arena, sizeof(arena));
@@ -422,14 +423,14 @@ static inline char *issue(char kind, const char *session_id, const char *jti,
     buf_init(&out, mem, 8191);
     snprintf(s.session_id, STORE_UUID, "%s", session_id);
     if (kind == 'r') {
-        ok = token_issue_refresh(&cfg, keys, &s, jti, NOW - ago_s,
+        ok = token_issue_refresh(&cfg, keys->signing, &s, jti, NOW - ago_s,
                                  NOW - ago_s + ttl_s, &out);
     } else if (kind == 'a') {
-        ok = token_issue_account(&cfg, keys, &s, NOW - ago_s,
+        ok = token_issue_account(&cfg, keys->signing, &s, NOW - ago_s,
                                  NOW - ago_s + ttl_s, &out);
     } else {
-        ok = token_issue_branch(&cfg, keys, &s, &one_scope, NOW - ago_s,
-                                NOW - ago_s + ttl_s, &out);
+        ok = token_issue_branch(&cfg, keys->signing, &s, &one_scope,
+                                NOW - ago_s, NOW - ago_s + ttl_s, &out);
     }
     ck_assert(ok);
     mem[out.len] = '\0';

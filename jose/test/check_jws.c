@@ -521,6 +521,45 @@ START_TEST (test_signing_needs_a_private_key) {
 }
 END_TEST
 
+START_TEST (test_a_copy_of_a_key_stands_alone) {
+    pj_key_t *first = key_private("rfc7515_a2.pem", "first"), *copy, *again;
+    char one[2048], two[2048];
+    size_t len_one, len_two;
+    pj_jws_t jws;
+
+    assert_ok(pj_jws_sign(first, str(PAYLOAD), one, sizeof(one), &len_one));
+    assert_ok(pj_key_copy(&copy, first));
+    pj_key_free(first);
+    assert_str(pj_key_id(copy), "first");
+    assert_ok(pj_jws_sign(copy, str(PAYLOAD), two, sizeof(two), &len_two));
+    ck_assert_uint_eq(len_one, len_two);
+    ck_assert_mem_eq(one, two, len_one);
+    assert_ok(pj_jws_split(bytes(one, len_one), len_one, &jws));
+    assert_ok(pj_jws_verify(&jws, copy));
+    assert_ok(pj_key_copy(&again, copy));
+    pj_key_free(copy);
+    assert_ok(pj_jws_verify(&jws, again));
+    pj_key_free(again);
+}
+END_TEST
+
+START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
+    pj_str_t pem = file_read("rfc7515_a2.pub.pem");
+    pj_key_t *public_key, *copy;
+    char token[2048];
+    size_t len;
+
+    assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
+    assert_ok(pj_key_copy(&copy, public_key));
+    assert_err(pj_jws_sign(copy, str(PAYLOAD), token, sizeof(token), &len),
+               PJ_ERR_ARGUMENT);
+    assert_ok(pj_key_match(copy, key));
+    pj_key_free(copy);
+    pj_key_free(public_key);
+    str_free(pem);
+}
+END_TEST
+
 START_TEST (test_callers_openssl_errors_survive) {
     char *token = token_signed(other, GOOD_HEADER, PAYLOAD);
 
@@ -598,6 +637,8 @@ int main(void)
     tests[n++] = test_attack_degenerate_signatures;
     tests[n++] = test_attack_non_canonical_signature_spelling;
     tests[n++] = test_signing_needs_a_private_key;
+    tests[n++] = test_a_copy_of_a_key_stands_alone;
+    tests[n++] = test_a_copy_of_a_public_key_does_not_sign;
     tests[n++] = test_callers_openssl_errors_survive;
     tests[n++] = test_threads_share_a_key;
     return run_case("jws", tests, n, setup, teardown);
