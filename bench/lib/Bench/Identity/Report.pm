@@ -45,11 +45,16 @@ sub _table {
         map { $line->(' ', @$_) } @rows;
 }
 
+# By connections, then by the number in the name; the floor last.
 sub _by_connections {
     my ($ab, $ac) = split m{/}, $a;
     my ($bb, $bc) = split m{/}, $b;
-    return $ac <=> $bc || $bb cmp $ab;
+    my ($an, $bn) = map { /(\d+)/ ? $1 : 0 } $ab, $bb;
+    return $ac <=> $bc || $an <=> $bn || $bb cmp $ab;
 }
+
+# 10000000 as 10,000,000
+sub _grouped { return reverse(join ',', unpack '(A3)*', reverse $_[0]) }
 
 sub _cells {
     my ($cells) = @_;
@@ -59,13 +64,28 @@ sub _cells {
     for my $cell (sort _by_connections keys %$cells) {
         my ($backend, $c) = split m{/}, $cell;
         my $f = $cells->{$cell};
-        push @rows, [ $c . ($label{$backend} // ", $backend"),
+        my $label = $label{$backend} // ', '
+            . scalar(_grouped($backend =~ /(\d+)/)) . ' sessions';
+        push @rows, [ "$c$label",
             _value($f->{rate}, ''), _value($f->{p50_us}, 'ms'),
             _value($f->{p99_us}, 'ms'),
             map { _value($f->{cpu}{$_}, '') } qw(identity postgres nginx) ];
     }
     return _table([ 'connections', 'requests/s', 'p50 ms', 'p99 ms',
         'identity us', 'PostgreSQL us', 'nginx us' ], @rows);
+}
+
+sub _facts {
+    my ($facts) = @_;
+
+    return _table([ 'sessions', 'table MiB', 'its indexes MiB',
+        'database MiB', 'refreshed', 'updates', 'of them HOT' ],
+        map {
+            my $f = $facts->{$_};
+            [ scalar(_grouped($_)),
+                @{$f}{qw(table_mib indexes_mib database_mib refreshed
+                    updates hot_updates)} ]
+        } sort { $a <=> $b } keys %$facts);
 }
 
 sub _floors {
@@ -99,6 +119,7 @@ sub _goals {
             || $n->($a) <=> $n->($b) } keys %$goals)
     {
         my $g = $goals->{$name};
+        $name =~ s/(\d{5,})/_grouped($1)/ge;
         my $verdict = !defined $g->{relation} ? 'no goal'
             : $g->{pass} ? 'pass'
             : sprintf 'off by %.1f %%',
@@ -123,6 +144,7 @@ sub report {
             . "$rounds rounds" . ($s->{quick} ? ', quick: no result' : '')
             . "\n\n" . _cells($s->{cells});
         push @parts, _floors($s->{floors}) if %{ $s->{floors} };
+        push @parts, _facts($s->{facts})   if $s->{facts};
         push @parts, _goals($s->{goals})   if %{ $s->{goals} };
     }
     return join "\n", @parts;

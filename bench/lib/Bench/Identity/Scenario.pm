@@ -8,6 +8,7 @@ use warnings;
 
 use Platform::Test;
 
+use Bench::Identity::Growth;
 use Bench::Identity::Measure;
 use Bench::Identity::Stage;
 use Bench::Identity::Stats;
@@ -18,7 +19,7 @@ our $SESSIONS = 10_000;
 
 # name => { title, setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving
 # arguments of load }, floors => [...], goals => sub ($round) }
-our @ORDER = qw(refresh login select logout keyset health);
+our @ORDER = qw(refresh login select logout keyset health growth);
 our %SECTION = (
     refresh => {
         title  => 'refresh, chained: each client uses the token it just got',
@@ -41,6 +42,13 @@ our %SECTION = (
     },
     health =>
         { title => 'health', setup => sub { return _get($_[1], '/healthz') } },
+    growth => {
+        title => 'refresh, by the number of sessions in the table',
+        setup => \&Bench::Identity::Growth::setup,
+        goals => \&Bench::Identity::Growth::goals,
+        facts => \&Bench::Identity::Growth::facts,
+        stage => \&Bench::Identity::Growth::stage,
+    },
 );
 
 sub _json { return ('--method', 'POST', '--path', "/api/auth/$_[0]",
@@ -53,12 +61,19 @@ sub _refresh {
         '--seconds', $o->{seconds});
     my ($next, %run) = (1);
     for my $c (@{ $o->{connections} }) {
-        my $pool = $stage->mint("refresh-$c", $SESSIONS,
-            $next .. $next + $c - 1);
+        my @numbers = $next .. $next + $c - 1;
+        my $pool = $stage->mint("refresh-$c", $SESSIONS, @numbers);
         my $decoy = $stage->mint("floor-$c", $SESSIONS, $next);
         $next += $c;
         my @both = ('--connections', $c, @args);
-        $run{"identity/$c"} = sub { return (@both, '--pool', $pool) };
+        $run{"identity/$c"} = sub {
+            my ($again) = @_;
+            if ($again) {    # a refused round leaves stale tokens behind
+                $stage->reset('platform', @numbers);
+                $stage->mint("refresh-$c", $SESSIONS, @numbers);
+            }
+            return (@both, '--pool', $pool);
+        };
         # The floor answers with one and the same token.
         my $copies = _copies($stage, $decoy, $c);
         $run{"floor/$c"} = sub { return (@both, '--pool', $copies) };
@@ -239,6 +254,7 @@ sub run {
                 @{ $section->{floors} })
                 if $section->{floors};
             for my $backend ($n % 2 ? @backends : reverse @backends) {
+                next unless $run->{"$backend/$c"};
                 $round->{cells}{"$backend/$c"} = _try($stage, $backend,
                     $run->{"$backend/$c"});
             }
@@ -246,15 +262,18 @@ sub run {
         push @rounds, $round;
         print STDERR "$name: round $n of $o->{rounds}\n";
     }
-    return summarise($section, \@rounds, $o);
+    my $result = summarise($section, \@rounds, $o);
+    $result->{facts} = $section->{facts}->($stage, $o, \@rounds)
+        if $section->{facts};
+    return $result;
 }
 
 # A round that had an error is measured again, a few times.
 sub _try {
     my ($stage, $backend, $args) = @_;
 
-    for (1 .. 3) {
-        my $got = load_round($stage, $backend, $args->());
+    for my $try (1 .. 3) {
+        my $got = load_round($stage, $backend, $args->($try > 1));
         return $got if $got;
         sleep 3;    # what it left in flight ends
     }

@@ -10,6 +10,7 @@ use warnings;
 use Digest::MD5 qw(md5_hex);
 use Platform::Test;
 
+use Bench::Identity::Cluster;
 use Bench::Identity::Cpu;
 
 use Exporter qw(import);
@@ -24,22 +25,35 @@ our %SETTINGS = (
     min_wal_size   => '1GB',
 );
 
-# quick, extra => { NAME => sub }: further identity processes by name, each
-# with its environment.
+our $ISSUER = 'http://identity.bench.test';
+
+# extra => { NAME => { variables } }: further identity processes; databases =>
+# [names]: made if they are not there; floor => 0: without the floor program's
+# face; home => where a cluster is kept between runs.
 sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
         t       => Platform::Test->new(timeout => $o{timeout} // 36_000),
+        home    => $o{home},
         backend => {},
         extra   => $o{extra} // {},
         floor   => $o{floor} // 1,
         runs    => 0,
     }, $class;
-    $self->_start_postgres(%o);
+    $self->_start_postgres;
+    for my $db (@{ $o{databases} // [] }) {
+        my $there = $self->pg->sql(
+            "select 1 from pg_database where datname = '$db'");
+        $self->pg->sql("create database $db owner platform",
+            user => 'postgres', db => 'postgres') if $there eq '';
+    }
     $self->_start_servers;
     return $self;
 }
+
+# Where what is kept between runs lies.
+sub home { my ($self) = @_; return $self->{home} // $self->{t}->dir }
 
 sub t { return $_[0]{t} }
 
@@ -50,9 +64,15 @@ sub finish { my ($self) = @_; return $self->{t}->finish }
 # -- servers ------------------------------------------------------------------
 
 sub _start_postgres {
-    my ($self, %o) = @_;
+    my ($self) = @_;
 
-    my $pg = $self->{t}->postgres(durable => 1, settings => \%SETTINGS);
+    my $t = $self->{t};
+    my %o = (durable => 1, settings => \%SETTINGS);
+    $t->{postgres}{postgres} = $t->track(Bench::Identity::Cluster->new(
+        name => 'postgres', home => $self->{home}, %o)) if $self->{home};
+    my $pg = $t->postgres(%o);
+    return if $pg->sql('show wal_segment_size') eq '16MB';
+
     # Segments of a megabyte are for tests; these are PostgreSQL's own.
     $pg->stop('INT');
     my $user = Platform::Test::Env::unprivileged();
@@ -71,7 +91,7 @@ sub _start_servers {
     my $t = $self->{t};
     $self->{key_file} = $t->write_file('bench-key.pem',
         jwt_key('identity')->private_pem);
-    my %env = (PLATFORM_JWT_ISSUER => $self->issuer);
+    my %env = (PLATFORM_JWT_ISSUER => $ISSUER);
     my %identity = (identity => $t->identity(%env));
     for my $name (sort keys %{ $self->{extra} }) {
         $identity{$name}
@@ -82,6 +102,7 @@ sub _start_servers {
     $address{floor} = 'unix:' . $self->_floor_socket if $self->{floor};
 
     $self->{stack} = $t->full_stack(identity => $identity{identity},
+        env => \%env,
         edit => sub { $_ = $self->_nginx_conf($_, %address) });
     $self->{backend} = {
         map {
@@ -91,8 +112,6 @@ sub _start_servers {
     };
     return;
 }
-
-sub issuer { return 'http://127.0.0.1:' . $_[0]{t}->port('identity') }
 
 # One worker, and for each further backend a face like the rendered one.
 sub _nginx_conf {
@@ -126,7 +145,6 @@ sub start_floor {
 
     my $t = $self->{t};
     my $socket = $self->_floor_socket;
-    my %pg = $self->pg->env;
     my $process = Platform::Test::Process->start(
         name => 'floor',
         dir  => $t->dir,
@@ -262,6 +280,17 @@ SQL
     return;
 }
 
+# Gives sessions the jti again that they were generated with.
+sub reset {
+    my ($self, $db, @numbers) = @_;
+
+    my $list = join ',', @numbers;
+    $self->pg->sql("update auth_sessions set jti = md5('j' || n)::uuid
+        from unnest(array[$list]) n where session_id = md5('s' || n)::uuid",
+        db => $db);
+    return;
+}
+
 # A file of refresh tokens for the sessions with these numbers out of $of.
 sub mint {
     my ($self, $name, $of, @numbers) = @_;
@@ -274,7 +303,7 @@ sub mint {
     my $file = "$self->{t}{dir}/$name.tokens";
     system('sh', '-c', 'in=$1 out=$2; shift 2; exec "$@" <"$in" >"$out"', 'sh',
         $input, $file, program('mint'), $self->{key_file},
-        jwt_key('identity')->kid, $self->issuer, 29 * 86_400) == 0
+        jwt_key('identity')->kid, $ISSUER, 29 * 86_400) == 0
         or die "mint failed\n";
     return $file;
 }
