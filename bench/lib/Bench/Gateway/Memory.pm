@@ -16,8 +16,7 @@ sub rss {
     return $kb * 1024;
 }
 
-# Sends every token of a list at least once; the case's requests are counted
-# in the log.  Returns how many requests that were.
+# Sends at least so many requests; returns how many it were.
 sub _send {
     my ($case, $requests) = @_;
 
@@ -31,21 +30,22 @@ sub _send {
     die "memory: too slow, $sent requests in 200 seconds\n";
 }
 
-# Bytes a token of the list $count long in an empty, large enough cache.
-# The case with one token warms up everything else first.
+# Bytes that each token of a list takes in an empty, large enough cache, for
+# what Bench::Gateway::Plan::memory gives.  The case with one token warms up
+# everything else first.
 sub per_token {
-    my ($one, $many, $count, $token_bytes) = @_;
+    my ($what) = @_;
 
+    my ($one, $many, $count) = @{$what}{qw(one many count)};
     _send($one, $count);
     my $before = rss($one->{pid});
-    my $rounds = 0;
     # wrk starts at the front of the list each time: one long round.
     my $round = Bench::Gateway::Round::round($many, 2 + int($count / 8000));
     die "memory: $round->{refused}\n" if $round->{refused};
     die "memory: only $round->{requests} requests\n"
         if $round->{requests} < $count;
     my $after = rss($one->{pid});
-    return { tokens => $count, token_bytes => $token_bytes,
+    return { tokens => $count, token_bytes => $what->{bytes},
         before => $before, after => $after,
         each => ($after - $before) / $count };
 }

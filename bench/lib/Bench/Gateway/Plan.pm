@@ -88,22 +88,33 @@ sub _large {
     return $self->_gateway('large', cache => 'entries=200000 size=1000m');
 }
 
-# -- memory: what Bench::Gateway::Memory needs -------------------------------------------
+# -- memory: what Bench::Gateway::Memory needs -----------------------------------
 
-# A case with one token and one with many on a cache that holds them all; how
-# many, how long each is; and a case whose tokens never fit into its cache.
+# Cases with one token and with many on caches that hold them all, tokens of
+# the usual size and large ones; how many, how long each is.
 sub memory {
     my ($self) = @_;
 
-    my $many = $self->_many;
-    my $list = $self->{tokens}->list($many);
-    my @o = (instance => $self->_gateway('memory',
-        cache => 'entries=200000 size=1000m'));
-    return ($self->_ours(one => 'good', @o),
-        $self->_ours(many => 'good', @o, list => $list), $many,
-        length $self->{tokens}->one('good'),
-        $self->_ours(full => 'good', list => $list, instance =>
-            $self->{quick} ? $self->_small : 'gateway'));
+    my @kinds = ([ memory => 'good', $self->_many ],
+        [ memory200 => 'large', 2000, branches => 200 ]);
+    return map {
+        my ($name, $kind, $count, @list) = @$_;
+        my @o = (instance => $self->_gateway($name,
+            cache => 'entries=200000 size=1000m'));
+        { one  => $self->_ours(one => $kind, @o),
+          many => $self->_ours(many => $kind, @o,
+              list => $self->{tokens}->list($count, @list)),
+          count => $count, bytes => length $self->{tokens}->one($kind) };
+    } @kinds;
+}
+
+# A case whose tokens never fit into its cache.
+sub full {
+    my ($self) = @_;
+
+    return $self->_ours(full => 'good',
+        list => $self->{tokens}->list($self->_many),
+        instance => $self->{quick} ? $self->_small : 'gateway');
 }
 
 # -- groups ---------------------------------------------------------------------
@@ -217,6 +228,11 @@ sub _kinds {
             $self->_bare('native 401, expired token', 'expired'),
             $self->_ours('expired', 'expired'),
         ],
+        goals => [ map { { name => $_->[0], base => $_->[1], beside => 1 } }
+            [ "$label tokens", 'bare' ],
+            [ '200 branches', 'bare, 200 branches' ],
+            [ '50 keys', 'bare' ],
+            [ 'expired', 'native 401, expired token' ] ],
     };
 }
 
@@ -232,6 +248,8 @@ sub _connections {
                     $self->_ours("one warm token, $_", 'good', @o))
             } 1, 32, 256
         ],
+        goals => [ map { { name => "one warm token, $_", base => "bare, $_",
+            beside => 1 } } 1, 32, 256 ],
     };
 }
 
@@ -244,6 +262,8 @@ sub _tls {
             $self->_bare('bare', 'good', tls => 1),
             $self->_ours('one warm token', 'good', tls => 1),
         ],
+        goals => [ { name => 'one warm token', base => 'bare',
+            beside => 1 } ],
     };
 }
 
@@ -263,6 +283,9 @@ sub _haproxy {
             $haproxy->case('HAProxy, forged', 'forged'),
             $haproxy->case('HAProxy, no token', 'none'),
         ],
+        goals => [ map { { name => "HAProxy, $_", base => 'bare',
+            beside => 1 } } 'one token', '10,000 tokens', 'forged',
+            'no token' ],
     };
 }
 
@@ -280,7 +303,6 @@ sub _tokens {
         cases => [ map {
             $self->_ours("$_ cached", 'good', @o, list => $list{$_})
         } @counts ],
-        growth => \@counts,
     };
 }
 
@@ -306,8 +328,7 @@ sub _routes {
             path => $last), $self->_ours("one warm token, $n", 'good',
             instance => $ours, path => $last);
     }
-    return { title => 'Growth: routes, 32 connections', cases => \@cases,
-        growth => \@counts };
+    return { title => 'Growth: routes, 32 connections', cases => \@cases };
 }
 
 1;

@@ -58,7 +58,7 @@ sub memory {
     my ($m) = @_;
 
     my $out = "\nMemory\n";
-    if (my $p = $m->{per_token}) {
+    for my $p (@{ $m->{per_token} }) {
         $out .= sprintf "  a cached token of %s bytes: %s bytes all included "
             . "(%s tokens), goal %s: %s\n", _count($p->{token_bytes}),
             _count($p->{each}), _count($p->{tokens}), _count($p->{limit}),
@@ -69,6 +69,25 @@ sub memory {
             _count($f->{requests}), join(' ', map {
                 sprintf '%.1f', $_ / 1048576 } @{ $f->{rss} }),
             $f->{verdict};
+    }
+    return $out;
+}
+
+sub instructions {
+    my ($counted) = @_;
+
+    my $out = "\nInstructions a request (callgrind)\n";
+    return "${out}  could not be counted: $counted->{failed}\n"
+        if $counted->{failed};
+    $out .= sprintf "%-34s %8s %8s %8s\n", '', 'gateway', 'nginx', 'ratio';
+    for my $s (@{ $counted->{scenarios} }) {
+        my $goal = $s->{goal};
+        $out .= sprintf "%-34s %8s %8s %8.3f%s\n", $s->{what},
+            _count($s->{ours}), _count($s->{native}), $s->{ratio},
+            !defined $goal ? '' : $s->{ratio} <= $goal
+            ? sprintf(', goal %.2f: pass', $goal)
+            : sprintf(', goal %.2f: over by %.1f %%', $goal,
+                100 * ($s->{ratio} / $goal - 1));
     }
     return $out;
 }
@@ -84,14 +103,16 @@ sub all {
     my ($result) = @_;
 
     my $out = machine($result->{machine});
-    $out .= group($_) for grep {$_}
-        map { $result->{groups}{$_} } @{ $result->{order} };
+    for my $name (grep { exists $result->{groups}{$_} }
+        @{ $result->{order} }) {
+        my $group = $result->{groups}{$name};
+        $out .= $group ? group($group)
+            : "\n$name: not measured, too many rounds were refused\n";
+    }
     $out .= "\nskipped: $_: $result->{skipped}{$_}\n"
         for sort keys %{ $result->{skipped} };
     $out .= memory($result->{memory}) if $result->{memory};
-    if (my $i = $result->{instructions}) {
-        $out .= "\nInstructions a request (callgrind)\n$i->{text}";
-    }
+    $out .= instructions($result->{instructions}) if $result->{instructions};
     $out .= "\nrefused rounds (not used):\n"
         . join('', map {"  $_\n"} @{ $result->{refused} })
         if @{ $result->{refused} // [] };

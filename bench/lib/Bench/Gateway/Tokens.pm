@@ -28,13 +28,15 @@ sub new {
 
 sub key { return $_[0]{key} }
 
+sub _branches { return [ map { uuid(100 + $_) } 1 .. $_[0] ] }
+
 # The claims of a branch token of about 1.3 KB, as few things vary as can.
 sub _claims {
     my (%change) = @_;
 
     return jwt_claims('branch',
-        iat => $ISSUED, exp => $EXPIRES, jti => uuid(8), branch_ids =>
-        [ map { uuid(100 + $_) } 1 .. 3 ], roles => [ 'manager', 'cashier' ],
+        iat => $ISSUED, exp => $EXPIRES, jti => uuid(8),
+        branch_ids => _branches(3), roles => [ 'manager', 'cashier' ],
         %change);
 }
 
@@ -50,22 +52,24 @@ sub one {
 
     return $self->{one}{$kind} //= $kind eq 'expired'
         ? $self->_token(exp => $EXPIRED)
-        : $kind eq 'large'
-        ? $self->_token(branch_ids => [ map { uuid(100 + $_) } 1 .. 200 ])
+        : $kind eq 'large'  ? $self->_token(branch_ids => _branches(200))
         : $kind eq 'forged' ? jwt_tamper($self->_token, 2, 77)
         :                     $self->_token;
 }
 
-# A file with so many good tokens, a line each.
+# A file with so many good tokens, a line each; branches => how many of them
+# each token has.
 sub list {
-    my ($self, $count) = @_;
+    my ($self, $count, %o) = @_;
 
     my $number = '00000000-0000-4000-8000-' . '#' x 12;
     my $header = $json->encode(
         { alg => 'RS256', kid => $self->{key}->kid, typ => 'JWT' });
     my $payload = $json->encode(
-        _claims(jti => $number, session_id => $number));
-    return $self->_kept("tokens-$count",
+        _claims(jti => $number, session_id => $number,
+            $o{branches} ? (branch_ids => _branches($o{branches})) : ()));
+    my $large = $o{branches} ? "-$o{branches}" : '';
+    return $self->_kept("tokens-$count$large",
         sha256_hex($self->{key}->private_pem . "$header\n$payload\n"),
         sub { $self->_sign($count, "$header\n$payload\n", @_) });
 }
