@@ -20,6 +20,8 @@
 
 #include <pj.h>
 
+#include "ngx_http_platform_gateway_header.h"
+
 
 /* Access levels of a location; a location may list several. */
 
@@ -141,6 +143,7 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_flag_t                   allow_return; /* before the guard */
     ngx_flag_t                   allow_cache;  /* shared by clients */
     ngx_str_t                    realm;
+    ngx_str_t                    challenge;    /* Bearer realm="..." */
     ngx_uint_t                   policy;       /* equal where tokens mean the
                                                   same; 0: none are looked at */
     ngx_uint_t                   explain;      /* its handler is here; not
@@ -190,6 +193,17 @@ typedef struct {
  */
 
 
+/* What a browser asks for (the Fetch standard, "CORS protocol"). */
+
+typedef struct {
+    ngx_str_t                   *origin;
+    ngx_str_t                   *method;       /* Access-Control-Request-
+                                                  Method */
+    ngx_uint_t                   origins;
+    ngx_uint_t                   methods;
+} ngx_http_platform_gateway_cors_request_t;
+
+
 /*
  * The request as a whole, found through a pool cleanup of the main request,
  * since internal redirects zero every module context.  Both ids are always
@@ -209,6 +223,8 @@ typedef struct {
     ngx_str_t                    account_id;   /* of the verified token */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
+
+    ngx_http_platform_gateway_cors_request_t  cors;  /* once prepared */
 
     /* The problem that a refusal of ours is answered with; code.len == 0:
      * none of ours, nginx's status decides.  It holds for a response of that
@@ -267,59 +283,6 @@ typedef struct {
 
 
 extern ngx_module_t  ngx_http_platform_gateway_module;
-
-
-/*
- * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
- * the end, and at once for a list that was never set up (HTTP/0.9).
- */
-
-static ngx_inline ngx_table_elt_t *
-ngx_http_platform_gateway_header_next(const ngx_list_part_t **part,
-    ngx_uint_t *i)
-{
-    while (*part && *i >= (*part)->nelts) {
-        *part = (*part)->next;
-        *i = 0;
-    }
-
-    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
-}
-
-
-/* name is a literal in lower case; for request and response headers alike. */
-
-#define ngx_http_platform_gateway_header_is(h, name)                          \
-    ((h)->key.len == sizeof(name) - 1                                         \
-     && ngx_strncasecmp((h)->key.data, (u_char *) (name), sizeof(name) - 1)   \
-        == 0)
-
-
-/* Adds a response header; name is a literal.  NULL when memory is short. */
-
-#define ngx_http_platform_gateway_header_add(r, name, value)                  \
-    ngx_http_platform_gateway_header_push(r, name, sizeof(name) - 1, value)
-
-static ngx_inline ngx_table_elt_t *
-ngx_http_platform_gateway_header_push(ngx_http_request_t *r, const char *name,
-    size_t len, const ngx_str_t *value)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = len;
-    h->key.data = (u_char *) name;
-    h->value = *value;
-
-    return h;
-}
 
 
 /* ngx_http_platform_gateway_module.c */
@@ -629,7 +592,7 @@ ngx_int_t ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
 
 /*
  * One pass over the headers of a main request: drops every context header,
- * each alias of one and of the ids, and sets the ids.
+ * each alias of one and of the ids, sets the ids and notes gr->cors.
  */
 ngx_int_t ngx_http_platform_gateway_headers_prepare(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
@@ -658,6 +621,13 @@ ngx_int_t ngx_http_platform_gateway_headers_rebuild(ngx_http_request_t *r,
 /* The same, dropping nothing. */
 ngx_int_t ngx_http_platform_gateway_headers_append(ngx_http_request_t *r,
     ngx_table_elt_t *add, ngx_uint_t n);
+
+/* Completes names that are the gateway's own. */
+void ngx_http_platform_gateway_headers_init(void);
+
+/* Notes in cors what h says, if it says anything. */
+void ngx_http_platform_gateway_cors_note(
+    ngx_http_platform_gateway_cors_request_t *cors, ngx_table_elt_t *h);
 
 /* Fills every field of h. */
 void ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
@@ -772,6 +742,10 @@ void ngx_http_platform_gateway_problem_init(void);
 ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
     const char *code, const char *detail);
+
+/* Writes conf->challenge of a merged location. */
+ngx_int_t ngx_http_platform_gateway_refusal_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
 
 /*
  * Called from the header filter: Allow, Retry-After and WWW-Authenticate, as

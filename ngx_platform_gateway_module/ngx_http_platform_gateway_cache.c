@@ -22,10 +22,12 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_CACHE_OVERHEAD 16
 
 /*
- * A good token is found by the end of its signature: nobody but the issuer can
- * choose that.  Whoever forges one chooses all of it.
+ * A token is found by the end of its signature.  Nobody but the issuer can
+ * choose that of a good one.  Whoever forges tokens can make them meet in one
+ * chain: so a chain of forged ones is short, and they push out each other.
  */
 #define NGX_HTTP_PLATFORM_GATEWAY_CACHE_TAIL     32
+#define NGX_HTTP_PLATFORM_GATEWAY_CACHE_FORGED_CHAIN  8
 
 #define NGX_HTTP_PLATFORM_GATEWAY_CACHE_ABSENT   ((uint32_t) -1)
 
@@ -58,14 +60,12 @@ struct ngx_http_platform_gateway_entry_s {
 static ngx_int_t ngx_http_platform_gateway_cache_open(
     ngx_http_platform_gateway_cache_t *cache,
     ngx_http_platform_gateway_table_t *table);
-static uint32_t ngx_http_platform_gateway_cache_chain(
-    const ngx_http_platform_gateway_cache_t *cache,
-    const ngx_http_platform_gateway_table_t *table, pj_str_t token);
+static uint64_t ngx_http_platform_gateway_cache_hash(
+    const ngx_http_platform_gateway_cache_t *cache, pj_str_t token);
 static ngx_http_platform_gateway_entry_t *
     ngx_http_platform_gateway_cache_lookup(
-    const ngx_http_platform_gateway_cache_t *cache,
-    ngx_http_platform_gateway_table_t *table, ngx_uint_t policy,
-    pj_str_t token, ngx_uint_t version);
+    ngx_http_platform_gateway_table_t *table, uint64_t hash,
+    ngx_uint_t policy, pj_str_t token, ngx_uint_t version);
 static pj_err_t ngx_http_platform_gateway_cache_times(
     const ngx_http_platform_gateway_entry_t *entry, time_t leeway);
 static ngx_int_t ngx_http_platform_gateway_cache_grant(ngx_pool_t *pool,
@@ -76,6 +76,11 @@ static void ngx_http_platform_gateway_cache_fill(
     const ngx_http_platform_gateway_grant_t *grant);
 static const ngx_str_t *ngx_http_platform_gateway_cache_string(
     const ngx_http_platform_gateway_grant_t *grant, ngx_uint_t i);
+static void ngx_http_platform_gateway_cache_shorten(
+    ngx_http_platform_gateway_table_t *table, uint64_t hash);
+static void ngx_http_platform_gateway_cache_evict(
+    ngx_http_platform_gateway_table_t *table,
+    ngx_http_platform_gateway_entry_t *entry);
 static void ngx_http_platform_gateway_cache_remove(
     ngx_http_platform_gateway_table_t *table,
     ngx_http_platform_gateway_entry_t *entry);
@@ -133,13 +138,16 @@ ngx_http_platform_gateway_cache_find(
     ngx_uint_t version, pj_err_t *err,
     ngx_http_platform_gateway_grant_t *grant)
 {
+    uint64_t                            hash;
     ngx_http_platform_gateway_entry_t  *entry;
 
     if (cache->off || conf->policy == 0) {
         return NGX_DECLINED;
     }
 
-    entry = ngx_http_platform_gateway_cache_lookup(cache, &cache->good,
+    hash = ngx_http_platform_gateway_cache_hash(cache, token);
+
+    entry = ngx_http_platform_gateway_cache_lookup(&cache->good, hash,
                                                    conf->policy, token,
                                                    version);
     if (entry) {
@@ -157,7 +165,7 @@ ngx_http_platform_gateway_cache_find(
         return NGX_OK;
     }
 
-    entry = ngx_http_platform_gateway_cache_lookup(cache, &cache->forged,
+    entry = ngx_http_platform_gateway_cache_lookup(&cache->forged, hash,
                                                    conf->policy, token,
                                                    version);
     if (entry) {
@@ -180,9 +188,8 @@ ngx_http_platform_gateway_cache_find(
 
 static ngx_http_platform_gateway_entry_t *
 ngx_http_platform_gateway_cache_lookup(
-    const ngx_http_platform_gateway_cache_t *cache,
-    ngx_http_platform_gateway_table_t *table, ngx_uint_t policy,
-    pj_str_t token, ngx_uint_t version)
+    ngx_http_platform_gateway_table_t *table, uint64_t hash,
+    ngx_uint_t policy, pj_str_t token, ngx_uint_t version)
 {
     ngx_http_platform_gateway_entry_t  *entry;
 
@@ -190,8 +197,7 @@ ngx_http_platform_gateway_cache_lookup(
         return NULL;
     }
 
-    entry = table->chains[ngx_http_platform_gateway_cache_chain(cache, table,
-                                                                token)];
+    entry = table->chains[hash & table->mask];
 
     while (entry
            && (entry->token_len != token.len
@@ -298,6 +304,7 @@ ngx_http_platform_gateway_cache_store(
     const ngx_http_platform_gateway_grant_t *grant)
 {
     size_t                              text, size;
+    uint64_t                            hash;
     ngx_uint_t                          i, strings;
     const ngx_str_t                    *s;
     ngx_http_platform_gateway_entry_t  *entry;
@@ -326,16 +333,20 @@ ngx_http_platform_gateway_cache_store(
         return;
     }
 
+    hash = ngx_http_platform_gateway_cache_hash(cache, token);
+
+    if (grant == NULL) {
+        ngx_http_platform_gateway_cache_shorten(table, hash);
+    }
+
     while (table->entries >= table->max_entries
            || table->size + size + NGX_HTTP_PLATFORM_GATEWAY_CACHE_OVERHEAD
               > table->max_size)
     {
-        ngx_http_platform_gateway_cache_remove(table,
+        ngx_http_platform_gateway_cache_evict(table,
                          ngx_queue_data(ngx_queue_last(&table->queue),
                                         ngx_http_platform_gateway_entry_t,
                                         queue));
-        ngx_http_platform_gateway_metrics_cache(
-                                  NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVICTION);
     }
 
     entry = ngx_alloc(size, cache->log);
@@ -356,7 +367,7 @@ ngx_http_platform_gateway_cache_store(
 
     ngx_http_platform_gateway_cache_fill(entry, token, grant);
 
-    entry->chain = ngx_http_platform_gateway_cache_chain(cache, table, token);
+    entry->chain = (uint32_t) (hash & table->mask);
     entry->next = table->chains[entry->chain];
     table->chains[entry->chain] = entry;
 
@@ -421,22 +432,54 @@ ngx_http_platform_gateway_cache_string(
 }
 
 
-static uint32_t
-ngx_http_platform_gateway_cache_chain(
-    const ngx_http_platform_gateway_cache_t *cache,
-    const ngx_http_platform_gateway_table_t *table, pj_str_t token)
+static uint64_t
+ngx_http_platform_gateway_cache_hash(
+    const ngx_http_platform_gateway_cache_t *cache, pj_str_t token)
 {
     size_t  len;
 
-    len = token.len;
+    len = ngx_min(token.len, NGX_HTTP_PLATFORM_GATEWAY_CACHE_TAIL);
 
-    if (table == &cache->good) {
-        len = ngx_min(len, NGX_HTTP_PLATFORM_GATEWAY_CACHE_TAIL);
+    return ngx_http_platform_gateway_hash(cache->key,
+                                          token.data + token.len - len, len);
+}
+
+
+/* Makes room in a chain: the last one is the one that came first. */
+
+static void
+ngx_http_platform_gateway_cache_shorten(
+    ngx_http_platform_gateway_table_t *table, uint64_t hash)
+{
+    ngx_uint_t                          n;
+    ngx_http_platform_gateway_entry_t  *entry, *last;
+
+    last = NULL;
+    n = 0;
+
+    for (entry = table->chains[hash & table->mask];
+         entry;
+         entry = entry->next)
+    {
+        last = entry;
+        n++;
     }
 
-    return (uint32_t) (ngx_http_platform_gateway_hash(cache->key,
-                                         token.data + token.len - len, len)
-                       & table->mask);
+    if (n >= NGX_HTTP_PLATFORM_GATEWAY_CACHE_FORGED_CHAIN) {
+        ngx_http_platform_gateway_cache_evict(table, last);
+    }
+}
+
+
+static void
+ngx_http_platform_gateway_cache_evict(
+    ngx_http_platform_gateway_table_t *table,
+    ngx_http_platform_gateway_entry_t *entry)
+{
+    ngx_http_platform_gateway_cache_remove(table, entry);
+
+    ngx_http_platform_gateway_metrics_cache(
+                                  NGX_HTTP_PLATFORM_GATEWAY_CACHE_EVICTION);
 }
 
 

@@ -12,17 +12,8 @@
 #include "ngx_http_platform_gateway.h"
 
 
-/* What a browser asks for, found in one pass over the request's headers. */
-
-typedef struct {
-    ngx_str_t                   *origin;
-    ngx_str_t                   *method;    /* Access-Control-Request-Method */
-    ngx_uint_t                   origins;
-    ngx_uint_t                   methods;
-} ngx_http_platform_gateway_cors_request_t;
-
-
 static void ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_cors_request_t *cr);
 static ngx_uint_t ngx_http_platform_gateway_cors_origin_allowed(
     const ngx_http_platform_gateway_loc_conf_t *conf,
@@ -83,7 +74,7 @@ ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    ngx_http_platform_gateway_cors_read(r, &cr);
+    ngx_http_platform_gateway_cors_read(r, gr, &cr);
 
     if (cr.origins == 0 || cr.methods == 0) {
         gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS;
@@ -124,7 +115,7 @@ ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
     ngx_uint_t                                allowed, preflight, refused;
     ngx_http_platform_gateway_cors_request_t  cr;
 
-    ngx_http_platform_gateway_cors_read(r, &cr);
+    ngx_http_platform_gateway_cors_read(r, gr, &cr);
 
     refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
     preflight = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
@@ -199,13 +190,21 @@ ngx_http_platform_gateway_cors_add_preflight(ngx_http_request_t *r,
 }
 
 
+/* A request that nginx refused while it was read was never prepared. */
+
 static void
 ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_cors_request_t *cr)
 {
     ngx_uint_t              i;
     ngx_table_elt_t        *h;
     const ngx_list_part_t  *part;
+
+    if (gr->prepared) {
+        *cr = gr->cors;
+        return;
+    }
 
     ngx_memzero(cr, sizeof(ngx_http_platform_gateway_cors_request_t));
 
@@ -213,17 +212,24 @@ ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
     i = 0;
 
     while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+        ngx_http_platform_gateway_cors_note(cr, h);
+    }
+}
 
-        if (ngx_http_platform_gateway_header_is(h, "origin")) {
-            cr->origin = &h->value;
-            cr->origins++;
 
-        } else if (ngx_http_platform_gateway_header_is(h,
-                       "access-control-request-method"))
-        {
-            cr->method = &h->value;
-            cr->methods++;
-        }
+void
+ngx_http_platform_gateway_cors_note(
+    ngx_http_platform_gateway_cors_request_t *cors, ngx_table_elt_t *h)
+{
+    if (ngx_http_platform_gateway_header_is(h, "origin")) {
+        cors->origin = &h->value;
+        cors->origins++;
+
+    } else if (ngx_http_platform_gateway_header_is(h,
+                   "access-control-request-method"))
+    {
+        cors->method = &h->value;
+        cors->methods++;
     }
 }
 
@@ -430,10 +436,10 @@ ngx_http_platform_gateway_cors_drop(ngx_http_request_t *r)
 
     while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
 
-        if (h->key.len > sizeof("Access-Control-") - 1
-            && ngx_strncasecmp(h->key.data, (u_char *) "Access-Control-",
-                               sizeof("Access-Control-") - 1)
-               == 0)
+        if (h->key.len > sizeof("access-control-") - 1
+            && ngx_http_platform_gateway_header_same(h->key.data,
+                   (const u_char *) "access-control-",
+                   sizeof("access-control-") - 1))
         {
             h->hash = 0;
         }

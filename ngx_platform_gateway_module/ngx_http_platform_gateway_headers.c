@@ -21,6 +21,29 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID   0x02
 
 
+/* A bit per length of the names of the ids and of CORS. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_OWN_LENGTHS                                 \
+    ((uint64_t) 1 << (sizeof("X-Request-Id") - 1)                             \
+     |(uint64_t) 1 << (sizeof("X-Correlation-Id") - 1)                        \
+     |(uint64_t) 1 << (sizeof("Origin") - 1)                                  \
+     |(uint64_t) 1 << (sizeof("Access-Control-Request-Method") - 1))
+
+
+/* What no id may hold: all but A-Z, a-z, 0-9, ".", "_", ":" and "-". */
+
+static const u_char  ngx_http_platform_gateway_headers_bad[256] = {
+    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
+    1,1,1,1,1,1,1,1,1,1,1,1,1,0,0,1, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,1,
+    1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,0,
+    1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,1,
+    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
+    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
+    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
+    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1
+};
+
+
 typedef struct {
     const ngx_http_platform_gateway_srv_conf_t  *conf;
     ngx_uint_t                                   ids_kept;
@@ -41,7 +64,8 @@ static ngx_uint_t ngx_http_platform_gateway_headers_drop_unsafe(
     ngx_table_elt_t *h, const void *data);
 static ngx_uint_t ngx_http_platform_gateway_headers_drop_context(
     ngx_table_elt_t *h, const void *data);
-static ngx_uint_t ngx_http_platform_gateway_headers_id_valid(ngx_str_t *id);
+static ngx_uint_t ngx_http_platform_gateway_headers_id_valid(
+    const ngx_str_t *id);
 static ngx_int_t ngx_http_platform_gateway_headers_id_make(
     ngx_http_request_t *r, ngx_str_t *id);
 
@@ -62,22 +86,51 @@ static ngx_http_platform_gateway_claim_header_t
     ngx_http_platform_gateway_id_headers[1]
 
 
+void
+ngx_http_platform_gateway_headers_init(void)
+{
+    ngx_uint_t                                 i;
+    ngx_http_platform_gateway_claim_header_t  *id;
+
+    for (i = 0; i < 2; i++) {
+        id = &ngx_http_platform_gateway_id_headers[i];
+        id->hash = ngx_hash_key(id->lowcase.data, id->lowcase.len);
+    }
+}
+
+
 ngx_int_t
 ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr)
 {
-    ngx_list_t       *list;
-    ngx_table_elt_t  *h;
+    ngx_str_t              *request, *correlation;
+    ngx_uint_t              i, requests, correlations;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
 
-    list = &r->headers_in.headers;
+    request = NULL;
+    correlation = NULL;
+    requests = 0;
+    correlations = 0;
 
-    if (ngx_http_platform_gateway_headers_find(list,
-                          &ngx_http_platform_gateway_request_id_header.name,
-                          &h)
-        == 1
-        && ngx_http_platform_gateway_headers_id_valid(&h->value))
-    {
-        gr->request_id = h->value;
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_platform_gateway_header_is(h, "x-request-id")) {
+            request = &h->value;
+            requests++;
+
+        } else if (ngx_http_platform_gateway_header_is(h, "x-correlation-id"))
+        {
+            correlation = &h->value;
+            correlations++;
+        }
+    }
+
+    if (requests == 1 && ngx_http_platform_gateway_headers_id_valid(request)) {
+        gr->request_id = *request;
         gr->ids_kept |= NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID;
 
     } else if (ngx_http_platform_gateway_headers_id_make(r, &gr->request_id)
@@ -86,13 +139,10 @@ ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    if (ngx_http_platform_gateway_headers_find(list,
-                          &ngx_http_platform_gateway_correlation_id_header.name,
-                          &h)
-        == 1
-        && ngx_http_platform_gateway_headers_id_valid(&h->value))
+    if (correlations == 1
+        && ngx_http_platform_gateway_headers_id_valid(correlation))
     {
-        gr->correlation_id = h->value;
+        gr->correlation_id = *correlation;
         gr->ids_kept |= NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID;
 
     } else {
@@ -108,13 +158,34 @@ ngx_http_platform_gateway_headers_prepare(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_srv_conf_t *conf)
 {
-    ngx_uint_t                          n;
-    ngx_table_elt_t                    *add;
+    uint64_t                            lengths;
+    ngx_uint_t                          i, n, unsafe;
+    ngx_table_elt_t                    *h, *add;
+    const ngx_list_part_t              *part;
     ngx_http_platform_gateway_strip_t   strip;
 
     add = ngx_palloc(r->pool, 2 * sizeof(ngx_table_elt_t));
     if (add == NULL) {
         return NGX_ERROR;
+    }
+
+    strip.conf = conf;
+    strip.ids_kept = gr->ids_kept;
+
+    /* most names are none of ours by their length alone */
+
+    lengths = conf->strip_lengths | NGX_HTTP_PLATFORM_GATEWAY_OWN_LENGTHS;
+    unsafe = 0;
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (h->key.len < 64 && (lengths >> h->key.len & 1)) {
+            ngx_http_platform_gateway_cors_note(&gr->cors, h);
+            unsafe |= ngx_http_platform_gateway_headers_drop_unsafe(h, &strip);
+        }
     }
 
     n = 0;
@@ -131,12 +202,13 @@ ngx_http_platform_gateway_headers_prepare(ngx_http_request_t *r,
                               &gr->correlation_id);
     }
 
-    strip.conf = conf;
-    strip.ids_kept = gr->ids_kept;
-
-    return ngx_http_platform_gateway_headers_rebuild(r,
+    if (unsafe) {
+        return ngx_http_platform_gateway_headers_rebuild(r,
                                  ngx_http_platform_gateway_headers_drop_unsafe,
                                  &strip, add, n);
+    }
+
+    return n ? ngx_http_platform_gateway_headers_append(r, add, n) : NGX_OK;
 }
 
 
@@ -425,15 +497,23 @@ ngx_http_platform_gateway_headers_drop_unsafe(ngx_table_elt_t *h,
 
         id = &ngx_http_platform_gateway_id_headers[i];
 
-        if (!ngx_http_platform_gateway_headers_alias(&h->key,
-                                                (ngx_str_t *) &id->lowcase))
-        {
+        if (h->key.len != id->lowcase.len) {
             continue;
         }
 
-        return !((strip->ids_kept & ((ngx_uint_t) 1 << i))
-                 && ngx_strncasecmp(h->key.data, id->name.data, id->name.len)
-                    == 0);
+        if ((strip->ids_kept & ((ngx_uint_t) 1 << i))
+            && ngx_http_platform_gateway_header_same(h->key.data,
+                                                     id->lowcase.data,
+                                                     id->lowcase.len))
+        {
+            return 0;
+        }
+
+        if (ngx_http_platform_gateway_headers_alias(&h->key,
+                                                (ngx_str_t *) &id->lowcase))
+        {
+            return 1;
+        }
     }
 
     return ngx_http_platform_gateway_headers_context(&h->key, strip->conf);
@@ -449,29 +529,22 @@ ngx_http_platform_gateway_headers_drop_context(ngx_table_elt_t *h,
 
 
 static ngx_uint_t
-ngx_http_platform_gateway_headers_id_valid(ngx_str_t *id)
+ngx_http_platform_gateway_headers_id_valid(const ngx_str_t *id)
 {
-    u_char  c;
     size_t  i;
+    u_char  bad;
+
+    bad = 0;
 
     if (id->len == 0 || id->len > NGX_HTTP_PLATFORM_GATEWAY_ID_MAX_LEN) {
         return 0;
     }
 
     for (i = 0; i < id->len; i++) {
-        c = id->data[i];
-
-        if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
-            || (c >= '0' && c <= '9')
-            || c == '.' || c == '_' || c == ':' || c == '-')
-        {
-            continue;
-        }
-
-        return 0;
+        bad |= ngx_http_platform_gateway_headers_bad[id->data[i]];
     }
 
-    return 1;
+    return !bad;
 }
 
 
@@ -516,8 +589,7 @@ ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
     h->key = name->name;
     h->value = *value;
     h->lowcase_key = name->lowcase.data;
-    h->hash = name->hash ? name->hash
-                         : ngx_hash_key(name->lowcase.data, name->lowcase.len);
+    h->hash = name->hash;
 
     ngx_http_platform_gateway_header_unchain(h);
 }

@@ -84,10 +84,10 @@ typedef struct {
 enum {
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_REQUEST = 0,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION,
+    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_ACCOUNT,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_SESSION,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE,
-    NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_METHOD,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PATH,
     NGX_HTTP_PLATFORM_GATEWAY_LOG_T_PEER,
@@ -264,11 +264,11 @@ ngx_http_platform_gateway_log_texts(
                                      ? &r->headers_in.user_agent->value
                                      : &none;
 
-    /* the ids were checked when they were chosen, those of a token mostly */
+    /* ids were checked when they were chosen, and nginx wrote the address */
 
     known = (lc->gr && lc->gr->subject_plain)
             ? NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE
-            : NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION;
+            : NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP;
 
     len = 0;
 
@@ -276,6 +276,7 @@ ngx_http_platform_gateway_log_texts(
 
         text[i].len = text[i].text->len;
         text[i].plain = i <= known
+                        || text[i].len == 0
                         || ngx_http_platform_gateway_json_plain(text[i].text);
 
         if (!text[i].plain) {

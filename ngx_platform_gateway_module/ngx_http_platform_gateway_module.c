@@ -561,6 +561,10 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
 
+    if (ngx_http_platform_gateway_refusal_merge(cf, conf) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
         prev->claim_headers =
                              ngx_http_platform_gateway_names_claim_defaults(cf);

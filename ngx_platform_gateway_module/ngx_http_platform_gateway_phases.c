@@ -115,6 +115,7 @@ ngx_http_platform_gateway_phases_init_module(ngx_cycle_t *cycle)
         }
     }
 
+    ngx_http_platform_gateway_headers_init();
     ngx_http_platform_gateway_problem_init();
 
     return NGX_OK;

@@ -25,6 +25,22 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_SENT     2  /* page is swallowed */
 
 
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DIGITS   3  /* of a status */
+
+/* The body, without its values; none of those needs escaping. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_TITLE                               \
+    "{\"type\":\"about:blank\",\"title\":\""
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_STATUS  "\",\"status\":"
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DETAIL  ",\"detail\":\""
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_CODE    "\",\"code\":\""
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_ID      "\",\"requestId\":\""
+#define NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_END     "\"}"
+
+#define ngx_http_platform_gateway_problem_copy(p, literal)                    \
+    ngx_cpymem(p, literal, sizeof(literal) - 1)
+
+
 typedef struct {
     ngx_uint_t                   status;
     ngx_str_t                    title;
@@ -54,6 +70,8 @@ static const ngx_http_platform_gateway_page_t *
 static ngx_buf_t *ngx_http_platform_gateway_problem_body(
     ngx_http_request_t *r, const ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_page_t *page);
+static u_char *ngx_http_platform_gateway_problem_status(u_char *p,
+    ngx_uint_t status);
 static ngx_int_t ngx_http_platform_gateway_problem_send_header(
     ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
@@ -349,8 +367,9 @@ ngx_http_platform_gateway_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
     size_t      len;
     u_char     *p;
     ngx_buf_t  *b;
-    u_char      start[sizeof("<html>" CRLF "<head><title>500 ")];
+    u_char      status[NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DIGITS];
 
+    static const u_char  start[] = "<html>" CRLF "<head><title>";
     static const u_char  end[] = "</center>" CRLF;
     static const u_char  too_large[] = "Request Header Or Cookie";
 
@@ -360,23 +379,31 @@ ngx_http_platform_gateway_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
         return NULL;
     }
 
-    p = ngx_sprintf(start, "<html>" CRLF "<head><title>%ui ",
-                    (ngx_uint_t) r->err_status);
-    len = (size_t) (p - start);
+    len = sizeof(start) - 1;
+    p = b->pos + len;
+
+    ngx_http_platform_gateway_problem_status(status, r->err_status);
 
     /*
      * nginx sends the closing tags in a second buffer, so that even a copy of
      * its page made by an operator is not mistaken for it.
      */
 
-    if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
+    if ((size_t) (b->last - b->pos)
+        < len + sizeof(status) + sizeof(end) - 1
         || ngx_memcmp(b->pos, start, len) != 0
+        || ngx_memcmp(p, status, sizeof(status)) != 0
+        || p[sizeof(status)] != ' '
         || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
     {
         return NULL;
     }
 
-    if (ngx_strncmp(b->pos + len, too_large, sizeof(too_large) - 1) == 0) {
+    p += sizeof(status) + 1;
+
+    if ((size_t) (b->last - p) >= sizeof(too_large) - 1
+        && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
+    {
         return &ngx_http_platform_gateway_problem_header_too_large;
     }
 
@@ -440,28 +467,47 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
     const ngx_http_platform_gateway_page_t *page)
 {
     size_t            len;
+    u_char           *p;
     ngx_buf_t        *b;
     ngx_uint_t        ours;
     const ngx_str_t  *code, *detail;
-
-    static const char  format[] = "{\"type\":\"about:blank\",\"title\":\"%V\","
-                                  "\"status\":%ui,\"detail\":\"%V\","
-                                  "\"code\":\"%V\",\"requestId\":\"%V\"}";
 
     ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
     code = ours ? &gr->code : &page->code;
     detail = ours ? &gr->detail : &page->detail;
 
-    len = sizeof(format) + page->title.len + NGX_INT_T_LEN + detail->len
-          + code->len + gr->request_id.len;
+    len = sizeof(NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_TITLE
+                 NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_STATUS
+                 NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DETAIL
+                 NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_CODE
+                 NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_ID
+                 NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_END) - 1
+          + page->title.len + NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DIGITS
+          + detail->len + code->len + gr->request_id.len;
 
     b = ngx_create_temp_buf(r->pool, len);
     if (b == NULL) {
         return NULL;
     }
 
-    b->last = ngx_slprintf(b->pos, b->end, format, &page->title, page->status,
-                           detail, code, &gr->request_id);
+    p = ngx_http_platform_gateway_problem_copy(b->last,
+                                      NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_TITLE);
+    p = ngx_cpymem(p, page->title.data, page->title.len);
+    p = ngx_http_platform_gateway_problem_copy(p,
+                                     NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_STATUS);
+    p = ngx_http_platform_gateway_problem_status(p, page->status);
+    p = ngx_http_platform_gateway_problem_copy(p,
+                                     NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_DETAIL);
+    p = ngx_cpymem(p, detail->data, detail->len);
+    p = ngx_http_platform_gateway_problem_copy(p,
+                                     NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_CODE);
+    p = ngx_cpymem(p, code->data, code->len);
+    p = ngx_http_platform_gateway_problem_copy(p,
+                                     NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_ID);
+    p = ngx_cpymem(p, gr->request_id.data, gr->request_id.len);
+
+    b->last = ngx_http_platform_gateway_problem_copy(p,
+                                     NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_END);
     b->last_buf = 1;
     b->last_in_chain = 1;
 
@@ -470,6 +516,19 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
     r->headers_out.content_length_n = b->last - b->pos;
 
     return b;
+}
+
+
+/* Statuses of errors have three digits. */
+
+static u_char *
+ngx_http_platform_gateway_problem_status(u_char *p, ngx_uint_t status)
+{
+    *p++ = (u_char) ('0' + status / 100 % 10);
+    *p++ = (u_char) ('0' + status / 10 % 10);
+    *p++ = (u_char) ('0' + status % 10);
+
+    return p;
 }
 
 

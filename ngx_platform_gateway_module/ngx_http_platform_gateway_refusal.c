@@ -19,6 +19,31 @@ static ngx_int_t ngx_http_platform_gateway_refusal_retry_after(
     ngx_http_request_t *r, time_t seconds);
 
 
+#define ngx_http_platform_gateway_refusal_copy(p, literal)                    \
+    ngx_cpymem(p, literal, sizeof(literal) - 1)
+
+
+/* What every challenge of a location begins with. */
+
+ngx_int_t
+ngx_http_platform_gateway_refusal_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    u_char  *p;
+
+    p = ngx_pnalloc(cf->pool, sizeof("Bearer realm=\"\"") + conf->realm.len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    conf->challenge.data = p;
+    conf->challenge.len = (size_t)
+        (ngx_sprintf(p, "Bearer realm=\"%V\"", &conf->realm) - p);
+
+    return NGX_OK;
+}
+
+
 ngx_int_t
 ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,
@@ -62,9 +87,14 @@ ngx_http_platform_gateway_refusal_challenge(ngx_http_request_t *r,
         return NGX_OK;
     }
 
-    len = sizeof("Bearer realm=\"\", error=\"insufficient_scope\", "
+    if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") == 0) {
+        gr->challenge = conf->challenge;
+        return NGX_OK;
+    }
+
+    len = sizeof(", error=\"insufficient_scope\", "
                  "error_description=\"\", scope=\"ACCOUNT BRANCH SYSTEM\"") - 1
-          + conf->realm.len + gr->detail.len;
+          + conf->challenge.len + gr->detail.len;
 
     p = ngx_pnalloc(r->pool, len);
     if (p == NULL) {
@@ -73,18 +103,20 @@ ngx_http_platform_gateway_refusal_challenge(ngx_http_request_t *r,
 
     gr->challenge.data = p;
 
-    p = ngx_sprintf(p, "Bearer realm=\"%V\"", &conf->realm);
+    p = ngx_cpymem(p, conf->challenge.data, conf->challenge.len);
 
     if (scope) {
-        p = ngx_cpymem(p, ", error=\"insufficient_scope\", scope=\"",
-                       sizeof(", error=\"insufficient_scope\", scope=\"") - 1);
+        p = ngx_http_platform_gateway_refusal_copy(p,
+                                ", error=\"insufficient_scope\", scope=\"");
         p = ngx_http_platform_gateway_refusal_scope(p, gr->required);
-        *p++ = '"';
 
-    } else if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") != 0) {
-        p = ngx_sprintf(p, ", error=\"invalid_token\", "
-                           "error_description=\"%V\"", &gr->detail);
+    } else {
+        p = ngx_http_platform_gateway_refusal_copy(p,
+                     ", error=\"invalid_token\", error_description=\"");
+        p = ngx_cpymem(p, gr->detail.data, gr->detail.len);
     }
+
+    *p++ = '"';
 
     gr->challenge.len = (size_t) (p - gr->challenge.data);
 

@@ -283,6 +283,25 @@ events();
 is status('/', $tokens[$_]), 200, "token $_ still passes" for 0, 1;
 is_deeply events(), [ 2, 0, 0, 0 ], 'from the cache';
 
+# Tokens of one hash, whatever its seed: they end alike.  Each is judged by all
+# of its bytes, and forged ones push out no more than each other.
+
+start('platform_gateway_token_cache entries=800;');
+my $good = token();
+my $end = (split /\./, $good)[2];
+my @alike = map { (token() =~ s/[^.]+\z//r) . $end } 1 .. 12;
+is status('/', $good), 200, 'a good one';
+is status('/', $_), 401, 'one that ends as it does' for @alike;
+is_deeply events(), [ 0, 0, 13, 4 ], 'the first four of them went';
+is_deeply entries(), [ 1, 8 ], 'eight are kept';
+is status('/', $_), 401, 'a kept one' for @alike[ 4 .. 11 ];
+is status('/', $good), 200, 'the good one, beside them';
+is_deeply events(), [ 1, 8, 0, 0 ], 'each is known';
+is status('/', $alike[0]), 401, 'one that went';
+is_deeply events(), [ 0, 0, 1, 1 ], 'is verified anew';
+is context('/', $good)->{'x-account-id'}, claims($good)->{account_id},
+    'the good one is itself';
+
 # 3. Bounds: of bytes, and of a token that is larger than all of the cache.
 
 start('platform_gateway_token_cache entries=1000 size=64k;');
