@@ -82,11 +82,13 @@ sub pool {
 sub setup {
     my ($stage, $o) = @_;
 
-    # What the kernel can keep in memory is there from the start.
-    my $data = $stage->pg->{data};
-    system("find $data/base -type f -exec cat {} + >/dev/null");
     my %run;
     for my $n (sizes($o)) {
+        # A server that has run for long has in memory what fits there.
+        $stage->pg->sql($_, user => 'postgres', db => "bench_$n")
+            for 'create extension if not exists pg_prewarm',
+            "select sum(pg_prewarm(oid)) from pg_class
+              where relkind in ('r', 'i') and relpersistence = 'p'";
         $stage->pg->sql("select pg_stat_reset_single_table_counters(
             'auth_sessions'::regclass)", user => 'postgres', db => "bench_$n");
         for my $c (grep { $_ <= 16 } @{ $o->{connections} }) {

@@ -25,7 +25,8 @@ my $cores = do {
 our $PAUSE_US = 3000;
 our @LOADS = ([ paused => 1, $PAUSE_US ], [ one => 1, 0 ], [ all => $cores, 0 ]);
 
-# What the cryptography costs now, in microseconds of processor time.
+# What the cryptography costs now, in microseconds of processor time; and how
+# often a second ("rate") all cores together do it.
 sub calibrate {
     my ($stage, $ms, @kinds) = @_;
 
@@ -33,8 +34,10 @@ sub calibrate {
     for my $kind (@kinds) {
         for my $load (@LOADS) {
             my ($name, $threads, $pause) = @$load;
-            $floor{$name}{$kind} = _floor($stage, $stage->{key_file},
-                $ms, $threads, $kind, $pause)->{cpu_us};
+            my $got = _floor($stage, $stage->{key_file}, $ms, $threads,
+                $kind, $pause);
+            $floor{$name}{$kind} = $got->{cpu_us};
+            $floor{rate}{$kind} = $got->{rate} if $name eq 'all';
         }
     }
     return \%floor;

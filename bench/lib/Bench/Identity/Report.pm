@@ -94,16 +94,17 @@ sub _floors {
     my %name = (sign => 'RSA-2048 sign', verify => 'RSA-2048 verify',
         argon2id => 'Argon2id verify');
     my @loads = ([ all => 'a thread a core' ], [ one => 'one thread' ],
-        [ paused => 'one, with pauses' ]);
+        [ paused => 'one, with pauses' ], [ rate => 'all cores, a second' ]);
     my @rows = map {
         my $kind = $_;
-        [ "$name{$kind}, CPU us",
+        [ $name{$kind},
             map { _value($floors->{ $_->[0] }{$kind}, '') } @loads ]
     } grep { $floors->{one}{$_} } qw(sign verify argon2id);
-    my @tables = _table([ 'floor', map { $_->[1] } @loads ], @rows);
+    my @tables = _table([ 'floor, CPU us', map { $_->[1] } @loads ], @rows);
     if (my $updates = $floors->{updates}) {
         my @clients = sort { $a <=> $b } keys %$updates;
-        push @tables, _table([ 'floor', map {"$_ connections"} @clients ],
+        push @tables, _table([ 'floor', map { "$_ connection" . ($_ == 1 ? '' : 's') }
+                @clients ],
             [ 'durable UPDATEs/s', map { _value($updates->{$_}, '') }
                 @clients ]);
     }

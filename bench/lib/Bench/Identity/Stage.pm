@@ -18,14 +18,21 @@ our @EXPORT = qw(session_id);
 
 our $THREADS = 16;    # the service's default, and the floor's
 
-# What the cluster is told beyond PostgreSQL's defaults.
+# What the cluster is told beyond PostgreSQL's defaults; a quarter of the memory
+# is what its manual recommends.
 our %SETTINGS = (
-    shared_buffers => '1GB',
+    shared_buffers => int(memory_mib() / 4) . 'MB',
     max_wal_size   => '8GB',
     min_wal_size   => '1GB',
 );
 
 our $ISSUER = 'http://identity.bench.test';
+
+sub memory_mib {
+    open my $fh, '<', '/proc/meminfo' or return 4096;
+    my ($kb) = map { /^MemTotal:\s*(\d+)/ } <$fh>;
+    return int($kb / 1024);
+}
 
 # extra => { NAME => { variables } }: further identity processes; databases =>
 # [names]: made if they are not there; floor => 0: without the floor program's
