@@ -241,6 +241,11 @@ pj_str_t pj_key_id(const pj_key_t *key)
     return (pj_str_t){key->kid, key->kid_len};
 }
 
+pj_str_t pj_key_header(const pj_key_t *key)
+{
+    return (pj_str_t){(const unsigned char *) key->header, key->header_len};
+}
+
 unsigned pj_key_bits(const pj_key_t *key)
 {
     return key->bits;

@@ -238,6 +238,10 @@ void pj_key_free(pj_key_t *key);
 /* The key's id; lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
 
+/* The first part of every token that a private key signs, base64url; empty for
+ * a public key.  Lives as long as the key. */
+pj_str_t pj_key_header(const pj_key_t *key);
+
 /* Modulus size in bits. */
 unsigned pj_key_bits(const pj_key_t *key);
 

@@ -127,12 +127,18 @@ bool auth_member_refresh_token(const struct http_request *req,
 
 /* -- answers -- */
 
-static bool token_buf(struct worker *w, struct buf *out)
+/* Lends the arena's free end to a token; what it takes is kept after. */
+static void token_begin(struct worker *w, struct buf *out)
 {
-    void *mem = pj_arena_alloc(&w->arena, TOKEN_BUF_BYTES);
+    size_t left = (size_t) (w->arena.end - w->arena.pos);
 
-    buf_init(out, mem, mem != NULL ? TOKEN_BUF_BYTES : 0);
-    return mem != NULL;
+    buf_init(out, w->arena.pos,
+             left < TOKEN_BUF_BYTES ? left : TOKEN_BUF_BYTES);
+}
+
+static void token_keep(struct worker *w, const struct buf *token)
+{
+    w->arena.pos += token->len;
 }
 
 bool auth_refresh_token(struct worker *w, const struct http_request *req,
@@ -141,12 +147,13 @@ bool auth_refresh_token(struct worker *w, const struct http_request *req,
 {
     struct buf token;
 
-    if (!token_buf(w, &token) ||
-        !token_issue_refresh(w->cfg, w->signer, s, jti, w->now_s, exp,
+    token_begin(w, &token);
+    if (!token_issue_refresh(w->cfg, w->signer, s, jti, w->now_s, exp,
                              &token)) {
         auth_failed(req, res, "cannot sign a refresh token");
         return false;
     }
+    token_keep(w, &token);
     *out = (pj_str_t){(const unsigned char *) token.data, token.len};
     return true;
 }
@@ -210,14 +217,16 @@ bool auth_answer(struct worker *w, const struct http_request *req,
     bool ok = true;
 
     if (a->scope != NULL) {
-        ok = token_buf(w, &branch) &&
-             token_issue_branch(w->cfg, w->signer, a->session, a->scope,
+        token_begin(w, &branch);
+        ok = token_issue_branch(w->cfg, w->signer, a->session, a->scope,
                                 w->now_s, exp, &branch);
+        token_keep(w, &branch);
     }
     if (ok && (a->scope == NULL || a->account_token)) {
-        ok = token_buf(w, &account) &&
-             token_issue_account(w->cfg, w->signer, a->session, w->now_s, exp,
+        token_begin(w, &account);
+        ok = token_issue_account(w->cfg, w->signer, a->session, w->now_s, exp,
                                  &account);
+        token_keep(w, &account);
     }
     if (!ok) {
         auth_failed(req, res, "cannot sign an access token");

@@ -10,24 +10,30 @@
 /* -- request --------------------------------------------------------------
  */
 
+#define PARAM(name, field)                                                    \
+    {                                                                         \
+        name, sizeof(name) - 1, offsetof(struct http_request, field)          \
+    }
+
 static const struct {
     const char *name;
+    size_t len;
     size_t field;
 } request_params[] = {
-    {"REQUEST_METHOD", offsetof(struct http_request, method)},
-    {"DOCUMENT_URI", offsetof(struct http_request, path)},
-    {"CONTENT_TYPE", offsetof(struct http_request, content_type)},
-    {"HTTP_AUTHORIZATION", offsetof(struct http_request, authorization)},
-    {"HTTP_COOKIE", offsetof(struct http_request, cookie)},
-    {"HTTP_ORIGIN", offsetof(struct http_request, origin)},
-    {"HTTP_HOST", offsetof(struct http_request, host)},
-    {"REQUEST_SCHEME", offsetof(struct http_request, scheme)},
-    {"HTTP_SEC_FETCH_SITE", offsetof(struct http_request, sec_fetch_site)},
-    {"HTTP_IF_NONE_MATCH", offsetof(struct http_request, if_none_match)},
-    {"REMOTE_ADDR", offsetof(struct http_request, remote_addr)},
-    {"HTTP_USER_AGENT", offsetof(struct http_request, user_agent)},
-    {"HTTP_X_REQUEST_ID", offsetof(struct http_request, request_id)},
-    {"HTTP_X_CORRELATION_ID", offsetof(struct http_request, correlation_id)},
+    PARAM("REQUEST_METHOD", method),
+    PARAM("DOCUMENT_URI", path),
+    PARAM("CONTENT_TYPE", content_type),
+    PARAM("HTTP_AUTHORIZATION", authorization),
+    PARAM("HTTP_COOKIE", cookie),
+    PARAM("HTTP_ORIGIN", origin),
+    PARAM("HTTP_HOST", host),
+    PARAM("REQUEST_SCHEME", scheme),
+    PARAM("HTTP_SEC_FETCH_SITE", sec_fetch_site),
+    PARAM("HTTP_IF_NONE_MATCH", if_none_match),
+    PARAM("REMOTE_ADDR", remote_addr),
+    PARAM("HTTP_USER_AGENT", user_agent),
+    PARAM("HTTP_X_REQUEST_ID", request_id),
+    PARAM("HTTP_X_CORRELATION_ID", correlation_id),
 };
 
 #define PARAM_COUNT (sizeof(request_params) / sizeof(request_params[0]))
@@ -38,10 +44,10 @@ static void take_param(struct http_request *req, const char *param)
     size_t len = eq != NULL ? (size_t) (eq - param) : 0;
 
     for (size_t i = 0; i < PARAM_COUNT; i++) {
-        const char *name = request_params[i].name;
         pj_str_t *field;
 
-        if (strncmp(name, param, len) != 0 || name[len] != '\0') {
+        if (request_params[i].len != len ||
+            memcmp(request_params[i].name, param, len) != 0) {
             continue;
         }
         field = (pj_str_t *) ((char *) req + request_params[i].field);

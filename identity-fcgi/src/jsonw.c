@@ -79,6 +79,32 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
 }
 
+/* Whether eight bytes are all plain: each term sets the top bit of one that is
+ * not, and at most of others above it. */
+static bool are_plain(const unsigned char *p)
+{
+    const uint64_t ones = 0x0101010101010101u;
+    uint64_t x, quote, backslash;
+
+    memcpy(&x, p, sizeof(x));
+    quote = (x ^ ones * '"') - ones;
+    backslash = (x ^ ones * '\\') - ones;
+    return ((x | (x - ones * 0x20) | (x + ones) | quote | backslash) &
+            ones * 0x80) == 0;
+}
+
+static const unsigned char *skip_plain(const unsigned char *p,
+                                       const unsigned char *end)
+{
+    while (end - p >= 8 && are_plain(p)) {
+        p += 8;
+    }
+    while (p < end && is_plain(*p)) {
+        p++;
+    }
+    return p;
+}
+
 static void add_quoted(struct buf *out, const void *s, size_t len)
 {
     const unsigned char *p = s;
@@ -89,9 +115,7 @@ static void add_quoted(struct buf *out, const void *s, size_t len)
         const unsigned char *run = p;
         size_t n;
 
-        while (p < end && is_plain(*p)) {
-            p++;
-        }
+        p = skip_plain(p, end);
         buf_add(out, run, (size_t) (p - run));
         if (p == end) {
             break;

@@ -1,4 +1,4 @@
-/* One JSON object a line, one write(2) a line. */
+/* One JSON object a line; lines are written whole. */
 
 #include "log.h"
 
@@ -48,23 +48,25 @@ void log_bind(const char *request_id, size_t request_id_len,
     bound.correlation_id_len = correlation_id_len;
 }
 
-void log_unbind(void)
-{
-    bound.request_id = NULL;
-}
-
+/* The text of a second is made once and serves until the next. */
 static void add_time(struct jsonw *w)
 {
-    char when[40];
+    static _Thread_local char when[] = "yyyy-mm-ddThh:mm:ss.000Z";
+    static _Thread_local time_t second;
     struct timespec ts;
     struct tm tm;
-    size_t n;
+    char *p = when + sizeof("yyyy-mm-ddThh:mm:ss.") - 1;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    gmtime_r(&ts.tv_sec, &tm);
-    n = strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(when + n, sizeof(when) - n, ".%03ldZ", ts.tv_nsec / 1000000);
-    jsonw_cstr(w, "time", when);
+    if (ts.tv_sec != second) {
+        gmtime_r(&ts.tv_sec, &tm);
+        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S.000Z", &tm);
+        second = ts.tv_sec;
+    }
+    p[0] = (char) ('0' + ts.tv_nsec / 100000000);
+    p[1] = (char) ('0' + ts.tv_nsec / 10000000 % 10);
+    p[2] = (char) ('0' + ts.tv_nsec / 1000000 % 10);
+    jsonw_string(w, "time", when, sizeof(when) - 1);
 }
 
 static void add_text(struct jsonw *w, const char *name, const char *text,
@@ -98,16 +100,44 @@ static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
     }
 }
 
+/* Lines of the request in hand that wait for its end. */
+static _Thread_local struct {
+    char data[LINE_MAX_BYTES];
+    size_t len;
+} held;
+
 /* A log that cannot be written has nobody to be reported to. */
-static void write_line(struct buf *line)
+static void write_out(const char *data, size_t len)
 {
-    ssize_t n = write(STDERR_FILENO, line->data, line->len);
+    ssize_t n = write(STDERR_FILENO, data, len);
 
     (void) n;
 }
 
+static void write_held(void)
+{
+    if (held.len != 0) {
+        write_out(held.data, held.len);
+        held.len = 0;
+    }
+}
+
+static void write_line(const struct buf *line, bool hold)
+{
+    if (!hold || line->len > sizeof(held.data) - held.len) {
+        write_held();
+    }
+    if (hold) {
+        memcpy(held.data + held.len, line->data, line->len);
+        held.len += line->len;
+    } else {
+        write_out(line->data, line->len);
+    }
+}
+
 /* Ends the line; one that grew too long keeps its head only. */
-static void end_line(struct jsonw *w, struct buf *line, size_t head_len)
+static void end_line(struct jsonw *w, struct buf *line, size_t head_len,
+                     bool hold)
 {
     if (line->overflow) {
         line->len = head_len;
@@ -117,7 +147,7 @@ static void end_line(struct jsonw *w, struct buf *line, size_t head_len)
         jsonw_object_end(w);
         buf_addc(line, '\n');
     }
-    write_line(line);
+    write_line(line, hold);
 }
 
 /* Keeps the length up to which the line is whole, for end_line(). */
@@ -128,10 +158,16 @@ static void mark(const struct buf *line, size_t *head_len)
     }
 }
 
-static void write_event(enum log_level level, bool audit, const char *event,
-                        const char *message, const struct log_field *fields,
-                        size_t count, const struct log_number *numbers,
-                        size_t number_count)
+void log_unbind(void)
+{
+    bound.request_id = NULL;
+    write_held();
+}
+
+static void write_event(enum log_level level, bool audit, bool hold,
+                        const char *event, const char *message,
+                        const struct log_field *fields, size_t count,
+                        const struct log_number *numbers, size_t number_count)
 {
     char mem[LINE_MAX_BYTES];
     struct buf line;
@@ -152,7 +188,7 @@ static void write_event(enum log_level level, bool audit, const char *event,
         }
     }
     line.cap = sizeof(mem);
-    end_line(&w, &line, head_len);
+    end_line(&w, &line, head_len, hold && bound.request_id != NULL);
 }
 
 void log_event_numbers(enum log_level level, const char *event,
@@ -161,8 +197,8 @@ void log_event_numbers(enum log_level level, const char *event,
                        size_t number_count)
 {
     if (level >= settings.least) {
-        write_event(level, false, event, message, fields, count, numbers,
-                    number_count);
+        write_event(level, false, false, event, message, fields, count,
+                    numbers, number_count);
     }
 }
 
@@ -176,15 +212,15 @@ void log_audit(const char *event, const char *message,
                const struct log_field *fields, size_t count,
                const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, true, event, message, fields, count, numbers,
+    write_event(LOG_INFO_, true, true, event, message, fields, count, numbers,
                 number_count);
 }
 
 void log_access(const struct log_field *fields, size_t count,
                 const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, false, "http.request", NULL, fields, count, numbers,
-                number_count);
+    write_event(LOG_INFO_, false, true, "http.request", NULL, fields, count,
+                numbers, number_count);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

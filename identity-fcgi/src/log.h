@@ -28,7 +28,8 @@ void log_setup(const char *app_name, const char *app_env,
 
 /*
  * Every line of this thread carries these two ids from now on, until they are
- * unbound; the strings are kept, not copied.
+ * unbound; the strings are kept, not copied.  Audit and access lines wait
+ * until then, or for a line of another kind, and leave in one write(2).
  */
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len);
@@ -36,7 +37,7 @@ void log_unbind(void);
 
 /*
  * Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
- * and the fields in one write(2).  event is a stable dotted name
+ * and the fields as one line.  event is a stable dotted name
  * ("auth.login.failed"), message one clear sentence or NULL.
  */
 void log_event(enum log_level level, const char *event, const char *message,

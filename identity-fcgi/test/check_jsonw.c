@@ -3,6 +3,9 @@
 #include "jsonw.h"
 #include "testing.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static char mem[4096];
 static struct buf out;
 static struct jsonw w;
@@ -53,6 +56,28 @@ START_TEST (test_escapes) {
     begin();
     jsonw_string(&w, NULL, "\"\\\n\r\t\b\0\x1f\x7f/", 10);
     expect("\"\\\"\\\\\\n\\r\\t\\u0008\\u0000\\u001f\\u007f/\"");
+}
+END_TEST
+
+/* Text is looked at in words of eight bytes: one byte of every value, at every
+ * place of a text longer than two words, comes out as it does alone. */
+START_TEST (test_every_byte_at_every_place) {
+    const size_t len = 19;
+    char alone[16], text[32], want[64];
+
+    begin();
+    jsonw_string(&w, NULL, &(char){(char) _i}, 1);
+    snprintf(alone, sizeof(alone), "%.*s", (int) out.len - 2, out.data + 1);
+    for (size_t at = 0; at < len; at++) {
+        memset(text, 'a', len);
+        text[at] = (char) _i;
+        snprintf(want, sizeof(want), "\"%.*s%s%.*s\"", (int) at,
+                 "aaaaaaaaaaaaaaaaaaa", alone, (int) (len - at - 1),
+                 "aaaaaaaaaaaaaaaaaaa");
+        begin();
+        jsonw_string(&w, NULL, text, len);
+        expect(want);
+    }
 }
 END_TEST
 
@@ -111,6 +136,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_commas_and_nesting);
     tcase_add_test(t, test_integers_to_their_bounds);
     tcase_add_test(t, test_escapes);
+    tcase_add_loop_test(t, test_every_byte_at_every_place, 0, 256);
     tcase_add_test(t, test_valid_utf8_passes);
     tcase_add_loop_test(t, test_invalid_utf8_is_replaced, 0,
                         sizeof(bad_utf8) / sizeof(bad_utf8[0]));

@@ -91,6 +91,18 @@ static pj_err_t verify_at(int64_t now_s, enum token_check check)
     return token_verify(&cfg, keys, &arena, token, now_s, check, &claims);
 }
 
+START_TEST (test_uuids_do_not_repeat) {
+    static char seen[1000][UUID_LEN + 1];
+
+    for (int i = 0; i < 1000; i++) {
+        ck_assert(uuid_generate(seen[i]));
+        for (int j = 0; j < i; j++) {
+            ck_assert_str_ne(seen[i], seen[j]);
+        }
+    }
+}
+END_TEST
+
 START_TEST (test_uuid_shape) {
     char a[UUID_LEN + 1], b[UUID_LEN + 1];
 
@@ -273,8 +285,25 @@ START_TEST (test_too_small_buffer_is_a_failure) {
 }
 END_TEST
 
-START_TEST (test_no_signing_key_is_a_failure) {
+/* A header that is not the one we write is parsed; the verdict is the same. */
+START_TEST (test_headers_of_others_are_parsed) {
+    struct keys mine = *keys, *saved = keys;
 
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
+                                  &out));
+    mine.signing = NULL;
+    keys = &mine;
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    mine.signing = saved->signing;
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    mine.signing = NULL;
+    mine.verifying_count = 0;
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_KID_UNKNOWN);
+    keys = saved;
+}
+END_TEST
+
+START_TEST (test_no_signing_key_is_a_failure) {
     ck_assert(!token_issue_account(&cfg, NULL, &session, NOW, NOW + 60, &out));
 }
 END_TEST
@@ -285,6 +314,7 @@ static void fill(TCase *t)
     tcase_add_unchecked_fixture(t, setup_once, teardown_once);
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, test_uuid_shape);
+    tcase_add_test(t, test_uuids_do_not_repeat);
     tcase_add_test(t, test_account_token);
     tcase_add_test(t, test_branch_token);
     tcase_add_test(t, test_refresh_token_has_no_access_claims);
@@ -296,6 +326,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_other_issuer_is_refused);
     tcase_add_test(t, test_same_kid_of_another_key_is_refused);
     tcase_add_test(t, test_flipped_character_is_refused);
+    tcase_add_test(t, test_headers_of_others_are_parsed);
     tcase_add_test(t, test_oversize_is_refused_unread);
     tcase_add_test(t, test_largest_branch_token_fits);
     tcase_add_test(t, test_too_small_buffer_is_a_failure);

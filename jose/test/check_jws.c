@@ -531,6 +531,8 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
     assert_ok(pj_key_copy(&copy, first));
     pj_key_free(first);
     assert_str(pj_key_id(copy), "first");
+    ck_assert_mem_eq(pj_key_header(copy).data, one, pj_key_header(copy).len);
+    ck_assert_int_eq(one[pj_key_header(copy).len], '.');
     assert_ok(pj_jws_sign(copy, str(PAYLOAD), two, sizeof(two), &len_two));
     ck_assert_uint_eq(len_one, len_two);
     ck_assert_mem_eq(one, two, len_one);

@@ -1,0 +1,132 @@
+/* Tests of log.c: whole lines, and which of them wait for the request's end.
+ */
+
+#include "log.h"
+#include "testing.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int reader, saved_stderr;
+static char text[65536];
+
+/* Standard error becomes a pipe, where one read gives one write. */
+static void setup(void)
+{
+    int ends[2];
+
+    ck_assert_int_eq(pipe2(ends, O_DIRECT | O_NONBLOCK), 0);
+    reader = ends[0];
+    saved_stderr = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    close(ends[1]);
+    log_setup("app", NULL, LOG_INFO_);
+}
+
+static void teardown(void)
+{
+    dup2(saved_stderr, STDERR_FILENO);
+    close(saved_stderr);
+    close(reader);
+}
+
+/* How many lines the next write had; 0 without one.  They are in text. */
+static int next_write(void)
+{
+    ssize_t n = read(reader, text, sizeof(text) - 1);
+    int lines = 0;
+
+    text[n > 0 ? n : 0] = '\0';
+    for (const char *p = text; *p != '\0'; p++) {
+        lines += *p == '\n';
+    }
+    ck_assert(n <= 0 || text[n - 1] == '\n');
+    return lines;
+}
+
+static void audit(const char *event)
+{
+    log_audit(event, NULL, NULL, 0, NULL, 0);
+}
+
+START_TEST (test_outside_of_requests_nothing_waits) {
+    audit("one");
+    ck_assert_int_eq(next_write(), 1);
+    log_access(NULL, 0, NULL, 0);
+    ck_assert_int_eq(next_write(), 1);
+    log_line(LOG_INFO_, "two", "text");
+    ck_assert_int_eq(next_write(), 1);
+}
+END_TEST
+
+START_TEST (test_lines_of_a_request_leave_at_its_end) {
+    log_bind("r", 1, "c", 1);
+    audit("one");
+    log_access(NULL, 0, NULL, 0);
+    ck_assert_int_eq(next_write(), 0);
+    log_unbind();
+    ck_assert_int_eq(next_write(), 2);
+    ck_assert(strstr(text, "\"one\"") < strstr(text, "\"http.request\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"requestId\":\"r\""));
+    log_unbind();
+    ck_assert_int_eq(next_write(), 0);
+}
+END_TEST
+
+START_TEST (test_a_warning_does_not_wait_nor_overtake) {
+    log_bind("r", 1, "c", 1);
+    audit("one");
+    log_line(LOG_WARN_, "two", "text");
+    ck_assert_int_eq(next_write(), 1);
+    ck_assert_ptr_nonnull(strstr(text, "\"one\""));
+    ck_assert_int_eq(next_write(), 1);
+    ck_assert_ptr_nonnull(strstr(text, "\"two\""));
+    log_unbind();
+    ck_assert_int_eq(next_write(), 0);
+}
+END_TEST
+
+START_TEST (test_many_lines_leave_in_writes_that_a_pipe_keeps_whole) {
+    int lines = 0, n;
+
+    log_bind("r", 1, "c", 1);
+    for (int i = 0; i < 100; i++) {
+        audit("one");
+    }
+    log_unbind();
+    while ((n = next_write()) != 0) {
+        ck_assert_uint_le(strlen(text), 4096);
+        lines += n;
+    }
+    ck_assert_int_eq(lines, 100);
+}
+END_TEST
+
+START_TEST (test_time_is_utc_with_milliseconds) {
+    audit("one");
+    ck_assert_int_eq(next_write(), 1);
+    for (const char *p = text, *is = "{\"time\":\"nnnn-nn-nnTnn:nn:nn.nnnZ\"";
+         *is != '\0'; p++, is++) {
+        bool digit = *p >= '0' && *p <= '9';
+
+        ck_assert_msg(*is == 'n' ? digit : *p == *is, "%s", text);
+    }
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, test_outside_of_requests_nothing_waits);
+    tcase_add_test(t, test_lines_of_a_request_leave_at_its_end);
+    tcase_add_test(t, test_a_warning_does_not_wait_nor_overtake);
+    tcase_add_test(t, test_many_lines_leave_in_writes_that_a_pipe_keeps_whole);
+    tcase_add_test(t, test_time_is_utc_with_milliseconds);
+}
+
+int main(void)
+{
+    return run_case("log", fill);
+}
