@@ -71,8 +71,12 @@ my @cases = (
             '10.0.0.1, 0.0.0.0/0', '2001:db8::/129' ],
         [ '10.0.0.1', '10.0.0.0/8', '10.0.0.1, 2001:db8::/32', '::1' ] ],
     [ PLATFORM_CORS_ALLOWED_ORIGINS => 'CORS_ORIGINS', 1,
-        [ '*', 'null', 'https://a/path', 'a.example', 'https://a, https://b' ],
-        [ 'https://a.example', 'http://127.0.0.1:3000 https://*.b.example' ] ],
+        [ '*', 'null', 'https://a/path', 'a.example', 'https://a, https://b',
+            'https://*.example', 'https://a.example.', 'https://a..example',
+            'https://a.*.example', 'https://*.[::1]', 'https://a.example:0' ],
+        [ 'https://a.example', 'http://127.0.0.1:3000 https://*.b.example',
+            'https://a_b.example', 'https://A.Example:443',
+            'http://[::1]:8080' ] ],
     [ PLATFORM_JWT_ISSUER => 'ISSUER', 1, [ 'two words', 'a"b' ],
         [ 'http://issuer', 'urn:example:issuer' ] ],
 );
@@ -140,15 +144,19 @@ my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
 my $got = $printed->();
 chomp(my $cores = `nproc`);
 my $slots = delete $got->{PLATFORM_AUTH_HASH_CONCURRENCY};
-like $slots, qr/^(?:\(unset\)|\Q$cores\E \(default\))$/, 'slots: the cores';
+is $slots, "$cores (default)", 'slots: the cores';
 my $pool = delete $got->{PLATFORM_DB_POOL_SIZE};
-like $pool, qr/^(?:\(unset\)|16 \(default\))$/, 'the pool: the workers';
+is $pool, '16 (default)', 'the pool: the workers';
 is_deeply $got, { %unset, map { $_ => "$expected{$_} (default)" } keys %expected },
     'every default elsewhere';
 $got = $printed->(APP_ENV => 'local');
 is_deeply [ @$got{map {"PLATFORM_$_"} qw(DB_MIGRATE_ON_START
-    AUTH_COOKIE_SECURE CORS_ALLOWED_ORIGINS)} ],
-    [ map {"$_ (default)"} 'true', 'false', 'http://127.0.0.1:8080' ],
+    DB_SEED_ON_START AUTH_COOKIE_SECURE CORS_ALLOWED_ORIGINS)} ],
+    [ map {"$_ (default)"} 'true', 'true', 'false', 'http://127.0.0.1:8080' ],
     'those that differ locally';
+$got = $printed->(APP_ENV => 'local', PLATFORM_WORKER_THREADS => 5,
+    PLATFORM_DB_MIGRATE_ON_START => 'off');
+is_deeply [ @$got{qw(PLATFORM_DB_POOL_SIZE PLATFORM_DB_SEED_ON_START)} ],
+    [ '5 (default)', 'false (default)' ], 'those that follow from others';
 
 $t->done;

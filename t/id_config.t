@@ -88,6 +88,27 @@ for my $case (@values) {
     is $status, 0, "$name=" . substr($good, 0, 20) . ': accepted' or diag $err;
 }
 
+($status, $out) = $t->run_identity(['--print-config']);
+my %case = map { $_->[0] => 1 } @values;
+# These are libpq's to judge.
+is_deeply [ grep { !$case{$_} } $out =~ /^(\w+)=/mg ],
+    [ map {"PLATFORM_DB_$_"} qw(HOST NAME PASSWORD USER) ],
+    'no other setting is without its case';
+for my $word (qw(true false 1 0 on off TRUE Off)) {
+    ($status) = $t->run_identity(['--check'],
+        PLATFORM_HTTP_ACCESS_LOG_ENABLED => $word);
+    is $status, 0, "a boolean: $word";
+}
+refused(2, ['--check'], { PLATFORM_HTTP_ACCESS_LOG_ENABLED => $_ },
+    "no boolean: $_", qr/true, false, 1, 0, on, off/) for qw(yes 2 t);
+
+# Started with a bad value it never serves.
+
+refused(2, [], { PLATFORM_WORKER_THREADS => 'x',
+    IDENTITY_LISTEN => $t->dir . '/never.sock' }, 'start',
+    qr/PLATFORM_WORKER_THREADS: "x" is not accepted; accepted: 1 to 256/);
+ok !-e $t->dir . '/never.sock', 'start: nothing listened';
+
 # Rules of where it runs.
 
 my %prod = (

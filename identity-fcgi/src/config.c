@@ -313,9 +313,10 @@ static bool store_origins(struct config *cfg, const char *text)
             return false;
         }
         cfg->cors_origins[cfg->cors_origin_count] = strndup(text, len);
-        if (cfg->cors_origins[cfg->cors_origin_count++] == NULL) {
+        if (cfg->cors_origins[cfg->cors_origin_count] == NULL) {
             return false;
         }
+        fold_origin(cfg->cors_origins[cfg->cors_origin_count++]);
         text += len;
     }
 }
@@ -601,19 +602,56 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
     return ok;
 }
 
+/* What config_load() would make of it, bad values left out. */
+static void load_good_values(struct config *cfg, const struct envfile *file)
+{
+    memset(cfg, 0, sizeof(*cfg));
+    cfg->is_local = is_local(file);
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        const struct setting *s = &settings[i];
+        const char *text = lookup(file, s->name);
+
+        if (text == NULL) {
+            text = cfg->is_local ? s->local : s->elsewhere;
+        }
+        if (text != NULL) {
+            (void) store_value(cfg, s, text);
+        }
+    }
+    derive(cfg, file);
+}
+
+static void print_default(FILE *out, const struct config *cfg,
+                          const struct setting *s)
+{
+    const char *text = cfg->is_local ? s->local : s->elsewhere;
+
+    if (text != NULL) {
+        fprintf(out, "%s=%s (default)\n", s->name, text);
+    } else if (s->kind == KIND_INT) {
+        fprintf(out, "%s=%d (default)\n", s->name,
+                *(const int *) ((const char *) cfg + s->field));
+    } else if (s->kind == KIND_BOOL) {
+        bool value = *(const bool *) ((const char *) cfg + s->field);
+
+        fprintf(out, "%s=%s (default)\n", s->name, value ? "true" : "false");
+    } else {
+        fprintf(out, "%s=(unset)\n", s->name);
+    }
+}
+
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
 {
     struct envfile file = {NULL, 0};
-    bool local;
+    struct config cfg;
 
     if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {
         return false;
     }
-    local = is_local(&file);
+    load_good_values(&cfg, &file);
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *s = &settings[i];
         const char *value = lookup(&file, s->name);
-        const char *def = local ? s->local : s->elsewhere;
 
         if (s->secret) {
             fprintf(out, "%s=(%s)\n", s->name,
@@ -621,10 +659,10 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
         } else if (value != NULL) {
             fprintf(out, "%s=%s\n", s->name, value);
         } else {
-            fprintf(out, "%s=%s%s\n", s->name, def != NULL ? def : "",
-                    def != NULL ? " (default)" : "(unset)");
+            print_default(out, &cfg, s);
         }
     }
+    config_free(&cfg);
     envfile_free(&file);
     return true;
 }

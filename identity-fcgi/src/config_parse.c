@@ -220,12 +220,17 @@ bool parse_listen(const char *text)
     return parse_host(host);
 }
 
-/* Host characters of an origin: labels of [a-z0-9-], or a bracketed v6
- * address.  Returns what follows, NULL when there is no host. */
-static const char *skip_origin_host(const char *p, const char *end)
+/*
+ * Host characters of an origin: labels of letters, digits, - and _, or a
+ * bracketed v6 address.  Returns what follows, NULL when there is no host;
+ * *dots is how many labels there are, less one.
+ */
+static const char *skip_origin_host(const char *p, const char *end,
+                                    size_t *dots)
 {
     const char *start = p;
 
+    *dots = 0;
     if (p < end && *p == '[') {
         while (p < end && *p != ']') {
             p++;
@@ -236,35 +241,39 @@ static const char *skip_origin_host(const char *p, const char *end)
         if (*p == '.' && (p == start || p[-1] == '.')) {
             return NULL;
         }
-        if (*p != '.' && *p != '-' && !is_digit(*p) &&
-            !(*p >= 'a' && *p <= 'z')) {
+        if (*p != '.' && *p != '-' && *p != '_' && !is_alnum(*p)) {
             return NULL;
         }
+        *dots += *p == '.';
     }
     return p > start && p[-1] != '.' ? p : NULL;
 }
 
+/* The length of "http://" or "https://" at text, or 0. */
+static size_t origin_scheme(const char *text, size_t len)
+{
+    if (len > 7 && memcmp(text, "http://", 7) == 0) {
+        return 7;
+    }
+    return len > 8 && memcmp(text, "https://", 8) == 0 ? 8 : 0;
+}
+
 bool parse_origin(const char *text, size_t len, bool wildcard)
 {
-    const char *p = text, *end = text + len;
+    const char *p = text + origin_scheme(text, len), *end = text + len;
+    bool below = end - p > 2 && p[0] == '*' && p[1] == '.';
     int64_t port;
+    size_t dots;
 
-    if (len > 7 && memcmp(p, "http://", 7) == 0) {
-        p += 7;
-    } else if (len > 8 && memcmp(p, "https://", 8) == 0) {
-        p += 8;
-    } else {
+    if (p == text || (below && !wildcard)) {
         return false;
     }
-    if (end - p > 2 && p[0] == '*' && p[1] == '.') {
-        if (!wildcard) {
-            return false;
-        }
-        p += 2;
+    p = skip_origin_host(below ? p + 2 : p, end, &dots);
+    if (p == NULL || (below && dots == 0)) {
+        return false; /* all below a top-level domain are no one's */
     }
-    p = skip_origin_host(p, end);
-    if (p == NULL || p == end) {
-        return p != NULL;
+    if (p == end) {
+        return true;
     }
     p++; /* the colon: skip_origin_host() stops at nothing else */
     if (p[-1] != ':' || p == end || end - p > 5) {
@@ -277,6 +286,24 @@ bool parse_origin(const char *text, size_t len, bool wildcard)
         port = port * 10 + (*p - '0');
     }
     return port >= 1 && port <= 65535;
+}
+
+void fold_origin(char *origin)
+{
+    size_t len = strlen(origin);
+
+    for (char *p = origin; *p != '\0'; p++) {
+        if (*p >= 'A' && *p <= 'Z') {
+            *p = (char) (*p | 0x20);
+        }
+    }
+    if (origin_scheme(origin, len) == 8) {
+        if (len > 4 && strcmp(origin + len - 4, ":443") == 0) {
+            origin[len - 4] = '\0';
+        }
+    } else if (len > 3 && strcmp(origin + len - 3, ":80") == 0) {
+        origin[len - 3] = '\0';
+    }
 }
 
 bool parse_url(const char *text)

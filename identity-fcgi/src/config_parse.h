@@ -45,9 +45,13 @@ bool parse_port(const char *text);
 /* A comma-separated list of ports; an empty item is libpq's default. */
 bool parse_port_list(const char *text);
 
-/* scheme://host[:port], scheme http or https, in the form that a browser
- * sends; with wildcard the host may begin with a "*." label. */
+/* scheme://host[:port], scheme http or https; with wildcard the host may
+ * begin with a "*." label before two or more others.  The gateway's rules. */
 bool parse_origin(const char *text, size_t len, bool wildcard);
+
+/* Turns an origin into what a browser sends: small letters, no default port.
+ */
+void fold_origin(char *origin);
 
 /* http or https URL without blanks, quotes, fragment or user. */
 bool parse_url(const char *text);

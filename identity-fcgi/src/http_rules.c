@@ -178,7 +178,7 @@ static bool matches_wildcard(pj_str_t origin, const char *pattern)
         }
         if (c == '.') {
             start = i + 1;
-        } else if (c != '-' && !(c >= '0' && c <= '9') &&
+        } else if (c != '-' && c != '_' && !(c >= '0' && c <= '9') &&
                    !(c >= 'a' && c <= 'z')) {
             return false;
         }

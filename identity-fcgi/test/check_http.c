@@ -269,6 +269,8 @@ static const struct {
     {"https://app.example.com.evil.com", "h", "", false},
     {"https://a.example.org", "h", "", true},
     {"https://a.b.example.org", "h", "", true},
+    {"https://a_b.example.org", "h", "", true},
+    {"https://a.example.org:443", "h", "", false}, /* no browser's */
     {"https://example.org", "h", "", false},
     {"https://.example.org", "h", "", false},
     {"https://a..example.org", "h", "", false},
