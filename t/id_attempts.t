@@ -118,6 +118,25 @@ is login('one', undef, '')->{status}, 200, 'an empty one';
 is login('one', undef, q{1'; drop table accounts; --})->{status}, 200,
     'nonsense';
 
+# What a client says of its address is not asked: nginx names it.
+
+$pg->sql('truncate login_attempts');
+sub from {
+    my ($credential, $forwarded) = @_;
+
+    return $t->fcgi($identity->address)->request(POST => '/api/auth/login',
+        params => { REMOTE_ADDR => '192.0.2.77',
+            HTTP_X_FORWARDED_FOR => $forwarded, HTTP_X_REAL_IP => $forwarded,
+            HTTP_FORWARDED => "for=$forwarded" },
+        body => qq({"account":"one\@demo.test","credential":"$credential"}))
+        ->{status};
+}
+is from('wrong', "198.51.100.$_"), 401, 'a client that says otherwise'
+    for 1 .. 3;
+is from('Demo-passw0rd!', '198.51.100.4'), 429, 'is known all the same';
+is login('one', undef, '198.51.100.1')->{status}, 200,
+    'and brings nobody else into trouble';
+
 # Every attempt counts, however many come at once.
 
 $pg->sql('truncate login_attempts');

@@ -51,6 +51,10 @@ is_deeply [ @$access{qw(typ token_type token_scope account_type)} ],
     [qw(access workspace BRANCH CUSTOMER)], 'its kind';
 is $access->{sub}, $access->{account_id}, 'sub is the account';
 is $access->{exp} - $access->{iat}, 600, 'its lifetime';
+my $uuid = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+is scalar(grep { $access->{$_} !~ $uuid } qw(sub jti account_id session_id
+    workspace_id tenant_id member_id active_branch_id)), 0,
+    'its identifiers are UUIDs';
 is_deeply $access->{branch_ids}, [ $access->{active_branch_id} ],
     'one branch to choose from';
 is_deeply $access->{roles}, [qw(BRANCH_MANAGER CASHIER)], 'its roles';

@@ -94,6 +94,14 @@ succeeds(logout(token => $all[0]{accessToken},
 is_deeply [ map { status($_) } @all ], [ ('REVOKED|t') x 4 ], 'all revoked';
 is status($bystander), 'ACTIVE|f', 'and no other';
 
+# As many as one request can carry.
+
+@all = map { login() } 1 .. 24;
+succeeds(logout(body => '', headers => [ map { (Cookie =>
+    "$COOKIE=$_->{refreshToken}") } @all ]), 'two dozen sessions');
+is scalar(grep { status($_) eq 'REVOKED|t' } @all), 24, 'all revoked';
+is status($bystander), 'ACTIVE|f', 'and no other';
+
 # Expired and rotated-out tokens still name their session.
 
 $one = login();

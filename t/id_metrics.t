@@ -236,6 +236,21 @@ $diff = changed(sub {
 });
 cmp_ok $diff->{identity_db_connects_total}, '>=', 1, 'and reconnecting';
 
+# Connections of the pool in use: those of requests that wait for an answer.
+
+my @waiting = map { login('one@demo.test')->json->{refreshToken} } 1 .. 2;
+$t->postgres->freeze('STOP');
+my @calls = map { $t->fcgi($stack->identity->address) } @waiting;
+$calls[$_]->send(Platform::Test::Fcgi::request_bytes(
+    POST => '/api/auth/refresh',
+    body => qq({"refreshToken":"$waiting[$_]"}))) for 0 .. 1;
+ok eventually(sub { scrape()->{identity_db_pool_used} == 2 }, 5),
+    'two connections in use';
+is scrape()->{identity_workers_busy}, 3, 'by two workers, and one for this';
+$t->postgres->freeze('CONT');
+is $_->read_answer->{status}, 200, 'each is answered' for @calls;
+is scrape()->{identity_db_pool_used}, 0, 'and its connection is free';
+
 # Connections that come to nothing.
 
 $diff = changed(sub {
@@ -262,6 +277,25 @@ for my $path ($name, '/actuator/info') {
         403, 'GATEWAY_FORBIDDEN', "$path: not to others";
     is_problem http_get($stack->gateway, $path), 404,
         'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
+}
+for my $path (qw(/internal/readyz /actuator/health /actuator/health/liveness
+    /actuator/health/readiness), '/api/auth/../../internal/readyz',
+    '/actuator%2fhealth', '/%61ctuator/health', '//actuator/health')
+{
+    is_problem http_get($stack->gateway, $path), 404,
+        'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
+    (my $plain = $path) =~ s{.*(?=/internal)|%2f.*|%61.*|^/(?=/)}{};
+    next if $plain ne $path;
+    is http_get($face, $path)->status, 200, "$path: on the identity face";
+}
+is_problem http_get($stack->gateway, "/api/auth$_"), 404,
+    'RESOURCE_NOT_FOUND', "/api/auth$_: nor below its own paths"
+    for qw(/readyz /healthz /actuator/health);
+for my $path (qw(/healthz /readyz)) {
+    is http_get($face, $path)->json->{service}, 'identity-service',
+        "$path: identity's on its face";
+    isnt http_get($stack->gateway, $path)->json->{service},
+        'identity-service', "$path: the gateway's own at the gateway";
 }
 is http_get($face, '/actuator/health', headers => [
     'X-Forwarded-For' => '10.1.2.3' ])->status, 200, 'health is for everyone';

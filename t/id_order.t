@@ -1,5 +1,5 @@
 # Where several refusals apply, the first of 404, 405, 413, 415, 400, 403, 429,
-# then what tokens and state say.
+# 503, then what tokens and state say.
 
 use strict;
 use warnings;
@@ -87,5 +87,55 @@ my %status = map {
 is_deeply \%status, { "JOS\x{e9}\@Demo.Test" => 200,
     "jos\x{c9}\@demo.test" => 401, "jose\x{301}\@demo.test" => 401 },
     'other bytes are compared exactly';
+
+# Without a database: what needs none is told before, and 503 before what the
+# token's state would be.
+
+my %token = map { $_ => http_post($port, '/api/auth/login', json => {
+    account => "$_\@demo.test", credential => 'Demo-passw0rd!' })->json }
+    qw(several two-hundred);
+http_post($port, '/api/auth/logout',
+    json => { refreshToken => $token{several}{refreshToken} });
+$pg->stop('INT');
+is_refused(PUT => '/api/auth/nowhere', 404, 'RESOURCE_NOT_FOUND',
+    'no database: no such path');
+is_refused(GET => "/api/auth/$_", 405, 'METHOD_NOT_ALLOWED',
+    "no database: $_: method") for qw(login refresh select-branch logout);
+for my $path (qw(login refresh logout)) {
+    is_refused(POST => "/api/auth/$path", 413, 'REQUEST_TOO_LARGE',
+        "no database: $path: size", body => $large, @text);
+    is_refused(POST => "/api/auth/$path", 415, 'MEDIA_TYPE_UNSUPPORTED',
+        "no database: $path: type", body => '{', @text);
+    is_refused(POST => "/api/auth/$path", 400, 'REQUEST_INVALID',
+        "no database: $path: body", json => []);
+}
+is_refused(POST => '/api/auth/refresh', 403, 'AUTH_ORIGIN_NOT_ALLOWED',
+    'no database: refresh: origin', body => '',
+    cookie => "$COOKIE=$token{several}{refreshToken}", headers => [@evil]);
+is_refused(POST => '/api/auth/refresh', 503, 'DATABASE_UNAVAILABLE',
+    'no database: refresh: before the revoked session',
+    json => { refreshToken => $token{several}{refreshToken} });
+is_refused(POST => '/api/auth/select-branch', 401,
+    'AUTH_ACCOUNT_TOKEN_REQUIRED', 'no database: select-branch: token',
+    json => {});
+my $account = $token{several}{accountAccessToken};
+is_refused(POST => '/api/auth/select-branch', 400, 'REQUEST_INVALID',
+    'no database: select-branch: body', json => {}, token => $account);
+is_refused(POST => '/api/auth/select-branch', 503, 'DATABASE_UNAVAILABLE',
+    'no database: select-branch: before the revoked session',
+    json => { branchId => 'x' }, token => $account);
+is_refused(POST => '/api/auth/login', 503, 'DATABASE_UNAVAILABLE',
+    'no database: login: before the credential', json => \%login);
+$pg->start;
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 10),
+    'with a database again';
+is_refused(POST => '/api/auth/refresh', 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'the revoked session', json => {
+        refreshToken => $token{several}{refreshToken} });
+is_refused(POST => '/api/auth/select-branch', 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'at select-branch too', json => { branchId => 'x' }, token => $account);
+is http_post($port, '/api/auth/refresh', json => {
+    refreshToken => $token{'two-hundred'}{refreshToken} })->status, 200,
+    'one that lives is refreshed';
 
 $t->done;

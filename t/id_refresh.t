@@ -168,6 +168,11 @@ is_problem(refresh($next->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'revoked');
 is_problem(refresh($revoked->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'a stale token of a revoked session');
+for my $token ($next->{refreshToken}, $revoked->{refreshToken}) {
+    $res = with_cookie($token);
+    is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'in the cookie');
+    ok cleared($res), 'which is cleared';
+}
 
 my $expired = login('one');
 $pg->sql("update auth_sessions set expires_at = created_at + interval '1 ms'
@@ -175,6 +180,7 @@ $pg->sql("update auth_sessions set expires_at = created_at + interval '1 ms'
     . payload($expired->{refreshToken})->{session_id} . "'");
 is_problem(refresh($expired->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'expired in the database');
+ok cleared(with_cookie($expired->{refreshToken})), 'its cookie is cleared';
 
 my $disabled = login('two-workspaces');
 my $session = payload($disabled->{refreshToken})->{session_id};
@@ -184,6 +190,7 @@ is_problem(refresh($disabled->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'a disabled account');
 is $pg->sql("select status, revoked_at is not null from auth_sessions
     where session_id = '$session'"), 'REVOKED|t', 'whose session is revoked';
+ok cleared(with_cookie($disabled->{refreshToken})), 'its cookie is cleared';
 
 # Without scope, and scope that is lost.
 

@@ -95,6 +95,56 @@ for my $way (@ways) {
         {branch_ids} } ], $all, "$name back: select-branch and branch_ids";
 }
 
+# Their order: names by their bytes, then ids; and with a scope those of its
+# workspace alone.
+
+my ($first, $second) = map { sprintf '00000000-0000-4000-8000-0005%08d', $_ }
+    901, 902;
+$pg->sql("insert into branches (branch_id, workspace_id, branch_name)
+    select id::uuid, workspace_id, name from workspaces, (values
+        ('$second', 'Twin'), ('$first', 'Twin')) as twins (id, name)
+    $workspace");
+$pg->sql("insert into workspaces (workspace_id, tenant_id, workspace_name)
+    select '00000000-0000-4000-8000-000200000900', tenant_id, 'an other'
+    from workspaces $workspace");
+$pg->sql("insert into branches (branch_id, workspace_id, branch_name) values
+    ('00000000-0000-4000-8000-000500000903',
+        '00000000-0000-4000-8000-000200000900', '\xc3\x84rger'),
+    ('00000000-0000-4000-8000-000500000904',
+        '00000000-0000-4000-8000-000200000900', 'Zoo')");
+$pg->sql("insert into members (member_id, account_id, workspace_id)
+    select '00000000-0000-4000-8000-000400000900', account_id,
+        '00000000-0000-4000-8000-000200000900'
+    from accounts where account_name = 'several\@demo.test'");
+$pg->sql("insert into branch_grants (member_id, branch_id, workspace_id)
+    select m.member_id, b.branch_id, b.workspace_id
+    from members m join branches b using (workspace_id)
+    join accounts a using (account_id)
+    where a.account_name = 'several\@demo.test'
+      and b.branch_id::text ~ '0009..\$'");
+my @own = ($east, $north, $west, $first, $second);
+my @others = map { sprintf '00000000-0000-4000-8000-0005%08d', $_ } 904, 903;
+my $s = login();
+is_deeply ids($s->{branches}), [ @own, @others ],
+    'by workspace, name and id, byte for byte';
+is select_branch($s->{accountAccessToken}, $second)->status, 200, 'a scope';
+my $answer = refresh($s->{refreshToken})->json;
+is_deeply ids($answer->{branches}), \@own, "its workspace's branches alone";
+is_deeply [ sort @{ (jwt_decode($answer->{accessToken}))[1]{branch_ids} } ],
+    [ sort @own ], 'and branch_ids';
+is select_branch($answer->{accountAccessToken}, $west)->status, 200,
+    'another of them can be selected';
+is_problem(select_branch($answer->{accountAccessToken}, $others[0]), 403,
+    'AUTH_BRANCH_NOT_SELECTABLE', 'one of the other workspace cannot');
+$pg->sql("update branches set status = 'INACTIVE'
+    where branch_id = '$west'");
+$answer = refresh($answer->{refreshToken})->json;
+is_deeply ids($answer->{branches}),
+    [ grep({ $_ ne $west } @own), @others ], 'its scope lost: all there are';
+is select_branch($answer->{accountAccessToken}, $others[0])->status, 200,
+    'in any workspace';
+$pg->sql("update branches set status = 'ACTIVE' where branch_id = '$west'");
+
 # The account: no login, no selection, and a refresh ends its session.
 
 my ($one, $other) = (login(), login());
