@@ -79,6 +79,9 @@ like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
     or diag $curl;
 ok -s "$run/platform.env", 'platform.env holds the environment';
 is((stat "$run/platform.env")[2] & 077, 0, 'for its owner alone');
+is((stat "$run/logs")[2] & 077, 0, 'and so are the logs');
+is_deeply [ grep { (stat)[2] & 077 } "$run/logs/identity.log",
+    "$run/logs/postgres.log" ], [], 'each of them';
 my $kid = (jwt_decode($res->json->{accessToken}))[0]{kid};
 
 # A second one beside it.
@@ -130,9 +133,37 @@ is http_post($t->port('gateway'), '/api/auth/refresh',
 ($script) = ($t->read_file('run/run.pid') // '') =~ /(\d+)/;
 kill 'KILL', $script;
 $p->wait_end(10);
-$p = start();
+my $given = jwt_key('given');
+my $secret = $given->private_base64;
+$p = start(PLATFORM_JWT_KEY_ID => $given->kid,
+    PLATFORM_JWT_PRIVATE_KEY_BASE64 => $secret,
+    PLATFORM_JWT_PUBLIC_KEY_BASE64  => $given->public_base64);
 $res = is_ready($p, 'after kill -9 of the script');
 is $res->status, 200, 'after kill -9 of the script: login';
+
+# A key that is given by the environment is there for one program alone, which
+# takes it away.
+
+is((jwt_decode($res->json->{accessToken}))[0]{kid}, $given->kid,
+    'the given key signs');
+sub content {
+    open my $fh, '<:raw', $_[0] or return '';
+    local $/;
+    return <$fh> // '';
+}
+my %knows;
+for my $pid (holders()) {
+    my $name = content("/proc/$pid/comm") =~ s/\n//r;
+    $knows{$name} ||= index(content("/proc/$pid/environ"), $secret) >= 0;
+}
+my @servers = qw(identity-fcgi nginx postgres);
+is_deeply [ map {"$_ $knows{$_}"} @servers ], [ map {"$_ "} @servers ],
+    'no server has it in its environment' or diag explain \%knows;
+is_deeply [ grep { index(content($_), $secret) >= 0 }
+    glob "$run/nginx/* $run/logs/*" ], [],
+    'nor does it stand in nginx\'s configuration or a log';
+cmp_ok index(content("$run/platform.env"), substr $secret, 0, 40), '>=', 0,
+    'but in the environment in use';
 
 # The database ends beneath it: one line more, nothing left running.
 
