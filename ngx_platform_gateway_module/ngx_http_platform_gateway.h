@@ -70,6 +70,9 @@ typedef struct ngx_http_platform_gateway_metrics_s
 typedef struct ngx_http_platform_gateway_route_s
     ngx_http_platform_gateway_route_t;
 
+typedef struct ngx_http_platform_gateway_record_s
+    ngx_http_platform_gateway_record_t;
+
 
 typedef struct {
     ngx_str_t                    claim;
@@ -148,6 +151,8 @@ struct ngx_http_platform_gateway_loc_conf_s {
                                                   same; 0: none are looked at */
     ngx_uint_t                   explain;      /* its handler is here; not
                                                   inherited */
+
+    const ngx_http_platform_gateway_record_t  *record;  /* NULL: no bound */
 
     ngx_str_t                    conf_file;    /* where the block begins, for */
     ngx_uint_t                   conf_line;    /* messages at merge time */
@@ -328,9 +333,36 @@ char *ngx_http_platform_gateway_conf_methods(ngx_conf_t *cf,
 char *ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
     ngx_http_platform_gateway_loc_conf_t *conf);
 
+/*
+ * What a module that passes requests on ("proxy", "fastcgi", "scgi", "uwsgi")
+ * has merged for the location in cf; NULL: it is not there.  *known: one of
+ * them, or another such module, passes to a fixed upstream there.
+ */
+const ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passes(
+    ngx_conf_t *cf, const ngx_str_t *module, ngx_uint_t *known);
+
+/* The field that a directive of any module sets by that function, or NULL. */
+void *ngx_http_platform_gateway_check_field(ngx_conf_t *cf,
+    const ngx_str_t *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
+
 /* Whether there are keys for what was noted. */
 char *ngx_http_platform_gateway_check_keys(ngx_conf_t *cf,
     const ngx_http_platform_gateway_main_conf_t *mcf);
+
+
+/* ngx_http_platform_gateway_record.c: protocols that bound the headers */
+
+/* Sets conf->record of a merged location where the gateway is on. */
+char *ngx_http_platform_gateway_record_merge(ngx_conf_t *cf,
+    ngx_http_platform_gateway_loc_conf_t *conf);
+
+/*
+ * NGX_DECLINED: the headers and parameters of r fit into what conf->record
+ * allows; else the status of the refusal.
+ */
+ngx_int_t ngx_http_platform_gateway_record_check(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf);
 
 
 /* ngx_http_platform_gateway_local.c: content handlers of our own */

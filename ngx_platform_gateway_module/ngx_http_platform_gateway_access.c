@@ -219,6 +219,9 @@ ngx_http_platform_gateway_access_last_handler(ngx_http_request_t *r)
 
 
 /*
+ * The last look before the upstream: by now the headers are those that it will
+ * get.
+ *
  * A request that we refused and that still comes here was let in by another
  * module under "satisfy any": it goes on with no trusted header, and what is
  * answered is not our refusal.
@@ -227,8 +230,19 @@ ngx_http_platform_gateway_access_last_handler(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_platform_gateway_precontent_handler(ngx_http_request_t *r)
 {
-    ngx_http_platform_gateway_ctx_t      *ctx;
-    ngx_http_platform_gateway_request_t  *gr;
+    ngx_int_t                              rc;
+    ngx_http_platform_gateway_ctx_t       *ctx;
+    ngx_http_platform_gateway_request_t   *gr;
+    ngx_http_platform_gateway_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (conf->record) {
+        rc = ngx_http_platform_gateway_record_check(r, conf);
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+    }
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 

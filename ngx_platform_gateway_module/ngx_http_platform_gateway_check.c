@@ -282,6 +282,54 @@ static const ngx_http_upstream_conf_t *
 ngx_http_platform_gateway_check_passer(ngx_conf_t *cf,
     const ngx_http_platform_gateway_passer_t *passer)
 {
+    char  *field;
+
+    field = ngx_http_platform_gateway_check_field(cf, &passer->directive,
+                                                  passer->set);
+
+    return field ? (const ngx_http_upstream_conf_t *)
+                       (void *) (field - passer->offset)
+                 : NULL;
+}
+
+
+const ngx_http_upstream_conf_t *
+ngx_http_platform_gateway_check_passes(ngx_conf_t *cf, const ngx_str_t *module,
+    ngx_uint_t *known)
+{
+    ngx_uint_t                                 i;
+    const ngx_http_upstream_conf_t            *u, *found;
+    const ngx_http_platform_gateway_passer_t  *passer;
+
+    found = NULL;
+    *known = 0;
+
+    for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_PASSERS; i++) {
+
+        passer = &ngx_http_platform_gateway_passers[i];
+        u = ngx_http_platform_gateway_check_passer(cf, passer);
+
+        if (u && u->upstream) {
+            *known = 1;
+        }
+
+        if (passer->module == module->len
+            && ngx_memcmp(passer->directive.data, module->data, module->len)
+               == 0)
+        {
+            found = u;
+        }
+    }
+
+    return found;
+}
+
+
+void *
+ngx_http_platform_gateway_check_field(ngx_conf_t *cf,
+    const ngx_str_t *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+{
     char                  *conf;
     ngx_uint_t             i;
     ngx_module_t         **modules;
@@ -301,19 +349,17 @@ ngx_http_platform_gateway_check_passer(ngx_conf_t *cf,
 
         for (cmd = modules[i]->commands; cmd->name.len; cmd++) {
 
-            if (cmd->name.len != passer->directive.len
-                || ngx_strcmp(cmd->name.data, passer->directive.data) != 0
-                || cmd->set != passer->set
-                || cmd->conf != NGX_HTTP_LOC_CONF_OFFSET
-                || cmd->offset < passer->offset)
+            if (cmd->name.len != directive->len
+                || ngx_strcmp(cmd->name.data, directive->data) != 0
+                || cmd->set != set
+                || cmd->conf != NGX_HTTP_LOC_CONF_OFFSET)
             {
                 continue;
             }
 
             conf = ctx->loc_conf[modules[i]->ctx_index];
 
-            return (const ngx_http_upstream_conf_t *)
-                       (void *) (conf + cmd->offset - passer->offset);
+            return conf + cmd->offset;
         }
     }
 

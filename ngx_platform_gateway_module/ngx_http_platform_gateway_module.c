@@ -601,7 +601,9 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_platform_gateway_check_location(cf, conf) != NGX_CONF_OK) {
+    if (ngx_http_platform_gateway_check_location(cf, conf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_record_merge(cf, conf) != NGX_CONF_OK)
+    {
         return NGX_CONF_ERROR;
     }
 

@@ -131,7 +131,9 @@ sub echo_fastcgi {
         next unless $type == FCGI_STDIN && $length == 0;
 
         my $out = _answer($server, _fcgi_params($params), $body);
-        print {$fh} record(FCGI_STDOUT, $out, $id), record(FCGI_STDOUT, '', $id),
+        print {$fh} (map { record(FCGI_STDOUT, $_, $id) }
+                unpack '(a65528)*', $out),
+            record(FCGI_STDOUT, '', $id),
             record(FCGI_END_REQUEST, "\0" x 8, $id);
         return;
     }
