@@ -207,6 +207,18 @@ $(BENCH_GW): $(BUILD)/bench/%: bench/%.c build/config.mk
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
 	  $(OPENSSL_CFLAGS) -pie $(LDFLAGS) -o $@ $< $(OPENSSL_LIBS)
 
+BENCH_JOSE := $(BUILD)/bench/jose
+
+$(BENCH_JOSE): bench/jose.c $(JOSE_LIB)
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -Ijose \
+	  $(OPENSSL_CFLAGS) -pie $(LDFLAGS) -o $@ $< $(JOSE_LIB) $(JOSE_LIBS)
+
+# What the core adds to OpenSSL, alone.
+bench-jose: $(BENCH_JOSE)
+	@$(BENCH_JOSE) $(BENCH_ROUNDS)
+
 # BENCH_FLAGS: --quick, --only proxied,refused, ...
 bench-gateway: all $(BENCH_GW)
 	@PLATFORM_BUILD=$(BUILD) bench/gateway $(BENCH_FLAGS)
@@ -222,7 +234,7 @@ $(BENCH_ID): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
 	$(Q)$(CC) $(BENCH_ID_CFLAGS) -pie $(LDFLAGS) -o $@ $< \
 	  $(if $(filter %/load,$@),,bench/rsa.c $(ID_LIBS))
 
-.PHONY: bench-identity-programs bench-identity bench-gateway bench
+.PHONY: bench-identity-programs bench-identity bench-gateway bench-jose bench
 bench-identity-programs: $(BENCH_ID)
 
 # BENCH_FLAGS: --quick, --only refresh,login, ...
@@ -230,6 +242,7 @@ bench-identity: all $(BENCH_ID)
 	@PLATFORM_BUILD=$(BUILD) bench/identity $(BENCH_FLAGS)
 
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)
+	@$(MAKE) --no-print-directory bench-jose
 	@$(MAKE) --no-print-directory bench-gateway
 	@$(MAKE) --no-print-directory bench-identity
 
