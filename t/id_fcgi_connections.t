@@ -185,9 +185,10 @@ my @deaf = map { $t->fcgi($address) } 1 .. 16;
 for my $deaf (@deaf) {
     my $fh = $deaf->connection->{fh};
     my $sent = 0;
+    local $SIG{PIPE} = 'IGNORE';
     while ($sent < length $many_requests) {
         my $n = syswrite $fh, $many_requests, 65536, $sent;
-        last if !defined $n;    # full
+        last if !defined $n;    # full, or closed already
         $sent += $n;
     }
 }

@@ -104,17 +104,18 @@ my ($status, $took) = stopped($identity, 'TERM');
 is $status, 0, 'half-sent requests: exit 0';
 cmp_ok $took, '<', 2.5 * $slack, 'half-sent requests: within the bound';
 
-# Bounded: nor does a request that goes on and on, here a credential with the
-# dearest parameters there may be.
+# Bounded: nor do requests that go on and on, here credentials with the dearest
+# parameters there may be, all at once so that they take even longer.
 
 $pg->sql("update accounts set credential_hash =
     '\$argon2id\$v=19\$m=262144,t=10,p=1\$" . 'A' x 22 . '$' . 'A' x 43
     . "' where account_name = 'several\@demo.test'");
 $identity = start(PLATFORM_REQUEST_TIMEOUT => 0.2 * $slack . 's',
-    PLATFORM_DB_SEED_ON_START => 'false');
-$c = $t->fcgi($identity->address);
-$c->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/login',
-    body => '{"account":"several@demo.test","credential":"x"}'));
+    PLATFORM_AUTH_HASH_CONCURRENCY => 4,
+    PLATFORM_DB_SEED_ON_START      => 'false');
+my @endless = map { $t->fcgi($identity->address) } 1 .. 4;
+$_->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/login',
+    body => '{"account":"several@demo.test","credential":"x"}')) for @endless;
 sleep 0.1 * $slack;
 ($status, $took) = stopped($identity, 'TERM');
 is $status, 1, 'an endless request: exit 1';
