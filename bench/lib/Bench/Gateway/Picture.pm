@@ -36,6 +36,7 @@ my @ROWS = (
 my ($WIDTH, $LEFT, $RIGHT, $TOP, $ROW, $BOTTOM) = (760, 210, 70, 64, 22, 56);
 
 my $STYLE = <<'CSS';
+  .page { fill: #ffffff; }
   text { font: 12px system-ui, sans-serif; fill: #24292f; }
   .title { font-size: 15px; font-weight: 600; }
   .group { font-weight: 600; }
@@ -46,6 +47,7 @@ my $STYLE = <<'CSS';
   .goal { stroke: #cf222e; stroke-width: 2.5; }
   .spread { stroke: #24292f; stroke-width: 1; }
   @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117; }
     text { fill: #e6edf3; }
     .grid { stroke: #3d444d; }
     .native { fill: #7d8590; }
@@ -131,6 +133,7 @@ sub draw {
         . qq(height="$height" viewBox="0 0 $WIDTH $height" role="img" )
         . qq(aria-labelledby="t">\n<title id="t">Processor time of the )
         . qq(gateway's process a request</title>\n<style>\n$STYLE</style>\n)
+        . qq(<rect class="page" width="$WIDTH" height="$height"/>\n)
         . _text(12, 24, "Processor time of the gateway's process a request",
             class => 'title')
         . _text(12, 44, $result->{machine}{processor} . ', one worker, 32 '

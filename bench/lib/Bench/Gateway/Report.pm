@@ -96,7 +96,7 @@ sub machine {
     my ($m) = @_;
 
     return join '', map {"$_: $m->{$_}\n"} grep { defined $m->{$_} }
-        qw(processor cores kernel nginx openssl haproxy module date);
+        qw(processor cores kernel nginx openssl haproxy date), 'idle core';
 }
 
 sub all {
