@@ -22,19 +22,21 @@ sub cores {
     return $cores;
 }
 
+# Where there is one core alone, all share it, and figures say little.
+sub place {
+    return if cores() > 1;
+    $LOAD_CORE = 0;
+    print STDERR "bench: one core only: the load disturbs what is measured\n";
+    return;
+}
+
 my $awake;
 
-# Where there is one core alone, all share it, and figures say little.  Cores
-# that idle are kept from halting for as long as this program runs: otherwise
-# every answer that finds wrk asleep pays for waking its core, which on a
-# virtual machine takes microseconds, and a slow case pays more often than a
-# quick one.  Returns what cores do.
-sub place {
-    if (cores() < 2) {
-        $LOAD_CORE = 0;
-        print STDERR "bench: one core only: the load disturbs what is "
-            . "measured\n";
-    }
+# Keeps cores that idle from halting for as long as this program runs.
+# Otherwise every answer that finds wrk asleep pays for waking its core, which
+# on a virtual machine takes microseconds, and a slow case pays more often
+# than a quick one.  Returns what idle cores do.
+sub stay_awake {
     my $file = '/dev/cpu_dma_latency';
     if (open $awake, '>:raw', $file and syswrite $awake, pack 'l', 0) {
         return 'polls';
