@@ -36,15 +36,14 @@ bool conns_init(struct conns *cs, uint32_t size, int epoll_fd,
     cs->queue_head = cs->queue_tail = NO_CONN;
     cs->open = cs->in_queue = cs->busy = 0;
     cs->draining = cs->stopping = false;
-    return pthread_mutex_init(&cs->lock, NULL) == 0 &&
-           pthread_cond_init(&cs->queued, NULL) == 0;
+    cs->idle = NULL;
+    return pthread_mutex_init(&cs->lock, NULL) == 0;
 }
 
 void conns_free(struct conns *cs)
 {
     if (cs->slots != NULL) {
         pthread_mutex_destroy(&cs->lock);
-        pthread_cond_destroy(&cs->queued);
         free(cs->slots);
         cs->slots = NULL;
     }
@@ -89,23 +88,25 @@ void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms)
 
 /* Arms, or after a request re-arms, the wait for input.  Edge-triggered: a
  * request half arrived does not spin, and re-arming reports what is there. */
-static bool watch(struct conns *cs, uint32_t slot, int op)
+static bool watch(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
+    int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
     struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET,
                              .data.u64 =
                                  (uint64_t) c->generation << 32 | slot};
 
+    c->watched = true;
     return epoll_ctl(cs->epoll_fd, op, c->fd, &ev) == 0;
 }
 
-/* With the lock held. */
-static void close_slot(struct conns *cs, uint32_t slot)
+/* With the lock held; the descriptor is then the caller's to close, which ends
+ * epoll's interest in it too. */
+static int free_slot(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
+    int fd = c->fd;
 
-    (void) epoll_ctl(cs->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
-    close(c->fd);
     c->fd = -1;
     c->state = CONN_FREE;
     /* Never so large that a slot's data equals a reserved value. */
@@ -113,9 +114,15 @@ static void close_slot(struct conns *cs, uint32_t slot)
     c->next = cs->free_head;
     cs->free_head = slot;
     cs->open--;
+    return fd;
 }
 
-void conns_add(struct conns *cs, int fd, int64_t deadline_ms)
+static void close_slot(struct conns *cs, uint32_t slot)
+{
+    close(free_slot(cs, slot));
+}
+
+uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
 {
     struct conn *c;
     uint32_t slot;
@@ -129,8 +136,18 @@ void conns_add(struct conns *cs, int fd, int64_t deadline_ms)
     c->state = CONN_WAITING;
     c->served = false;
     c->arriving = false;
+    c->watched = false;
     c->deadline_ms = deadline_ms;
-    if (!watch(cs, slot, EPOLL_CTL_ADD)) {
+    pthread_mutex_unlock(&cs->lock);
+    return slot;
+}
+
+void conns_watch(struct conns *cs, uint32_t slot)
+{
+    const struct conn *c = &cs->slots[slot];
+
+    pthread_mutex_lock(&cs->lock);
+    if (c->state == CONN_WAITING && !c->watched && !watch(cs, slot)) {
         close_slot(cs, slot);
     }
     pthread_mutex_unlock(&cs->lock);
@@ -177,9 +194,44 @@ bool conns_evict_idle(struct conns *cs)
     return oldest != NO_CONN;
 }
 
+void conns_seat_init(struct conns_seat *seat)
+{
+    pthread_cond_init(&seat->called, NULL);
+}
+
+void conns_seat_free(struct conns_seat *seat)
+{
+    pthread_cond_destroy(&seat->called);
+}
+
+/* With the lock held: who is to be told after it is given back, so that
+ * nobody wakes up only to wait for the lock. */
+static struct conns_seat *call_one(struct conns *cs)
+{
+    struct conns_seat *seat = cs->idle;
+
+    if (seat != NULL) {
+        cs->idle = seat->next;
+        seat->up = true;
+    }
+    return seat;
+}
+
+/* With the lock held. */
+static void sit(struct conns *cs, struct conns_seat *seat)
+{
+    seat->up = false;
+    seat->next = cs->idle;
+    cs->idle = seat;
+    while (!seat->up) {
+        pthread_cond_wait(&seat->called, &cs->lock);
+    }
+}
+
 void conns_put(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
+    struct conns_seat *seat;
 
     pthread_mutex_lock(&cs->lock);
     c->state = CONN_QUEUED;
@@ -191,17 +243,20 @@ void conns_put(struct conns *cs, uint32_t slot)
     }
     cs->queue_tail = slot;
     cs->in_queue++;
-    pthread_cond_signal(&cs->queued);
+    seat = call_one(cs);
     pthread_mutex_unlock(&cs->lock);
+    if (seat != NULL) {
+        pthread_cond_signal(&seat->called);
+    }
 }
 
-uint32_t conns_take(struct conns *cs)
+uint32_t conns_take(struct conns *cs, struct conns_seat *seat)
 {
     uint32_t slot;
 
     pthread_mutex_lock(&cs->lock);
     while (cs->queue_head == NO_CONN && !cs->stopping) {
-        pthread_cond_wait(&cs->queued, &cs->lock);
+        sit(cs, seat);
     }
     slot = cs->queue_head;
     if (slot != NO_CONN) {
@@ -220,6 +275,7 @@ uint32_t conns_take(struct conns *cs)
 void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
 {
     struct conn *c = &cs->slots[slot];
+    int fd = -1;
 
     pthread_mutex_lock(&cs->lock);
     cs->busy--;
@@ -228,14 +284,17 @@ void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
         c->served = true;
         c->arriving = false;
         c->deadline_ms = conns_now_ms() + cs->idle_timeout_ms;
-        keep = watch(cs, slot, EPOLL_CTL_MOD);
+        keep = watch(cs, slot);
     } else {
         keep = false;
     }
     if (!keep) {
-        close_slot(cs, slot);
+        fd = free_slot(cs, slot);
     }
     pthread_mutex_unlock(&cs->lock);
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 static void sweep_slot(struct conns *cs, uint32_t slot, int64_t now_ms)
@@ -299,6 +358,8 @@ void conns_stop(struct conns *cs)
 {
     pthread_mutex_lock(&cs->lock);
     cs->stopping = true;
-    pthread_cond_broadcast(&cs->queued);
+    for (struct conns_seat *seat; (seat = call_one(cs)) != NULL;) {
+        pthread_cond_signal(&seat->called);
+    }
     pthread_mutex_unlock(&cs->lock);
 }

@@ -24,6 +24,7 @@ struct conn {
     enum conn_state state;
     bool served;   /* kept alive after a request: may be closed when idle */
     bool arriving; /* a request has begun to come */
+    bool watched;  /* epoll knows it */
     uint32_t generation; /* tells events of an earlier user of the slot */
     uint32_t next;       /* in the free list or the queue */
     int64_t arrived_us;  /* when the request began to come */
@@ -35,13 +36,20 @@ struct conn {
 
 #define NO_CONN UINT32_MAX
 
+/* Where a worker without work waits; outlives all use of the conns. */
+struct conns_seat {
+    pthread_cond_t called;
+    bool up; /* it was called */
+    struct conns_seat *next;
+};
+
 struct conns {
     int epoll_fd;  /* watches every connection */
     uint32_t size; /* slots */
     int64_t idle_timeout_ms;
 
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t queued;
+    pthread_mutex_t lock;    /* guards what follows */
+    struct conns_seat *idle; /* a stack: the last to sit down is the warmest */
     struct conn *slots;
     uint32_t free_head;
     uint32_t queue_head, queue_tail;
@@ -71,7 +79,10 @@ void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy);
 void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms);
 
 /* Takes fd in as a WAITING connection to be closed at deadline_ms. */
-void conns_add(struct conns *cs, int fd, int64_t deadline_ms);
+uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms);
+
+/* From now on epoll tells of it, if it still is WAITING. */
+void conns_watch(struct conns *cs, uint32_t slot);
 
 /* The slot of epoll's user data if it still is that WAITING connection, else
  * NO_CONN. */
@@ -87,8 +98,12 @@ bool conns_evict_idle(struct conns *cs);
 /* WAITING -> QUEUED. */
 void conns_put(struct conns *cs, uint32_t slot);
 
-/* QUEUED -> BUSY: waits for a request; NO_CONN when the server stops. */
-uint32_t conns_take(struct conns *cs);
+void conns_seat_init(struct conns_seat *seat);
+void conns_seat_free(struct conns_seat *seat);
+
+/* QUEUED -> BUSY: waits, in its seat, for a request; NO_CONN when the server
+ * stops. */
+uint32_t conns_take(struct conns *cs, struct conns_seat *seat);
 
 /* BUSY -> WAITING or FREE. */
 void conns_give_back(struct conns *cs, uint32_t slot, bool keep);

@@ -57,6 +57,7 @@ struct worker_thread {
     struct server *server;
     struct fcgi_exchange *exchange;
     void *worker;
+    struct conns_seat seat;
     pthread_t thread;
 };
 
@@ -93,7 +94,7 @@ static void *worker_main(void *arg)
     struct conns *cs = &t->server->conns;
     uint32_t slot;
 
-    while ((slot = conns_take(cs)) != NO_CONN) {
+    while ((slot = conns_take(cs, &t->seat)) != NO_CONN) {
         conns_give_back(cs, slot, serve_one(t, &cs->slots[slot]));
     }
     return NULL;
@@ -190,6 +191,16 @@ static void on_accept_error(struct server *s, int error)
     }
 }
 
+/* Often the request is there already, and epoll need not hear of it. */
+static void conn_meet(struct server *s, int fd)
+{
+    uint32_t slot = conns_add(&s->conns, fd,
+                              conns_now_ms() + s->limits->request_timeout_ms);
+
+    conn_look(s, slot, false);
+    conns_watch(&s->conns, slot);
+}
+
 static void accept_all(struct server *s)
 {
     for (;;) {
@@ -203,8 +214,7 @@ static void accept_all(struct server *s)
         if (fd >= 0) {
             metrics_count(METRICS_CONN_ACCEPTED);
             prepare_socket(s, fd);
-            conns_add(&s->conns, fd,
-                      conns_now_ms() + s->limits->request_timeout_ms);
+            conn_meet(s, fd);
         } else if (errno == EAGAIN) {
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -342,8 +352,10 @@ static bool start_worker(struct server *s, struct worker_thread *t, int i)
     t->server = s;
     t->worker = s->service->workers[i];
     t->exchange = fcgi_exchange_new(s->limits->body_max);
+    conns_seat_init(&t->seat);
     if (t->exchange == NULL ||
         pthread_create(&t->thread, NULL, worker_main, t) != 0) {
+        conns_seat_free(&t->seat);
         fcgi_exchange_free(t->exchange);
         return false;
     }
@@ -356,6 +368,7 @@ static void stop_workers(struct server *s, struct worker_thread *threads,
     conns_stop(&s->conns);
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i].thread, NULL);
+        conns_seat_free(&threads[i].seat);
         fcgi_exchange_free(threads[i].exchange);
     }
 }

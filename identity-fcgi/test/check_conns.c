@@ -12,12 +12,14 @@
 #define IDLE_MS 1000
 
 static struct conns cs;
+static struct conns_seat seat;
 static int epoll_fd;
 static int peers[SIZE];
 
 static void setup(void)
 {
     epoll_fd = epoll_create1(0);
+    conns_seat_init(&seat);
     ck_assert(conns_init(&cs, SIZE, epoll_fd, IDLE_MS));
     for (int i = 0; i < SIZE; i++) {
         peers[i] = -1;
@@ -35,6 +37,7 @@ static void teardown(void)
         }
     }
     conns_free(&cs);
+    conns_seat_free(&seat);
     close(epoll_fd);
 }
 
@@ -45,7 +48,7 @@ static void add(int i, int64_t deadline_ms)
 
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
     peers[i] = pair[0];
-    conns_add(&cs, pair[1], deadline_ms);
+    conns_watch(&cs, conns_add(&cs, pair[1], deadline_ms));
 }
 
 static int64_t later(void)
@@ -64,7 +67,7 @@ static bool closed(int i)
 static void serve(uint32_t slot, bool keep)
 {
     conns_put(&cs, slot);
-    ck_assert_uint_eq(conns_take(&cs), slot);
+    ck_assert_uint_eq(conns_take(&cs, &seat), slot);
     conns_give_back(&cs, slot, keep);
 }
 
@@ -100,6 +103,78 @@ START_TEST (test_input_is_reported_and_reported_again) {
 }
 END_TEST
 
+START_TEST (test_what_is_served_at_once_was_never_watched) {
+    struct epoll_event ev;
+    int pair[2];
+    uint32_t slot;
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+    peers[0] = pair[0];
+    slot = conns_add(&cs, pair[1], later());
+    conns_put(&cs, slot);
+    conns_watch(&cs, slot); /* too late: a worker's now */
+    ck_assert_int_eq(write(peers[0], "x", 1), 1);
+    ck_assert_int_eq(epoll_wait(epoll_fd, &ev, 1, 0), 0);
+    ck_assert_uint_eq(conns_take(&cs, &seat), slot);
+    conns_give_back(&cs, slot, true); /* and watched after all */
+    ck_assert_int_eq(epoll_wait(epoll_fd, &ev, 1, 0), 1);
+    ck_assert_uint_eq(conns_of_event(&cs, ev.data.u64), slot);
+}
+END_TEST
+
+struct sleeper {
+    struct conns_seat seat;
+    pthread_t thread;
+    uint32_t got;
+};
+
+static void *take_one(void *arg)
+{
+    struct sleeper *s = arg;
+
+    s->got = conns_take(&cs, &s->seat);
+    return NULL;
+}
+
+static void wait_seated(const struct conns_seat *first)
+{
+    bool seated = false;
+
+    while (!seated) {
+        usleep(1000);
+        pthread_mutex_lock(&cs.lock);
+        seated = cs.idle == first;
+        pthread_mutex_unlock(&cs.lock);
+    }
+}
+
+START_TEST (test_the_last_to_sit_down_is_called_first) {
+    struct sleeper sleepers[3];
+
+    add(0, later());
+    add(1, later());
+    for (int i = 0; i < 3; i++) {
+        conns_seat_init(&sleepers[i].seat);
+        ck_assert_int_eq(
+            pthread_create(&sleepers[i].thread, NULL, take_one, &sleepers[i]),
+            0);
+        wait_seated(&sleepers[i].seat);
+    }
+    conns_put(&cs, 0);
+    pthread_join(sleepers[2].thread, NULL);
+    conns_put(&cs, 1);
+    pthread_join(sleepers[1].thread, NULL);
+    conns_stop(&cs);
+    pthread_join(sleepers[0].thread, NULL);
+    ck_assert_uint_eq(sleepers[2].got, 0);
+    ck_assert_uint_eq(sleepers[1].got, 1);
+    ck_assert_uint_eq(sleepers[0].got, NO_CONN);
+    for (int i = 0; i < 3; i++) {
+        conns_seat_free(&sleepers[i].seat);
+    }
+}
+END_TEST
+
 START_TEST (test_stale_events_find_nobody) {
     struct epoll_event ev;
 
@@ -108,7 +183,7 @@ START_TEST (test_stale_events_find_nobody) {
     ck_assert_int_eq(epoll_wait(epoll_fd, &ev, 1, 0), 1);
     conns_put(&cs, 0);
     ck_assert_uint_eq(conns_of_event(&cs, ev.data.u64), NO_CONN);
-    ck_assert_uint_eq(conns_take(&cs), 0);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 0);
     conns_give_back(&cs, 0, false);
     close(peers[0]);
     add(0, later()); /* the slot's next user */
@@ -123,11 +198,11 @@ START_TEST (test_queue_is_first_in_first_out) {
     conns_put(&cs, 2);
     conns_put(&cs, 0);
     conns_put(&cs, 3);
-    ck_assert_uint_eq(conns_take(&cs), 2);
-    ck_assert_uint_eq(conns_take(&cs), 0);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 2);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 0);
     conns_put(&cs, 1);
-    ck_assert_uint_eq(conns_take(&cs), 3);
-    ck_assert_uint_eq(conns_take(&cs), 1);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 3);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 1);
     for (uint32_t i = 0; i < SIZE; i++) {
         conns_give_back(&cs, i, false);
         ck_assert(closed((int) i));
@@ -162,7 +237,7 @@ START_TEST (test_sweep_ends_what_is_over_its_deadline) {
     add(1, later());
     add(2, conns_now_ms() - 1);
     conns_put(&cs, 2);
-    ck_assert_uint_eq(conns_take(&cs), 2);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 2);
     conns_sweep(&cs);
     ck_assert(closed(0));
     ck_assert(!closed(1));
@@ -196,7 +271,7 @@ START_TEST (test_drain) {
     serve(1, true); /* a request has just come */
     ck_assert_int_eq(write(peers[1], "x", 1), 1);
     conns_put(&cs, 2); /* in flight */
-    ck_assert_uint_eq(conns_take(&cs), 2);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 2);
     conns_drain(&cs, 100);
     ck_assert(closed(0));
     ck_assert(!closed(1));
@@ -212,8 +287,8 @@ START_TEST (test_stop_lets_the_queue_run_dry_first) {
     add(0, later());
     conns_put(&cs, 0);
     conns_stop(&cs);
-    ck_assert_uint_eq(conns_take(&cs), 0);
-    ck_assert_uint_eq(conns_take(&cs), NO_CONN);
+    ck_assert_uint_eq(conns_take(&cs, &seat), 0);
+    ck_assert_uint_eq(conns_take(&cs, &seat), NO_CONN);
     conns_give_back(&cs, 0, false);
 }
 END_TEST
@@ -223,6 +298,8 @@ static void fill(TCase *t)
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, test_slots_fill_and_are_used_again);
     tcase_add_test(t, test_input_is_reported_and_reported_again);
+    tcase_add_test(t, test_what_is_served_at_once_was_never_watched);
+    tcase_add_test(t, test_the_last_to_sit_down_is_called_first);
     tcase_add_test(t, test_stale_events_find_nobody);
     tcase_add_test(t, test_queue_is_first_in_first_out);
     tcase_add_test(t, test_eviction_takes_the_longest_idle);
