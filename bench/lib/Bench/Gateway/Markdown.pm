@@ -94,7 +94,7 @@ sub _growth {
         }
     }
     return '' if !%us;
-    return "**Growth** (CPU us a request, one worker, 32 connections)\n\n"
+    return "**Growth** (CPU us a request, 32 connections)\n\n"
         . _table([ [ 'how many', 'cached tokens', 'routes',
             'routes, nginx alone' ],
         map { my $n = $_; [ _count($n), map { $us{$n}[$_] // '' } 0 .. 2 ] }
@@ -118,18 +118,6 @@ sub _memory {
     return _table(\@rows) =~ s/---: \|\n/--- |\n/r;
 }
 
-sub _instructions {
-    my ($counted) = @_;
-
-    return '' if $counted->{failed};
-    return "**Instructions a request** (callgrind, user space)\n\n"
-        . _table([ [ '', 'gateway', 'nginx alone', 'ratio', 'goal' ],
-        map { [ $_->{what}, _count($_->{ours}), _count($_->{native}),
-            sprintf('%.3f', $_->{ratio}),
-            defined $_->{goal} ? sprintf('%.2f', $_->{goal}) : '' ]
-        } @{ $counted->{scenarios} } ]);
-}
-
 sub tables {
     my ($result) = @_;
 
@@ -143,8 +131,6 @@ sub tables {
         grep { !/^(?:tokens|routes)$/ } @{ $result->{order} };
     $text .= _growth($result->{groups});
     $text .= _memory($result->{memory}) if $result->{memory};
-    $text .= _instructions($result->{instructions})
-        if $result->{instructions};
     return $text;
 }
 

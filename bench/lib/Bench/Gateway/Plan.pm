@@ -35,7 +35,7 @@ sub new {
 sub pairs {
     my ($self, $group) = @_;
 
-    return $self->{quick} ? ($PAIRS{$group} ? 5 : 3) : $PAIRS{$group} // 3;
+    return $self->{quick} ? ($PAIRS{$group} ? 3 : 1) : $PAIRS{$group} // 3;
 }
 
 # The groups that can run here, and why others cannot.
