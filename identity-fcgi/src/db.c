@@ -538,6 +538,12 @@ int64_t db_int64(const struct db_rows *rows, size_t row, int col)
     return (int64_t) v;
 }
 
+int64_t db_time_us(const struct db_rows *rows, size_t row, int col)
+{
+    /* PostgreSQL counts from the year 2000. */
+    return db_int64(rows, row, col) + INT64_C(946684800) * 1000000;
+}
+
 bool db_bool(const struct db_rows *rows, size_t row, int col)
 {
     size_t len;

@@ -97,6 +97,8 @@ bool db_is_null(const struct db_rows *rows, size_t row, int col);
 /* Writes the UUID's text and a NUL; "" for null. */
 void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
 int64_t db_int64(const struct db_rows *rows, size_t row, int col);
+/* A timestamptz in microseconds since 1970. */
+int64_t db_time_us(const struct db_rows *rows, size_t row, int col);
 bool db_bool(const struct db_rows *rows, size_t row, int col);
 /* Valid until the rows are freed; *len may be NULL. */
 const char *db_text(const struct db_rows *rows, size_t row, int col,

@@ -69,9 +69,10 @@ static bool copy_array(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* Reads four array columns, from col on, as a list of branches. */
+/* Reads four array columns as a list of branches. */
 bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                         size_t row, int col, struct branch_list *out)
+                         size_t row, const int cols[4],
+                         struct branch_list *out)
 {
     static const element_fn elements[] = {arena_uuid, arena_text, arena_uuid,
                                           arena_text};
@@ -82,7 +83,7 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
     for (int i = 0; i < 4; i++) {
         size_t count;
 
-        if (!copy_array(arena, rows, row, col + i, elements[i], &columns[i],
+        if (!copy_array(arena, rows, row, cols[i], elements[i], &columns[i],
                         &count)) {
             return false;
         }

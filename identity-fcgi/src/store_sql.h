@@ -30,17 +30,18 @@ void store_param_uuid(struct db_params *p, const char *uuid);
 void store_copy_text(const struct db_rows *rows, size_t row, int col,
                      char *out, size_t cap);
 
-/* Reads four array columns from col on (branch ids and names, workspace ids
- * and names) as a list; false when the arena is spent. */
+/* Reads four array columns (branch ids and names, workspace ids and names) as
+ * a list; false when the arena is spent. */
 bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                         size_t row, int col, struct branch_list *out);
+                         size_t row, const int cols[4],
+                         struct branch_list *out);
 
 /* Reads workspace, tenant, member, branch, branch ids and roles from col on;
  * false when the arena is spent. */
 bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
                       size_t row, int col, struct scope *out);
 
-/* The operations of store_session.c, as store_ops documents them. */
+/* The operations of store_session*.c, as store_ops documents them. */
 enum store_result store_branches(struct store *st, pj_arena_t *arena,
                                  const char *account_id,
                                  struct branch_list *out);
