@@ -82,11 +82,6 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
     "       a.status = 'ACTIVE', s.status = 'ACTIVE', s.jti,"                 \
     "       s.workspace_id, s.member_id, s.active_branch_id,"                 \
     "       s.created_at, s.expires_at, clock_timestamp(),"
-#define ROLES_OF(t)                                                           \
-    "       ARRAY(SELECT r.role_code FROM member_roles r"                     \
-    "              WHERE r.member_id = " t ".member_id"                       \
-    "                AND r.branch_id = " t ".branch_id"                       \
-    "              ORDER BY r.role_code),"
 
 /*
  * For a session as it is: one look at what is selectable serves both the
@@ -98,36 +93,35 @@ static const struct db_statement session_read_own_sql = {
     "session_read_own",
     SESSION_COLUMNS
     "       list.own_workspace_id, list.tenant_id, list.member_id,"
-    "       list.branch_id, list.branch_ids," ROLES_OF(
-        "list") "       list.branch_names, list.workspace_ids, "
-                "list.workspace_names"
-                "  FROM auth_sessions s"
-                "  JOIN accounts a ON a.account_id = s.account_id"
-                " CROSS JOIN LATERAL ("
-                "    SELECT (array_agg(workspace_id) FILTER (WHERE own))[1]"
-                "             AS own_workspace_id,"
-                "           (array_agg(tenant_id) FILTER (WHERE own))[1] AS "
-                "tenant_id,"
-                "           (array_agg(member_id) FILTER (WHERE own))[1] AS "
-                "member_id,"
-                "           (array_agg(branch_id) FILTER (WHERE own))[1] AS "
-                "branch_id,"
-                "           array_agg(branch_id) AS branch_ids,"
-                "           array_agg(branch_name) FILTER (WHERE wanted)"
-                "             AS branch_names,"
-                "           array_agg(workspace_id) FILTER (WHERE wanted)"
-                "             AS workspace_ids,"
-                "           array_agg(workspace_name) FILTER (WHERE wanted)"
-                "             AS workspace_names"
-                "      FROM (SELECT b.*, b.branch_id = s.active_branch_id AS "
-                "own,"
-                "                   $2 OR s.active_branch_id IS NULL AS wanted"
-                "              FROM selectable_branches b"
-                "             WHERE b.account_id = s.account_id"
-                "               AND (s.workspace_id IS NULL"
-                "                    OR b.workspace_id = "
-                "s.workspace_id)" SORTED ") AS sorted) AS list"
-                " WHERE s.session_id = $1",
+    "       list.branch_id, list.branch_ids,"
+    "       ARRAY(SELECT r.role_code FROM member_roles r"
+    "              WHERE r.member_id = list.member_id"
+    "                AND r.branch_id = list.branch_id"
+    "              ORDER BY r.role_code),"
+    "       list.branch_names, list.workspace_ids, list.workspace_names"
+    "  FROM auth_sessions s"
+    "  JOIN accounts a ON a.account_id = s.account_id"
+    " CROSS JOIN LATERAL ("
+    "    SELECT (array_agg(workspace_id) FILTER (WHERE own))[1]"
+    "             AS own_workspace_id,"
+    "           (array_agg(tenant_id) FILTER (WHERE own))[1] AS tenant_id,"
+    "           (array_agg(member_id) FILTER (WHERE own))[1] AS member_id,"
+    "           (array_agg(branch_id) FILTER (WHERE own))[1] AS branch_id,"
+    "           array_agg(branch_id) AS branch_ids,"
+    "           array_agg(branch_name) FILTER (WHERE wanted)"
+    "             AS branch_names,"
+    "           array_agg(workspace_id) FILTER (WHERE wanted)"
+    "             AS workspace_ids,"
+    "           array_agg(workspace_name) FILTER (WHERE wanted)"
+    "             AS workspace_names"
+    "      FROM (SELECT b.*, b.branch_id = s.active_branch_id AS own,"
+    "                   $2 OR s.active_branch_id IS NULL AS wanted"
+    "              FROM selectable_branches b"
+    "             WHERE b.account_id = s.account_id"
+    "               AND (s.workspace_id IS NULL"
+    "                    OR b.workspace_id = s.workspace_id)" SORTED
+    ") AS sorted) AS list"
+    " WHERE s.session_id = $1",
     false};
 
 /*
@@ -140,33 +134,36 @@ static const struct db_statement session_read_sql = {
     "session_read",
     SESSION_COLUMNS
     "       t.workspace_id, t.tenant_id, t.member_id, t.branch_id,"
-    "       list.branch_ids," ROLES_OF(
-        "t") "       list.branch_names, list.workspace_ids, "
-             "list.workspace_names"
-             "  FROM auth_sessions s"
-             "  JOIN accounts a ON a.account_id = s.account_id"
-             "  LEFT JOIN selectable_branches t"
-             "    ON t.account_id = s.account_id"
-             "   AND t.branch_id = coalesce($2, s.active_branch_id)"
-             "   AND (s.workspace_id IS NULL OR t.workspace_id = "
-             "s.workspace_id)"
-             " CROSS JOIN LATERAL ("
-             "    SELECT array_agg(branch_id) AS branch_ids,"
-             "           array_agg(branch_name) FILTER (WHERE wanted)"
-             "             AS branch_names,"
-             "           array_agg(workspace_id) FILTER (WHERE wanted)"
-             "             AS workspace_ids,"
-             "           array_agg(workspace_name) FILTER (WHERE wanted)"
-             "             AS workspace_names"
-             "      FROM (SELECT b.branch_id, b.branch_name, b.workspace_id,"
-             "                   b.workspace_name,"
-             "                   $3 OR t.branch_id IS NULL AS wanted"
-             "              FROM selectable_branches b"
-             "             WHERE b.account_id = s.account_id"
-             "               AND (t.branch_id IS NULL"
-             "                    OR b.workspace_id = t.workspace_id)" SORTED
-             ") AS sorted) AS list"
-             " WHERE s.session_id = $1",
+    "       list.branch_ids,"
+    "       ARRAY(SELECT r.role_code FROM member_roles r"
+    "              WHERE r.member_id = t.member_id"
+    "                AND r.branch_id = t.branch_id"
+    "              ORDER BY r.role_code),"
+    "       list.branch_names, list.workspace_ids, list.workspace_names"
+    "  FROM auth_sessions s"
+    "  JOIN accounts a ON a.account_id = s.account_id"
+    "  LEFT JOIN selectable_branches t"
+    "    ON t.account_id = s.account_id"
+    "   AND t.branch_id = coalesce($2, s.active_branch_id)"
+    "   AND (s.workspace_id IS NULL"
+    "        OR t.workspace_id = s.workspace_id)"
+    " CROSS JOIN LATERAL ("
+    "    SELECT array_agg(branch_id) AS branch_ids,"
+    "           array_agg(branch_name) FILTER (WHERE wanted)"
+    "             AS branch_names,"
+    "           array_agg(workspace_id) FILTER (WHERE wanted)"
+    "             AS workspace_ids,"
+    "           array_agg(workspace_name) FILTER (WHERE wanted)"
+    "             AS workspace_names"
+    "      FROM (SELECT b.branch_id, b.branch_name, b.workspace_id,"
+    "                   b.workspace_name,"
+    "                   $3 OR t.branch_id IS NULL AS wanted"
+    "              FROM selectable_branches b"
+    "             WHERE b.account_id = s.account_id"
+    "               AND (t.branch_id IS NULL"
+    "                    OR b.workspace_id = t.workspace_id)" SORTED
+    ") AS sorted) AS list"
+    " WHERE s.session_id = $1",
     false};
 
 static void copy_session(const struct db_rows *rows, struct session *s)
