@@ -52,8 +52,12 @@ my $t = Platform::Test->new(module => 0);
 my $idle = Platform::Test::Process->start(name => 'idle', dir => $t->dir,
     log => $t->dir . '/idle.log', cmd => [ 'sleep', 60 ], ok_status => ['any']);
 $t->track($idle);
-eventually(sub { process_cpu_us($idle->pid) > 0 });
-$before = process_cpu_us($idle->pid);
+$before = 0;
+eventually(sub {    # it has begun to sleep
+    my $last = $before;
+    $before = process_cpu_us($idle->pid);
+    return $before > 0 && $before == $last;
+});
 $x += $_ for 1 .. 1_000_000;
 cmp_ok process_cpu_us($idle->pid) - $before, '<', $used / 2,
     'and that of another process is its own';

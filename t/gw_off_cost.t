@@ -61,6 +61,10 @@ sub instructions {
         die "status $status\n" if $status != 200;
     }
     $c->close;
+
+    # nginx may be about to wait for events when the signal comes: wake it
+    kill QUIT => $process->pid;
+    eval { Platform::Test::Http->new(port => $t->port('off')) };
     $process->stop('QUIT');
     open my $fh, '<', $log or die "$log: $!\n";
     my ($count) = map {/Collected\s*:\s*(\d+)/} <$fh>;
