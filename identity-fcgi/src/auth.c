@@ -141,20 +141,29 @@ static void token_keep(struct worker *w, const struct buf *token)
     w->arena.pos += token->len;
 }
 
-bool auth_refresh_token(struct worker *w, const struct http_request *req,
-                        struct http_response *res, const struct session *s,
-                        const char *jti, int64_t exp, pj_str_t *out)
+bool auth_sign_refresh(struct worker *w, const struct session *s,
+                       const char *jti, int64_t exp, pj_str_t *out)
 {
     struct buf token;
 
     token_begin(w, &token);
     if (!token_issue_refresh(w->cfg, w->signer, s, jti, w->now_s, exp,
                              &token)) {
-        auth_failed(req, res, "cannot sign a refresh token");
         return false;
     }
     token_keep(w, &token);
     *out = (pj_str_t){(const unsigned char *) token.data, token.len};
+    return true;
+}
+
+bool auth_refresh_token(struct worker *w, const struct http_request *req,
+                        struct http_response *res, const struct session *s,
+                        const char *jti, int64_t exp, pj_str_t *out)
+{
+    if (!auth_sign_refresh(w, s, jti, exp, out)) {
+        auth_failed(req, res, "cannot sign a refresh token");
+        return false;
+    }
     return true;
 }
 

@@ -69,7 +69,11 @@ struct auth_answer {
 bool auth_answer(struct worker *w, const struct http_request *req,
                  struct http_response *res, const struct auth_answer *answer);
 
-/* Signs a refresh token in the arena; false, with res the answer. */
+/* Signs a refresh token in the arena; false when that fails. */
+bool auth_sign_refresh(struct worker *w, const struct session *s,
+                       const char *jti, int64_t exp, pj_str_t *out);
+
+/* Likewise; false with res the answer. */
 bool auth_refresh_token(struct worker *w, const struct http_request *req,
                         struct http_response *res, const struct session *s,
                         const char *jti, int64_t exp, pj_str_t *out);

@@ -25,11 +25,16 @@
  * is worth more than our giving up. */
 #define GRACE_MS 250
 #define SCRIPT_LIMIT_MS (10 * 60 * 1000)
+/* How long after an answer a connection is taken to be one still.  A write
+ * that is lost leaves doubt, a read is just sent again. */
+#define FRESH_FOR_WRITE_MS 20
+#define FRESH_FOR_READ_MS 1000
 
 struct db_conn {
     PGconn *pg; /* NULL: not connected */
     const struct db_statement *prepared[MAX_PREPARED];
     size_t prepared_count;
+    int64_t answered_ms; /* of the last answer; 0: none yet */
 };
 
 struct db_script {
@@ -98,6 +103,7 @@ void db_conn_disconnect(struct db_conn *c)
     PQfinish(c->pg);
     c->pg = NULL;
     c->prepared_count = 0;
+    c->answered_ms = 0;
 }
 
 /* The nth of a comma-separated list, or its only one, in out. */
@@ -349,6 +355,19 @@ static enum db_outcome collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
     }
 }
 
+/* Likewise, after doing what there is to do meanwhile: the answer may then be
+ * there, and there is no need to ask for it. */
+static enum db_outcome collect_meanwhile(PGconn *pg, int64_t deadline_ms,
+                                         struct meanwhile *meanwhile,
+                                         PGresult **out)
+{
+    if (!flush(pg, deadline_ms) ||
+        (meanwhile_run(meanwhile) && !PQconsumeInput(pg))) {
+        return DB_LOST;
+    }
+    return collect(pg, deadline_ms, out);
+}
+
 static const Oid oids[] = {
     [DB_UUID] = 2950, [DB_TEXT] = 25,  [DB_INT8] = 20,    [DB_BOOL] = 16,
     [DB_BYTEA] = 17,  [DB_INET] = 869, [DB_UUIDS] = 2951,
@@ -413,10 +432,15 @@ static bool send_statement(struct db_conn *c, const struct db_statement *st,
  * usually said so or closed: reading that here, before a write is sent, is
  * what keeps "answer lost" rare.
  */
-bool db_conn_is_alive(struct db_conn *c)
+bool db_conn_is_alive(struct db_conn *c, bool before_write)
 {
+    int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
+
     if (c->pg == NULL) {
         return false;
+    }
+    if (db_now_ms() - c->answered_ms < fresh_ms) {
+        return true;
     }
     for (int i = 0; i < 4; i++) {
         struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
@@ -447,8 +471,8 @@ static void log_refusal(const struct db_statement *st, PGconn *pg,
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
                             const struct db_params *params,
-                            int64_t deadline_ms, struct db_rows **rows,
-                            bool *sent)
+                            int64_t deadline_ms, struct meanwhile *meanwhile,
+                            struct db_rows **rows, bool *sent)
 {
     enum db_outcome outcome = DB_DONE;
     PGresult *res = NULL;
@@ -465,10 +489,11 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
         res = NULL;
         *sent = true;
         outcome = send_statement(c, st, params, cfg->db_prepared)
-                      ? collect(c->pg, deadline_ms, &res)
+                      ? collect_meanwhile(c->pg, deadline_ms, meanwhile, &res)
                       : DB_LOST;
     }
     if (outcome == DB_DONE) {
+        c->answered_ms = db_now_ms();
         *rows = (struct db_rows *) res;
         return outcome;
     }

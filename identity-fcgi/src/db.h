@@ -4,6 +4,7 @@
 #define DB_H_INCLUDED
 
 #include "config.h"
+#include "meanwhile.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -82,12 +83,12 @@ int64_t db_now_ms(void);
 
 /*
  * Runs a statement on some connection of the pool, waiting for one, connecting
- * and executing until deadline_ms of db_now_ms() at most.  On DB_OK *rows is
- * the caller's.
+ * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
+ * NULL, is run while the server works.  On DB_OK *rows is the caller's.
  */
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
-                      struct db_rows **rows)
+                      struct meanwhile *meanwhile, struct db_rows **rows)
     __attribute__((warn_unused_result));
 
 size_t db_row_count(const struct db_rows *rows);

@@ -27,9 +27,12 @@ void db_conn_disconnect(struct db_conn *c);
 bool db_conn_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                      int64_t deadline_ms, char *err, size_t err_cap);
 
-/* Whether it is connected and, as far as can be told without asking, still
- * answered. */
-bool db_conn_is_alive(struct db_conn *c);
+/*
+ * Whether it is connected and, as far as can be told without asking, still
+ * answered.  One that answered just now is trusted: for a moment before a
+ * write, which must not be lost, and longer before a read.
+ */
+bool db_conn_is_alive(struct db_conn *c, bool before_write);
 
 /*
  * Runs st once.  *sent tells whether the server may have got it.  After
@@ -38,7 +41,7 @@ bool db_conn_is_alive(struct db_conn *c);
 enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             const struct db_statement *st,
                             const struct db_params *params,
-                            int64_t deadline_ms, struct db_rows **rows,
-                            bool *sent);
+                            int64_t deadline_ms, struct meanwhile *meanwhile,
+                            struct db_rows **rows, bool *sent);
 
 #endif

@@ -139,14 +139,14 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
 }
 
 static bool ensure_connected(struct db_pool *pool, struct db_conn *c,
-                             int64_t deadline_ms)
+                             bool before_write, int64_t deadline_ms)
 {
     char err[256];
     int64_t now = db_now_ms();
     bool wait, ok;
     size_t host;
 
-    if (db_conn_is_alive(c)) {
+    if (db_conn_is_alive(c, before_write)) {
         return true;
     }
     pthread_mutex_lock(&pool->lock);
@@ -166,12 +166,13 @@ static bool ensure_connected(struct db_pool *pool, struct db_conn *c,
 static enum db_outcome try_once(struct db_conn *c, const struct config *cfg,
                                 const struct db_statement *st,
                                 const struct db_params *params,
-                                int64_t deadline_ms, struct db_rows **rows,
-                                bool *sent)
+                                int64_t deadline_ms,
+                                struct meanwhile *meanwhile,
+                                struct db_rows **rows, bool *sent)
 {
     int64_t started_us = metrics_now_us();
     enum db_outcome outcome =
-        db_conn_try(c, cfg, st, params, deadline_ms, rows, sent);
+        db_conn_try(c, cfg, st, params, deadline_ms, meanwhile, rows, sent);
 
     metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
     switch (outcome) {
@@ -192,7 +193,7 @@ static enum db_outcome try_once(struct db_conn *c, const struct config *cfg,
 
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
-                      struct db_rows **rows)
+                      struct meanwhile *meanwhile, struct db_rows **rows)
 {
     enum db_outcome outcome = DB_RETRY;
     bool sent = false;
@@ -206,10 +207,11 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
     }
     for (int i = 0; i < 2 && (outcome == DB_RETRY || outcome == DB_LOST);
          i++) {
-        if (!ensure_connected(pool, c, deadline_ms)) {
+        if (!ensure_connected(pool, c, st->writes, deadline_ms)) {
             break;
         }
-        outcome = try_once(c, pool->cfg, st, params, deadline_ms, rows, &sent);
+        outcome = try_once(c, pool->cfg, st, params, deadline_ms, meanwhile,
+                           rows, &sent);
         if (outcome == DB_LOST && sent && st->writes) {
             give(pool, c);
             return DB_UNKNOWN;

@@ -28,6 +28,8 @@ struct refresh {
     bool from_cookie; /* the cookie holds this very token */
     bool include_account_token;
     pj_claims_t claims;
+    struct worker *worker;
+    struct meanwhile meanwhile; /* of the first read */
     struct session_view view;
     char jti[UUID_LEN + 1]; /* of the new token, once there is one */
     int64_t exp;            /* likewise */
@@ -187,22 +189,66 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
 
 /* -- the rotation -- */
 
+/*
+ * When the new token will expire, as the old one lets us expect.  One that was
+ * issued for less than the whole time ends with its session, and so will its
+ * successor.
+ */
+static int64_t expected_expiry(const struct worker *w, const pj_claims_t *old)
+{
+    int64_t exp = w->now_s + w->cfg->refresh_ttl_s;
+
+    if (old->exp - old->iat < w->cfg->refresh_ttl_s && old->exp < exp) {
+        exp = old->exp;
+    }
+    return exp;
+}
+
+static void copy_id(char out[STORE_UUID], pj_str_t id)
+{
+    size_t len = id.len < STORE_UUID ? id.len : 0;
+
+    memcpy(out, id.data, len);
+    out[len] = '\0';
+}
+
+/*
+ * Signs the new refresh token while the database reads the session: all that
+ * it says but its expiry is known from the old one.  Where it comes to nothing
+ * or the guess was wrong, new_token() signs.
+ */
+static void sign_ahead(void *arg)
+{
+    struct refresh *r = arg;
+    struct session s = {0};
+
+    copy_id(s.account_id, r->claims.account_id);
+    copy_id(s.session_id, r->claims.session_id);
+    r->exp = expected_expiry(r->worker, &r->claims);
+    if (uuid_generate(r->jti)) {
+        (void) auth_sign_refresh(r->worker, &s, r->jti, r->exp, &r->new_token);
+    }
+}
+
 /* Signs the new refresh token, once for all attempts. */
 static bool new_token(struct worker *w, const struct http_request *req,
                       struct http_response *res, struct refresh *r)
 {
     const struct session *s = &r->view.session;
+    int64_t exp =
+        session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
+                       w->cfg->session_max_lifetime_s);
 
-    if (r->new_token.len > 0) {
+    if (r->new_token.len > 0 && r->exp == exp &&
+        session_id_is(s->session_id, r->claims.session_id)) {
         return true;
     }
-    if (!uuid_generate(r->jti)) {
+    if (r->jti[0] == '\0' && !uuid_generate(r->jti)) {
         auth_failed(req, res, "no randomness");
         return false;
     }
-    r->exp = session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
-                            w->cfg->session_max_lifetime_s);
-    return auth_refresh_token(w, req, res, s, r->jti, r->exp, &r->new_token);
+    r->exp = exp;
+    return auth_refresh_token(w, req, res, s, r->jti, exp, &r->new_token);
 }
 
 /* Makes res the 200, before anything is written. */
@@ -289,7 +335,7 @@ static enum step attempt(struct worker *w, const struct http_request *req,
 
     switch (w->store_ops->session_read(w->store, &w->arena, c->session_id,
                                        NULL, r->include_account_token,
-                                       &r->view)) {
+                                       &r->meanwhile, &r->view)) {
     case STORE_OK:
         break;
     case STORE_NONE:
@@ -380,7 +426,7 @@ static bool verify(struct worker *w, const struct http_request *req,
 void h_refresh(struct worker *w, const struct http_request *req,
                struct http_response *res)
 {
-    struct refresh r = {0};
+    struct refresh r = {.worker = w, .meanwhile = {sign_ahead, &r}};
 
     if (!read_body(w, req, res, &r) || !find_token(w, req, res, &r) ||
         !verify(w, req, res, &r)) {

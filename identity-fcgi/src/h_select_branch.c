@@ -52,7 +52,7 @@ static bool check(struct worker *w, const struct http_request *req,
                   pj_str_t branch_id, struct session_view *view)
 {
     switch (w->store_ops->session_read(w->store, &w->arena, claims->session_id,
-                                       &branch_id, false, view)) {
+                                       &branch_id, false, NULL, view)) {
     case STORE_OK:
         break;
     case STORE_NONE:

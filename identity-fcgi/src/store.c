@@ -70,6 +70,15 @@ enum store_result store_run(struct store *st, const struct db_statement *sql,
                             const struct db_params *params,
                             struct db_rows **rows)
 {
+    return store_run_meanwhile(st, sql, params, NULL, rows);
+}
+
+enum store_result store_run_meanwhile(struct store *st,
+                                      const struct db_statement *sql,
+                                      const struct db_params *params,
+                                      struct meanwhile *meanwhile,
+                                      struct db_rows **rows)
+{
     int64_t deadline_ms = st->deadline_ms;
 
     *rows = NULL;
@@ -79,7 +88,7 @@ enum store_result store_run(struct store *st, const struct db_statement *sql,
     if (deadline_ms == 0) {
         deadline_ms = db_now_ms() + st->default_timeout_ms;
     }
-    switch (db_run(st->pool, sql, params, deadline_ms, rows)) {
+    switch (db_run(st->pool, sql, params, deadline_ms, meanwhile, rows)) {
     case DB_OK:
         return STORE_OK;
     case DB_UNKNOWN:

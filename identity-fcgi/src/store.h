@@ -4,6 +4,7 @@
 #define STORE_H_INCLUDED
 
 #include "config.h"
+#include "meanwhile.h"
 
 #include <pj.h>
 #include <stdbool.h>
@@ -152,11 +153,13 @@ struct store_ops {
      * Reads a session, and about branch_id (NULL: its own active branch)
      * whether it is selectable in the session, all in one statement.  The
      * list is filled if asked for, and always when that branch is not
-     * selectable.  Both ids may be any strings.
+     * selectable.  Both ids may be any strings.  meanwhile, if not NULL, is
+     * run while the database works.
      */
     enum store_result (*session_read)(struct store *st, pj_arena_t *arena,
                                       pj_str_t session_id,
                                       const pj_str_t *branch_id, bool list,
+                                      struct meanwhile *meanwhile,
                                       struct session_view *out);
     /*
      * The compare-and-swap of a refresh: replaces jti and expires_at, and

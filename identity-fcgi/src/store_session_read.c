@@ -205,14 +205,16 @@ static bool has_lost_its_branch(const struct db_rows *rows)
 }
 
 static enum store_result read_own(struct store *st, pj_str_t session_id,
-                                  bool list, struct db_rows **rows)
+                                  bool list, struct meanwhile *meanwhile,
+                                  struct db_rows **rows)
 {
     struct db_params p = {0};
     enum store_result result;
 
     db_param_uuid(&p, (const char *) session_id.data, session_id.len);
     db_param_bool(&p, list);
-    result = store_run(st, &session_read_own_sql, &p, rows);
+    result =
+        store_run_meanwhile(st, &session_read_own_sql, &p, meanwhile, rows);
     if (result == STORE_OK && db_row_count(*rows) == 0) {
         result = STORE_NONE;
     }
@@ -267,13 +269,14 @@ static void set_fence(struct store *st, int64_t database_us)
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,
+                                     struct meanwhile *meanwhile,
                                      struct session_view *out)
 {
     struct db_rows *rows = NULL;
     enum store_result result = STORE_NONE;
 
     if (branch_id == NULL) {
-        result = read_own(st, session_id, list, &rows);
+        result = read_own(st, session_id, list, meanwhile, &rows);
     }
     if (branch_id != NULL ||
         (result == STORE_OK && has_lost_its_branch(rows))) {

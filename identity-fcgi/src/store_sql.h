@@ -18,6 +18,13 @@ enum store_result store_run(struct store *st, const struct db_statement *sql,
                             const struct db_params *params,
                             struct db_rows **rows);
 
+/* Likewise, with something to do while the database works, or NULL. */
+enum store_result store_run_meanwhile(struct store *st,
+                                      const struct db_statement *sql,
+                                      const struct db_params *params,
+                                      struct meanwhile *meanwhile,
+                                      struct db_rows **rows);
+
 /* Likewise, for one that is to touch a row: STORE_NONE when it did not. */
 enum store_result store_run_write(struct store *st,
                                   const struct db_statement *sql,
@@ -54,6 +61,7 @@ enum store_result store_session_create(struct store *st,
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,
+                                     struct meanwhile *meanwhile,
                                      struct session_view *out);
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,

@@ -76,6 +76,74 @@ START_TEST (test_refresh_expiry_is_capped) {
 }
 END_TEST
 
+/* The refresh token in the body, verified. */
+static pj_claims_t answered_token(void)
+{
+    static const char before[] = "\"refreshToken\":\"";
+    const char *at;
+    pj_claims_t claims;
+    pj_str_t token;
+
+    memcpy(text, res.body.data, res.body.len);
+    text[res.body.len] = '\0';
+    at = strstr(text, before);
+    ck_assert_ptr_nonnull(at);
+    token.data = (const unsigned char *) at + strlen(before);
+    token.len = strcspn(at + strlen(before), "\"");
+    ck_assert_int_eq(token_verify(&cfg, keys, &scratch, token, NOW,
+                                  TOKEN_CHECK_ALL, &claims),
+                     PJ_OK);
+    return claims;
+}
+
+/* Refreshes with a token that was issued for old_ttl_s in a session that has
+ * left_s to live; how much of the arena that took. */
+static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s)
+{
+    pj_claims_t claims;
+
+    teardown();
+    setup();
+    db.idle_reads = idle;
+    cfg.session_max_lifetime_s = 1000 + left_s;
+    view_is(scoped_session());
+    send_in_body(issue('r', SESSION, JTI, 10, old_ttl_s));
+    h_refresh(&w, &req, &res);
+
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    claims = answered_token();
+    ck_assert_int_eq(claims.exp, NOW + (left_s < 3600 ? left_s : 3600));
+    ck_assert_int_eq(claims.exp, db.rotated_exp);
+    ck_assert(claims.jti.len == 36 &&
+              memcmp(claims.jti.data, db.rotated_to, 36) == 0);
+    ck_assert(claims.session_id.len == 36 &&
+              memcmp(claims.session_id.data, SESSION, 36) == 0);
+    return (size_t) (w.arena.pos - arena);
+}
+
+/* Signed while the database reads or after it: the token is the same, and is
+ * signed twice only where the old one gave no idea of its expiry. */
+START_TEST (test_refresh_signs_ahead) {
+    const struct {
+        int64_t old_ttl_s, left_s;
+        bool twice;
+    } cases[] = {
+        {3600, 80000, false}, /* the whole time before and after */
+        {510, 500, false},    /* capped before and after */
+        {3600, 500, true},    /* capped for the first time */
+        {600, 80000, true},   /* once it was shorter */
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t once = refresh_for(true, cases[i].old_ttl_s, cases[i].left_s);
+        size_t ahead = refresh_for(false, cases[i].old_ttl_s, cases[i].left_s);
+
+        ck_assert_int_eq(ahead > once + 500, cases[i].twice);
+        ck_assert(cases[i].twice || ahead == once);
+    }
+}
+END_TEST
+
 START_TEST (test_refresh_missing) {
     static const char *const bodies[] = {"", "{}", "{\"refreshToken\":null}",
                                          "{\"refreshToken\":\"\"}"};
@@ -380,6 +448,7 @@ int main(void)
         test_refresh_include_account_token,
         test_refresh_scope_lost,
         test_refresh_expiry_is_capped,
+        test_refresh_signs_ahead,
         test_refresh_missing,
         test_refresh_origin_comes_before_conflict,
         test_refresh_origin_is_of_no_matter_without_the_cookie,

@@ -45,6 +45,7 @@ static struct {
         branches, scope, rehash;
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
+    bool idle_reads; /* a read does nothing meanwhile */
     char rotated_to[STORE_UUID];
     int64_t rotated_exp;
     bool cleared, remembered, settled_success;
@@ -169,6 +170,7 @@ static inline enum store_result fake_create(struct store *st,
 static inline enum store_result fake_read(struct store *st, pj_arena_t *arena,
                                           pj_str_t session_id,
                                           const pj_str_t *branch_id, bool list,
+                                          struct meanwhile *meanwhile,
                                           struct session_view *out)
 {
     int turn = db.read.turn;
@@ -179,6 +181,9 @@ static inline enum store_result fake_read(struct store *st, pj_arena_t *arena,
     (void) branch_id;
     (void) list;
     called("read");
+    if (!db.idle_reads) {
+        (void) meanwhile_run(meanwhile);
+    }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
     if (strcmp(out->session.jti, "the new one") == 0) {
         memcpy(out->session.jti, db.rotated_to, STORE_UUID);
