@@ -153,6 +153,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
     }
     token_keep(w, &token);
     *out = (pj_str_t){(const unsigned char *) token.data, token.len};
+    known_add(w->keys->known, *out); /* it will come back */
     return true;
 }
 

@@ -4,6 +4,7 @@
 #define KEYS_H_INCLUDED
 
 #include "config.h"
+#include "known.h"
 
 #include <pj.h>
 #include <stdbool.h>
@@ -22,7 +23,8 @@ struct keys {
     size_t copy_count;
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
-    char *jwks; /* the key-set document */
+    struct known *known; /* tokens that these keys have signed or verified */
+    char *jwks;          /* the key-set document */
     size_t jwks_len;
     char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
     int refs;                 /* under the lock of keys.c */

@@ -243,11 +243,30 @@ static pj_err_t find_key(const struct keys *keys, pj_arena_t *arena,
     return *key != NULL ? PJ_OK : PJ_ERR_KID_UNKNOWN;
 }
 
+/* Whether a key of the set signed the token, without asking twice. */
+static pj_err_t verify_signature(const struct keys *keys, pj_arena_t *arena,
+                                 pj_str_t token, const pj_jws_t *jws)
+{
+    const pj_key_t *key;
+    pj_err_t err;
+
+    if (known_has(keys->known, token)) {
+        return PJ_OK;
+    }
+    err = find_key(keys, arena, jws, &key);
+    if (!err) {
+        err = pj_jws_verify(jws, key);
+    }
+    if (!err) {
+        known_add(keys->known, token);
+    }
+    return err;
+}
+
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
                       pj_arena_t *arena, pj_str_t token, int64_t now_s,
                       enum token_check check, pj_claims_t *claims)
 {
-    const pj_key_t *key;
     pj_jws_t jws;
     pj_err_t err;
 
@@ -255,11 +274,7 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     if (err) {
         return err;
     }
-    err = find_key(keys, arena, &jws, &key);
-    if (err) {
-        return err;
-    }
-    err = pj_jws_verify(&jws, key);
+    err = verify_signature(keys, arena, token, &jws);
     if (err) {
         return err;
     }

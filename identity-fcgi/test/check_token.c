@@ -235,6 +235,82 @@ START_TEST (test_same_kid_of_another_key_is_refused) {
 }
 END_TEST
 
+static pj_str_t issued(void)
+{
+    return (pj_str_t){(const unsigned char *) out.data, out.len};
+}
+
+START_TEST (test_verified_token_is_known) {
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW,
+                                  NOW + 900, &out));
+    ck_assert(!known_has(keys->known, issued()));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert(known_has(keys->known, issued()));
+    ck_assert(!known_has(other_keys->known, issued()));
+}
+END_TEST
+
+START_TEST (test_refused_token_is_not_known) {
+    ck_assert(token_issue_account(&cfg, other_keys->signing, &session, NOW,
+                                  NOW + 900, &out));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_SIGNATURE);
+    ck_assert(!known_has(keys->known, issued()));
+}
+END_TEST
+
+/* The token is another key's: only being known can make it pass. */
+START_TEST (test_known_token_has_its_claims_checked) {
+    ck_assert(token_issue_account(&cfg, other_keys->signing, &session, NOW,
+                                  NOW + 900, &out));
+    known_add(keys->known, issued());
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert(is(claims.session_id, SESSION));
+    ck_assert_int_eq(verify_at(NOW + 900 + TOKEN_LEEWAY_S, TOKEN_CHECK_ALL),
+                     PJ_ERR_TOKEN_EXPIRED);
+    cfg.jwt_issuer = (char *) "http://other";
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_ISSUER);
+}
+END_TEST
+
+START_TEST (test_all_of_a_known_token_counts) {
+    ck_assert(token_issue_account(&cfg, other_keys->signing, &session, NOW,
+                                  NOW + 900, &out));
+    known_add(keys->known, issued());
+    for (size_t i = 0; i < out.len; i += 7) {
+        char c = out.data[i];
+
+        out.data[i] = c == 'A' ? 'B' : 'A';
+        ck_assert_int_ne(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+        out.data[i] = c;
+    }
+    out.len--;
+    ck_assert_int_ne(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    out.len++;
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+}
+END_TEST
+
+/* More than there is room for: older ones are verified again, none wrongly. */
+START_TEST (test_known_tokens_are_bounded) {
+    unsigned char text[8];
+    const pj_str_t token = {text, sizeof(text)};
+    int found = 0;
+
+    for (uint64_t i = 0; i < 200000; i++) {
+        memcpy(text, &i, sizeof(text));
+        ck_assert(!known_has(keys->known, token));
+        known_add(keys->known, token);
+        ck_assert(known_has(keys->known, token));
+    }
+    for (uint64_t i = 0; i < 200000; i++) {
+        memcpy(text, &i, sizeof(text));
+        found += known_has(keys->known, token);
+    }
+    ck_assert_int_gt(found, 50000);
+    ck_assert_int_le(found, 65536);
+}
+END_TEST
+
 START_TEST (test_flipped_character_is_refused) {
     ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
                                   &out));
@@ -292,6 +368,7 @@ START_TEST (test_headers_of_others_are_parsed) {
     ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW, NOW + 60,
                                   &out));
     mine.signing = NULL;
+    mine.known = NULL; /* each look is at the token itself */
     keys = &mine;
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
     mine.signing = saved->signing;
@@ -325,6 +402,11 @@ static void fill(TCase *t)
     tcase_add_test(t, test_logout_overlooks_expiry_alone);
     tcase_add_test(t, test_other_issuer_is_refused);
     tcase_add_test(t, test_same_kid_of_another_key_is_refused);
+    tcase_add_test(t, test_verified_token_is_known);
+    tcase_add_test(t, test_refused_token_is_not_known);
+    tcase_add_test(t, test_known_token_has_its_claims_checked);
+    tcase_add_test(t, test_all_of_a_known_token_counts);
+    tcase_add_test(t, test_known_tokens_are_bounded);
     tcase_add_test(t, test_flipped_character_is_refused);
     tcase_add_test(t, test_headers_of_others_are_parsed);
     tcase_add_test(t, test_oversize_is_refused_unread);
