@@ -222,7 +222,7 @@ for my $how (qw(before after)) {
 
 # -- a read is simply read again
 
-break(session_read_own => 'before');
+break(session_read => 'before');
 $res = refresh($token);
 ok met(), 'a read was met';
 is $res->status, 200, 'and the refresh succeeds';

@@ -130,8 +130,10 @@ is_deeply ids($s->{branches}), [ @own, @others ],
 is select_branch($s->{accountAccessToken}, $second)->status, 200, 'a scope';
 my $answer = refresh($s->{refreshToken})->json;
 is_deeply ids($answer->{branches}), \@own, "its workspace's branches alone";
-is_deeply [ sort @{ (jwt_decode($answer->{accessToken}))[1]{branch_ids} } ],
-    [ sort @own ], 'and branch_ids';
+is_deeply((jwt_decode($answer->{accessToken}))[1]{branch_ids}, \@own,
+    'and branch_ids, in that order');
+is_deeply((jwt_decode(select_branch($s->{accountAccessToken}, uc $second)
+    ->json->{accessToken}))[1]{branch_ids}, \@own, 'also when selected');
 is select_branch($answer->{accountAccessToken}, $west)->status, 200,
     'another of them can be selected';
 is_problem(select_branch($answer->{accountAccessToken}, $others[0]), 403,
@@ -144,6 +146,17 @@ is_deeply ids($answer->{branches}),
 is select_branch($answer->{accountAccessToken}, $others[0])->status, 200,
     'in any workspace';
 $pg->sql("update branches set status = 'ACTIVE' where branch_id = '$west'");
+
+# Nothing at all to choose from, in a session without a scope.
+
+my $empty = http_post($port, '/api/auth/login', json => {
+    account => 'none@demo.test', credential => 'Demo-passw0rd!' })->json;
+my $nothing = refresh($empty->{refreshToken});
+is $nothing->status, 200, 'no branches: refresh';
+is_deeply $nothing->json->{branches}, [], 'no branches: an empty list';
+is_problem(select_branch($nothing->json->{accountAccessToken}, $_), 403,
+    'AUTH_BRANCH_NOT_SELECTABLE', "no branches: select-branch of $_")
+    for $north, '00000000-0000-0000-0000-000000000000', 'none';
 
 # The account: no login, no selection, and a refresh ends its session.
 

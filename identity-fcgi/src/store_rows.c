@@ -17,8 +17,8 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
     out[len] = '\0';
 }
 
-static const char *arena_text(pj_arena_t *arena, const unsigned char *data,
-                              size_t len)
+const char *store_arena_text(pj_arena_t *arena, const unsigned char *data,
+                             size_t len)
 {
     char *copy = pj_arena_alloc(arena, len + 1);
 
@@ -29,8 +29,8 @@ static const char *arena_text(pj_arena_t *arena, const unsigned char *data,
     return copy;
 }
 
-static const char *arena_uuid(pj_arena_t *arena, const unsigned char *data,
-                              size_t len)
+const char *store_arena_uuid(pj_arena_t *arena, const unsigned char *data,
+                             size_t len)
 {
     char *text = len == 16 ? pj_arena_alloc(arena, STORE_UUID) : NULL;
 
@@ -74,8 +74,8 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
                          size_t row, const int cols[4],
                          struct branch_list *out)
 {
-    static const element_fn elements[] = {arena_uuid, arena_text, arena_uuid,
-                                          arena_text};
+    static const element_fn elements[] = {store_arena_uuid, store_arena_text,
+                                          store_arena_uuid, store_arena_text};
     const char *const *columns[4];
     struct branch *items;
     size_t n = 0;
@@ -104,8 +104,14 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* Reads workspace, tenant, member, branch, branch ids and roles from col on.
- */
+bool store_copy_uuids(pj_arena_t *arena, const struct db_rows *rows,
+                      size_t row, int col, const char *const **out,
+                      size_t *count)
+{
+    return copy_array(arena, rows, row, col, store_arena_uuid, out, count);
+}
+
+/* Reads workspace, tenant, member, branch and roles from col on. */
 bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
                       size_t row, int col, struct scope *out)
 {
@@ -122,8 +128,6 @@ bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
     out->tenant_id = ids[1];
     out->member_id = ids[2];
     out->active_branch_id = ids[3];
-    return copy_array(arena, rows, row, col + 4, arena_uuid, &out->branch_ids,
-                      &out->branch_id_count) &&
-           copy_array(arena, rows, row, col + 5, arena_text, &out->roles,
+    return copy_array(arena, rows, row, col + 4, store_arena_text, &out->roles,
                       &out->role_count);
 }

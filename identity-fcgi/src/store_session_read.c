@@ -41,14 +41,14 @@ enum store_result store_branches(struct store *st, pj_arena_t *arena,
 static const struct db_statement scope_sql = {
     "scope",
     "SELECT t.workspace_id, t.tenant_id, t.member_id, t.branch_id,"
-    "       ARRAY(SELECT b.branch_id FROM selectable_branches b"
-    "              WHERE b.account_id = t.account_id"
-    "                AND b.workspace_id = t.workspace_id"
-    "              ORDER BY b.branch_name COLLATE \"C\", b.branch_id),"
     "       ARRAY(SELECT r.role_code FROM member_roles r"
     "              WHERE r.member_id = t.member_id"
     "                AND r.branch_id = t.branch_id"
-    "              ORDER BY r.role_code)"
+    "              ORDER BY r.role_code),"
+    "       ARRAY(SELECT b.branch_id FROM selectable_branches b"
+    "              WHERE b.account_id = t.account_id"
+    "                AND b.workspace_id = t.workspace_id"
+    "              ORDER BY b.branch_name COLLATE \"C\", b.branch_id)"
     "  FROM selectable_branches t"
     " WHERE t.account_id = $1 AND t.branch_id = $2",
     false};
@@ -67,7 +67,10 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
     if (result == STORE_OK && db_row_count(rows) == 0) {
         result = STORE_NONE;
     }
-    if (result == STORE_OK && !store_copy_scope(arena, rows, 0, 0, out)) {
+    if (result == STORE_OK &&
+        (!store_copy_scope(arena, rows, 0, 0, out) ||
+         !store_copy_uuids(arena, rows, 0, 5, &out->branch_ids,
+                           &out->branch_id_count))) {
         result = STORE_UNAVAILABLE;
     }
     db_rows_free(rows);
@@ -76,183 +79,167 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
 
 /* -- sessions -- */
 
-/* What both ways of reading a session begin with. */
-#define SESSION_COLUMNS                                                       \
-    "SELECT s.session_id, s.account_id, a.account_type,"                      \
-    "       a.status = 'ACTIVE', s.status = 'ACTIVE', s.jti,"                 \
-    "       s.workspace_id, s.member_id, s.active_branch_id,"                 \
-    "       s.created_at, s.expires_at, clock_timestamp(),"
-
 /*
- * For a session as it is: one look at what is selectable serves both the
- * session's own branch and the list.  Only where a session has a branch that
- * is not selectable any more the list is too short; then the other statement
- * reads everything once more.
- */
-static const struct db_statement session_read_own_sql = {
-    "session_read_own",
-    SESSION_COLUMNS
-    "       list.own_workspace_id, list.tenant_id, list.member_id,"
-    "       list.branch_id, list.branch_ids,"
-    "       ARRAY(SELECT r.role_code FROM member_roles r"
-    "              WHERE r.member_id = list.member_id"
-    "                AND r.branch_id = list.branch_id"
-    "              ORDER BY r.role_code),"
-    "       list.branch_names, list.workspace_ids, list.workspace_names"
-    "  FROM auth_sessions s"
-    "  JOIN accounts a ON a.account_id = s.account_id"
-    " CROSS JOIN LATERAL ("
-    "    SELECT (array_agg(workspace_id) FILTER (WHERE own))[1]"
-    "             AS own_workspace_id,"
-    "           (array_agg(tenant_id) FILTER (WHERE own))[1] AS tenant_id,"
-    "           (array_agg(member_id) FILTER (WHERE own))[1] AS member_id,"
-    "           (array_agg(branch_id) FILTER (WHERE own))[1] AS branch_id,"
-    "           array_agg(branch_id) AS branch_ids,"
-    "           array_agg(branch_name) FILTER (WHERE wanted)"
-    "             AS branch_names,"
-    "           array_agg(workspace_id) FILTER (WHERE wanted)"
-    "             AS workspace_ids,"
-    "           array_agg(workspace_name) FILTER (WHERE wanted)"
-    "             AS workspace_names"
-    "      FROM (SELECT b.*, b.branch_id = s.active_branch_id AS own,"
-    "                   $2 OR s.active_branch_id IS NULL AS wanted"
-    "              FROM selectable_branches b"
-    "             WHERE b.account_id = s.account_id"
-    "               AND (s.workspace_id IS NULL"
-    "                    OR b.workspace_id = s.workspace_id)" SORTED
-    ") AS sorted) AS list"
-    " WHERE s.session_id = $1",
-    false};
-
-/*
- * For a session and a branch: t is the branch asked about ($2, else the
- * session's own), if it is selectable and in the session's workspace.  The
- * list covers t's workspace, or all of them where there is no t; names are
- * left out when nobody wants them.
+ * A row for each branch that can be selected in the session, and one without
+ * a branch where there is none.  The rows are sorted here: for the few
+ * branches that most have, a row each costs the server less than a sort and
+ * aggregates that make one row of them.
+ *
+ * The roles are read, and not null, in the row of the branch asked about: $2,
+ * else the session's own.  $3 is whether a session in a workspace has the
+ * branches of the others too.
  */
 static const struct db_statement session_read_sql = {
     "session_read",
-    SESSION_COLUMNS
-    "       t.workspace_id, t.tenant_id, t.member_id, t.branch_id,"
-    "       list.branch_ids,"
-    "       ARRAY(SELECT r.role_code FROM member_roles r"
-    "              WHERE r.member_id = t.member_id"
-    "                AND r.branch_id = t.branch_id"
-    "              ORDER BY r.role_code),"
-    "       list.branch_names, list.workspace_ids, list.workspace_names"
+    "SELECT s.account_id, a.account_type, a.status = 'ACTIVE',"
+    "       s.status = 'ACTIVE', s.jti, s.workspace_id, s.member_id,"
+    "       s.active_branch_id, s.created_at, s.expires_at,"
+    "       clock_timestamp(),"
+    "       b.workspace_id, b.tenant_id, b.member_id, b.branch_id,"
+    "       CASE WHEN b.branch_id = coalesce($2, s.active_branch_id)"
+    "            THEN ARRAY(SELECT r.role_code FROM member_roles r"
+    "                        WHERE r.member_id = b.member_id"
+    "                          AND r.branch_id = b.branch_id"
+    "                        ORDER BY r.role_code)"
+    "       END, b.branch_name, b.workspace_name"
     "  FROM auth_sessions s"
     "  JOIN accounts a ON a.account_id = s.account_id"
-    "  LEFT JOIN selectable_branches t"
-    "    ON t.account_id = s.account_id"
-    "   AND t.branch_id = coalesce($2, s.active_branch_id)"
-    "   AND (s.workspace_id IS NULL"
-    "        OR t.workspace_id = s.workspace_id)"
-    " CROSS JOIN LATERAL ("
-    "    SELECT array_agg(branch_id) AS branch_ids,"
-    "           array_agg(branch_name) FILTER (WHERE wanted)"
-    "             AS branch_names,"
-    "           array_agg(workspace_id) FILTER (WHERE wanted)"
-    "             AS workspace_ids,"
-    "           array_agg(workspace_name) FILTER (WHERE wanted)"
-    "             AS workspace_names"
-    "      FROM (SELECT b.branch_id, b.branch_name, b.workspace_id,"
-    "                   b.workspace_name,"
-    "                   $3 OR t.branch_id IS NULL AS wanted"
-    "              FROM selectable_branches b"
-    "             WHERE b.account_id = s.account_id"
-    "               AND (t.branch_id IS NULL"
-    "                    OR b.workspace_id = t.workspace_id)" SORTED
-    ") AS sorted) AS list"
+    "  LEFT JOIN selectable_branches b"
+    "    ON b.account_id = s.account_id"
+    "   AND ($3 OR s.workspace_id IS NULL"
+    "        OR b.workspace_id = s.workspace_id)"
     " WHERE s.session_id = $1",
     false};
 
-static void copy_session(const struct db_rows *rows, struct session *s)
-{
-    db_uuid(rows, 0, 0, s->session_id);
-    db_uuid(rows, 0, 1, s->account_id);
-    store_copy_text(rows, 0, 2, s->account_type, sizeof(s->account_type));
-    s->account_enabled = db_bool(rows, 0, 3);
-    s->active = db_bool(rows, 0, 4);
-    db_uuid(rows, 0, 5, s->jti);
-    db_uuid(rows, 0, 6, s->workspace_id);
-    db_uuid(rows, 0, 7, s->member_id);
-    db_uuid(rows, 0, 8, s->active_branch_id);
-    s->created_at_s = db_time_us(rows, 0, 9) / 1000000;
-    s->expires_at_s = db_time_us(rows, 0, 10) / 1000000;
-}
+enum {
+    ACCOUNT_ID,
+    ACCOUNT_TYPE,
+    ACCOUNT_ENABLED,
+    ACTIVE,
+    JTI,
+    SESSION_WORKSPACE_ID,
+    SESSION_MEMBER_ID,
+    ACTIVE_BRANCH_ID,
+    CREATED_AT,
+    EXPIRES_AT,
+    DATABASE_CLOCK,
+    SCOPE, /* of the row's branch, down to ROLES */
+    WORKSPACE_ID = SCOPE,
+    TENANT_ID,
+    MEMBER_ID,
+    BRANCH_ID,
+    ROLES,
+    BRANCH_NAME,
+    WORKSPACE_NAME
+};
 
-static bool copy_view(pj_arena_t *arena, const struct db_rows *rows, bool list,
-                      struct session_view *out)
-{
-    memset(out, 0, sizeof(*out));
-    copy_session(rows, &out->session);
-    out->selectable = !db_is_null(rows, 0, 12);
-    if (out->selectable &&
-        !store_copy_scope(arena, rows, 0, 12, &out->scope)) {
-        return false;
-    }
-    if (!list && out->selectable) {
-        return true;
-    }
-    return store_copy_branches(arena, rows, 0, (const int[]){16, 18, 19, 20},
-                               &out->branches);
-}
+struct question {
+    pj_str_t session_id;
+    const pj_str_t *branch_id;   /* NULL: the session's own is asked about */
+    struct meanwhile *meanwhile; /* or NULL */
+};
 
-/* Whether the session's branch was withdrawn. */
-static bool has_lost_its_branch(const struct db_rows *rows)
-{
-    return !db_is_null(rows, 0, 8) && db_is_null(rows, 0, 12);
-}
-
-static enum store_result read_own(struct store *st, pj_str_t session_id,
-                                  bool list, struct meanwhile *meanwhile,
-                                  struct db_rows **rows)
-{
-    struct db_params p = {0};
-    enum store_result result;
-
-    db_param_uuid(&p, (const char *) session_id.data, session_id.len);
-    db_param_bool(&p, list);
-    result =
-        store_run_meanwhile(st, &session_read_own_sql, &p, meanwhile, rows);
-    if (result == STORE_OK && db_row_count(*rows) == 0) {
-        result = STORE_NONE;
-    }
-    return result;
-}
-
-/* branch_id NULL: none is asked about. */
-static enum store_result read_with_branch(struct store *st,
-                                          pj_str_t session_id,
-                                          const pj_str_t *branch_id, bool list,
-                                          struct db_rows **rows)
+static enum store_result read_session(struct store *st,
+                                      const struct question *q,
+                                      bool everywhere, struct session *s,
+                                      struct db_rows **rows)
 {
     /* Asked about by what is no UUID: no branch at all has the nil one. */
     static const char nil[] = "00000000-0000-0000-0000-000000000000";
     struct db_params p = {0};
     enum store_result result;
 
-    db_param_uuid(&p, (const char *) session_id.data, session_id.len);
+    *rows = NULL;
+    db_param_uuid(&p, (const char *) q->session_id.data, q->session_id.len);
     if (p.bad_uuid) {
-        *rows = NULL;
         return STORE_NONE;
     }
-    if (branch_id == NULL) {
+    db_uuid_text((const unsigned char *) p.values[0], s->session_id);
+    if (q->branch_id == NULL) {
         db_param_uuid_or_null(&p, NULL);
     } else {
-        db_param_uuid(&p, (const char *) branch_id->data, branch_id->len);
+        db_param_uuid(&p, (const char *) q->branch_id->data,
+                      q->branch_id->len);
         if (p.bad_uuid) {
             p.bad_uuid = false;
             p.count--;
             store_param_uuid(&p, nil);
         }
     }
-    db_param_bool(&p, list);
-    result = store_run(st, &session_read_sql, &p, rows);
+    db_param_bool(&p, everywhere);
+    result =
+        store_run_meanwhile(st, &session_read_sql, &p, q->meanwhile, rows);
     if (result == STORE_OK && db_row_count(*rows) == 0) {
         result = STORE_NONE;
     }
     return result;
+}
+
+static void copy_session(const struct db_rows *rows, struct session *s)
+{
+    db_uuid(rows, 0, ACCOUNT_ID, s->account_id);
+    store_copy_text(rows, 0, ACCOUNT_TYPE, s->account_type,
+                    sizeof(s->account_type));
+    s->account_enabled = db_bool(rows, 0, ACCOUNT_ENABLED);
+    s->active = db_bool(rows, 0, ACTIVE);
+    db_uuid(rows, 0, JTI, s->jti);
+    db_uuid(rows, 0, SESSION_WORKSPACE_ID, s->workspace_id);
+    db_uuid(rows, 0, SESSION_MEMBER_ID, s->member_id);
+    db_uuid(rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
+    s->created_at_s = db_time_us(rows, 0, CREATED_AT) / 1000000;
+    s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
+}
+
+/* Fills the scope from the row of the branch asked about, if there is one and
+ * the session is in its workspace or in none. */
+static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
+                       struct session_view *out)
+{
+    const char *bound = out->session.workspace_id;
+    size_t row = 0;
+
+    while (row < db_row_count(rows) && db_is_null(rows, row, ROLES)) {
+        row++;
+    }
+    if (row == db_row_count(rows)) {
+        return true;
+    }
+    if (!store_copy_scope(arena, rows, row, SCOPE, &out->scope)) {
+        return false;
+    }
+    out->selectable =
+        bound[0] == '\0' || strcmp(bound, out->scope.workspace_id) == 0;
+    if (!out->selectable) {
+        memset(&out->scope, 0, sizeof(out->scope));
+    }
+    return true;
+}
+
+/* Fills what there is to choose from, and the scope's part of that. */
+static bool copy_branches(pj_arena_t *arena, const struct db_rows *rows,
+                          bool list, struct session_view *out)
+{
+    static const int cols[] = {BRANCH_ID, BRANCH_NAME, WORKSPACE_ID,
+                               WORKSPACE_NAME};
+    const char *within = out->selectable ? out->scope.workspace_id : NULL;
+    struct branch *items;
+    size_t n;
+
+    if (!store_row_branches(arena, rows, cols, within, &items, &n)) {
+        return false;
+    }
+    store_sort_branches(items, n);
+    if (out->selectable) {
+        out->scope.branch_id_count = n;
+        if (!store_branch_ids(arena, items, n, &out->scope.branch_ids)) {
+            return false;
+        }
+        if (!list) {
+            return true;
+        }
+    }
+    out->branches = (struct branch_list){items, n};
+    return store_keep_names(arena, items, n);
 }
 
 /* See store_session.c. */
@@ -266,28 +253,42 @@ static void set_fence(struct store *st, int64_t database_us)
     st->fence_us = database_us + left_ms * 1000;
 }
 
+/* Everything but the branches; on STORE_OK those are in *rows, to be freed. */
+static enum store_result look(struct store *st, pj_arena_t *arena,
+                              const struct question *q, bool everywhere,
+                              struct session_view *out, struct db_rows **rows)
+{
+    enum store_result result;
+
+    memset(out, 0, sizeof(*out));
+    result = read_session(st, q, everywhere, &out->session, rows);
+    if (result != STORE_OK) {
+        return result;
+    }
+    set_fence(st, db_time_us(*rows, 0, DATABASE_CLOCK));
+    copy_session(*rows, &out->session);
+    return copy_scope(arena, *rows, out) ? STORE_OK : STORE_UNAVAILABLE;
+}
+
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out)
 {
-    struct db_rows *rows = NULL;
-    enum store_result result = STORE_NONE;
+    const struct question q = {session_id, branch_id, meanwhile};
+    struct db_rows *rows;
+    enum store_result result = look(st, arena, &q, false, out, &rows);
 
-    if (branch_id == NULL) {
-        result = read_own(st, session_id, list, meanwhile, &rows);
-    }
-    if (branch_id != NULL ||
-        (result == STORE_OK && has_lost_its_branch(rows))) {
+    /* Without a scope the list is of all workspaces, and a session in one has
+     * not been shown the others. */
+    if (result == STORE_OK && !out->selectable &&
+        out->session.workspace_id[0] != '\0') {
         db_rows_free(rows);
-        result = read_with_branch(st, session_id, branch_id, list, &rows);
+        result = look(st, arena, &q, true, out, &rows);
     }
-    if (result == STORE_OK) {
-        set_fence(st, db_time_us(rows, 0, 11));
-        if (!copy_view(arena, rows, list, out)) {
-            result = STORE_UNAVAILABLE;
-        }
+    if (result == STORE_OK && !copy_branches(arena, rows, list, out)) {
+        result = STORE_UNAVAILABLE;
     }
     db_rows_free(rows);
     return result;

@@ -43,10 +43,39 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
                          size_t row, const int cols[4],
                          struct branch_list *out);
 
-/* Reads workspace, tenant, member, branch, branch ids and roles from col on;
- * false when the arena is spent. */
+/* Reads an array column of UUIDs; false when the arena is spent. */
+bool store_copy_uuids(pj_arena_t *arena, const struct db_rows *rows,
+                      size_t row, int col, const char *const **out,
+                      size_t *count);
+
+/* Reads workspace, tenant, member, branch and roles from col on (branch ids
+ * are left alone); false when the arena is spent. */
 bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
                       size_t row, int col, struct scope *out);
+
+/* Copies, with a NUL; NULL when the arena is spent or data is no UUID. */
+const char *store_arena_text(pj_arena_t *arena, const unsigned char *data,
+                             size_t len);
+const char *store_arena_uuid(pj_arena_t *arena, const unsigned char *data,
+                             size_t len);
+
+/*
+ * Reads the branch of each row that has one, if it is in the workspace within
+ * (NULL: in any), from the columns of its id and name and its workspace's id
+ * and name.  The names are those in rows, until store_keep_names().  False
+ * when the arena is spent.
+ */
+bool store_row_branches(pj_arena_t *arena, const struct db_rows *rows,
+                        const int cols[4], const char *within,
+                        struct branch **items, size_t *count);
+bool store_keep_names(pj_arena_t *arena, struct branch *items, size_t count);
+
+/* By workspace name, branch name and branch id, each by its bytes. */
+void store_sort_branches(struct branch *items, size_t count);
+
+/* Their ids as an array; false when the arena is spent. */
+bool store_branch_ids(pj_arena_t *arena, const struct branch *items,
+                      size_t count, const char *const **out);
 
 /* The operations of store_session*.c, as store_ops documents them. */
 enum store_result store_branches(struct store *st, pj_arena_t *arena,

@@ -1,0 +1,103 @@
+/* The order of branches that came in none. */
+
+#include "store_sql.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void sorts_as(struct branch *items, size_t n, const char *const *ids)
+{
+    store_sort_branches(items, n);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_str_eq(items[i].branch_id, ids[i]);
+    }
+}
+
+START_TEST (test_workspace_comes_before_branch_before_id) {
+    struct branch items[] = {
+        {"6", "a", "w", "Second"}, {"3", "b", "w", "First"},
+        {"2", "b", "w", "First"},  {"5", "c", "w", "First"},
+        {"1", "a", "w", "First"},  {"4", "b", "v", "First"},
+    };
+
+    sorts_as(items, 6, (const char *[]){"1", "2", "3", "4", "5", "6"});
+}
+END_TEST
+
+/* Not as a locale would have it, nor with bytes over 0x7f as negative ones. */
+START_TEST (test_names_are_compared_by_their_bytes) {
+    struct branch items[] = {
+        {"8", "\xff", "w", "W"},         {"7", "\xc3\xa4", "w", "W"},
+        {"6", "\xc3\x84rger", "w", "W"}, {"5", "a", "w", "W"},
+        {"3", "Zoo", "w", "W"},          {"2", "Z", "w", "W"},
+        {"1", " z", "w", "W"},           {"4", "_", "w", "W"},
+        {"9", "a", "w", "\xc2\xa0"},
+    };
+
+    sorts_as(items, 9,
+             (const char *[]){"1", "2", "3", "4", "5", "6", "7", "8", "9"});
+}
+END_TEST
+
+START_TEST (test_none_one_and_many) {
+    static struct branch many[STORE_MAX_LIST];
+    static char ids[STORE_MAX_LIST][8];
+    struct branch one = {"1", "b", "w", "W"};
+
+    store_sort_branches(NULL, 0);
+    store_sort_branches(&one, 1);
+    ck_assert_str_eq(one.branch_id, "1");
+    for (int i = 0; i < STORE_MAX_LIST; i++) {
+        snprintf(ids[i], sizeof(ids[i]), "%06d", STORE_MAX_LIST - 1 - i);
+        many[i] = (struct branch){ids[i], "same", "w", "same"};
+    }
+    store_sort_branches(many, STORE_MAX_LIST);
+    for (int i = 0; i < STORE_MAX_LIST; i++) {
+        ck_assert_str_eq(many[i].branch_id, ids[STORE_MAX_LIST - 1 - i]);
+    }
+}
+END_TEST
+
+START_TEST (test_names_are_kept_and_ids_listed) {
+    char name[] = "branch", place[] = "place", other[] = "other";
+    const char *w = "w";
+    struct branch items[] = {
+        {"1", name, w, place}, {"2", name, w, place}, {"3", name, "v", other}};
+    static unsigned char mem[1024];
+    const char *const *ids;
+    pj_arena_t arena;
+
+    pj_arena_init(&arena, mem, sizeof(mem));
+    ck_assert(store_keep_names(&arena, items, 3));
+    ck_assert(store_branch_ids(&arena, items, 3, &ids));
+    name[0] = place[0] = other[0] = '?';
+    ck_assert_str_eq(items[0].branch_name, "branch");
+    ck_assert_str_eq(items[1].workspace_name, "place");
+    ck_assert_str_eq(items[2].workspace_name, "other");
+    ck_assert_str_eq(ids[2], "3");
+
+    pj_arena_init(&arena, mem, 8);
+    ck_assert(!store_keep_names(&arena, items, 3));
+    ck_assert(!store_branch_ids(&arena, items, 3, &ids));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("store_branches");
+    TCase *tc = tcase_create("store_branches");
+    SRunner *runner;
+    int failed;
+
+    tcase_add_test(tc, test_workspace_comes_before_branch_before_id);
+    tcase_add_test(tc, test_names_are_compared_by_their_bytes);
+    tcase_add_test(tc, test_none_one_and_many);
+    tcase_add_test(tc, test_names_are_kept_and_ids_listed);
+    suite_add_tcase(suite, tc);
+    runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
