@@ -369,8 +369,9 @@ static enum db_outcome collect_meanwhile(PGconn *pg, int64_t deadline_ms,
 }
 
 static const Oid oids[] = {
-    [DB_UUID] = 2950, [DB_TEXT] = 25,  [DB_INT8] = 20,    [DB_BOOL] = 16,
-    [DB_BYTEA] = 17,  [DB_INET] = 869, [DB_UUIDS] = 2951,
+    [DB_UUID] = 2950,  [DB_TEXT] = 25,          [DB_INT8] = 20,
+    [DB_BOOL] = 16,    [DB_BYTEA] = 17,         [DB_INET] = 869,
+    [DB_UUIDS] = 2951, [DB_TIMESTAMPTZ] = 1184,
 };
 
 static bool is_prepared(const struct db_conn *c, const struct db_statement *st)
@@ -565,8 +566,7 @@ int64_t db_int64(const struct db_rows *rows, size_t row, int col)
 
 int64_t db_time_us(const struct db_rows *rows, size_t row, int col)
 {
-    /* PostgreSQL counts from the year 2000. */
-    return db_int64(rows, row, col) + INT64_C(946684800) * 1000000;
+    return db_int64(rows, row, col) + DB_EPOCH_US;
 }
 
 bool db_bool(const struct db_rows *rows, size_t row, int col)

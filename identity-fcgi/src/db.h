@@ -12,6 +12,9 @@
 
 #define DB_MAX_PARAMS 12
 
+/* Times: PostgreSQL counts from 2000, we from 1970. */
+#define DB_EPOCH_US (INT64_C(946684800) * 1000000)
+
 /* Types of parameters; values travel in binary except DB_INET's. */
 enum db_type {
     DB_UUID,
@@ -20,7 +23,8 @@ enum db_type {
     DB_BOOL,
     DB_BYTEA,
     DB_INET,
-    DB_UUIDS
+    DB_UUIDS,
+    DB_TIMESTAMPTZ
 };
 
 /*
@@ -48,6 +52,8 @@ void db_param_uuid(struct db_params *p, const char *text, size_t len);
 void db_param_uuid_or_null(struct db_params *p, const char *text);
 void db_param_text(struct db_params *p, const void *text, size_t len);
 void db_param_int64(struct db_params *p, int64_t value);
+/* A timestamptz, given in microseconds since 1970. */
+void db_param_time_us(struct db_params *p, int64_t us);
 void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 void db_param_inet(struct db_params *p, const char *text);

@@ -121,14 +121,24 @@ void db_param_text(struct db_params *p, const void *text, size_t len)
     add(p, DB_TEXT, text != NULL ? text : "", len);
 }
 
-void db_param_int64(struct db_params *p, int64_t value)
+static void add64(struct db_params *p, enum db_type type, int64_t value)
 {
     unsigned char *bytes = p->scratch[p->count];
     uint64_t v = (uint64_t) value;
 
     put32(bytes, (uint32_t) (v >> 32));
     put32(bytes + 4, (uint32_t) v);
-    add(p, DB_INT8, bytes, 8);
+    add(p, type, bytes, 8);
+}
+
+void db_param_int64(struct db_params *p, int64_t value)
+{
+    add64(p, DB_INT8, value);
+}
+
+void db_param_time_us(struct db_params *p, int64_t us)
+{
+    add64(p, DB_TIMESTAMPTZ, us - DB_EPOCH_US);
 }
 
 void db_param_bool(struct db_params *p, bool value)

@@ -10,8 +10,7 @@
  * nothing has happened.  So the writes that follow a read carry a fence: the
  * database's clock at that read, plus the time that the request had left.
  */
-#define BEFORE_FENCE(param)                                                   \
-    "   AND clock_timestamp() < to_timestamp(" param " / 1000000.0)"
+#define BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
 /*
  * Taking the account's row makes this wait for an operator who is changing it,
@@ -25,8 +24,7 @@ static const struct db_statement session_create_sql = {
     "      FOR SHARE)"
     " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
     "    expires_at, workspace_id, member_id, active_branch_id)"
-    " SELECT $1, account_id, $3, to_timestamp($4), to_timestamp($5), $6, $7,"
-    "        $8"
+    " SELECT $1, account_id, $3, $4, $5, $6, $7, $8"
     "   FROM owner",
     true};
 
@@ -39,8 +37,8 @@ enum store_result store_session_create(struct store *st,
     store_param_uuid(&p, s->session_id);
     store_param_uuid(&p, s->account_id);
     store_param_uuid(&p, s->jti);
-    db_param_int64(&p, s->created_at_s);
-    db_param_int64(&p, s->expires_at_s);
+    db_param_time_us(&p, s->created_at_s * 1000000);
+    db_param_time_us(&p, s->expires_at_s * 1000000);
     db_param_uuid_or_null(&p, s->workspace_id);
     db_param_uuid_or_null(&p, s->member_id);
     db_param_uuid_or_null(&p, s->active_branch_id);
@@ -57,8 +55,7 @@ enum store_result store_session_create(struct store *st,
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
     "   AND active_branch_id IS NOT DISTINCT FROM $7" BEFORE_FENCE("$8")
-#define ROTATE_SET                                                            \
-    "UPDATE auth_sessions SET jti = $3, expires_at = to_timestamp($4)"
+#define ROTATE_SET "UPDATE auth_sessions SET jti = $3, expires_at = $4"
 #define ROTATE_CLEAR                                                          \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 /* The old jti is kept for a while, and older ones are dropped. */
@@ -88,11 +85,11 @@ enum store_result store_session_rotate(struct store *st,
     store_param_uuid(&p, old->session_id);
     store_param_uuid(&p, old->jti);
     store_param_uuid(&p, new_jti);
-    db_param_int64(&p, expires_at_s);
+    db_param_time_us(&p, expires_at_s * 1000000);
     db_param_uuid_or_null(&p, old->workspace_id);
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
-    db_param_int64(&p, st->fence_us);
+    db_param_time_us(&p, st->fence_us);
     return store_run_write(st, &session_rotate_sql[clear_scope][remember], &p);
 }
 
@@ -139,7 +136,7 @@ enum store_result store_session_select(struct store *st,
     store_param_uuid(&p, to->workspace_id);
     store_param_uuid(&p, to->member_id);
     store_param_uuid(&p, to->active_branch_id);
-    db_param_int64(&p, st->fence_us);
+    db_param_time_us(&p, st->fence_us);
     return store_run_write(st, &session_select_sql, &p);
 }
 
