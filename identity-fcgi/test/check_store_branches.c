@@ -45,7 +45,7 @@ START_TEST (test_none_one_and_many) {
     static char ids[STORE_MAX_LIST][8];
     struct branch one = {"1", "b", "w", "W"};
 
-    store_sort_branches(NULL, 0);
+    store_sort_branches(&one, 0);
     store_sort_branches(&one, 1);
     ck_assert_str_eq(one.branch_id, "1");
     for (int i = 0; i < STORE_MAX_LIST; i++) {
