@@ -44,11 +44,13 @@ pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
         return PJ_ERR_NO_SPACE;
     *out_len = pj_b64url_encoded_len(left);
 
-    for (; left >= 3; left -= 3, s += 3) {
-        *dst++ = alphabet[s[0] >> 2];
-        *dst++ = alphabet[(s[0] & 3) << 4 | s[1] >> 4];
-        *dst++ = alphabet[(s[1] & 15) << 2 | s[2] >> 6];
-        *dst++ = alphabet[s[2] & 63];
+    for (; left >= 3; left -= 3, s += 3, dst += 4) {
+        unsigned bits = (unsigned) s[0] << 16 | (unsigned) s[1] << 8 | s[2];
+
+        dst[0] = alphabet[bits >> 18];
+        dst[1] = alphabet[bits >> 12 & 63];
+        dst[2] = alphabet[bits >> 6 & 63];
+        dst[3] = alphabet[bits & 63];
     }
     if (left > 0) {
         *dst++ = alphabet[s[0] >> 2];

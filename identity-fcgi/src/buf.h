@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /*
  * Appends never write past cap; one that does not fit sets overflow, and from
@@ -27,6 +28,8 @@ void buf_reset(struct buf *b);
 void buf_add(struct buf *b, const void *data, size_t len);
 void buf_addz(struct buf *b, const char *cstr);
 void buf_addc(struct buf *b, char c);
+/* An integer in decimal. */
+void buf_addi(struct buf *b, int64_t v);
 void buf_addf(struct buf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -74,16 +74,16 @@ static bool uuid_parse(const char *text, size_t len,
 void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
 {
     static const char digits[] = "0123456789abcdef";
-    size_t n = 0;
+    static const unsigned char groups[] = {4, 2, 2, 2, 6};
 
-    for (size_t i = 0; i < UUID_BYTES; i++) {
-        if (is_dash_place(n)) {
-            out[n++] = '-';
+    for (size_t g = 0; g < sizeof(groups); g++) {
+        for (size_t i = 0; i < groups[g]; i++, bytes++, out += 2) {
+            out[0] = digits[*bytes >> 4];
+            out[1] = digits[*bytes & 15];
         }
-        out[n++] = digits[bytes[i] >> 4];
-        out[n++] = digits[bytes[i] & 15];
+        *out++ = '-';
     }
-    out[n] = '\0';
+    out[-1] = '\0';
 }
 
 static void add(struct db_params *p, enum db_type type, const void *value,

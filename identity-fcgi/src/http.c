@@ -241,15 +241,20 @@ void http_response_head(struct http_response *res,
                      "The answer could not be written.");
     }
     buf_reset(head);
-    buf_addf(head, "Status: %d %s\r\n", res->status,
-             http_status_title(res->status));
+    buf_addz(head, "Status: ");
+    buf_addi(head, res->status);
+    buf_addc(head, ' ');
+    buf_addz(head, http_status_title(res->status));
+    buf_addz(head, "\r\n");
     buf_add(head, res->headers.data, res->headers.len);
     add_id(head, "X-Request-Id: ", req->request_id);
     add_id(head, "X-Correlation-Id: ", req->correlation_id);
     if (res->status == 204 || res->status == 304) {
         buf_reset(&res->body);
     } else {
-        buf_addf(head, "Content-Length: %zu\r\n", res->body.len);
+        buf_addz(head, "Content-Length: ");
+        buf_addi(head, (int64_t) res->body.len);
+        buf_addz(head, "\r\n");
     }
     buf_addz(head, "\r\n");
     if (is_method(req, "HEAD")) {

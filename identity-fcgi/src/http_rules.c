@@ -108,14 +108,21 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
     static const char *const same_site[] = {"Strict", "Lax", "None"};
     struct buf *out = &res->headers;
 
-    buf_addf(out, "Set-Cookie: %s=", cfg->cookie_name);
+    buf_addz(out, "Set-Cookie: ");
+    buf_addz(out, cfg->cookie_name);
+    buf_addc(out, '=');
     buf_add(out, token.data, token.len);
-    buf_addf(out, "; Path=%s; Max-Age=%lld; HttpOnly", cfg->cookie_path,
-             (long long) (max_age_s > 0 ? max_age_s : 0));
+    buf_addz(out, "; Path=");
+    buf_addz(out, cfg->cookie_path);
+    buf_addz(out, "; Max-Age=");
+    buf_addi(out, max_age_s > 0 ? max_age_s : 0);
+    buf_addz(out, "; HttpOnly");
     if (cfg->cookie_secure) {
         buf_addz(out, "; Secure");
     }
-    buf_addf(out, "; SameSite=%s\r\n", same_site[cfg->cookie_same_site]);
+    buf_addz(out, "; SameSite=");
+    buf_addz(out, same_site[cfg->cookie_same_site]);
+    buf_addz(out, "\r\n");
 }
 
 void http_cookie_clear(struct http_response *res, const struct config *cfg)

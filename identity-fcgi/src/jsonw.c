@@ -202,19 +202,8 @@ void jsonw_cstr(struct jsonw *w, const char *name, const char *s)
 
 void jsonw_int(struct jsonw *w, const char *name, int64_t v)
 {
-    char digits[20];
-    size_t n = sizeof(digits);
-    uint64_t u = v < 0 ? 0 - (uint64_t) v : (uint64_t) v;
-
     before_value(w, name);
-    do {
-        digits[--n] = (char) ('0' + u % 10);
-        u /= 10;
-    } while (u != 0);
-    if (v < 0) {
-        buf_addc(w->out, '-');
-    }
-    buf_add(w->out, digits + n, sizeof(digits) - n);
+    buf_addi(w->out, v);
 }
 
 void jsonw_bool(struct jsonw *w, const char *name, bool v)
