@@ -1,9 +1,10 @@
 /*
  * Signs refresh tokens for sessions whose rows were generated.
  *
- *   mint KEY.pem KID ISSUER SECONDS <"session account jti" lines >tokens
+ *   mint KEY.pem KID ISSUER AGE TTL <"session account jti" lines >tokens
  *
- * SECONDS is how long they live; one token a line, in the order of the input.
+ * They were issued AGE seconds ago for TTL seconds; one token a line, in the
+ * order of the input.
  */
 
 #include "rsa.h"
@@ -53,14 +54,15 @@ int main(int argc, char **argv)
 {
     char session[UUID_LEN + 1], account[UUID_LEN + 1], jti[UUID_LEN + 1];
     char header[TEXT_MAX], claims[TEXT_MAX];
-    long long now = (long long) time(NULL);
+    long long iat;
     struct rsa *rsa;
     bool ok = true;
 
-    if (argc != 5) {
-        fprintf(stderr, "usage: mint KEY.pem KID ISSUER SECONDS\n");
+    if (argc != 6) {
+        fprintf(stderr, "usage: mint KEY.pem KID ISSUER AGE TTL\n");
         return 2;
     }
+    iat = (long long) time(NULL) - strtoll(argv[4], NULL, 10);
     rsa = rsa_new(argv[1]);
     if (rsa == NULL) {
         return 1;
@@ -72,7 +74,7 @@ int main(int argc, char **argv)
                  "{\"iss\":\"%s\",\"sub\":\"%s\",\"iat\":%lld,\"exp\":%lld,"
                  "\"jti\":\"%s\",\"account_id\":\"%s\",\"session_id\":\"%s\","
                  "\"token_type\":\"refresh\"}",
-                 argv[3], account, now, now + strtoll(argv[4], NULL, 10), jti,
+                 argv[3], account, iat, iat + strtoll(argv[5], NULL, 10), jti,
                  account, session);
         ok = mint(rsa, header, claims);
     }

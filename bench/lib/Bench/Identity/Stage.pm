@@ -298,7 +298,8 @@ sub reset {
     return;
 }
 
-# A file of refresh tokens for the sessions with these numbers out of $of.
+# A file of refresh tokens for the sessions with these numbers out of $of, as
+# the service gave them when the sessions began.
 sub mint {
     my ($self, $name, $of, @numbers) = @_;
 
@@ -310,7 +311,7 @@ sub mint {
     my $file = "$self->{t}{dir}/$name.tokens";
     system('sh', '-c', 'in=$1 out=$2; shift 2; exec "$@" <"$in" >"$out"', 'sh',
         $input, $file, program('mint'), $self->{key_file},
-        jwt_key('identity')->kid, $ISSUER, 29 * 86_400) == 0
+        jwt_key('identity')->kid, $ISSUER, 86_400, 30 * 86_400) == 0
         or die "mint failed\n";
     return $file;
 }
