@@ -1,10 +1,9 @@
 /* The order of branches that came in none. */
 
 #include "store_sql.h"
+#include "testing.h"
 
-#include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 static void sorts_as(struct branch *items, size_t n, const char *const *ids)
 {
@@ -83,21 +82,15 @@ START_TEST (test_names_are_kept_and_ids_listed) {
 }
 END_TEST
 
+static void fill(TCase *t)
+{
+    tcase_add_test(t, test_workspace_comes_before_branch_before_id);
+    tcase_add_test(t, test_names_are_compared_by_their_bytes);
+    tcase_add_test(t, test_none_one_and_many);
+    tcase_add_test(t, test_names_are_kept_and_ids_listed);
+}
+
 int main(void)
 {
-    Suite *suite = suite_create("store_branches");
-    TCase *tc = tcase_create("store_branches");
-    SRunner *runner;
-    int failed;
-
-    tcase_add_test(tc, test_workspace_comes_before_branch_before_id);
-    tcase_add_test(tc, test_names_are_compared_by_their_bytes);
-    tcase_add_test(tc, test_none_one_and_many);
-    tcase_add_test(tc, test_names_are_kept_and_ids_listed);
-    suite_add_tcase(suite, tc);
-    runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return run_case("store_branches", fill);
 }
