@@ -5,9 +5,7 @@
 #include "metrics.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,23 +21,22 @@ int64_t conns_now_ms(void)
 bool conns_init(struct conns *cs, uint32_t size, int epoll_fd,
                 int64_t idle_timeout_ms)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = CONNS_EVENT_NEWS};
-
-    memset(cs, 0, sizeof(*cs));
     cs->epoll_fd = epoll_fd;
     cs->size = size;
     cs->idle_timeout_ms = idle_timeout_ms;
-    cs->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     cs->slots = calloc(size, sizeof(*cs->slots));
-    if (cs->slots == NULL || cs->news_fd < 0 ||
-        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, cs->news_fd, &ev) != 0) {
+    if (cs->slots == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < size; i++) {
         cs->slots[i].fd = -1;
         cs->slots[i].next = i + 1 < size ? i + 1 : NO_CONN;
     }
+    cs->free_head = 0;
     cs->queue_head = cs->queue_tail = NO_CONN;
+    cs->open = cs->in_queue = cs->busy = 0;
+    cs->draining = cs->stopping = false;
+    cs->idle = NULL;
     return pthread_mutex_init(&cs->lock, NULL) == 0;
 }
 
@@ -47,7 +44,6 @@ void conns_free(struct conns *cs)
 {
     if (cs->slots != NULL) {
         pthread_mutex_destroy(&cs->lock);
-        close(cs->news_fd);
         free(cs->slots);
         cs->slots = NULL;
     }
@@ -61,6 +57,16 @@ uint32_t conns_open_count(struct conns *cs)
     n = cs->open;
     pthread_mutex_unlock(&cs->lock);
     return n;
+}
+
+bool conns_full(struct conns *cs)
+{
+    bool full;
+
+    pthread_mutex_lock(&cs->lock);
+    full = cs->free_head == NO_CONN;
+    pthread_mutex_unlock(&cs->lock);
+    return full;
 }
 
 void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy)
@@ -80,40 +86,19 @@ void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms)
     c->deadline_ms = deadline_ms;
 }
 
-/* -- epoll ----------------------------------------------------------------
- */
-
-/* Arms, or arms again, the wait for input.  One-shot: one thread hears of it,
- * a request half arrived does not spin, and what is there already is told. */
+/* Arms, or after a request re-arms, the wait for input.  Edge-triggered: a
+ * request half arrived does not spin, and re-arming reports what is there. */
 static bool watch(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
     int op = c->watched ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLONESHOT,
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET,
                              .data.u64 =
                                  (uint64_t) c->generation << 32 | slot};
 
     c->watched = true;
     return epoll_ctl(cs->epoll_fd, op, c->fd, &ev) == 0;
 }
-
-/* With the lock held.  Level-triggered: as long as there is news, everyone
- * who waits is told, one after the other. */
-static void set_news(struct conns *cs, bool news)
-{
-    uint64_t n = 1;
-    ssize_t done;
-
-    if (cs->news != news) {
-        cs->news = news;
-        done = news ? write(cs->news_fd, &n, sizeof(n))
-                    : read(cs->news_fd, &n, sizeof(n));
-        (void) done; /* a counter of 0 or 1 can be written and read */
-    }
-}
-
-/* -- slots ----------------------------------------------------------------
- */
 
 /* With the lock held; the descriptor is then the caller's to close, which ends
  * epoll's interest in it too. */
@@ -137,38 +122,6 @@ static void close_slot(struct conns *cs, uint32_t slot)
     close(free_slot(cs, slot));
 }
 
-/* With the lock held. */
-static bool evict_idle(struct conns *cs)
-{
-    uint32_t oldest = NO_CONN;
-
-    for (uint32_t i = 0; i < cs->size; i++) {
-        const struct conn *c = &cs->slots[i];
-
-        if (c->state == CONN_WAITING && c->served && !c->arriving &&
-            (oldest == NO_CONN ||
-             c->deadline_ms < cs->slots[oldest].deadline_ms)) {
-            oldest = i;
-        }
-    }
-    if (oldest == NO_CONN) {
-        return false;
-    }
-    metrics_count(METRICS_CONN_EVICTED);
-    close_slot(cs, oldest);
-    return true;
-}
-
-bool conns_make_room(struct conns *cs)
-{
-    bool room;
-
-    pthread_mutex_lock(&cs->lock);
-    room = cs->free_head != NO_CONN || evict_idle(cs);
-    pthread_mutex_unlock(&cs->lock);
-    return room;
-}
-
 uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
 {
     struct conn *c;
@@ -180,7 +133,7 @@ uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
     cs->free_head = c->next;
     cs->open++;
     c->fd = fd;
-    c->state = CONN_HELD;
+    c->state = CONN_WAITING;
     c->served = false;
     c->arriving = false;
     c->watched = false;
@@ -189,56 +142,27 @@ uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
     return slot;
 }
 
-uint32_t conns_hold(struct conns *cs, uint64_t data)
+void conns_watch(struct conns *cs, uint32_t slot)
+{
+    const struct conn *c = &cs->slots[slot];
+
+    pthread_mutex_lock(&cs->lock);
+    if (c->state == CONN_WAITING && !c->watched && !watch(cs, slot)) {
+        close_slot(cs, slot);
+    }
+    pthread_mutex_unlock(&cs->lock);
+}
+
+uint32_t conns_of_event(struct conns *cs, uint64_t data)
 {
     uint32_t slot = (uint32_t) data;
-    struct conn *c = &cs->slots[slot];
     bool ours;
 
     pthread_mutex_lock(&cs->lock);
-    ours = c->state == CONN_WAITING && c->generation == (data >> 32);
-    if (ours) {
-        c->state = CONN_HELD;
-    }
+    ours = cs->slots[slot].state == CONN_WAITING &&
+           cs->slots[slot].generation == (uint32_t) (data >> 32);
     pthread_mutex_unlock(&cs->lock);
     return ours ? slot : NO_CONN;
-}
-
-/* With the lock held: whether a drain leaves the connection waiting, and then
- * for how long. */
-static bool drain_spares(struct conns *cs, struct conn *c)
-{
-    if (c->served && !c->arriving) {
-        return false;
-    }
-    if (!c->arriving && c->deadline_ms > cs->drain_last_ms) {
-        c->deadline_ms = cs->drain_last_ms;
-    }
-    return true;
-}
-
-/* With the lock held; -1, or what the caller has to close. */
-static int wait_or_free(struct conns *cs, uint32_t slot)
-{
-    struct conn *c = &cs->slots[slot];
-
-    if (cs->draining && !drain_spares(cs, c)) {
-        return free_slot(cs, slot);
-    }
-    c->state = CONN_WAITING;
-    return watch(cs, slot) ? -1 : free_slot(cs, slot);
-}
-
-void conns_wait(struct conns *cs, uint32_t slot)
-{
-    int fd;
-
-    pthread_mutex_lock(&cs->lock);
-    fd = wait_or_free(cs, slot);
-    pthread_mutex_unlock(&cs->lock);
-    if (fd >= 0) {
-        close(fd);
-    }
 }
 
 void conns_close(struct conns *cs, uint32_t slot)
@@ -248,26 +172,66 @@ void conns_close(struct conns *cs, uint32_t slot)
     pthread_mutex_unlock(&cs->lock);
 }
 
-/* -- requests -------------------------------------------------------------
- */
-
-/* With the lock held. */
-static void make_busy(struct conns *cs, uint32_t slot)
+bool conns_evict_idle(struct conns *cs)
 {
-    cs->slots[slot].state = CONN_BUSY;
-    cs->busy++;
+    uint32_t oldest = NO_CONN;
+
+    pthread_mutex_lock(&cs->lock);
+    for (uint32_t i = 0; i < cs->size; i++) {
+        const struct conn *c = &cs->slots[i];
+
+        if (c->state == CONN_WAITING && c->served && !c->arriving &&
+            (oldest == NO_CONN ||
+             c->deadline_ms < cs->slots[oldest].deadline_ms)) {
+            oldest = i;
+        }
+    }
+    if (oldest != NO_CONN) {
+        metrics_count(METRICS_CONN_EVICTED);
+        close_slot(cs, oldest);
+    }
+    pthread_mutex_unlock(&cs->lock);
+    return oldest != NO_CONN;
 }
 
-void conns_serve(struct conns *cs, uint32_t slot)
+void conns_seat_init(struct conns_seat *seat)
 {
-    pthread_mutex_lock(&cs->lock);
-    make_busy(cs, slot);
-    pthread_mutex_unlock(&cs->lock);
+    pthread_cond_init(&seat->called, NULL);
+}
+
+void conns_seat_free(struct conns_seat *seat)
+{
+    pthread_cond_destroy(&seat->called);
+}
+
+/* With the lock held: who is to be told after it is given back, so that
+ * nobody wakes up only to wait for the lock. */
+static struct conns_seat *call_one(struct conns *cs)
+{
+    struct conns_seat *seat = cs->idle;
+
+    if (seat != NULL) {
+        cs->idle = seat->next;
+        seat->up = true;
+    }
+    return seat;
+}
+
+/* With the lock held. */
+static void sit(struct conns *cs, struct conns_seat *seat)
+{
+    seat->up = false;
+    seat->next = cs->idle;
+    cs->idle = seat;
+    while (!seat->up) {
+        pthread_cond_wait(&seat->called, &cs->lock);
+    }
 }
 
 void conns_put(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
+    struct conns_seat *seat;
 
     pthread_mutex_lock(&cs->lock);
     c->state = CONN_QUEUED;
@@ -279,64 +243,52 @@ void conns_put(struct conns *cs, uint32_t slot)
     }
     cs->queue_tail = slot;
     cs->in_queue++;
-    if (atomic_load(&cs->idle) > 0) {
-        set_news(cs, true);
-    }
+    seat = call_one(cs);
     pthread_mutex_unlock(&cs->lock);
-}
-
-/* With the lock held. */
-static uint32_t take_first(struct conns *cs)
-{
-    uint32_t slot = cs->queue_head;
-
-    cs->queue_head = cs->slots[slot].next;
-    if (cs->queue_head == NO_CONN) {
-        cs->queue_tail = NO_CONN;
+    if (seat != NULL) {
+        pthread_cond_signal(&seat->called);
     }
-    cs->in_queue--;
-    make_busy(cs, slot);
-    return slot;
 }
 
-uint32_t conns_take(struct conns *cs)
+uint32_t conns_take(struct conns *cs, struct conns_seat *seat)
 {
-    uint32_t slot = NO_CONN;
+    uint32_t slot;
 
     pthread_mutex_lock(&cs->lock);
-    if (cs->queue_head != NO_CONN) {
-        slot = take_first(cs);
-    } else if (cs->stopping) {
-        slot = CONNS_END;
-    } else {
-        /* Under the lock: whoever puts a request in from now on gives news. */
-        atomic_fetch_add(&cs->idle, 1);
+    while (cs->queue_head == NO_CONN && !cs->stopping) {
+        sit(cs, seat);
     }
-    if (cs->queue_head == NO_CONN && !cs->stopping) {
-        set_news(cs, false);
+    slot = cs->queue_head;
+    if (slot != NO_CONN) {
+        cs->queue_head = cs->slots[slot].next;
+        if (cs->queue_head == NO_CONN) {
+            cs->queue_tail = NO_CONN;
+        }
+        cs->slots[slot].state = CONN_BUSY;
+        cs->in_queue--;
+        cs->busy++;
     }
     pthread_mutex_unlock(&cs->lock);
     return slot;
-}
-
-void conns_back(struct conns *cs)
-{
-    atomic_fetch_sub(&cs->idle, 1);
 }
 
 void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
 {
     struct conn *c = &cs->slots[slot];
-    int fd;
+    int fd = -1;
 
     pthread_mutex_lock(&cs->lock);
     cs->busy--;
-    if (keep) {
+    if (keep && !cs->draining) {
+        c->state = CONN_WAITING;
         c->served = true;
         c->arriving = false;
         c->deadline_ms = conns_now_ms() + cs->idle_timeout_ms;
-        fd = wait_or_free(cs, slot);
+        keep = watch(cs, slot);
     } else {
+        keep = false;
+    }
+    if (!keep) {
         fd = free_slot(cs, slot);
     }
     pthread_mutex_unlock(&cs->lock);
@@ -344,9 +296,6 @@ void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
         close(fd);
     }
 }
-
-/* -- time -----------------------------------------------------------------
- */
 
 static void sweep_slot(struct conns *cs, uint32_t slot, int64_t now_ms)
 {
@@ -369,33 +318,38 @@ void conns_sweep(struct conns *cs)
     int64_t now_ms = conns_now_ms();
 
     pthread_mutex_lock(&cs->lock);
-    for (uint32_t i = 0; i < cs->size && cs->open != 0; i++) {
+    for (uint32_t i = 0; i < cs->size; i++) {
         sweep_slot(cs, i, now_ms);
     }
     pthread_mutex_unlock(&cs->lock);
 }
 
-static void drain_slot(struct conns *cs, uint32_t slot)
+static void drain_slot(struct conns *cs, uint32_t slot, int64_t last_ms)
 {
     struct conn *c = &cs->slots[slot];
     char byte;
 
-    if (c->state != CONN_WAITING ||
-        recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
-        return; /* somebody's, or its event is on the way */
+    if (c->state != CONN_WAITING || c->arriving) {
+        return;
     }
-    if (!drain_spares(cs, c)) {
+    if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
+        return; /* its event is on the way */
+    }
+    if (c->served) {
         close_slot(cs, slot);
+    } else if (c->deadline_ms > last_ms) {
+        c->deadline_ms = last_ms;
     }
 }
 
 void conns_drain(struct conns *cs, int64_t grace_ms)
 {
+    int64_t last_ms = conns_now_ms() + grace_ms;
+
     pthread_mutex_lock(&cs->lock);
     cs->draining = true;
-    cs->drain_last_ms = conns_now_ms() + grace_ms;
     for (uint32_t i = 0; i < cs->size; i++) {
-        drain_slot(cs, i);
+        drain_slot(cs, i, last_ms);
     }
     pthread_mutex_unlock(&cs->lock);
 }
@@ -404,6 +358,8 @@ void conns_stop(struct conns *cs)
 {
     pthread_mutex_lock(&cs->lock);
     cs->stopping = true;
-    set_news(cs, true);
+    for (struct conns_seat *seat; (seat = call_one(cs)) != NULL;) {
+        pthread_cond_signal(&seat->called);
+    }
     pthread_mutex_unlock(&cs->lock);
 }

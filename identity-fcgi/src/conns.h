@@ -9,16 +9,15 @@
 #include <stdint.h>
 
 /*
- *     new --> HELD --whole request--> BUSY --kept alive--+
- *             |  ^                    ^                  |
- *             |  +--input-- WAITING <-|--- not yet ------+
- *             |                       |
- *             +--no worker idle--> QUEUED
+ *     WAITING --whole request--> QUEUED --taken--> BUSY --kept alive--+
+ *        ^                                          |                 |
+ *        +------------------------------------------|-----------------+
+ *        +--timeout, end of file, garbage--> FREE <-+
  *
- * and from HELD, BUSY and, at a timeout, WAITING to FREE.  A HELD or BUSY
- * connection is one thread's alone; changes of state are made under the lock.
+ * Only the poller touches a WAITING connection, only its worker a BUSY one;
+ * changes of state are made under the lock.
  */
-enum conn_state { CONN_FREE, CONN_WAITING, CONN_HELD, CONN_QUEUED, CONN_BUSY };
+enum conn_state { CONN_FREE, CONN_WAITING, CONN_QUEUED, CONN_BUSY };
 
 struct conn {
     int fd;
@@ -31,84 +30,80 @@ struct conn {
     int64_t arrived_us;  /* when the request began to come */
     int64_t deadline_ms; /* WAITING: closed then; else the request's own */
     /* BUSY: when the worker's reading or writing has to be over; 0 while it
-     * does neither.  The sweep then shuts the socket down under it. */
+     * does neither.  The poller then shuts the socket down under it. */
     _Atomic int64_t io_deadline_ms;
 };
 
 #define NO_CONN UINT32_MAX
-#define CONNS_END (UINT32_MAX - 1) /* of conns_take(): the server stops */
 
-/* epoll's user data for "look into the queue". */
-#define CONNS_EVENT_NEWS (UINT64_MAX - 1)
+/* Where a worker without work waits; outlives all use of the conns. */
+struct conns_seat {
+    pthread_cond_t called;
+    bool up; /* it was called */
+    struct conns_seat *next;
+};
 
 struct conns {
-    int epoll_fd;  /* watches every WAITING connection */
-    int news_fd;   /* an eventfd; not zero: CONNS_EVENT_NEWS */
+    int epoll_fd;  /* watches every connection */
     uint32_t size; /* slots */
     int64_t idle_timeout_ms;
-    _Atomic uint32_t idle; /* threads that wait in epoll_wait() */
 
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock;    /* guards what follows */
+    struct conns_seat *idle; /* a stack: the last to sit down is the warmest */
     struct conn *slots;
     uint32_t free_head;
     uint32_t queue_head, queue_tail;
     uint32_t open, in_queue, busy;
-    bool news;             /* what news_fd says */
-    bool draining;         /* connections are not kept any more */
-    int64_t drain_last_ms; /* and the last to send its first may until then */
-    bool stopping;         /* conns_take() ends */
+    bool draining; /* connections are not kept any more */
+    bool stopping; /* conns_take() ends */
 };
 
 /* CLOCK_MONOTONIC in milliseconds. */
 int64_t conns_now_ms(void);
 
-/* size slots that epoll_fd watches; false when something is short. */
+/* size slots that epoll_fd watches; false when memory is short. */
 bool conns_init(struct conns *cs, uint32_t size, int epoll_fd,
                 int64_t idle_timeout_ms) __attribute__((warn_unused_result));
 
 /* Frees the slots; all connections must be closed. */
 void conns_free(struct conns *cs);
 
-/* How many are open. */
+/* How many are open, and whether no slot is left. */
 uint32_t conns_open_count(struct conns *cs);
+bool conns_full(struct conns *cs);
 
 /* How many requests wait for a worker, and how many have one. */
 void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy);
 
-/* A HELD connection's request begins to come and has until deadline_ms. */
+/* A WAITING connection's request begins to come and has until deadline_ms. */
 void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms);
 
-/* Whether a slot is free, if need be by closing the kept-alive connection
- * that has been idle longest. */
-bool conns_make_room(struct conns *cs);
-
-/* Takes fd in as a HELD connection that, once WAITING, is closed at
- * deadline_ms.  There must be room. */
+/* Takes fd in as a WAITING connection to be closed at deadline_ms. */
 uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms);
 
-/* WAITING -> HELD for the connection that epoll's user data names; NO_CONN
- * where that is not so any more. */
-uint32_t conns_hold(struct conns *cs, uint64_t data);
+/* From now on epoll tells of it, if it still is WAITING. */
+void conns_watch(struct conns *cs, uint32_t slot);
 
-/* HELD -> WAITING: epoll tells once, to one thread, that there is input. */
-void conns_wait(struct conns *cs, uint32_t slot);
+/* The slot of epoll's user data if it still is that WAITING connection, else
+ * NO_CONN. */
+uint32_t conns_of_event(struct conns *cs, uint64_t data);
 
-/* HELD -> FREE. */
+/* WAITING -> FREE. */
 void conns_close(struct conns *cs, uint32_t slot);
 
-/* HELD -> BUSY. */
-void conns_serve(struct conns *cs, uint32_t slot);
+/* WAITING -> FREE for the kept-alive one that has been idle longest; false
+ * when none is idle. */
+bool conns_evict_idle(struct conns *cs);
 
-/* HELD -> QUEUED, and news for those who are idle. */
+/* WAITING -> QUEUED. */
 void conns_put(struct conns *cs, uint32_t slot);
 
-/*
- * QUEUED -> BUSY for the request that waits longest.  NO_CONN when there is
- * none: the caller then counts as idle, waits for an event and says that it is
- * back.  CONNS_END when there is none and the server stops.
- */
-uint32_t conns_take(struct conns *cs);
-void conns_back(struct conns *cs);
+void conns_seat_init(struct conns_seat *seat);
+void conns_seat_free(struct conns_seat *seat);
+
+/* QUEUED -> BUSY: waits, in its seat, for a request; NO_CONN when the server
+ * stops. */
+uint32_t conns_take(struct conns *cs, struct conns_seat *seat);
 
 /* BUSY -> WAITING or FREE. */
 void conns_give_back(struct conns *cs, uint32_t slot, bool keep);
@@ -120,7 +115,7 @@ void conns_sweep(struct conns *cs);
  * anything yet at most grace_ms. */
 void conns_drain(struct conns *cs, int64_t grace_ms);
 
-/* Makes every conns_take() return CONNS_END once the queue is empty. */
+/* Makes every conns_take() return NO_CONN once the queue is empty. */
 void conns_stop(struct conns *cs);
 
 #endif
