@@ -275,7 +275,8 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
         return NULL;
     }
     make_room(keys, cfg);
-    keys->known = known_new(); /* without it signatures are verified */
+    /* Without it each token is verified. */
+    keys->known = known_new(cfg->jwt_issuer);
     return keys;
 }
 

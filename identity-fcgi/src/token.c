@@ -4,53 +4,14 @@
 
 #include "jsonw.h"
 
-#include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <string.h>
 
 /* 200 branch ids, 32 roles of 32 bytes and the longest issuer leave room. */
 #define PAYLOAD_MAX_BYTES 16384
-#define UUID_BYTES 16
 
-/* Takes random bytes; asking OpenSSL for few costs as much as for many. */
-static bool take_random(unsigned char raw[UUID_BYTES])
+static pj_str_t text_of(const char *s)
 {
-    static _Thread_local unsigned char pool[32 * UUID_BYTES];
-    static _Thread_local size_t left;
-
-    if (left == 0) {
-        if (RAND_bytes(pool, sizeof(pool)) != 1) {
-            return false;
-        }
-        left = sizeof(pool);
-    }
-    left -= UUID_BYTES;
-    memcpy(raw, pool + left, UUID_BYTES);
-    OPENSSL_cleanse(pool + left, UUID_BYTES); /* ids yet to come are secret */
-    return true;
-}
-
-bool uuid_generate(char out[UUID_LEN + 1])
-{
-    static const char hex[] = "0123456789abcdef";
-    unsigned char raw[UUID_BYTES];
-    char *p = out;
-
-    out[0] = '\0';
-    if (!take_random(raw)) {
-        return false;
-    }
-    raw[6] = (unsigned char) ((raw[6] & 0x0f) | 0x40); /* version 4 */
-    raw[8] = (unsigned char) ((raw[8] & 0x3f) | 0x80); /* RFC 9562 variant */
-    for (size_t i = 0; i < sizeof(raw); i++) {
-        if (i == 4 || i == 6 || i == 8 || i == 10) {
-            *p++ = '-';
-        }
-        *p++ = hex[raw[i] >> 4];
-        *p++ = hex[raw[i] & 15];
-    }
-    *p = '\0';
-    return true;
+    return (pj_str_t){(const unsigned char *) s, strlen(s)};
 }
 
 /* The claims that every kind has. */
@@ -122,6 +83,23 @@ bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
     return sign(key, &w, out);
 }
 
+void token_known_refresh(const struct config *cfg, const struct keys *keys,
+                         const struct session *s, const char *jti, int64_t iat,
+                         int64_t exp, pj_str_t token)
+{
+    pj_claims_t claims = {.kind = PJ_TOKEN_REFRESH,
+                          .iss = text_of(cfg->jwt_issuer),
+                          .account_id = text_of(s->account_id),
+                          .session_id = text_of(s->session_id),
+                          .jti = text_of(jti),
+                          .iat = iat,
+                          .exp = exp};
+    struct known_name name;
+
+    known_name(keys->known, token, &name);
+    known_add(keys->known, &name, &claims);
+}
+
 bool token_issue_account(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, int64_t iat, int64_t exp,
                          struct buf *out)
@@ -190,8 +168,7 @@ static pj_err_t check_claims(const struct config *cfg,
                              const pj_claims_t *claims, int64_t now_s,
                              enum token_check check)
 {
-    pj_str_t issuer = {(const unsigned char *) cfg->jwt_issuer,
-                       strlen(cfg->jwt_issuer)};
+    pj_str_t issuer = text_of(cfg->jwt_issuer);
     pj_policy_t policy = {.issuers = &issuer,
                           .issuer_count = 1,
                           .now_s = now_s,
@@ -243,22 +220,40 @@ static pj_err_t find_key(const struct keys *keys, pj_arena_t *arena,
     return *key != NULL ? PJ_OK : PJ_ERR_KID_UNKNOWN;
 }
 
-/* Whether a key of the set signed the token, without asking twice. */
+/* Whether a key of the set signed the token. */
 static pj_err_t verify_signature(const struct keys *keys, pj_arena_t *arena,
-                                 pj_str_t token, const pj_jws_t *jws)
+                                 const pj_jws_t *jws)
 {
     const pj_key_t *key;
     pj_err_t err;
 
-    if (known_has(keys->known, token)) {
+    err = find_key(keys, arena, jws, &key);
+    return err ? err : pj_jws_verify(jws, key);
+}
+
+/* The claims of a token that a key of the set signed: of one that is known
+ * nothing is asked again. */
+static pj_err_t signed_claims(const struct keys *keys, pj_arena_t *arena,
+                              pj_str_t token, const pj_jws_t *jws,
+                              pj_claims_t *claims)
+{
+    struct known_name name;
+    enum known_state state;
+    pj_err_t err = PJ_OK;
+
+    known_name(keys->known, token, &name);
+    state = known_find(keys->known, &name, arena, claims);
+    if (state == KNOWN_CLAIMS) {
         return PJ_OK;
     }
-    err = find_key(keys, arena, jws, &key);
-    if (!err) {
-        err = pj_jws_verify(jws, key);
+    if (state == KNOWN_NOT) {
+        err = verify_signature(keys, arena, jws);
     }
     if (!err) {
-        known_add(keys->known, token);
+        err = pj_claims_parse(arena, jws, claims);
+    }
+    if (!err && state == KNOWN_NOT) {
+        known_add(keys->known, &name, claims);
     }
     return err;
 }
@@ -271,16 +266,8 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     pj_err_t err;
 
     err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
-    if (err) {
-        return err;
+    if (!err) {
+        err = signed_claims(keys, arena, token, &jws, claims);
     }
-    err = verify_signature(keys, arena, token, &jws);
-    if (err) {
-        return err;
-    }
-    err = pj_claims_parse(arena, &jws, claims);
-    if (err) {
-        return err;
-    }
-    return check_claims(cfg, claims, now_s, check);
+    return err ? err : check_claims(cfg, claims, now_s, check);
 }

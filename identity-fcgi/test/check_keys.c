@@ -1,74 +1,27 @@
 /* Tests of keys.c and keys_generate.c. */
 
-#include "keys.h"
-#include "testing.h"
-
-#include <stdio.h>
-
-/* Three settings as "keys generate" prints them. */
-struct pair {
-    char *kid;
-    char *private_text;
-    char *public_text;
-};
+#include "key_pair.h"
 
 static struct pair first, second;
 static struct config cfg;
 static char err[512];
 
-static char *take_line(char **text, const char *name)
-{
-    char *value = *text + strlen(name) + 1;
-    char *end = strchr(*text, '\n');
-
-    ck_assert_mem_eq(*text, name, strlen(name));
-    ck_assert_ptr_nonnull(end);
-    *end = '\0';
-    *text = end + 1;
-    return strdup(value);
-}
-
-static void generate(struct pair *pair, const char *kid)
-{
-    char *text = NULL, *p;
-    size_t len = 0;
-    FILE *out = open_memstream(&text, &len);
-
-    ck_assert_msg(keys_generate(out, kid, err, sizeof(err)), "%s", err);
-    fclose(out);
-    p = text;
-    pair->kid = take_line(&p, "PLATFORM_JWT_KEY_ID");
-    pair->private_text = take_line(&p, "PLATFORM_JWT_PRIVATE_KEY_BASE64");
-    pair->public_text = take_line(&p, "PLATFORM_JWT_PUBLIC_KEY_BASE64");
-    ck_assert_str_eq(p, "");
-    free(text);
-}
-
 static void use(const struct pair *pair)
 {
     memset(&cfg, 0, sizeof(cfg));
-    cfg.jwt_key_id = pair->kid;
-    cfg.jwt_private_key_base64 = pair->private_text;
-    cfg.jwt_public_key_base64 = pair->public_text;
+    pair_use(&cfg, pair);
 }
 
 static void setup_once(void)
 {
-    generate(&first, NULL);
-    generate(&second, "second");
-}
-
-static void free_pair(struct pair *pair)
-{
-    free(pair->kid);
-    free(pair->private_text);
-    free(pair->public_text);
+    pair_generate(&first, NULL);
+    pair_generate(&second, "second");
 }
 
 static void teardown_once(void)
 {
-    free_pair(&first);
-    free_pair(&second);
+    pair_free(&first);
+    pair_free(&second);
 }
 
 static void setup(void)
