@@ -34,7 +34,7 @@ sub proxy {
             sysread($from, my $bytes, 65536) or return;
             my $now = $state->get;
             if ($from == $client && $now->{statement}
-                && $bytes =~ /B....\x00\Q$now->{statement}\E\x00/s)
+                && $bytes =~ /B....\x00(?:$now->{statement})\x00/s)
             {
                 $state->set(%$now, statement => '', %{ $now->{then} });
                 return if $now->{how} eq 'before';
@@ -131,35 +131,64 @@ is call(logout => { refreshToken => login()->json->{refreshToken} })->status,
 
 # -- refresh
 
-for my $how (qw(before after)) {
-    break(session_rotate => $how);
-    $res = refresh($token);
-    ok met(), "refresh, cut $how: the write was met";
-    is $res->status, 200, "refresh, cut $how: succeeds all the same"
-        or diag $res->body;
-    is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
-        "refresh, cut $how: its token is the session's";
-    is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE',
-        "refresh, cut $how: the old one is stale";
-    $token = $res->json->{refreshToken};
+# A session in a scope that is lost takes two statements, any other one.
+sub lose_scope {
+    $pg->sql("update branches set status = 'INACTIVE'
+        where branch_id = '$branch'");
+    return;
 }
 
-# Given up on after a second, it is tried again; the first one, when it comes
-# through at last, changes nothing.
-break(session_rotate => 'late', 3 * $unit);
-my $start = time;
-$res = refresh($token);
-ok met(), 'refresh, late: the write was met';
-is $res->status, 200, 'refresh, late: a second write did it';
-is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
-    'refresh, late: its token is the session\'s';
-$token = $res->json->{refreshToken};
-my $before = row($session);
-wait_until($start + 3.2 * $unit);
-is_deeply row($session), $before, 'refresh, late: the first changes nothing';
+sub find_scope {
+    $pg->sql("update branches set status = 'ACTIVE'
+        where branch_id = '$branch'");
+    is call('select-branch', { branchId => $branch },
+        token => $s->{accountAccessToken})->status, 200, 'a selection';
+    return;
+}
+
+my ($start, $before);
+for my $statement (qw(session_refresh session_rotate_clear)) {
+    my $lost = $statement eq 'session_rotate_clear';
+    for my $how (qw(before after)) {
+        my $what = "$statement, cut $how";
+        lose_scope() if $lost;
+        break($statement => $how);
+        $res = refresh($token);
+        ok met(), "$what: the write was met";
+        is $res->status, 200, "$what: succeeds all the same"
+            or diag $res->body;
+        is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
+            "$what: its token is the session's";
+        is row($session)->[2], $lost ? '-' : $branch, "$what: its scope";
+        is $res->json->{nextAction}{type},
+            $lost ? 'select_branch' : 'load_current_context',
+            "$what: its answer";
+        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE',
+            "$what: the old one is stale";
+        $token = $res->json->{refreshToken};
+        find_scope() if $lost;
+    }
+
+    # Given up on after a second, it is tried again; the first one, when it
+    # comes through at last, changes nothing.
+    lose_scope() if $lost;
+    break($statement => 'late', 3 * $unit);
+    $start = time;
+    $res = refresh($token);
+    ok met(), "$statement, late: the write was met";
+    is $res->status, 200, "$statement, late: a second write did it";
+    is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
+        "$statement, late: its token is the session's";
+    $token = $res->json->{refreshToken};
+    $before = row($session);
+    wait_until($start + 3.2 * $unit);
+    is_deeply row($session), $before,
+        "$statement, late: the first changes nothing";
+    find_scope() if $lost;
+}
 
 # Every try is stuck: nobody knows, and nothing happens when all come through.
-break(session_rotate => 'stuck', 4 * $unit);
+break('session_refresh|session_rotate' => 'stuck', 4 * $unit);
 $start = time;
 $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
@@ -223,8 +252,9 @@ for my $how (qw(before after)) {
 # -- a read is simply read again
 
 break(session_read => 'before');
-$res = refresh($token);
+$res = call('select-branch', { branchId => $branch },
+    token => $s->{accountAccessToken});
 ok met(), 'a read was met';
-is $res->status, 200, 'and the refresh succeeds';
+is $res->status, 200, 'and the selection succeeds';
 
 $t->done;

@@ -29,12 +29,17 @@
  * that is lost leaves doubt, a read is just sent again. */
 #define FRESH_FOR_WRITE_MS 20
 #define FRESH_FOR_READ_MS 1000
+/* How long the difference between the server's clock and ours is trusted. */
+#define CLOCK_TRUSTED_MS 10000
 
 struct db_conn {
     PGconn *pg; /* NULL: not connected */
     const struct db_statement *prepared[MAX_PREPARED];
     size_t prepared_count;
     int64_t answered_ms; /* of the last answer; 0: none yet */
+    /* The server's clock minus db_now_ms(), and when that was found out. */
+    int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
+    unsigned char fence[8];                /* of the statement in hand */
 };
 
 struct db_script {
@@ -104,6 +109,7 @@ void db_conn_disconnect(struct db_conn *c)
     c->pg = NULL;
     c->prepared_count = 0;
     c->answered_ms = 0;
+    c->clock_read_ms = 0;
 }
 
 /* The nth of a comma-separated list, or its only one, in out. */
@@ -371,7 +377,7 @@ static enum db_outcome collect_meanwhile(PGconn *pg, int64_t deadline_ms,
 static const Oid oids[] = {
     [DB_UUID] = 2950,  [DB_TEXT] = 25,          [DB_INT8] = 20,
     [DB_BOOL] = 16,    [DB_BYTEA] = 17,         [DB_INET] = 869,
-    [DB_UUIDS] = 2951, [DB_TIMESTAMPTZ] = 1184,
+    [DB_UUIDS] = 2951, [DB_TIMESTAMPTZ] = 1184, [DB_FENCE] = 1184,
 };
 
 static bool is_prepared(const struct db_conn *c, const struct db_statement *st)
@@ -413,19 +419,66 @@ static bool send_statement(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared)
 {
     Oid types[DB_MAX_PARAMS];
+    const char *values[DB_MAX_PARAMS];
     int formats[DB_MAX_PARAMS];
     int n = (int) params->count;
 
     for (size_t i = 0; i < params->count; i++) {
         types[i] = oids[params->types[i]];
+        values[i] = params->types[i] == DB_FENCE ? (const char *) c->fence
+                                                 : params->values[i];
         formats[i] = params->types[i] != DB_INET;
     }
     if (prepared) {
-        return PQsendQueryPrepared(c->pg, st->name, n, params->values,
-                                   params->lengths, formats, 1) == 1;
+        return PQsendQueryPrepared(c->pg, st->name, n, values, params->lengths,
+                                   formats, 1) == 1;
     }
-    return PQsendQueryParams(c->pg, st->sql, n, types, params->values,
-                             params->lengths, formats, 1) == 1;
+    return PQsendQueryParams(c->pg, st->sql, n, types, values, params->lengths,
+                             formats, 1) == 1;
+}
+
+/*
+ * Asks for the server's clock, now and then.  It was read before its answer
+ * came, so a fence errs by that little to the early side, which is the safe
+ * one.
+ */
+static enum db_outcome read_clock(struct db_conn *c, int64_t deadline_ms,
+                                  PGresult **res)
+{
+    enum db_outcome outcome;
+    int64_t now = db_now_ms();
+
+    if (c->clock_read_ms != 0 && now - c->clock_read_ms < CLOCK_TRUSTED_MS) {
+        return DB_DONE;
+    }
+    if (!PQsendQueryParams(c->pg, "SELECT clock_timestamp()", 0, NULL, NULL,
+                           NULL, NULL, 1)) {
+        return DB_LOST;
+    }
+    outcome = collect(c->pg, deadline_ms, res);
+    if (outcome == DB_DONE) {
+        c->clock_read_ms = db_now_ms();
+        c->clock_ahead_us = db_time_us((struct db_rows *) *res, 0, 0) -
+                            c->clock_read_ms * 1000;
+    }
+    return outcome;
+}
+
+/* Sets up the statement's fence, where it has one. */
+static enum db_outcome set_fence(struct db_conn *c,
+                                 const struct db_params *params,
+                                 int64_t deadline_ms, PGresult **res)
+{
+    enum db_outcome outcome;
+
+    for (size_t i = 0; i < params->count; i++) {
+        if (params->types[i] == DB_FENCE) {
+            outcome = read_clock(c, deadline_ms, res);
+            db_fence_bytes(c->clock_ahead_us + deadline_ms * 1000, c->fence);
+            return outcome;
+        }
+    }
+    return DB_DONE;
 }
 
 /*
@@ -484,6 +537,9 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     *rows = NULL;
     if (cfg->db_prepared) {
         outcome = prepare(c, st, params, deadline_ms, &res);
+    }
+    if (outcome == DB_DONE) {
+        outcome = set_fence(c, params, deadline_ms, &res);
     }
     if (outcome == DB_DONE) {
         PQclear(res);

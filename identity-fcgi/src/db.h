@@ -24,7 +24,8 @@ enum db_type {
     DB_BYTEA,
     DB_INET,
     DB_UUIDS,
-    DB_TIMESTAMPTZ
+    DB_TIMESTAMPTZ,
+    DB_FENCE
 };
 
 /*
@@ -54,6 +55,13 @@ void db_param_text(struct db_params *p, const void *text, size_t len);
 void db_param_int64(struct db_params *p, int64_t value);
 /* A timestamptz, given in microseconds since 1970. */
 void db_param_time_us(struct db_params *p, int64_t us);
+/*
+ * The time of the database's clock, a timestamptz, at which whoever sent the
+ * statement has given it up.  A write that lies before a server which hangs
+ * would be done when that comes to its senses, long after a client was told
+ * that nothing has happened: unless it looks at its own clock first.
+ */
+void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 void db_param_inet(struct db_params *p, const char *text);

@@ -44,4 +44,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
                             int64_t deadline_ms, struct meanwhile *meanwhile,
                             struct db_rows **rows, bool *sent);
 
+/* A time as a timestamptz travels in binary. */
+void db_fence_bytes(int64_t us, unsigned char out[8]);
+
 #endif

@@ -1,6 +1,6 @@
 /* PostgreSQL's binary formats: parameters out, arrays and UUIDs in. */
 
-#include "db.h"
+#include "db_conn.h"
 
 #include <string.h>
 
@@ -139,6 +139,20 @@ void db_param_int64(struct db_params *p, int64_t value)
 void db_param_time_us(struct db_params *p, int64_t us)
 {
     add64(p, DB_TIMESTAMPTZ, us - DB_EPOCH_US);
+}
+
+void db_param_fence(struct db_params *p)
+{
+    /* What it is, is known once there is a connection. */
+    add(p, DB_FENCE, p->scratch[p->count], 8);
+}
+
+void db_fence_bytes(int64_t us, unsigned char out[8])
+{
+    uint64_t v = (uint64_t) (us - DB_EPOCH_US);
+
+    put32(out, (uint32_t) (v >> 32));
+    put32(out + 4, (uint32_t) v);
 }
 
 void db_param_bool(struct db_params *p, bool value)

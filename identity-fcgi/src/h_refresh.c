@@ -29,12 +29,12 @@ struct refresh {
     bool include_account_token;
     pj_claims_t claims;
     struct worker *worker;
-    struct meanwhile meanwhile; /* of the first read */
+    struct meanwhile meanwhile; /* of the first statement */
     struct session_view view;
-    char jti[UUID_LEN + 1]; /* of the new token, once there is one */
+    char jti[UUID_LEN + 1]; /* of the new token */
     int64_t exp;            /* likewise */
-    pj_str_t new_token;
-    bool uncertain; /* the answer to a write was lost */
+    pj_str_t new_token;     /* once there is one */
+    bool uncertain;         /* the answer to a write was lost */
 };
 
 /* -- what was sent -- */
@@ -213,9 +213,9 @@ static void copy_id(char out[STORE_UUID], pj_str_t id)
 }
 
 /*
- * Signs the new refresh token while the database reads the session: all that
- * it says but its expiry is known from the old one.  Where it comes to nothing
- * or the guess was wrong, new_token() signs.
+ * Signs the new refresh token while the database works: all that it says is
+ * known from the old one, but for an expiry that the end of the session may
+ * bring forward.  Where that comes to nothing, new_token() signs.
  */
 static void sign_ahead(void *arg)
 {
@@ -224,10 +224,7 @@ static void sign_ahead(void *arg)
 
     copy_id(s.account_id, r->claims.account_id);
     copy_id(s.session_id, r->claims.session_id);
-    r->exp = expected_expiry(r->worker, &r->claims);
-    if (uuid_generate(r->jti)) {
-        (void) auth_sign_refresh(r->worker, &s, r->jti, r->exp, &r->new_token);
-    }
+    (void) auth_sign_refresh(r->worker, &s, r->jti, r->exp, &r->new_token);
 }
 
 /* Signs the new refresh token, once for all attempts. */
@@ -242,10 +239,6 @@ static bool new_token(struct worker *w, const struct http_request *req,
     if (r->new_token.len > 0 && r->exp == exp &&
         session_id_is(s->session_id, r->claims.session_id)) {
         return true;
-    }
-    if (r->jti[0] == '\0' && !uuid_generate(r->jti)) {
-        auth_failed(req, res, "no randomness");
-        return false;
     }
     r->exp = exp;
     return auth_refresh_token(w, req, res, s, r->jti, exp, &r->new_token);
@@ -302,17 +295,41 @@ static bool may_rotate(struct worker *w, const struct http_request *req,
     return false;
 }
 
+/* There is no answer to be had: gives the session its old token back. */
+static void rotate_back(struct worker *w, const struct http_request *req,
+                        struct http_response *res, const struct refresh *r)
+{
+    struct session rotated = r->view.session;
+    char jti[STORE_UUID];
+
+    memcpy(rotated.jti, r->jti, sizeof(rotated.jti));
+    copy_id(jti, r->claims.jti);
+    if (w->store_ops->session_rotate(w->store, &rotated, jti,
+                                     rotated.expires_at_s, false,
+                                     false) != STORE_OK) {
+        refuse_in_doubt(req, res);
+    }
+}
+
 static enum step rotate(struct worker *w, const struct http_request *req,
                         struct http_response *res, struct refresh *r,
                         enum session_verdict verdict)
 {
+    bool rotated = r->view.rotated;
+
     if (!prepare_answer(w, req, res, r, verdict == SESSION_SCOPED)) {
+        if (rotated) {
+            rotate_back(w, req, res, r);
+        }
         return REFUSED;
     }
-    switch (
-        w->store_ops->session_rotate(w->store, &r->view.session, r->jti,
-                                     r->exp, verdict == SESSION_SCOPE_LOST,
-                                     w->cfg->refresh_reuse == REUSE_REVOKE)) {
+    if (rotated && verdict != SESSION_SCOPE_LOST) {
+        return ROTATED;
+    }
+    switch (w->store_ops->session_rotate(
+        w->store, &r->view.session, r->jti, r->exp,
+        verdict == SESSION_SCOPE_LOST,
+        w->cfg->refresh_reuse == REUSE_REVOKE && !rotated)) {
     case STORE_OK:
         return ROTATED;
     case STORE_NONE:
@@ -326,18 +343,52 @@ static enum step rotate(struct worker *w, const struct http_request *req,
     }
 }
 
-/* One read, one decision, one compare-and-swap. */
-static enum step attempt(struct worker *w, const struct http_request *req,
-                         struct http_response *res, struct refresh *r)
+/*
+ * Reads the session, the first time rotating it at once.  That is not for a
+ * session whose end is near: its new token's expiry is not known before.
+ */
+static enum store_result look(struct worker *w, struct refresh *r, bool first)
 {
     const pj_claims_t *c = &r->claims;
+    int64_t lifetime_s = w->cfg->session_max_lifetime_s;
+    struct rotation to = {.session_id = c->session_id,
+                          .account_id = c->account_id,
+                          .jti = c->jti,
+                          .new_jti = r->jti,
+                          .expires_at_s = r->exp,
+                          .now_s = w->now_s,
+                          .opened_at_s =
+                              lifetime_s > 0 ? r->exp - lifetime_s : 0,
+                          .remember = w->cfg->refresh_reuse == REUSE_REVOKE};
+
+    if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
+        return w->store_ops->session_refresh(w->store, &w->arena, &to,
+                                             r->include_account_token,
+                                             &r->meanwhile, &r->view);
+    }
+    return w->store_ops->session_read(w->store, &w->arena, c->session_id, NULL,
+                                      r->include_account_token, &r->meanwhile,
+                                      &r->view);
+}
+
+/* One look, one decision and, where that look was not it, one
+ * compare-and-swap.
+ */
+static enum step attempt(struct worker *w, const struct http_request *req,
+                         struct http_response *res, struct refresh *r,
+                         bool first)
+{
+    const pj_claims_t *c = &r->claims;
+    const struct session *s = &r->view.session;
+    pj_str_t jti = c->jti;
     enum session_verdict verdict;
 
-    switch (w->store_ops->session_read(w->store, &w->arena, c->session_id,
-                                       NULL, r->include_account_token,
-                                       &r->meanwhile, &r->view)) {
+    switch (look(w, r, first)) {
     case STORE_OK:
         break;
+    case STORE_UNKNOWN:
+        r->uncertain = true;
+        return AGAIN;
     case STORE_NONE:
         refuse_not_active(w, req, res, r);
         return REFUSED;
@@ -348,12 +399,12 @@ static enum step attempt(struct worker *w, const struct http_request *req,
         auth_database_unavailable(req, res);
         return REFUSED;
     }
-    verdict = session_refresh(&r->view, c->account_id, c->jti, w->now_s,
-                              w->cfg->session_max_lifetime_s);
-    if (verdict == SESSION_STALE && r->uncertain &&
-        strcmp(r->view.session.jti, r->jti) == 0) {
-        return ROTATED; /* by ourselves: only the answer was lost */
+    if (r->uncertain && strcmp(s->jti, r->jti) == 0) {
+        r->view.rotated = true; /* by ourselves: only the answer was lost */
+        jti = (pj_str_t){(const unsigned char *) s->jti, strlen(s->jti)};
     }
+    verdict = session_refresh(&r->view, c->account_id, jti, w->now_s,
+                              w->cfg->session_max_lifetime_s);
     if (!may_rotate(w, req, res, r, verdict)) {
         return REFUSED;
     }
@@ -385,8 +436,13 @@ static bool rotate_session(struct worker *w, const struct http_request *req,
 {
     int left = ATTEMPTS;
 
+    r->exp = expected_expiry(w, &r->claims);
+    if (!uuid_generate(r->jti)) {
+        auth_failed(req, res, "no randomness");
+        return false;
+    }
     while (left > 0) {
-        switch (attempt(w, req, res, r)) {
+        switch (attempt(w, req, res, r, left == ATTEMPTS)) {
         case ROTATED:
             return true;
         case REFUSED:

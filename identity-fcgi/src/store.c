@@ -271,6 +271,7 @@ const struct store_ops store_postgres = {
     .scope = store_scope,
     .session_create = store_session_create,
     .session_read = store_session_read,
+    .session_refresh = store_session_refresh,
     .session_rotate = store_session_rotate,
     .session_rotated = store_session_rotated,
     .session_select = store_session_select,

@@ -58,9 +58,23 @@ struct session {
     int64_t expires_at_s;
 };
 
+/* What a refresh puts into a session, and on what conditions. */
+struct rotation {
+    /* What the token in hand says. */
+    pj_str_t session_id;
+    pj_str_t account_id;
+    pj_str_t jti;
+    const char *new_jti;
+    int64_t expires_at_s; /* of the new token, and of the session with it */
+    int64_t now_s;        /* the session is not over then */
+    int64_t opened_at_s;  /* or later: else it may not live until expires_at */
+    bool remember;        /* the old jti, for session_rotated() */
+};
+
 /* A session and what can be chosen in it, as of one moment. */
 struct session_view {
     struct session session;
+    bool rotated;       /* by session_refresh(), after that moment */
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
     /* What there is to choose from, sorted by workspace name, branch name and
@@ -162,10 +176,21 @@ struct store_ops {
                                       struct meanwhile *meanwhile,
                                       struct session_view *out);
     /*
-     * The compare-and-swap of a refresh: replaces jti and expires_at, and
-     * clears the scope if clear_scope, where id, old->jti, ACTIVE and the
-     * scope columns of old still hold.  STORE_NONE when no row matched.
-     * remember keeps the old jti for session_rotated().
+     * Reads as session_read() does and, in the same statement, replaces jti
+     * and expires_at where nothing speaks against it: all that
+     * session_refresh() of session.h looks at, with a scope (if there is one)
+     * that still is selectable and is still what was read.  STORE_OK says that
+     * the session was read, out->rotated that it was rotated.
+     */
+    enum store_result (*session_refresh)(struct store *st, pj_arena_t *arena,
+                                         const struct rotation *to, bool list,
+                                         struct meanwhile *meanwhile,
+                                         struct session_view *out);
+    /*
+     * The compare-and-swap of a refresh by itself: replaces jti and
+     * expires_at, and clears the scope if clear_scope, where id, old->jti,
+     * ACTIVE and the scope columns of old still hold.  STORE_NONE when no row
+     * matched. remember keeps the old jti for session_rotated().
      */
     enum store_result (*session_rotate)(struct store *st,
                                         const struct session *old,

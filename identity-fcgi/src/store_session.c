@@ -5,14 +5,6 @@
 #include <string.h>
 
 /*
- * A write that we have given up on may still lie before the server, which
- * would do it when it comes to its senses, long after a client was told that
- * nothing has happened.  So the writes that follow a read carry a fence: the
- * database's clock at that read, plus the time that the request had left.
- */
-#define BEFORE_FENCE(param) "   AND clock_timestamp() < " param
-
-/*
  * Taking the account's row makes this wait for an operator who is changing it,
  * so that no session is opened behind the back of one who ends them all.
  */
@@ -54,18 +46,14 @@ enum store_result store_session_create(struct store *st,
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
-    "   AND active_branch_id IS NOT DISTINCT FROM $7" BEFORE_FENCE("$8")
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" STORE_BEFORE_FENCE(     \
+        "$8")
 #define ROTATE_SET "UPDATE auth_sessions SET jti = $3, expires_at = $4"
 #define ROTATE_CLEAR                                                          \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
-/* The old jti is kept for a while, and older ones are dropped. */
 #define REMEMBERING(update)                                                   \
-    "WITH rotated AS (" update " RETURNING session_id),"                      \
-    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
-    "    WHERE r.session_id = rotated.session_id"                             \
-    "      AND r.rotated_at < now() - interval '2 minutes')"                  \
-    " INSERT INTO rotated_tokens (session_id, jti)"                           \
-    " SELECT session_id, $2 FROM rotated"
+    "WITH rotated AS (" update                                                \
+    " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
     {{"session_rotate", ROTATE_SET ROTATE_WHERE, true},
@@ -89,7 +77,7 @@ enum store_result store_session_rotate(struct store *st,
     db_param_uuid_or_null(&p, old->workspace_id);
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
-    db_param_time_us(&p, st->fence_us);
+    db_param_fence(&p);
     return store_run_write(st, &session_rotate_sql[clear_scope][remember], &p);
 }
 
@@ -123,7 +111,8 @@ static const struct db_statement session_select_sql = {
     "UPDATE auth_sessions"
     "   SET workspace_id = $2, member_id = $3, active_branch_id = $4"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)" BEFORE_FENCE("$5"),
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" STORE_BEFORE_FENCE(
+        "$5"),
     true};
 
 enum store_result store_session_select(struct store *st,
@@ -136,7 +125,7 @@ enum store_result store_session_select(struct store *st,
     store_param_uuid(&p, to->workspace_id);
     store_param_uuid(&p, to->member_id);
     store_param_uuid(&p, to->active_branch_id);
-    db_param_time_us(&p, st->fence_us);
+    db_param_fence(&p);
     return store_run_write(st, &session_select_sql, &p);
 }
 

@@ -89,27 +89,63 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
  * else the session's own.  $3 is whether a session in a workspace has the
  * branches of the others too.
  */
+#define READ(asked, everywhere)                                               \
+    "SELECT s.account_id, a.account_type,"                                    \
+    "       a.status = 'ACTIVE' AS account_enabled,"                          \
+    "       s.status = 'ACTIVE' AS active, s.jti, s.workspace_id,"            \
+    "       s.member_id, s.active_branch_id, s.created_at, s.expires_at,"     \
+    "       b.workspace_id AS in_workspace_id, b.tenant_id,"                  \
+    "       b.member_id AS as_member_id, b.branch_id,"                        \
+    "       CASE WHEN b.branch_id = " asked                                   \
+    "            THEN ARRAY(SELECT r.role_code FROM member_roles r"           \
+    "                        WHERE r.member_id = b.member_id"                 \
+    "                          AND r.branch_id = b.branch_id"                 \
+    "                        ORDER BY r.role_code)"                           \
+    "       END AS roles, b.branch_name, b.workspace_name"                    \
+    "  FROM auth_sessions s"                                                  \
+    "  JOIN accounts a ON a.account_id = s.account_id"                        \
+    "  LEFT JOIN selectable_branches b"                                       \
+    "    ON b.account_id = s.account_id"                                      \
+    "   AND (" everywhere "s.workspace_id IS NULL"                            \
+    "        OR b.workspace_id = s.workspace_id)"                             \
+    " WHERE s.session_id = $1"
+
 static const struct db_statement session_read_sql = {
-    "session_read",
-    "SELECT s.account_id, a.account_type, a.status = 'ACTIVE',"
-    "       s.status = 'ACTIVE', s.jti, s.workspace_id, s.member_id,"
-    "       s.active_branch_id, s.created_at, s.expires_at,"
-    "       clock_timestamp(),"
-    "       b.workspace_id, b.tenant_id, b.member_id, b.branch_id,"
-    "       CASE WHEN b.branch_id = coalesce($2, s.active_branch_id)"
-    "            THEN ARRAY(SELECT r.role_code FROM member_roles r"
-    "                        WHERE r.member_id = b.member_id"
-    "                          AND r.branch_id = b.branch_id"
-    "                        ORDER BY r.role_code)"
-    "       END, b.branch_name, b.workspace_name"
-    "  FROM auth_sessions s"
-    "  JOIN accounts a ON a.account_id = s.account_id"
-    "  LEFT JOIN selectable_branches b"
-    "    ON b.account_id = s.account_id"
-    "   AND ($3 OR s.workspace_id IS NULL"
-    "        OR b.workspace_id = s.workspace_id)"
-    " WHERE s.session_id = $1",
-    false};
+    "session_read", READ("coalesce($2, s.active_branch_id)", "$3 OR "), false};
+
+/*
+ * The same, and the compare-and-swap.  What was read is one moment's; a row
+ * that has changed since is another's work, and left to the caller to read
+ * again: the update compares all that was decided upon.
+ */
+#define REFRESH                                                               \
+    "WITH seen AS MATERIALIZED (" READ(                                       \
+        "s.active_branch_id",                                                 \
+        "") "),"                                                              \
+            " rotated AS ("                                                   \
+            "   UPDATE auth_sessions s SET jti = $3, expires_at = $4"         \
+            "    WHERE s.session_id = $1 AND s.jti = $2 AND s.account_id = "  \
+            "$5"                                                              \
+            "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"            \
+            "      AND s.created_at >= $7"                                    \
+            "      AND EXISTS (SELECT FROM seen"                              \
+            "           WHERE account_enabled"                                \
+            "             AND (active_branch_id IS NULL OR roles IS NOT "     \
+            "NULL)"                                                           \
+            "             AND workspace_id IS NOT DISTINCT FROM "             \
+            "s.workspace_id"                                                  \
+            "             AND member_id IS NOT DISTINCT FROM s.member_id"     \
+            "             AND active_branch_id"                               \
+            "                 IS NOT DISTINCT FROM "                          \
+            "s.active_branch_id)" STORE_BEFORE_FENCE(                         \
+                "$8") "   RETURNING session_id)"
+#define REFRESHED " SELECT seen.*, EXISTS (SELECT FROM rotated) FROM seen"
+
+static const struct db_statement session_refresh_sql[2] = {
+    {"session_refresh", REFRESH REFRESHED, true},
+    {"session_refresh_remember",
+     REFRESH "," STORE_FORGET ", remembered AS (" STORE_REMEMBER ")" REFRESHED,
+     true}};
 
 enum {
     ACCOUNT_ID,
@@ -122,7 +158,6 @@ enum {
     ACTIVE_BRANCH_ID,
     CREATED_AT,
     EXPIRES_AT,
-    DATABASE_CLOCK,
     SCOPE, /* of the row's branch, down to ROLES */
     WORKSPACE_ID = SCOPE,
     TENANT_ID,
@@ -130,7 +165,8 @@ enum {
     BRANCH_ID,
     ROLES,
     BRANCH_NAME,
-    WORKSPACE_NAME
+    WORKSPACE_NAME,
+    ROTATED /* of a refresh alone */
 };
 
 struct question {
@@ -242,17 +278,6 @@ static bool copy_branches(pj_arena_t *arena, const struct db_rows *rows,
     return store_keep_names(arena, items, n);
 }
 
-/* See store_session.c. */
-static void set_fence(struct store *st, int64_t database_us)
-{
-    int64_t left_ms = st->default_timeout_ms;
-
-    if (st->deadline_ms > 0) {
-        left_ms = st->deadline_ms - db_now_ms();
-    }
-    st->fence_us = database_us + left_ms * 1000;
-}
-
 /* Everything but the branches; on STORE_OK those are in *rows, to be freed. */
 static enum store_result look(struct store *st, pj_arena_t *arena,
                               const struct question *q, bool everywhere,
@@ -265,9 +290,15 @@ static enum store_result look(struct store *st, pj_arena_t *arena,
     if (result != STORE_OK) {
         return result;
     }
-    set_fence(st, db_time_us(*rows, 0, DATABASE_CLOCK));
     copy_session(*rows, &out->session);
     return copy_scope(arena, *rows, out) ? STORE_OK : STORE_UNAVAILABLE;
+}
+
+/* Without a scope the list is of all workspaces, and a session in one has not
+ * been shown the others. */
+static bool look_everywhere(const struct session_view *view)
+{
+    return !view->selectable && view->session.workspace_id[0] != '\0';
 }
 
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
@@ -280,10 +311,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     struct db_rows *rows;
     enum store_result result = look(st, arena, &q, false, out, &rows);
 
-    /* Without a scope the list is of all workspaces, and a session in one has
-     * not been shown the others. */
-    if (result == STORE_OK && !out->selectable &&
-        out->session.workspace_id[0] != '\0') {
+    if (result == STORE_OK && look_everywhere(out)) {
         db_rows_free(rows);
         result = look(st, arena, &q, true, out, &rows);
     }
@@ -291,5 +319,63 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
         result = STORE_UNAVAILABLE;
     }
     db_rows_free(rows);
+    return result;
+}
+
+static void bind_rotation(struct db_params *p, const struct rotation *to)
+{
+    db_param_uuid(p, (const char *) to->session_id.data, to->session_id.len);
+    db_param_uuid(p, (const char *) to->jti.data, to->jti.len);
+    store_param_uuid(p, to->new_jti);
+    db_param_time_us(p, to->expires_at_s * 1000000);
+    db_param_uuid(p, (const char *) to->account_id.data, to->account_id.len);
+    db_param_time_us(p, (to->now_s + 1) * 1000000);
+    db_param_time_us(p, to->opened_at_s * 1000000);
+    db_param_fence(p);
+}
+
+static enum store_result copy_refreshed(pj_arena_t *arena,
+                                        const struct db_rows *rows, bool list,
+                                        struct session_view *out)
+{
+    if (db_row_count(rows) == 0) {
+        return STORE_NONE;
+    }
+    out->rotated = db_bool(rows, 0, ROTATED);
+    copy_session(rows, &out->session);
+    if (copy_scope(arena, rows, out) &&
+        copy_branches(arena, rows, list, out)) {
+        return STORE_OK;
+    }
+    /* What was done can no longer be told. */
+    return out->rotated ? STORE_UNKNOWN : STORE_UNAVAILABLE;
+}
+
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out)
+{
+    struct db_params p = {0};
+    struct db_rows *rows;
+    enum store_result result;
+
+    bind_rotation(&p, to);
+    if (p.bad_uuid) { /* some id is none: there is nothing to rotate */
+        return store_session_read(st, arena, to->session_id, NULL, list,
+                                  meanwhile, out);
+    }
+    memset(out, 0, sizeof(*out));
+    db_uuid_text((const unsigned char *) p.values[0], out->session.session_id);
+    result = store_run_meanwhile(st, &session_refresh_sql[to->remember], &p,
+                                 meanwhile, &rows);
+    if (result == STORE_OK) {
+        result = copy_refreshed(arena, rows, list, out);
+    }
+    db_rows_free(rows);
+    if (result == STORE_OK && !out->rotated && look_everywhere(out)) {
+        return store_session_read(st, arena, to->session_id, NULL, list, NULL,
+                                  out);
+    }
     return result;
 }

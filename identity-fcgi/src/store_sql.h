@@ -10,8 +10,21 @@ struct store {
     struct db_pool *pool;
     int64_t deadline_ms; /* of the request in hand; 0: none was set */
     int64_t default_timeout_ms;
-    int64_t fence_us; /* of the database's clock; see store_session.c */
 };
+
+/* A condition, that the time of a db_param_fence() has not come. */
+#define STORE_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
+
+/* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
+ * while, and older ones are dropped. */
+#define STORE_FORGET                                                          \
+    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
+    "    WHERE r.session_id = rotated.session_id"                             \
+    "      AND r.rotated_at < now() - interval '2 minutes')"
+#define STORE_REMEMBER                                                        \
+    " INSERT INTO rotated_tokens (session_id, jti)"                           \
+    " SELECT session_id, $2 FROM rotated"                                     \
+    " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
 /* Runs a statement.  STORE_OK gives rows to free. */
 enum store_result store_run(struct store *st, const struct db_statement *sql,
@@ -92,6 +105,10 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      const pj_str_t *branch_id, bool list,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out);
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out);
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const char *new_jti,

@@ -7,7 +7,7 @@ START_TEST (test_refresh_scoped) {
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(body_has("\"refreshToken\":\""));
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
@@ -25,7 +25,7 @@ START_TEST (test_refresh_unscoped) {
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accountAccessToken\":\""));
     ck_assert(!body_has("\"accessToken\""));
     ck_assert(body_has("\"branches\":[{\"branchId\":\"" BRANCH "\""));
@@ -39,7 +39,7 @@ START_TEST (test_refresh_include_account_token) {
                     "\",\"includeAccountToken\":true}");
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(body_has("\"accountAccessToken\":\""));
     ck_assert(body_has("\"branches\":["));
@@ -55,7 +55,7 @@ START_TEST (test_refresh_scope_lost) {
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert(db.cleared);
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
 }
@@ -69,7 +69,7 @@ START_TEST (test_refresh_expiry_is_capped) {
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert_int_eq(db.rotated_exp, NOW + 500);
     ck_assert(body_has("\"expiresIn\":500"));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=500;"));
@@ -109,8 +109,9 @@ static pj_claims_t answered_token(void)
 }
 
 /* Refreshes with a token that was issued for old_ttl_s in a session that has
- * left_s to live; how much of the arena that took. */
-static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s)
+ * left_s to live, by these calls; how much of the arena that took. */
+static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,
+                          const char *calls)
 {
     pj_claims_t claims;
 
@@ -122,7 +123,7 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s)
     send_in_body(issue('r', SESSION, JTI, 10, old_ttl_s));
     h_refresh(&w, &req, &res);
 
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", calls);
     claims = answered_token();
     ck_assert_int_eq(claims.exp, NOW + (left_s < 3600 ? left_s : 3600));
     ck_assert_int_eq(claims.exp, db.rotated_exp);
@@ -138,17 +139,26 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s)
 START_TEST (test_refresh_signs_ahead) {
     const struct {
         int64_t old_ttl_s, left_s;
+        const char *calls;
         bool twice;
     } cases[] = {
-        {3600, 80000, false}, /* the whole time before and after */
-        {510, 500, false},    /* capped before and after */
-        {3600, 500, true},    /* capped for the first time */
-        {600, 80000, true},   /* once it was shorter */
+        /* the whole time before and after */
+        {3600, 80000, "refresh ", false},
+        /* just so */
+        {3600, 3600, "refresh ", false},
+        /* capped before and after */
+        {510, 500, "read rotate ", false},
+        /* capped for the first time */
+        {3600, 3599, "refresh rotate ", true},
+        /* once it was shorter */
+        {600, 80000, "read rotate ", true},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        size_t once = refresh_for(true, cases[i].old_ttl_s, cases[i].left_s);
-        size_t ahead = refresh_for(false, cases[i].old_ttl_s, cases[i].left_s);
+        size_t once = refresh_for(true, cases[i].old_ttl_s, cases[i].left_s,
+                                  cases[i].calls);
+        size_t ahead = refresh_for(false, cases[i].old_ttl_s, cases[i].left_s,
+                                   cases[i].calls);
 
         ck_assert_int_eq(ahead > once + 500, cases[i].twice);
         ck_assert(cases[i].twice || ahead == once);
@@ -191,7 +201,7 @@ START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
     req.cookie = PJ_STR("other=x");
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
 
@@ -206,7 +216,7 @@ START_TEST (test_refresh_two_cookies) {
     snprintf(text, sizeof(text), "rt=%s; x=y; rt=%s", token, token);
     req.cookie = join("", text, "");
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
 
@@ -250,7 +260,7 @@ START_TEST (test_refresh_no_such_session) {
     tell(&db.read, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_cleared());
 }
 END_TEST
@@ -262,7 +272,7 @@ START_TEST (test_refresh_stale_token_of_a_revoked_session) {
     view_is(v);
     send_in_body(refresh_token(OTHER_JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_untouched()); /* the token came in the body */
 }
 END_TEST
@@ -271,7 +281,7 @@ START_TEST (test_refresh_stale_leaves_the_cookie) {
     view_is(usable_session());
     send_in_cookie(refresh_token(OTHER_JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
     ck_assert(cookie_untouched());
 }
 END_TEST
@@ -283,7 +293,7 @@ START_TEST (test_refresh_disabled_account_ends_the_session) {
     view_is(v);
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read revoke ");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_cleared());
 }
@@ -294,11 +304,12 @@ END_TEST
 START_TEST (test_refresh_goes_round_while_the_scope_moves) {
     view_is(usable_session());
     view_is(scoped_session());
+    db.moved = true;
     tell(&db.rotate, STORE_NONE);
     tell(&db.rotate, STORE_OK);
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
     /* The answer is that of the second decision. */
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(!body_has("branches"));
@@ -307,11 +318,12 @@ END_TEST
 
 START_TEST (test_refresh_gives_up_after_three_more_times) {
     view_is(usable_session());
+    db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
     ck_answer(503, "AUTH_BUSY",
-              "read rotate read rotate read rotate read rotate ");
+              "refresh rotate read rotate read rotate read rotate ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
     ck_assert(cookie_untouched());
 }
@@ -323,10 +335,11 @@ START_TEST (test_refresh_that_lost_the_race_is_stale) {
     view_is(v);
     snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
     view_is(v);
+    db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotate read ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotate read ");
     ck_assert(cookie_untouched());
 }
 END_TEST
@@ -337,10 +350,11 @@ START_TEST (test_refresh_that_lost_to_a_logout) {
     view_is(v);
     v.session.active = false;
     view_is(v);
+    db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read rotate read ");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh rotate read ");
 }
 END_TEST
 
@@ -351,13 +365,14 @@ START_TEST (test_refresh_finds_out_that_its_write_happened) {
     view_is(v); /* during which the database is away */
     snprintf(v.session.jti, STORE_UUID, "the new one");
     view_is(v);
+    db.moved = true;
     tell(&db.read, STORE_OK);
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.read, STORE_OK);
     tell(&db.rotate, STORE_UNKNOWN);
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read read ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read read ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
 }
@@ -365,16 +380,114 @@ END_TEST
 
 START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     view_is(scoped_session());
+    db.moved = true;
     tell(&db.rotate, STORE_UNKNOWN);
     tell(&db.rotate, STORE_OK);
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
+}
+END_TEST
+
+/* The first statement's answer is lost, which read and rotated at once. */
+static void lose_the_first(struct session_view then)
+{
+    view_is(scoped_session());
+    view_is(then);
+    tell(&db.read, STORE_UNKNOWN);
+    tell(&db.read, STORE_OK);
+    send_in_cookie(refresh_token(JTI));
+    h_refresh(&w, &req, &res);
+}
+
+static struct session_view rotated_by_us(void)
+{
+    struct session_view v = scoped_session();
+
+    snprintf(v.session.jti, STORE_UUID, "the new one");
+    return v;
+}
+
+START_TEST (test_refresh_lost_at_once_had_happened) {
+    cfg.refresh_reuse = REUSE_REVOKE;
+    lose_the_first(rotated_by_us());
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh read ");
+    ck_assert(body_has("\"accessToken\":\""));
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+    ck_assert(text_is(answered_token().jti, db.rotated_to));
+}
+END_TEST
+
+START_TEST (test_refresh_lost_at_once_had_not_happened) {
+    lose_the_first(scoped_session());
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh read rotate ");
+    ck_assert(text_is(answered_token().jti, db.rotated_to));
+}
+END_TEST
+
+START_TEST (test_refresh_lost_at_once_and_its_scope_since) {
+    struct session_view v = rotated_by_us();
+
+    cfg.refresh_reuse = REUSE_REVOKE;
+    v.selectable = false;
+    lose_the_first(v);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh read rotate ");
+    ck_assert(db.cleared);
+    ck_assert(!db.remembered); /* the new one is in use */
+    ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
+}
+END_TEST
+
+START_TEST (test_refresh_lost_at_once_to_another) {
+    struct session_view v = scoped_session();
+
+    snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
+    lose_the_first(v);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh read ");
+    ck_assert(cookie_untouched());
+}
+END_TEST
+
+START_TEST (test_refresh_lost_at_once_and_logged_out) {
+    struct session_view v = rotated_by_us();
+
+    v.session.active = false;
+    lose_the_first(v);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh read ");
+}
+END_TEST
+
+/* Where there is no answer to be made the old token stays good. */
+START_TEST (test_refresh_that_cannot_sign_rotates_back) {
+    view_is(scoped_session());
+    send_in_body(refresh_token(JTI));
+    w.signer = NULL;
+    h_refresh(&w, &req, &res);
+    ck_answer(500, "INTERNAL_ERROR", "refresh back ");
+    ck_assert(!body_has("Token"));
+
+    tell(&db.rotate, STORE_UNKNOWN);
+    memset(db.rotated_to, 0, sizeof(db.rotated_to));
+    h_refresh(&w, &req, &res);
+    ck_answer(503, "DATABASE_UNAVAILABLE", "refresh back refresh back ");
+    ck_assert(body_has("may or may not"));
+}
+END_TEST
+
+/* Before anything was written there is nothing to take back. */
+START_TEST (test_refresh_that_cannot_sign_writes_nothing) {
+    db.moved = true;
+    view_is(scoped_session());
+    send_in_body(refresh_token(JTI));
+    w.signer = NULL;
+    h_refresh(&w, &req, &res);
+    ck_answer(500, "INTERNAL_ERROR", "refresh ");
 }
 END_TEST
 
 START_TEST (test_refresh_never_finds_out) {
     view_is(scoped_session());
+    db.moved = true;
     tell(&db.read, STORE_OK);
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.rotate, STORE_UNKNOWN);
@@ -393,13 +506,14 @@ START_TEST (test_refresh_database_down) {
     tell(&db.read, STORE_UNAVAILABLE);
     send_in_cookie(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(503, "DATABASE_UNAVAILABLE", "read ");
+    ck_answer(503, "DATABASE_UNAVAILABLE", "refresh ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
 
     memset(&db.read, 0, sizeof(db.read));
+    db.moved = true;
     tell(&db.rotate, STORE_UNAVAILABLE);
     h_refresh(&w, &req, &res);
-    ck_answer(503, "DATABASE_UNAVAILABLE", "read read rotate ");
+    ck_answer(503, "DATABASE_UNAVAILABLE", "refresh refresh rotate ");
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 }
@@ -411,7 +525,7 @@ START_TEST (test_reuse_rejected_but_survived) {
     view_is(usable_session());
     send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
 }
 END_TEST
 
@@ -421,7 +535,7 @@ START_TEST (test_reuse_of_an_old_token_revokes) {
     tell(&db.rotated, STORE_NONE);
     send_in_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated revoke ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_untouched());
 }
@@ -433,12 +547,12 @@ START_TEST (test_reuse_of_a_young_token_does_no_harm) {
     tell(&db.rotated, STORE_OK); /* rotated out within the minute */
     send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated ");
 
     /* Issued within the minute: rotated out within it, too. */
     send_in_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
     h_refresh(&w, &req, &res);
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "read rotated read ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated refresh ");
 }
 END_TEST
 
@@ -447,7 +561,7 @@ START_TEST (test_reuse_policy_remembers_what_it_rotates) {
     view_is(usable_session());
     send_in_body(refresh_token(JTI));
     h_refresh(&w, &req, &res);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(db.remembered);
 }
 END_TEST
@@ -478,6 +592,13 @@ int main(void)
         test_refresh_that_lost_to_a_logout,
         test_refresh_finds_out_that_its_write_happened,
         test_refresh_finds_out_that_its_write_did_not_happen,
+        test_refresh_lost_at_once_had_happened,
+        test_refresh_lost_at_once_had_not_happened,
+        test_refresh_lost_at_once_and_its_scope_since,
+        test_refresh_lost_at_once_to_another,
+        test_refresh_lost_at_once_and_logged_out,
+        test_refresh_that_cannot_sign_rotates_back,
+        test_refresh_that_cannot_sign_writes_nothing,
         test_refresh_never_finds_out,
         test_refresh_database_down,
         test_reuse_rejected_but_survived,

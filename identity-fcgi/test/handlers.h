@@ -46,6 +46,7 @@ static struct {
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
+    bool moved;      /* something came between reading and rotating */
     char rotated_to[STORE_UUID];
     int64_t rotated_exp;
     bool cleared, remembered, settled_success;
@@ -191,13 +192,9 @@ static inline enum store_result fake_read(struct store *st, pj_arena_t *arena,
     return next(&db.read);
 }
 
-static inline enum store_result
-fake_rotate(struct store *st, const struct session *old, const char *new_jti,
-            int64_t expires_at_s, bool clear_scope, bool remember)
+static inline void note_rotation(const char *new_jti, int64_t expires_at_s,
+                                 bool clear_scope, bool remember)
 {
-    (void) st;
-    (void) old;
-    called("rotate");
     if (db.rotated_to[0] != '\0') {
         ck_assert_str_eq(db.rotated_to, new_jti); /* at most one rotation */
     }
@@ -205,6 +202,63 @@ fake_rotate(struct store *st, const struct session *old, const char *new_jti,
     db.rotated_exp = expires_at_s;
     db.cleared = clear_scope;
     db.remembered = remember;
+}
+
+static inline bool text_is(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+/* As the statement has it. */
+static inline bool would_rotate(const struct session_view *v,
+                                const struct rotation *to)
+{
+    const struct session *s = &v->session;
+
+    return !db.moved && text_is(to->jti, s->jti) &&
+           text_is(to->account_id, s->account_id) && s->active &&
+           s->account_enabled && s->expires_at_s > to->now_s &&
+           s->created_at_s >= to->opened_at_s &&
+           (s->active_branch_id[0] == '\0' || v->selectable);
+}
+
+/* A read that rotates; results and views are those of reads. */
+static inline enum store_result
+fake_refresh(struct store *st, pj_arena_t *arena, const struct rotation *to,
+             bool list, struct meanwhile *meanwhile, struct session_view *out)
+{
+    int turn = db.read.turn;
+    enum store_result result = next(&db.read);
+
+    (void) st;
+    (void) arena;
+    (void) list;
+    called("refresh");
+    if (!db.idle_reads) {
+        (void) meanwhile_run(meanwhile);
+    }
+    *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    if (result != STORE_UNAVAILABLE && would_rotate(out, to)) {
+        out->rotated = true;
+        note_rotation(to->new_jti, to->expires_at_s, false, to->remember);
+    }
+    return result;
+}
+
+static inline enum store_result
+fake_rotate(struct store *st, const struct session *old, const char *new_jti,
+            int64_t expires_at_s, bool clear_scope, bool remember)
+{
+    (void) st;
+    if (strcmp(old->jti, db.rotated_to) == 0 &&
+        strcmp(new_jti, db.rotated_to) != 0) {
+        called("back");
+        ck_assert_str_eq(new_jti, JTI);
+        ck_assert(!clear_scope && !remember);
+        return next(&db.rotate);
+    }
+    called("rotate");
+    note_rotation(new_jti, expires_at_s, clear_scope, remember);
     return next(&db.rotate);
 }
 
@@ -261,6 +315,7 @@ static const struct store_ops fake_ops = {
     .scope = fake_scope,
     .session_create = fake_create,
     .session_read = fake_read,
+    .session_refresh = fake_refresh,
     .session_rotate = fake_rotate,
     .session_rotated = fake_rotated,
     .session_select = fake_select,
