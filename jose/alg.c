@@ -45,7 +45,8 @@ static pj_err_t rsa_check(const EVP_PKEY *pkey)
 
 /*
  * A context set up for one operation of pkey.  Made once a key and then
- * copied: that spares each operation the look-up of algorithms by name.
+ * copied or used again: that spares each operation the look-up of algorithms
+ * by name.
  */
 static EVP_PKEY_CTX *context_new(EVP_PKEY *pkey, const EVP_MD *md,
                                  int (*init)(EVP_PKEY_CTX *))
@@ -60,9 +61,26 @@ static EVP_PKEY_CTX *context_new(EVP_PKEY *pkey, const EVP_MD *md,
     return NULL;
 }
 
+/* The context itself where nobody else can be working with it. */
+static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx)
+{
+    return key->digest != NULL ? ctx : EVP_PKEY_CTX_dup(ctx);
+}
+
+static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
+{
+    if (key->digest == NULL)
+        EVP_PKEY_CTX_free(ctx);
+}
+
 static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
 {
-    return EVP_Digest(input.data, input.len, md, NULL, key->sha256, NULL) == 1;
+    if (key->digest == NULL)
+        return EVP_Digest(input.data, input.len, md, NULL, key->sha256,
+                          NULL) == 1;
+    return EVP_DigestInit_ex(key->digest, key->sha256, NULL) == 1 &&
+           EVP_DigestUpdate(key->digest, input.data, input.len) == 1 &&
+           EVP_DigestFinal_ex(key->digest, md, NULL) == 1;
 }
 
 static pj_err_t rs256_verify(const pj_key_t *key, pj_str_t input,
@@ -74,11 +92,11 @@ static pj_err_t rs256_verify(const pj_key_t *key, pj_str_t input,
 
     if (!digest(key, input, md))
         return PJ_ERR_CRYPTO;
-    ctx = EVP_PKEY_CTX_dup(key->verify);
+    ctx = operation_begin(key, key->verify);
     if (ctx == NULL)
         return PJ_ERR_CRYPTO;
     verified = EVP_PKEY_verify(ctx, sig, key->size, md, sizeof(md));
-    EVP_PKEY_CTX_free(ctx);
+    operation_end(key, ctx);
     return verified == 1 ? PJ_OK : PJ_ERR_TOKEN_SIGNATURE;
 }
 
@@ -92,11 +110,11 @@ static pj_err_t rs256_sign(const pj_key_t *key, pj_str_t input,
 
     if (!digest(key, input, md))
         return PJ_ERR_CRYPTO;
-    ctx = EVP_PKEY_CTX_dup(key->sign);
+    ctx = operation_begin(key, key->sign);
     if (ctx == NULL)
         return PJ_ERR_CRYPTO;
     signed_ok = EVP_PKEY_sign(ctx, sig, &len, md, sizeof(md));
-    EVP_PKEY_CTX_free(ctx);
+    operation_end(key, ctx);
     return signed_ok == 1 && len == key->size ? PJ_OK : PJ_ERR_CRYPTO;
 }
 
@@ -220,6 +238,8 @@ pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
     pkey = EVP_PKEY_dup(key->pkey);
     if (pkey != NULL)
         err = pj_key_wrap(out, pkey, pj_key_id(key), key->sign != NULL);
+    if (err == PJ_OK)
+        (*out)->digest = EVP_MD_CTX_new(); /* goes without, too */
     ERR_pop_to_mark();
     return err;
 }
@@ -230,6 +250,7 @@ void pj_key_free(pj_key_t *key)
         return;
     EVP_PKEY_CTX_free(key->verify);
     EVP_PKEY_CTX_free(key->sign);
+    EVP_MD_CTX_free(key->digest);
     EVP_MD_free(key->sha256);
     EVP_PKEY_free(key->pkey);
     OPENSSL_free(key->header);

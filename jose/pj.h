@@ -201,7 +201,8 @@ PJ_MUST_CHECK pj_err_t pj_json_int64(const pj_json_t *node, int64_t *out);
 
 /* -- keys (RFC 7517, RFC 7518 section 6.3) -------------------------------- */
 
-/* An RSA key and its id; opaque, immutable, owned by whoever got it. */
+/* An RSA key and its id; opaque, immutable, owned by whoever got it.  Any
+ * number of threads may use it, unless it is a copy (pj_key_copy()). */
 typedef struct pj_key_s pj_key_t;
 
 /*
@@ -221,10 +222,11 @@ PJ_MUST_CHECK pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der,
                                      pj_str_t kid);
 
 /*
- * A copy of key that shares nothing with it.  OpenSSL keeps the state of
- * blinding within a key and under a lock: threads that sign much each want a
- * copy, made in the thread that is going to use it.  PJ_ERR_CRYPTO when
- * OpenSSL fails.
+ * A copy of key that shares nothing with it, for one thread at a time: unlike
+ * any other key it is not to be used by two at once.  OpenSSL keeps the state
+ * of blinding within a key and under a lock, and each use of a shared key sets
+ * up memory of its own: threads that sign much each want a copy, made in the
+ * thread that is going to use it.  PJ_ERR_CRYPTO when OpenSSL fails.
  */
 PJ_MUST_CHECK pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key);
 

@@ -14,8 +14,9 @@
 struct pj_key_s {
     EVP_PKEY *pkey;
     EVP_MD *sha256;
-    EVP_PKEY_CTX *verify; /* initialised; operations work on copies */
+    EVP_PKEY_CTX *verify; /* initialised; see operation_begin() */
     EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
+    EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
     unsigned bits;
     size_t size;  /* of the modulus, hence of a signature, in bytes */
     char *header; /* base64url of the JOSE header; private keys only */

@@ -545,6 +545,35 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
 }
 END_TEST
 
+/* A copy works with the same memory each time: nothing of one use, be it a
+ * failed one, may show in the next. */
+START_TEST (test_a_copy_is_used_again_and_again) {
+    static const char *const payloads[] = {"{}", PAYLOAD, "{\"a\":1}", "x"};
+    char one[2048], two[2048], small[8];
+    size_t len_one, len_two;
+    pj_key_t *copy;
+    pj_jws_t jws;
+
+    assert_ok(pj_key_copy(&copy, key));
+    for (size_t i = 0; i < 40; i++) {
+        pj_str_t payload = str(payloads[i % 4]);
+
+        assert_err(pj_jws_sign(copy, payload, small, sizeof(small), &len_two),
+                   PJ_ERR_NO_SPACE);
+        assert_ok(pj_jws_sign(key, payload, one, sizeof(one), &len_one));
+        assert_ok(pj_jws_sign(copy, payload, two, sizeof(two), &len_two));
+        ck_assert_uint_eq(len_one, len_two);
+        ck_assert_mem_eq(one, two, len_one);
+        assert_ok(pj_jws_split(bytes(two, len_two), len_two, &jws));
+        assert_ok(pj_jws_verify(&jws, copy));
+        assert_ok(pj_jws_verify(&jws, key));
+        two[len_two - 20] = two[len_two - 20] == 'A' ? 'B' : 'A';
+        assert_err(pj_jws_verify(&jws, copy), PJ_ERR_TOKEN_SIGNATURE);
+    }
+    pj_key_free(copy);
+}
+END_TEST
+
 START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
     pj_str_t pem = file_read("rfc7515_a2.pub.pem");
     pj_key_t *public_key, *copy;
@@ -640,6 +669,7 @@ int main(void)
     tests[n++] = test_attack_non_canonical_signature_spelling;
     tests[n++] = test_signing_needs_a_private_key;
     tests[n++] = test_a_copy_of_a_key_stands_alone;
+    tests[n++] = test_a_copy_is_used_again_and_again;
     tests[n++] = test_a_copy_of_a_public_key_does_not_sign;
     tests[n++] = test_callers_openssl_errors_survive;
     tests[n++] = test_threads_share_a_key;
