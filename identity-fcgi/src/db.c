@@ -8,43 +8,23 @@
  * statement_timeout ends what we gave up on.
  */
 
-#include "db_conn.h"
+#include "db_pg.h"
 
 #include "log.h"
 
-#include <libpq-fe.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define MAX_PREPARED 32
-#define MAX_HOSTS 8
 /* The client waits this much longer than the server, whose answer "canceled"
  * is worth more than our giving up. */
 #define GRACE_MS 250
-#define SCRIPT_LIMIT_MS (10 * 60 * 1000)
 /* How long after an answer a connection is taken to be one still.  A write
  * that is lost leaves doubt, a read is just sent again. */
 #define FRESH_FOR_WRITE_MS 20
 #define FRESH_FOR_READ_MS 1000
 /* How long the difference between the server's clock and ours is trusted. */
 #define CLOCK_TRUSTED_MS 10000
-
-struct db_conn {
-    PGconn *pg; /* NULL: not connected */
-    const struct db_statement *prepared[MAX_PREPARED];
-    size_t prepared_count;
-    int64_t answered_ms; /* of the last answer; 0: none yet */
-    /* The server's clock minus db_now_ms(), and when that was found out. */
-    int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
-    unsigned char fence[8];                /* of the statement in hand */
-};
-
-struct db_script {
-    struct db_conn *conn;
-};
 
 /* -- time -- */
 
@@ -61,8 +41,7 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Waits for events on pg's socket; false when the deadline came first. */
-static bool wait_for(PGconn *pg, short events, int64_t deadline_ms)
+bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms)
 {
     struct pollfd p = {PQsocket(pg), events, 0};
 
@@ -79,211 +58,6 @@ static bool wait_for(PGconn *pg, short events, int64_t deadline_ms)
         }
         /* 0 and EINTR: look at the clock again. */
     }
-}
-
-/* -- connecting -- */
-
-/* What the server says beside results is for its own log. */
-static void ignore_notice(void *arg, const char *message)
-{
-    (void) arg;
-    (void) message;
-}
-
-struct db_conn *db_conn_new(void)
-{
-    return calloc(1, sizeof(struct db_conn));
-}
-
-void db_conn_free(struct db_conn *c)
-{
-    if (c != NULL) {
-        db_conn_disconnect(c);
-        free(c);
-    }
-}
-
-void db_conn_disconnect(struct db_conn *c)
-{
-    PQfinish(c->pg);
-    c->pg = NULL;
-    c->prepared_count = 0;
-    c->answered_ms = 0;
-    c->clock_read_ms = 0;
-}
-
-/* The nth of a comma-separated list, or its only one, in out. */
-static bool list_item(const char *list, size_t n, char *out, size_t cap)
-{
-    const char *end;
-
-    if (list == NULL) {
-        out[0] = '\0';
-        return n == 0;
-    }
-    if (strchr(list, ',') == NULL) {
-        n = 0;
-    }
-    for (; n > 0; n--) {
-        list = strchr(list, ',');
-        if (list == NULL) {
-            return false;
-        }
-        list++;
-    }
-    end = strchr(list, ',');
-    snprintf(out, cap, "%.*s",
-             (int) (end != NULL ? (size_t) (end - list) : strlen(list)), list);
-    return true;
-}
-
-static size_t host_count(const struct config *cfg)
-{
-    size_t n = 1;
-
-    for (const char *p = cfg->db_host; p != NULL && *p != '\0'; p++) {
-        n += *p == ',';
-    }
-    return n < MAX_HOSTS ? n : MAX_HOSTS;
-}
-
-/* Begins connecting to the nth host; NULL when memory is short. */
-static PGconn *start(const struct config *cfg, size_t n)
-{
-    char host[256], port[16];
-    const char *names[] = {"host",
-                           "port",
-                           "dbname",
-                           "user",
-                           "password",
-                           "sslmode",
-                           "application_name",
-                           "client_encoding",
-                           "target_session_attrs",
-                           "tcp_user_timeout",
-                           NULL};
-    const char *values[] = {host,
-                            port,
-                            cfg->db_name,
-                            cfg->db_user,
-                            cfg->db_password,
-                            cfg->db_sslmode,
-                            cfg->app_name,
-                            "UTF8",
-                            "read-write",
-                            "10000",
-                            NULL};
-
-    if (!list_item(cfg->db_host, n, host, sizeof(host)) ||
-        !list_item(cfg->db_port, n, port, sizeof(port))) {
-        port[0] = '\0';
-    }
-    return PQconnectStartParams(names, values, 0);
-}
-
-static bool finish_connecting(PGconn *pg, int64_t deadline_ms)
-{
-    short events = POLLOUT;
-
-    for (;;) {
-        if (!wait_for(pg, events, deadline_ms)) {
-            return false;
-        }
-        switch (PQconnectPoll(pg)) {
-        case PGRES_POLLING_OK:
-            return true;
-        case PGRES_POLLING_READING:
-            events = POLLIN;
-            break;
-        case PGRES_POLLING_WRITING:
-            events = POLLOUT;
-            break;
-        default:
-            return false;
-        }
-    }
-}
-
-static enum db_outcome collect(PGconn *pg, int64_t deadline_ms,
-                               PGresult **out);
-
-/* Left out where a pooler may hand the server on to somebody else. */
-static bool set_statement_timeout(PGconn *pg, const struct config *cfg,
-                                  int64_t deadline_ms)
-{
-    char sql[64];
-    PGresult *res = NULL;
-    bool ok;
-
-    if (!cfg->db_prepared) {
-        return true;
-    }
-    snprintf(sql, sizeof(sql), "SET statement_timeout = %lld",
-             (long long) cfg->db_statement_timeout_ms);
-    ok = PQsendQuery(pg, sql) && collect(pg, deadline_ms, &res) == DB_DONE;
-    PQclear(res);
-    return ok;
-}
-
-/* Copies the first line of libpq's message. */
-static void first_line(const char *message, char *out, size_t cap)
-{
-    snprintf(out, cap, "%.*s", (int) strcspn(message, "\n"), message);
-}
-
-/* Connects to one host; false with one line in err. */
-static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
-                        bool with_timeout, int64_t deadline_ms, char *err,
-                        size_t err_cap)
-{
-    PGconn *pg = start(cfg, n);
-
-    if (pg != NULL && PQstatus(pg) != CONNECTION_BAD &&
-        finish_connecting(pg, deadline_ms)) {
-        PQsetNoticeProcessor(pg, ignore_notice, NULL);
-        if (PQsetnonblocking(pg, 1) == 0 &&
-            (!with_timeout || set_statement_timeout(pg, cfg, deadline_ms))) {
-            c->pg = pg;
-            c->prepared_count = 0;
-            return true;
-        }
-    }
-    if (pg != NULL && PQerrorMessage(pg)[0] != '\0') {
-        first_line(PQerrorMessage(pg), err, err_cap);
-    } else {
-        snprintf(err, err_cap, "no answer from the database in time");
-    }
-    PQfinish(pg);
-    return false;
-}
-
-/* Each host gets an equal part of what is left of the time. */
-static bool connect_any(struct db_conn *c, const struct config *cfg,
-                        size_t *host, bool with_timeout, int64_t deadline_ms,
-                        char *err, size_t err_cap)
-{
-    size_t hosts = host_count(cfg);
-
-    snprintf(err, err_cap, "no time left to connect");
-    for (size_t i = 0; i < hosts; i++) {
-        size_t n = (*host + i) % hosts;
-        int64_t now = db_now_ms();
-        int64_t part = (deadline_ms - now) / (int64_t) (hosts - i);
-
-        if (part > 0 &&
-            connect_one(c, cfg, n, with_timeout, now + part, err, err_cap)) {
-            *host = n;
-            return true;
-        }
-    }
-    return false;
-}
-
-bool db_conn_connect(struct db_conn *c, const struct config *cfg, size_t *host,
-                     int64_t deadline_ms, char *err, size_t err_cap)
-{
-    db_conn_disconnect(c);
-    return connect_any(c, cfg, host, true, deadline_ms, err, err_cap);
 }
 
 /* -- one statement on one connection -- */
@@ -318,19 +92,14 @@ static bool flush(PGconn *pg, int64_t deadline_ms)
         if (n <= 0) {
             return n == 0;
         }
-        if (!wait_for(pg, POLLIN | POLLOUT, deadline_ms) ||
+        if (!db_pg_wait(pg, POLLIN | POLLOUT, deadline_ms) ||
             !PQconsumeInput(pg)) {
             return false;
         }
     }
 }
 
-/*
- * Reads results until the server is ready for the next statement.  The commit
- * happens after the statement's own result was sent and may still fail, so
- * only that "ready" makes it DONE.
- */
-static enum db_outcome collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
+enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 {
     enum db_outcome outcome = DB_DONE;
 
@@ -341,7 +110,7 @@ static enum db_outcome collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
         PGresult *res;
 
         while (PQisBusy(pg)) {
-            if (!wait_for(pg, POLLIN, deadline_ms) || !PQconsumeInput(pg)) {
+            if (!db_pg_wait(pg, POLLIN, deadline_ms) || !PQconsumeInput(pg)) {
                 return DB_LOST;
             }
         }
@@ -371,7 +140,7 @@ static enum db_outcome collect_meanwhile(PGconn *pg, int64_t deadline_ms,
         (meanwhile_run(meanwhile) && !PQconsumeInput(pg))) {
         return DB_LOST;
     }
-    return collect(pg, deadline_ms, out);
+    return db_pg_collect(pg, deadline_ms, out);
 }
 
 static const Oid oids[] = {
@@ -404,19 +173,19 @@ static enum db_outcome prepare(struct db_conn *c,
     for (size_t i = 0; i < params->count; i++) {
         types[i] = oids[params->types[i]];
     }
-    if (c->prepared_count == MAX_PREPARED ||
+    if (c->prepared_count == DB_MAX_PREPARED ||
         !PQsendPrepare(c->pg, st->name, st->sql, (int) params->count, types)) {
         return DB_LOST;
     }
-    outcome = collect(c->pg, deadline_ms, res);
+    outcome = db_pg_collect(c->pg, deadline_ms, res);
     if (outcome == DB_DONE) {
         c->prepared[c->prepared_count++] = st;
     }
     return outcome;
 }
 
-static bool send_statement(struct db_conn *c, const struct db_statement *st,
-                           const struct db_params *params, bool prepared)
+bool db_pg_send(struct db_conn *c, const struct db_statement *st,
+                const struct db_params *params, bool prepared)
 {
     Oid types[DB_MAX_PARAMS];
     const char *values[DB_MAX_PARAMS];
@@ -455,7 +224,7 @@ static enum db_outcome read_clock(struct db_conn *c, int64_t deadline_ms,
                            NULL, NULL, 1)) {
         return DB_LOST;
     }
-    outcome = collect(c->pg, deadline_ms, res);
+    outcome = db_pg_collect(c->pg, deadline_ms, res);
     if (outcome == DB_DONE) {
         c->clock_read_ms = db_now_ms();
         c->clock_ahead_us = db_time_us((struct db_rows *) *res, 0, 0) -
@@ -545,7 +314,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
         PQclear(res);
         res = NULL;
         *sent = true;
-        outcome = send_statement(c, st, params, cfg->db_prepared)
+        outcome = db_pg_send(c, st, params, cfg->db_prepared)
                       ? collect_meanwhile(c->pg, deadline_ms, meanwhile, &res)
                       : DB_LOST;
     }
@@ -562,208 +331,4 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
         db_conn_disconnect(c);
     }
     return outcome;
-}
-
-/* -- results -- */
-
-static const PGresult *result(const struct db_rows *rows)
-{
-    return (const PGresult *) rows;
-}
-
-size_t db_row_count(const struct db_rows *rows)
-{
-    return (size_t) PQntuples(result(rows));
-}
-
-size_t db_affected(const struct db_rows *rows)
-{
-    /* libpq's signature lacks a const. */
-    const char *n = PQcmdTuples((PGresult *) rows);
-
-    return (size_t) strtoul(n, NULL, 10);
-}
-
-static const unsigned char *bytes_at(const struct db_rows *rows, size_t row,
-                                     int col, size_t *len)
-{
-    *len = (size_t) PQgetlength(result(rows), (int) row, col);
-    return (const unsigned char *) PQgetvalue(result(rows), (int) row, col);
-}
-
-bool db_is_null(const struct db_rows *rows, size_t row, int col)
-{
-    return PQgetisnull(result(rows), (int) row, col) != 0;
-}
-
-void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37])
-{
-    size_t len;
-    const unsigned char *bytes = bytes_at(rows, row, col, &len);
-
-    if (len == 16) {
-        db_uuid_text(bytes, out);
-    } else {
-        out[0] = '\0';
-    }
-}
-
-int64_t db_int64(const struct db_rows *rows, size_t row, int col)
-{
-    size_t len;
-    const unsigned char *bytes = bytes_at(rows, row, col, &len);
-    uint64_t v = 0;
-
-    for (size_t i = 0; len == 8 && i < 8; i++) {
-        v = v << 8 | bytes[i];
-    }
-    return (int64_t) v;
-}
-
-int64_t db_time_us(const struct db_rows *rows, size_t row, int col)
-{
-    return db_int64(rows, row, col) + DB_EPOCH_US;
-}
-
-bool db_bool(const struct db_rows *rows, size_t row, int col)
-{
-    size_t len;
-    const unsigned char *bytes = bytes_at(rows, row, col, &len);
-
-    return len == 1 && bytes[0] != 0;
-}
-
-const char *db_text(const struct db_rows *rows, size_t row, int col,
-                    size_t *len)
-{
-    size_t n;
-    const unsigned char *bytes = bytes_at(rows, row, col, &n);
-
-    if (len != NULL) {
-        *len = n;
-    }
-    return (const char *) bytes;
-}
-
-void db_array_open(const struct db_rows *rows, size_t row, int col,
-                   struct db_array *array)
-{
-    size_t len;
-    const unsigned char *bytes = bytes_at(rows, row, col, &len);
-
-    db_array_bind(array, bytes, len);
-}
-
-void db_rows_free(struct db_rows *rows)
-{
-    PQclear((PGresult *) rows);
-}
-
-/* -- scripts -- */
-
-struct db_script *db_script_open(const struct config *cfg, char *err,
-                                 size_t err_cap)
-{
-    struct db_script *s = calloc(1, sizeof(*s));
-    size_t host = 0;
-
-    if (s != NULL) {
-        s->conn = db_conn_new();
-    }
-    if (s == NULL || s->conn == NULL) {
-        snprintf(err, err_cap, "out of memory");
-        db_script_close(s);
-        return NULL;
-    }
-    if (!connect_any(s->conn, cfg, &host, false,
-                     db_now_ms() + cfg->db_connect_timeout_ms, err, err_cap)) {
-        db_script_close(s);
-        return NULL;
-    }
-    return s;
-}
-
-bool db_script_run(struct db_script *s, const char *sql, char *value,
-                   size_t value_cap, char *err, size_t err_cap)
-{
-    PGconn *pg = s->conn->pg;
-    PGresult *res = NULL;
-    enum db_outcome outcome = DB_LOST;
-
-    if (PQsendQuery(pg, sql)) {
-        outcome = collect(pg, db_now_ms() + SCRIPT_LIMIT_MS, &res);
-    }
-    if (outcome != DB_DONE) {
-        first_line(res != NULL ? PQresultErrorMessage(res)
-                               : PQerrorMessage(pg),
-                   err, err_cap);
-    } else if (value != NULL) {
-        snprintf(value, value_cap, "%s",
-                 PQntuples(res) > 0 ? PQgetvalue(res, PQntuples(res) - 1, 0)
-                                    : "");
-    }
-    PQclear(res);
-    return outcome == DB_DONE;
-}
-
-static void note_error(PGconn *pg, const PGresult *res, bool lost,
-                       struct db_error *error)
-{
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-    const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
-    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-
-    if (text == NULL) {
-        text = PQerrorMessage(pg);
-    }
-    if (text[0] == '\0') {
-        text = "no answer in time";
-    }
-    snprintf(error->state, sizeof(error->state), "%s",
-             state != NULL && !lost ? state : "");
-    snprintf(error->constraint, sizeof(error->constraint), "%s",
-             constraint != NULL ? constraint : "");
-    first_line(text, error->message, sizeof(error->message));
-}
-
-bool db_script_query(struct db_script *s, const char *sql,
-                     const struct db_params *params, int64_t deadline_ms,
-                     struct db_rows **rows, struct db_error *error)
-{
-    const struct db_statement st = {"", sql, true};
-    PGconn *pg = s->conn->pg;
-    PGresult *res = NULL;
-    enum db_outcome outcome = DB_LOST;
-
-    *rows = NULL;
-    if (send_statement(s->conn, &st, params, false)) {
-        outcome = collect(pg, deadline_ms, &res);
-    }
-    if (outcome == DB_DONE) {
-        *rows = (struct db_rows *) res;
-        return true;
-    }
-    note_error(pg, res, outcome == DB_LOST, error);
-    PQclear(res);
-    return false;
-}
-
-bool db_script_is_local(const struct db_script *s)
-{
-    const char *host = PQhost(s->conn->pg);
-    const char *addr = PQhostaddr(s->conn->pg);
-
-    if (host != NULL && (host[0] == '/' || host[0] == '@')) {
-        return true;
-    }
-    return addr != NULL &&
-           (strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0);
-}
-
-void db_script_close(struct db_script *s)
-{
-    if (s != NULL) {
-        db_conn_free(s->conn);
-        free(s);
-    }
 }

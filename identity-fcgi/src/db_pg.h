@@ -1,0 +1,48 @@
+/* What the files that speak libpq share; nobody else includes it. */
+
+#ifndef DB_PG_H_INCLUDED
+#define DB_PG_H_INCLUDED
+
+#include "db_conn.h"
+
+#include <libpq-fe.h>
+
+#define DB_MAX_PREPARED 32
+
+struct db_conn {
+    PGconn *pg; /* NULL: not connected */
+    const struct db_statement *prepared[DB_MAX_PREPARED];
+    size_t prepared_count;
+    int64_t answered_ms; /* of the last answer; 0: none yet */
+    /* The server's clock minus db_now_ms(), and when that was found out. */
+    int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
+    unsigned char fence[8];                /* of the statement in hand */
+};
+
+/* Waits for events on pg's socket; false when the deadline came first. */
+bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
+
+/*
+ * Reads results until the server is ready for the next statement.  The commit
+ * happens after the statement's own result was sent and may still fail, so
+ * only that "ready" makes it DONE.  *out is the last result, to be cleared.
+ */
+enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
+
+/* Sends a statement, by its name where it is prepared. */
+bool db_pg_send(struct db_conn *c, const struct db_statement *st,
+                const struct db_params *params, bool prepared);
+
+/*
+ * Tries each host of cfg once, *host first; each gets an equal part of what is
+ * left of the time.  The session has the statement timeout of cfg if asked
+ * for.  On failure one line in err.
+ */
+bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
+                   bool with_timeout, int64_t deadline_ms, char *err,
+                   size_t err_cap);
+
+/* Copies the first line of libpq's message. */
+void db_pg_first_line(const char *message, char *out, size_t cap);
+
+#endif
