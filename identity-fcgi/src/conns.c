@@ -5,7 +5,9 @@
 #include "metrics.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,22 +23,23 @@ int64_t conns_now_ms(void)
 bool conns_init(struct conns *cs, uint32_t size, int epoll_fd,
                 int64_t idle_timeout_ms)
 {
+    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = CONNS_EVENT_NEWS};
+
+    memset(cs, 0, sizeof(*cs));
     cs->epoll_fd = epoll_fd;
     cs->size = size;
     cs->idle_timeout_ms = idle_timeout_ms;
+    cs->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     cs->slots = calloc(size, sizeof(*cs->slots));
-    if (cs->slots == NULL) {
+    if (cs->slots == NULL || cs->news_fd < 0 ||
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, cs->news_fd, &ev) != 0) {
         return false;
     }
     for (uint32_t i = 0; i < size; i++) {
         cs->slots[i].fd = -1;
         cs->slots[i].next = i + 1 < size ? i + 1 : NO_CONN;
     }
-    cs->free_head = 0;
     cs->queue_head = cs->queue_tail = NO_CONN;
-    cs->open = cs->in_queue = cs->busy = 0;
-    cs->draining = cs->stopping = false;
-    cs->idle = NULL;
     return pthread_mutex_init(&cs->lock, NULL) == 0;
 }
 
@@ -44,6 +47,7 @@ void conns_free(struct conns *cs)
 {
     if (cs->slots != NULL) {
         pthread_mutex_destroy(&cs->lock);
+        close(cs->news_fd);
         free(cs->slots);
         cs->slots = NULL;
     }
@@ -57,16 +61,6 @@ uint32_t conns_open_count(struct conns *cs)
     n = cs->open;
     pthread_mutex_unlock(&cs->lock);
     return n;
-}
-
-bool conns_full(struct conns *cs)
-{
-    bool full;
-
-    pthread_mutex_lock(&cs->lock);
-    full = cs->free_head == NO_CONN;
-    pthread_mutex_unlock(&cs->lock);
-    return full;
 }
 
 void conns_use(struct conns *cs, uint32_t *queued, uint32_t *busy)
@@ -86,8 +80,15 @@ void conns_begin(struct conns *cs, uint32_t slot, int64_t deadline_ms)
     c->deadline_ms = deadline_ms;
 }
 
-/* Arms, or after a request re-arms, the wait for input.  Edge-triggered: a
- * request half arrived does not spin, and re-arming reports what is there. */
+/* -- epoll ----------------------------------------------------------------
+ */
+
+/*
+ * Edge-triggered: one thread hears of what arrives, and of a request half
+ * arrived, which stays in the kernel unread, nobody hears again before more of
+ * it comes.  So epoll is called only where it has to tell what is there
+ * already: the first time, and after an event that nobody could follow.
+ */
 static bool watch(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
@@ -96,9 +97,31 @@ static bool watch(struct conns *cs, uint32_t slot)
                              .data.u64 =
                                  (uint64_t) c->generation << 32 | slot};
 
+    if (c->watched && !c->missed) {
+        return true;
+    }
     c->watched = true;
+    c->missed = false;
     return epoll_ctl(cs->epoll_fd, op, c->fd, &ev) == 0;
 }
+
+/* With the lock held.  Level-triggered: as long as there is news, everyone
+ * who waits is told, one after the other. */
+static void set_news(struct conns *cs, bool news)
+{
+    uint64_t n = 1;
+    ssize_t done;
+
+    if (cs->news != news) {
+        cs->news = news;
+        done = news ? write(cs->news_fd, &n, sizeof(n))
+                    : read(cs->news_fd, &n, sizeof(n));
+        (void) done; /* a counter of 0 or 1 can be written and read */
+    }
+}
+
+/* -- slots ----------------------------------------------------------------
+ */
 
 /* With the lock held; the descriptor is then the caller's to close, which ends
  * epoll's interest in it too. */
@@ -122,6 +145,49 @@ static void close_slot(struct conns *cs, uint32_t slot)
     close(free_slot(cs, slot));
 }
 
+/* As free_slot(), of a connection that is over its deadline. */
+static int free_late_slot(struct conns *cs, uint32_t slot)
+{
+    const struct conn *c = &cs->slots[slot];
+
+    if (!c->served || c->arriving) {
+        metrics_count(METRICS_CONN_TIMED_OUT);
+    }
+    return free_slot(cs, slot);
+}
+
+/* With the lock held. */
+static bool evict_idle(struct conns *cs)
+{
+    uint32_t oldest = NO_CONN;
+
+    for (uint32_t i = 0; i < cs->size; i++) {
+        const struct conn *c = &cs->slots[i];
+
+        if (c->state == CONN_WAITING && c->served && !c->arriving &&
+            (oldest == NO_CONN ||
+             c->deadline_ms < cs->slots[oldest].deadline_ms)) {
+            oldest = i;
+        }
+    }
+    if (oldest == NO_CONN) {
+        return false;
+    }
+    metrics_count(METRICS_CONN_EVICTED);
+    close_slot(cs, oldest);
+    return true;
+}
+
+bool conns_make_room(struct conns *cs)
+{
+    bool room;
+
+    pthread_mutex_lock(&cs->lock);
+    room = cs->free_head != NO_CONN || evict_idle(cs);
+    pthread_mutex_unlock(&cs->lock);
+    return room;
+}
+
 uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
 {
     struct conn *c;
@@ -133,36 +199,73 @@ uint32_t conns_add(struct conns *cs, int fd, int64_t deadline_ms)
     cs->free_head = c->next;
     cs->open++;
     c->fd = fd;
-    c->state = CONN_WAITING;
+    c->state = CONN_HELD;
     c->served = false;
     c->arriving = false;
     c->watched = false;
+    c->missed = false;
     c->deadline_ms = deadline_ms;
     pthread_mutex_unlock(&cs->lock);
     return slot;
 }
 
-void conns_watch(struct conns *cs, uint32_t slot)
-{
-    const struct conn *c = &cs->slots[slot];
-
-    pthread_mutex_lock(&cs->lock);
-    if (c->state == CONN_WAITING && !c->watched && !watch(cs, slot)) {
-        close_slot(cs, slot);
-    }
-    pthread_mutex_unlock(&cs->lock);
-}
-
-uint32_t conns_of_event(struct conns *cs, uint64_t data)
+uint32_t conns_hold(struct conns *cs, uint64_t data)
 {
     uint32_t slot = (uint32_t) data;
+    struct conn *c = &cs->slots[slot];
     bool ours;
 
     pthread_mutex_lock(&cs->lock);
-    ours = cs->slots[slot].state == CONN_WAITING &&
-           cs->slots[slot].generation == (uint32_t) (data >> 32);
+    ours = c->generation == (data >> 32);
+    if (ours && c->state == CONN_WAITING) {
+        c->state = CONN_HELD;
+    } else if (ours) {
+        c->missed = true;
+        ours = false;
+    }
     pthread_mutex_unlock(&cs->lock);
     return ours ? slot : NO_CONN;
+}
+
+/* With the lock held: whether a drain leaves the connection waiting, and then
+ * for how long. */
+static bool drain_spares(struct conns *cs, struct conn *c)
+{
+    if (c->served && !c->arriving) {
+        return false;
+    }
+    if (!c->arriving && c->deadline_ms > cs->drain_last_ms) {
+        c->deadline_ms = cs->drain_last_ms;
+    }
+    return true;
+}
+
+/* With the lock held; -1, or what the caller has to close. */
+static int wait_or_free(struct conns *cs, uint32_t slot)
+{
+    struct conn *c = &cs->slots[slot];
+
+    if (cs->draining && !drain_spares(cs, c)) {
+        return free_slot(cs, slot);
+    }
+    c->state = CONN_WAITING;
+    return watch(cs, slot) ? -1 : free_slot(cs, slot);
+}
+
+void conns_wait(struct conns *cs, uint32_t slot)
+{
+    int64_t now_ms = conns_now_ms();
+    int fd;
+
+    pthread_mutex_lock(&cs->lock);
+    /* A sweep passes by what is held: looked at often enough, a connection
+     * would never end. */
+    fd = now_ms >= cs->slots[slot].deadline_ms ? free_late_slot(cs, slot)
+                                               : wait_or_free(cs, slot);
+    pthread_mutex_unlock(&cs->lock);
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 void conns_close(struct conns *cs, uint32_t slot)
@@ -172,66 +275,26 @@ void conns_close(struct conns *cs, uint32_t slot)
     pthread_mutex_unlock(&cs->lock);
 }
 
-bool conns_evict_idle(struct conns *cs)
-{
-    uint32_t oldest = NO_CONN;
-
-    pthread_mutex_lock(&cs->lock);
-    for (uint32_t i = 0; i < cs->size; i++) {
-        const struct conn *c = &cs->slots[i];
-
-        if (c->state == CONN_WAITING && c->served && !c->arriving &&
-            (oldest == NO_CONN ||
-             c->deadline_ms < cs->slots[oldest].deadline_ms)) {
-            oldest = i;
-        }
-    }
-    if (oldest != NO_CONN) {
-        metrics_count(METRICS_CONN_EVICTED);
-        close_slot(cs, oldest);
-    }
-    pthread_mutex_unlock(&cs->lock);
-    return oldest != NO_CONN;
-}
-
-void conns_seat_init(struct conns_seat *seat)
-{
-    pthread_cond_init(&seat->called, NULL);
-}
-
-void conns_seat_free(struct conns_seat *seat)
-{
-    pthread_cond_destroy(&seat->called);
-}
-
-/* With the lock held: who is to be told after it is given back, so that
- * nobody wakes up only to wait for the lock. */
-static struct conns_seat *call_one(struct conns *cs)
-{
-    struct conns_seat *seat = cs->idle;
-
-    if (seat != NULL) {
-        cs->idle = seat->next;
-        seat->up = true;
-    }
-    return seat;
-}
+/* -- requests -------------------------------------------------------------
+ */
 
 /* With the lock held. */
-static void sit(struct conns *cs, struct conns_seat *seat)
+static void make_busy(struct conns *cs, uint32_t slot)
 {
-    seat->up = false;
-    seat->next = cs->idle;
-    cs->idle = seat;
-    while (!seat->up) {
-        pthread_cond_wait(&seat->called, &cs->lock);
-    }
+    cs->slots[slot].state = CONN_BUSY;
+    cs->busy++;
+}
+
+void conns_serve(struct conns *cs, uint32_t slot)
+{
+    pthread_mutex_lock(&cs->lock);
+    make_busy(cs, slot);
+    pthread_mutex_unlock(&cs->lock);
 }
 
 void conns_put(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
-    struct conns_seat *seat;
 
     pthread_mutex_lock(&cs->lock);
     c->state = CONN_QUEUED;
@@ -243,52 +306,64 @@ void conns_put(struct conns *cs, uint32_t slot)
     }
     cs->queue_tail = slot;
     cs->in_queue++;
-    seat = call_one(cs);
-    pthread_mutex_unlock(&cs->lock);
-    if (seat != NULL) {
-        pthread_cond_signal(&seat->called);
+    if (atomic_load(&cs->idle) > 0) {
+        set_news(cs, true);
     }
+    pthread_mutex_unlock(&cs->lock);
 }
 
-uint32_t conns_take(struct conns *cs, struct conns_seat *seat)
+/* With the lock held. */
+static uint32_t take_first(struct conns *cs)
 {
-    uint32_t slot;
+    uint32_t slot = cs->queue_head;
+
+    cs->queue_head = cs->slots[slot].next;
+    if (cs->queue_head == NO_CONN) {
+        cs->queue_tail = NO_CONN;
+    }
+    cs->in_queue--;
+    make_busy(cs, slot);
+    return slot;
+}
+
+uint32_t conns_take(struct conns *cs)
+{
+    uint32_t slot = NO_CONN;
 
     pthread_mutex_lock(&cs->lock);
-    while (cs->queue_head == NO_CONN && !cs->stopping) {
-        sit(cs, seat);
+    if (cs->queue_head != NO_CONN) {
+        slot = take_first(cs);
+    } else if (cs->stopping) {
+        slot = CONNS_END;
+    } else {
+        /* Under the lock: whoever puts a request in from now on gives news. */
+        atomic_fetch_add(&cs->idle, 1);
     }
-    slot = cs->queue_head;
-    if (slot != NO_CONN) {
-        cs->queue_head = cs->slots[slot].next;
-        if (cs->queue_head == NO_CONN) {
-            cs->queue_tail = NO_CONN;
-        }
-        cs->slots[slot].state = CONN_BUSY;
-        cs->in_queue--;
-        cs->busy++;
+    if (cs->queue_head == NO_CONN && !cs->stopping) {
+        set_news(cs, false);
     }
     pthread_mutex_unlock(&cs->lock);
     return slot;
 }
 
+void conns_back(struct conns *cs)
+{
+    atomic_fetch_sub(&cs->idle, 1);
+}
+
 void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
 {
     struct conn *c = &cs->slots[slot];
-    int fd = -1;
+    int fd;
 
     pthread_mutex_lock(&cs->lock);
     cs->busy--;
-    if (keep && !cs->draining) {
-        c->state = CONN_WAITING;
+    if (keep) {
         c->served = true;
         c->arriving = false;
         c->deadline_ms = conns_now_ms() + cs->idle_timeout_ms;
-        keep = watch(cs, slot);
+        fd = wait_or_free(cs, slot);
     } else {
-        keep = false;
-    }
-    if (!keep) {
         fd = free_slot(cs, slot);
     }
     pthread_mutex_unlock(&cs->lock);
@@ -297,16 +372,16 @@ void conns_give_back(struct conns *cs, uint32_t slot, bool keep)
     }
 }
 
+/* -- time -----------------------------------------------------------------
+ */
+
 static void sweep_slot(struct conns *cs, uint32_t slot, int64_t now_ms)
 {
     struct conn *c = &cs->slots[slot];
     int64_t io_ms = atomic_load(&c->io_deadline_ms);
 
     if (c->state == CONN_WAITING && now_ms >= c->deadline_ms) {
-        if (!c->served || c->arriving) {
-            metrics_count(METRICS_CONN_TIMED_OUT);
-        }
-        close_slot(cs, slot);
+        close(free_late_slot(cs, slot));
     } else if (c->state == CONN_BUSY && io_ms != 0 && now_ms >= io_ms) {
         /* The worker's read() or write() returns; it closes. */
         (void) shutdown(c->fd, SHUT_RDWR);
@@ -316,40 +391,38 @@ static void sweep_slot(struct conns *cs, uint32_t slot, int64_t now_ms)
 void conns_sweep(struct conns *cs)
 {
     int64_t now_ms = conns_now_ms();
+    uint32_t left;
 
     pthread_mutex_lock(&cs->lock);
-    for (uint32_t i = 0; i < cs->size; i++) {
+    left = cs->open;
+    for (uint32_t i = 0; left != 0; i++) {
+        left -= cs->slots[i].state != CONN_FREE;
         sweep_slot(cs, i, now_ms);
     }
     pthread_mutex_unlock(&cs->lock);
 }
 
-static void drain_slot(struct conns *cs, uint32_t slot, int64_t last_ms)
+static void drain_slot(struct conns *cs, uint32_t slot)
 {
     struct conn *c = &cs->slots[slot];
     char byte;
 
-    if (c->state != CONN_WAITING || c->arriving) {
-        return;
+    if (c->state != CONN_WAITING ||
+        recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
+        return; /* somebody's, or its event is on the way */
     }
-    if (recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1) {
-        return; /* its event is on the way */
-    }
-    if (c->served) {
+    if (!drain_spares(cs, c)) {
         close_slot(cs, slot);
-    } else if (c->deadline_ms > last_ms) {
-        c->deadline_ms = last_ms;
     }
 }
 
 void conns_drain(struct conns *cs, int64_t grace_ms)
 {
-    int64_t last_ms = conns_now_ms() + grace_ms;
-
     pthread_mutex_lock(&cs->lock);
     cs->draining = true;
+    cs->drain_last_ms = conns_now_ms() + grace_ms;
     for (uint32_t i = 0; i < cs->size; i++) {
-        drain_slot(cs, i, last_ms);
+        drain_slot(cs, i);
     }
     pthread_mutex_unlock(&cs->lock);
 }
@@ -358,8 +431,6 @@ void conns_stop(struct conns *cs)
 {
     pthread_mutex_lock(&cs->lock);
     cs->stopping = true;
-    for (struct conns_seat *seat; (seat = call_one(cs)) != NULL;) {
-        pthread_cond_signal(&seat->called);
-    }
+    set_news(cs, true);
     pthread_mutex_unlock(&cs->lock);
 }

@@ -58,7 +58,7 @@ void fcgi_exchange_free(struct fcgi_exchange *ex)
 /*
  * Gives libfcgi a descriptor of its own to the connection.  libfcgi closes
  * its descriptor on any error, inside its calls; ours stays valid, so that
- * the poller can shut the connection down at a deadline without a race.
+ * the sweep can shut the connection down at a deadline without a race.
  * "Detached" makes that close a plain one: otherwise libfcgi waits up to two
  * seconds, and again for each byte, for the peer to close first.
  */

@@ -8,6 +8,8 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -21,6 +23,15 @@ static bool set_nonblocking(int fd)
     int flags = fcntl(fd, F_GETFL);
 
     return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+/* Over TCP, and inherited by what is accepted: an answer does not wait for the
+ * peer's acknowledgement.  A Unix socket has no such option. */
+static void set_nodelay(int fd)
+{
+    int on = 1;
+
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
 static bool fail(const struct listener *l, const char *what, char *err,
@@ -43,9 +54,6 @@ static bool is_listening(int fd)
 
 static bool adopt(struct listener *l, char *err, size_t err_cap)
 {
-    struct sockaddr_storage addr;
-    socklen_t len = sizeof(addr);
-
     snprintf(l->name, sizeof(l->name), "descriptor 0");
     l->inherited = true;
     /* Above the standard three: something else may print to stdout. */
@@ -53,8 +61,7 @@ static bool adopt(struct listener *l, char *err, size_t err_cap)
     if (l->fd < 0 || !set_nonblocking(l->fd)) {
         return fail(l, strerror(errno), err, err_cap);
     }
-    l->tcp = getsockname(l->fd, (struct sockaddr *) &addr, &len) == 0 &&
-             addr.ss_family != AF_UNIX;
+    set_nodelay(l->fd);
     return true;
 }
 
@@ -174,6 +181,7 @@ static int open_address(const struct addrinfo *ai)
     (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes,
                       sizeof(receive_bytes));
+    set_nodelay(fd);
     if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 &&
         listen(fd, LISTENER_BACKLOG) == 0) {
         return fd;
@@ -211,7 +219,6 @@ static bool open_tcp(struct listener *l, const char *address, char *err,
     if (rc != 0) {
         return fail(l, gai_strerror(rc), err, err_cap);
     }
-    l->tcp = true;
     for (struct addrinfo *ai = list; ai != NULL && l->fd < 0;
          ai = ai->ai_next) {
         l->fd = open_address(ai);

@@ -12,7 +12,6 @@
 struct listener {
     int fd;
     bool inherited; /* descriptor 0: others may share its queue */
-    bool tcp;
     char path[108]; /* of a Unix socket made here, else "" */
     dev_t dev;      /* of that path, so that only our own is removed */
     ino_t ino;

@@ -1,11 +1,16 @@
 /*
- * The server: one poller that owns connections, many workers.
+ * The server: workers that wait for connections themselves, and a keeper.
  *
  * libfcgi ties a thread to a connection for as long as it is open, so a few
- * idle kept-alive connections starve everyone else.  Here one thread owns the
- * listener and every connection that waits.  It peeks at what arrived, and
- * only when a whole request lies in the kernel does the connection go to a
- * worker, which lets libfcgi read it without ever waiting for the peer.
+ * idle kept-alive connections starve everyone else.  Here every idle worker
+ * waits in one epoll instance for the listener and for all connections that
+ * wait.  Who hears of one peeks at what arrived, and only when a whole request
+ * lies in the kernel lets libfcgi read it, which then never waits for the
+ * peer.  No other thread stands between nginx and the worker.
+ *
+ * The keeper, the main thread, takes signals and ends what is over its
+ * deadline.  While all workers are busy it accepts and looks in their place,
+ * so that each request's time runs from its arrival.
  */
 
 #include "server.h"
@@ -16,8 +21,7 @@
 #include "metrics.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -27,42 +31,211 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define TICK_MS 250      /* how late a timeout may be noticed */
-#define DRAIN_TICK_MS 10 /* the same while shutting down */
+/* How late the keeper may notice a timeout, or that no worker is idle, */
+#define TICK_MS 250
+/* then a timeout or an arrival, and while shutting down, the end. */
+#define BUSY_TICK_MS 10
+#define DRAIN_TICK_MS 10
 #define DRAIN_GRACE_MS 1000
 #define EVENTS_MAX 128
 
-/* epoll's user data: these two, or a connection's. */
+/* epoll's user data: this, CONNS_EVENT_NEWS, or a connection's. */
 #define EVENT_LISTENER UINT64_MAX
-#define EVENT_SIGNAL (UINT64_MAX - 1)
 
-/* The poller's own; what workers share with it is in conns. */
 struct server {
     struct listener *listener;
     const struct server_limits *limits;
     const struct server_service *service;
     int epoll_fd;
-    int signal_fd;
-    bool accepting;
-    int64_t drain_until_ms; /* 0 while serving */
-    int64_t next_sweep_ms;
-    int64_t next_complaint_ms; /* about accept() */
     struct conns conns;
+
+    pthread_mutex_t accepting; /* guards what follows */
+    bool open;                 /* epoll watches the listener */
+    bool paused;               /* and shall not tell of it before a tick */
+    int64_t next_complaint_ms; /* about accept() */
+
+    /* The keeper's own. */
+    int signal_fd;
+    int64_t drain_until_ms; /* 0 while serving */
+    unsigned char peeked[FCGI_SCAN_MAX];
 };
 
 /* Static: after an unfinished stop, threads may still look at it. */
-static struct server the_server = {.epoll_fd = -1, .signal_fd = -1};
+static struct server the_server = {
+    .epoll_fd = -1, .signal_fd = -1, .accepting = PTHREAD_MUTEX_INITIALIZER};
 
 struct worker_thread {
     struct server *server;
     struct fcgi_exchange *exchange;
     void *worker;
-    struct conns_seat seat;
+    unsigned char *peeked; /* FCGI_SCAN_MAX bytes */
     pthread_t thread;
 };
 
+/* -- what arrives ---------------------------------------------------------
+ */
+
+/*
+ * Looks at what has arrived on a HELD connection, with room for it in peeked.
+ * True when it is a whole request: the connection is the caller's then.
+ */
+static bool look(struct server *s, uint32_t slot, bool hung_up,
+                 unsigned char *peeked)
+{
+    struct conn *c = &s->conns.slots[slot];
+    ssize_t n = recv(c->fd, peeked, FCGI_SCAN_MAX, MSG_PEEK | MSG_DONTWAIT);
+    bool nothing = n < 0 && errno == EAGAIN;
+    enum fcgi_scan verdict = nothing ? FCGI_SCAN_MORE : FCGI_SCAN_BAD;
+
+    if (n > 0) {
+        if (!c->arriving) {
+            conns_begin(&s->conns, slot,
+                        conns_now_ms() + s->limits->request_timeout_ms);
+        }
+        verdict = fcgi_scan(peeked, (size_t) n, n == FCGI_SCAN_MAX);
+        if (verdict == FCGI_SCAN_BAD) {
+            metrics_count(METRICS_CONN_GARBAGE);
+            log_line(LOG_WARN_, "fcgi.bad_request",
+                     "a peer sent what is no FastCGI request");
+        }
+    }
+    if (verdict == FCGI_SCAN_READY) {
+        return true;
+    }
+    if (verdict == FCGI_SCAN_BAD || hung_up) {
+        conns_close(&s->conns, slot);
+    } else {
+        conns_wait(&s->conns, slot);
+    }
+    return false;
+}
+
+/* The connection of an event, if it is a whole request; else NO_CONN. */
+static uint32_t on_conn_event(struct server *s, const struct epoll_event *ev,
+                              unsigned char *peeked)
+{
+    uint32_t slot = conns_hold(&s->conns, ev->data.u64);
+    bool hung_up = (ev->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
+
+    return slot != NO_CONN && look(s, slot, hung_up, peeked) ? slot : NO_CONN;
+}
+
+/* -- accepting ------------------------------------------------------------
+ */
+
+/* One-shot: of those who wait one is told, and tells epoll when it has
+ * accepted, so that another one hears of the next. */
+static bool watch_listener(struct server *s, int op)
+{
+    struct epoll_event ev = {.events = EPOLLIN | EPOLLONESHOT,
+                             .data.u64 = EVENT_LISTENER};
+
+    return epoll_ctl(s->epoll_fd, op, s->listener->fd, &ev) == 0;
+}
+
+static void on_accept_error(struct server *s, int error)
+{
+    int64_t now = conns_now_ms();
+
+    if (error == EMFILE || error == ENFILE || error == ENOBUFS ||
+        error == ENOMEM) {
+        s->paused = true;
+    }
+    if (now >= s->next_complaint_ms) {
+        log_line(LOG_ERROR_, "fcgi.accept", "cannot accept: %s",
+                 strerror(error));
+        s->next_complaint_ms = now + 1000;
+    }
+}
+
+/* With the lock held: the next connection, HELD, or NO_CONN. */
+static uint32_t accept_next(struct server *s)
+{
+    int fd;
+
+    if (!conns_make_room(&s->conns)) {
+        s->paused = true;
+        return NO_CONN;
+    }
+    do {
+        fd = accept4(s->listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    } while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+    if (fd < 0) {
+        if (errno != EAGAIN) {
+            on_accept_error(s, errno);
+        }
+        return NO_CONN;
+    }
+    metrics_count(METRICS_CONN_ACCEPTED);
+    return conns_add(&s->conns, fd,
+                     conns_now_ms() + s->limits->request_timeout_ms);
+}
+
+/* After the listener's event: a connection that is a whole request, or
+ * NO_CONN. */
+static uint32_t on_listener_event(struct server *s, unsigned char *peeked)
+{
+    uint32_t slot = NO_CONN;
+
+    pthread_mutex_lock(&s->accepting);
+    if (s->open) {
+        slot = accept_next(s);
+        if (!s->paused) {
+            (void) watch_listener(s, EPOLL_CTL_MOD);
+        }
+    }
+    pthread_mutex_unlock(&s->accepting);
+    return slot != NO_CONN && look(s, slot, false, peeked) ? slot : NO_CONN;
+}
+
+static void accept_resume(struct server *s)
+{
+    pthread_mutex_lock(&s->accepting);
+    if (s->open && s->paused) {
+        s->paused = !watch_listener(s, EPOLL_CTL_MOD);
+    }
+    pthread_mutex_unlock(&s->accepting);
+}
+
 /* -- workers --------------------------------------------------------------
  */
+
+/* A connection that is a whole request, or NO_CONN. */
+static uint32_t on_event(struct server *s, const struct epoll_event *ev,
+                         unsigned char *peeked)
+{
+    switch (ev->data.u64) {
+    case CONNS_EVENT_NEWS:
+        return NO_CONN;
+    case EVENT_LISTENER:
+        return on_listener_event(s, peeked);
+    default:
+        return on_conn_event(s, ev, peeked);
+    }
+}
+
+/* Waits for the next request: its connection, BUSY, or CONNS_END. */
+static uint32_t next_request(struct worker_thread *t)
+{
+    struct server *s = t->server;
+    struct epoll_event ev;
+
+    for (;;) {
+        uint32_t slot = conns_take(&s->conns);
+        int n;
+
+        if (slot != NO_CONN) {
+            return slot;
+        }
+        /* epoll calls the one that came last: its memory is the warmest. */
+        n = epoll_wait(s->epoll_fd, &ev, 1, -1);
+        conns_back(&s->conns);
+        if (n == 1 && (slot = on_event(s, &ev, t->peeked)) != NO_CONN) {
+            conns_serve(&s->conns, slot);
+            return slot;
+        }
+    }
+}
 
 /* One request; whether the connection may be kept. */
 static bool serve_one(struct worker_thread *t, struct conn *c)
@@ -94,155 +267,60 @@ static void *worker_main(void *arg)
     struct conns *cs = &t->server->conns;
     uint32_t slot;
 
-    while ((slot = conns_take(cs, &t->seat)) != NO_CONN) {
+    while ((slot = next_request(t)) != CONNS_END) {
         conns_give_back(cs, slot, serve_one(t, &cs->slots[slot]));
     }
     return NULL;
 }
 
-/* -- poller: what arrives -------------------------------------------------
+/* -- keeper: in the workers' place ----------------------------------------
  */
 
-/* Judges what has arrived on a WAITING connection. */
-static void conn_look(struct server *s, uint32_t slot, bool hung_up)
+/* Queues what has arrived. */
+static void stand_in(struct server *s)
 {
-    static unsigned char peeked[FCGI_SCAN_MAX]; /* the poller's alone */
-    struct conn *c = &s->conns.slots[slot];
-    ssize_t n = recv(c->fd, peeked, sizeof(peeked), MSG_PEEK | MSG_DONTWAIT);
-    enum fcgi_scan verdict = FCGI_SCAN_BAD;
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(s->epoll_fd, events, EVENTS_MAX, 0);
 
-    if (n < 0 && (errno == EAGAIN || errno == EINTR) && !hung_up) {
+    while (n > 0) {
+        int listeners = 0;
+
+        for (int i = 0; i < n; i++) {
+            uint32_t slot = on_event(s, &events[i], s->peeked);
+
+            if (slot != NO_CONN) {
+                conns_put(&s->conns, slot);
+            }
+            listeners += events[i].data.u64 == EVENT_LISTENER;
+        }
+        /* One connection a look at the listener: there may be more. */
+        n = listeners > 0 ? epoll_wait(s->epoll_fd, events, EVENTS_MAX, 0) : 0;
+    }
+}
+
+/* -- keeper: shutdown -----------------------------------------------------
+ */
+
+/* No worker accepts any more.  Who is connected already is served; the queue
+ * of an inherited socket belongs to the next process. */
+static void accept_last(struct server *s)
+{
+    uint32_t slot;
+
+    pthread_mutex_lock(&s->accepting);
+    s->open = false;
+    (void) epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listener->fd, NULL);
+    pthread_mutex_unlock(&s->accepting);
+    if (s->listener->inherited) {
         return;
     }
-    if (n > 0) {
-        if (!c->arriving) {
-            conns_begin(&s->conns, slot,
-                        conns_now_ms() + s->limits->request_timeout_ms);
-        }
-        verdict = fcgi_scan(peeked, (size_t) n, n == sizeof(peeked));
-        if (verdict == FCGI_SCAN_BAD) {
-            metrics_count(METRICS_CONN_GARBAGE);
-            log_line(LOG_WARN_, "fcgi.bad_request",
-                     "a peer sent what is no FastCGI request");
-        }
-    }
-    if (verdict == FCGI_SCAN_READY) {
-        conns_put(&s->conns, slot);
-    } else if (verdict == FCGI_SCAN_BAD || hung_up) {
-        conns_close(&s->conns, slot);
-    }
-}
-
-static void on_conn_event(struct server *s, const struct epoll_event *ev)
-{
-    uint32_t slot = conns_of_event(&s->conns, ev->data.u64);
-
-    if (slot != NO_CONN) {
-        conn_look(s, slot,
-                  (ev->events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
-    }
-}
-
-/* -- poller: accepting ----------------------------------------------------
- */
-
-static void accept_pause(struct server *s)
-{
-    if (s->accepting) {
-        (void) epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, s->listener->fd, NULL);
-        s->accepting = false;
-    }
-}
-
-static bool accept_resume(struct server *s)
-{
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EVENT_LISTENER};
-
-    s->accepting =
-        epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listener->fd, &ev) == 0;
-    return s->accepting;
-}
-
-static void prepare_socket(const struct server *s, int fd)
-{
-    int64_t ms = s->limits->request_timeout_ms;
-    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-    int on = 1;
-
-    (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv));
-    (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-    if (s->listener->tcp) {
-        (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    }
-}
-
-static void on_accept_error(struct server *s, int error)
-{
-    int64_t now = conns_now_ms();
-
-    if (error == EMFILE || error == ENFILE || error == ENOBUFS ||
-        error == ENOMEM) {
-        accept_pause(s); /* until the next tick */
-    }
-    if (now >= s->next_complaint_ms) {
-        log_line(LOG_ERROR_, "fcgi.accept", "cannot accept: %s",
-                 strerror(error));
-        s->next_complaint_ms = now + 1000;
-    }
-}
-
-/* Often the request is there already, and epoll need not hear of it. */
-static void conn_meet(struct server *s, int fd)
-{
-    uint32_t slot = conns_add(&s->conns, fd,
-                              conns_now_ms() + s->limits->request_timeout_ms);
-
-    conn_look(s, slot, false);
-    conns_watch(&s->conns, slot);
-}
-
-static void accept_all(struct server *s)
-{
-    for (;;) {
-        int fd;
-
-        if (conns_full(&s->conns) && !conns_evict_idle(&s->conns)) {
-            accept_pause(s);
-            return;
-        }
-        fd = accept4(s->listener->fd, NULL, NULL, SOCK_CLOEXEC);
-        if (fd >= 0) {
-            metrics_count(METRICS_CONN_ACCEPTED);
-            prepare_socket(s, fd);
-            conn_meet(s, fd);
-        } else if (errno == EAGAIN) {
-            return;
-        } else if (errno != EINTR && errno != ECONNABORTED) {
-            on_accept_error(s, errno);
-            return;
+    listener_unlink(s->listener);
+    while ((slot = accept_next(s)) != NO_CONN) {
+        if (look(s, slot, false, s->peeked)) {
+            conns_put(&s->conns, slot);
         }
     }
 }
-
-/* -- poller: time ---------------------------------------------------------
- */
-
-static void sweep(struct server *s)
-{
-    int64_t now = conns_now_ms();
-
-    if (now < s->next_sweep_ms) {
-        return;
-    }
-    s->next_sweep_ms = now + TICK_MS;
-    conns_sweep(&s->conns);
-    if (!s->accepting && s->drain_until_ms == 0) {
-        (void) accept_resume(s);
-    }
-}
-
-/* -- poller: shutdown -----------------------------------------------------
- */
 
 static void drain_begin(struct server *s)
 {
@@ -250,13 +328,7 @@ static void drain_begin(struct server *s)
 
     s->drain_until_ms = now + s->limits->request_timeout_ms + DRAIN_GRACE_MS;
     s->service->stopping(s->service->app);
-    if (!s->listener->inherited) {
-        /* Who is connected already is served; the queue of an inherited
-         * socket belongs to the next process. */
-        listener_unlink(s->listener);
-        accept_all(s);
-    }
-    accept_pause(s);
+    accept_last(s);
     listener_close(s->listener);
     conns_drain(&s->conns, DRAIN_GRACE_MS);
 }
@@ -280,33 +352,28 @@ static void on_signal(struct server *s)
 /* -- the loop -------------------------------------------------------------
  */
 
-static int wait_ms(struct server *s)
+static int tick_ms(struct server *s)
 {
     if (s->drain_until_ms != 0) {
         return DRAIN_TICK_MS;
     }
-    /* With no connection there is nothing to time out. */
-    return conns_open_count(&s->conns) == 0 && s->accepting ? -1 : TICK_MS;
+    return atomic_load(&s->conns.idle) == 0 ? BUSY_TICK_MS : TICK_MS;
 }
 
 /* Returns whether everything in flight was finished. */
-static bool poll_loop(struct server *s)
+static bool keep(struct server *s)
 {
-    struct epoll_event events[EVENTS_MAX];
+    struct pollfd p = {s->signal_fd, POLLIN, 0};
 
     while (s->drain_until_ms == 0 || conns_open_count(&s->conns) != 0) {
-        int n = epoll_wait(s->epoll_fd, events, EVENTS_MAX, wait_ms(s));
-
-        for (int i = 0; i < n; i++) {
-            if (events[i].data.u64 == EVENT_SIGNAL) {
-                on_signal(s);
-            } else if (events[i].data.u64 != EVENT_LISTENER) {
-                on_conn_event(s, &events[i]);
-            } else if (s->accepting) {
-                accept_all(s);
-            }
+        if (poll(&p, 1, tick_ms(s)) > 0) {
+            on_signal(s);
         }
-        sweep(s);
+        if (atomic_load(&s->conns.idle) == 0) {
+            stand_in(s);
+        }
+        conns_sweep(&s->conns);
+        accept_resume(s);
         if (s->drain_until_ms != 0 && conns_now_ms() >= s->drain_until_ms) {
             return conns_open_count(&s->conns) == 0;
         }
@@ -336,15 +403,20 @@ void server_block_signals(void)
 
 static bool init_polling(struct server *s)
 {
-    struct epoll_event ev = {.events = EPOLLIN, .data.u64 = EVENT_SIGNAL};
     sigset_t set;
 
     signal_set(&set);
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    return s->epoll_fd >= 0 && s->signal_fd >= 0 &&
-           epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->signal_fd, &ev) == 0 &&
-           accept_resume(s);
+    s->open = s->epoll_fd >= 0 && s->signal_fd >= 0 &&
+              watch_listener(s, EPOLL_CTL_ADD);
+    return s->open;
+}
+
+static void worker_free(struct worker_thread *t)
+{
+    fcgi_exchange_free(t->exchange);
+    free(t->peeked);
 }
 
 static bool start_worker(struct server *s, struct worker_thread *t, int i)
@@ -352,11 +424,10 @@ static bool start_worker(struct server *s, struct worker_thread *t, int i)
     t->server = s;
     t->worker = s->service->workers[i];
     t->exchange = fcgi_exchange_new(s->limits->body_max);
-    conns_seat_init(&t->seat);
-    if (t->exchange == NULL ||
+    t->peeked = malloc(FCGI_SCAN_MAX);
+    if (t->exchange == NULL || t->peeked == NULL ||
         pthread_create(&t->thread, NULL, worker_main, t) != 0) {
-        conns_seat_free(&t->seat);
-        fcgi_exchange_free(t->exchange);
+        worker_free(t);
         return false;
     }
     return true;
@@ -368,12 +439,11 @@ static void stop_workers(struct server *s, struct worker_thread *threads,
     conns_stop(&s->conns);
     for (int i = 0; i < count; i++) {
         pthread_join(threads[i].thread, NULL);
-        conns_seat_free(&threads[i].seat);
-        fcgi_exchange_free(threads[i].exchange);
+        worker_free(&threads[i]);
     }
 }
 
-/* Runs workers and the poller; false when the process has to end. */
+/* Runs workers and the keeper; false when the process has to end. */
 static bool run_threads(struct server *s, struct worker_thread *threads)
 {
     int started = 0;
@@ -386,7 +456,7 @@ static bool run_threads(struct server *s, struct worker_thread *threads)
         }
         started++;
     }
-    if (!poll_loop(s)) {
+    if (!keep(s)) {
         return false;
     }
     stop_workers(s, threads, started);

@@ -1,4 +1,4 @@
-/* The server: one poller that owns connections, many workers. */
+/* The server: workers that wait for connections, one keeper of time. */
 
 #ifndef SERVER_H_INCLUDED
 #define SERVER_H_INCLUDED
@@ -16,7 +16,7 @@ struct server_service {
      * request. */
     void (*handle)(void *worker, const struct fcgi_call *call,
                    struct fcgi_reply *reply);
-    /* SIGHUP arrived; called on the poller's thread. */
+    /* SIGHUP arrived; called on the main thread. */
     void (*reload)(void *app);
     /* Told once, when shutdown begins. */
     void (*stopping)(void *app);
