@@ -256,11 +256,19 @@ bool auth_answer(struct worker *w, const struct http_request *req,
     return true;
 }
 
+static void copy_id(char out[STORE_UUID], const char *id)
+{
+    size_t len = strnlen(id, STORE_UUID - 1);
+
+    memcpy(out, id, len);
+    out[len] = '\0';
+}
+
 void auth_names(struct http_response *res, const char *account_id,
                 const char *session_id)
 {
-    snprintf(res->account_id, sizeof(res->account_id), "%s", account_id);
-    snprintf(res->session_id, sizeof(res->session_id), "%s", session_id);
+    copy_id(res->account_id, account_id);
+    copy_id(res->session_id, session_id);
 }
 
 void auth_audit(const struct http_request *req, const char *event,

@@ -20,15 +20,24 @@ void buf_reset(struct buf *b)
     b->overflow = false;
 }
 
-void buf_add(struct buf *b, const void *data, size_t len)
+char *buf_take(struct buf *b, size_t len)
 {
+    char *at = b->data + b->len;
+
     if (b->overflow || len > b->cap - b->len) {
         b->overflow = true;
-        return;
+        return NULL;
     }
-    if (len != 0) {
-        memcpy(b->data + b->len, data, len);
-        b->len += len;
+    b->len += len;
+    return at;
+}
+
+void buf_add(struct buf *b, const void *data, size_t len)
+{
+    char *at = buf_take(b, len);
+
+    if (at != NULL && len != 0) {
+        memcpy(at, data, len);
     }
 }
 

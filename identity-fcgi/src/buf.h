@@ -26,6 +26,8 @@ void buf_init(struct buf *b, void *mem, size_t cap);
 void buf_reset(struct buf *b);
 
 void buf_add(struct buf *b, const void *data, size_t len);
+/* Appends len bytes for the caller to fill; NULL when they do not fit. */
+char *buf_take(struct buf *b, size_t len);
 void buf_addz(struct buf *b, const char *cstr);
 void buf_addc(struct buf *b, char c);
 /* An integer in decimal. */

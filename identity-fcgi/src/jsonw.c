@@ -105,22 +105,36 @@ static const unsigned char *skip_plain(const unsigned char *p,
     return p;
 }
 
+/* Nearly every string there is. */
+static void add_quoted_plain(struct buf *out, const void *s, size_t len)
+{
+    char *to = buf_take(out, len + 2);
+
+    if (to != NULL) {
+        to[0] = '"';
+        if (len != 0) {
+            memcpy(to + 1, s, len);
+        }
+        to[len + 1] = '"';
+    }
+}
+
 static void add_quoted(struct buf *out, const void *s, size_t len)
 {
     const unsigned char *p = s;
     const unsigned char *end = p + len;
+    const unsigned char *run = p;
 
+    p = skip_plain(p, end);
+    if (p == end) {
+        add_quoted_plain(out, s, len);
+        return;
+    }
     buf_addc(out, '"');
     while (p < end) {
-        const unsigned char *run = p;
-        size_t n;
+        size_t n = utf8_sequence(p, (size_t) (end - p));
 
-        p = skip_plain(p, end);
         buf_add(out, run, (size_t) (p - run));
-        if (p == end) {
-            break;
-        }
-        n = utf8_sequence(p, (size_t) (end - p));
         if (n == 0) {
             buf_addz(out, "\xef\xbf\xbd"); /* U+FFFD */
             n = 1;
@@ -129,21 +143,32 @@ static void add_quoted(struct buf *out, const void *s, size_t len)
         } else {
             buf_add(out, p, n);
         }
-        p += n;
+        run = p + n;
+        p = skip_plain(run, end);
     }
+    buf_add(out, run, (size_t) (end - run));
     buf_addc(out, '"');
 }
 
-/* The comma and the name that stand before a value. */
+/* The comma and the name that stand before a value.  Names are the program's
+ * own and need no escaping. */
 static void before_value(struct jsonw *w, const char *name)
 {
-    if (w->need_comma[w->depth]) {
-        buf_addc(w->out, ',');
-    }
+    size_t comma = w->need_comma[w->depth];
+    size_t len = name != NULL ? strlen(name) : 0;
+    char *to = buf_take(w->out, comma + (name != NULL ? len + 3 : 0));
+
     w->need_comma[w->depth] = true;
+    if (to == NULL) {
+        return;
+    }
+    if (comma) {
+        *to++ = ',';
+    }
     if (name != NULL) {
-        add_quoted(w->out, name, strlen(name));
-        buf_addc(w->out, ':');
+        *to = '"';
+        memcpy(to + 1, name, len);
+        memcpy(to + 1 + len, "\":", 2);
     }
 }
 

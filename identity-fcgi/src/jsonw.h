@@ -17,7 +17,8 @@ struct jsonw {
 
 void jsonw_init(struct jsonw *w, struct buf *out);
 
-/* name is NULL inside an array and for the root value. */
+/* name is NULL inside an array and for the root value; it is written as it is,
+ * without escapes. */
 void jsonw_object(struct jsonw *w, const char *name);
 void jsonw_object_end(struct jsonw *w);
 void jsonw_array(struct jsonw *w, const char *name);

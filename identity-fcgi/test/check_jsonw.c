@@ -131,6 +131,34 @@ START_TEST (test_unbalanced_end_is_overflow) {
 }
 END_TEST
 
+/* Into memory of just so many bytes: what does not fit is overflow, and
+ * nothing lies behind it. */
+START_TEST (test_room_to_the_byte) {
+    static const char whole[] =
+        "{\"name\":\"plain text\",\"\":\"\",\"b\":[\"a\\\"b\",7,\"\\n\"]}";
+    const size_t len = sizeof(whole) - 1;
+
+    for (size_t cap = 0; cap <= len; cap++) {
+        memset(mem, '#', sizeof(mem));
+        buf_init(&out, mem, cap);
+        jsonw_init(&w, &out);
+        jsonw_object(&w, NULL);
+        jsonw_cstr(&w, "name", "plain text");
+        jsonw_string(&w, "", NULL, 0);
+        jsonw_array(&w, "b");
+        jsonw_cstr(&w, NULL, "a\"b");
+        jsonw_int(&w, NULL, 7);
+        jsonw_cstr(&w, NULL, "\n");
+        jsonw_array_end(&w);
+        jsonw_object_end(&w);
+        ck_assert_int_eq(out.overflow, cap < len);
+        ck_assert_uint_le(out.len, cap);
+        ck_assert_int_eq(mem[cap], '#');
+    }
+    ck_assert(out.len == len && memcmp(mem, whole, len) == 0);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_test(t, test_commas_and_nesting);
@@ -142,6 +170,7 @@ static void fill(TCase *t)
                         sizeof(bad_utf8) / sizeof(bad_utf8[0]));
     tcase_add_test(t, test_too_deep_is_overflow);
     tcase_add_test(t, test_unbalanced_end_is_overflow);
+    tcase_add_test(t, test_room_to_the_byte);
 }
 
 int main(void)
