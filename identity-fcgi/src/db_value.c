@@ -1,11 +1,10 @@
 /* PostgreSQL's binary formats: parameters out, arrays and UUIDs in. */
 
 #include "db_conn.h"
+#include "uuid.h"
 
 #include <string.h>
 
-#define UUID_BYTES 16
-#define UUID_TEXT 36
 #define ARRAY_HEADER 20
 #define OID_UUID 2950
 
@@ -23,67 +22,18 @@ static uint32_t get32(const unsigned char *from)
            (uint32_t) from[2] << 8 | (uint32_t) from[3];
 }
 
-static int hex_digit(char c)
+/* Any other text than a UUID's is refused. */
+static bool parse(unsigned char out[UUID_BYTES], const char *text, size_t len)
 {
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    if (c >= 'a' && c <= 'f') {
-        return c - 'a' + 10;
-    }
-    if (c >= 'A' && c <= 'F') {
-        return c - 'A' + 10;
-    }
-    return -1;
-}
+    pj_str_t s = {(const unsigned char *) text, len};
 
-static bool is_dash_place(size_t i)
-{
-    return i == 8 || i == 13 || i == 18 || i == 23;
-}
-
-/* The one form that is accepted: 36 characters, 8-4-4-4-12. */
-static bool uuid_parse(const char *text, size_t len,
-                       unsigned char out[UUID_BYTES])
-{
-    size_t n = 0;
-
-    if (len != UUID_TEXT) {
-        return false;
-    }
-    for (size_t i = 0; i < UUID_TEXT;) {
-        int high, low;
-
-        if (is_dash_place(i)) {
-            if (text[i++] != '-') {
-                return false;
-            }
-            continue;
-        }
-        high = hex_digit(text[i]);
-        low = hex_digit(text[i + 1]);
-        if (high < 0 || low < 0) {
-            return false;
-        }
-        out[n++] = (unsigned char) (high << 4 | low);
-        i += 2;
-    }
-    return true;
+    return uuid_parse(out, s);
 }
 
 void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
 {
-    static const char digits[] = "0123456789abcdef";
-    static const unsigned char groups[] = {4, 2, 2, 2, 6};
-
-    for (size_t g = 0; g < sizeof(groups); g++) {
-        for (size_t i = 0; i < groups[g]; i++, bytes++, out += 2) {
-            out[0] = digits[*bytes >> 4];
-            out[1] = digits[*bytes & 15];
-        }
-        *out++ = '-';
-    }
-    out[-1] = '\0';
+    uuid_write(out, bytes);
+    out[UUID_LEN] = '\0';
 }
 
 static void add(struct db_params *p, enum db_type type, const void *value,
@@ -99,7 +49,7 @@ void db_param_uuid(struct db_params *p, const char *text, size_t len)
 {
     unsigned char *bytes = p->scratch[p->count];
 
-    if (!uuid_parse(text, len, bytes)) {
+    if (!parse(bytes, text, len)) {
         p->bad_uuid = true;
         memset(bytes, 0, UUID_BYTES);
     }
@@ -182,7 +132,7 @@ bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
     unsigned char bytes[UUID_BYTES];
     size_t at = *len > 0 ? *len : ARRAY_HEADER;
 
-    if (!uuid_parse(text, text_len, bytes)) {
+    if (!parse(bytes, text, text_len)) {
         return false;
     }
     put32(array + at, UUID_BYTES);

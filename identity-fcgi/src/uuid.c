@@ -6,16 +6,22 @@
 #include <openssl/rand.h>
 #include <string.h>
 
-#define IS_DIGIT 0x10
+/* Marks of a hex digit, and of one that uuid_write() writes. */
+#define HEX 0x20
+#define OURS 0x10
 
-/* The value of each hex digit, marked as one. */
+/* The value of each hex digit, with its marks. */
+#define D(value) (HEX | OURS | (value))
+#define CAPITAL(value) (HEX | (value))
 static const unsigned char digit_value[256] = {
-    ['0'] = IS_DIGIT | 0,  ['1'] = IS_DIGIT | 1,  ['2'] = IS_DIGIT | 2,
-    ['3'] = IS_DIGIT | 3,  ['4'] = IS_DIGIT | 4,  ['5'] = IS_DIGIT | 5,
-    ['6'] = IS_DIGIT | 6,  ['7'] = IS_DIGIT | 7,  ['8'] = IS_DIGIT | 8,
-    ['9'] = IS_DIGIT | 9,  ['a'] = IS_DIGIT | 10, ['b'] = IS_DIGIT | 11,
-    ['c'] = IS_DIGIT | 12, ['d'] = IS_DIGIT | 13, ['e'] = IS_DIGIT | 14,
-    ['f'] = IS_DIGIT | 15,
+    ['0'] = D(0),        ['1'] = D(1),        ['2'] = D(2),
+    ['3'] = D(3),        ['4'] = D(4),        ['5'] = D(5),
+    ['6'] = D(6),        ['7'] = D(7),        ['8'] = D(8),
+    ['9'] = D(9),        ['a'] = D(10),       ['b'] = D(11),
+    ['c'] = D(12),       ['d'] = D(13),       ['e'] = D(14),
+    ['f'] = D(15),       ['A'] = CAPITAL(10), ['B'] = CAPITAL(11),
+    ['C'] = CAPITAL(12), ['D'] = CAPITAL(13), ['E'] = CAPITAL(14),
+    ['F'] = CAPITAL(15),
 };
 
 /* Takes random bytes; asking OpenSSL for few costs as much as for many. */
@@ -56,26 +62,39 @@ void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])
     }
 }
 
-bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
+/* The marks that all digits have; none when there is anything but digits with
+ * dashes where they belong. */
+static unsigned char read_digits(unsigned char bytes[UUID_BYTES],
+                                 pj_str_t text)
 {
     const unsigned char *p = text.data;
-    unsigned char all = IS_DIGIT;
+    unsigned char all = HEX | OURS;
 
     if (text.len != UUID_LEN) {
-        return false;
+        return 0;
     }
     for (size_t i = 0; i < UUID_BYTES; i++) {
         unsigned char high, low;
 
         if (dash_before(i) && *p++ != '-') {
-            return false;
+            return 0;
         }
         high = digit_value[*p++];
         low = digit_value[*p++];
         all &= high & low;
         bytes[i] = (unsigned char) (high << 4 | (low & 15));
     }
-    return all != 0;
+    return all;
+}
+
+bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
+{
+    return (read_digits(bytes, text) & OURS) != 0;
+}
+
+bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
+{
+    return (read_digits(bytes, text) & HEX) != 0;
 }
 
 bool uuid_generate(char out[UUID_LEN + 1])

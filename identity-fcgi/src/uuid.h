@@ -20,4 +20,8 @@ void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES]);
 bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
     __attribute__((warn_unused_result));
 
+/* Likewise of a text that may have capital letters too. */
+bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
+    __attribute__((warn_unused_result));
+
 #endif

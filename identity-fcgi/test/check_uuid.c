@@ -64,7 +64,10 @@ START_TEST (test_only_what_is_written_is_read) {
 
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ck_assert(!uuid_read(bytes, str(bad[i])));
+        /* The last one is well formed, in capital letters. */
+        ck_assert_int_eq(uuid_parse(bytes, str(bad[i])), i == 5);
     }
+    ck_assert_mem_eq(bytes, raw, UUID_BYTES);
     for (size_t i = 0; i < UUID_LEN; i++) {
         for (int c = 0; c < 256; c++) {
             bool dash = TEXT[i] == '-';
@@ -74,6 +77,11 @@ START_TEST (test_only_what_is_written_is_read) {
             text[i] = (char) c;
             ck_assert_int_eq(
                 uuid_read(bytes, (pj_str_t){(unsigned char *) text, UUID_LEN}),
+                good);
+            good = good || (!dash && c != '\0' && strchr("ABCDEF", c));
+            ck_assert_int_eq(
+                uuid_parse(bytes,
+                           (pj_str_t){(unsigned char *) text, UUID_LEN}),
                 good);
         }
         text[i] = TEXT[i];
