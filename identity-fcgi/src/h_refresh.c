@@ -371,9 +371,8 @@ static enum store_result look(struct worker *w, struct refresh *r, bool first)
                                       &r->view);
 }
 
-/* One look, one decision and, where that look was not it, one
- * compare-and-swap.
- */
+/* One look, one decision and, where the look was not it already, one
+ * compare-and-swap. */
 static enum step attempt(struct worker *w, const struct http_request *req,
                          struct http_response *res, struct refresh *r,
                          bool first)
@@ -394,7 +393,7 @@ static enum step attempt(struct worker *w, const struct http_request *req,
         return REFUSED;
     default:
         if (r->uncertain) {
-            return UNREADABLE; /* res may still turn out to be true */
+            return UNREADABLE; /* what became of it may still be seen */
         }
         auth_database_unavailable(req, res);
         return REFUSED;
