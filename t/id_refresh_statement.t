@@ -298,6 +298,49 @@ for my $created (map { ($_, $_ + 0.5) } -3 .. 3) {
 }
 is $capped{yes}, 1, 'some were capped';
 
+# -- a jti that is the session's but for its letters is not the session's
+
+$token = session_in(undef);
+$claims = claims($token);
+my $loud = jwt_token('refresh', jwt_key('identity'), %$claims,
+    jti => uc $claims->{jti});
+isnt uc $claims->{jti}, $claims->{jti}, 'a jti has letters';
+is_problem(refresh($loud), 401, 'AUTH_REFRESH_TOKEN_STALE', 'in capitals');
+is refresh($token)->status, 200, 'which replaced nothing';
+
+# -- the server's clock is set: the fence does not shut everybody out
+
+$identity->stop;
+$pg->sql('create schema shifted; create table shifted.shift (by interval);
+    insert into shifted.shift values (interval \'0\');
+    grant usage on schema shifted to platform;
+    grant select on shifted.shift to platform;
+    create function shifted.clock_timestamp() returns timestamptz
+        language sql volatile
+        as $$select pg_catalog.clock_timestamp() + by from shifted.shift$$;
+    alter role platform set search_path = shifted, pg_catalog, public',
+    user => 'postgres');
+$identity->start;
+my $shifted = http_post($port, '/api/auth/login', json => {
+    account => 'several@demo.test', credential => 'Demo-passw0rd!' })->json;
+$token = $shifted->{refreshToken};
+for my $by ('1 minute', '3 hours') {
+    my $res = refresh($token);
+    is $res->status, 200, "before it is set $by ahead";
+    $pg->sql("update shifted.shift set by = by + interval '$by'",
+        user => 'postgres');
+    $res = refresh($res->json->{refreshToken});
+    is $res->status, 200, "$by ahead: a refresh";
+    $token = $res->json->{refreshToken};
+    $pg->sql("update shifted.shift set by = by + interval '$by'",
+        user => 'postgres');
+    is http_post($port, '/api/auth/select-branch',
+        json  => { branchId => $shifted->{branches}[0]{branchId} },
+        token => $shifted->{accountAccessToken})->status, 200,
+        "$by ahead: a selection";
+}
+$pg->sql('alter role platform reset search_path', user => 'postgres');
+
 # -- one that nobody waits for any more does nothing when its turn comes; no
 #    statement_timeout ends it, as behind a pooler
 

@@ -24,7 +24,7 @@
 #define FRESH_FOR_WRITE_MS 20
 #define FRESH_FOR_READ_MS 1000
 /* How long the difference between the server's clock and ours is trusted. */
-#define CLOCK_TRUSTED_MS 10000
+#define CLOCK_TRUSTED_MS 1000
 
 /* -- time -- */
 
@@ -233,6 +233,16 @@ static enum db_outcome read_clock(struct db_conn *c, int64_t deadline_ms,
     return outcome;
 }
 
+static bool has_fence(const struct db_params *params)
+{
+    for (size_t i = 0; i < params->count; i++) {
+        if (params->types[i] == DB_FENCE) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Sets up the statement's fence, where it has one. */
 static enum db_outcome set_fence(struct db_conn *c,
                                  const struct db_params *params,
@@ -240,14 +250,22 @@ static enum db_outcome set_fence(struct db_conn *c,
 {
     enum db_outcome outcome;
 
-    for (size_t i = 0; i < params->count; i++) {
-        if (params->types[i] == DB_FENCE) {
-            outcome = read_clock(c, deadline_ms, res);
-            db_fence_bytes(c->clock_ahead_us + deadline_ms * 1000, c->fence);
-            return outcome;
-        }
+    if (!has_fence(params)) {
+        return DB_DONE;
     }
-    return DB_DONE;
+    outcome = read_clock(c, deadline_ms, res);
+    db_fence_bytes(c->clock_ahead_us + deadline_ms * 1000, c->fence);
+    return outcome;
+}
+
+/* A write that did nothing may have met a clock that was set: its next try
+ * shall know. */
+static void doubt_clock(struct db_conn *c, const struct db_params *params,
+                        PGresult *res)
+{
+    if (has_fence(params) && strcmp(PQcmdTuples(res), "0") == 0) {
+        c->clock_read_ms = 0;
+    }
 }
 
 /*
@@ -320,6 +338,7 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     }
     if (outcome == DB_DONE) {
         c->answered_ms = db_now_ms();
+        doubt_clock(c, params, res);
         *rows = (struct db_rows *) res;
         return outcome;
     }

@@ -112,8 +112,9 @@ void h_select_branch(struct worker *w, const struct http_request *req,
     }
     result = w->store_ops->session_select(w->store, view.session.session_id,
                                           &view.scope);
-    if (result == STORE_UNKNOWN) {
-        /* Selecting the same twice is selecting it once. */
+    if (result == STORE_UNKNOWN || result == STORE_NONE) {
+        /* Selecting the same twice is selecting it once; and the first may
+         * have been held off by a clock that was set (db_param_fence()). */
         result = w->store_ops->session_select(
             w->store, view.session.session_id, &view.scope);
     }

@@ -1,6 +1,7 @@
 /* What is read of sessions, and of what can be selected in them. */
 
 #include "store_sql.h"
+#include "uuid.h"
 
 #include <string.h>
 
@@ -356,12 +357,15 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out)
 {
+    unsigned char jti[UUID_BYTES];
     struct db_params p = {0};
     struct db_rows *rows;
     enum store_result result;
 
     bind_rotation(&p, to);
-    if (p.bad_uuid) { /* some id is none: there is nothing to rotate */
+    if (p.bad_uuid || !uuid_read(jti, to->jti)) {
+        /* Some id is none, or a jti not as we write it and so not the
+         * session's: there is nothing to rotate. */
         return store_session_read(st, arena, to->session_id, NULL, list,
                                   meanwhile, out);
     }

@@ -87,7 +87,7 @@ START_TEST (test_select_that_lost_to_a_logout) {
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     send_body("{\"branchId\":\"" BRANCH "\"}");
     h_select_branch(&w, &req, &res);
-    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read select read ");
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read select select read ");
     ck_assert(!body_has("accessToken"));
 }
 END_TEST
