@@ -59,7 +59,9 @@ void db_param_time_us(struct db_params *p, int64_t us);
  * The time of the database's clock, a timestamptz, at which whoever sent the
  * statement has given it up.  A write that lies before a server which hangs
  * would be done when that comes to its senses, long after a client was told
- * that nothing has happened: unless it looks at its own clock first.
+ * that nothing has happened: unless it looks at its own clock first.  It looks
+ * before it waits for a row that is merely locked; that wait is bounded by the
+ * statement timeout, where there is one.
  */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);

@@ -244,7 +244,7 @@ static bool new_token(struct worker *w, const struct http_request *req,
     return auth_refresh_token(w, req, res, s, r->jti, exp, &r->new_token);
 }
 
-/* Makes res the 200, before anything is written. */
+/* Makes res the 200, which is the answer if the rotation happens or has. */
 static bool prepare_answer(struct worker *w, const struct http_request *req,
                            struct http_response *res, struct refresh *r,
                            bool scoped)

@@ -1,4 +1,4 @@
-# Ten thousand refreshes, each while the same session's branch is being
+# Twenty thousand refreshes, each while the same session's branch is being
 # changed: a current token is never refused.
 
 use strict;
@@ -10,7 +10,7 @@ use Platform::Test::Load;
 use Platform::Test::Sessions;
 use Test::More;
 
-my $ROUNDS = $ENV{SOAK_ROUNDS} // 10_000;
+my $ROUNDS = $ENV{SOAK_ROUNDS} // 20_000;
 my $SESSIONS = 8;
 
 my $t = Platform::Test->new(timeout => 600);
@@ -21,12 +21,12 @@ $t->identity_face;
 my $port = $t->port('identity');
 
 my $sessions = Platform::Test::Sessions->new;
-my $load = Platform::Test::Load->new(port => $port, clients => 3 * $SESSIONS);
+my $load = Platform::Test::Load->new(port => $port, clients => 6 * $SESSIONS);
 $sessions->log_in($load, several => $SESSIONS);
 my @all = $sessions->all;
 is scalar @all, $SESSIONS, 'logged in';
 
-# One client refreshes a session, two change its branch all the time.
+# One client refreshes a session, five change its branch all the time.
 
 my $left = $ROUNDS;
 my (%refreshed, %selected);
@@ -75,6 +75,6 @@ is $updates, $changes, 'one row changed for each success';
 
 my $moved = $pg->sql(q{select sum(calls) from pg_stat_statements
     where query like 'UPDATE auth_sessions SET jti%'}, user => 'postgres');
-cmp_ok $moved, '>=', $ROUNDS / 1000, "$moved times the scope had moved";
+cmp_ok $moved, '>=', $ROUNDS / 200, "$moved times the scope had moved";
 
 $t->done;
