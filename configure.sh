@@ -215,6 +215,16 @@ probe_certificates() {
     fi
 }
 
+# A module of Debian's nginx; other builds have their own, if any.
+probe_njs() {
+    if [ -n "$nginx_path" ] &&
+        [ -f "$nginx_modules/ngx_http_js_module.so" ]; then
+        found "njs" "$nginx_modules/ngx_http_js_module.so"
+    elif [ -z "$nginx_path" ] || dpkg -s nginx-common >/dev/null 2>&1; then
+        absent "njs" libnginx-mod-http-js "no test of its subrequests"
+    fi
+}
+
 probe_postgres() {
     pg_path=''
     if [ -n "$pg_bindir" ]; then
@@ -286,6 +296,7 @@ probe_all() {
     probe_perl
     probe_tool "setpriv" setpriv util-linux "setpriv --version"
     probe_tool "curl" curl curl "curl --version"
+    probe_njs
     probe_optional "PgBouncer" pgbouncer pgbouncer \
         "no test of transaction pooling" "pgbouncer --version"
     probe_optional "clang-format" clang-format clang-format \

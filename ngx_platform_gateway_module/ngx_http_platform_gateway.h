@@ -4,7 +4,7 @@
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
- * keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
+ * the variables of subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
  * refusal, cors }; log and metrics stand alone, reason names for both what was
  * decided.  Only token, keys and the explanation of a token verify with pj.
  */
@@ -103,6 +103,9 @@ typedef struct {
     ngx_array_t                 *policies;     /* of loc_conf_t *: one for
                                                   each policy there is */
 
+    ngx_uint_t                   subject_read; /* by a variable, before the
+                                                  guard perhaps */
+
     time_t                       key_soft_age; /* seconds; the three lie ... */
     time_t                       key_hard_age;
     time_t                       key_cooldown;
@@ -175,6 +178,32 @@ typedef enum {
 } ngx_http_platform_gateway_state_e;
 
 
+/* Whom a verified token names. */
+
+typedef struct {
+    ngx_str_t                    account_id;   /* data NULL: none */
+    ngx_str_t                    session_id;
+    ngx_str_t                    workspace_id;
+    ngx_uint_t                   plain;        /* they need no escaping in
+                                                  JSON */
+} ngx_http_platform_gateway_subject_t;
+
+
+/*
+ * What a verified token gives to a request under a policy.  All of it lives as
+ * long as the request's pool.
+ */
+
+typedef struct {
+    ngx_uint_t                   access;       /* the level that it opens */
+    ngx_http_platform_gateway_subject_t  subject;
+    ngx_str_t                   *values;       /* of the policy's headers in
+                                                  the order of the map; data
+                                                  NULL: not sent */
+    ngx_uint_t                   nvalues;
+} ngx_http_platform_gateway_grant_t;
+
+
 /*
  * One pass through the phases; an internal redirect starts with a new one.
  * What must outlive a redirect (ids, injected headers, what to log) is in
@@ -185,6 +214,21 @@ typedef struct {
     ngx_http_platform_gateway_state_e  state;
     ngx_int_t                          verdict;  /* NGX_OK or a status */
     ngx_uint_t                         problem;  /* see _problem.c */
+
+    /*
+     * What the token was found to be, whoever asked first: the guard or a
+     * variable.  It holds for these bytes, policy and key set alone, since a
+     * "rewrite" changes the location and keeps the context.
+     */
+    pj_str_t                           token;
+    ngx_uint_t                         policy;   /* 0: nothing is known */
+    ngx_uint_t                         version;
+    pj_err_t                           err;
+    ngx_http_platform_gateway_grant_t  grant;    /* with PJ_OK */
+
+    unsigned                           looked_up:1; /* a cache was asked for
+                                                       the answer ... */
+    unsigned                           unshared:1;  /* ... or is not to be */
 } ngx_http_platform_gateway_ctx_t;
 
 
@@ -212,8 +256,8 @@ typedef struct {
 /*
  * The request as a whole, found through a pool cleanup of the main request,
  * since internal redirects zero every module context.  Both ids are always
- * set.  A subrequest never writes here: what is logged and answered is the
- * main request's.
+ * set.  A subrequest writes here nothing but what holds for all (injected,
+ * anonymous): what is logged and answered is the main request's.
  */
 
 typedef struct {
@@ -225,9 +269,7 @@ typedef struct {
     const char                  *decision;     /* "allow", "deny", "shadow" */
     ngx_uint_t                   required;     /* access of the location */
 
-    ngx_str_t                    account_id;   /* of the verified token */
-    ngx_str_t                    session_id;
-    ngx_str_t                    workspace_id;
+    ngx_http_platform_gateway_subject_t  subject;  /* of the verified token */
 
     ngx_http_platform_gateway_cors_request_t  cors;  /* once prepared */
 
@@ -242,32 +284,15 @@ typedef struct {
 
     unsigned                     prepared:1;   /* stripped, ids set */
     unsigned                     injected:1;   /* a header list was changed
-                                                  for a location */
+                                                  for a location, of this
+                                                  request or of a subrequest */
+    unsigned                     anonymous:1;  /* the same of a variable that
+                                                  should name the subject, and
+                                                  named nobody */
     unsigned                     shadowed:1;   /* would have been refused */
-    unsigned                     subject_plain:1; /* those of the token can be
-                                                     logged as they are */
     unsigned                     ids_kept:2;   /* the client's own id is good:
                                                   1 request, 2 correlation */
 } ngx_http_platform_gateway_request_t;
-
-
-/*
- * What a verified token gives to a request under a policy.  All of it lives as
- * long as the request's pool.
- */
-
-typedef struct {
-    ngx_uint_t                   access;       /* the level that it opens */
-    ngx_uint_t                   plain;        /* the next three need no
-                                                  escaping in JSON */
-    ngx_str_t                    account_id;   /* data NULL: none */
-    ngx_str_t                    session_id;
-    ngx_str_t                    workspace_id;
-    ngx_str_t                   *values;       /* of the policy's headers in
-                                                  the order of the map; data
-                                                  NULL: not sent */
-    ngx_uint_t                   nvalues;
-} ngx_http_platform_gateway_grant_t;
 
 
 /* When a token is good, leeway apart; seconds. */
@@ -299,6 +324,17 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
  */
 ngx_http_platform_gateway_request_t *
     ngx_http_platform_gateway_request_get(ngx_http_request_t *r);
+
+/*
+ * Where r notes what it decides and answers: that state, or for a subrequest a
+ * copy that is nobody else's.
+ */
+ngx_http_platform_gateway_request_t *
+    ngx_http_platform_gateway_request_own(ngx_http_request_t *r);
+
+/* The context of this pass of r, made at first use; NULL: no memory. */
+ngx_http_platform_gateway_ctx_t *
+    ngx_http_platform_gateway_ctx_get(ngx_http_request_t *r);
 
 
 /* ngx_http_platform_gateway_conf.c: values of directives */
@@ -338,7 +374,7 @@ char *ngx_http_platform_gateway_check_location(ngx_conf_t *cf,
  * has merged for the location in cf; NULL: it is not there.  *known: one of
  * them, or another such module, passes to a fixed upstream there.
  */
-const ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passes(
+ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passes(
     ngx_conf_t *cf, const ngx_str_t *module, ngx_uint_t *known);
 
 /* The field that a directive of any module sets by that function, or NULL. */
@@ -476,43 +512,6 @@ void ngx_http_platform_gateway_token_exit_process(void);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_platform_gateway_token_access(pj_token_kind_t kind);
-
-
-/* ngx_http_platform_gateway_cache_conf.c: the bounds of the token cache */
-
-ngx_http_platform_gateway_cache_t *
-    ngx_http_platform_gateway_cache_create(ngx_conf_t *cf);
-
-/* platform_gateway_token_cache off | entries=N [size=S]; */
-char *ngx_http_platform_gateway_cache_directive(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-
-
-/* ngx_http_platform_gateway_cache.c: verified tokens, and forged ones */
-
-/*
- * NGX_OK: *err is what token_verify() would return for these bytes now, under
- * the policy of conf and the key set of that version; with PJ_OK *grant is
- * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
- */
-ngx_int_t ngx_http_platform_gateway_cache_find(
-    ngx_http_platform_gateway_cache_t *cache, ngx_pool_t *pool,
-    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
-    ngx_uint_t version, pj_err_t *err,
-    ngx_http_platform_gateway_grant_t *grant);
-
-/* Keeps a token that find() declined; grant NULL: its signature is forged. */
-void ngx_http_platform_gateway_cache_store(
-    ngx_http_platform_gateway_cache_t *cache,
-    const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
-    ngx_uint_t version, const ngx_http_platform_gateway_times_t *times,
-    const ngx_http_platform_gateway_grant_t *grant);
-
-
-/* ngx_http_platform_gateway_hash.c */
-
-uint64_t ngx_http_platform_gateway_hash(const uint64_t key[2],
-    const u_char *data, size_t len);
 
 
 /* ngx_http_platform_gateway_keys_conf.c: directives of the key set */
@@ -681,7 +680,6 @@ ngx_int_t ngx_http_platform_gateway_inject_render(ngx_pool_t *pool,
  * out Authorization where conf says so.  r may be a subrequest.
  */
 ngx_int_t ngx_http_platform_gateway_inject(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
     const ngx_http_platform_gateway_grant_t *grant);
 
@@ -769,7 +767,7 @@ void ngx_http_platform_gateway_problem_init(void);
  * from status and code, Allow from the location, Retry-After from
  * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
  * the phase handler to return in turn; NGX_ERROR when memory is short.
- * For a subrequest gr is a scratch copy, never request_get(r).
+ * gr is request_own(r).
  */
 ngx_int_t ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr, ngx_int_t status,

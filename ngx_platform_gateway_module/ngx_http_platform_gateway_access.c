@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_subject.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_prepare(ngx_http_request_t *r,
@@ -54,10 +54,11 @@ ngx_http_platform_gateway_post_read_handler(ngx_http_request_t *r)
 ngx_int_t
 ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                              rc;
-    ngx_http_platform_gateway_request_t   *gr;
-    ngx_http_platform_gateway_srv_conf_t  *sscf;
-    ngx_http_platform_gateway_loc_conf_t  *conf;
+    ngx_int_t                               rc;
+    ngx_http_platform_gateway_request_t    *gr;
+    ngx_http_platform_gateway_srv_conf_t   *sscf;
+    ngx_http_platform_gateway_loc_conf_t   *conf;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
 
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
 
@@ -90,16 +91,33 @@ ngx_http_platform_gateway_rewrite_handler(ngx_http_request_t *r)
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (r != r->main || !conf->enable) {
+    if (!conf->enable) {
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_platform_gateway_cors_options(r, gr, conf);
-    if (rc != NGX_DECLINED) {
-        return rc;
+    if (r == r->main) {
+        rc = ngx_http_platform_gateway_cors_options(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
+
+        rc = ngx_http_platform_gateway_method_check(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            return rc;
+        }
     }
 
-    return ngx_http_platform_gateway_method_check(r, gr, conf);
+    /* "set" and limits keep what they read, so the subject is known first */
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    if (mcf->subject_read
+        && ngx_http_platform_gateway_guard_early(r, conf) == NGX_AGAIN)
+    {
+        return NGX_DONE;
+    }
+
+    return NGX_DECLINED;
 }
 
 
@@ -109,7 +127,7 @@ ngx_int_t
 ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
 {
     ngx_int_t                              rc;
-    ngx_http_platform_gateway_request_t   *gr, *scratch;
+    ngx_http_platform_gateway_request_t   *gr;
     ngx_http_platform_gateway_loc_conf_t  *conf;
 
     /* the fetch of the keys can have no token to show */
@@ -124,24 +142,15 @@ ngx_http_platform_gateway_preaccess_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_platform_gateway_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    scratch = ngx_palloc(r->pool, sizeof(ngx_http_platform_gateway_request_t));
-    if (scratch == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    *scratch = *gr;
-
-    rc = ngx_http_platform_gateway_guard(r, scratch, conf);
-
-    gr->injected |= scratch->injected;
+    rc = ngx_http_platform_gateway_guard(r, gr, conf);
 
     if (rc == NGX_HTTP_UNAUTHORIZED
-        && ngx_http_platform_gateway_challenge(r, &scratch->challenge)
+        && ngx_http_platform_gateway_challenge(r, &gr->challenge)
            != NGX_OK)
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;

@@ -285,10 +285,10 @@ ngx_http_platform_gateway_cache_grant(ngx_pool_t *pool,
     }
 
     grant->access = entry->access;
-    grant->plain = entry->plain;
-    grant->account_id = s[0];
-    grant->session_id = s[1];
-    grant->workspace_id = s[2];
+    grant->subject.plain = entry->plain;
+    grant->subject.account_id = s[0];
+    grant->subject.session_id = s[1];
+    grant->subject.workspace_id = s[2];
     grant->values = s + NGX_HTTP_PLATFORM_GATEWAY_CACHE_IDS;
     grant->nvalues = entry->strings - NGX_HTTP_PLATFORM_GATEWAY_CACHE_IDS;
 
@@ -360,7 +360,7 @@ ngx_http_platform_gateway_cache_store(
     entry->not_before = times->not_before;
     entry->policy = (uint32_t) conf->policy;
     entry->access = grant ? (uint16_t) grant->access : 0;
-    entry->plain = grant ? (uint16_t) grant->plain : 0;
+    entry->plain = grant ? (uint16_t) grant->subject.plain : 0;
     entry->token_len = (uint32_t) token.len;
     entry->text_len = (uint32_t) text;
     entry->strings = (uint32_t) strings;
@@ -418,13 +418,13 @@ ngx_http_platform_gateway_cache_string(
     switch (i) {
 
     case 0:
-        return &grant->account_id;
+        return &grant->subject.account_id;
 
     case 1:
-        return &grant->session_id;
+        return &grant->subject.session_id;
 
     case 2:
-        return &grant->workspace_id;
+        return &grant->subject.workspace_id;
 
     default:
         return &grant->values[i - NGX_HTTP_PLATFORM_GATEWAY_CACHE_IDS];

@@ -40,7 +40,7 @@ static const char *ngx_http_platform_gateway_check_buffers(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf);
 static const char *ngx_http_platform_gateway_check_passers(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf);
-static const ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passer(
+static ngx_http_upstream_conf_t *ngx_http_platform_gateway_check_passer(
     ngx_conf_t *cf, const ngx_http_platform_gateway_passer_t *passer);
 static const char *ngx_http_platform_gateway_check_upstream(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf,
@@ -278,7 +278,7 @@ ngx_http_platform_gateway_check_passers(ngx_conf_t *cf,
 }
 
 
-static const ngx_http_upstream_conf_t *
+static ngx_http_upstream_conf_t *
 ngx_http_platform_gateway_check_passer(ngx_conf_t *cf,
     const ngx_http_platform_gateway_passer_t *passer)
 {
@@ -287,18 +287,18 @@ ngx_http_platform_gateway_check_passer(ngx_conf_t *cf,
     field = ngx_http_platform_gateway_check_field(cf, &passer->directive,
                                                   passer->set);
 
-    return field ? (const ngx_http_upstream_conf_t *)
+    return field ? (ngx_http_upstream_conf_t *)
                        (void *) (field - passer->offset)
                  : NULL;
 }
 
 
-const ngx_http_upstream_conf_t *
+ngx_http_upstream_conf_t *
 ngx_http_platform_gateway_check_passes(ngx_conf_t *cf, const ngx_str_t *module,
     ngx_uint_t *known)
 {
     ngx_uint_t                                 i;
-    const ngx_http_upstream_conf_t            *u, *found;
+    ngx_http_upstream_conf_t                  *u, *found;
     const ngx_http_platform_gateway_passer_t  *passer;
 
     found = NULL;

@@ -45,40 +45,54 @@ ngx_http_platform_gateway_module_named(ngx_conf_t *cf, const char *name)
 
 
 /*
+ * What the location or server in ctx says in the rewrite phase, or NULL.  The
+ * rewrite module keeps its structure to itself; in all versions it begins with
+ * the compiled code, words of which a function's address marks an instruction.
+ */
+
+static ngx_inline const ngx_array_t *
+ngx_http_platform_gateway_rewrite_codes(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_array_t  **codes;
+    ngx_module_t  *module;
+
+    module = ngx_http_platform_gateway_module_named(cf,
+                                                    "ngx_http_rewrite_module");
+
+    if (module == NULL) {
+        return NULL;
+    }
+
+    codes = ctx->loc_conf[module->ctx_index];
+
+    return *codes;
+}
+
+
+/*
  * Whether the location in cf answers by itself in the rewrite phase: by
- * "return", or by a "rewrite" that redirects.  The rewrite module keeps its
- * structure to itself; in all versions it begins with the compiled code, words
- * of which a function's address marks an instruction.
+ * "return", or by a "rewrite" that redirects.
  */
 
 static ngx_inline ngx_uint_t
 ngx_http_platform_gateway_rewrite_answers(ngx_conf_t *cf)
 {
-    u_char                         *p, *last;
-    ngx_array_t                   **codes;
-    ngx_module_t                   *module;
-    ngx_http_conf_ctx_t            *ctx;
-    ngx_http_script_code_pt         code;
+    u_char                        *p, *last;
+    const ngx_array_t             *codes;
+    ngx_http_script_code_pt        code;
 #if (NGX_PCRE)
-    ngx_http_script_regex_code_t   *regex;
+    ngx_http_script_regex_code_t  *regex;
 #endif
 
-    ctx = cf->ctx;
-    module = ngx_http_platform_gateway_module_named(cf,
-                                                    "ngx_http_rewrite_module");
+    codes = ngx_http_platform_gateway_rewrite_codes(cf, cf->ctx);
 
-    if (module == NULL) {
+    if (codes == NULL) {
         return 0;
     }
 
-    codes = ctx->loc_conf[module->ctx_index];
-
-    if (*codes == NULL) {
-        return 0;
-    }
-
-    p = (*codes)->elts;
-    last = p + (*codes)->nelts * (*codes)->size;
+    p = codes->elts;
+    last = p + codes->nelts * codes->size;
 
     for ( /* void */ ; p + sizeof(code) <= last; p += sizeof(uintptr_t)) {
 

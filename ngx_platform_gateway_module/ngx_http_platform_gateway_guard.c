@@ -5,13 +5,21 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cache.h"
 #include "ngx_http_platform_gateway_metrics.h"
+#include "ngx_http_platform_gateway_subject.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_decide(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf);
+static pj_err_t ngx_http_platform_gateway_look(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_claims_t *claims,
+    ngx_http_platform_gateway_ctx_t **found);
+static pj_err_t ngx_http_platform_gateway_check(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    ngx_http_platform_gateway_ctx_t *ctx, pj_str_t token,
+    const pj_keyset_t *set, pj_claims_t *claims);
 static pj_err_t ngx_http_platform_gateway_verify(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims,
@@ -52,18 +60,14 @@ ngx_http_platform_gateway_guard(ngx_http_request_t *r,
         ngx_http_platform_gateway_allow(r, gr,
                                       NGX_HTTP_PLATFORM_GATEWAY_REASON_PUBLIC);
 
-        rc = ngx_http_platform_gateway_inject(r, gr, conf, NULL);
+        rc = ngx_http_platform_gateway_inject(r, conf, NULL);
 
         return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    ctx = ngx_http_platform_gateway_ctx_get(r);
     if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
-        if (ctx == NULL) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (conf->access == 0) {
@@ -104,7 +108,7 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
     ngx_int_t                               rc;
     pj_claims_t                             claims;
     const pj_keyset_t                      *set;
-    ngx_http_platform_gateway_grant_t       grant;
+    ngx_http_platform_gateway_ctx_t        *ctx;
     ngx_http_platform_gateway_main_conf_t  *mcf;
 
     rc = ngx_http_platform_gateway_token_find(r, &token);
@@ -123,25 +127,11 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
     }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
     set = ngx_http_platform_gateway_keys_get(mcf->keys);
 
-    /* without keys nothing is known, whatever was known before */
-
-    rc = set ? ngx_http_platform_gateway_cache_find(mcf->cache, r->pool, conf,
-                           token,
-                           ngx_http_platform_gateway_keys_version(mcf->keys),
-                           &err, &grant)
-             : NGX_DECLINED;
-
-    if (rc == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (rc == NGX_DECLINED) {
-        err = ngx_http_platform_gateway_verify(r, conf, token, set, &claims,
-                                               &grant);
-    }
+    err = ngx_http_platform_gateway_check(r, conf, ctx, token, set, &claims);
 
     if (err == PJ_ERR_KID_UNKNOWN) {
         return ngx_http_platform_gateway_no_key(r, gr, conf, mcf->keys, set,
@@ -152,7 +142,123 @@ ngx_http_platform_gateway_decide(ngx_http_request_t *r,
         return ngx_http_platform_gateway_refuse_token(r, gr, conf, err);
     }
 
-    return ngx_http_platform_gateway_admit(r, gr, conf, &grant);
+    return ngx_http_platform_gateway_admit(r, gr, conf, &ctx->grant);
+}
+
+
+ngx_int_t
+ngx_http_platform_gateway_guard_early(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    pj_claims_t                             claims;
+    ngx_http_platform_gateway_ctx_t        *ctx;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    if (ngx_http_platform_gateway_look(r, conf, &claims, &ctx)
+        != PJ_ERR_KID_UNKNOWN)
+    {
+        return NGX_DECLINED;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    return ngx_http_platform_gateway_keys_wait(r, mcf->keys);
+}
+
+
+const ngx_http_platform_gateway_subject_t *
+ngx_http_platform_gateway_guard_subject(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf)
+{
+    pj_claims_t                       claims;
+    ngx_http_platform_gateway_ctx_t  *ctx;
+
+    return ngx_http_platform_gateway_look(r, conf, &claims, &ctx) == PJ_OK
+           ? &ctx->grant.subject : NULL;
+}
+
+
+/* As decide(), without deciding. */
+
+static pj_err_t
+ngx_http_platform_gateway_look(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf, pj_claims_t *claims,
+    ngx_http_platform_gateway_ctx_t **found)
+{
+    pj_str_t                                token;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    if (conf->policy == 0
+        || ngx_http_platform_gateway_token_find(r, &token) != NGX_OK)
+    {
+        return PJ_ERR_TOKEN_SHAPE;
+    }
+
+    *found = ngx_http_platform_gateway_ctx_get(r);
+    if (*found == NULL) {
+        return PJ_ERR_NO_SPACE;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    return ngx_http_platform_gateway_check(r, conf, *found, token,
+                               ngx_http_platform_gateway_keys_get(mcf->keys),
+                               claims);
+}
+
+
+/*
+ * What the token is: asked once, and kept where the answer is one for good.  A
+ * key that is not known may still come; with that error *claims is filled.
+ */
+
+static pj_err_t
+ngx_http_platform_gateway_check(ngx_http_request_t *r,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    ngx_http_platform_gateway_ctx_t *ctx, pj_str_t token,
+    const pj_keyset_t *set, pj_claims_t *claims)
+{
+    ngx_int_t                               rc;
+    ngx_uint_t                              version;
+    ngx_http_platform_gateway_main_conf_t  *mcf;
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    version = ngx_http_platform_gateway_keys_version(mcf->keys);
+
+    if (set
+        && ctx->policy == conf->policy
+        && ctx->version == version
+        && ctx->token.data == token.data
+        && ctx->token.len == token.len)
+    {
+        return ctx->err;
+    }
+
+    ctx->policy = 0;
+
+    /* without keys nothing is known, whatever was known before */
+
+    rc = set ? ngx_http_platform_gateway_cache_find(mcf->cache, r->pool, conf,
+                                     token, version, &ctx->err, &ctx->grant)
+             : NGX_DECLINED;
+
+    if (rc == NGX_ERROR) {
+        return PJ_ERR_NO_SPACE;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ctx->err = ngx_http_platform_gateway_verify(r, conf, token, set,
+                                                    claims, &ctx->grant);
+    }
+
+    if (ctx->err != PJ_ERR_KID_UNKNOWN) {
+        ctx->policy = conf->policy;
+        ctx->version = version;
+        ctx->token = token;
+    }
+
+    return ctx->err;
 }
 
 
@@ -312,10 +418,7 @@ ngx_http_platform_gateway_admit(ngx_http_request_t *r,
 
     ngx_http_platform_gateway_metrics_verification(PJ_OK);
 
-    gr->account_id = grant->account_id;
-    gr->session_id = grant->session_id;
-    gr->workspace_id = grant->workspace_id;
-    gr->subject_plain = (unsigned) grant->plain & 1;
+    gr->subject = grant->subject;
 
     if (!(conf->access & grant->access)) {
         return ngx_http_platform_gateway_refuse(r, gr, conf,
@@ -325,7 +428,7 @@ ngx_http_platform_gateway_admit(ngx_http_request_t *r,
                              "the token is valid for another context");
     }
 
-    if (ngx_http_platform_gateway_inject(r, gr, conf, grant) != NGX_OK) {
+    if (ngx_http_platform_gateway_inject(r, conf, grant) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -391,7 +494,7 @@ ngx_http_platform_gateway_refuse(ngx_http_request_t *r,
     if (conf->shadow) {
         ngx_http_platform_gateway_shadow(gr, reason);
 
-        rc = ngx_http_platform_gateway_inject(r, gr, conf, NULL);
+        rc = ngx_http_platform_gateway_inject(r, conf, NULL);
 
         return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

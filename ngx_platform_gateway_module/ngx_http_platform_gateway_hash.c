@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cache.h"
 
 
 #define ngx_http_platform_gateway_hash_rotate(x, n)                           \

@@ -22,27 +22,31 @@ ngx_http_platform_gateway_inject_render(ngx_pool_t *pool,
 {
     ngx_int_t                                  rc;
     ngx_uint_t                                 i;
+    ngx_http_platform_gateway_subject_t       *subject;
     ngx_http_platform_gateway_claim_header_t  *ch;
 
     grant->access = ngx_http_platform_gateway_token_access(claims->kind);
 
-    if (ngx_http_platform_gateway_inject_copy(pool, &grant->account_id,
+    subject = &grant->subject;
+
+    if (ngx_http_platform_gateway_inject_copy(pool, &subject->account_id,
                                               claims->account_id)
         != NGX_OK
-        || ngx_http_platform_gateway_inject_copy(pool, &grant->session_id,
+        || ngx_http_platform_gateway_inject_copy(pool, &subject->session_id,
                                                  claims->session_id)
            != NGX_OK
-        || ngx_http_platform_gateway_inject_copy(pool, &grant->workspace_id,
+        || ngx_http_platform_gateway_inject_copy(pool, &subject->workspace_id,
                                                  claims->workspace_id)
            != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    grant->plain = ngx_http_platform_gateway_json_plain(&grant->account_id)
-                   && ngx_http_platform_gateway_json_plain(&grant->session_id)
-                   && ngx_http_platform_gateway_json_plain(
-                                                        &grant->workspace_id);
+    subject->plain =
+                  ngx_http_platform_gateway_json_plain(&subject->account_id)
+                  && ngx_http_platform_gateway_json_plain(&subject->session_id)
+                  && ngx_http_platform_gateway_json_plain(
+                                                      &subject->workspace_id);
 
     ch = conf->claim_headers->elts;
     grant->nvalues = conf->claim_headers->nelts;
@@ -100,12 +104,12 @@ ngx_http_platform_gateway_inject_copy(ngx_pool_t *pool, ngx_str_t *dst,
 
 ngx_int_t
 ngx_http_platform_gateway_inject(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
     const ngx_http_platform_gateway_loc_conf_t *conf,
     const ngx_http_platform_gateway_grant_t *grant)
 {
     ngx_uint_t                                 i, n;
     ngx_table_elt_t                           *add, *hide;
+    ngx_http_platform_gateway_request_t       *gr;
     ngx_http_platform_gateway_claim_header_t  *ch;
 
     add = NULL;
@@ -135,6 +139,13 @@ ngx_http_platform_gateway_inject(ngx_http_request_t *r,
 
     if (n == 0 && hide == NULL) {
         return NGX_OK;
+    }
+
+    /* the headers of a subrequest are those of its own parts, too */
+
+    gr = ngx_http_platform_gateway_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
     }
 
     gr->injected = 1;

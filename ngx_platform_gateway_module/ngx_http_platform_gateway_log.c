@@ -234,13 +234,15 @@ ngx_http_platform_gateway_log_texts(
     const ngx_http_upstream_state_t *upstream,
     ngx_http_platform_gateway_log_text_t *text)
 {
-    size_t               len;
-    ngx_uint_t           i, known;
-    ngx_http_request_t  *r;
+    size_t                                      len;
+    ngx_uint_t                                  i, known;
+    ngx_http_request_t                         *r;
+    const ngx_http_platform_gateway_subject_t  *subject;
 
     static const ngx_str_t  none = ngx_null_string;
 
     r = lc->request;
+    subject = lc->gr ? &lc->gr->subject : NULL;
     *path = ngx_http_platform_gateway_log_path(r);
 
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_REQUEST].text =
@@ -248,11 +250,11 @@ ngx_http_platform_gateway_log_texts(
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CORRELATION].text =
                                      lc->gr ? &lc->gr->correlation_id : &none;
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_ACCOUNT].text =
-                                     lc->gr ? &lc->gr->account_id : &none;
+                                     subject ? &subject->account_id : &none;
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_SESSION].text =
-                                     lc->gr ? &lc->gr->session_id : &none;
+                                     subject ? &subject->session_id : &none;
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE].text =
-                                     lc->gr ? &lc->gr->workspace_id : &none;
+                                     subject ? &subject->workspace_id : &none;
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP].text =
                                      &r->connection->addr_text;
     text[NGX_HTTP_PLATFORM_GATEWAY_LOG_T_METHOD].text = &r->method_name;
@@ -266,7 +268,7 @@ ngx_http_platform_gateway_log_texts(
 
     /* ids were checked when they were chosen, and nginx wrote the address */
 
-    known = (lc->gr && lc->gr->subject_plain)
+    known = (subject && subject->plain)
             ? NGX_HTTP_PLATFORM_GATEWAY_LOG_T_WORKSPACE
             : NGX_HTTP_PLATFORM_GATEWAY_LOG_T_CLIENT_IP;
 

@@ -66,16 +66,7 @@ static ngx_http_platform_gateway_log_variable_t
       NGX_HTTP_PLATFORM_GATEWAY_LOG_DECISION, 0 },
 
     { ngx_string("platform_reason"),
-      NGX_HTTP_PLATFORM_GATEWAY_LOG_REASON, 0 },
-
-    { ngx_string("platform_account_id"),
-      ngx_http_platform_gateway_log_in_state(account_id) },
-
-    { ngx_string("platform_session_id"),
-      ngx_http_platform_gateway_log_in_state(session_id) },
-
-    { ngx_string("platform_workspace_id"),
-      ngx_http_platform_gateway_log_in_state(workspace_id) }
+      NGX_HTTP_PLATFORM_GATEWAY_LOG_REASON, 0 }
 };
 
 

@@ -5,9 +5,10 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cache.h"
 #include "ngx_http_platform_gateway_explain.h"
 #include "ngx_http_platform_gateway_metrics.h"
+#include "ngx_http_platform_gateway_subject.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_add_variables(ngx_conf_t *cf);
@@ -378,6 +379,45 @@ ngx_http_platform_gateway_request_get(ngx_http_request_t *r)
 }
 
 
+ngx_http_platform_gateway_request_t *
+ngx_http_platform_gateway_request_own(ngx_http_request_t *r)
+{
+    ngx_http_platform_gateway_request_t  *gr, *own;
+
+    gr = ngx_http_platform_gateway_request_get(r);
+
+    if (gr == NULL || r == r->main) {
+        return gr;
+    }
+
+    own = ngx_palloc(r->pool, sizeof(ngx_http_platform_gateway_request_t));
+    if (own) {
+        *own = *gr;
+    }
+
+    return own;
+}
+
+
+ngx_http_platform_gateway_ctx_t *
+ngx_http_platform_gateway_ctx_get(ngx_http_request_t *r)
+{
+    ngx_http_platform_gateway_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL) {
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
+
+        if (ctx) {
+            ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+        }
+    }
+
+    return ctx;
+}
+
+
 /* nothing to clean up: the handler is what the state is found by */
 
 static void
@@ -410,7 +450,11 @@ ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
 static ngx_int_t
 ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
 {
-    return ngx_http_platform_gateway_log_add_variables(cf);
+    if (ngx_http_platform_gateway_log_add_variables(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_platform_gateway_subject_add_variables(cf);
 }
 
 
@@ -423,6 +467,7 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_platform_gateway_check_keys(cf, mcf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_subject_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_platform_gateway_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
@@ -530,7 +575,6 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 {
     ngx_http_platform_gateway_loc_conf_t  *prev = parent;
     ngx_http_platform_gateway_loc_conf_t  *conf = child;
-
     ngx_http_platform_gateway_srv_conf_t  *sscf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
@@ -588,7 +632,8 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     if (ngx_http_platform_gateway_names_add(cf, sscf, conf->claim_headers)
         != NGX_OK
-        || ngx_http_platform_gateway_explain_check(cf, conf) != NGX_CONF_OK)
+        || ngx_http_platform_gateway_explain_check(cf, conf) != NGX_CONF_OK
+        || ngx_http_platform_gateway_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }

@@ -193,15 +193,9 @@ ngx_http_platform_gateway_problem_header_filter(ngx_http_request_t *r)
         return ngx_http_platform_gateway_problem_send_header(r);
     }
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
-
+    ctx = ngx_http_platform_gateway_ctx_get(r);
     if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
-        if (ctx == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+        return NGX_ERROR;
     }
 
     ctx->problem = NGX_HTTP_PLATFORM_GATEWAY_PROBLEM_PENDING;

@@ -62,6 +62,14 @@ sub nginx {
     return $path || die "nginx not found\n";
 }
 
+# A dynamic module that came with nginx, or an empty string.
+sub nginx_module {
+    my ($name) = @_;
+
+    my $file = config('NGINX_MODULES_DIR') . "/$name.so";
+    return -e $file ? $file : '';
+}
+
 # A program of the PostgreSQL server or client.
 sub postgres {
     my ($program) = @_;
