@@ -4,9 +4,10 @@
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
- * the variables of subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
- * refusal, cors }; log and metrics stand alone, reason names for both what was
- * decided.  Only token, keys and the explanation of a token verify with pj.
+ * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
+ * problem -> { refusal, cors }; log and metrics stand alone, reason names for
+ * both what was decided.  Only token, keys and the explanation of a token
+ * verify with pj.
  */
 
 

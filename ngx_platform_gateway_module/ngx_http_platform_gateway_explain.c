@@ -195,7 +195,7 @@ ngx_http_platform_gateway_explain_refuse(ngx_http_request_t *r,
     ngx_int_t                             rc;
     ngx_http_platform_gateway_request_t  *gr;
 
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_platform_gateway_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

@@ -125,7 +125,7 @@ ngx_http_platform_gateway_local_ready_handler(ngx_http_request_t *r)
         return ngx_http_platform_gateway_local_health_handler(r);
     }
 
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_platform_gateway_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -145,7 +145,7 @@ ngx_http_platform_gateway_local_not_found_handler(ngx_http_request_t *r)
 {
     ngx_http_platform_gateway_request_t  *gr;
 
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_platform_gateway_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

@@ -223,11 +223,7 @@ ngx_http_platform_gateway_record_check(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    if (r != r->main) {
-        return NGX_HTTP_BAD_REQUEST;
-    }
-
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_platform_gateway_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

@@ -42,6 +42,12 @@ location /shadow/cors {
     platform_gateway_access public;
     proxy_pass http://127.0.0.1:%%PORT_cors%%;
 }
+location /shadow/hidden {
+    platform_gateway_shadow on;
+    platform_gateway_access branch;
+    platform_gateway_forward_authorization off;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /shadow/static {
     platform_gateway_shadow on;
 }
@@ -113,6 +119,20 @@ $res = http($port, PUT => '/shadow', token => $branch, body => '');
 is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
     'a wrong method with a good token: injected';
 is $t->logged($res)->{reason}, 'method_forbidden', 'and logged for the method';
+
+# Where the upstream is not to see the token, it sees no bad one either.
+
+for my $case ([ 'good', $branch ], [ 'garbage', 'garbage' ],
+    [ 'of another context', jwt_token(account => $key) ]) {
+    my ($name, $token) = @$case;
+
+    $res = http_get($port, '/shadow/hidden', token => $token);
+    is_deeply [ header_values($res->json, 'Authorization') ], [],
+        "a token that is $name, hidden";
+    $res = http_get($port, '/shadow', token => $token);
+    is_deeply [ header_values($res->json, 'Authorization') ],
+        ["Bearer $token"], "a token that is $name, not hidden (control)";
+}
 
 # Preflights.
 

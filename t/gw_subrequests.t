@@ -70,6 +70,45 @@ location /mirror/system {
     platform_gateway_access system;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /mirrored/nowhere {
+    platform_gateway_access branch;
+    mirror /nowhere;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirrored/explain {
+    platform_gateway_access branch;
+    mirror /explain;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirrored/large {
+    platform_gateway_access branch;
+    mirror /large;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /mirrored/ready {
+    platform_gateway_access public;
+    mirror /ready;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /nowhere {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
+}
+location /explain {
+    internal;
+    platform_gateway_access public;
+    platform_gateway_explain;
+}
+location /large {
+    internal;
+    platform_gateway_access public;
+    fastcgi_param LARGE $http_x_large$http_x_large$http_x_large;
+    fastcgi_pass 127.0.0.1:%%PORT_upstream%%;
+}
+location = /metrics {
+    platform_gateway_access public;
+    platform_gateway_metrics;
+}
 location /asks {
     platform_gateway_access public;
     auth_request /mirror/branch;
@@ -97,6 +136,7 @@ page('ssi/level.html', '/level/x.html');
 page('level/x.html');
 page('ssi/nested.html', '/ssi/branch.html');
 page('ssi/guarded/mixed.html', '/public?1', '/branch?2', '/off?3');
+page('ssi/outer.html', '/ssi/guarded/mixed.html');
 page('ssi/many.html', map {"/branch?$_"} 1 .. 60);
 
 my $port = $t->start_gateway;
@@ -172,6 +212,16 @@ is_deeply roles($seen{'/public?1'}), [], 'its public part: nothing';
 is_deeply roles($seen{'/branch?2'}), ['manager,cashier'], 'guarded part';
 is_deeply roles($seen{'/off?3'}), [], 'part where the gateway is off';
 
+# The same for a guarded page that is itself a part.
+
+($res, %seen) = seen('part', '/ssi/outer.html', token => $token{branch});
+is_deeply roles($seen{'/public?1'} // { headers => [ [ 'X-Roles', '?' ] ] }),
+    [], 'a guarded part: its public part: nothing';
+is_deeply roles($seen{'/branch?2'} // { headers => [] }), ['manager,cashier'],
+    'its guarded part';
+is_deeply roles($seen{'/off?3'} // { headers => [ [ 'X-Roles', '?' ] ] }), [],
+    'its part where the gateway is off';
+
 # Mirrors.
 
 sub mirrored {
@@ -197,6 +247,32 @@ is_deeply roles($seen{'/mirrored'}), ['manager,cashier'], 'the request itself';
 is_deeply [ keys %seen ], ['/mirrored/public'],
     'no token: not mirrored to guarded locations';
 is $res->status, 200, 'and the request does not mind';
+
+# What a mirror is answered with is not what the request is answered with.
+
+sub refused {
+    return join "\n", sort grep { /^platform_gateway_refusals_total/ && !/ 0$/ }
+        split /\n/, http_get($port, '/metrics')->body;
+}
+
+for my $case ([ 'an unknown path', 'nowhere' ],
+    [ 'explanations, no question', 'explain', body => '?' ],
+    [ 'too large for a record', 'large',
+        headers => [ 'X-Large' => 'x' x 30_000 ] ]) {
+    my ($name, $path, %o) = @$case;
+
+    my $before = refused();
+    $res = http_post($port, "/mirrored/$path", token => $token{branch}, %o);
+    is $res->status, 200, "a mirror to $name: answered";
+    my $line = $t->logged($res);
+    is $line->{decision}, 'allow', "a mirror to $name: allowed";
+    is $line->{reason}, 'verified', "a mirror to $name: and why";
+    is $line->{access}, 'branch', "a mirror to $name: access";
+    is refused(), $before, "a mirror to $name: nothing counted as refused";
+}
+is_problem(http_get($port, '/nowhere'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
+    'the path itself (control)');
+like refused(), qr/route_not_found/, 'is counted';
 
 # auth_request beside us.
 
@@ -228,5 +304,16 @@ is scalar(grep { $_->{requestId} eq $res->header('X-Request-Id') }
     $t->nginx->access_lines), 1, 'one log line a request, not a part'
     if eventually(sub { grep { $_->{requestId}
                 eq $res->header('X-Request-Id') } $t->nginx->access_lines });
+
+# A mirror to a gateway that has no keys yet.
+
+$t->stop($t->nginx);
+$issuer->set(status => 500);
+$t->start_nginx;
+is_problem(http_get($port, '/ready'), 503, 'GATEWAY_KEYS_UNAVAILABLE',
+    'not ready (control)');
+$res = http_get($port, '/mirrored/ready');
+is $res->status, 200, 'a mirror to readiness: answered';
+is $t->logged($res)->{reason}, 'public', 'a mirror to readiness: allowed';
 
 $t->done;
