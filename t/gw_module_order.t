@@ -30,6 +30,7 @@ location /answers {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /passes {
+    set $who $platform_account_id;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /from {
@@ -69,6 +70,24 @@ SERVER
     is $res->status, 200, "loaded $order: a token";
     $res = http_get($port, '/to-public', @spoof, token => $token);
     is $res->json->{uri}, '/public', "loaded $order: redirected";
+
+    # The token that counts is the one that stands there at last, although
+    # the one that came was looked at.
+
+    my $other = jwt_token(branch => $key, account_id => uuid(9),
+        sub => uuid(9));
+    for my $case ([ 'another', $other, uuid(9) ],
+        [ 'the same', $token, uuid(1) ]) {
+        my ($name, $late_token, $account) = @$case;
+
+        $res = http_get($port, '/passes', token => $token,
+            headers => [ 'X-Late-Token' => "Bearer $late_token" ]);
+        is_deeply [ header_values($res->json, 'X-Account-Id') ], [$account],
+            "loaded $order: a module brings $name token";
+    }
+    is http_get($port, '/passes', token => $token,
+        headers => [ 'X-Late-Token' => 'Bearer garbage' ])->status, 401,
+        "loaded $order: a module brings garbage";
 
     my $log = $t->nginx->error_log;
     like $log, qr{late: post_read /passes, 0 roles}, "loaded $order: told";

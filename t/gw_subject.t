@@ -57,6 +57,24 @@ location = /njs {
 }
 LOCATION
 
+my %speaks = (fastcgi => $t->echo_fastcgi->port, scgi => $t->echo_scgi->port,
+    uwsgi => $t->echo_uwsgi->port);
+$t->set(PROTOCOL_CACHES => join('', map {
+    "${_}_cache_path " . $t->dir . "/$_ keys_zone=$_:1m;"
+} sort keys %speaks));
+$t->set(PROTOCOLS => join '', map { <<"LOCATION" } sort keys %speaks);
+location /$_/ {
+    platform_gateway_shadow on;
+    platform_gateway_allow_cache on;
+    ${_}_cache $_;
+    ${_}_cache_valid any 1m;
+    ${_}_cache_key \$platform_account_id:\$uri;
+    ${_}_param REQUEST_METHOD \$request_method;
+    ${_}_param CONTENT_LENGTH \$content_length;
+    ${_}_pass 127.0.0.1:$speaks{$_};
+}
+LOCATION
+
 $t->gateway_conf(<<'SERVER', main => $njs ? "load_module $njs;" : '', http => <<'HTTP');
 root %%DIR%%/www;
 platform_gateway_access branch;
@@ -127,6 +145,44 @@ location /sliced/ {
     proxy_cache cache;
     proxy_cache_key $platform_account_id:$uri$slice_range;
     proxy_pass http://127.0.0.1:%%PORT_ranges%%;
+}
+location /asks/set/ {
+    platform_gateway_access public;
+    auth_request /teller;
+    auth_request_set $told $platform_account_id;
+    proxy_cache cache;
+    proxy_cache_key $told:$uri;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /teller {
+    internal;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /policy/theirs/ {
+    platform_gateway_audience theirs;
+    set $unused $platform_account_id;
+    rewrite ^/policy/theirs(.*)$ /policy/ours$1;
+}
+location /policy/ours/ {
+    platform_gateway_audience ours;
+    set $by_set $platform_account_id;
+    rewrite ^/policy/ours/theirs(.*)$ /policy/theirs$1;
+    platform_gateway_allow_cache on;
+    proxy_cache cache;
+    proxy_cache_key $by_set:$uri;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /slow/ {
+    set $by_set $platform_account_id;
+    limit_req zone=slow burst=10;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /handed/ {
+    try_files /nothing /public/handed$uri;
+}
+location = /metrics {
+    platform_gateway_access public;
+    platform_gateway_metrics;
 }
 location /bypass/ {
     platform_gateway_shadow on;
@@ -216,8 +272,10 @@ location /limited/public/ {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 %%NJS_LOCATION%%
+%%PROTOCOLS%%
 SERVER
 %%NJS%%
+%%PROTOCOL_CACHES%%
 platform_gateway_key_cooldown 1s;
 proxy_cache_path %%DIR%%/cache keys_zone=cache:1m;
 proxy_cache_valid any 1m;
@@ -228,6 +286,7 @@ limit_req_zone $platform_account_id zone=by_account:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_late:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_part:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_public:1m rate=1r/m;
+limit_req_zone $platform_account_id zone=slow:1m rate=12r/m;
 limit_req_zone $limited zone=by_set:1m rate=1r/m;
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 limit_conn_zone $platform_account_id zone=by_conn:1m;
@@ -309,6 +368,35 @@ is ask(1, '/direct/main', @NOBODY)->status, 401, 'a stranger: no answer';
 is ask(3, '/direct/main')->body, '<user=3>', 'a third user: their own';
 
 apart('slices', '/sliced/main', @KEPT);
+apart('handed on to a public location', '/handed/main', @KEPT);
+apart('auth_request_set', '/asks/set/x', @KEPT);
+for my $proto (sort keys %speaks) {
+    is ask(1, "/$proto/x", @$_[ 1 .. $#$_ ])->header('X-Cache'), $_->[0],
+        "$proto: $_->[0]"
+        for [ 'MISS' ], [ 'HIT' ], map { [ 'BYPASS', token => undef ] } 1, 2;
+}
+
+# Another location asks for another token.
+
+for my $case ([ '/policy/ours/', 'ours', 200 ], [ '/policy/ours/', 'theirs', 401 ],
+    [ '/policy/theirs/', 'ours', 200 ], [ '/policy/theirs/', 'theirs', 401 ]) {
+    my ($path, $aud, $status) = @$case;
+
+    is ask(1, $path, token => token(1, $key, 'branch', aud => $aud))->status,
+        $status, "$path: a token for $aud";
+}
+
+# However often it is read, a token is looked at once.
+
+sub looked_up {
+    my $sum = 0;
+    $sum += $_ for http_get($port, '/metrics')->body
+        =~ /^platform_gateway_token_cache_total\{event="(?:hit|miss)"\} (\d+)/mg;
+    return $sum;
+}
+my $before = looked_up();
+ask(1, '/if/main?x=1');
+is looked_up() - $before, 1, 'read three times and guarded, looked up once';
 
 # In subrequests of a request that nobody verified.
 
@@ -409,6 +497,19 @@ for my $case ([ $late, 'set', '/set/late', @KEPT ],
     select undef, undef, undef, 1.1 * $t->scale;
     apart("a key that comes, $name", $path, key => $by, @o);
 }
+
+# A key that goes while a limit holds the request: it was good when the
+# variable was read, and is not when the guard decides.
+
+is ask(1, '/slow/1')->status, 200, 'the first goes through';
+my $slow = Platform::Test::Http->new(port => $port);
+$slow->send(http_request_bytes(GET => '/slow/2', token => token(1)));
+$issuer->set(body => jwks($late), delay => 0);
+ok eventually(sub {
+    ask(1, '/direct/main', key => jwt_key('none'));
+    ask(1, '/direct/main')->status != 200;
+}), 'the key goes';
+is $slow->read_response->status, 401, 'the one that was held is refused';
 
 # No keys at all, in shadow mode.
 

@@ -1,7 +1,8 @@
 
 /*
  * A module to be loaded after the gateway's, whose handlers nginx would run
- * first: it tells what it sees, and answers where the location says so.
+ * first: it tells what it sees, answers where the location says so, and takes
+ * another token than the one that came if it is told to.
  */
 
 
@@ -78,6 +79,21 @@ char  *ngx_module_order[] = { NULL };
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
+/* As modules do that take the token from elsewhere, here from X-Late-Token. */
+
+static void
+ngx_http_test_late_token(ngx_http_request_t *r, const ngx_table_elt_t *h)
+{
+    if (r->headers_in.authorization
+        && h->key.len == sizeof("X-Late-Token") - 1
+        && ngx_strncasecmp(h->key.data, (u_char *) "X-Late-Token", h->key.len)
+           == 0)
+    {
+        r->headers_in.authorization->value = h->value;
+    }
+}
+
+
 static void
 ngx_http_test_late_tell(ngx_http_request_t *r, const char *phase)
 {
@@ -96,6 +112,10 @@ ngx_http_test_late_tell(ngx_http_request_t *r, const char *phase)
                       && ngx_strncasecmp(h[i].key.data, (u_char *) "x-roles",
                                          7)
                          == 0);
+
+            if (*phase == 'r') {
+                ngx_http_test_late_token(r, &h[i]);
+            }
         }
     }
 
