@@ -14,7 +14,15 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
-$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+# What docs/directives.md shows, in another directory and for our upstream.
+my ($doc) = do { local (@ARGV, $/) = $t->root . '/docs/directives.md'; <> }
+    =~ /^### platform_gateway_allow_cache\n(.*?)^## /ms;
+my ($doc_http, $doc_server) = map {
+    s{/var/cache/nginx/}{%%DIR%%/}r =~ s{127\.0\.0\.1:9000}
+        {127.0.0.1:%%PORT_upstream%%}r
+} $doc =~ /^```nginx\n(.*?)^```\n/msg;
+
+$t->gateway_conf($doc_server . <<'SERVER', http => $doc_http . <<'HTTP');
 platform_gateway_access branch;
 location /shared {
     platform_gateway_allow_cache on;
@@ -72,6 +80,24 @@ for my $round (1, 2) {
     }
 }
 is http_get($port, '/apart')->status, 401, 'apart: not without a token';
+
+# As the documentation says.
+
+for my $round (1, 2) {
+    for my $case ([ $one, 1 ], [ $two, 2 ]) {
+        my ($token, $n) = @$case;
+
+        $res = http_get($port, '/api/reports/x', token => $token);
+        is $res->header('X-Cache'), $round == 1 ? 'MISS' : 'HIT',
+            "documentation: account $n, round $round";
+        is account($res), uuid($n), "documentation: account $n sees its own";
+    }
+}
+$res = http_get($port, '/api/reports/x', token => jwt_token(branch => $key,
+    workspace_id => uuid(99)));
+is $res->header('X-Cache'), 'MISS', 'documentation: another workspace';
+is http_get($port, '/api/reports/x')->status, 401,
+    'documentation: not without a token';
 
 # From a cache too, ids and CORS headers are those of this request.
 

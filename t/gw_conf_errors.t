@@ -197,6 +197,45 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
             . "${proto}_pass_request_headers off;");
 }
 
+# The subject of a token, where it cannot be known or would be shared.
+
+my $EARLY = qr/the server reads \$platform_account_id.* before it is known/;
+for my $name (qw(account session workspace)) {
+    my $var = "\$platform_${name}_id";
+
+    refused("set of a server, $name", $EARLY, server => "set \$x $var;",
+        location => $ON . $BRANCH . $PASS);
+    accepted("set of a location, $name",
+        location => $ON . $BRANCH . "set \$x $var;" . $PASS);
+}
+refused("$_->[0] of a server", $EARLY, server => $_->[1],
+    location => $ON . $BRANCH . $PASS)
+    for [ 'set inside if', 'if ($arg_x) { set $x a$platform_account_id; }' ],
+    [ 'if', 'if ($platform_account_id) { set $x 1; }' ],
+    [ 'rewrite', 'rewrite ^/x /of/$platform_account_id;' ];
+accepted('another variable', server => 'set $x $platform_request_id;',
+    location => $ON . $BRANCH . 'set $y $platform_account_id;' . $PASS);
+accepted('a server without the gateway', server => 'set $x $platform_account_id;',
+    location => $PASS);
+
+for my $proto (qw(proxy fastcgi scgi uwsgi)) {
+    my $pass = "${proto}_pass "
+        . ($proto eq 'proxy' ? 'http://127.0.0.1:1;' : '127.0.0.1:1;');
+    my $SHARED = qr/"${proto}_store" names a file by .*: use "${proto}_cache"/;
+
+    for my $where ([ guarded => $ON . $BRANCH
+            . 'platform_gateway_allow_cache on;' ],
+        [ public => $ON . $PUBLIC ], [ off => '' ]) {
+        my ($name, $lines) = @$where;
+
+        refused("${proto}_store by account, $name", $SHARED, location => $lines
+            . $pass . "${proto}_store /tmp/\$platform_account_id\$uri;");
+        accepted("${proto}_store by another variable, $name",
+            location => $lines . $pass
+                . "${proto}_store /tmp/\$platform_route_id\$uri;");
+    }
+}
+
 # What answers before the guard is asked.
 
 my $ANSWERS = qr/answers before the guard/;
