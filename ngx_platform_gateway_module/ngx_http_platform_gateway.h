@@ -599,18 +599,30 @@ typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
     ngx_str_t *body, const char *err);
 
 /*
- * Starts GET uri in the server whose configuration ctx is.  NGX_ERROR: out of
- * memory, or this worker fetches already; done is not called then.
+ * Starts GET uri in the server whose configuration ctx is; only the answer of
+ * the location clcf counts.  NGX_ERROR: out of memory, or this worker fetches
+ * already; done is not called then.
  */
 ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
-    ngx_str_t *uri, size_t max_size, ngx_msec_t timeout,
-    ngx_http_platform_gateway_fetch_done_pt done, void *data, ngx_log_t *log);
+    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
+    ngx_msec_t timeout, ngx_http_platform_gateway_fetch_done_pt done,
+    void *data, ngx_log_t *log);
 
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_platform_gateway_fetch_abort(void);
 
-/* Whether r is the fetch's own request, which no guard must refuse. */
-ngx_uint_t ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r);
+/*
+ * Keeps a connection for the next fetch, or gives it back; reserve() again
+ * where there was none.
+ */
+void ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log);
+void ngx_http_platform_gateway_fetch_release(void);
+
+/*
+ * Whether r is the fetch's own request in the location that it asks, which no
+ * guard must refuse.
+ */
+ngx_uint_t ngx_http_platform_gateway_fetch_owns(ngx_http_request_t *r);
 
 
 /* ngx_http_platform_gateway_headers.c: find, strip, take back, the ids */

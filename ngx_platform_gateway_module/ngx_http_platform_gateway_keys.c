@@ -82,6 +82,10 @@ ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle)
 
     keys->worker = worker;
 
+    if (keys->location.len) {
+        ngx_http_platform_gateway_fetch_reserve(keys->log);
+    }
+
     ngx_http_platform_gateway_zone_activate(keys);
 
     if (keys->cache_file.len && ngx_worker == 0) {
@@ -107,6 +111,7 @@ ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle)
     }
 
     ngx_http_platform_gateway_fetch_abort();
+    ngx_http_platform_gateway_fetch_release();
 
     worker = keys->worker;
 
@@ -390,8 +395,9 @@ ngx_http_platform_gateway_keys_start(ngx_http_platform_gateway_keys_t *keys)
         return NGX_OK;
     }
 
-    return ngx_http_platform_gateway_fetch_start(keys->ctx, &keys->location,
-                                       PJ_KEYSET_MAX_BYTES, keys->timeout,
+    return ngx_http_platform_gateway_fetch_start(keys->ctx, keys->clcf,
+                                       &keys->location, PJ_KEYSET_MAX_BYTES,
+                                       keys->timeout,
                                        ngx_http_platform_gateway_keys_fetched,
                                        keys, keys->log);
 }
