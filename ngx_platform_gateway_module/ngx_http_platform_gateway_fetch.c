@@ -228,6 +228,8 @@ ngx_http_platform_gateway_fetch_release(void)
     ngx_http_platform_gateway_fetch_spare = NULL;
 
     ngx_free_connection(c);
+
+    c->fd = (ngx_socket_t) -1;
     (void) ngx_close_file(ngx_http_platform_gateway_fetch_spare_fd);
 }
 
