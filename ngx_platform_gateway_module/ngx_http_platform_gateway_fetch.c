@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_keys.h"
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_FETCH_RETRY  100  /* ms */

@@ -1,6 +1,6 @@
 
 /*
- * The key set, as _keys.c, _keys_conf.c, _zone.c and _wait.c see it.
+ * The key set, as _keys*.c, _zone.c, _wait.c and _fetch.c see it.
  */
 
 
@@ -186,6 +186,36 @@ void ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
 pj_err_t ngx_http_platform_gateway_keys_parse(const ngx_str_t *document,
     pj_keyset_t **set, ngx_log_t *log);
 void ngx_http_platform_gateway_keys_free(pj_keyset_t *set);
+
+
+/* ngx_http_platform_gateway_fetch.c: the detached internal request */
+
+/*
+ * Called once when a fetch ends: body is the document, or NULL and err says in
+ * a few words why there is none.  Both are gone when it returns.
+ */
+typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
+    ngx_str_t *body, const char *err);
+
+/*
+ * Starts GET uri in the server whose configuration ctx is; only the answer of
+ * the location clcf counts.  NGX_ERROR: out of memory, or this worker fetches
+ * already; done is not called then.
+ */
+ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
+    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
+    ngx_msec_t timeout, ngx_http_platform_gateway_fetch_done_pt done,
+    void *data, ngx_log_t *log);
+
+/* Ends the worker's fetch, if there is one. */
+void ngx_http_platform_gateway_fetch_abort(void);
+
+/*
+ * Keeps a connection for the next fetch, or gives it back; reserve() again
+ * where there was none.
+ */
+void ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log);
+void ngx_http_platform_gateway_fetch_release(void);
 
 
 /* ngx_http_platform_gateway_keys_file.c: keys from a local file */
