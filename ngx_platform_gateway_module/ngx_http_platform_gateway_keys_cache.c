@@ -283,26 +283,23 @@ ngx_http_platform_gateway_keys_cache_check(
 }
 
 
+/* What the zone holds by now, which may be newer than what we have fetched. */
+
 void
 ngx_http_platform_gateway_keys_cache_store(
     ngx_http_platform_gateway_keys_t *keys)
 {
     ngx_http_platform_gateway_copy_t  copy;
 
-    /* A newer set may have come, and been written, while this one was. */
+    if (ngx_http_platform_gateway_zone_copy(keys, &copy) != NGX_OK) {
+        return;
+    }
 
-    do {
-        if (ngx_http_platform_gateway_zone_copy(keys, &copy) != NGX_OK) {
-            return;
-        }
+    if (copy.document.len) {
+        ngx_http_platform_gateway_keys_cache_keep(keys, &copy);
+    }
 
-        if (copy.document.len) {
-            ngx_http_platform_gateway_keys_cache_keep(keys, &copy);
-        }
-
-        ngx_free(copy.document.data);
-
-    } while (copy.version != keys->zone->version);
+    ngx_free(copy.document.data);
 }
 
 

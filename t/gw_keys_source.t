@@ -96,6 +96,20 @@ for my $what (sort keys %change) {
         "$what: the old one is refused";
 }
 
+# The cooldown of the old source is not that of the new one.
+
+begin('a cooldown');
+$other->up;
+$keys =~ s/cooldown 1s/cooldown 60s/;
+configure('', @issuer, @address);
+$t->reload or die;
+is keys_get($t, $new, iss => $NEW)->status, 200, 'to another issuer';
+$issuer->set(body => jwks($key));
+configure('');
+$t->reload or die;
+is keys_get($t, $key)->status, 200, 'and back within the cooldown';
+$keys =~ s/cooldown 60s/cooldown 1s/;
+
 # A file, and from a file to a location.
 
 begin('a file');

@@ -111,7 +111,8 @@ sub decided {
 # the next.
 
 begin('adoption', workers => 2, soft => 2,
-    source => "error_log $pipe notice;");
+    source => "error_log $pipe notice;",
+    http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
 fill();
 $issuer->set(body => "$both\n");
 my $stalled;
@@ -119,12 +120,14 @@ ok eventually(sub { ($stalled) = writing($nginx->workers) }, 5),
     'one worker has a new set and stalls';
 $issuer->set(body => $only);
 ok eventually(sub { writing($nginx->workers) == 2 }, 15),
-    'the other one has the next';
-drain();
-ok eventually(sub { !writing($nginx->workers) }), 'both go on';
+    'the other one has the next, and stalls as well';
 my ($second) = grep { $_ != $stalled } $nginx->workers;
 kill 'STOP', $second;
+drain();
+ok eventually(sub { !writing($stalled) }), 'the first one goes on';
 decided('the worker that stalled');
+my $kept = $t->read_file('keys');
+is substr($kept, -length $only), $only, 'what it keeps on disk is the next set';
 kill 'CONT', $second;
 
 # While it fetches, until another worker may.
