@@ -46,6 +46,7 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_UNKNOWN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_PENDING,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
@@ -568,7 +569,7 @@ const pj_keyset_t *ngx_http_platform_gateway_keys_get(
 ngx_uint_t ngx_http_platform_gateway_keys_version(
     const ngx_http_platform_gateway_keys_t *keys);
 
-/* Wall-clock second of the last successful fetch, 0: never. */
+/* Wall-clock second in which the fetch of the set began; 0: there is none. */
 time_t ngx_http_platform_gateway_keys_fetched_at(
     const ngx_http_platform_gateway_keys_t *keys);
 
@@ -577,9 +578,10 @@ time_t ngx_http_platform_gateway_keys_fetched_at(
 
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then
- * the phases of r run again.  NGX_AGAIN: parked.  NGX_DECLINED: no fetch is in
- * progress or permitted, the waiters are full, or r has waited already:
- * decide now.
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
+ * ended that began after r came, what it did not bring does not exist.
+ * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
+ * r has waited for as long as it may: decide now.
  */
 ngx_int_t ngx_http_platform_gateway_keys_wait(ngx_http_request_t *r,
     ngx_http_platform_gateway_keys_t *keys);
@@ -592,25 +594,10 @@ time_t ngx_http_platform_gateway_keys_retry_after(
 /* ngx_http_platform_gateway_fetch.c: the detached internal request */
 
 /*
- * Called once when a fetch ends: body is the document, or NULL and err says in
- * a few words why there is none.  Both are gone when it returns.
+ * Whether r is the fetch's own request in the location that it asks, which no
+ * guard must refuse.
  */
-typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
-    ngx_str_t *body, const char *err);
-
-/*
- * Starts GET uri in the server whose configuration ctx is.  NGX_ERROR: out of
- * memory, or this worker fetches already; done is not called then.
- */
-ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
-    ngx_str_t *uri, size_t max_size, ngx_msec_t timeout,
-    ngx_http_platform_gateway_fetch_done_pt done, void *data, ngx_log_t *log);
-
-/* Ends the worker's fetch, if there is one. */
-void ngx_http_platform_gateway_fetch_abort(void);
-
-/* Whether r is the fetch's own request, which no guard must refuse. */
-ngx_uint_t ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r);
+ngx_uint_t ngx_http_platform_gateway_fetch_owns(ngx_http_request_t *r);
 
 
 /* ngx_http_platform_gateway_headers.c: find, strip, take back, the ids */

@@ -453,7 +453,9 @@ ngx_http_platform_gateway_explain_key(ngx_http_platform_gateway_explain_t *e,
     if (set == NULL || e->claims.iat >= fetched) {
         ngx_http_platform_gateway_explain_fail(e,
                             NGX_HTTP_PLATFORM_GATEWAY_CHECK_KEY,
-                            NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
+                            set
+                            ? NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_PENDING
+                            : NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
                             set ? "the key set is older than the token, a "
                                   "request would have it fetched first"
                                 : "there is no usable key set");

@@ -11,15 +11,19 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_keys.h"
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_FETCH_RETRY  100  /* ms */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_FETCH_SPARE  "/dev/null"
 
 
 typedef struct {
     ngx_pool_t                  *pool;      /* holds this struct too */
     ngx_http_request_t          *request;   /* the main request */
+    const u_char                *location;  /* whose answer counts: its name,
+                                               the same also in its "if"s */
     ngx_event_t                  event;     /* deadline, then the end */
 
     ngx_http_platform_gateway_fetch_done_pt  done;
@@ -53,8 +57,6 @@ static ngx_int_t ngx_http_platform_gateway_fetch_post(ngx_http_request_t *sr,
 static const char *ngx_http_platform_gateway_fetch_check(
     ngx_http_platform_gateway_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_int_t rc);
-static ngx_uint_t ngx_http_platform_gateway_fetch_left(
-    ngx_http_request_t *sr);
 static ngx_uint_t ngx_http_platform_gateway_fetch_cut(ngx_http_request_t *sr,
     size_t len);
 static void ngx_http_platform_gateway_fetch_event(ngx_event_t *ev);
@@ -71,9 +73,19 @@ static u_char *ngx_http_platform_gateway_fetch_log(ngx_log_t *log,
 static ngx_http_platform_gateway_fetch_t  *ngx_http_platform_gateway_fetch;
 
 
+/*
+ * What a fetch needs and clients could take all of, held while there is no
+ * fetch: one of worker_connections, and a descriptor.
+ */
+
+static ngx_connection_t  *ngx_http_platform_gateway_fetch_spare;
+static ngx_fd_t           ngx_http_platform_gateway_fetch_spare_fd;
+
+
 ngx_int_t
-ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx, ngx_str_t *uri,
-    size_t max_size, ngx_msec_t timeout,
+ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
+    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
+    ngx_msec_t timeout,
     ngx_http_platform_gateway_fetch_done_pt done, void *data, ngx_log_t *log)
 {
     ngx_pool_t                         *pool;
@@ -95,6 +107,7 @@ ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx, ngx_str_t *uri,
     }
 
     fetch->pool = pool;
+    fetch->location = clcf->name.data;
     fetch->done = done;
     fetch->data = data;
     fetch->max_size = max_size;
@@ -113,6 +126,8 @@ ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx, ngx_str_t *uri,
     ngx_add_timer(&fetch->event, timeout);
 
     ngx_http_platform_gateway_fetch = fetch;
+
+    ngx_http_platform_gateway_fetch_release();
 
     ngx_http_run_posted_requests(&fetch->connection);
 
@@ -140,11 +155,82 @@ ngx_http_platform_gateway_fetch_abort(void)
 }
 
 
+/*
+ * Not where X-Accel-Redirect of the issuer, or a rewrite, has led elsewhere,
+ * nor for what else the location asks.
+ */
+
 ngx_uint_t
-ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r)
+ngx_http_platform_gateway_fetch_owns(ngx_http_request_t *r)
 {
-    return ngx_http_platform_gateway_fetch
-           && ngx_http_platform_gateway_fetch->request == r->main;
+    ngx_http_core_loc_conf_t           *clcf;
+    ngx_http_platform_gateway_fetch_t  *fetch;
+
+    fetch = ngx_http_platform_gateway_fetch;
+
+    if (fetch == NULL || fetch->request != r->main) {
+        return 0;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    return clcf->name.data == fetch->location;
+}
+
+
+void
+ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log)
+{
+    ngx_fd_t           fd;
+    ngx_connection_t  *c;
+
+    if (ngx_http_platform_gateway_fetch_spare
+        || (ngx_cycle->free_connection_n == 0
+            && ngx_cycle->reusable_connections_n == 0))
+    {
+        return;
+    }
+
+    fd = ngx_open_file(NGX_HTTP_PLATFORM_GATEWAY_FETCH_SPARE,
+                       NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+    if (fd == NGX_INVALID_FILE) {
+        return;
+    }
+
+    c = ngx_get_connection(fd, log);
+
+    if (c == NULL) {
+        (void) ngx_close_file(fd);
+        return;
+    }
+
+    /* unused, as far as nginx can tell when it closes connections */
+
+    c->fd = (ngx_socket_t) -1;
+
+    ngx_http_platform_gateway_fetch_spare = c;
+    ngx_http_platform_gateway_fetch_spare_fd = fd;
+}
+
+
+void
+ngx_http_platform_gateway_fetch_release(void)
+{
+    ngx_connection_t  *c;
+
+    c = ngx_http_platform_gateway_fetch_spare;
+
+    if (c == NULL) {
+        return;
+    }
+
+    c->fd = ngx_http_platform_gateway_fetch_spare_fd;
+    ngx_http_platform_gateway_fetch_spare = NULL;
+
+    ngx_free_connection(c);
+
+    c->fd = (ngx_socket_t) -1;
+    (void) ngx_close_file(ngx_http_platform_gateway_fetch_spare_fd);
 }
 
 
@@ -315,6 +401,10 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
     ngx_str_t        *type;
     ngx_table_elt_t  *encoding;
 
+    if (!ngx_http_platform_gateway_fetch_owns(sr)) {
+        return "another location answered, by X-Accel-Redirect or a rewrite";
+    }
+
     status = (rc >= NGX_HTTP_SPECIAL_RESPONSE)
              ? rc : (ngx_int_t) sr->headers_out.status;
 
@@ -353,10 +443,6 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
         return "the document is compressed";
     }
 
-    if (ngx_http_platform_gateway_fetch_left(sr)) {
-        return "the issuer redirects elsewhere";
-    }
-
     if (ngx_http_platform_gateway_fetch_cut(sr, fetch->body.len)) {
         return "the document is truncated";
     }
@@ -372,19 +458,6 @@ ngx_http_platform_gateway_fetch_check(ngx_http_platform_gateway_fetch_t *fetch,
     }
 
     return NULL;
-}
-
-
-/* Whether X-Accel-Redirect of the upstream chose what the response is. */
-
-static ngx_uint_t
-ngx_http_platform_gateway_fetch_left(ngx_http_request_t *sr)
-{
-    ngx_http_upstream_t  *u;
-
-    u = sr->upstream;
-
-    return u && u->headers_in.x_accel_redirect && !u->header_sent;
 }
 
 
@@ -461,6 +534,8 @@ ngx_http_platform_gateway_fetch_finish(
     fetch->done(fetch->data, fetch->err ? NULL : &fetch->body, fetch->err);
 
     ngx_http_platform_gateway_fetch_free(fetch);
+
+    ngx_http_platform_gateway_fetch_reserve(ngx_cycle->log);
 }
 
 

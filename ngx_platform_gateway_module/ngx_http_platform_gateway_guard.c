@@ -302,8 +302,10 @@ ngx_http_platform_gateway_verify(ngx_http_request_t *r,
 
 /*
  * The key may be one that was published after our last fetch.  Wait for a
- * fetch where that is allowed; where it is not, only a token that is older
- * than what we know is called invalid.
+ * fetch where that is allowed: what one that began after the request came has
+ * not brought is not there.  Where none may be made now, only a token that is
+ * older than what we know is called invalid; anybody can make one that is not,
+ * and so that has a reason of its own.
  */
 
 static ngx_int_t
@@ -313,9 +315,14 @@ ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
     ngx_http_platform_gateway_keys_t *keys, const pj_keyset_t *set,
     const pj_claims_t *claims)
 {
+    ngx_int_t                           rc;
+    ngx_http_platform_gateway_reason_e  reason;
+
     gr->token_error = PJ_ERR_KID_UNKNOWN;
 
-    if (ngx_http_platform_gateway_keys_wait(r, keys) == NGX_AGAIN) {
+    rc = ngx_http_platform_gateway_keys_wait(r, keys);
+
+    if (rc == NGX_AGAIN) {
         return NGX_AGAIN;
     }
 
@@ -328,13 +335,16 @@ ngx_http_platform_gateway_no_key(ngx_http_request_t *r,
     ngx_http_platform_gateway_metrics_verification(PJ_ERR_KID_UNKNOWN);
 
     if (set == NULL
-        || claims->iat >= ngx_http_platform_gateway_keys_fetched_at(keys))
+        || (rc == NGX_DECLINED
+            && claims->iat >= ngx_http_platform_gateway_keys_fetched_at(keys)))
     {
         gr->retry_after = ngx_http_platform_gateway_keys_retry_after(keys);
 
+        reason = set ? NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_PENDING
+                     : NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE;
+
         return ngx_http_platform_gateway_refuse(r, gr, conf,
-                             NGX_HTTP_SERVICE_UNAVAILABLE,
-                             NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
+                             NGX_HTTP_SERVICE_UNAVAILABLE, reason,
                              "GATEWAY_KEYS_UNAVAILABLE",
                              "the key of the token is not available yet");
     }

@@ -15,11 +15,8 @@
 
 static ngx_http_platform_gateway_keys_t *ngx_http_platform_gateway_keys_of(
     ngx_cycle_t *cycle);
-static void ngx_http_platform_gateway_keys_load(
+static ngx_int_t ngx_http_platform_gateway_keys_load(
     ngx_http_platform_gateway_keys_t *keys);
-static void ngx_http_platform_gateway_keys_adopt(
-    ngx_http_platform_gateway_keys_t *keys, pj_keyset_t *set,
-    ngx_uint_t version);
 static void ngx_http_platform_gateway_keys_timer(ngx_event_t *ev);
 static void ngx_http_platform_gateway_keys_leave(
     ngx_http_platform_gateway_keys_t *keys);
@@ -85,11 +82,15 @@ ngx_http_platform_gateway_keys_init_process(ngx_cycle_t *cycle)
 
     keys->worker = worker;
 
-    if (keys->cache_file.len && ngx_worker == 0) {
-        ngx_http_platform_gateway_keys_cache_check(keys);
+    if (keys->location.len) {
+        ngx_http_platform_gateway_fetch_reserve(keys->log);
     }
 
     ngx_http_platform_gateway_zone_activate(keys);
+
+    if (keys->cache_file.len && ngx_worker == 0) {
+        ngx_http_platform_gateway_keys_cache_check(keys);
+    }
 
     ngx_add_timer(&worker->timer, 1);
 
@@ -110,6 +111,7 @@ ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle)
     }
 
     ngx_http_platform_gateway_fetch_abort();
+    ngx_http_platform_gateway_fetch_release();
 
     worker = keys->worker;
 
@@ -129,6 +131,7 @@ ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle)
 const pj_keyset_t *
 ngx_http_platform_gateway_keys_get(ngx_http_platform_gateway_keys_t *keys)
 {
+    ngx_msec_t                           fetched;
     ngx_http_platform_gateway_worker_t  *worker;
 
     worker = keys->worker;
@@ -137,8 +140,15 @@ ngx_http_platform_gateway_keys_get(ngx_http_platform_gateway_keys_t *keys)
         return NULL;
     }
 
-    if (worker->seen != keys->zone->version) {
-        ngx_http_platform_gateway_keys_load(keys);
+    /* before the version: a later set's time is not for this one */
+
+    fetched = keys->zone->fetched;
+    ngx_memory_barrier();
+
+    if (worker->version != keys->zone->version
+        && ngx_http_platform_gateway_keys_load(keys) != NGX_OK)
+    {
+        return NULL;
     }
 
     if (worker->set == NULL) {
@@ -149,7 +159,7 @@ ngx_http_platform_gateway_keys_get(ngx_http_platform_gateway_keys_t *keys)
         return worker->set;
     }
 
-    worker->usable_until = keys->zone->fetched + keys->hard_age;
+    worker->usable_until = fetched + keys->hard_age;
 
     if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) > 0) {
         return worker->set;
@@ -175,38 +185,52 @@ ngx_http_platform_gateway_keys_fetched_at(
 }
 
 
-/* Parses what another worker has fetched. */
+/*
+ * The one way in which a worker comes by a set, the worker that has fetched it
+ * too: what is parsed, its version and its time are of one instant, however
+ * long anything takes.
+ */
 
-static void
+static ngx_int_t
 ngx_http_platform_gateway_keys_load(ngx_http_platform_gateway_keys_t *keys)
 {
-    pj_err_t      err;
-    ngx_str_t     document;
-    ngx_uint_t    version;
-    pj_keyset_t  *set;
+    pj_err_t                             err;
+    pj_keyset_t                         *set;
+    ngx_http_platform_gateway_copy_t     copy;
+    ngx_http_platform_gateway_worker_t  *worker;
 
-    document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
-    if (document.data == NULL) {
-        return;
+    if (ngx_http_platform_gateway_zone_copy(keys, &copy) != NGX_OK) {
+        return NGX_ERROR;
     }
 
-    document.len = ngx_http_platform_gateway_zone_copy(keys, document.data,
-                                                       &version);
+    set = NULL;
 
-    err = ngx_http_platform_gateway_keys_parse(&document, &set, keys->log);
+    err = copy.document.len
+          ? ngx_http_platform_gateway_keys_parse(&copy.document, &set,
+                                                 keys->log)
+          : PJ_OK;
 
-    ngx_free(document.data);
+    ngx_free(copy.document.data);
 
-    if (err == PJ_OK) {
-        ngx_http_platform_gateway_keys_adopt(keys, set, version);
-        return;
+    if (err != PJ_OK) {
+
+        /* It parsed once, so memory is short: the next request retries. */
+
+        ngx_log_error(NGX_LOG_ERR, keys->log, 0,
+                      "platform gateway: key set not loaded: %s",
+                      pj_strerror(err));
+        return NGX_ERROR;
     }
 
-    /* It parsed once, so this is a lack of memory: the next request retries */
+    worker = keys->worker;
 
-    ngx_log_error(NGX_LOG_ERR, keys->log, 0,
-                  "platform gateway: key set not loaded: %s",
-                  pj_strerror(err));
+    ngx_http_platform_gateway_keys_free(worker->set);
+
+    worker->set = set;
+    worker->version = copy.version;
+    worker->usable_until = copy.fetched + keys->hard_age;
+
+    return NGX_OK;
 }
 
 
@@ -266,23 +290,6 @@ ngx_http_platform_gateway_keys_free(pj_keyset_t *set)
         pj_keyset_clear(set);
         ngx_free(set);
     }
-}
-
-
-static void
-ngx_http_platform_gateway_keys_adopt(ngx_http_platform_gateway_keys_t *keys,
-    pj_keyset_t *set, ngx_uint_t version)
-{
-    ngx_http_platform_gateway_worker_t  *worker;
-
-    worker = keys->worker;
-
-    ngx_http_platform_gateway_keys_free(worker->set);
-
-    worker->set = set;
-    worker->version = version;
-    worker->seen = version;
-    worker->usable_until = keys->zone->fetched + keys->hard_age;
 }
 
 
@@ -388,8 +395,9 @@ ngx_http_platform_gateway_keys_start(ngx_http_platform_gateway_keys_t *keys)
         return NGX_OK;
     }
 
-    return ngx_http_platform_gateway_fetch_start(keys->ctx, &keys->location,
-                                       PJ_KEYSET_MAX_BYTES, keys->timeout,
+    return ngx_http_platform_gateway_fetch_start(keys->ctx, keys->clcf,
+                                       &keys->location, PJ_KEYSET_MAX_BYTES,
+                                       keys->timeout,
                                        ngx_http_platform_gateway_keys_fetched,
                                        keys, keys->log);
 }
@@ -432,15 +440,12 @@ ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
                       "%uz ignored%s%s", set->count, set->ignored,
                       set->ignored ? ": " : "",
                       set->ignored ? pj_strerror(set->last_ignored) : "");
-
-        ngx_http_platform_gateway_keys_adopt(keys, set, keys->zone->version);
-
-    } else {
-        ngx_http_platform_gateway_keys_free(set);
     }
 
+    ngx_http_platform_gateway_keys_free(set);
+
     if (err == NULL && released != NGX_ABORT && keys->cache_file.len) {
-        ngx_http_platform_gateway_keys_cache_store(keys, document);
+        ngx_http_platform_gateway_keys_cache_store(keys);
     }
 
     if (err && released == NGX_DECLINED && !ngx_exiting && !ngx_terminate) {
@@ -468,7 +473,7 @@ ngx_http_platform_gateway_keys_log_failure(
         return;
     }
 
-    if (zone->version == 0) {
+    if (zone->fetched_at == 0) {
         ngx_log_error(NGX_LOG_ERR, keys->log, 0,
                       "platform gateway: key set not fetched: %s; "
                       "there is none yet", err);

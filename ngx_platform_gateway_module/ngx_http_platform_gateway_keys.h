@@ -1,6 +1,6 @@
 
 /*
- * The key set, as _keys.c, _keys_conf.c, _zone.c and _wait.c see it.
+ * The key set, as _keys*.c, _zone.c, _wait.c and _fetch.c see it.
  */
 
 
@@ -27,15 +27,21 @@ typedef struct {
     ngx_uint_t                   layout;       /* always the first field */
     ngx_uint_t                   generation;   /* of the configuration whose
                                                   workers may fetch */
+    u_char                       source[NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST];
+                                               /* of the set, and of them */
 
-    ngx_atomic_t                 version;      /* 0: no set yet */
+    ngx_atomic_t                 version;      /* of the set */
     ngx_atomic_t                 ended;        /* fetches so far */
-    ngx_atomic_t                 fetched;      /* ms, the last good one */
-    time_t                       fetched_at;   /* the same, wall clock */
+    ngx_atomic_t                 brought;      /* lease of the last good one */
+    ngx_atomic_t                 fetched;      /* ms, its beginning */
+    time_t                       fetched_at;   /* the same, wall clock; 0: no
+                                                  set of this source yet */
 
     ngx_atomic_t                 lease_until;  /* ms, where leased */
     ngx_atomic_t                 leased;       /* a fetch is in progress */
-    ngx_uint_t                   lease;        /* which: one number each */
+    ngx_atomic_t                 lease;        /* which: one number each */
+    ngx_msec_t                   began;        /* that fetch, ... */
+    time_t                       began_at;     /* ... wall clock */
     ngx_atomic_t                 next_try;     /* ms, no fetch before */
     ngx_uint_t                   refresh;      /* due whatever the age */
     ngx_uint_t                   complaint;    /* last one about the key file,
@@ -43,17 +49,26 @@ typedef struct {
 
     void                        *metrics;      /* _metrics.c; NULL: none yet */
 
-    size_t                       len[2];       /* slot: version & 1 */
+    size_t                       len[2];       /* slot: version & 1; 0: none */
     u_char                       document[2][PJ_KEYSET_MAX_BYTES];
 } ngx_http_platform_gateway_zone_t;
+
+
+/* What the zone held at one instant. */
+
+typedef struct {
+    ngx_str_t                    document;     /* len 0: no set of ours */
+    ngx_uint_t                   version;
+    ngx_msec_t                   fetched;
+    time_t                       fetched_at;
+} ngx_http_platform_gateway_copy_t;
 
 
 /* Of one worker process. */
 
 typedef struct {
-    pj_keyset_t                 *set;          /* NULL: none parsed yet */
-    ngx_uint_t                   version;      /* of set */
-    ngx_uint_t                   seen;         /* version last looked at */
+    pj_keyset_t                 *set;          /* NULL: none */
+    ngx_uint_t                   version;      /* of the zone, for set */
     ngx_msec_t                   usable_until;
 
     ngx_event_t                  timer;
@@ -88,9 +103,13 @@ struct ngx_http_platform_gateway_keys_s {
     ngx_str_t                    conf_file;    /* where that was said */
     ngx_uint_t                   conf_line;
     ngx_http_conf_ctx_t         *ctx;          /* the location's server */
+    const ngx_http_core_loc_conf_t  *clcf;     /* the location; NULL: a file */
     ngx_log_t                   *log;          /* that server's */
 
     ngx_str_t                    cache_file;   /* len 0: none */
+
+    /* the issuers and where their keys are, as a digest: what a set of keys
+       is good for */
     u_char                       source[NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST];
 
     ngx_msec_t                   soft_age;
@@ -112,7 +131,10 @@ void ngx_http_platform_gateway_zone_preset(
     ngx_http_platform_gateway_zone_t *zone, const ngx_str_t *document,
     time_t fetched_at);
 
-/* Called by each worker at its start: its configuration is in force now. */
+/*
+ * Called by each worker at its start: its configuration is in force now, and a
+ * set of another source is gone.
+ */
 void ngx_http_platform_gateway_zone_activate(
     ngx_http_platform_gateway_keys_t *keys);
 
@@ -131,14 +153,19 @@ ngx_int_t ngx_http_platform_gateway_zone_peek(
 /*
  * Ends our fetch; document is NULL when it failed.  NGX_OK: the set in the
  * zone is now document; NGX_DECLINED: it was already, or there is none;
- * NGX_ABORT: the lease had passed to others, nothing was changed.
+ * NGX_ABORT: the lease had passed to others, or to a newer configuration:
+ * nothing was changed.
  */
 ngx_int_t ngx_http_platform_gateway_zone_release(
     ngx_http_platform_gateway_keys_t *keys, const ngx_str_t *document);
 
-/* Copies the current document, at most PJ_KEYSET_MAX_BYTES, into buf. */
-size_t ngx_http_platform_gateway_zone_copy(
-    ngx_http_platform_gateway_keys_t *keys, u_char *buf, ngx_uint_t *version);
+/*
+ * Takes document, version and times under one lock.  copy->document.data is to
+ * be freed with ngx_free(); NGX_ERROR: out of memory, there is nothing to free.
+ */
+ngx_int_t ngx_http_platform_gateway_zone_copy(
+    ngx_http_platform_gateway_keys_t *keys,
+    ngx_http_platform_gateway_copy_t *copy);
 
 /* Milliseconds until a fetch is due, or until the lease is; 0: now. */
 ngx_msec_t ngx_http_platform_gateway_zone_due(
@@ -159,6 +186,36 @@ void ngx_http_platform_gateway_keys_fetched(void *data, ngx_str_t *document,
 pj_err_t ngx_http_platform_gateway_keys_parse(const ngx_str_t *document,
     pj_keyset_t **set, ngx_log_t *log);
 void ngx_http_platform_gateway_keys_free(pj_keyset_t *set);
+
+
+/* ngx_http_platform_gateway_fetch.c: the detached internal request */
+
+/*
+ * Called once when a fetch ends: body is the document, or NULL and err says in
+ * a few words why there is none.  Both are gone when it returns.
+ */
+typedef void (*ngx_http_platform_gateway_fetch_done_pt)(void *data,
+    ngx_str_t *body, const char *err);
+
+/*
+ * Starts GET uri in the server whose configuration ctx is; only the answer of
+ * the location clcf counts.  NGX_ERROR: out of memory, or this worker fetches
+ * already; done is not called then.
+ */
+ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
+    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
+    ngx_msec_t timeout, ngx_http_platform_gateway_fetch_done_pt done,
+    void *data, ngx_log_t *log);
+
+/* Ends the worker's fetch, if there is one. */
+void ngx_http_platform_gateway_fetch_abort(void);
+
+/*
+ * Keeps a connection for the next fetch, or gives it back; reserve() again
+ * where there was none.
+ */
+void ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log);
+void ngx_http_platform_gateway_fetch_release(void);
 
 
 /* ngx_http_platform_gateway_keys_file.c: keys from a local file */
@@ -198,9 +255,9 @@ void ngx_http_platform_gateway_keys_cache_load(
 void ngx_http_platform_gateway_keys_cache_check(
     const ngx_http_platform_gateway_keys_t *keys);
 
-/* Keeps what was just fetched. */
+/* Keeps what is in the zone. */
 void ngx_http_platform_gateway_keys_cache_store(
-    ngx_http_platform_gateway_keys_t *keys, const ngx_str_t *document);
+    ngx_http_platform_gateway_keys_t *keys);
 
 
 #endif /* _NGX_HTTP_PLATFORM_GATEWAY_KEYS_H_INCLUDED_ */

@@ -40,6 +40,9 @@ static const char *ngx_http_platform_gateway_keys_cache_parse(
 static ngx_int_t ngx_http_platform_gateway_keys_cache_header(
     const ngx_http_platform_gateway_keys_t *keys, const ngx_str_t *document,
     time_t fetched, u_char *header);
+static void ngx_http_platform_gateway_keys_cache_keep(
+    ngx_http_platform_gateway_keys_t *keys,
+    const ngx_http_platform_gateway_copy_t *copy);
 static ngx_int_t ngx_http_platform_gateway_keys_cache_touch(
     ngx_http_platform_gateway_keys_t *keys, const u_char *header);
 static ngx_int_t ngx_http_platform_gateway_keys_cache_write(
@@ -280,16 +283,37 @@ ngx_http_platform_gateway_keys_cache_check(
 }
 
 
+/* What the zone holds by now, which may be newer than what we have fetched. */
+
 void
 ngx_http_platform_gateway_keys_cache_store(
-    ngx_http_platform_gateway_keys_t *keys, const ngx_str_t *document)
+    ngx_http_platform_gateway_keys_t *keys)
+{
+    ngx_http_platform_gateway_copy_t  copy;
+
+    if (ngx_http_platform_gateway_zone_copy(keys, &copy) != NGX_OK) {
+        return;
+    }
+
+    if (copy.document.len) {
+        ngx_http_platform_gateway_keys_cache_keep(keys, &copy);
+    }
+
+    ngx_free(copy.document.data);
+}
+
+
+static void
+ngx_http_platform_gateway_keys_cache_keep(
+    ngx_http_platform_gateway_keys_t *keys,
+    const ngx_http_platform_gateway_copy_t *copy)
 {
     u_char       header[NGX_HTTP_PLATFORM_GATEWAY_KEYS_CACHE_HEADER + 1];
     ngx_err_t    err;
     const char  *what;
 
-    if (ngx_http_platform_gateway_keys_cache_header(keys, document,
-                                                    ngx_time(), header)
+    if (ngx_http_platform_gateway_keys_cache_header(keys, &copy->document,
+                                                    copy->fetched_at, header)
         != NGX_OK)
     {
         return;
@@ -299,8 +323,8 @@ ngx_http_platform_gateway_keys_cache_store(
         return;
     }
 
-    if (ngx_http_platform_gateway_keys_cache_write(keys, header, document,
-                                                   &what)
+    if (ngx_http_platform_gateway_keys_cache_write(keys, header,
+                                                   &copy->document, &what)
         == NGX_OK)
     {
         keys->worker->cache_err = 0;

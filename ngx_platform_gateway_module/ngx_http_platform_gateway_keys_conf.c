@@ -16,8 +16,10 @@
 
 static char *ngx_http_platform_gateway_keys_source(ngx_conf_t *cf,
     ngx_http_platform_gateway_keys_t *keys);
-static char *ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
+static char *ngx_http_platform_gateway_keys_origin(ngx_conf_t *cf,
     ngx_http_platform_gateway_main_conf_t *mcf);
+static ngx_int_t ngx_http_platform_gateway_keys_address(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_keys_t *keys, ngx_array_t *parts);
 static char *ngx_http_platform_gateway_keys_ages(ngx_conf_t *cf,
     ngx_http_platform_gateway_main_conf_t *mcf);
 static char *ngx_http_platform_gateway_keys_age_error(ngx_conf_t *cf,
@@ -270,7 +272,7 @@ ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
         return rv;
     }
 
-    rv = ngx_http_platform_gateway_keys_cache(cf, mcf);
+    rv = ngx_http_platform_gateway_keys_origin(cf, mcf);
     if (rv != NGX_CONF_OK) {
         return rv;
     }
@@ -295,12 +297,13 @@ ngx_http_platform_gateway_keys_init_conf(ngx_conf_t *cf,
 
 
 /*
- * What a cache file is good for is known by its source: another location or
- * other issuers, and its keys are not ours.
+ * What a set is good for, in shared memory and in a cache file, is known by
+ * its source: other issuers, another location or another place behind it, and
+ * its keys are not ours.
  */
 
 static char *
-ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
+ngx_http_platform_gateway_keys_origin(ngx_conf_t *cf,
     ngx_http_platform_gateway_main_conf_t *mcf)
 {
     ngx_array_t                        parts;
@@ -309,11 +312,7 @@ ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
 
     keys = mcf->keys;
 
-    if (keys->cache_file.len == 0) {
-        return NGX_CONF_OK;
-    }
-
-    if (keys->file.len) {
+    if (keys->cache_file.len && keys->file.len) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_cache_file\" keeps what "
                       "\"platform_gateway_key_location\" fetched: it has no "
@@ -333,11 +332,67 @@ ngx_http_platform_gateway_keys_cache(ngx_conf_t *cf,
         return NGX_CONF_ERROR;
     }
 
-    *part = keys->location;
+    *part = keys->file.len ? keys->file : keys->location;
+
+    if (ngx_http_platform_gateway_keys_address(cf, keys, &parts) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
 
     return ngx_http_platform_gateway_keys_digest(keys->source, parts.elts,
                                                  parts.nelts)
            == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/*
+ * Adds what the key location passes to, as far as the configuration says it
+ * in so many words; for a file something that no location adds.
+ */
+
+static ngx_int_t
+ngx_http_platform_gateway_keys_address(ngx_conf_t *cf,
+    const ngx_http_platform_gateway_keys_t *keys, ngx_array_t *parts)
+{
+    void                            *ctx;
+    ngx_str_t                       *part;
+    ngx_uint_t                       known;
+    ngx_http_conf_ctx_t              location;
+    const ngx_http_upstream_conf_t  *u;
+
+    static ngx_str_t  file = ngx_string("file");
+    static ngx_str_t  proxy = ngx_string("proxy");
+
+    part = ngx_array_push_n(parts, 2);
+    if (part == NULL) {
+        return NGX_ERROR;
+    }
+
+    part[0] = file;
+    ngx_str_null(&part[1]);
+
+    if (keys->file.len) {
+        return NGX_OK;
+    }
+
+    ctx = cf->ctx;
+    location = *keys->ctx;
+    location.loc_conf = keys->clcf->loc_conf;
+    cf->ctx = &location;
+
+    u = ngx_http_platform_gateway_check_passes(cf, &proxy, &known);
+
+    cf->ctx = ctx;
+
+    if (u == NULL || u->upstream == NULL) {
+        ngx_str_null(&part[0]);
+        return NGX_OK;
+    }
+
+    part[0] = u->upstream->host;
+    part[1].data = (u_char *) &u->upstream->port;
+    part[1].len = sizeof(in_port_t);
+
+    return NGX_OK;
 }
 
 
@@ -454,6 +509,8 @@ ngx_http_platform_gateway_keys_check_location(ngx_conf_t *cf,
                       keys->conf_line);
         return NGX_CONF_ERROR;
     }
+
+    keys->clcf = clcf;
 
     return NGX_CONF_OK;
 }

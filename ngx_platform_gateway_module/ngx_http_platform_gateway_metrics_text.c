@@ -295,7 +295,7 @@ ngx_http_platform_gateway_metrics_keys(ngx_http_platform_gateway_text_t *text,
                        "platform_gateway_key_set_version %uA\n",
                        zone->version);
 
-    if (zone->version == 0) {
+    if (zone->fetched_at == 0) {
         return;
     }
 

@@ -58,6 +58,7 @@ const ngx_http_platform_gateway_reason_t
     ngx_http_platform_gateway_token(TOKEN_INVALID, "token_invalid"),
     ngx_http_platform_gateway_refuses(CONTEXT_FORBIDDEN, "context_forbidden"),
     ngx_http_platform_gateway_refuses(KEYS_UNAVAILABLE, "keys_unavailable"),
+    ngx_http_platform_gateway_refuses(KID_PENDING, "kid_pending"),
 
     ngx_http_platform_gateway_refuses(ORIGIN_FORBIDDEN, "origin_forbidden"),
     ngx_http_platform_gateway_refuses(METHOD_FORBIDDEN, "method_forbidden"),

@@ -18,14 +18,18 @@ typedef struct {
     ngx_msec_t                         until;
     ngx_uint_t                         version;  /* of the set it saw */
     ngx_uint_t                         ended;    /* fetches, likewise */
+    ngx_uint_t                         lease;    /* the last, as it came */
     ngx_uint_t                         parked;
 } ngx_http_platform_gateway_wait_t;
 
 
 static ngx_http_platform_gateway_wait_t *
     ngx_http_platform_gateway_wait_find(ngx_http_request_t *r);
-static ngx_int_t ngx_http_platform_gateway_wait_park(ngx_http_request_t *r,
-    ngx_http_platform_gateway_keys_t *keys, ngx_uint_t ended);
+static ngx_http_platform_gateway_wait_t *
+    ngx_http_platform_gateway_wait_create(ngx_http_request_t *r,
+    ngx_http_platform_gateway_keys_t *keys, ngx_uint_t lease);
+static ngx_int_t ngx_http_platform_gateway_wait_park(
+    ngx_http_platform_gateway_wait_t *wait, ngx_uint_t ended);
 static ngx_int_t ngx_http_platform_gateway_wait_watch(ngx_http_request_t *r);
 static void ngx_http_platform_gateway_wait_poll(ngx_event_t *ev);
 static void ngx_http_platform_gateway_wait_leave(
@@ -37,7 +41,7 @@ ngx_int_t
 ngx_http_platform_gateway_keys_wait(ngx_http_request_t *r,
     ngx_http_platform_gateway_keys_t *keys)
 {
-    ngx_uint_t                         ended;
+    ngx_uint_t                         ended, lease;
     ngx_http_platform_gateway_wait_t  *wait;
 
     if (keys->worker == NULL) {
@@ -46,13 +50,20 @@ ngx_http_platform_gateway_keys_wait(ngx_http_request_t *r,
 
     wait = ngx_http_platform_gateway_wait_find(r);
 
-    if (wait) {
-        return wait->parked ? NGX_AGAIN : NGX_DECLINED;
+    if (wait && wait->parked) {
+        return NGX_AGAIN;
+    }
+
+    if (wait
+        && (ngx_atomic_int_t) (keys->zone->brought - wait->lease) > 0)
+    {
+        return NGX_OK;
     }
 
     /* Before asking, or an end in between would be waited for in vain. */
 
     ended = keys->zone->ended;
+    lease = keys->zone->lease;
 
     /* Asked for even where there is no room to wait for it. */
 
@@ -64,7 +75,14 @@ ngx_http_platform_gateway_keys_wait(ngx_http_request_t *r,
         return NGX_DECLINED;
     }
 
-    return ngx_http_platform_gateway_wait_park(r, keys, ended);
+    if (wait == NULL) {
+        wait = ngx_http_platform_gateway_wait_create(r, keys, lease);
+        if (wait == NULL) {
+            return NGX_DECLINED;
+        }
+    }
+
+    return ngx_http_platform_gateway_wait_park(wait, ended);
 }
 
 
@@ -109,9 +127,9 @@ ngx_http_platform_gateway_wait_find(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
-ngx_http_platform_gateway_wait_park(ngx_http_request_t *r,
-    ngx_http_platform_gateway_keys_t *keys, ngx_uint_t ended)
+static ngx_http_platform_gateway_wait_t *
+ngx_http_platform_gateway_wait_create(ngx_http_request_t *r,
+    ngx_http_platform_gateway_keys_t *keys, ngx_uint_t lease)
 {
     ngx_pool_cleanup_t                *cln;
     ngx_http_platform_gateway_wait_t  *wait;
@@ -119,7 +137,7 @@ ngx_http_platform_gateway_wait_park(ngx_http_request_t *r,
     cln = ngx_pool_cleanup_add(r->pool,
                                sizeof(ngx_http_platform_gateway_wait_t));
     if (cln == NULL) {
-        return NGX_DECLINED;
+        return NULL;
     }
 
     wait = cln->data;
@@ -129,24 +147,41 @@ ngx_http_platform_gateway_wait_park(ngx_http_request_t *r,
 
     wait->request = r;
     wait->keys = keys;
-    wait->version = keys->worker->version;
-    wait->ended = ended;
+    wait->lease = lease;
     wait->until = ngx_current_msec + keys->wait;
 
     wait->timer.handler = ngx_http_platform_gateway_wait_poll;
     wait->timer.data = wait;
     wait->timer.log = r->connection->log;
 
-    if (ngx_http_platform_gateway_wait_watch(r) != NGX_OK) {
+    return wait;
+}
+
+
+/* Again for the next fetch, where there was time left after the last. */
+
+static ngx_int_t
+ngx_http_platform_gateway_wait_park(ngx_http_platform_gateway_wait_t *wait,
+    ngx_uint_t ended)
+{
+    ngx_msec_int_t  left;
+
+    left = (ngx_msec_int_t) (wait->until - ngx_current_msec);
+
+    if (left <= 0
+        || ngx_http_platform_gateway_wait_watch(wait->request) != NGX_OK)
+    {
         return NGX_DECLINED;
     }
 
+    wait->version = wait->keys->worker->version;
+    wait->ended = ended;
     wait->parked = 1;
-    keys->worker->waiting++;
+    wait->keys->worker->waiting++;
 
     /* Not cancelable: a worker must not exit while a request is parked. */
 
-    ngx_add_timer(&wait->timer, ngx_min(keys->wait,
+    ngx_add_timer(&wait->timer, ngx_min((ngx_msec_t) left,
                                         NGX_HTTP_PLATFORM_GATEWAY_WAIT_POLL));
 
     return NGX_AGAIN;

@@ -11,14 +11,17 @@
 #include "ngx_http_platform_gateway_metrics.h"
 
 
-#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT  2
+#define NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT  3
 
 /* The lease outlives the fetch by this, so that only a dead one loses it. */
 #define NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK   2000  /* ms */
 
 
 static ngx_int_t ngx_http_platform_gateway_zone_put(
-    ngx_http_platform_gateway_zone_t *zone, const ngx_str_t *document);
+    ngx_http_platform_gateway_zone_t *zone, const ngx_str_t *document,
+    ngx_msec_t fetched, time_t fetched_at);
+static void ngx_http_platform_gateway_zone_drop(
+    ngx_http_platform_gateway_zone_t *zone, const u_char *source);
 
 /* Milliseconds from now to then; 0 when then has passed. */
 static ngx_msec_t ngx_http_platform_gateway_zone_left(ngx_msec_t then);
@@ -58,6 +61,8 @@ ngx_http_platform_gateway_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
         zone->layout = NGX_HTTP_PLATFORM_GATEWAY_ZONE_LAYOUT;
         zone->next_try = ngx_current_msec;
+        ngx_memcpy(zone->source, keys->source,
+                   NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST);
         shpool->data = zone;
     }
 
@@ -83,14 +88,11 @@ ngx_http_platform_gateway_zone_preset(ngx_http_platform_gateway_zone_t *zone,
 {
     time_t  age;
 
-    (void) ngx_http_platform_gateway_zone_put(zone, document);
+    age = ngx_max(ngx_time() - fetched_at, 0);
 
-    age = ngx_time() - fetched_at;
-
-    if (age > 0) {
-        zone->fetched -= (ngx_msec_t) age * 1000;
-        zone->fetched_at = fetched_at;
-    }
+    (void) ngx_http_platform_gateway_zone_put(zone, document,
+                                    ngx_current_msec - (ngx_msec_t) age * 1000,
+                                    ngx_time() - age);
 }
 
 
@@ -106,20 +108,30 @@ ngx_http_platform_gateway_zone_activate(ngx_http_platform_gateway_keys_t *keys)
     if (zone->generation < keys->generation) {
 
         /*
-         * The configuration may name another issuer by now: fetch soon, and
-         * take nothing that an older configuration's worker still brings.
-         * What that one has begun counts for no cooldown then.
+         * Fetch soon, and take nothing that an older configuration's worker
+         * still brings: its lease is no longer the last.  What that one has
+         * begun counts for no cooldown then.
          */
 
         if (zone->leased) {
             zone->leased = 0;
+            zone->lease++;
             zone->next_try = ngx_current_msec;
         }
 
         zone->generation = keys->generation;
 
+        if (ngx_memcmp(zone->source, keys->source,
+                       NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST)
+            != 0)
+        {
+            ngx_http_platform_gateway_zone_drop(zone, keys->source);
+        }
+
         if (keys->document.len) {
-            (void) ngx_http_platform_gateway_zone_put(zone, &keys->document);
+            (void) ngx_http_platform_gateway_zone_put(zone, &keys->document,
+                                                      ngx_current_msec,
+                                                      ngx_time());
         }
 
         zone->refresh = 1;
@@ -145,6 +157,8 @@ ngx_http_platform_gateway_zone_lease(ngx_http_platform_gateway_keys_t *keys)
     if (rc == NGX_OK) {
         zone->leased = 1;
         zone->lease++;
+        zone->began = ngx_current_msec;
+        zone->began_at = ngx_time();
         zone->lease_until = ngx_current_msec + keys->timeout
                             + NGX_HTTP_PLATFORM_GATEWAY_ZONE_SLACK;
         zone->next_try = ngx_current_msec + keys->cooldown;
@@ -193,15 +207,18 @@ ngx_http_platform_gateway_zone_release(ngx_http_platform_gateway_keys_t *keys,
 
     ngx_shmtx_lock(&keys->shpool->mutex);
 
-    if (zone->generation != keys->generation
-        || zone->lease != keys->worker->lease)
-    {
+    if (zone->lease != keys->worker->lease) {
         ngx_shmtx_unlock(&keys->shpool->mutex);
         return NGX_ABORT;
     }
 
-    rc = document ? ngx_http_platform_gateway_zone_put(zone, document)
-                  : NGX_DECLINED;
+    rc = NGX_DECLINED;
+
+    if (document) {
+        rc = ngx_http_platform_gateway_zone_put(zone, document, zone->began,
+                                                zone->began_at);
+        zone->brought = zone->lease;
+    }
 
     zone->leased = 0;
     zone->ended++;
@@ -212,11 +229,15 @@ ngx_http_platform_gateway_zone_release(ngx_http_platform_gateway_keys_t *keys,
 }
 
 
-/* NGX_DECLINED: the same document again, which is as fresh all the same. */
+/*
+ * A document is as old as its fetch: what the issuer changed since the fetch
+ * began need not be in it.  NGX_DECLINED: the same document again, which is as
+ * fresh all the same.
+ */
 
 static ngx_int_t
 ngx_http_platform_gateway_zone_put(ngx_http_platform_gateway_zone_t *zone,
-    const ngx_str_t *document)
+    const ngx_str_t *document, ngx_msec_t fetched, time_t fetched_at)
 {
     ngx_int_t   rc;
     ngx_uint_t  slot;
@@ -224,8 +245,7 @@ ngx_http_platform_gateway_zone_put(ngx_http_platform_gateway_zone_t *zone,
     rc = NGX_DECLINED;
     slot = zone->version & 1;
 
-    if (zone->version == 0
-        || zone->len[slot] != document->len
+    if (zone->len[slot] != document->len
         || ngx_memcmp(zone->document[slot], document->data, document->len)
            != 0)
     {
@@ -237,8 +257,9 @@ ngx_http_platform_gateway_zone_put(ngx_http_platform_gateway_zone_t *zone,
         rc = NGX_OK;
     }
 
-    zone->fetched = ngx_current_msec;
-    zone->fetched_at = ngx_time();
+    ngx_memory_barrier();
+    zone->fetched = fetched;
+    zone->fetched_at = fetched_at;
     zone->refresh = 0;
     zone->complaint = 0;
 
@@ -246,26 +267,59 @@ ngx_http_platform_gateway_zone_put(ngx_http_platform_gateway_zone_t *zone,
 }
 
 
-size_t
-ngx_http_platform_gateway_zone_copy(ngx_http_platform_gateway_keys_t *keys,
-    u_char *buf, ngx_uint_t *version)
+/* No set, as at the very start, for a source that may be fetched from now. */
+
+static void
+ngx_http_platform_gateway_zone_drop(ngx_http_platform_gateway_zone_t *zone,
+    const u_char *source)
 {
-    size_t                             len;
+    ngx_memcpy(zone->source, source, NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST);
+
+    zone->len[!(zone->version & 1)] = 0;
+    ngx_memory_barrier();
+    zone->version++;
+
+    zone->fetched_at = 0;
+    zone->next_try = ngx_current_msec;
+}
+
+
+/* A worker of an older configuration gets no keys of another source either. */
+
+ngx_int_t
+ngx_http_platform_gateway_zone_copy(ngx_http_platform_gateway_keys_t *keys,
+    ngx_http_platform_gateway_copy_t *copy)
+{
     ngx_uint_t                         slot;
     ngx_http_platform_gateway_zone_t  *zone;
 
     zone = keys->zone;
 
+    copy->document.len = 0;
+    copy->document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
+    if (copy->document.data == NULL) {
+        return NGX_ERROR;
+    }
+
     ngx_shmtx_lock(&keys->shpool->mutex);
 
-    slot = zone->version & 1;
-    len = zone->len[slot];
-    ngx_memcpy(buf, zone->document[slot], len);
-    *version = zone->version;
+    copy->version = zone->version;
+    copy->fetched = zone->fetched;
+    copy->fetched_at = zone->fetched_at;
+
+    if (ngx_memcmp(zone->source, keys->source,
+                   NGX_HTTP_PLATFORM_GATEWAY_KEYS_DIGEST)
+        == 0)
+    {
+        slot = zone->version & 1;
+        copy->document.len = zone->len[slot];
+        ngx_memcpy(copy->document.data, zone->document[slot],
+                   copy->document.len);
+    }
 
     ngx_shmtx_unlock(&keys->shpool->mutex);
 
-    return len;
+    return NGX_OK;
 }
 
 
@@ -288,7 +342,7 @@ ngx_http_platform_gateway_zone_due(
 
     wait = ngx_http_platform_gateway_zone_left(zone->next_try);
 
-    if (zone->version == 0 || zone->refresh) {
+    if (zone->fetched_at == 0 || zone->refresh) {
         return wait;
     }
 

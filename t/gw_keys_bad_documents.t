@@ -15,10 +15,23 @@ my $key = jwt_key('a');
 my $good = jwks($key);
 my $issuer = $t->issuer(body => $good);
 
-keys_gateway($t, keys => <<'KEYS');
+# Other locations of the server, which another set can be had from.
+
+my $planted = jwt_key('b')->as('planted');
+my $other = $t->issuer(name => 'other', body => jwks($key, $planted));
+my $elsewhere = 'proxy_pass http://127.0.0.1:' . $other->port . ';';
+my @elsewhere = (source => <<"SERVER");
+platform_gateway_key_location /_keys;
+location /open { $elsewhere }
+location /guarded { platform_gateway_access branch; $elsewhere }
+location \@named { $elsewhere }
+SERVER
+my @ages = (keys => <<'KEYS');
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_soft_age 60s;
 KEYS
+
+keys_gateway($t, @ages, @elsewhere);
 $t->start_nginx;
 ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a good set';
 
@@ -51,8 +64,10 @@ my @bad = (
     [ 'status 201', qr/: status 201/, status => 201 ],
     [ 'a redirect', qr/: status 302/, status => 302,
         headers => [ @json, Location => '/elsewhere' ] ],
-    [ 'a redirect inside of nginx', qr/: the issuer redirects elsewhere/,
-        headers => [ @json, 'X-Accel-Redirect' => '/' ] ],
+    map({ [ "a redirect inside of nginx, to $_",
+            qr/: another location answered, by X-Accel-Redirect/,
+            headers => [ @json, 'X-Accel-Redirect' => $_ ] ] }
+        qw(/ /open /guarded @named)),
     [ 'no answer', qr/: status 502/, hangup => 1 ],
     [ 'no HTTP', qr/: no response/,
         raw => "SSH-2.0-x\r\n" ],
@@ -101,6 +116,10 @@ for my $case (@bad) {
     like $new[0], qr/and kept/, "$name: and what of it";
     is keys_get($t, $key)->status, 200, "$name: the old set serves";
 }
+is keys_get($t, $planted, iat => past())->status, 401,
+    'no other location gave the key set';
+is_deeply [ map { $_->{uri} } grep { $_->{uri} =~ /guard/ } $other->requests ],
+    [], 'and a guarded one was not entered';
 
 # Single bad entries spoil nothing; neither does a document that just fits.
 
@@ -117,5 +136,24 @@ is keys_get($t, $unknown)->status, 200, 'a set of 64 KiB brings the new key';
 is keys_get($t, $key)->status, 200,
     'and the first of two with one id is what counts';
 is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
+
+# What the key location itself says: within it, and away from it.
+
+my @within = ('rewrite ^ /within break;',
+    'if ($request_method = GET) { proxy_pass http://127.0.0.1:'
+        . $issuer->port . '; }');
+for my $within (@within) {
+    $t->nginx->stop;
+    keys_gateway($t, @ages, @elsewhere, location => $within);
+    $t->nginx->start;
+    ok eventually(sub { keys_get($t, $key)->status == 200 }),
+        "the key location's own answer: $within";
+}
+$t->nginx->stop;
+keys_gateway($t, @ages, @elsewhere, location => 'rewrite ^ /guarded last;');
+$t->nginx->start;
+ok $t->nginx->wait_log(qr/not fetched: another location answered/),
+    'a rewrite to another location';
+is keys_get($t, $planted)->status, 503, 'which gives no keys';
 
 $t->done;

@@ -33,7 +33,7 @@ $t->start_nginx;
 ok fetching(0), 'a worker fetches';
 my $inode_worker;
 ok eventually(sub {    # /proc shows no row of a table that changes meanwhile
-    ($inode_worker) = grep { holds_connection($_) } $nginx->workers;
+    ($inode_worker) = grep { keys_connection($t, $_) } $nginx->workers;
 }, 2), 'which one is known by its connection';
 $t->allow(qr/exited on signal 9/);
 kill 'KILL', $inode_worker;
@@ -46,19 +46,6 @@ is $issuer->count, 2, 'one fetch each';
 ok eventually(sub { (my @w = $nginx->workers) == 3 }), 'its place is taken';
 sleep 2.5;    # the slow answer
 $t->stop($nginx);
-
-# Has the process an established connection to the issuer?
-sub holds_connection {
-    my ($pid) = @_;
-
-    my $hex = sprintf '%04X', $t->port('issuer');
-    open my $fh, '<', "/proc/$pid/net/tcp" or return 0;
-    my %inode = map { $_->[9] => 1 }
-        grep { $_->[2] =~ /:$hex$/ && $_->[3] eq '01' }
-        map { [ split ' ' ] } <$fh>;
-    return grep { (readlink // '') =~ /socket:\[(\d+)\]/ && $inode{$1} }
-        glob "/proc/$pid/fd/*";
-}
 
 # Exits in the middle of a fetch, by each signal.
 

@@ -8,7 +8,9 @@ use warnings;
 use Platform::Test;
 
 use Exporter qw(import);
-our @EXPORT = qw(keys_gateway keys_get keys_failures past);
+our @EXPORT = qw(
+    keys_gateway keys_get keys_failures keys_connection past
+);
 
 my $CONF = <<'CONF';
 %%GLOBALS%%
@@ -72,6 +74,21 @@ sub keys_get {
 # A minute ago in whole seconds, for the iat of a token that is older than any
 # fetch.
 sub past { return CORE::time() - 60 }
+
+# Has the process an established connection to the issuer?  The bytes that have
+# arrived there and are not read yet, in hex; empty: it has none.
+sub keys_connection {
+    my ($t, $pid) = @_;
+
+    my $hex = sprintf '%04X', $t->port('issuer');
+    open my $fh, '<', "/proc/$pid/net/tcp" or return '';
+    my %unread = map { $_->[9] => $_->[4] =~ s/.*://r }
+        grep { $_->[2] =~ /:$hex$/ && $_->[3] =~ /^0[18]$/ }
+        map { [ split ' ' ] } <$fh>;
+    my ($inode) = grep { defined $unread{$_} }
+        map { (readlink // '') =~ /socket:\[(\d+)\]/ } glob "/proc/$pid/fd/*";
+    return defined $inode ? $unread{$inode} : '';
+}
 
 # Lines of the error log that say why a fetch gave no key set.
 sub keys_failures {

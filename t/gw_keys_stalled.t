@@ -1,0 +1,198 @@
+# A worker that stalls brings nothing old back: not while it adopts what it has
+# fetched, nor with an answer that comes when the right to fetch has passed to
+# another worker or to a newer configuration.
+#
+# Workers stall where a real one would: at a line for a log that takes no more
+# (a full pipe), or stopped from outside with the issuer's answer unread.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Fcntl;
+use Platform::Test;
+use Platform::Test::Keys;
+use Platform::Test::Metrics;
+use POSIX qw(mkfifo);
+use Test::More;
+use Time::HiRes qw(sleep);
+
+my $t = Platform::Test->new;
+my ($old, $new) = map { jwt_key($_) } qw(a b);
+my ($both, $only) = (jwks($old, $new), jwks($new));
+my $issuer = $t->issuer(body => $both);
+my $port = $t->port('gateway');
+my $nginx;
+
+# A log that can be full: nobody but this test reads it.
+my $pipe = $t->dir . '/log';
+mkfifo $pipe, 0600 or die "mkfifo: $!\n";
+sysopen my $log, $pipe, O_RDWR | O_NONBLOCK or die "$pipe: $!\n";
+
+sub fill {
+    drain();
+    for my $size (4096, 1) { 1 while defined syswrite $log, 'x' x $size }
+    return;
+}
+
+sub drain { 1 while sysread $log, my $text, 65536; return }
+
+# Of these processes, those that wait to write to a pipe.
+sub writing {
+    return grep {
+        open my $fh, '<', "/proc/$_/wchan" or return ();
+        (<$fh> // '') =~ /pipe/;
+    } @_;
+}
+
+sub children {
+    my $pid = $nginx->pid;
+    open my $fh, '<', "/proc/$pid/task/$pid/children" or return ();
+    return split ' ', <$fh> // '';
+}
+
+sub configure {
+    my (%o) = @_;
+
+    return keys_gateway($t,
+        main => "worker_processes $o{workers};",
+        source => 'platform_gateway_key_location /_keys;' . ($o{source} // ''),
+        keys => <<"KEYS");
+platform_gateway_key_cooldown 1s;
+platform_gateway_key_soft_age $o{soft}s;
+@{[ $o{http} // '' ]}
+server {
+    listen 127.0.0.1:@{[ $t->port('metrics') ]};
+    location / { platform_gateway_metrics; }
+}
+KEYS
+}
+
+# Starts afresh with both keys in the set.
+sub begin {
+    my ($what, %o) = @_;
+
+    $t->stop($nginx) if $nginx;
+    $issuer->set(body => $both, delay => 0);
+    $nginx = configure(%o);
+    $t->start_nginx;
+    ok eventually(sub { keys_get($t, $old)->status == 200 }), "$what: starts";
+    return;
+}
+
+sub superseded {
+    return metrics_scrape($t->port('metrics'), '/')
+        ->{'platform_gateway_key_fetches_total{outcome="superseded"}'};
+}
+
+# Stops the worker that fetches once the answer waits in its socket.
+sub stall_fetching {
+    my ($worker);
+
+    ok eventually(sub {
+        ($worker) = grep { keys_connection($t, $_) } $nginx->workers;
+    }, 5), 'a worker fetches';
+    kill 'STOP', $worker;
+    ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }, 5),
+        'and is stopped when the answer is there';
+    return $worker;
+}
+
+sub decided {
+    my ($what) = @_;
+
+    is keys_get($t, $old, iat => past())->status, 401,
+        "$what: the withdrawn key is still refused";
+    is keys_get($t, $new)->status, 200, "$what: the other one works";
+    return;
+}
+
+# While it adopts: one fetches a set, and before it goes on another fetches
+# the next.
+
+begin('adoption', workers => 2, soft => 2,
+    source => "error_log $pipe notice;",
+    http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
+fill();
+$issuer->set(body => "$both\n");
+my $stalled;
+ok eventually(sub { ($stalled) = writing($nginx->workers) }, 5),
+    'one worker has a new set and stalls';
+$issuer->set(body => $only);
+ok eventually(sub { writing($nginx->workers) == 2 }, 15),
+    'the other one has the next, and stalls as well';
+my ($second) = grep { $_ != $stalled } $nginx->workers;
+kill 'STOP', $second;
+drain();
+ok eventually(sub { !writing($stalled) }), 'the first one goes on';
+decided('the worker that stalled');
+my $kept = $t->read_file('keys');
+is substr($kept, -length $only), $only, 'what it keeps on disk is the next set';
+kill 'CONT', $second;
+
+# While it fetches, until another worker may.
+
+begin('a lease that ran out', workers => 2, soft => 2);
+$issuer->set(delay => 1);
+my $worker = stall_fetching();
+$issuer->set(body => $only, delay => 0);
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }, 15),
+    'another worker fetches when the lease has run out';
+my $before = superseded();
+kill 'CONT', $worker;
+ok eventually(sub { superseded() == $before + 1 }),
+    'the late answer is not taken';
+decided('a lease that ran out');
+
+# While it fetches, until a new configuration is in force.
+
+sub fetch_for_nobody {
+    sleep 1.1;    # the cooldown
+    $issuer->set(delay => 1);
+    my $c = Platform::Test::Http->new(port => $port);
+    $c->send(http_request_bytes(GET => '/branch',
+        token => jwt_token('branch', jwt_key('c'), iat => past())));
+    return (stall_fetching(), $c);
+}
+
+begin('a reload', workers => 1, soft => 60);
+($worker, my $c) = fetch_for_nobody();
+$issuer->set(body => $only, delay => 0);
+$nginx->signal('HUP');
+ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
+    'fetches for itself';
+$before = superseded();
+kill 'CONT', $worker;
+ok eventually(sub { superseded() == $before + 1 }),
+    'the late answer is not taken';
+decided('a reload');
+
+# The same before the new worker has had the time to fetch: it has to say that
+# it cannot keep the set, and stalls there.
+
+begin('a reload to another issuer', workers => 1, soft => 60);
+($worker, $c) = fetch_for_nobody();
+configure(workers => 1, soft => 60, source => "error_log $pipe notice;",
+    http => 'platform_gateway_key_cache_file missing/keys;');
+$t->write_file('nginx.conf', $t->read_file('nginx.conf')
+        =~ s{http://issuer\.test}{http://other.test}r);
+$t->allow(qr/"missing\/keys" cannot be written/);
+fill();
+my %known = map { $_ => 1 } children();
+$nginx->signal('HUP');
+ok eventually(sub { writing(grep { !$known{$_} } children()) }),
+    'the new worker is there, and stalls';
+kill 'CONT', $worker;
+ok eventually(sub { !kill 0, $worker }), 'the old one goes';
+$issuer->down;
+drain();
+is keys_get($t, $old, iss => 'http://other.test')->status, 503,
+    'what it brought opens nothing for the new issuer';
+is superseded(), 1, 'it did bring something';
+$issuer->up;
+ok eventually(sub {
+    keys_get($t, $old, iss => 'http://other.test')->status == 200
+}, 5), 'control: the same keys, fetched for it';
+
+$t->done;
