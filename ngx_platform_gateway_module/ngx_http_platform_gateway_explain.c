@@ -24,7 +24,7 @@ static void ngx_http_platform_gateway_explain_body(ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_explain_answer(
     ngx_http_request_t *r, const ngx_str_t *body);
 static ngx_int_t ngx_http_platform_gateway_explain_refuse(
-    ngx_http_request_t *r, const char *detail);
+    ngx_http_request_t *r, ngx_uint_t reason, const char *detail);
 
 
 char *
@@ -174,7 +174,9 @@ ngx_http_platform_gateway_explain_handler(ngx_http_request_t *r)
     }
 
     if (ngx_http_platform_gateway_explain_browser(r)) {
-        return NGX_HTTP_FORBIDDEN;
+        return ngx_http_platform_gateway_explain_refuse(r,
+                            NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+                            "browsers get no explanation");
     }
 
     length = r->headers_in.content_length_n;
@@ -291,7 +293,8 @@ ngx_http_platform_gateway_explain_answer(ngx_http_request_t *r,
 
     err = ngx_http_platform_gateway_explain_read(e, body);
     if (err) {
-        return ngx_http_platform_gateway_explain_refuse(r, err);
+        return ngx_http_platform_gateway_explain_refuse(r,
+                            NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST, err);
     }
 
     if (ngx_http_platform_gateway_explain_route(e) != NGX_OK
@@ -306,7 +309,7 @@ ngx_http_platform_gateway_explain_answer(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_platform_gateway_explain_refuse(ngx_http_request_t *r,
-    const char *detail)
+    ngx_uint_t reason, const char *detail)
 {
     ngx_int_t                             rc;
     ngx_http_platform_gateway_request_t  *gr;
@@ -316,8 +319,15 @@ ngx_http_platform_gateway_explain_refuse(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
-                                                  "REQUEST_INVALID", detail);
+    gr->reason = reason;
+    gr->decision = "deny";
+
+    rc = (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN)
+         ? ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
+                                       "GATEWAY_ORIGIN_NOT_ALLOWED", detail)
+         : ngx_http_platform_gateway_problem_refuse(r, gr,
+                                       NGX_HTTP_BAD_REQUEST,
+                                       "REQUEST_INVALID", detail);
 
     return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }

@@ -15,6 +15,18 @@ my $s = $t->full_stack(env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.0/8' });
 my ($gateway, $local) = ($s->gateway, $t->port('metrics'));
 my %question = (method => 'GET', path => '/api/workspaces/branches');
 
+# The line of the access log for a response.
+sub logged {
+    my ($res) = @_;
+
+    my $id = $res->header('X-Request-Id');
+    my $line;
+    eventually(sub {
+        ($line) = grep { $_->{requestId} eq $id } $s->nginx->access_lines;
+    });
+    return $line // {};
+}
+
 # The listener.
 
 my $res = http_get($local, '/internal/metrics');
@@ -43,12 +55,11 @@ for my $headers ([ 'X-Forwarded-For' => '203.0.113.1' ],
 {
     is http_get($local, '/internal/metrics', headers => $headers)->status,
         200, "@$headers: metrics";
-    is http_post($local, '/internal/explain', headers => $headers,
-        json => \%question)->status, 200, "@$headers: an explanation";
+    my $res = http_post($local, '/internal/explain', headers => $headers,
+        json => \%question);
+    is $res->status, 200, "@$headers: an explanation";
+    is logged($res)->{clientIp}, '127.0.0.1', 'the log has who connected';
 }
-my ($entry) = grep { $_->{path} eq '/internal/metrics' }
-    $s->nginx->access_lines(8);
-is $entry->{clientIp}, '127.0.0.1', 'the log has who connected';
 
 # A page that a browser was led to by a name of its own, or from elsewhere.
 
@@ -71,9 +82,12 @@ for my $headers ([ Origin => 'https://evil.example' ], [ Origin => 'null' ],
     [ Origin => "http://127.0.0.1:$local" ], [ origin => '' ],
     [ 'Sec-Fetch-Site' => 'same-origin' ], [ 'sec-fetch-site' => 'none' ])
 {
-    is_problem(http_post($local, '/internal/explain', headers => $headers,
-        json => \%question), 403, 'GATEWAY_FORBIDDEN',
+    $res = http_post($local, '/internal/explain', headers => $headers,
+        json => \%question);
+    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED',
         "an explanation with @$headers");
+    is_deeply [ @{ logged($res) }{qw(decision reason)} ],
+        [ 'deny', 'origin_forbidden' ], 'and so says the log';
 }
 
 # A server on this host in front of the gateway: its clients come from here.
