@@ -101,6 +101,10 @@ plain_path() {
     esac
 }
 
+at_least() { # version, the least that does
+    [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]
+}
+
 probe_cc() {
     for try in $cc cc gcc clang; do
         cc=$(command -v "$try" 2>/dev/null) || continue
@@ -163,6 +167,10 @@ probe_nginx() {
     nginx_version=${nginx_version%% *}
     if [ -z "$nginx_version" ]; then
         wrong "nginx" "$bin does not answer to -v as nginx does"
+        return
+    fi
+    if ! at_least "$nginx_version" 1.22; then
+        wrong "nginx" "$bin is $nginx_version, but 1.22 or newer is needed"
         return
     fi
     case $bin in /*) ;; *) bin=$(command -v "$bin") ;; esac
@@ -245,7 +253,7 @@ probe_postgres() {
         if [ -n "$pg_bindir" ]; then
             wrong "PostgreSQL server" "no initdb, pg_ctl, postgres in $pg_bindir"
         else
-            missing "PostgreSQL server" "postgresql-15"
+            missing "PostgreSQL server" "postgresql"
         fi
         return
     fi

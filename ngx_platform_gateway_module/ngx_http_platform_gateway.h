@@ -154,8 +154,8 @@ struct ngx_http_platform_gateway_loc_conf_s {
     ngx_str_t                    challenge;    /* Bearer realm="..." */
     ngx_uint_t                   policy;       /* equal where tokens mean the
                                                   same; 0: none are looked at */
-    ngx_uint_t                   explain;      /* its handler is here; not
-                                                  inherited */
+    struct ngx_http_platform_gateway_explained_s
+                                *explain;      /* not inherited */
 
     const ngx_http_platform_gateway_record_t  *record;  /* NULL: no bound */
 

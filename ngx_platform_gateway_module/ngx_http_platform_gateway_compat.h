@@ -14,6 +14,11 @@
 #include <ngx_http.h>
 
 
+#if (nginx_version < 1022000)
+#error nginx 1.22 or newer is needed
+#endif
+
+
 /* 1.23.0 chains the header lines of one name. */
 
 static ngx_inline void

@@ -8,18 +8,23 @@
 
 #include "ngx_http_platform_gateway_explain.h"
 #include "ngx_http_platform_gateway_compat.h"
+#include "ngx_http_platform_gateway_header.h"
 
 
 #define NGX_HTTP_PLATFORM_GATEWAY_EXPLAIN_MAX  (64 * 1024)
 
 
+static ngx_http_core_srv_conf_t *ngx_http_platform_gateway_explain_named(
+    ngx_conf_t *cf, const ngx_str_t *name);
 static ngx_int_t ngx_http_platform_gateway_explain_handler(
     ngx_http_request_t *r);
+static ngx_uint_t ngx_http_platform_gateway_explain_browser(
+    const ngx_http_request_t *r);
 static void ngx_http_platform_gateway_explain_body(ngx_http_request_t *r);
 static ngx_int_t ngx_http_platform_gateway_explain_answer(
     ngx_http_request_t *r, const ngx_str_t *body);
 static ngx_int_t ngx_http_platform_gateway_explain_refuse(
-    ngx_http_request_t *r, const char *detail);
+    ngx_http_request_t *r, ngx_uint_t reason, const char *detail);
 
 
 char *
@@ -28,7 +33,9 @@ ngx_http_platform_gateway_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     ngx_http_platform_gateway_loc_conf_t *lcf = conf;
 
-    ngx_http_core_loc_conf_t  *clcf;
+    const ngx_str_t                        *value;
+    ngx_http_core_loc_conf_t               *clcf;
+    ngx_http_platform_gateway_explained_t  *explain;
 
     (void) cmd;
 
@@ -38,9 +45,20 @@ ngx_http_platform_gateway_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
         return "conflicts with another content handler of the location";
     }
 
+    explain = ngx_pcalloc(cf->pool,
+                          sizeof(ngx_http_platform_gateway_explained_t));
+    if (explain == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    if (cf->args->nelts == 2) {
+        value = cf->args->elts;
+        explain->name = value[1];
+    }
+
     clcf->handler = ngx_http_platform_gateway_explain_handler;
 
-    lcf->explain = 1;
+    lcf->explain = explain;
     lcf->methods |= NGX_HTTP_POST|NGX_CONF_BITMASK_SET;
 
     return NGX_CONF_OK;
@@ -51,12 +69,33 @@ char *
 ngx_http_platform_gateway_explain_check(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_core_loc_conf_t               *clcf;
+    ngx_http_platform_gateway_explained_t  *explain;
+
+    explain = conf->explain;
+
+    if (explain == NULL) {
+        return NGX_CONF_OK;
+    }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    if (!conf->explain
-        || clcf->internal
+    explain->server = explain->name.len
+               ? ngx_http_platform_gateway_explain_named(cf, &explain->name)
+               : ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    if (explain->server == NULL) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: location \"%V\" has "
+                      "\"platform_gateway_explain %V\", and not exactly one "
+                      "server has that \"server_name\", in %V:%ui",
+                      &clcf->name, &explain->name, &conf->conf_file,
+                      conf->conf_line);
+
+        return NGX_CONF_ERROR;
+    }
+
+    if (clcf->internal
         || ngx_http_platform_gateway_access_denies(cf)
         || (conf->enable
             && (conf->access & (NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT
@@ -78,6 +117,47 @@ ngx_http_platform_gateway_explain_check(ngx_conf_t *cf,
 
 
 /*
+ * NULL unless there is exactly one.  The names are gone once the configuration
+ * has been read.
+ */
+
+static ngx_http_core_srv_conf_t *
+ngx_http_platform_gateway_explain_named(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    ngx_uint_t                   i, n;
+    ngx_http_server_name_t      *sn;
+    ngx_http_core_srv_conf_t   **cscfp, *found;
+    ngx_http_core_main_conf_t   *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    found = NULL;
+    cscfp = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+        sn = cscfp[i]->server_names.elts;
+
+        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+
+            if (sn[n].name.len != name->len
+                || ngx_strncasecmp(sn[n].name.data, name->data, name->len))
+            {
+                continue;
+            }
+
+            if (found && found != cscfp[i]) {
+                return NULL;
+            }
+
+            found = cscfp[i];
+        }
+    }
+
+    return found;
+}
+
+
+/*
  * A token must not reach the disk, so a body that nginx would not hold in
  * memory is refused.
  */
@@ -91,6 +171,12 @@ ngx_http_platform_gateway_explain_handler(ngx_http_request_t *r)
 
     if (r->method != NGX_HTTP_POST || r != r->main) {
         return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    if (ngx_http_platform_gateway_explain_browser(r)) {
+        return ngx_http_platform_gateway_explain_refuse(r,
+                            NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+                            "browsers get no explanation");
     }
 
     length = r->headers_in.content_length_n;
@@ -113,6 +199,34 @@ ngx_http_platform_gateway_explain_handler(ngx_http_request_t *r)
                                        ngx_http_platform_gateway_explain_body);
 
     return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
+}
+
+
+/*
+ * A page may have its browser ask, from inside what "allow" lets in.  Of what a
+ * page can have sent by POST, all has at least one of these headers.
+ */
+
+static ngx_uint_t
+ngx_http_platform_gateway_explain_browser(const ngx_http_request_t *r)
+{
+    ngx_uint_t              i;
+    const ngx_list_part_t  *part;
+    const ngx_table_elt_t  *h;
+
+    i = 0;
+    part = &r->headers_in.headers.part;
+
+    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_platform_gateway_header_is(h, "origin")
+            || ngx_http_platform_gateway_header_is(h, "sec-fetch-site"))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 
@@ -161,21 +275,26 @@ static ngx_int_t
 ngx_http_platform_gateway_explain_answer(ngx_http_request_t *r,
     const ngx_str_t *body)
 {
-    const char                           *err;
-    ngx_http_platform_gateway_explain_t  *e;
+    const char                            *err;
+    ngx_http_platform_gateway_explain_t   *e;
+    ngx_http_platform_gateway_loc_conf_t  *conf;
 
     e = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_explain_t));
     if (e == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
     e->request = r;
+    e->server = conf->explain->server;
     e->at = ngx_time();
     ngx_str_set(&e->method, "GET");
 
     err = ngx_http_platform_gateway_explain_read(e, body);
     if (err) {
-        return ngx_http_platform_gateway_explain_refuse(r, err);
+        return ngx_http_platform_gateway_explain_refuse(r,
+                            NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST, err);
     }
 
     if (ngx_http_platform_gateway_explain_route(e) != NGX_OK
@@ -190,7 +309,7 @@ ngx_http_platform_gateway_explain_answer(ngx_http_request_t *r,
 
 static ngx_int_t
 ngx_http_platform_gateway_explain_refuse(ngx_http_request_t *r,
-    const char *detail)
+    ngx_uint_t reason, const char *detail)
 {
     ngx_int_t                             rc;
     ngx_http_platform_gateway_request_t  *gr;
@@ -200,8 +319,15 @@ ngx_http_platform_gateway_explain_refuse(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
-                                                  "REQUEST_INVALID", detail);
+    gr->reason = reason;
+    gr->decision = "deny";
+
+    rc = (reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN)
+         ? ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
+                                       "GATEWAY_ORIGIN_NOT_ALLOWED", detail)
+         : ngx_http_platform_gateway_problem_refuse(r, gr,
+                                       NGX_HTTP_BAD_REQUEST,
+                                       "REQUEST_INVALID", detail);
 
     return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }

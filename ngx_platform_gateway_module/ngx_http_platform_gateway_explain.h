@@ -65,6 +65,7 @@ typedef struct {
     int64_t                      at;           /* seconds */
 
     /* where it would be served */
+    ngx_http_core_srv_conf_t    *server;
     ngx_str_t                    uri;          /* decoded */
     ngx_http_core_loc_conf_t    *clcf;         /* NULL: not known */
     const ngx_http_platform_gateway_loc_conf_t  *conf;
@@ -78,6 +79,14 @@ typedef struct {
     ngx_uint_t                   public;       /* no token is looked at */
     ngx_http_platform_gateway_check_t  check[NGX_HTTP_PLATFORM_GATEWAY_CHECKS];
 } ngx_http_platform_gateway_explain_t;
+
+
+/* What the directive tells of. */
+
+typedef struct ngx_http_platform_gateway_explained_s {
+    ngx_str_t                    name;         /* empty: of its own server */
+    ngx_http_core_srv_conf_t    *server;       /* once merged */
+} ngx_http_platform_gateway_explained_t;
 
 
 /* Notes that a check passed, or failed for that reason. */
@@ -102,11 +111,14 @@ ngx_http_platform_gateway_explain_fail(ngx_http_platform_gateway_explain_t *e,
 
 /* ngx_http_platform_gateway_explain.c: the directive and its handler */
 
-/* platform_gateway_explain; */
+/* platform_gateway_explain [server_name]; */
 char *ngx_http_platform_gateway_explain_directive(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 
-/* Checks a merged location: one with the directive states who may ask. */
+/*
+ * Checks a merged location: one with the directive states who may ask, and of
+ * which server.
+ */
 char *ngx_http_platform_gateway_explain_check(ngx_conf_t *cf,
     const ngx_http_platform_gateway_loc_conf_t *conf);
 

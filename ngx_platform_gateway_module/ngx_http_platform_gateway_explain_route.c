@@ -28,9 +28,8 @@ static void ngx_http_platform_gateway_explain_method(
 ngx_int_t
 ngx_http_platform_gateway_explain_route(ngx_http_platform_gateway_explain_t *e)
 {
-    ngx_int_t                  rc;
-    ngx_http_conf_ctx_t       *ctx;
-    ngx_http_core_srv_conf_t  *cscf;
+    ngx_int_t             rc;
+    ngx_http_conf_ctx_t  *ctx;
 
     rc = ngx_http_platform_gateway_explain_uri(e);
 
@@ -49,10 +48,9 @@ ngx_http_platform_gateway_explain_route(ngx_http_platform_gateway_explain_t *e)
     ngx_http_platform_gateway_explain_pass(e,
                                          NGX_HTTP_PLATFORM_GATEWAY_CHECK_PATH);
 
-    /* the server that is asked, and in it what serves where nothing matches */
+    /* what serves where nothing matches */
 
-    cscf = ngx_http_get_module_srv_conf(e->request, ngx_http_core_module);
-    ctx = cscf->ctx;
+    ctx = e->server->ctx;
     e->clcf = ctx->loc_conf[ngx_http_core_module.ctx_index];
 
     rc = ngx_http_platform_gateway_explain_find(e, e->clcf);
@@ -81,7 +79,6 @@ ngx_http_platform_gateway_explain_uri(ngx_http_platform_gateway_explain_t *e)
     u_char                    *p, *path;
     size_t                     len;
     ngx_http_request_t        *r;
-    ngx_http_core_srv_conf_t  *cscf;
 
     r = ngx_palloc(e->request->pool, sizeof(ngx_http_request_t));
     p = ngx_pnalloc(e->request->pool, e->path.len + 1);
@@ -125,9 +122,7 @@ ngx_http_platform_gateway_explain_uri(ngx_http_platform_gateway_explain_t *e)
         return NGX_ERROR;
     }
 
-    cscf = ngx_http_get_module_srv_conf(r, ngx_http_core_module);
-
-    if (ngx_http_parse_complex_uri(r, (ngx_uint_t) cscf->merge_slashes)
+    if (ngx_http_parse_complex_uri(r, (ngx_uint_t) e->server->merge_slashes)
         != NGX_OK)
     {
         return NGX_DECLINED;

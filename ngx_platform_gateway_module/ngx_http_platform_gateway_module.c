@@ -298,7 +298,7 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       NULL },
 
     { ngx_string("platform_gateway_explain"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
       ngx_http_platform_gateway_explain_directive,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,

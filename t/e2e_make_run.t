@@ -9,6 +9,7 @@ use Platform::Test;
 use Test::More;
 
 use IO::Socket::INET;
+use IO::Socket::UNIX;
 use Time::HiRes qw(sleep);
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
@@ -19,6 +20,7 @@ my $t = Platform::Test->new;
 my $run = $t->dir . '/run';
 my %ports = map { (uc($_) . '_PORT' => $t->port($_)) }
     qw(gateway identity stub);
+my $metrics = '127.0.0.1:' . $t->port('metrics');
 
 # Starts make run as a shell would: a process group that Ctrl-C reaches.
 my $count = 0;
@@ -27,7 +29,7 @@ sub start {
     my (%more) = @_;
 
     my $log = $t->dir . '/make-run-' . ++$count . '.log';
-    my %set = (%ports, RUN_DIR => $run, %more);
+    my %set = (%ports, METRICS_LISTEN => $metrics, RUN_DIR => $run, %more);
     return $t->track(Platform::Test::Process->start(
         name => "make-run-$count",
         dir  => $t->root,
@@ -70,6 +72,9 @@ is $res->status, 200, 'first: login';
 my $text = said($p);
 like $text, qr{http://127\.0\.0\.1:$ports{$_}\b}, "says $_"
     for sort keys %ports;
+my ($url) = $text =~ m{^  metrics +(http://\Q$metrics\E/\S+)$}m;
+ok $url, 'says where metrics are';
+like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'and there they are';
 like $text, qr/several\@demo\.test/, 'says the demo logins';
 like $text, qr/Demo-passw0rd!/, 'and their credential';
 
@@ -113,7 +118,7 @@ kill 'TERM', $script;
 ok $p->wait_end(30), 'SIGTERM: ends';
 is_deeply [holders()], [], 'SIGTERM: nothing left';
 
-# kill -9 of everything, then again.
+# kill -9 of everything, then again, with a socket that a killed nginx left.
 
 $p = start();
 is_ready($p, 'before kill -9');
@@ -121,8 +126,13 @@ my @all = holders();
 cmp_ok scalar @all, '>=', 4, 'kill -9: of ' . scalar(@all) . ' processes';
 kill 'KILL', -$p->pid, @all;
 ok $p->wait_end(10), 'kill -9: gone';
-$p = start();
+my $socket = "$run/metrics.sock";
+close(IO::Socket::UNIX->new(Local => $socket, Listen => 1) // die "$socket: $!\n");
+ok -S $socket, 'kill -9: a socket is left';
+$p = start(METRICS_LISTEN => "unix:$socket");
 $res = is_ready($p, 'after kill -9');
+like `curl -s --unix-socket $socket http://localhost/internal/metrics`,
+    qr/^platform_gateway_key_set_keys 1$/m, 'after kill -9: metrics by a socket';
 is $res->status, 200, 'after kill -9: login';
 is http_post($t->port('gateway'), '/api/auth/refresh',
     json => { refreshToken => $refresh })->status, 200,
@@ -199,7 +209,13 @@ sub refused {
     my $taken = Platform::Test::Port::listener($port);
     refused("$_ in use", qr/\b$port\b.*in use.*$_/, $_ => $port)
         for sort keys %ports;
+    refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
+        METRICS_LISTEN => "127.0.0.1:$port");
 }
+refused('metrics where the gateway is', qr/METRICS_LISTEN has a port that is/,
+    METRICS_LISTEN => "127.0.0.1:$ports{GATEWAY_PORT}");
+refused('metrics for the world', qr/METRICS_LISTEN is no address/,
+    METRICS_LISTEN => '0.0.0.0:8083');
 refused('a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
     PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');
 refused('a broken boolean', qr/PLATFORM_AUTH_COOKIE_SECURE/,
@@ -226,7 +242,8 @@ refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
         name => 'stand-in',
         dir  => $t->root,
         log  => $t->dir . '/stand-in.log',
-        env  => { PATH => $ENV{PATH}, %ports, BUILD => $t->dir . "/$stand_in",
+        env  => { PATH => $ENV{PATH}, %ports, METRICS_LISTEN => $metrics,
+            BUILD => $t->dir . "/$stand_in",
             RUN_DIR => $t->dir . '/run-stand-in' },
         cmd  => ['tools/run'],
         ok_status => ['any'],

@@ -12,6 +12,7 @@ my $t = Platform::Test->new;
 my $s = $t->full_stack(env => {
     PLATFORM_LOGIN_RATE_LIMIT   => '1r/m burst 2',
     PLATFORM_REFRESH_RATE_LIMIT => '1r/m burst 3',
+    PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
 });
 
 my %LOGIN = (account => 'one@demo.test',
@@ -60,5 +61,32 @@ is $res->status, 204, 'OPTIONS is not limited';
 my @status = map { http_post($s->face, '/api/auth/login', json => \%LOGIN)
         ->status } 1 .. 4;
 is $status[-1], 429, "the identity face limits too: @status";
+
+# In IPv6 a client is its /64: whoever has one of its addresses has them all.
+# The bytes of a newline and of NUL are as good as any.  Each face gets half.
+
+sub from {
+    my (@address) = @_;
+
+    my @faces = ($s->gateway, $s->face);
+    return join ' ', map { http_post($faces[ $_ % 2 ], '/api/auth/login',
+        json => \%LOGIN, headers => [ 'X-Forwarded-For' => $address[$_] ])
+        ->status } 0 .. $#address;
+}
+
+for my $net ('2001:db8:0:1', '2001:db8:a0a:a0a', 'fd00:0:0:0') {
+    is from(map {"$net:$_"} '0:0:0:1', '0:0:0:2', 'ffff:ffff:ffff:ffff',
+        'a0a:a0a:a0a:a0a', '1:0:0:1'), '200 200 200 429 429',
+        "$net/64 is one client";
+}
+is from('2001:db8:0:2::1', '2001:db8:1:1::1', '2001:db9:0:1::1',
+    '2001:db8:a0a:a0b::1', '::2'), '200 200 200 200 200',
+    'its neighbours are others';
+is from(map {"192.0.2.$_"} 1, 2, 3, 4, 5, 6), join(' ', (200) x 6),
+    'in IPv4 each address is one';
+is from(map {"::ffff:192.0.2.$_"} 11 .. 16), join(' ', (200) x 6),
+    'in the form of IPv6 too';
+is from('192.0.2.11', '::ffff:192.0.2.11', '192.0.2.11'), '200 200 429',
+    'which is the same client';
 
 $t->done;

@@ -18,6 +18,7 @@ my $port = $t->port('gateway');
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 listen 127.0.0.1:%%PORT_h2%% http2;
+server_name gateway.test;
 location = /explain {
     platform_gateway_access public;
     allow 127.0.0.1;
@@ -98,6 +99,15 @@ platform_gateway_token_max_size 4k;
 platform_gateway_key_wait 0;
 platform_gateway_key_soft_age 1h;
 large_client_header_buffers 4 8k;
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    merge_slashes off;
+    location = /explain {
+        allow 127.0.0.1;
+        deny all;
+        platform_gateway_explain Gateway.test;
+    }
+}
 HTTP
 $t->start_nginx;
 
@@ -338,6 +348,20 @@ $said = agrees('audience', 'verified', path => '/audience',
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ],
     'the headers of its own map';
 
+# Of a server by its name, as that server would have it.
+
+sub same_elsewhere {
+    my (%question) = @_;
+
+    my ($here, $there) = map { http_post($_, '/explain', json => \%question) }
+        $port, $t->port('other');
+    is $there->status, 200, "another server: an explanation of $question{path}";
+    my @said = map { $_->body =~ s/"ageSeconds":\d+//r } $here, $there;
+    is $said[1], $said[0], "another server: of this one";
+}
+same_elsewhere(path => $_, token => $branch, at => time)
+    for '/branch/', '/public/%2e%2e//branch/', '/branch/42', '/nothing', '/a b';
+
 # Questions that are none.
 
 my %wrong = (
@@ -442,6 +466,29 @@ for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
     like $out, qr/location "\/here" .* open to anybody: say "[^"]+" .*:\d+/,
         'with the remedy, file and line';
 }
+
+# A server to explain, among those that the configuration has.
+sub named {
+    my ($name, @servers) = @_;
+
+    return $t->location_test(
+        http => join('', map {"server { listen 127.0.0.1:8; $_ }\n"} @servers),
+        location => "deny all; platform_gateway_explain $name;");
+}
+my @other = ('server_name a.test b.test b.test;', 'server_name c.test;');
+for my $name ('a.test', 'B.test', 'c.test') {
+    ($ok, $out) = named($name, @other);
+    ok $ok, "accepted: a server $name" or diag $out;
+}
+for my $name ('d.test', '.test', 'a') {
+    ($ok, $out) = named($name, @other);
+    ok !$ok, "refused: a server $name, which is not there";
+}
+($ok, $out) = named('c.test', @other, 'server_name c.test;');
+ok !$ok, 'refused: two servers of that name';
+like $out, qr/"\/here" .* not exactly one server has that .*:\d+/,
+    'with file and line';
+
 ($ok, $out) = check('allow 127.0.0.1; deny all;', 'platform_gateway on;');
 ok !$ok, 'refused: no access level';
 like $out, qr/no "platform_gateway_access"/, 'with the remedy';

@@ -43,7 +43,7 @@ is_deeply [ sort map {lc} keys %names ], [ sort @known ],
 # Pairs of a block of commands and the block of output under it.
 
 $t->full_stack;
-my $port = $t->port('gateway');
+my ($port, $local) = ($t->port('gateway'), $t->port('metrics'));
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 20), 'ready';
 my ($examples) = $doc =~ /^## Ask the gateway\n(.*?)^## /ms;
 my @steps;
@@ -52,6 +52,7 @@ push @steps, [ $1, $2 ]
 is @steps, 3, 'three examples';
 my $script = join "echo '=== next'\n", map { $_->[0] } @steps;
 $script =~ s{http://127\.0\.0\.1:8080}{http://127.0.0.1:$port}g;
+$script =~ s{http://127\.0\.0\.1:8083}{http://127.0.0.1:$local}g;
 $t->write_file('examples.sh', $script);
 my @said = split /^=== next\n/m, qx{sh @{[ $t->dir ]}/examples.sh 2>&1}, -1;
 is $said[$_] // '', $steps[$_][1], 'example ' . ($_ + 1) for 0 .. $#steps;
@@ -60,7 +61,7 @@ is $said[$_] // '', $steps[$_][1], 'example ' . ($_ + 1) for 0 .. $#steps;
 
 my ($alarms) = $doc =~ /^## What to watch\n(.*)/ms;
 my ($sample, $family)
-    = metrics_parse(http_get($port, '/internal/metrics')->body);
+    = metrics_parse(http_get($local, '/internal/metrics')->body);
 for my $metric ($alarms =~ /^\| `\w*\(?(platform_gateway_\w+)/mg) {
     ok $family->{$metric}, "$metric is a metric";
 }

@@ -26,7 +26,8 @@ my ($ok, $text) = rendered();
 ok $ok, 'defaults';
 like $text, qr/limit_req zone=platform_login burst=20 nodelay;/, 'a burst';
 like $text, qr/access_log \S+ platform;/, 'an access log';
-unlike $text, qr/real_ip/, 'no proxy is trusted';
+unlike $text, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/,
+    'no proxy is trusted';
 unlike $text, qr/\@[A-Z_]+\@/, 'nothing is left to fill in';
 
 ($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off',
@@ -50,6 +51,15 @@ like $text, qr/server 127\.0\.0\.1:443;/, 'the port that https has';
 like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
 unlike $text, qr/access_log \S+ platform;/, 'no access log';
 
+for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
+    '127.0.0.3:9083', '[::1]:9083')
+{
+    ($ok, $text) = rendered(METRICS_LISTEN => $listen);
+    ok $ok, "metrics at $listen";
+    my @found = $text =~ m{listen (?:unix:)?\Q@{[ $listen =~ s/^unix://r ]}\E[ ;]}g;
+    is @found, 2, 'both servers of that listener';
+}
+
 # What must not come in by a variable.
 
 my %wrong = (
@@ -60,6 +70,7 @@ my %wrong = (
     PLATFORM_LOGIN_RATE_LIMIT     => 'fast',
     IDENTITY_URL                  => 'http://a b',
     GATEWAY_PORT                  => '80;',
+    METRICS_LISTEN                => '0.0.0.0:8083',
 );
 for my $name (sort keys %wrong) {
     my $said = do {

@@ -272,9 +272,14 @@ is $diff->{'identity_connections_dropped_total{reason="incomplete"}'}, 1,
 
 for my $path ($name, '/actuator/info') {
     is http_get($face, $path)->status, 200, "$path: served to this host";
-    is_problem http_get($face, $path,
-        headers => [ 'X-Forwarded-For' => '10.1.2.3' ]),
-        403, 'GATEWAY_FORBIDDEN', "$path: not to others";
+    # Not the client of a proxy here; a trusted one brings what that client
+    # says too.
+    is_problem http_get($face, $path, headers => $_), 403,
+        'GATEWAY_FORBIDDEN', "$path: not to others: @$_"
+        for [ 'X-Forwarded-For' => '10.1.2.3' ],
+        [ 'X-Forwarded-For' => '127.0.0.1' ],
+        [ 'X-Forwarded-For' => '127.0.0.1, 10.1.2.3' ],
+        [ Forwarded => 'for=127.0.0.1' ];
     is_problem http_get($stack->gateway, $path), 404,
         'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
 }

@@ -42,7 +42,8 @@ sub start_pgbouncer {
     my $process = $t->track(Platform::Test::Process->start(
         name => 'pgbouncer', dir => $home, log => $t->dir . '/pgbouncer.log',
         user => $user, cmd => [ $pgbouncer, $conf ], deathsig => 'KILL',
-        stop_signal => 'TERM', ok_status => ['any'],
+        # At once: from 1.23 on SIGTERM waits until all clients are gone.
+        stop_signal => 'QUIT', ok_status => ['any'],
     ));
     eventually(sub { IO::Socket::INET->new(
         PeerAddr => '127.0.0.1', PeerPort => $port) })

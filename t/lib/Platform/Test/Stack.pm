@@ -188,6 +188,7 @@ sub render_nginx {
         PATH => $ENV{PATH},
         (map { (uc $_ . '_PORT' => $self->port($_)) }
             qw(gateway identity stub)),
+        METRICS_LISTEN    => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR           => $run,
         LOG_DIR           => $logs,
         MODULE_PATH       => Platform::Test::Env::module(),
