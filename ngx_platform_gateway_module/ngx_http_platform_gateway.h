@@ -142,6 +142,7 @@ struct ngx_http_platform_gateway_loc_conf_s {
     size_t                       token_max_size;
     ngx_array_t                 *claim_headers;
     ngx_flag_t                   forward_authorization;
+    ngx_flag_t                   allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                   shadow;
     ngx_flag_t                   allow_return; /* before the guard */
     ngx_flag_t                   allow_cache;  /* shared by clients */
@@ -657,10 +658,6 @@ ngx_int_t ngx_http_platform_gateway_headers_append(ngx_http_request_t *r,
 /* Completes names that are the gateway's own. */
 void ngx_http_platform_gateway_headers_init(void);
 
-/* Notes in cors what h says, if it says anything. */
-void ngx_http_platform_gateway_cors_note(
-    ngx_http_platform_gateway_cors_request_t *cors, ngx_table_elt_t *h);
-
 /* Fills every field of h. */
 void ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
     const ngx_http_platform_gateway_claim_header_t *name, ngx_str_t *value);
@@ -715,44 +712,6 @@ ngx_int_t ngx_http_platform_gateway_names_merge(ngx_conf_t *cf,
 /* Adds the names of a location's claim map to conf->strip. */
 ngx_int_t ngx_http_platform_gateway_names_add(ngx_conf_t *cf,
     ngx_http_platform_gateway_srv_conf_t *conf, ngx_array_t *claim_headers);
-
-
-/* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
-
-/*
- * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
- * preflight that would be refused.
- */
-ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-
-/*
- * Called from the header filter: takes out an upstream's CORS headers and adds
- * ours, on any response.
- */
-ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-
-
-/* ngx_http_platform_gateway_cors_conf.c: the cors_* directives */
-
-/* Directive: ORIGIN ... | off; may be given several times. */
-char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-
-/* Directives: NAME ..., an array of ngx_str_t at cmd->offset. */
-char *ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/*
- * Merges the cors_* fields, which start as NGX_CONF_UNSET_PTR (arrays),
- * NGX_CONF_UNSET (max age) and empty (texts).
- */
-char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *prev,
-    ngx_http_platform_gateway_loc_conf_t *conf);
 
 
 /* ngx_http_platform_gateway_problem.c: RFC 9457 bodies */

@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 static ngx_int_t ngx_http_platform_gateway_prepare(ngx_http_request_t *r,

@@ -9,7 +9,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 static void ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,

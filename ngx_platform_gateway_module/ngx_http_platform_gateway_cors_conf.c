@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 static const char *ngx_http_platform_gateway_cors_parse(ngx_pool_t *pool,

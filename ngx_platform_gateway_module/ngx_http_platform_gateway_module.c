@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 #include "ngx_http_platform_gateway_explain.h"
 #include "ngx_http_platform_gateway_metrics.h"
 
@@ -204,6 +204,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       ngx_conf_set_size_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_platform_gateway_loc_conf_t, token_max_size),
+      NULL },
+
+    { ngx_string("platform_gateway_allow_confirmation"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_confirmation),
       NULL },
 
     { ngx_string("platform_gateway_realm"),
@@ -506,6 +513,7 @@ ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
     conf->token_max_size = NGX_CONF_UNSET_SIZE;
     conf->claim_headers = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
+    conf->allow_confirmation = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
     conf->allow_return = NGX_CONF_UNSET;
     conf->allow_cache = NGX_CONF_UNSET;
@@ -530,7 +538,6 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 {
     ngx_http_platform_gateway_loc_conf_t  *prev = parent;
     ngx_http_platform_gateway_loc_conf_t  *conf = child;
-
     ngx_http_platform_gateway_srv_conf_t  *sscf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
@@ -556,6 +563,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
                               16384);
     ngx_conf_merge_value(conf->forward_authorization,
                          prev->forward_authorization, 1);
+    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
     ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);

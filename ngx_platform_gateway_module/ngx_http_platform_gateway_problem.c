@@ -15,7 +15,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 /* ctx->problem */

@@ -51,6 +51,7 @@ const ngx_http_platform_gateway_reason_t
     ngx_http_platform_gateway_token(TOKEN_CLAIMS, "token_claims"),
     ngx_http_platform_gateway_token(TOKEN_ISSUER, "token_issuer"),
     ngx_http_platform_gateway_token(TOKEN_AUDIENCE, "token_audience"),
+    ngx_http_platform_gateway_token(TOKEN_BOUND, "token_bound"),
     ngx_http_platform_gateway_token(TOKEN_NOT_YET, "token_not_yet"),
     ngx_http_platform_gateway_token(TOKEN_EXPIRED, "token_expired"),
     ngx_http_platform_gateway_token(KID_UNKNOWN, "kid_unknown"),
@@ -153,6 +154,9 @@ ngx_http_platform_gateway_reason_of_token(pj_err_t err)
 
     case PJ_ERR_TOKEN_AUDIENCE:
         return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_AUDIENCE;
+
+    case PJ_ERR_TOKEN_BOUND:
+        return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_BOUND;
 
     case PJ_ERR_TOKEN_EXPIRED:
         return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_EXPIRED;
