@@ -46,6 +46,7 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_CONTEXT_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST,     /* HTTP/0.9 */
@@ -723,9 +724,9 @@ void ngx_http_platform_gateway_problem_init(void);
 /* ngx_http_platform_gateway_refusal.c: what a refusal says */
 
 /*
- * Marks r as refused by us with status: code and detail (both literals that
- * need no escaping in JSON) are for the body to come.  WWW-Authenticate follows
- * from status and code, Allow from the location, Retry-After from
+ * Marks r as refused by us with status: code and detail (both live as long as
+ * r and need no escaping in JSON) are for the body to come.  WWW-Authenticate
+ * follows from status and code, Allow from the location, Retry-After from
  * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
  * the phase handler to return in turn; NGX_ERROR when memory is short.
  * For a subrequest gr is a scratch copy, never request_get(r).

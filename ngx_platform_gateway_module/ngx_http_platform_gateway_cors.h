@@ -41,7 +41,16 @@ void ngx_http_platform_gateway_cors_note(
 char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
     ngx_command_t *cmd, void *conf);
 
-/* Directives: NAME ..., an array of ngx_str_t at cmd->offset. */
+/*
+ * A token of RFC 9110, section 5.6.2, without what no name in use has: letters,
+ * digits, '-' and '_'.
+ */
+ngx_uint_t ngx_http_platform_gateway_cors_is_token(const ngx_str_t *name);
+
+/*
+ * Directives: NAME ..., an array of ngx_str_t at cmd->offset; "default" among
+ * them stands for the names that hold without the directive.
+ */
 char *ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

@@ -61,6 +61,8 @@ const ngx_http_platform_gateway_reason_t
     ngx_http_platform_gateway_refuses(KEYS_UNAVAILABLE, "keys_unavailable"),
 
     ngx_http_platform_gateway_refuses(ORIGIN_FORBIDDEN, "origin_forbidden"),
+    ngx_http_platform_gateway_refuses(PREFLIGHT_FORBIDDEN,
+                                      "preflight_forbidden"),
     ngx_http_platform_gateway_refuses(METHOD_FORBIDDEN, "method_forbidden"),
     ngx_http_platform_gateway_refuses(ROUTE_NOT_FOUND, "route_not_found"),
     ngx_http_platform_gateway_refuses(BAD_REQUEST, "bad_request"),
