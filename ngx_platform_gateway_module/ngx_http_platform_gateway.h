@@ -240,6 +240,7 @@ typedef struct {
     ngx_str_t                    code;
     ngx_str_t                    detail;
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
+    ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
 
     unsigned                     prepared:1;   /* stripped, ids set */

@@ -264,6 +264,10 @@ is $plain->header('Allow'), 'GET, HEAD, POST, OPTIONS', 'with Allow';
 is_deeply cors($plain), {}, 'and no CORS headers';
 $plain = http($port, 'OPTIONS', '/nothing');
 is $plain->status, 204, 'plain OPTIONS of an unknown path';
+is $plain->header('Allow'), 'OPTIONS', 'where nothing else is done';
+is http($port, 'OPTIONS', '/own')->header('Allow'),
+    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+    'Allow is about the location, not about other origins';
 $plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
 is $plain->status, 204, 'OPTIONS with an origin and nothing asked';
 is_deeply cors($plain), \%EXPOSED, 'is like any other request';
