@@ -5,7 +5,7 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
  * keys -> fetch; whoever refuses -> refusal; the filters of problem -> {
- * refusal, cors }; log and metrics stand alone, reason names for both what was
+ * refusal, cors }; ids chooses them for all and sends them; log and metrics stand alone, reason names for both what was
  * decided.  Only token, keys and the explanation of a token verify with pj.
  */
 
@@ -29,6 +29,12 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT  0x0004
 #define NGX_HTTP_PLATFORM_GATEWAY_BRANCH   0x0008
 #define NGX_HTTP_PLATFORM_GATEWAY_SYSTEM   0x0010
+
+
+/* The ids, in ngx_http_platform_gateway_request_t.ids_kept. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID      0x01
+#define NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID  0x02
 
 
 /* Why a request was let through or refused; names in _reason.c, stable. */
@@ -249,8 +255,8 @@ typedef struct {
     unsigned                     shadowed:1;   /* would have been refused */
     unsigned                     subject_plain:1; /* those of the token can be
                                                      logged as they are */
-    unsigned                     ids_kept:2;   /* the client's own id is good:
-                                                  1 request, 2 correlation */
+    unsigned                     ids_kept:2;   /* the client's own id is good,
+                                                  a bit of these for each */
 } ngx_http_platform_gateway_request_t;
 
 
@@ -616,14 +622,23 @@ void ngx_http_platform_gateway_fetch_abort(void);
 ngx_uint_t ngx_http_platform_gateway_fetch_owns(const ngx_http_request_t *r);
 
 
-/* ngx_http_platform_gateway_headers.c: find, strip, take back, the ids */
+/* ngx_http_platform_gateway_ids.c: the two ids */
 
 /*
  * Chooses the two ids: the client's where they are well formed and sent once,
  * else new ones.  Only reads the request.
  */
-ngx_int_t ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
+ngx_int_t ngx_http_platform_gateway_ids_choose(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr);
+
+/* Makes $request_id the request id where the gateway is on. */
+ngx_int_t ngx_http_platform_gateway_ids_add_variable(ngx_conf_t *cf);
+
+/* Puts in the filter of the responses' ids. */
+void ngx_http_platform_gateway_ids_init(void);
+
+
+/* ngx_http_platform_gateway_headers.c: find, strip, take back */
 
 /*
  * One pass over the headers of a main request: drops every context header,

@@ -375,7 +375,7 @@ ngx_http_platform_gateway_request_get(ngx_http_request_t *r)
     gr = cln->data;
     ngx_memzero(gr, sizeof(ngx_http_platform_gateway_request_t));
 
-    if (ngx_http_platform_gateway_headers_ids(r, gr) != NGX_OK) {
+    if (ngx_http_platform_gateway_ids_choose(r, gr) != NGX_OK) {
         return NULL;
     }
 
@@ -417,6 +417,10 @@ ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
 static ngx_int_t
 ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
 {
+    if (ngx_http_platform_gateway_ids_add_variable(cf) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
     return ngx_http_platform_gateway_log_add_variables(cf);
 }
 
@@ -435,6 +439,8 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
     {
         return NGX_ERROR;
     }
+
+    ngx_http_platform_gateway_ids_init();
 
     return ngx_http_platform_gateway_phases_init(cf);
 }

@@ -74,8 +74,6 @@ static u_char *ngx_http_platform_gateway_problem_status(u_char *p,
     ngx_uint_t status);
 static ngx_int_t ngx_http_platform_gateway_problem_send_header(
     ngx_http_request_t *r);
-static ngx_int_t ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr);
 
 
 /*
@@ -545,8 +543,7 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (ngx_http_platform_gateway_problem_ids(r, gr) != NGX_OK
-        || ngx_http_platform_gateway_refusal_headers(r, gr, conf) != NGX_OK
+    if (ngx_http_platform_gateway_refusal_headers(r, gr, conf) != NGX_OK
         || ngx_http_platform_gateway_cors_headers(r, gr, conf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -562,43 +559,4 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
-}
-
-
-/*
- * The two ids, once each.  A filter further down may end this response and
- * start another (416 of the range filter), so ours are replaced too.
- */
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr)
-{
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
-
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
-
-        if (ngx_http_platform_gateway_header_is(h, "x-request-id")
-            || ngx_http_platform_gateway_header_is(h, "x-correlation-id"))
-        {
-            h->hash = 0;
-        }
-    }
-
-    if (ngx_http_platform_gateway_header_add(r, "X-Request-Id",
-                                             &gr->request_id)
-        == NULL
-        || ngx_http_platform_gateway_header_add(r, "X-Correlation-Id",
-                                                &gr->correlation_id)
-           == NULL)
-    {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
 }
