@@ -470,6 +470,8 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
     ngx_uint_t        ours;
     const ngx_str_t  *code, *detail;
 
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
     ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
     code = ours ? &gr->code : &page->code;
     detail = ours ? &gr->detail : &page->detail;
@@ -484,7 +486,11 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
           + detail->len + code->len + gr->request_id.len;
 
     b = ngx_create_temp_buf(r->pool, len);
-    if (b == NULL) {
+
+    if (b == NULL
+        || ngx_http_platform_gateway_header_add(r, "Cache-Control", &no_store)
+           == NULL)
+    {
         return NULL;
     }
 
