@@ -3,6 +3,27 @@
 
 #include "fuzz.h"
 
+/* Both ways of rounding: the same, or one second apart; in range of a double
+ * they hold what strtod() reads between them. */
+static void seconds_check(const pj_json_t *node)
+{
+    int64_t down, up;
+    char text[64];
+    double value;
+
+    if (pj_json_seconds(node, PJ_ROUND_DOWN, &down) != PJ_OK ||
+        pj_json_seconds(node, PJ_ROUND_UP, &up) != PJ_OK)
+        return;
+    FUZZ_ASSERT(up == down || up == down + 1);
+    if (node->text.len >= sizeof(text))
+        return;
+    memcpy(text, node->text.data, node->text.len);
+    text[node->text.len] = 0;
+    value = strtod(text, NULL);
+    if (value > -1e15 && value < 1e15)
+        FUZZ_ASSERT((double) down <= value && value <= (double) up);
+}
+
 static size_t tree_check(const pj_json_t *node, size_t depth)
 {
     size_t values = 1, children = 0;
@@ -16,6 +37,8 @@ static size_t tree_check(const pj_json_t *node, size_t depth)
     }
     FUZZ_ASSERT(children == node->count);
     FUZZ_ASSERT(pj_utf8_valid(node->text));
+    if (node->type == PJ_JSON_NUMBER)
+        seconds_check(node);
     if (node->type != PJ_JSON_OBJECT)
         return values;
 

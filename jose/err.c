@@ -45,6 +45,9 @@ static const err_text_t texts[PJ_ERR_COUNT] = {
                              "the token issuer is not accepted"},
     [PJ_ERR_TOKEN_AUDIENCE] = {"token_audience",
                                "the token is for another audience"},
+    [PJ_ERR_TOKEN_BOUND] = {"token_bound",
+                            "the token is bound to a key, a bearer may not "
+                            "use it"},
     [PJ_ERR_TOKEN_EXPIRED] = {"token_expired", "the token has expired"},
     [PJ_ERR_TOKEN_NOT_YET] = {"token_not_yet", "the token is not valid yet"},
     [PJ_ERR_TOKEN_KIND] = {"token_kind", "the token is of an unknown kind"},

@@ -422,27 +422,83 @@ const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
     return NULL;
 }
 
-pj_err_t pj_json_int64(const pj_json_t *node, int64_t *out)
+/* The exponent at p ("e+5"), 0 where there is none; cut off far above the
+ * digits that a text can have. */
+static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
 {
-    const unsigned char *p, *end;
-    uint64_t value = 0, max = INT64_MAX;
+    int64_t exponent = 0;
     bool negative;
+
+    if (p == end)
+        return 0;
+    p++;
+    negative = *p == '-';
+    for (p += *p == '-' || *p == '+'; p < end; p++) {
+        if (exponent < INT32_MAX)
+            exponent = exponent * 10 + (*p - '0');
+    }
+    return negative ? -exponent : exponent;
+}
+
+/* Appends a digit to *value; false past max. */
+static bool digit_append(uint64_t *value, unsigned digit, uint64_t max)
+{
+    if (*value > (max - digit) / 10)
+        return false;
+    *value = *value * 10 + digit;
+    return true;
+}
+
+/*
+ * The whole part of the number between p and end, which has no sign; *rest is
+ * whether anything but zeros lies behind it.  False past max.
+ */
+static bool whole_part(const unsigned char *p, const unsigned char *end,
+                       uint64_t max, uint64_t *value, bool *rest)
+{
+    const unsigned char *e = p, *dot = p;
+    int64_t left; /* digits that are still whole */
+
+    while (e < end && *e != 'e' && *e != 'E')
+        e++;
+    while (dot < e && *dot != '.')
+        dot++;
+    left = dot - p + exponent_read(e, end);
+
+    *value = 0;
+    *rest = false;
+    for (; p < e; p++) {
+        if (p == dot)
+            continue;
+        if (left-- <= 0)
+            *rest |= *p != '0';
+        else if (!digit_append(value, (unsigned) *p - '0', max))
+            return false;
+    }
+    for (; left > 0 && *value > 0; left--) {
+        if (!digit_append(value, 0, max))
+            return false;
+    }
+    return true;
+}
+
+pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round, int64_t *out)
+{
+    const unsigned char *p;
+    uint64_t value, max = INT64_MAX;
+    bool negative, rest;
 
     if (node == NULL || node->type != PJ_JSON_NUMBER)
         return PJ_ERR_JSON_TYPE;
     p = node->text.data;
-    end = p + node->text.len;
-    negative = p < end && *p == '-';
-    if (negative) {
-        p++;
-        max++;
-    }
-    for (; p < end; p++) {
-        unsigned digit = (unsigned) *p - '0';
-
-        if (digit > 9 || value > (max - digit) / 10)
+    negative = *p == '-';
+    max += negative;
+    if (!whole_part(p + negative, p + node->text.len, max, &value, &rest))
+        return PJ_ERR_JSON_TYPE;
+    if (rest && negative == (round == PJ_ROUND_DOWN)) {
+        if (value == max)
             return PJ_ERR_JSON_TYPE;
-        value = value * 10 + digit;
+        value++;
     }
     if (!negative)
         *out = (int64_t) value;

@@ -45,13 +45,26 @@ static pj_str_t string_member(const pj_json_t *obj, const char *name)
                                                   : (pj_str_t){NULL, 0};
 }
 
+/* typ is a media type, "application/" may be left out (RFC 7515 section
+ * 4.1.9). */
 static bool typ_allowed(const pj_json_t *root)
 {
+    static const pj_str_t prefix = PJ_STR("application/");
     const pj_json_t *typ = pj_json_member(root, "typ");
+    pj_str_t text;
 
-    return typ == NULL || (typ->type == PJ_JSON_STRING &&
-                           (pj_str_caseeq(typ->text, PJ_STR("JWT")) ||
-                            pj_str_caseeq(typ->text, PJ_STR("at+jwt"))));
+    if (typ == NULL)
+        return true;
+    if (typ->type != PJ_JSON_STRING)
+        return false;
+    text = typ->text;
+    if (text.len > prefix.len &&
+        pj_str_caseeq((pj_str_t){text.data, prefix.len}, prefix)) {
+        text.data += prefix.len;
+        text.len -= prefix.len;
+    }
+    return pj_str_caseeq(text, PJ_STR("JWT")) ||
+           pj_str_caseeq(text, PJ_STR("at+jwt"));
 }
 
 pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,

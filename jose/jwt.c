@@ -15,7 +15,8 @@
 #define ACCESS (ACCOUNT | BRANCH | SYSTEM)
 #define ALL (ACCESS | REFRESH)
 
-typedef enum { STRING, STRINGS, INTEGER } claim_type_t;
+/* FROM and UNTIL are times, a fraction of which is rounded towards refusal. */
+typedef enum { STRING, STRINGS, FROM, UNTIL } claim_type_t;
 
 /* The claims, the kinds that carry (and so require) them, and their place. */
 static const struct {
@@ -27,8 +28,8 @@ static const struct {
     {PJ_STR("iss"), ALL, STRING, offsetof(pj_claims_t, iss)},
     {PJ_STR("sub"), ALL, STRING, offsetof(pj_claims_t, sub)},
     {PJ_STR("jti"), ALL, STRING, offsetof(pj_claims_t, jti)},
-    {PJ_STR("iat"), ALL, INTEGER, offsetof(pj_claims_t, iat)},
-    {PJ_STR("exp"), ALL, INTEGER, offsetof(pj_claims_t, exp)},
+    {PJ_STR("iat"), ALL, FROM, offsetof(pj_claims_t, iat)},
+    {PJ_STR("exp"), ALL, UNTIL, offsetof(pj_claims_t, exp)},
     {PJ_STR("account_id"), ALL, STRING, offsetof(pj_claims_t, account_id)},
     {PJ_STR("session_id"), ALL, STRING, offsetof(pj_claims_t, session_id)},
     {PJ_STR("account_type"), ACCESS, STRING,
@@ -115,9 +116,14 @@ static pj_err_t claim_store(pj_claims_t *claims, size_t i,
             return PJ_ERR_TOKEN_CLAIMS;
         *(const pj_json_t **) place = node;
         return PJ_OK;
-    case INTEGER:
-        return pj_json_int64(node, place) == PJ_OK ? PJ_OK
-                                                   : PJ_ERR_TOKEN_CLAIMS;
+    case FROM:
+        if (pj_json_seconds(node, PJ_ROUND_UP, place) != PJ_OK)
+            return PJ_ERR_TOKEN_CLAIMS;
+        return PJ_OK;
+    case UNTIL:
+        if (pj_json_seconds(node, PJ_ROUND_DOWN, place) != PJ_OK)
+            return PJ_ERR_TOKEN_CLAIMS;
+        return PJ_OK;
     }
     return PJ_ERR_TOKEN_CLAIMS;
 }
@@ -170,15 +176,18 @@ static pj_err_t claims_read(pj_claims_t *claims)
     return missing == 0 ? PJ_OK : claim_missing(claims);
 }
 
-/* Claims that have no field of their own: nbf, and typ of access tokens. */
+/* Claims that are optional, nbf and aud, and typ of access tokens. */
 static pj_err_t extras_check(pj_claims_t *claims)
 {
     const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
+    const pj_json_t *aud = pj_json_member(claims->root, "aud");
     const pj_json_t *typ = pj_json_member(claims->root, "typ");
-    int64_t unused;
 
-    if (nbf != NULL && pj_json_int64(nbf, &unused) != PJ_OK)
+    if (nbf != NULL &&
+        pj_json_seconds(nbf, PJ_ROUND_UP, &claims->nbf) != PJ_OK)
         return claim_fault(claims, PJ_STR("nbf"));
+    if (aud != NULL && !is_string(aud) && !is_strings(aud))
+        return claim_fault(claims, PJ_STR("aud"));
     if (claims->kind != PJ_TOKEN_REFRESH &&
         (!is_string(typ) || !pj_str_eq(typ->text, PJ_STR("access"))))
         return claim_fault(claims, PJ_STR("typ"));
@@ -232,27 +241,24 @@ static bool is_one_of(pj_str_t s, const pj_str_t *list, size_t count)
 static bool audience_ok(const pj_claims_t *claims, const pj_policy_t *policy)
 {
     const pj_json_t *aud = pj_json_member(claims->root, "aud");
-    bool found = false;
 
-    if (is_string(aud))
-        return is_one_of(aud->text, policy->audiences, policy->audience_count);
-    if (!is_strings(aud))
+    if (aud == NULL)
         return false;
-    for (const pj_json_t *item = aud->child; item != NULL; item = item->next)
-        found |=
-            is_one_of(item->text, policy->audiences, policy->audience_count);
-    return found;
+    if (aud->type == PJ_JSON_STRING)
+        return is_one_of(aud->text, policy->audiences, policy->audience_count);
+    for (const pj_json_t *item = aud->child; item != NULL; item = item->next) {
+        if (is_one_of(item->text, policy->audiences, policy->audience_count))
+            return true;
+    }
+    return false;
 }
 
 static pj_err_t times_check(const pj_claims_t *claims,
                             const pj_policy_t *policy)
 {
-    const pj_json_t *nbf = pj_json_member(claims->root, "nbf");
-    int64_t latest = policy->now_s + policy->leeway_s, from;
+    int64_t latest = policy->now_s + policy->leeway_s;
 
-    if (claims->iat > latest)
-        return PJ_ERR_TOKEN_NOT_YET;
-    if (nbf != NULL && (pj_json_int64(nbf, &from) != PJ_OK || from > latest))
+    if (claims->iat > latest || claims->nbf > latest)
         return PJ_ERR_TOKEN_NOT_YET;
     if (policy->now_s - policy->leeway_s >= claims->exp)
         return PJ_ERR_TOKEN_EXPIRED;
@@ -269,5 +275,8 @@ pj_err_t pj_claims_check(const pj_claims_t *claims, const pj_policy_t *policy)
         return PJ_ERR_TOKEN_ISSUER;
     if (policy->audience_count > 0 && !audience_ok(claims, policy))
         return PJ_ERR_TOKEN_AUDIENCE;
+    if (!policy->allow_confirmation &&
+        pj_json_member(claims->root, "cnf") != NULL)
+        return PJ_ERR_TOKEN_BOUND;
     return times_check(claims, policy);
 }

@@ -76,7 +76,7 @@ typedef enum {
     PJ_ERR_TOKEN_SHAPE,    /* not three dot-separated parts */
     PJ_ERR_TOKEN_HEADER,   /* JOSE header not a JSON object we accept */
     PJ_ERR_TOKEN_ALG,      /* alg is not RS256 */
-    PJ_ERR_TOKEN_TYP,      /* typ is neither absent, JWT nor at+jwt */
+    PJ_ERR_TOKEN_TYP,      /* typ is none of those of an access token */
     PJ_ERR_TOKEN_CRIT,     /* crit present: an extension we must understand */
     PJ_ERR_TOKEN_KID,      /* kid missing, empty, too long or no string */
     PJ_ERR_TOKEN_SIGNATURE, /* the signature does not verify */
@@ -84,6 +84,7 @@ typedef enum {
                                of the wrong type */
     PJ_ERR_TOKEN_ISSUER,    /* iss is none of the accepted ones */
     PJ_ERR_TOKEN_AUDIENCE,  /* aud does not name us */
+    PJ_ERR_TOKEN_BOUND,     /* cnf: only the holder of a key may use it */
     PJ_ERR_TOKEN_EXPIRED,   /* now >= exp + leeway */
     PJ_ERR_TOKEN_NOT_YET,   /* iat or nbf in the future beyond leeway */
     PJ_ERR_TOKEN_KIND,      /* token_type / token_scope are no known pair */
@@ -193,11 +194,15 @@ PJ_MUST_CHECK pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
 /* The member of obj called name, or NULL; NULL too if obj is no object. */
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name);
 
+typedef enum { PJ_ROUND_DOWN, PJ_ROUND_UP } pj_round_t;
+
 /*
- * The integer that node holds: no fraction, no exponent, within int64_t.
- * PJ_ERR_JSON_TYPE otherwise.
+ * The number that node holds (a NumericDate, RFC 7519 section 2), a fraction
+ * rounded towards the past or the future.  Exact: no floating point takes
+ * part.  PJ_ERR_JSON_TYPE for what is no number, or lies outside of int64_t.
  */
-PJ_MUST_CHECK pj_err_t pj_json_int64(const pj_json_t *node, int64_t *out);
+PJ_MUST_CHECK pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round,
+                                       int64_t *out);
 
 /* -- keys (RFC 7517, RFC 7518 section 6.3) -------------------------------- */
 
@@ -314,9 +319,10 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
 
 /*
  * Decodes and checks the JOSE header: alg must be RS256, typ absent, "JWT" or
- * "at+jwt" (case-insensitive, RFC 7515 section 4.1.9), crit absent, kid a
- * string.  jwk, jku, x5u and x5c are never looked at (RFC 8725 section 3.10).
- * PJ_ERR_BASE64 or PJ_ERR_JSON_* for a header that is no JSON at all.
+ * "at+jwt" (in any case, with or without "application/": RFC 7515 section
+ * 4.1.9, RFC 9068 section 2.1), crit absent, kid a string.  jwk, jku, x5u and
+ * x5c are never looked at (RFC 8725 section 3.10). PJ_ERR_BASE64 or
+ * PJ_ERR_JSON_* for a header that is no JSON at all.
  */
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
                                      pj_jws_header_t *header);
@@ -355,8 +361,9 @@ typedef enum {
  * kind does not carry has len 0; an array that it does not carry is NULL. */
 typedef struct {
     pj_token_kind_t kind;
-    int64_t iat;
+    int64_t iat; /* seconds; a fraction of one is rounded towards refusal */
     int64_t exp;
+    int64_t nbf; /* 0: none */
     pj_str_t iss;
     pj_str_t sub;
     pj_str_t jti;
@@ -382,24 +389,26 @@ typedef struct {
     size_t audience_count;     /* ... unless 0: aud is then not looked at */
     int64_t now_s;             /* seconds since the epoch */
     int64_t leeway_s;          /* 0 to 300 */
+    bool allow_confirmation;   /* whether a token with cnf (RFC 7800) passes
+                                  without proof of its key */
 } pj_policy_t;
 
 /*
  * Decodes the payload and reads the claims by kind.  Every claim that the kind
  * requires must be there with its type; strings non-empty, arrays of
  * (non-empty) strings possibly empty; sub equal to account_id; typ of an
- * access token "access".  PJ_ERR_TOKEN_CLAIMS (claims->fault is the first
- * claim at fault, len 0 for a payload that is no object), PJ_ERR_TOKEN_KIND,
- * PJ_ERR_JSON_* or PJ_ERR_BASE64; root is set where the payload is JSON.  It
- * says nothing about signature or time: call pj_jws_verify() and
- * pj_claims_check() too.
+ * access token "access".  nbf and aud are optional, but not of another type.
+ * PJ_ERR_TOKEN_CLAIMS (claims->fault is the first claim at fault, len 0 for a
+ * payload that is no object), PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or
+ * PJ_ERR_BASE64; root is set where the payload is JSON.  It says nothing about
+ * signature or time: call pj_jws_verify() and pj_claims_check() too.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);
 
 /*
- * Checks time, issuer and audience: refused when now >= exp + leeway, when iat
- * or nbf (if present) > now + leeway.  Order: issuer, audience, not-yet,
+ * Checks time, issuer, audience and cnf: refused when now >= exp + leeway,
+ * when iat or nbf > now + leeway.  Order: issuer, audience, cnf, not-yet,
  * expired, so that a foreign token is never reported as merely expired.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,

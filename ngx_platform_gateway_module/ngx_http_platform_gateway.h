@@ -5,9 +5,9 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
  * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
- * problem -> { refusal, cors }; log and metrics stand alone, reason names for
- * both what was decided.  Only token, keys and the explanation of a token
- * verify with pj.
+ * problem -> { refusal, cors }; ids chooses them for all and sends them; log
+ * and metrics stand alone, reason names for both what was decided.  Only token,
+ * keys and the explanation of a token verify with pj.
  */
 
 
@@ -32,6 +32,12 @@
 #define NGX_HTTP_PLATFORM_GATEWAY_SYSTEM   0x0010
 
 
+/* The ids, in ngx_http_platform_gateway_request_t.ids_kept. */
+
+#define NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID      0x01
+#define NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID  0x02
+
+
 /* Why a request was let through or refused; names in _reason.c, stable. */
 
 typedef enum {
@@ -48,6 +54,7 @@ typedef enum {
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KEYS_UNAVAILABLE,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_KID_PENDING,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+    NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_ROUTE_NOT_FOUND,
     NGX_HTTP_PLATFORM_GATEWAY_REASON_BAD_REQUEST,     /* HTTP/0.9 */
@@ -147,6 +154,7 @@ struct ngx_http_platform_gateway_loc_conf_s {
     size_t                       token_max_size;
     ngx_array_t                 *claim_headers;
     ngx_flag_t                   forward_authorization;
+    ngx_flag_t                   allow_confirmation;  /* "cnf" may stand */
     ngx_flag_t                   shadow;
     ngx_flag_t                   allow_return; /* before the guard */
     ngx_flag_t                   allow_cache;  /* shared by clients */
@@ -282,6 +290,7 @@ typedef struct {
     ngx_str_t                    code;
     ngx_str_t                    detail;
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
+    ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
 
     unsigned                     prepared:1;   /* stripped, ids set */
@@ -292,8 +301,8 @@ typedef struct {
                                                   should name the subject, and
                                                   named nobody */
     unsigned                     shadowed:1;   /* would have been refused */
-    unsigned                     ids_kept:2;   /* the client's own id is good:
-                                                  1 request, 2 correlation */
+    unsigned                     ids_kept:2;   /* the client's own id is good,
+                                                  a bit of these for each */
 } ngx_http_platform_gateway_request_t;
 
 
@@ -600,14 +609,23 @@ time_t ngx_http_platform_gateway_keys_retry_after(
 ngx_uint_t ngx_http_platform_gateway_fetch_owns(ngx_http_request_t *r);
 
 
-/* ngx_http_platform_gateway_headers.c: find, strip, take back, the ids */
+/* ngx_http_platform_gateway_ids.c: the two ids */
 
 /*
  * Chooses the two ids: the client's where they are well formed and sent once,
  * else new ones.  Only reads the request.
  */
-ngx_int_t ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
+ngx_int_t ngx_http_platform_gateway_ids_choose(ngx_http_request_t *r,
     ngx_http_platform_gateway_request_t *gr);
+
+/* Makes $request_id the request id where the gateway is on. */
+ngx_int_t ngx_http_platform_gateway_ids_add_variable(ngx_conf_t *cf);
+
+/* Puts in the filter of the responses' ids. */
+void ngx_http_platform_gateway_ids_init(void);
+
+
+/* ngx_http_platform_gateway_headers.c: find, strip, take back */
 
 /*
  * One pass over the headers of a main request: drops every context header,
@@ -643,10 +661,6 @@ ngx_int_t ngx_http_platform_gateway_headers_append(ngx_http_request_t *r,
 
 /* Completes names that are the gateway's own. */
 void ngx_http_platform_gateway_headers_init(void);
-
-/* Notes in cors what h says, if it says anything. */
-void ngx_http_platform_gateway_cors_note(
-    ngx_http_platform_gateway_cors_request_t *cors, ngx_table_elt_t *h);
 
 /* Fills every field of h. */
 void ngx_http_platform_gateway_headers_set(ngx_table_elt_t *h,
@@ -703,44 +717,6 @@ ngx_int_t ngx_http_platform_gateway_names_add(ngx_conf_t *cf,
     ngx_http_platform_gateway_srv_conf_t *conf, ngx_array_t *claim_headers);
 
 
-/* ngx_http_platform_gateway_cors.c: OPTIONS and the CORS response headers */
-
-/*
- * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
- * preflight that would be refused.
- */
-ngx_int_t ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-
-/*
- * Called from the header filter: takes out an upstream's CORS headers and adds
- * ours, on any response.
- */
-ngx_int_t ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
-
-
-/* ngx_http_platform_gateway_cors_conf.c: the cors_* directives */
-
-/* Directive: ORIGIN ... | off; may be given several times. */
-char *ngx_http_platform_gateway_cors_origins(ngx_conf_t *cf,
-    ngx_command_t *cmd, void *conf);
-
-/* Directives: NAME ..., an array of ngx_str_t at cmd->offset. */
-char *ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/*
- * Merges the cors_* fields, which start as NGX_CONF_UNSET_PTR (arrays),
- * NGX_CONF_UNSET (max age) and empty (texts).
- */
-char *ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
-    ngx_http_platform_gateway_loc_conf_t *prev,
-    ngx_http_platform_gateway_loc_conf_t *conf);
-
-
 /* ngx_http_platform_gateway_problem.c: RFC 9457 bodies */
 
 /* Puts the header and body filters before those of all other modules. */
@@ -750,9 +726,9 @@ void ngx_http_platform_gateway_problem_init(void);
 /* ngx_http_platform_gateway_refusal.c: what a refusal says */
 
 /*
- * Marks r as refused by us with status: code and detail (both literals that
- * need no escaping in JSON) are for the body to come.  WWW-Authenticate follows
- * from status and code, Allow from the location, Retry-After from
+ * Marks r as refused by us with status: code and detail (both live as long as
+ * r and need no escaping in JSON) are for the body to come.  WWW-Authenticate
+ * follows from status and code, Allow from the location, Retry-After from
  * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
  * the phase handler to return in turn; NGX_ERROR when memory is short.
  * gr is request_own(r).

@@ -7,6 +7,7 @@
  */
 
 
+#include "ngx_http_platform_gateway_cors.h"
 #include "ngx_http_platform_gateway_subject.h"
 
 

@@ -9,9 +9,15 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
+static ngx_int_t ngx_http_platform_gateway_cors_preflight(
+    ngx_http_request_t *r, ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr);
+static const char *ngx_http_platform_gateway_cors_detail(
+    ngx_http_request_t *r, const char *what, const ngx_str_t *name);
 static void ngx_http_platform_gateway_cors_read(ngx_http_request_t *r,
     const ngx_http_platform_gateway_request_t *gr,
     ngx_http_platform_gateway_cors_request_t *cr);
@@ -27,8 +33,8 @@ static ngx_uint_t ngx_http_platform_gateway_cors_method_allowed(
     const ngx_http_platform_gateway_loc_conf_t *conf,
     const ngx_http_platform_gateway_cors_request_t *cr);
 static ngx_uint_t ngx_http_platform_gateway_cors_headers_allowed(
-    ngx_http_request_t *r,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
+    ngx_http_request_t *r, const ngx_http_platform_gateway_loc_conf_t *conf,
+    ngx_str_t *name);
 static ngx_uint_t ngx_http_platform_gateway_cors_list_has(
     const ngx_array_t *list, const ngx_str_t *name);
 static ngx_uint_t ngx_http_platform_gateway_cors_next_name(ngx_str_t *rest,
@@ -48,12 +54,16 @@ static ngx_uint_t ngx_http_platform_gateway_cors_varies(
                                                           : NGX_ERROR)
 
 
+/* The longest name of a client's that an answer repeats. */
+#define NGX_HTTP_PLATFORM_GATEWAY_CORS_NAME  64
+
+
 static const ngx_str_t  ngx_http_platform_gateway_cors_true =
     ngx_string("true");
 
 static const ngx_str_t  ngx_http_platform_gateway_cors_exposed =
     ngx_string("X-Request-Id, X-Correlation-Id, Retry-After, "
-               "WWW-Authenticate");
+               "WWW-Authenticate, ETag");
 
 static const ngx_str_t  ngx_http_platform_gateway_cors_vary_origin =
     ngx_string("Origin");
@@ -82,28 +92,82 @@ ngx_http_platform_gateway_cors_options(ngx_http_request_t *r,
         return NGX_HTTP_NO_CONTENT;
     }
 
-    if (ngx_http_platform_gateway_cors_origin_allowed(conf, &cr)
-        && ngx_http_platform_gateway_cors_method_allowed(conf, &cr)
-        && ngx_http_platform_gateway_cors_headers_allowed(r, conf))
+    return ngx_http_platform_gateway_cors_preflight(r, gr, conf, &cr);
+}
+
+
+static ngx_int_t
+ngx_http_platform_gateway_cors_preflight(ngx_http_request_t *r,
+    ngx_http_platform_gateway_request_t *gr,
+    const ngx_http_platform_gateway_loc_conf_t *conf,
+    const ngx_http_platform_gateway_cors_request_t *cr)
+{
+    ngx_str_t    name;
+    const char  *what;
+
+    if (!ngx_http_platform_gateway_cors_origin_allowed(conf, cr)) {
+        return ngx_http_platform_gateway_refuse(r, gr, conf,
+                             NGX_HTTP_FORBIDDEN,
+                             NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN,
+                             "GATEWAY_ORIGIN_NOT_ALLOWED",
+                             "the origin is not allowed");
+    }
+
+    if (!ngx_http_platform_gateway_cors_method_allowed(conf, cr)) {
+        what = "method";
+        name = *cr->method;
+
+        if (cr->methods > 1) {
+            name.len = 0;
+        }
+
+    } else if (!ngx_http_platform_gateway_cors_headers_allowed(r, conf,
+                                                               &name))
     {
+        what = "header";
+
+    } else {
         gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
         gr->decision = "allow";
         return NGX_HTTP_NO_CONTENT;
     }
 
-    if (conf->shadow) {
-        ngx_http_platform_gateway_shadow(gr,
-                            NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN);
-        return NGX_DECLINED;
+    return ngx_http_platform_gateway_refuse(r, gr, conf, NGX_HTTP_FORBIDDEN,
+                          NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT_FORBIDDEN,
+                          "GATEWAY_PREFLIGHT_NOT_ALLOWED",
+                          ngx_http_platform_gateway_cors_detail(r, what,
+                                                                &name));
+}
+
+
+/* What a client sent is repeated if it is short and needs no escaping. */
+
+static const char *
+ngx_http_platform_gateway_cors_detail(ngx_http_request_t *r, const char *what,
+    const ngx_str_t *name)
+{
+    u_char     *p;
+    ngx_str_t   shown;
+
+    ngx_str_null(&shown);
+
+    if (name->len <= NGX_HTTP_PLATFORM_GATEWAY_CORS_NAME
+        && ngx_http_platform_gateway_cors_is_token(name))
+    {
+        shown = *name;
     }
 
-    gr->reason = NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
-    gr->decision = "deny";
+    p = ngx_pnalloc(r->pool,
+                    sizeof("the method  is not allowed for other origins")
+                    + shown.len);
+    if (p == NULL) {
+        return "this is not allowed for other origins";
+    }
 
-    return ngx_http_platform_gateway_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
-               "GATEWAY_ORIGIN_NOT_ALLOWED",
-               "the origin, the method or a header of this preflight "
-               "request is not allowed");
+    ngx_sprintf(p, "the %s%s%V is not allowed for other origins%Z", what,
+                shown.len ? " " : "", &shown);
+
+    return (const char *) p;
 }
 
 
@@ -117,8 +181,16 @@ ngx_http_platform_gateway_cors_headers(ngx_http_request_t *r,
 
     ngx_http_platform_gateway_cors_read(r, gr, &cr);
 
-    refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN;
-    preflight = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT;
+    preflight =
+        gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT
+        || gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT_FORBIDDEN;
+
+    /* a preflight that shadow mode lets pass is the upstream's to answer */
+
+    refused = gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_ORIGIN_FORBIDDEN
+              || (gr->shadowed
+                  && gr->reason
+                     == NGX_HTTP_PLATFORM_GATEWAY_REASON_PREFLIGHT_FORBIDDEN);
 
     allowed = !refused
               && ngx_http_platform_gateway_cors_origin_allowed(conf, &cr);
@@ -335,11 +407,13 @@ ngx_http_platform_gateway_cors_method_allowed(
 }
 
 
+/* Whether all of them are; *name is the first that is not. */
+
 static ngx_uint_t
 ngx_http_platform_gateway_cors_headers_allowed(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_loc_conf_t *conf)
+    const ngx_http_platform_gateway_loc_conf_t *conf, ngx_str_t *name)
 {
-    ngx_str_t               name, rest;
+    ngx_str_t               rest;
     ngx_uint_t              i;
     ngx_table_elt_t        *h;
     const ngx_list_part_t  *part;
@@ -357,9 +431,9 @@ ngx_http_platform_gateway_cors_headers_allowed(ngx_http_request_t *r,
 
         rest = h->value;
 
-        while (ngx_http_platform_gateway_cors_next_name(&rest, &name)) {
+        while (ngx_http_platform_gateway_cors_next_name(&rest, name)) {
             if (!ngx_http_platform_gateway_cors_list_has(conf->cors_headers,
-                                                         &name))
+                                                         name))
             {
                 return 0;
             }

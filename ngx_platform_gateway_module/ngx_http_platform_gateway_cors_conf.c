@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 static const char *ngx_http_platform_gateway_cors_parse(ngx_pool_t *pool,
@@ -23,14 +23,13 @@ static const char *ngx_http_platform_gateway_cors_parse_port(u_char *p,
 static ngx_uint_t ngx_http_platform_gateway_cors_is_default_port(
     const ngx_str_t *origin, const u_char *colon);
 static ngx_int_t ngx_http_platform_gateway_cors_merge_list(ngx_conf_t *cf,
-    ngx_array_t **list, ngx_array_t *prev, const ngx_str_t *preset,
-    ngx_uint_t n);
+    ngx_array_t **list, ngx_array_t *prev, const ngx_str_t *preset);
+static ngx_int_t ngx_http_platform_gateway_cors_push(ngx_array_t *list,
+    const ngx_str_t *names);
 static ngx_int_t ngx_http_platform_gateway_cors_texts(ngx_conf_t *cf,
     ngx_http_platform_gateway_loc_conf_t *conf);
 static ngx_int_t ngx_http_platform_gateway_cors_join(ngx_conf_t *cf,
     const ngx_array_t *list, ngx_str_t *text);
-static ngx_uint_t ngx_http_platform_gateway_cors_is_token(
-    const ngx_str_t *name);
 
 
 #define ngx_http_platform_gateway_cors_unset(list)                            \
@@ -43,7 +42,8 @@ static const ngx_str_t  ngx_http_platform_gateway_cors_methods[] = {
     ngx_string("POST"),
     ngx_string("PUT"),
     ngx_string("PATCH"),
-    ngx_string("DELETE")
+    ngx_string("DELETE"),
+    ngx_null_string
 };
 
 
@@ -51,7 +51,12 @@ static const ngx_str_t  ngx_http_platform_gateway_cors_names[] = {
     ngx_string("Authorization"),
     ngx_string("Content-Type"),
     ngx_string("X-Request-Id"),
-    ngx_string("X-Correlation-Id")
+    ngx_string("X-Correlation-Id"),
+    ngx_string("traceparent"),
+    ngx_string("tracestate"),
+    ngx_string("Idempotency-Key"),
+    ngx_string("If-None-Match"),
+    ngx_null_string
 };
 
 
@@ -113,9 +118,17 @@ ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
 {
     char  *p = conf;
 
-    ngx_str_t     *value, *name;
-    ngx_uint_t     i;
-    ngx_array_t  **list;
+    ngx_str_t         *value, name[2];
+    ngx_uint_t         i;
+    ngx_array_t      **list;
+    const ngx_str_t   *preset;
+
+    preset = (cmd->offset == offsetof(ngx_http_platform_gateway_loc_conf_t,
+                                      cors_methods))
+             ? ngx_http_platform_gateway_cors_methods
+             : ngx_http_platform_gateway_cors_names;
+
+    ngx_str_null(&name[1]);
 
     list = (ngx_array_t **) (p + cmd->offset);
     value = cf->args->elts;
@@ -139,12 +152,14 @@ ngx_http_platform_gateway_cors_list(ngx_conf_t *cf, ngx_command_t *cmd,
             return NGX_CONF_ERROR;
         }
 
-        name = ngx_array_push(*list);
-        if (name == NULL) {
+        name[0] = value[i];
+
+        if (ngx_http_platform_gateway_cors_push(*list,
+                ngx_strcmp(value[i].data, "default") == 0 ? preset : name)
+            != NGX_OK)
+        {
             return NGX_CONF_ERROR;
         }
-
-        *name = value[i];
     }
 
     return NGX_CONF_OK;
@@ -389,14 +404,10 @@ ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
     }
 
     if (ngx_http_platform_gateway_cors_merge_list(cf, &conf->cors_methods,
-            prev->cors_methods, ngx_http_platform_gateway_cors_methods,
-            sizeof(ngx_http_platform_gateway_cors_methods)
-                / sizeof(ngx_str_t))
+            prev->cors_methods, ngx_http_platform_gateway_cors_methods)
         != NGX_OK
         || ngx_http_platform_gateway_cors_merge_list(cf, &conf->cors_headers,
-               prev->cors_headers, ngx_http_platform_gateway_cors_names,
-               sizeof(ngx_http_platform_gateway_cors_names)
-                   / sizeof(ngx_str_t))
+               prev->cors_headers, ngx_http_platform_gateway_cors_names)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -423,10 +434,8 @@ ngx_http_platform_gateway_cors_merge(ngx_conf_t *cf,
 
 static ngx_int_t
 ngx_http_platform_gateway_cors_merge_list(ngx_conf_t *cf, ngx_array_t **list,
-    ngx_array_t *prev, const ngx_str_t *preset, ngx_uint_t n)
+    ngx_array_t *prev, const ngx_str_t *preset)
 {
-    ngx_str_t  *names;
-
     if (!ngx_http_platform_gateway_cors_unset(*list)) {
         return NGX_OK;
     }
@@ -436,17 +445,31 @@ ngx_http_platform_gateway_cors_merge_list(ngx_conf_t *cf, ngx_array_t **list,
         return NGX_OK;
     }
 
-    *list = ngx_array_create(cf->pool, n, sizeof(ngx_str_t));
+    *list = ngx_array_create(cf->pool, 8, sizeof(ngx_str_t));
     if (*list == NULL) {
         return NGX_ERROR;
     }
 
-    names = ngx_array_push_n(*list, n);
-    if (names == NULL) {
-        return NGX_ERROR;
-    }
+    return ngx_http_platform_gateway_cors_push(*list, preset);
+}
 
-    ngx_memcpy(names, preset, n * sizeof(ngx_str_t));
+
+/* names end with an empty one */
+
+static ngx_int_t
+ngx_http_platform_gateway_cors_push(ngx_array_t *list, const ngx_str_t *names)
+{
+    ngx_str_t  *name;
+
+    for ( /* void */ ; names->len; names++) {
+
+        name = ngx_array_push(list);
+        if (name == NULL) {
+            return NGX_ERROR;
+        }
+
+        *name = *names;
+    }
 
     return NGX_OK;
 }
@@ -516,9 +539,7 @@ ngx_http_platform_gateway_cors_join(ngx_conf_t *cf, const ngx_array_t *list,
 }
 
 
-/* RFC 9110, section 5.6.2, without what no name in use has. */
-
-static ngx_uint_t
+ngx_uint_t
 ngx_http_platform_gateway_cors_is_token(const ngx_str_t *name)
 {
     u_char      c;

@@ -73,6 +73,7 @@ static const char * const  ngx_http_platform_gateway_explain_names[] = {
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_CLAIMS] = "claims",
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_ISSUER] = "issuer",
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_AUDIENCE] = "audience",
+    [NGX_HTTP_PLATFORM_GATEWAY_CHECK_BOUND] = "bound",
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_NOT_YET] = "notBefore",
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_EXPIRY] = "expiry",
     [NGX_HTTP_PLATFORM_GATEWAY_CHECK_KEY] = "key",

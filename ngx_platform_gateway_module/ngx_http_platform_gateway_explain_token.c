@@ -88,9 +88,9 @@ ngx_http_platform_gateway_explain_member(
     if (m->name.len == sizeof("at") - 1
         && ngx_memcmp(m->name.data, "at", sizeof("at") - 1) == 0)
     {
-        return pj_json_int64(m, &e->at) == PJ_OK
+        return pj_json_seconds(m, PJ_ROUND_DOWN, &e->at) == PJ_OK
                && e->at >= 0 && e->at < NGX_MAX_INT_T_VALUE - 300
-               ? NULL : "the time is given in whole seconds";
+               ? NULL : "the time is a number of seconds";
     }
 
     for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
@@ -378,6 +378,7 @@ ngx_http_platform_gateway_explain_claims(
     policy.audience_count = e->conf->audiences ? e->conf->audiences->nelts : 0;
     policy.now_s = e->at;
     policy.leeway_s = e->conf->leeway;
+    policy.allow_confirmation = (e->conf->allow_confirmation != 0);
 
     err = pj_claims_check(&e->claims, &policy);
 
@@ -395,6 +396,14 @@ ngx_http_platform_gateway_explain_claims(
                                 err == PJ_ERR_TOKEN_AUDIENCE ? err : PJ_OK);
 
     policy.audience_count = 0;
+
+    err = pj_claims_check(&e->claims, &policy);
+
+    ngx_http_platform_gateway_explain_result(e,
+                                NGX_HTTP_PLATFORM_GATEWAY_CHECK_BOUND,
+                                err == PJ_ERR_TOKEN_BOUND ? err : PJ_OK);
+
+    policy.allow_confirmation = 1;
 
     err = pj_claims_check(&e->claims, &policy);
 

@@ -1,6 +1,6 @@
 
 /*
- * Request headers: what is stripped and taken back, and the two ids.
+ * Request headers: what is stripped, added and taken back.
  *
  * Elements of a header list never move, since headers_in.* and (from nginx
  * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
@@ -9,16 +9,8 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 #include "ngx_http_platform_gateway_compat.h"
-
-#include <openssl/rand.h>
-
-
-#define NGX_HTTP_PLATFORM_GATEWAY_ID_MAX_LEN       128
-#define NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES         16
-#define NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID       0x01
-#define NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID   0x02
 
 
 /* A bit per length of the names of the ids and of CORS. */
@@ -28,20 +20,6 @@
      |(uint64_t) 1 << (sizeof("X-Correlation-Id") - 1)                        \
      |(uint64_t) 1 << (sizeof("Origin") - 1)                                  \
      |(uint64_t) 1 << (sizeof("Access-Control-Request-Method") - 1))
-
-
-/* What no id may hold: all but A-Z, a-z, 0-9, ".", "_", ":" and "-". */
-
-static const u_char  ngx_http_platform_gateway_headers_bad[256] = {
-    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
-    1,1,1,1,1,1,1,1,1,1,1,1,1,0,0,1, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,1,
-    1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,0,
-    1,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0, 0,0,0,0,0,0,0,0,0,0,0,1,1,1,1,1,
-    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
-    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
-    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,
-    1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1, 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1
-};
 
 
 typedef struct {
@@ -64,10 +42,6 @@ static ngx_uint_t ngx_http_platform_gateway_headers_drop_unsafe(
     ngx_table_elt_t *h, const void *data);
 static ngx_uint_t ngx_http_platform_gateway_headers_drop_context(
     ngx_table_elt_t *h, const void *data);
-static ngx_uint_t ngx_http_platform_gateway_headers_id_valid(
-    const ngx_str_t *id);
-static ngx_int_t ngx_http_platform_gateway_headers_id_make(
-    ngx_http_request_t *r, ngx_str_t *id);
 
 
 static ngx_http_platform_gateway_claim_header_t
@@ -96,60 +70,6 @@ ngx_http_platform_gateway_headers_init(void)
         id = &ngx_http_platform_gateway_id_headers[i];
         id->hash = ngx_hash_key(id->lowcase.data, id->lowcase.len);
     }
-}
-
-
-ngx_int_t
-ngx_http_platform_gateway_headers_ids(ngx_http_request_t *r,
-    ngx_http_platform_gateway_request_t *gr)
-{
-    ngx_str_t              *request, *correlation;
-    ngx_uint_t              i, requests, correlations;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
-
-    request = NULL;
-    correlation = NULL;
-    requests = 0;
-    correlations = 0;
-
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
-
-        if (ngx_http_platform_gateway_header_is(h, "x-request-id")) {
-            request = &h->value;
-            requests++;
-
-        } else if (ngx_http_platform_gateway_header_is(h, "x-correlation-id"))
-        {
-            correlation = &h->value;
-            correlations++;
-        }
-    }
-
-    if (requests == 1 && ngx_http_platform_gateway_headers_id_valid(request)) {
-        gr->request_id = *request;
-        gr->ids_kept |= NGX_HTTP_PLATFORM_GATEWAY_REQUEST_ID;
-
-    } else if (ngx_http_platform_gateway_headers_id_make(r, &gr->request_id)
-               != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    if (correlations == 1
-        && ngx_http_platform_gateway_headers_id_valid(correlation))
-    {
-        gr->correlation_id = *correlation;
-        gr->ids_kept |= NGX_HTTP_PLATFORM_GATEWAY_CORRELATION_ID;
-
-    } else {
-        gr->correlation_id = gr->request_id;
-    }
-
-    return NGX_OK;
 }
 
 
@@ -525,58 +445,6 @@ ngx_http_platform_gateway_headers_drop_context(ngx_table_elt_t *h,
     const void *data)
 {
     return ngx_http_platform_gateway_headers_context(&h->key, data);
-}
-
-
-static ngx_uint_t
-ngx_http_platform_gateway_headers_id_valid(const ngx_str_t *id)
-{
-    size_t  i;
-    u_char  bad;
-
-    bad = 0;
-
-    if (id->len == 0 || id->len > NGX_HTTP_PLATFORM_GATEWAY_ID_MAX_LEN) {
-        return 0;
-    }
-
-    for (i = 0; i < id->len; i++) {
-        bad |= ngx_http_platform_gateway_headers_bad[id->data[i]];
-    }
-
-    return !bad;
-}
-
-
-static ngx_int_t
-ngx_http_platform_gateway_headers_id_make(ngx_http_request_t *r, ngx_str_t *id)
-{
-    /* of this worker: what is forked has used none yet */
-
-    static u_char   random[NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES * 64];
-    static size_t   left;
-
-    id->len = 2 * NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES;
-    id->data = ngx_pnalloc(r->pool, id->len);
-    if (id->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    if (left == 0) {
-
-        if (RAND_bytes(random, sizeof(random)) != 1) {
-            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                          "no random bytes for a request id");
-            return NGX_ERROR;
-        }
-
-        left = sizeof(random);
-    }
-
-    left -= NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES;
-    ngx_hex_dump(id->data, random + left, NGX_HTTP_PLATFORM_GATEWAY_ID_BYTES);
-
-    return NGX_OK;
 }
 
 

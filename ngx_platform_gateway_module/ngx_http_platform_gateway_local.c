@@ -22,8 +22,11 @@ char *
 ngx_http_platform_gateway_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
+    ngx_http_platform_gateway_loc_conf_t  *lcf = conf;
+
     (void) cmd;
-    (void) conf;
+
+    lcf->methods |= NGX_HTTP_GET;
 
     return ngx_http_platform_gateway_local_set(cf,
                                ngx_http_platform_gateway_local_health_handler);
@@ -34,8 +37,11 @@ char *
 ngx_http_platform_gateway_local_ready(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf)
 {
+    ngx_http_platform_gateway_loc_conf_t  *lcf = conf;
+
     (void) cmd;
-    (void) conf;
+
+    lcf->methods |= NGX_HTTP_GET;
 
     return ngx_http_platform_gateway_local_set(cf,
                                 ngx_http_platform_gateway_local_ready_handler);

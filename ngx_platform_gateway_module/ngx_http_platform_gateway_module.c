@@ -6,6 +6,7 @@
 
 
 #include "ngx_http_platform_gateway_cache.h"
+#include "ngx_http_platform_gateway_cors.h"
 #include "ngx_http_platform_gateway_explain.h"
 #include "ngx_http_platform_gateway_metrics.h"
 #include "ngx_http_platform_gateway_subject.h"
@@ -207,6 +208,13 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       offsetof(ngx_http_platform_gateway_loc_conf_t, token_max_size),
       NULL },
 
+    { ngx_string("platform_gateway_allow_confirmation"),
+      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_confirmation),
+      NULL },
+
     { ngx_string("platform_gateway_realm"),
       NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_str_slot,
@@ -369,7 +377,7 @@ ngx_http_platform_gateway_request_get(ngx_http_request_t *r)
     gr = cln->data;
     ngx_memzero(gr, sizeof(ngx_http_platform_gateway_request_t));
 
-    if (ngx_http_platform_gateway_headers_ids(r, gr) != NGX_OK) {
+    if (ngx_http_platform_gateway_ids_choose(r, gr) != NGX_OK) {
         return NULL;
     }
 
@@ -450,7 +458,9 @@ ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
 static ngx_int_t
 ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
 {
-    if (ngx_http_platform_gateway_log_add_variables(cf) != NGX_OK) {
+    if (ngx_http_platform_gateway_ids_add_variable(cf) != NGX_OK
+        || ngx_http_platform_gateway_log_add_variables(cf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
@@ -473,6 +483,8 @@ ngx_http_platform_gateway_init(ngx_conf_t *cf)
     {
         return NGX_ERROR;
     }
+
+    ngx_http_platform_gateway_ids_init();
 
     return ngx_http_platform_gateway_phases_init(cf);
 }
@@ -551,6 +563,7 @@ ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
     conf->token_max_size = NGX_CONF_UNSET_SIZE;
     conf->claim_headers = NGX_CONF_UNSET_PTR;
     conf->forward_authorization = NGX_CONF_UNSET;
+    conf->allow_confirmation = NGX_CONF_UNSET;
     conf->shadow = NGX_CONF_UNSET;
     conf->allow_return = NGX_CONF_UNSET;
     conf->allow_cache = NGX_CONF_UNSET;
@@ -600,6 +613,7 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
                               16384);
     ngx_conf_merge_value(conf->forward_authorization,
                          prev->forward_authorization, 1);
+    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
     ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);

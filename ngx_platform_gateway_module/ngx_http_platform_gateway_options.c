@@ -8,7 +8,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 #include "ngx_http_platform_gateway_compat.h"
 
 

@@ -130,6 +130,7 @@ ngx_http_platform_gateway_policy_same(
 {
     return a->leeway == b->leeway
            && a->token_max_size == b->token_max_size
+           && a->allow_confirmation == b->allow_confirmation
            && ngx_http_platform_gateway_policy_same_strings(a->issuers,
                                                             b->issuers)
            && ngx_http_platform_gateway_policy_same_strings(a->audiences,

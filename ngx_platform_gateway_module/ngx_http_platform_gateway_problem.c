@@ -15,7 +15,7 @@
  */
 
 
-#include "ngx_http_platform_gateway.h"
+#include "ngx_http_platform_gateway_cors.h"
 
 
 /* ctx->problem */
@@ -74,8 +74,6 @@ static u_char *ngx_http_platform_gateway_problem_status(u_char *p,
     ngx_uint_t status);
 static ngx_int_t ngx_http_platform_gateway_problem_send_header(
     ngx_http_request_t *r);
-static ngx_int_t ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr);
 
 
 /*
@@ -466,6 +464,8 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
     ngx_uint_t        ours;
     const ngx_str_t  *code, *detail;
 
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
     ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
     code = ours ? &gr->code : &page->code;
     detail = ours ? &gr->detail : &page->detail;
@@ -480,7 +480,11 @@ ngx_http_platform_gateway_problem_body(ngx_http_request_t *r,
           + detail->len + code->len + gr->request_id.len;
 
     b = ngx_create_temp_buf(r->pool, len);
-    if (b == NULL) {
+
+    if (b == NULL
+        || ngx_http_platform_gateway_header_add(r, "Cache-Control", &no_store)
+           == NULL)
+    {
         return NULL;
     }
 
@@ -539,8 +543,7 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    if (ngx_http_platform_gateway_problem_ids(r, gr) != NGX_OK
-        || ngx_http_platform_gateway_refusal_headers(r, gr, conf) != NGX_OK
+    if (ngx_http_platform_gateway_refusal_headers(r, gr, conf) != NGX_OK
         || ngx_http_platform_gateway_cors_headers(r, gr, conf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -556,43 +559,4 @@ ngx_http_platform_gateway_problem_send_header(ngx_http_request_t *r)
     }
 
     return ngx_http_next_header_filter(r);
-}
-
-
-/*
- * The two ids, once each.  A filter further down may end this response and
- * start another (416 of the range filter), so ours are replaced too.
- */
-
-static ngx_int_t
-ngx_http_platform_gateway_problem_ids(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_request_t *gr)
-{
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
-
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_platform_gateway_header_next(&part, &i)) != NULL) {
-
-        if (ngx_http_platform_gateway_header_is(h, "x-request-id")
-            || ngx_http_platform_gateway_header_is(h, "x-correlation-id"))
-        {
-            h->hash = 0;
-        }
-    }
-
-    if (ngx_http_platform_gateway_header_add(r, "X-Request-Id",
-                                             &gr->request_id)
-        == NULL
-        || ngx_http_platform_gateway_header_add(r, "X-Correlation-Id",
-                                                &gr->correlation_id)
-           == NULL)
-    {
-        return NGX_ERROR;
-    }
-
-    return NGX_OK;
 }

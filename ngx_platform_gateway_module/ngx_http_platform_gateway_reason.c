@@ -51,6 +51,7 @@ const ngx_http_platform_gateway_reason_t
     ngx_http_platform_gateway_token(TOKEN_CLAIMS, "token_claims"),
     ngx_http_platform_gateway_token(TOKEN_ISSUER, "token_issuer"),
     ngx_http_platform_gateway_token(TOKEN_AUDIENCE, "token_audience"),
+    ngx_http_platform_gateway_token(TOKEN_BOUND, "token_bound"),
     ngx_http_platform_gateway_token(TOKEN_NOT_YET, "token_not_yet"),
     ngx_http_platform_gateway_token(TOKEN_EXPIRED, "token_expired"),
     ngx_http_platform_gateway_token(KID_UNKNOWN, "kid_unknown"),
@@ -61,6 +62,8 @@ const ngx_http_platform_gateway_reason_t
     ngx_http_platform_gateway_refuses(KID_PENDING, "kid_pending"),
 
     ngx_http_platform_gateway_refuses(ORIGIN_FORBIDDEN, "origin_forbidden"),
+    ngx_http_platform_gateway_refuses(PREFLIGHT_FORBIDDEN,
+                                      "preflight_forbidden"),
     ngx_http_platform_gateway_refuses(METHOD_FORBIDDEN, "method_forbidden"),
     ngx_http_platform_gateway_refuses(ROUTE_NOT_FOUND, "route_not_found"),
     ngx_http_platform_gateway_refuses(BAD_REQUEST, "bad_request"),
@@ -154,6 +157,9 @@ ngx_http_platform_gateway_reason_of_token(pj_err_t err)
 
     case PJ_ERR_TOKEN_AUDIENCE:
         return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_AUDIENCE;
+
+    case PJ_ERR_TOKEN_BOUND:
+        return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_BOUND;
 
     case PJ_ERR_TOKEN_EXPIRED:
         return NGX_HTTP_PLATFORM_GATEWAY_REASON_TOKEN_EXPIRED;

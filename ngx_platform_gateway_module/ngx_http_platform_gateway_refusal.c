@@ -13,14 +13,26 @@ static ngx_int_t ngx_http_platform_gateway_refusal_challenge(
     const ngx_http_platform_gateway_loc_conf_t *conf);
 static u_char *ngx_http_platform_gateway_refusal_scope(u_char *p,
     ngx_uint_t access);
-static ngx_int_t ngx_http_platform_gateway_refusal_allow(ngx_http_request_t *r,
-    const ngx_http_platform_gateway_loc_conf_t *conf);
+static const ngx_str_t *ngx_http_platform_gateway_refusal_allow(
+    ngx_http_request_t *r, const ngx_http_platform_gateway_loc_conf_t *conf);
 static ngx_int_t ngx_http_platform_gateway_refusal_retry_after(
     ngx_http_request_t *r, time_t seconds);
 
 
 #define ngx_http_platform_gateway_refusal_copy(p, literal)                    \
     ngx_cpymem(p, literal, sizeof(literal) - 1)
+
+
+/* Allow, where no platform_gateway_methods says it. */
+
+static const ngx_str_t  ngx_http_platform_gateway_refusal_none =
+    ngx_string("OPTIONS");
+
+static const ngx_str_t  ngx_http_platform_gateway_refusal_files =
+    ngx_string("GET, HEAD, OPTIONS");
+
+static const ngx_str_t  ngx_http_platform_gateway_refusal_any =
+    ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
 
 /* What every challenge of a location begins with. */
@@ -62,6 +74,8 @@ ngx_http_platform_gateway_problem_refuse(ngx_http_request_t *r,
     ngx_str_null(&gr->challenge);
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    gr->allow = conf->allow;
 
     if (ngx_http_platform_gateway_refusal_challenge(r, gr, conf) != NGX_OK) {
         return NGX_ERROR;
@@ -155,6 +169,7 @@ ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf)
 {
     ngx_uint_t        ours;
+    const ngx_str_t  *allow;
     ngx_table_elt_t  *h;
 
     ours = (gr->code.len
@@ -164,7 +179,10 @@ ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
         || (r->err_status == NGX_HTTP_NO_CONTENT
             && gr->reason == NGX_HTTP_PLATFORM_GATEWAY_REASON_OPTIONS))
     {
-        if (ngx_http_platform_gateway_refusal_allow(r, conf) != NGX_OK) {
+        allow = (ours && gr->allow.len)
+                ? &gr->allow : ngx_http_platform_gateway_refusal_allow(r, conf);
+
+        if (ngx_http_platform_gateway_header_add(r, "Allow", allow) == NULL) {
             return NGX_ERROR;
         }
     }
@@ -197,40 +215,51 @@ ngx_http_platform_gateway_refusal_headers(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
+static const ngx_str_t *
 ngx_http_platform_gateway_refusal_allow(ngx_http_request_t *r,
     const ngx_http_platform_gateway_loc_conf_t *conf)
 {
-    u_char     *p;
-    ngx_str_t   value;
+    ngx_http_core_loc_conf_t  *clcf;
 
-    value = conf->allow;
+    if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
 
-    if (value.len == 0
-        && r->err_status == NGX_HTTP_NOT_ALLOWED
-        && r->method != NGX_HTTP_TRACE
-        && r->method != NGX_HTTP_CONNECT)
-    {
-        /* the content handler said so, and that of files alone does */
+        /* nginx refuses these before it looks for a location */
 
-        ngx_str_set(&value, "GET, HEAD, OPTIONS");
+        return &ngx_http_platform_gateway_refusal_any;
     }
 
-    if (value.len == 0) {
-        p = ngx_pnalloc(r->pool, conf->cors_methods_text.len
-                                 + sizeof(", OPTIONS") - 1);
-        if (p == NULL) {
-            return NGX_ERROR;
+    /* the location of an error_page is not the one that refused */
+
+    if (conf->allow.len && !r->internal) {
+        return &conf->allow;
+    }
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED) {
+
+        /*
+         * What an upstream said is lost where its answer is replaced; of
+         * nginx's own content handlers those of files refuse methods.
+         */
+
+        if (r->upstream
+            || (!r->internal && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
+        {
+            return &ngx_http_platform_gateway_refusal_none;
         }
 
-        value.data = p;
-        value.len = (size_t) (ngx_sprintf(p, "%V, OPTIONS",
-                                          &conf->cors_methods_text)
-                              - p);
+        return &ngx_http_platform_gateway_refusal_files;
     }
 
-    return ngx_http_platform_gateway_header_add(r, "Allow", &value)
-           ? NGX_OK : NGX_ERROR;
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (conf->access == 0
+        || ngx_http_platform_gateway_local_is_route_not_found(clcf))
+    {
+        return &ngx_http_platform_gateway_refusal_none;
+    }
+
+    return clcf->handler ? &ngx_http_platform_gateway_refusal_any
+                         : &ngx_http_platform_gateway_refusal_files;
 }
 
 

@@ -109,6 +109,7 @@ ngx_http_platform_gateway_token_verify(ngx_http_request_t *r,
     policy.audience_count = conf->audiences ? conf->audiences->nelts : 0;
     policy.now_s = ngx_time();
     policy.leeway_s = conf->leeway;
+    policy.allow_confirmation = (conf->allow_confirmation != 0);
 
     err = pj_claims_check(claims, &policy);
     if (err) {
@@ -150,17 +151,8 @@ void
 ngx_http_platform_gateway_token_times(const pj_claims_t *claims,
     ngx_http_platform_gateway_times_t *times)
 {
-    int64_t           nbf;
-    const pj_json_t  *node;
-
     times->exp = claims->exp;
-    times->not_before = claims->iat;
-
-    node = pj_json_member(claims->root, "nbf");
-
-    if (node && pj_json_int64(node, &nbf) == PJ_OK) {
-        times->not_before = ngx_max(times->not_before, nbf);
-    }
+    times->not_before = ngx_max(claims->iat, claims->nbf);
 }
 
 

@@ -76,6 +76,9 @@ my @cases = (
         [ '0.0.0.0/0', '::/0', '10.0.0.0/33', 'proxy', '10.0.0.1;', '10.0.0',
             '10.0.0.1, 0.0.0.0/0', '2001:db8::/129' ],
         [ '10.0.0.1', '10.0.0.0/8', '10.0.0.1, 2001:db8::/32', '::1' ] ],
+    [ PLATFORM_CORS_ALLOWED_HEADERS => 'CORS_HEADERS', 1,
+        [ '*', 'X-A;', 'X-A: b', 'X"', 'X-A {', "X-\xc3\xa9" ],
+        [ 'X-A', 'X-A X-B', 'x_a, X-2' ] ],
     [ PLATFORM_CORS_ALLOWED_ORIGINS => 'CORS_ORIGINS', 1,
         [ '*', 'null', 'https://a/path', 'a.example', 'https://a, https://b',
             'https://*.example', 'https://a.example.', 'https://a..example',
@@ -146,7 +149,7 @@ my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
     PLATFORM_DB_PASSWORD PLATFORM_DB_SSLMODE PLATFORM_JWT_KEY_ID
     PLATFORM_JWT_PRIVATE_KEY_BASE64 PLATFORM_JWT_PUBLIC_KEY_BASE64
     PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS PLATFORM_TRUSTED_PROXIES
-    PLATFORM_CORS_ALLOWED_ORIGINS);
+    PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS);
 my $got = $printed->();
 chomp(my $cores = `nproc`);
 my $slots = delete $got->{PLATFORM_AUTH_HASH_CONCURRENCY};

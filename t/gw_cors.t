@@ -62,6 +62,12 @@ location /own {
     platform_gateway_cors_max_age 1h;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /more {
+    platform_gateway_access public;
+    platform_gateway_cors_methods default PURGE;
+    platform_gateway_cors_headers X-Api-Key default;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /off {
     platform_gateway_access public;
     platform_gateway_cors_origins off;
@@ -102,14 +108,15 @@ my %ANSWER = (
     'allow-credentials' => 'true',
     'allow-methods'     => 'GET, HEAD, POST, PUT, PATCH, DELETE',
     'allow-headers'     => 'Authorization, Content-Type, X-Request-Id, '
-        . 'X-Correlation-Id',
+        . 'X-Correlation-Id, traceparent, tracestate, Idempotency-Key, '
+        . 'If-None-Match',
     'max-age'           => '600',
 );
 my %EXPOSED = (
     'allow-origin'      => $ORIGIN,
     'allow-credentials' => 'true',
     'expose-headers'    => 'X-Request-Id, X-Correlation-Id, Retry-After, '
-        . 'WWW-Authenticate',
+        . 'WWW-Authenticate, ETag',
 );
 
 # Preflights that are allowed: known, guarded, unknown and limited paths.
@@ -136,6 +143,12 @@ is_deeply cors($own), { 'allow-origin' => 'https://own.example.com',
     'allow-credentials' => 'true', 'allow-methods' => 'GET, PURGE',
     'allow-headers' => 'X-One, X-Two', 'max-age' => 3600 },
     'a location with rules of its own';
+my $more = preflight('/more', $ORIGIN, 'PURGE',
+    'Access-Control-Request-Headers' => 'x-api-key, traceparent, if-none-match');
+is_deeply cors($more), { %ANSWER,
+    'allow-methods' => "$ANSWER{'allow-methods'}, PURGE",
+    'allow-headers' => "X-Api-Key, $ANSWER{'allow-headers'}" },
+    'a location that adds to the defaults';
 
 # Preflights that are not.
 
@@ -151,23 +164,57 @@ refused(preflight('/public', 'https://evil.example'), 'another origin');
 refused(preflight('/nothing', 'https://evil.example'), 'on an unknown path');
 refused(preflight('/public', 'null'), 'null');
 refused(preflight('/public', ''), 'an empty origin');
-refused(preflight('/public', $ORIGIN, 'TRACE'), 'another method');
-refused(preflight('/public', $ORIGIN, 'get'), 'a method in lower case');
-refused(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Headers' => 'content-type, x-account-id'),
-    'another header');
-refused(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Headers' => 'content-type',
-    'Access-Control-Request-Headers' => 'x-other'),
-    'another header on the second line');
-refused(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Headers' => '*'), 'a star for a header');
 refused(preflight('/public', $ORIGIN, 'POST', Origin => $ORIGIN),
     'two origins');
-refused(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Method' => 'POST'), 'two methods');
+refused(preflight('/public', 'https://evil.example', 'TRACE',
+    'Access-Control-Request-Headers' => 'x-other'),
+    'another origin, method and header');
 refused(preflight('/own', $ORIGIN), 'an origin of the server, not of here');
 refused(preflight('/off', $ORIGIN), 'where CORS is off');
+
+# The origin is allowed, but not what it asks for: it can read which.
+
+sub unlisted {
+    my ($res, $detail, $name) = @_;
+
+    is_problem($res, 403, 'GATEWAY_PREFLIGHT_NOT_ALLOWED', $name);
+    is $res->json->{detail}, $detail, "$name: says which";
+    is_deeply cors($res), \%ANSWER, "$name: CORS headers of the origin";
+    is_deeply [ $res->header_all('Vary') ], [$VARY3], "$name: Vary";
+    is $t->logged($res)->{reason}, 'preflight_forbidden', "$name: reason";
+    return;
+}
+
+sub no_method { return "the method$_[0] is not allowed for other origins" }
+sub no_header { return "the header$_[0] is not allowed for other origins" }
+
+for my $method ('TRACE', 'get', 'PURGE', 'M-SEARCH', 'X' x 64) {
+    unlisted(preflight('/public', $ORIGIN, $method), no_method(" $method"),
+        'another method');
+}
+for my $method ('', 'X' x 65, 'GET"}', 'A\\u0041', 'GET, PUT', "\xc3\xa9", '*',
+    '<b>')
+{
+    unlisted(preflight('/public', $ORIGIN, $method), no_method(''),
+        'a method that is not repeated');
+}
+unlisted(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Method' => 'POST'), no_method(''), 'two methods');
+unlisted(preflight('/public', $ORIGIN, 'POST',
+    'Access-Control-Request-Headers' => 'content-type, x-account-id, x-other'),
+    no_header(' x-account-id'), 'another header');
+unlisted(preflight('/nothing', $ORIGIN, 'POST',
+    'Access-Control-Request-Headers' => 'content-type',
+    'Access-Control-Request-Headers' => 'X-Other'),
+    no_header(' X-Other'), 'another header on the second line');
+for my $header ('*', 'x' x 65, 'a"b', 'a b', "\xff") {
+    unlisted(preflight('/public', $ORIGIN, 'POST',
+        'Access-Control-Request-Headers' => $header), no_header(''),
+        'a header that is not repeated');
+}
+unlisted(preflight('/branch', $ORIGIN, 'BREW',
+    'Access-Control-Request-Headers' => 'x-other'), no_method(' BREW'),
+    'the method before the header');
 
 # The origins themselves.
 
@@ -217,8 +264,10 @@ is $plain->header('Allow'), 'GET, HEAD, POST, OPTIONS', 'with Allow';
 is_deeply cors($plain), {}, 'and no CORS headers';
 $plain = http($port, 'OPTIONS', '/nothing');
 is $plain->status, 204, 'plain OPTIONS of an unknown path';
-is $plain->header('Allow'), 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
-    'Allow where methods are not limited';
+is $plain->header('Allow'), 'OPTIONS', 'where nothing else is done';
+is http($port, 'OPTIONS', '/own')->header('Allow'),
+    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
+    'Allow is about the location, not about other origins';
 $plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
 is $plain->status, 204, 'OPTIONS with an origin and nothing asked';
 is_deeply cors($plain), \%EXPOSED, 'is like any other request';

@@ -18,6 +18,10 @@ my $upstream = $t->http_server(upstream => sub {
 });
 $t->echo_fastcgi;
 
+$t->write_file('file', 'a file');
+$t->write_file('ssi', '<!--#echo var="request_id" --> '
+    . '<!--#include virtual="/included" -->');
+
 $t->nginx_conf(<<'CONF');
 %%GLOBALS%%
 worker_processes 1;
@@ -25,15 +29,38 @@ events { }
 http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
+    map $request_id $mapped { default $request_id; }
+    server {
+        listen 127.0.0.1:%%PORT_off%%;
+        return 200 "$request_id";
+    }
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         client_header_buffer_size 1k;
         large_client_header_buffers 2 1k;
         platform_gateway on;
         platform_gateway_access public;
+        set $early $request_id;
         location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
         location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
         location /returns { return 200 "$platform_request_id"; }
+        location /nginx {
+            add_header X-Request-Id $request_id always;
+            add_header X-Correlation-Id elsewhere always;
+            add_header X-Early $early always;
+            location /nginx/up {
+                proxy_set_header X-Seen "$request_id $early $mapped";
+                proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            }
+            location = /nginx/file { alias %%DIR%%/file; }
+            location /nginx/down { proxy_pass http://127.0.0.1:1; }
+            location /nginx/ssi { ssi on; ssi_types *; alias %%DIR%%/ssi; }
+            location /nginx/off {
+                platform_gateway off;
+                return 200 "$request_id";
+            }
+        }
+        location = /included { return 200 "$request_id"; }
         location /nowhere { proxy_pass http://127.0.0.1:1; }
         location = /health { platform_gateway_health; }
     }
@@ -163,5 +190,41 @@ for my $case (@responses) {
 }
 like http_get($port, '/returns', headers => [ 'X-Request-Id' => 'seen' ])->body,
     qr/^seen$/, '$platform_request_id';
+
+# nginx's own $request_id is the same, whoever asks for it first, and a header
+# that add_header makes of it is no second one.
+
+for my $given (undef, 'mine', 'not good') {
+    my @headers = defined $given ? ('X-Request-Id' => $given) : ();
+    my $name = $given // 'none';
+    my %status = ('/nginx/up' => 200, '/nginx/file' => 200, '/nginx/ssi' => 200,
+        '/nginx/down' => 502, '/nginx/none' => 404);
+    for my $path (sort keys %status) {
+        my $res = http_get($port, $path, headers => \@headers);
+        is $res->status, $status{$path}, "$name $path";
+        my @got = $res->header_all('X-Request-Id');
+        is scalar @got, 1, "$name $path: one request id";
+        is $got[0], 'mine', "$name $path: the client's"
+            if $name eq 'mine';
+        is $res->header('X-Early'), $got[0], "$name $path: read before any phase";
+        is scalar(my @c = $res->header_all('X-Correlation-Id')), 1,
+            "$name $path: one correlation id";
+        is $c[0], $got[0], "$name $path: ours";
+        ok scalar(logged($got[0])), "$name $path: in the log";
+        is_deeply [ header_values($res->json, 'X-Seen') ],
+            [ join ' ', (@got) x 3 ], "$name $path: upstream" if $path eq '/nginx/up';
+        is $res->body, "$got[0] $got[0]", "$name $path: in a subrequest"
+            if $path eq '/nginx/ssi';
+    }
+    my $res = http_get($port, '/nginx/file',
+        headers => [ @headers, Range => 'bytes=100-' ]);
+    is $res->status, 416, "$name: a range that is not there";
+    is scalar(my @id = $res->header_all('X-Request-Id')), 1,
+        "$name: one id, though the response began twice";
+}
+my $off = http_get($t->port('off'), '/', headers => [ 'X-Request-Id' => 'a' ]);
+like $off->body, $MADE, "nginx's own where the gateway is off";
+is http_get($port, '/nginx/off', headers => [ 'X-Request-Id' => 'a' ])->body,
+    'a', 'not where it is off in the location alone';
 
 $t->done;

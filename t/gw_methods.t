@@ -13,6 +13,8 @@ my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 
+$t->write_file('file', 'a file');
+
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 location /get {
     platform_gateway_access public;
@@ -51,6 +53,57 @@ location = /health {
     platform_gateway_access public;
     platform_gateway_methods GET HEAD;
     platform_gateway_health;
+}
+location = /health/plain {
+    platform_gateway_access public;
+    platform_gateway_health;
+}
+location = /ready/plain {
+    platform_gateway_access public;
+    platform_gateway_ready;
+}
+location = /ready/shadow {
+    platform_gateway_access public;
+    platform_gateway_shadow on;
+    platform_gateway_ready;
+}
+location = /metrics {
+    platform_gateway_access public;
+    platform_gateway_metrics;
+}
+location = /file {
+    platform_gateway_access public;
+    alias %%DIR%%/file;
+}
+location = /file/paged {
+    platform_gateway_access public;
+    error_page 405 /page;
+    alias %%DIR%%/file;
+}
+location = /gif {
+    platform_gateway_access public;
+    empty_gif;
+}
+location = /intercepted {
+    platform_gateway_access public;
+    proxy_intercept_errors on;
+    error_page 405 /page;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%/?status=405;
+}
+location = /paged {
+    platform_gateway_access public;
+    platform_gateway_methods POST;
+    error_page 405 /page;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location = /page {
+    platform_gateway_access public;
+    platform_gateway_methods GET PUT;
+    alias %%DIR%%/file;
+}
+location /nowhere {
+    platform_gateway_access public;
+    platform_gateway_route_not_found;
 }
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
@@ -94,6 +147,27 @@ allows('/many/inner', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS',
 allows('/health', 'GET, HEAD, OPTIONS', qw(GET HEAD));
 is http($port, $_, '/any', token => $good, body => '')->status, 200,
     "$_ where nothing is said" for qw(GET HEAD POST DELETE BREW);
+
+# Where no methods are listed, Allow is what the location does all the same.
+
+allows($_, 'GET, HEAD, OPTIONS', qw(GET HEAD))
+    for qw(/health/plain /ready/plain /ready/shadow /metrics /file);
+is http($port, 'OPTIONS', '/any')->header('Allow'),
+    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS', 'what is passed on';
+is http($port, 'OPTIONS', '/nowhere')->header('Allow'), 'OPTIONS',
+    'a path that is not there';
+is http_post($port, '/gif')->header('Allow'), 'GET, HEAD, OPTIONS',
+    "another module's 405";
+
+# An operator's page does not speak of its own location.
+
+my %paged = ('GET /paged' => 'POST, OPTIONS', 'PUT /paged' => 'POST, OPTIONS',
+    'POST /file/paged' => 'GET, HEAD, OPTIONS', 'GET /intercepted' => 'OPTIONS');
+for my $ask (sort keys %paged) {
+    my $page = http($port, (split / /, $ask), body => '');
+    is $page->status, 405, "$ask: a page of the operator";
+    is_deeply [ $page->header_all('Allow') ], [ $paged{$ask} ], "$ask: Allow";
+}
 
 # Only what is allowed arrived.
 

@@ -151,16 +151,16 @@ for my $where (qw(/earnest /shadow)) {
 }
 is_problem(preflight('/earnest', 'https://theirs.test'), 403,
     'GATEWAY_ORIGIN_NOT_ALLOWED', 'in earnest, another origin');
-for my $case ([ 'another origin', 'https://theirs.test' ],
-    [ 'another method', 'https://app.test', 'BREW' ]) {
-    my ($name, @ask) = @$case;
+for my $case ([ 'another origin', 'origin', 'https://theirs.test' ],
+    [ 'another method', 'preflight', 'https://app.test', 'BREW' ]) {
+    my ($name, $what, @ask) = @$case;
 
     $res = preflight('/shadow', @ask);
     is $res->status, 200, "$name: the preflight is passed on";
     is $res->json->{method}, 'OPTIONS', "$name: as it is";
     my $line = $t->logged($res);
     is $line->{decision}, 'shadow', "$name: logged";
-    is $line->{reason}, 'origin_forbidden', "$name: with the reason";
+    is $line->{reason}, "${what}_forbidden", "$name: with the reason";
 
     $res = preflight('/shadow/cors', @ask);
     is $res->header('Access-Control-Allow-Origin'), 'https://theirs.test',

@@ -43,9 +43,12 @@ ok $ok, 'a limit with no burst';
     PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8, 2001:db8::/32',
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'off',
     PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example https://*.b.example:8443',
+    PLATFORM_CORS_ALLOWED_HEADERS => 'X-Api-Key, x_debug X-Two',
     PLATFORM_ENTITLEMENT_URL => 'https://127.0.0.1',
     IDENTITY_URL => 'https://127.0.0.1:8443');
 ok $ok, 'all else';
+like $text, qr/platform_gateway_cors_headers default X-Api-Key x_debug X-Two;/,
+    'headers are added to those that are allowed anyhow';
 like $text, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'trusted proxies';
 like $text, qr/server 127\.0\.0\.1:443;/, 'the port that https has';
 like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
@@ -64,6 +67,7 @@ for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
 
 my %wrong = (
     PLATFORM_CORS_ALLOWED_ORIGINS => '*',
+    PLATFORM_CORS_ALLOWED_HEADERS => 'X-A *',
     PLATFORM_ENTITLEMENT_URL      => 'http://127.0.0.1:8082/path',
     PLATFORM_JWT_ISSUER           => 'http://a; }',
     PLATFORM_TRUSTED_PROXIES      => '0.0.0.0/0',

@@ -24,6 +24,10 @@ location /audience {
     platform_gateway_audience mobile web;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /bound {
+    platform_gateway_allow_confirmation on;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /exact {
     platform_gateway_leeway 0;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
@@ -173,7 +177,11 @@ refused('typ JWE', jwt_sign(header => { typ => 'JWE' }, key => $key,
     payload => jwt_claims('branch')),
     reason => 'token_typ');
 passes("typ $_", jwt_sign(header => { typ => $_ }, key => $key,
-    payload => jwt_claims('branch'))) for qw(JWT jwt at+jwt);
+    payload => jwt_claims('branch')))
+    for qw(JWT jwt at+jwt application/jwt application/at+jwt Application/AT+JWT);
+refused("typ $_", jwt_sign(header => { typ => $_ }, key => $key,
+    payload => jwt_claims('branch')), reason => 'token_typ')
+    for 'application/dpop+jwt', 'text/jwt', 'application/jwt;v=1';
 passes('no typ', jwt_sign(header => { typ => undef }, key => $key,
     payload => jwt_claims('branch')));
 refused('crit', jwt_sign(header => { crit => ['b64'], b64 => JSON::PP::true },
@@ -230,15 +238,24 @@ refused('no exp', token(exp => undef),
     reason => 'token_claims');
 refused('exp as a string', token(exp => '9999999999'),
     reason => 'token_claims');
-refused('exp as a fraction', jwt_sign(key => $key,
-    payload => encode(exp => '9999999999.5')),
-    reason => 'token_claims');
+passes('exp as a fraction', jwt_sign(key => $key,
+    payload => encode(exp => '9999999999.5')));
+refused('a fraction of a second too late', jwt_sign(key => $key,
+    payload => encode(exp => now() . '.9')), path => '/exact',
+    code => 'GATEWAY_TOKEN_EXPIRED', reason => 'token_expired');
+passes('iat and nbf as fractions', jwt_sign(key => $key,
+    payload => encode(iat => (now() - 100) . '.5,"nbf":' . (now() - 100) . '.25')));
+refused('nbf as a fraction', jwt_sign(key => $key,
+    payload => encode(nbf => (now() + 120) . '.5')), reason => 'token_not_yet');
 refused('exp beyond 64 bits', jwt_sign(key => $key,
     payload => encode(exp => '99999999999999999999')),
     reason => 'token_claims');
-refused('exp in exponent form', jwt_sign(key => $key,
-    payload => encode(exp => '1e11')),
-    reason => 'token_claims');
+refused("exp as $_", jwt_sign(key => $key, payload => encode(exp => $_)),
+    reason => 'token_claims') for '1e400', '1e99999999999', '-1e400';
+refused("exp as $_", jwt_sign(key => $key, payload => encode(exp => $_)),
+    reason => 'token_json') for 'NaN', 'Infinity', '1e';
+passes('exp in exponent form', jwt_sign(key => $key,
+    payload => encode(exp => '1e11')));
 passes('exp as an integer (control)', jwt_sign(key => $key,
     payload => encode(exp => '9999999999')));
 refused('a negative exp', jwt_sign(key => $key,
@@ -265,6 +282,9 @@ refused('an expired one of another issuer',
 refused('no issuer', token(iss => undef),
     reason => 'token_claims');
 passes('any audience where none is demanded', token(aud => 'desk'));
+refused('an audience of a wrong type where none is demanded', token(aud => $_),
+    reason => 'token_claims') for 7, { a => 'web' }, [ 'web', 7 ], '';
+passes('no audience in the list where none is demanded', token(aud => []));
 passes('one audience', token(aud => 'web'), '/audience');
 passes('one of several', token(aud => [ 'desk', 'mobile' ]), '/audience');
 refused('no audience', token(), path => '/audience',
@@ -274,6 +294,19 @@ refused('another audience', token(aud => 'desk'), path => '/audience',
 refused('no audience of the list', token(aud => [ 'desk', 'we' ]),
     path => '/audience',
     reason => 'token_audience');
+
+refused('an audience of a wrong type', token(aud => [ 'web', 7 ]),
+    path => '/audience', reason => 'token_claims');
+
+# A token that is bound to a key.
+
+for my $cnf ({ jkt => 'x' }, { 'x5t#S256' => 'x' }, {}, 'x') {
+    my $bound = token(cnf => $cnf);
+    refused('a bound token', $bound, reason => 'token_bound');
+    passes('where that is allowed', $bound, '/bound');
+    refused('and still where it is not', $bound, reason => 'token_bound');
+}
+passes('a token without cnf where that is allowed', token(), '/bound');
 
 # Claims of the kind.
 

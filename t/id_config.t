@@ -64,6 +64,7 @@ my @values = (
     [ PLATFORM_AUTH_HASH_CONCURRENCY => '0', '1' ],
     [ PLATFORM_AUTH_ARGON2_MEMORY_KIB => '1024', '19456' ],
     [ PLATFORM_AUTH_ARGON2_ITERATIONS => '1', '3' ],
+    [ PLATFORM_CORS_ALLOWED_HEADERS => '*', 'header names' ],
     [ PLATFORM_CORS_ALLOWED_ORIGINS => '*', 'https://*.example.com' ],
     [ PLATFORM_SWEEP_INTERVAL => 'x', '0' ],
     [ PLATFORM_LOG_LEVEL => 'loud', 'debug' ],

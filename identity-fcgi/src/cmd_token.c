@@ -207,7 +207,8 @@ static void print_claim(struct out *o, const pj_json_t *claim)
 
     snprintf(label, sizeof(label), "%.*s", (int) claim->name.len,
              (const char *) claim->name.data);
-    if (claim->type == PJ_JSON_NUMBER && !pj_json_int64(claim, &number) &&
+    if (claim->type == PJ_JSON_NUMBER &&
+        !pj_json_seconds(claim, PJ_ROUND_DOWN, &number) &&
         (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
          strcmp(label, "nbf") == 0)) {
         out_time(o, NULL, label, number);

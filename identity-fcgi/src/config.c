@@ -65,6 +65,13 @@ static bool is_kid(const char *text)
     return parse_visible(text, 255) && strpbrk(text, ",=") == NULL;
 }
 
+static bool is_name_list(const char *text)
+{
+    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                             "abcdefghijklmnopqrstuvwxyz0123456789-_ ,")] ==
+           '\0';
+}
+
 static bool is_anything(const char *text)
 {
     return strlen(text) <= 65536;
@@ -148,6 +155,8 @@ static const struct setting settings[] = {
     NUMBER("PLATFORM_AUTH_SESSION_MAX_LIFETIME", KIND_SECONDS,
            session_max_lifetime_s, "90d", 0, 10 * YEAR_S,
            A_DURATION "0 (no cap) to 3650d"),
+    FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL, is_name_list,
+            "header names, separated by spaces or commas"),
     {.name = "PLATFORM_CORS_ALLOWED_ORIGINS", .kind = KIND_ORIGINS,
      .field = FIELD(cors_origins), .local = "http://127.0.0.1:8080",
      .accepted = "origins as a browser sends them, separated by spaces; "

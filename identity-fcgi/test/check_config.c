@@ -146,6 +146,9 @@ static const struct {
     {"PLATFORM_DB_HOST", "db.example.com", false}, /* seeding is on */
     {"PLATFORM_DB_HOST", "127.0.0.1,db", false},
     {"PLATFORM_DB_HOST", "127.evil.com", false},
+    {"PLATFORM_CORS_ALLOWED_HEADERS", "X-A, x_b X-C2", true},
+    {"PLATFORM_CORS_ALLOWED_HEADERS", "*", false},
+    {"PLATFORM_CORS_ALLOWED_HEADERS", "X-A; X-B", false},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://a.b http://c:81", true},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "https://*.example.com", true},
     {"PLATFORM_CORS_ALLOWED_ORIGINS", "*", false},

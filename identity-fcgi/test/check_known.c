@@ -143,7 +143,7 @@ static pj_err_t verify_at(int64_t now_s)
 
 /* -- the two ways, field by field -- */
 
-/* All of pj_claims_t but kind, iat, exp, branch_ids, roles and root. */
+/* All of pj_claims_t but kind, iat, exp, nbf, branch_ids, roles and root. */
 static const size_t texts[] = {offsetof(pj_claims_t, iss),
                                offsetof(pj_claims_t, sub),
                                offsetof(pj_claims_t, jti),
@@ -161,7 +161,7 @@ static const size_t texts[] = {offsetof(pj_claims_t, iss),
 #define TEXTS (sizeof(texts) / sizeof(texts[0]))
 
 /* Who adds a field to claims adds it here and to known.c too. */
-_Static_assert(sizeof(pj_claims_t) == 3 * sizeof(int64_t) +
+_Static_assert(sizeof(pj_claims_t) == 4 * sizeof(int64_t) +
                                           TEXTS * sizeof(pj_str_t) +
                                           3 * sizeof(void *),
                "a field of pj_claims_t is not compared");
@@ -175,6 +175,7 @@ static void ck_same(const struct way *a, const struct way *b)
     ck_assert_int_eq(a->claims.kind, b->claims.kind);
     ck_assert_int_eq(a->claims.iat, b->claims.iat);
     ck_assert_int_eq(a->claims.exp, b->claims.exp);
+    ck_assert_int_eq(a->claims.nbf, b->claims.nbf);
     for (size_t i = 0; i < TEXTS; i++) {
         const pj_str_t *x =
             (const void *) ((const char *) &a->claims + texts[i]);
@@ -251,6 +252,8 @@ static const struct {
     {"{" ISS ",\"iat\":-9223372036854775808,\"exp\":9223372036854775807," OURS
      "," REFRESH "}",
      KNOWN_CLAIMS},
+    {"{" ISS ",\"iat\":1.5,\"exp\":1800000600.5," OURS "," REFRESH "}",
+     KNOWN_CLAIMS},
     {"{" ISS ",\"iat\":0,\"exp\":1," OURS "," REFRESH "}", KNOWN_CLAIMS},
     {"{" ISS ",\"iat\":1800000600,\"exp\":1800000000," OURS "," REFRESH "}",
      KNOWN_CLAIMS},
@@ -300,7 +303,7 @@ static const struct {
      KNOWN_NOT},
     {"{" ISS "," TIMES "," OURS ",\"x\":\"y\"}", KNOWN_NOT},
     {"{" ISS ",\"exp\":1800000600," OURS "," REFRESH ",\"x\":1}", KNOWN_NOT},
-    {"{" ISS ",\"iat\":1.5,\"exp\":1800000600," OURS "," REFRESH "}",
+    {"{" ISS ",\"iat\":1e400,\"exp\":1800000600," OURS "," REFRESH "}",
      KNOWN_NOT},
     {"{}", KNOWN_NOT},
     {"[]", KNOWN_NOT},

@@ -311,33 +311,107 @@ START_TEST (test_value_limit) {
 }
 END_TEST
 
-static void int_is(const char *text, pj_err_t want, int64_t value)
+static void seconds_are(const char *text, int64_t down, int64_t up)
 {
     int64_t got = 77;
 
-    assert_err(pj_json_int64(tree(text), &got), want);
-    if (want == PJ_OK)
-        ck_assert_int_eq(got, value);
+    assert_ok(pj_json_seconds(tree(text), PJ_ROUND_DOWN, &got));
+    ck_assert_int_eq(got, down);
+    assert_ok(pj_json_seconds(tree(text), PJ_ROUND_UP, &got));
+    ck_assert_int_eq(got, up);
 }
 
-START_TEST (test_int64) {
+static void no_seconds(const char *text)
+{
+    int64_t got;
+
+    assert_err(pj_json_seconds(tree(text), PJ_ROUND_DOWN, &got),
+               PJ_ERR_JSON_TYPE);
+    assert_err(pj_json_seconds(tree(text), PJ_ROUND_UP, &got),
+               PJ_ERR_JSON_TYPE);
+}
+
+START_TEST (test_whole_seconds) {
     int64_t out;
 
-    int_is("0", PJ_OK, 0);
-    int_is("-0", PJ_OK, 0);
-    int_is("1700000000", PJ_OK, 1700000000);
-    int_is("-42", PJ_OK, -42);
-    int_is("9223372036854775807", PJ_OK, INT64_MAX);
-    int_is("-9223372036854775808", PJ_OK, INT64_MIN);
-    int_is("9223372036854775808", PJ_ERR_JSON_TYPE, 0);
-    int_is("-9223372036854775809", PJ_ERR_JSON_TYPE, 0);
-    int_is("18446744073709551616", PJ_ERR_JSON_TYPE, 0);
-    int_is("99999999999999999999999999", PJ_ERR_JSON_TYPE, 0);
-    int_is("1.0", PJ_ERR_JSON_TYPE, 0);
-    int_is("1e3", PJ_ERR_JSON_TYPE, 0);
-    int_is("\"1\"", PJ_ERR_JSON_TYPE, 0);
-    int_is("true", PJ_ERR_JSON_TYPE, 0);
-    assert_err(pj_json_int64(NULL, &out), PJ_ERR_JSON_TYPE);
+    seconds_are("0", 0, 0);
+    seconds_are("-0", 0, 0);
+    seconds_are("1700000000", 1700000000, 1700000000);
+    seconds_are("-42", -42, -42);
+    seconds_are("9223372036854775807", INT64_MAX, INT64_MAX);
+    seconds_are("-9223372036854775808", INT64_MIN, INT64_MIN);
+    seconds_are("1700000000.000", 1700000000, 1700000000);
+    seconds_are("1.7e9", 1700000000, 1700000000);
+    seconds_are("17E+8", 1700000000, 1700000000);
+    seconds_are("17000000000e-1", 1700000000, 1700000000);
+    seconds_are("0.0000000017e18", 1700000000, 1700000000);
+    seconds_are("92233720368547758.07e2", INT64_MAX, INT64_MAX);
+    no_seconds("9223372036854775808");
+    no_seconds("-9223372036854775809");
+    no_seconds("18446744073709551616");
+    no_seconds("99999999999999999999999999");
+    no_seconds("\"1\"");
+    no_seconds("true");
+    no_seconds("null");
+    no_seconds("[1]");
+    assert_err(pj_json_seconds(NULL, PJ_ROUND_UP, &out), PJ_ERR_JSON_TYPE);
+}
+END_TEST
+
+START_TEST (test_fractions_of_a_second) {
+    int64_t out;
+
+    seconds_are("1.5", 1, 2);
+    seconds_are("1700000000.0000000000000000001", 1700000000, 1700000001);
+    seconds_are("15e-1", 1, 2);
+    seconds_are("0.1", 0, 1);
+    seconds_are("-0.1", -1, 0);
+    seconds_are("-1.5", -2, -1);
+    seconds_are("-0.0", 0, 0);
+    assert_ok(
+        pj_json_seconds(tree("9223372036854775807.5"), PJ_ROUND_DOWN, &out));
+    ck_assert_int_eq(out, INT64_MAX);
+    assert_err(
+        pj_json_seconds(tree("9223372036854775807.5"), PJ_ROUND_UP, &out),
+        PJ_ERR_JSON_TYPE);
+    assert_ok(
+        pj_json_seconds(tree("-9223372036854775808.5"), PJ_ROUND_UP, &out));
+    ck_assert_int_eq(out, INT64_MIN);
+    assert_err(
+        pj_json_seconds(tree("-9223372036854775808.5"), PJ_ROUND_DOWN, &out),
+        PJ_ERR_JSON_TYPE);
+}
+END_TEST
+
+START_TEST (test_exponents_of_any_size) {
+    char *zeros;
+
+    no_seconds("1e19");
+    no_seconds("-1e19");
+    no_seconds("1e400");
+    no_seconds("1e99999999999999999999999999");
+    seconds_are("1e18", 1000000000000000000, 1000000000000000000);
+    seconds_are("0e99999999999999999999999999", 0, 0);
+    seconds_are("0.0e400", 0, 0);
+    seconds_are("1e-400", 0, 1);
+    seconds_are("-1e-99999999999999999999999999", -1, 0);
+    zeros = repeat("0.", "0", 30000, "1e30001");
+    seconds_are(zeros, 1, 1);
+    free(zeros);
+    zeros = repeat("1", "0", 30000, "e-30000");
+    seconds_are(zeros, 1, 1);
+    free(zeros);
+}
+END_TEST
+
+START_TEST (test_what_is_no_number) {
+    static const char *const bad[] = {"NaN", "Infinity", "-Infinity", "1.",
+                                      ".5",  "1e",       "1e+",       "+1",
+                                      "01",  "0x10",     "1.e5",      "--1"};
+
+    for (size_t i = 0; i < COUNT(bad); i++)
+        assert_err(parse(bad[i]), PJ_ERR_JSON_SYNTAX);
+    assert_ok(parse("-1.5e+3"));
 }
 END_TEST
 
@@ -387,7 +461,10 @@ int main(void)
     tests[n++] = test_depth_limit_and_7680_deep_nesting;
     tests[n++] = test_member_limit;
     tests[n++] = test_value_limit;
-    tests[n++] = test_int64;
+    tests[n++] = test_whole_seconds;
+    tests[n++] = test_fractions_of_a_second;
+    tests[n++] = test_exponents_of_any_size;
+    tests[n++] = test_what_is_no_number;
     tests[n++] = test_long_strings_plain_and_escaped;
     tests[n++] = test_plain_strings_are_borrowed;
     return run_case("json", tests, n, NULL, check_error_queue);

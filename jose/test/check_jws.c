@@ -342,6 +342,42 @@ START_TEST (test_header_typ) {
 }
 END_TEST
 
+START_TEST (test_header_typ_as_a_media_type) {
+    static const char *const good[] = {"JWT",
+                                       "jwt",
+                                       "at+jwt",
+                                       "AT+JWT",
+                                       "application/jwt",
+                                       "application/JWT",
+                                       "application/at+jwt",
+                                       "APPLICATION/AT+jwt"};
+    static const char *const bad[] = {"application/",
+                                      "application/jwe",
+                                      "application/application/jwt",
+                                      "application/jwt;x=y",
+                                      "application/jwt ",
+                                      "application",
+                                      "applicationjwt",
+                                      "/jwt",
+                                      "text/jwt",
+                                      "application/dpop+jwt",
+                                      "dpop+jwt",
+                                      "refresh+jwt"};
+    char header[128];
+
+    for (size_t i = 0; i < COUNT(good); i++) {
+        snprintf(header, sizeof(header),
+                 "{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"%s\"}", good[i]);
+        assert_ok(with_header(header));
+    }
+    for (size_t i = 0; i < COUNT(bad); i++) {
+        snprintf(header, sizeof(header),
+                 "{\"alg\":\"RS256\",\"kid\":\"k\",\"typ\":\"%s\"}", bad[i]);
+        assert_err(with_header(header), PJ_ERR_TOKEN_TYP);
+    }
+}
+END_TEST
+
 START_TEST (test_header_kid) {
     char header[512], kid[PJ_KID_MAX_BYTES + 1];
 
@@ -659,6 +695,7 @@ int main(void)
     tests[n++] = test_attack_embedded_nul;
     tests[n++] = test_attack_duplicate_members;
     tests[n++] = test_header_typ;
+    tests[n++] = test_header_typ_as_a_media_type;
     tests[n++] = test_header_kid;
     tests[n++] = test_header_that_is_no_object;
     tests[n++] = test_attack_7680_deep_nesting;

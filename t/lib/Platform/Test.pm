@@ -447,10 +447,10 @@ sub is_problem {
     my @texts = map { length($got{$_} // '') ? 1 : 0 } qw(title detail);
     my $ok = Test::More::is_deeply(
         [ $res->status, $res->header('Content-Type'),
-            @got{qw(type status code)}, @texts, length $id ? 1 : 0,
+            join(', ', $res->header_all('Cache-Control')), @got{qw(type status code)}, @texts, length $id ? 1 : 0,
             $res->header('X-Request-Id') ],
-        [ $status, 'application/problem+json', 'about:blank', $status, $code,
-            1, 1, 1, $id ],
+        [ $status, 'application/problem+json', 'no-store', 'about:blank',
+            $status, $code, 1, 1, 1, $id ],
         "$name: $status $code");
     Test::More::diag($res->raw_head, $res->body) unless $ok;
     return $ok;
