@@ -118,13 +118,37 @@ static void print_account(struct cmd *c, const struct admin_account *account)
     out_text(&c->out, "status", "status", 0, account->status);
 }
 
-static void audit(const char *event, const struct admin_account *account,
-                  const char *counted, int64_t count)
+static void audit(const char *event, const struct admin_account *account)
 {
-    const struct log_number number = {counted, count};
-
     cmd_audit(event, LOG_FIELDS(CMD_ID("accountId", account->account_id)),
-              &number, counted != NULL ? 1 : 0);
+              NULL, 0);
+}
+
+/* The end of what ends sessions.  They are over, and that is for the record
+ * before the rows are marked, which may take its time. */
+static int end_sessions(struct cmd *c, const char *event, bool tell_changed,
+                        struct admin_account *account)
+{
+    if (account->changed || account->ends_sessions ||
+        account->ended_sessions > 0) {
+        audit(event, account);
+    }
+    if (!admin_sessions_end(c->admin, account)) {
+        return cmd_fail(c, CMD_FAILED,
+                        "all sessions are over, but not all of their rows "
+                        "were marked, which the same command goes on with: %s",
+                        admin_error(c->admin));
+    }
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    print_account(c, account);
+    if (tell_changed) {
+        out_bool(&c->out, "changed", "changed", account->changed);
+    }
+    out_number(&c->out, "revokedSessions", "ended sessions",
+               account->ended_sessions);
+    return cmd_out_close(c);
 }
 
 /* -- commands -- */
@@ -159,7 +183,7 @@ static int add(struct cmd *c)
     if (!admin_account_add(c->admin, name, type, phc, &account)) {
         return cmd_fail_admin(c);
     }
-    audit("account.added", &account, NULL, 0);
+    audit("account.added", &account);
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
@@ -167,7 +191,7 @@ static int add(struct cmd *c)
     return cmd_out_close(c);
 }
 
-static int enable_or_disable(struct cmd *c, bool enable)
+static int disable(struct cmd *c)
 {
     char ref[STORE_ACCOUNT_NAME_MAX + 1];
     struct admin_account account;
@@ -175,50 +199,31 @@ static int enable_or_disable(struct cmd *c, bool enable)
     if (!account_ref(c, ref) || !cmd_connect(c)) {
         return c->status;
     }
-    if (!admin_account_enable(c->admin, ref, enable, &account)) {
+    if (!admin_account_enable(c->admin, ref, false, &account)) {
         return cmd_fail_admin(c);
     }
-    if (enable && account.changed) {
-        audit("account.enabled", &account, NULL, 0);
-    } else if (account.changed || account.ended_sessions > 0) {
-        audit("account.disabled", &account, "revokedSessions",
-              account.ended_sessions);
+    return end_sessions(c, "account.disabled", true, &account);
+}
+
+static int enable(struct cmd *c)
+{
+    char ref[STORE_ACCOUNT_NAME_MAX + 1];
+    struct admin_account account;
+
+    if (!account_ref(c, ref) || !cmd_connect(c)) {
+        return c->status;
+    }
+    if (!admin_account_enable(c->admin, ref, true, &account)) {
+        return cmd_fail_admin(c);
+    }
+    if (account.changed) {
+        audit("account.enabled", &account);
     }
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
     print_account(c, &account);
     out_bool(&c->out, "changed", "changed", account.changed);
-    if (!enable) {
-        out_number(&c->out, "revokedSessions", "ended sessions",
-                   account.ended_sessions);
-    }
-    return cmd_out_close(c);
-}
-
-static int disable(struct cmd *c)
-{
-    return enable_or_disable(c, false);
-}
-
-static int enable(struct cmd *c)
-{
-    return enable_or_disable(c, true);
-}
-
-/* The end of what ends sessions. */
-static int print_revoked(struct cmd *c, const char *event,
-                         const struct admin_account *account)
-{
-    if (account->changed || account->ended_sessions > 0) {
-        audit(event, account, "revokedSessions", account->ended_sessions);
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    print_account(c, account);
-    out_number(&c->out, "revokedSessions", "ended sessions",
-               account->ended_sessions);
     return cmd_out_close(c);
 }
 
@@ -234,7 +239,7 @@ static int set_credential(struct cmd *c)
     if (!admin_account_credential(c->admin, ref, phc, &account)) {
         return cmd_fail_admin(c);
     }
-    return print_revoked(c, "account.credential_set", &account);
+    return end_sessions(c, "account.credential_set", false, &account);
 }
 
 static int revoke_sessions(struct cmd *c)
@@ -256,7 +261,7 @@ static int revoke_sessions(struct cmd *c)
         return cmd_fail(c, CMD_FAILED,
                         "the account has no active session with this id");
     }
-    return print_revoked(c, "account.sessions_revoked", &account);
+    return end_sessions(c, "account.sessions_revoked", false, &account);
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
@@ -293,7 +298,9 @@ static int unlock(struct cmd *c)
                               &addresses)) {
         return cmd_fail_admin(c);
     }
-    audit("account.unlocked", &account, "clearedAddresses", pairs);
+    cmd_audit("account.unlocked",
+              LOG_FIELDS(CMD_ID("accountId", account.account_id)),
+              (struct log_number[]){{"clearedAddresses", pairs}}, 1);
     if (!cmd_out_open(c, false)) {
         return c->status;
     }

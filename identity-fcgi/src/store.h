@@ -49,7 +49,8 @@ struct session {
     char account_id[STORE_UUID];
     char account_type[16];
     bool account_enabled;
-    bool active; /* status ACTIVE; expiry is the caller's to compare */
+    bool active; /* status ACTIVE, opened since the account was last locked
+                    out; expiry is the caller's to compare */
     char jti[STORE_UUID];
     char workspace_id[STORE_UUID]; /* scope; all three set, or none */
     char member_id[STORE_UUID];
@@ -157,9 +158,9 @@ struct store_ops {
                                const char *account_id, const char *branch_id,
                                struct scope *out);
 
-    /* Inserts s (its ids, jti, times and, if set, the scope columns), where
+    /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where
      * its account is enabled and still has that credential; else STORE_NONE.
-     */
+     * created_at is the database's. */
     enum store_result (*session_create)(struct store *st,
                                         const struct session *s,
                                         const char *credential_hash);
