@@ -13,7 +13,8 @@ my $MANY = $ENV{PLATFORM_TEST_SESSIONS} // 250_000;
 
 my $t = Platform::Test->new(timeout => 900);
 my $pg = $t->postgres(settings => { max_wal_size => '2GB' });
-my %env = (PLATFORM_AUTH_MAX_FAILURES => 0);
+my %env = (PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_AUTH_MAX_SESSIONS => 0);
 my $identity = $t->identity_face(%env);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 my $port = $t->port('identity');

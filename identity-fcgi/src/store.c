@@ -270,6 +270,7 @@ const struct store_ops store_postgres = {
     .branches = store_branches,
     .scope = store_scope,
     .session_create = store_session_create,
+    .session_limit = store_session_limit,
     .session_read = store_session_read,
     .session_refresh = store_session_refresh,
     .session_rotate = store_session_rotate,

@@ -165,6 +165,15 @@ struct store_ops {
                                         const struct session *s,
                                         const char *credential_hash);
     /*
+     * Where the account of s has more than most active sessions, revokes the
+     * others that expired and then the oldest, some at a time, which done
+     * (room for STORE_MAX_REVOKE) gets; STORE_NONE where there are none.
+     */
+    enum store_result (*session_limit)(struct store *st,
+                                       const struct session *s, int most,
+                                       struct session_ref *done,
+                                       size_t *done_count);
+    /*
      * Reads a session, and about branch_id (NULL: its own active branch)
      * whether it is selectable in the session, all in one statement.  The
      * list is filled if asked for, and always when that branch is not

@@ -65,6 +65,54 @@ enum store_result store_session_create(struct store *st,
 }
 
 /*
+ * The oldest are $2 + SPARE rows at most, so this reads no more of an account
+ * that has very many; the others are their logins' to end.  Rows in use are
+ * left to the next login, so this never waits.
+ */
+#define SPARE 100
+
+_Static_assert(SPARE <= STORE_MAX_REVOKE, "they are told to the caller");
+
+static const struct db_statement session_limit_sql = {
+    "session_limit",
+    "WITH oldest AS MATERIALIZED ("
+    "   SELECT session_id, created_at, expires_at > now() AS alive"
+    "     FROM auth_sessions"
+    "    WHERE account_id = $1 AND status = 'ACTIVE'"
+    "      AND created_at > (SELECT sessions_valid_after FROM accounts"
+    "                         WHERE account_id = $1)"
+    "    ORDER BY created_at LIMIT $2 + $3),"
+    " over AS MATERIALIZED ("
+    "   SELECT session_id FROM oldest WHERE session_id <> $4"
+    "    ORDER BY alive, created_at"
+    "    LIMIT greatest((SELECT count(*) FROM oldest) - $2, 0))"
+    " UPDATE auth_sessions"
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
+    " WHERE session_id = ANY (ARRAY("
+    "   SELECT session_id FROM auth_sessions"
+    "    WHERE session_id = ANY (ARRAY(SELECT session_id FROM over))"
+    "      AND status = 'ACTIVE' FOR UPDATE SKIP LOCKED))"
+    " RETURNING session_id, account_id",
+    true};
+
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count)
+{
+    struct db_params p = {0};
+    struct db_rows *rows;
+    enum store_result result;
+
+    store_param_uuid(&p, s->account_id);
+    db_param_int64(&p, most);
+    db_param_int64(&p, SPARE);
+    store_param_uuid(&p, s->session_id);
+    result = store_run(st, &session_limit_sql, &p, &rows);
+    return copy_revoked(result, rows, STORE_MAX_REVOKE, done, done_count);
+}
+
+/*
  * The compare-and-swap, in four forms.  The scope columns are compared as
  * well: a selection that came in between must not be lost.
  */

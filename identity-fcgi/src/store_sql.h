@@ -106,6 +106,10 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count);
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,
