@@ -1,5 +1,5 @@
 /* account add, disable, enable, set-credential, unlock, sessions,
- * revoke-sessions */
+ * revoke-sessions; sessions revoke */
 
 #include "cmd.h"
 
@@ -12,6 +12,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
+#include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
@@ -354,6 +355,60 @@ static int sessions(struct cmd *c)
     return cmd_out_close(c);
 }
 
+/* Written as out_time() writes it; 0 where it is not. */
+static int64_t parse_time(const char *text)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return 0;
+    }
+    t = timegm(&tm); /* which would take the 30th of February too */
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+                   strcmp(text, again) == 0
+               ? (int64_t) t
+               : 0;
+}
+
+static int revoke_since(struct cmd *c)
+{
+    const char *text = cmd_args_value(&c->args, "since");
+    int64_t since_s = parse_time(text);
+    struct admin_revocation done;
+    bool ok;
+
+    if (since_s <= 0 || since_s > (int64_t) time(NULL)) {
+        return cmd_fail(c, CMD_USAGE,
+                        "--since is a time in UTC that has been, like "
+                        "2026-11-21T10:15:00Z");
+    }
+    if (!cmd_connect(c)) {
+        return c->status;
+    }
+    cmd_audit("sessions.revoking", LOG_FIELDS(CMD_ID("since", text)), NULL, 0);
+    ok = admin_sessions_revoke_since(c->admin, since_s, &done);
+    cmd_audit("sessions.revoked", LOG_FIELDS(CMD_ID("since", text)),
+              (struct log_number[]){{"accounts", done.accounts},
+                                    {"revokedSessions", done.sessions}},
+              2);
+    if (!ok) {
+        return cmd_fail(c, CMD_FAILED, "%s, give the same command again: %s",
+                        done.marking ? "all those sessions are over, but not "
+                                       "all of their rows were marked"
+                                     : "not all of those sessions are over",
+                        admin_error(c->admin));
+    }
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    out_number(&c->out, "accounts", "accounts", done.accounts);
+    out_number(&c->out, "revokedSessions", "ended sessions", done.sessions);
+    return cmd_out_close(c);
+}
+
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE                                                       \
     "The credential is one line on standard input; on a terminal it is "      \
@@ -391,6 +446,14 @@ const struct cmd_spec cmd_account_specs[] = {
     {"account", "revoke-sessions", "ACCOUNT", "end sessions",
      ACCOUNT_MORE,
      {{"session", "UUID", "only this one", false, false}}, revoke_sessions},
+    {"sessions", "revoke", NULL, "end everybody's sessions, after data loss",
+     "For a database that may have lost its last commits (a failover, a\n"
+     "crash): tokens that were logged out or replaced may work again, and\n"
+     "which ones nobody can tell.  So every account with a session that was\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
+     "first commit that may be lost; if in doubt, an earlier one.\n",
+     {{"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", true, false}},
+     revoke_since},
     {.group = NULL},
 };
 /* clang-format on */

@@ -258,4 +258,11 @@ int store_schema_version(void);
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap) __attribute__((warn_unused_result));
 
+/*
+ * Whether the database, as it is set up for cfg's role, may forget what it has
+ * answered for; what that is about in out then.  False where it does not
+ * answer.
+ */
+bool store_may_forget(const struct config *cfg, char *out, size_t out_cap);
+
 #endif

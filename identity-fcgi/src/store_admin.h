@@ -65,6 +65,20 @@ bool admin_sessions_revoke(struct admin *a, const char *ref,
  */
 bool admin_sessions_end(struct admin *a, struct admin_account *account);
 
+struct admin_revocation {
+    int64_t accounts; /* that had such sessions */
+    int64_t sessions; /* whose rows were marked */
+    bool marking;     /* all are over; what failed is the marking of rows */
+};
+
+/*
+ * Ends every session of every account that has one which was not over at
+ * since_s, some accounts in a transaction, and marks the rows then.  On false
+ * out is what was done.
+ */
+bool admin_sessions_revoke_since(struct admin *a, int64_t since_s,
+                                 struct admin_revocation *out);
+
 /* Forgets the failed logins counted for attempt's account, and if by_address
  * those counted for attempt's address in all. */
 bool admin_attempts_clear(struct admin *a, const struct attempt *attempt,

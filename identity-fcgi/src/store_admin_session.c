@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#define BATCH_ACCOUNTS 500
 #define BATCH_SESSIONS 1000
 
 /* -- locking out -- */
@@ -146,6 +147,88 @@ bool admin_sessions_revoke(struct admin *a, const char *ref,
     return admin_transact(a, revoke_sessions, &r);
 }
 
+/* -- of all accounts -- */
+
+struct walk {
+    char from[STORE_UUID], to[STORE_UUID]; /* accounts; "" at the beginning */
+    int64_t since_us;
+    int64_t touched;
+};
+
+/* The next accounts in the order of their ids; from is "" after the last. */
+static bool next_accounts(struct admin *a, void *arg)
+{
+    struct walk *w = arg;
+    struct db_params p = {0};
+    struct db_rows *rows;
+    size_t n;
+
+    db_param_uuid_or_null(&p, w->to);
+    db_param_int64(&p, BATCH_ACCOUNTS);
+    if (!admin_query(a,
+                     "SELECT account_id FROM accounts"
+                     " WHERE $1 IS NULL OR account_id > $1"
+                     " ORDER BY account_id LIMIT $2",
+                     &p, &rows)) {
+        return false;
+    }
+    n = db_row_count(rows);
+    w->from[0] = '\0';
+    if (n > 0) {
+        db_uuid(rows, 0, 0, w->from);
+        db_uuid(rows, n - 1, 0, w->to);
+    }
+    db_rows_free(rows);
+    return true;
+}
+
+static bool lock_out_some(struct admin *a, void *arg)
+{
+    struct walk *w = arg;
+    struct db_params p = {0};
+
+    store_param_uuid(&p, w->from);
+    store_param_uuid(&p, w->to);
+    db_param_bool(&p, false);
+    db_param_time_us(&p, w->since_us);
+    return admin_execute(a, lock_out_sql, &p, &w->touched);
+}
+
+static bool walk(struct admin *a, int64_t since_us,
+                 struct admin_revocation *out)
+{
+    struct walk w = {.since_us = since_us};
+
+    for (;;) {
+        if (!admin_transact(a, next_accounts, &w)) {
+            return false;
+        }
+        if (w.from[0] == '\0') {
+            return true;
+        }
+        if (out->marking) {
+            if (!mark(a, w.from, w.to, &out->sessions)) {
+                return false;
+            }
+        } else if (!admin_transact(a, lock_out_some, &w)) {
+            return false;
+        } else {
+            out->accounts += w.touched;
+        }
+    }
+}
+
+bool admin_sessions_revoke_since(struct admin *a, int64_t since_s,
+                                 struct admin_revocation *out)
+{
+    memset(out, 0, sizeof(*out));
+    if (!walk(a, since_s * 1000000, out)) {
+        return false;
+    }
+    out->marking = true;
+    return walk(a, since_s * 1000000, out);
+}
+
 /* -- listing -- */
 
 struct session_list {
@@ -174,40 +257,49 @@ static bool list_sessions(struct admin *a, void *arg)
     db_param_bool(&p, l->all);
     db_param_int64(&p, l->limit);
     db_rows_free(l->rows);
-    return admin_query(a,
-                       "SELECT s.session_id, s.revoked_at IS NOT NULL, "
-                       "s.expires_at <= now(),"
-                       "       floor(extract(epoch FROM "
-                       "s.created_at))::bigint,"
-                       "       floor(extract(epoch FROM "
-                       "s.expires_at))::bigint,"
-                       "       coalesce(floor(extract(epoch FROM "
-                       "s.revoked_at)), 0)::bigint,"
-                       "       s.workspace_id, s.active_branch_id,"
-                       "       coalesce(w.workspace_name, ''), "
-                       "coalesce(b.branch_name, '')"
-                       "  FROM (SELECT s.session_id, s.created_at, "
-                       "s.expires_at,"
-                       "               s.workspace_id, s.active_branch_id,"
-                       "               coalesce(s.revoked_at, CASE"
-                       "                 WHEN s.created_at <= "
-                       "a.sessions_valid_after"
-                       "                 THEN a.sessions_valid_after END) AS "
-                       "revoked_at"
-                       "          FROM accounts a JOIN LATERAL (" //
-                       NEWEST("ACTIVE",
-                              " AND ($2 OR (expires_at > now()"
-                              "      AND created_at > "
-                              "a.sessions_valid_after))") "           UNION "
-                                                          "ALL " NEWEST("REVOK"
-                                                                        "ED",
-                                                                        " AND "
-                                                                        "$2") "          ) AS s ON true"
-                                                                              "         WHERE a.account_id = $1) AS s"
-                                                                              "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
-                                                                              "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-                                                                              " ORDER BY s.created_at DESC, s.session_id LIMIT $3",
-                       &p, &l->rows);
+    return admin_query(
+        a,
+        "SELECT s.session_id, s.revoked_at IS NOT NULL, "
+        "s.expires_at <= now(),"
+        "       floor(extract(epoch FROM "
+        "s.created_at))::bigint,"
+        "       floor(extract(epoch FROM "
+        "s.expires_at))::bigint,"
+        "       coalesce(floor(extract(epoch FROM "
+        "s.revoked_at)), 0)::bigint,"
+        "       s.workspace_id, s.active_branch_id,"
+        "       coalesce(w.workspace_name, ''), "
+        "coalesce(b.branch_name, '')"
+        "  FROM (SELECT s.session_id, s.created_at, "
+        "s.expires_at,"
+        "               s.workspace_id, s.active_branch_id,"
+        "               coalesce(s.revoked_at, CASE"
+        "                 WHEN s.created_at <= "
+        "a.sessions_valid_after"
+        "                 THEN a.sessions_valid_after END) AS "
+        "revoked_at"
+        "          FROM accounts a JOIN LATERAL (" //
+        NEWEST("ACTIVE",
+               " AND ($2 OR (expires_at > now()"
+               "      AND created_at > "
+               "a.sessions_valid_after))") "           UNION "
+                                           "ALL " NEWEST(
+                                               "REVOK"
+                                               "ED",
+                                               " AND "
+                                               "$2") "          ) AS s ON true"
+                                                     "         WHERE "
+                                                     "a.account_id = $1) AS s"
+                                                     "  LEFT JOIN workspaces "
+                                                     "w ON w.workspace_id = "
+                                                     "s.workspace_id"
+                                                     "  LEFT JOIN branches b "
+                                                     "ON b.branch_id = "
+                                                     "s.active_branch_id"
+                                                     " ORDER BY s.created_at "
+                                                     "DESC, s.session_id "
+                                                     "LIMIT $3",
+        &p, &l->rows);
 }
 
 static void copy_session(const struct db_rows *rows, size_t row,
