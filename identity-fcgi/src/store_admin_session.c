@@ -18,7 +18,8 @@
 /*
  * Of the accounts from $1 to $2 those with a session that was not over at $4,
  * or ($3) all.  The moment is no earlier than any session that is there, even
- * where the clock was set back.
+ * where the clock was set back.  A row is asked for where EXISTS would do:
+ * that might read the whole table at once, for all accounts.
  */
 static const char lock_out_sql[] =
     "UPDATE accounts a SET sessions_valid_after = greatest("
@@ -26,12 +27,13 @@ static const char lock_out_sql[] =
     "   (SELECT max(s.created_at) FROM auth_sessions s"
     "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
     " WHERE a.account_id BETWEEN $1 AND $2"
-    "   AND ($3 OR EXISTS (SELECT FROM auth_sessions s"
+    "   AND ($3 OR (SELECT true FROM auth_sessions s"
     "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
     "           AND s.created_at > a.sessions_valid_after"
-    "           AND s.expires_at > $4))"
-    " RETURNING EXISTS (SELECT FROM auth_sessions s"
-    "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE')";
+    "           AND s.expires_at > $4 LIMIT 1))"
+    " RETURNING (SELECT true FROM auth_sessions s"
+    "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+    "         LIMIT 1) IS TRUE";
 
 bool admin_lock_out(struct admin *a, struct admin_account *account)
 {
@@ -52,16 +54,18 @@ bool admin_lock_out(struct admin *a, struct admin_account *account)
 
 /* -- marking rows -- */
 
-/* Of the accounts from $1 to $2, at most $3 rows. */
-#define MARK                                                                  \
+/* Of the accounts from $1 to $2, at most $3 rows.  The limit within keeps the
+ * join from becoming one that reads the whole table. */
+#define MARK(held)                                                            \
     "UPDATE auth_sessions"                                                    \
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
     " WHERE session_id = ANY (ARRAY("                                         \
-    "   SELECT s.session_id FROM accounts a"                                  \
-    "     JOIN auth_sessions s ON s.account_id = a.account_id"                \
-    "    WHERE a.account_id BETWEEN $1 AND $2 AND s.status = 'ACTIVE'"        \
-    "      AND s.created_at <= a.sessions_valid_after"                        \
-    "    LIMIT $3 FOR UPDATE OF s"
+    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("             \
+    "     SELECT session_id FROM auth_sessions"                               \
+    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
+    "        AND created_at <= a.sessions_valid_after"                        \
+    "      LIMIT $3 FOR UPDATE " held ") AS s"                                \
+    "    WHERE a.account_id BETWEEN $1 AND $2 LIMIT $3))"
 
 struct marking {
     const char *from, *to; /* accounts */
@@ -77,7 +81,7 @@ static bool mark_some(struct admin *a, void *arg)
     store_param_uuid(&p, m->from);
     store_param_uuid(&p, m->to);
     db_param_int64(&p, m->wait ? 1 : BATCH_SESSIONS);
-    return admin_execute(a, m->wait ? MARK "))" : MARK " SKIP LOCKED))", &p,
+    return admin_execute(a, m->wait ? MARK("") : MARK("SKIP LOCKED"), &p,
                          &m->marked);
 }
 
