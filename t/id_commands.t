@@ -22,7 +22,7 @@ my $secret = $c->secret('hunter2-not-to-be-shown');
 
 my @commands = (
     (map {"account $_"} qw(add disable enable set-credential unlock sessions
-        revoke-sessions)),
+        revoke-sessions)), 'sessions revoke',
     (map {"workspace $_"} qw(add activate deactivate)),
     (map {"branch $_"} qw(add activate deactivate)),
     (map {"member $_"} qw(add grant revoke)),
@@ -89,6 +89,7 @@ my @usage = (
         map { ('--branch', "B$_") } 1 .. 201 ],
     [ qr/--session is a UUID/,
         qw(account revoke-sessions a --session x) ],
+    [ qr/sessions revoke: needs --since/, qw(sessions revoke) ],
     [ qr/--limit is 1 to 100000/, qw(account sessions a --limit 0) ],
     [ qr/--address is an IP address/, qw(account unlock a --address here) ],
     [ qr/token system: needs --ttl/, qw(token system --account a) ],

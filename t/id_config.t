@@ -60,6 +60,7 @@ my @values = (
     [ PLATFORM_AUTH_SESSION_MAX_LIFETIME => 'x', '0' ],
     [ PLATFORM_AUTH_REFRESH_REUSE => 'x', 'revoke' ],
     [ PLATFORM_AUTH_MAX_FAILURES => 'x', '0' ],
+    [ PLATFORM_AUTH_MAX_SESSIONS => '-1', '0' ],
     [ PLATFORM_AUTH_FAILURE_WINDOW => '0', '15m' ],
     [ PLATFORM_AUTH_HASH_CONCURRENCY => '0', '1' ],
     [ PLATFORM_AUTH_ARGON2_MEMORY_KIB => '1024', '19456' ],

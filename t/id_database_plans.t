@@ -147,8 +147,19 @@ my $hot = sub {
 };
 my $counts = eventually($hot, 20) // [ 0, 0 ];
 cmp_ok $counts->[0], '>=', 60, "$counts->[0] updates";
-# Scope changes and the revocation are among them and touch no index either,
-# but for none of the columns that an index names.
+# Scope changes are among them and touch no index either; a revocation does.
 cmp_ok $counts->[1], '>=', 0.9 * $counts->[0], "$counts->[1] of them HOT";
+
+# Ending all of them goes along the same indexes, however many there are.
+
+$start = -s $log;
+my ($status, $out, $err) = $t->run_identity(
+    [qw(sessions revoke --since 2020-01-01T00:00:00Z)], $pg->env);
+is $status, 0, 'sessions revoke' or diag $err;
+like $out, qr/^accounts +\d{5,}$/m, 'of many accounts';
+seek $fh, $start, 0;
+$plans = do { local $/; <$fh> };
+like $plans, qr/sessions_valid_after/, 'with plans';
+is_deeply [ $plans =~ /$scan/g ], [], 'no statement reads a whole table';
 
 $t->done;

@@ -106,7 +106,7 @@ is $pg->sql("select count(*) from rotated_tokens where session_id = '"
 
 # The longest life: neither expiry passes it, and it is counted from login.
 
-my $created = $pg->sql("select extract(epoch from created_at)::bigint
+my $created = $pg->sql("select floor(extract(epoch from created_at))
     from auth_sessions where session_id = '" . claims($old)->{session_id}
     . "'");
 is claims($second->{refreshToken})->{exp}, $created + 1200,

@@ -6,7 +6,6 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
-use IPC::Open2;
 use Platform::Test;
 use Platform::Test::Http;
 use Test::More;
@@ -52,31 +51,6 @@ sub statements {
     return "@names";
 }
 
-# A transaction that stays open: what it changes is locked, and unseen.
-sub begin {
-    my ($sql) = @_;
-
-    my $pid = open2(my $out, my $in, Platform::Test::Env::postgres('psql'),
-        '-XAtq', '-v', 'ON_ERROR_STOP=1', '-h', $pg->host, '-U', 'postgres',
-        '-d', 'platform');
-    print {$in} "begin; $sql;\n\\echo begun\n";
-    $in->flush;
-    my $line;
-    do { $line = readline($out) // die "psql ended\n" }
-        until $line eq "begun\n";
-    return { pid => $pid, in => $in, out => $out };
-}
-
-sub end {
-    my ($transaction, $how) = @_;
-
-    print { $transaction->{in} } "$how;\n";
-    close $transaction->{in};
-    waitpid $transaction->{pid}, 0;
-    is $?, 0, $how;
-    return;
-}
-
 # Sends so many refreshes, and waits until all of them wait for the row.
 sub waiting_refreshes {
     my ($token, $count) = @_;
@@ -85,9 +59,7 @@ sub waiting_refreshes {
     $_->send(http_request_bytes(POST => '/api/auth/refresh',
         json => { refreshToken => $token, includeAccountToken => \1 }))
         for @clients;
-    ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-        where usename = 'platform' and wait_event_type = 'Lock'",
-        user => 'postgres') == $count }, 10), "$count wait";
+    ok $pg->waiting($count), "$count wait";
     return @clients;
 }
 
@@ -96,10 +68,11 @@ sub during {
     my ($token, $change, $end) = @_;
 
     my $session = claims($token)->{session_id};
-    my $transaction = begin($change =~ s/SESSION/session_id = '$session'/r);
+    my $transaction
+        = $pg->begin($change =~ s/SESSION/session_id = '$session'/r);
     statements();
     my ($client) = waiting_refreshes($token, 1);
-    end($transaction, $end // 'commit');
+    ok $pg->end($transaction, $end // 'commit'), 'the transaction ends';
     return $client->read_response;
 }
 
@@ -223,10 +196,10 @@ sub run_all {
         my $name = "$policy, " . (defined $branch ? 'in a branch' : 'in none');
         $token = session_in($branch);
         my $claims = claims($token);
-        my $transaction = begin("select 1 from auth_sessions
+        my $transaction = $pg->begin("select 1 from auth_sessions
             where session_id = '$claims->{session_id}' for update");
         my @clients = waiting_refreshes($token, 3);
-        end($transaction, 'commit');
+        ok $pg->end($transaction, 'commit'), 'the transaction ends';
         my %answers;
         for my $client (@clients) {
             my $answer = $client->read_response;
@@ -353,7 +326,7 @@ $identity->{env}{PLATFORM_REQUEST_TIMEOUT} = "${unit}s";
 $identity->start;
 $t->allow(qr/db\.error/);
 $claims = claims($token);
-my $transaction = begin("update auth_sessions set expires_at = expires_at
+my $transaction = $pg->begin("update auth_sessions set expires_at = expires_at
     where session_id = '$claims->{session_id}'");
 my $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'locked for too long');
@@ -361,7 +334,7 @@ like $res->json->{detail}, qr/may or may not/, 'which says so';
 my $waiting = "select count(*) from pg_stat_activity
     where usename = 'platform' and state = 'active'";
 cmp_ok $pg->sql($waiting, user => 'postgres'), '>=', 1, 'its write waits';
-end($transaction, 'commit');
+ok $pg->end($transaction, 'commit'), 'the transaction ends';
 ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }, 10),
     'its write comes through';
 is row($claims->{session_id}), "$claims->{jti}|ACTIVE|", 'and does nothing';

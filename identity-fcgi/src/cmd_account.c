@@ -1,5 +1,5 @@
 /* account add, disable, enable, set-credential, unlock, sessions,
- * revoke-sessions */
+ * revoke-sessions; sessions revoke */
 
 #include "cmd.h"
 
@@ -12,6 +12,7 @@
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
+#include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
@@ -118,13 +119,37 @@ static void print_account(struct cmd *c, const struct admin_account *account)
     out_text(&c->out, "status", "status", 0, account->status);
 }
 
-static void audit(const char *event, const struct admin_account *account,
-                  const char *counted, int64_t count)
+static void audit(const char *event, const struct admin_account *account)
 {
-    const struct log_number number = {counted, count};
-
     cmd_audit(event, LOG_FIELDS(CMD_ID("accountId", account->account_id)),
-              &number, counted != NULL ? 1 : 0);
+              NULL, 0);
+}
+
+/* The end of what ends sessions.  They are over, and that is for the record
+ * before the rows are marked, which may take its time. */
+static int end_sessions(struct cmd *c, const char *event, bool tell_changed,
+                        struct admin_account *account)
+{
+    if (account->changed || account->ends_sessions ||
+        account->ended_sessions > 0) {
+        audit(event, account);
+    }
+    if (!admin_sessions_end(c->admin, account)) {
+        return cmd_fail(c, CMD_FAILED,
+                        "all sessions are over, but not all of their rows "
+                        "were marked, which the same command goes on with: %s",
+                        admin_error(c->admin));
+    }
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    print_account(c, account);
+    if (tell_changed) {
+        out_bool(&c->out, "changed", "changed", account->changed);
+    }
+    out_number(&c->out, "revokedSessions", "ended sessions",
+               account->ended_sessions);
+    return cmd_out_close(c);
 }
 
 /* -- commands -- */
@@ -159,7 +184,7 @@ static int add(struct cmd *c)
     if (!admin_account_add(c->admin, name, type, phc, &account)) {
         return cmd_fail_admin(c);
     }
-    audit("account.added", &account, NULL, 0);
+    audit("account.added", &account);
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
@@ -167,7 +192,7 @@ static int add(struct cmd *c)
     return cmd_out_close(c);
 }
 
-static int enable_or_disable(struct cmd *c, bool enable)
+static int disable(struct cmd *c)
 {
     char ref[STORE_ACCOUNT_NAME_MAX + 1];
     struct admin_account account;
@@ -175,50 +200,31 @@ static int enable_or_disable(struct cmd *c, bool enable)
     if (!account_ref(c, ref) || !cmd_connect(c)) {
         return c->status;
     }
-    if (!admin_account_enable(c->admin, ref, enable, &account)) {
+    if (!admin_account_enable(c->admin, ref, false, &account)) {
         return cmd_fail_admin(c);
     }
-    if (enable && account.changed) {
-        audit("account.enabled", &account, NULL, 0);
-    } else if (account.changed || account.ended_sessions > 0) {
-        audit("account.disabled", &account, "revokedSessions",
-              account.ended_sessions);
+    return end_sessions(c, "account.disabled", true, &account);
+}
+
+static int enable(struct cmd *c)
+{
+    char ref[STORE_ACCOUNT_NAME_MAX + 1];
+    struct admin_account account;
+
+    if (!account_ref(c, ref) || !cmd_connect(c)) {
+        return c->status;
+    }
+    if (!admin_account_enable(c->admin, ref, true, &account)) {
+        return cmd_fail_admin(c);
+    }
+    if (account.changed) {
+        audit("account.enabled", &account);
     }
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
     print_account(c, &account);
     out_bool(&c->out, "changed", "changed", account.changed);
-    if (!enable) {
-        out_number(&c->out, "revokedSessions", "ended sessions",
-                   account.ended_sessions);
-    }
-    return cmd_out_close(c);
-}
-
-static int disable(struct cmd *c)
-{
-    return enable_or_disable(c, false);
-}
-
-static int enable(struct cmd *c)
-{
-    return enable_or_disable(c, true);
-}
-
-/* The end of what ends sessions. */
-static int print_revoked(struct cmd *c, const char *event,
-                         const struct admin_account *account)
-{
-    if (account->changed || account->ended_sessions > 0) {
-        audit(event, account, "revokedSessions", account->ended_sessions);
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    print_account(c, account);
-    out_number(&c->out, "revokedSessions", "ended sessions",
-               account->ended_sessions);
     return cmd_out_close(c);
 }
 
@@ -234,7 +240,7 @@ static int set_credential(struct cmd *c)
     if (!admin_account_credential(c->admin, ref, phc, &account)) {
         return cmd_fail_admin(c);
     }
-    return print_revoked(c, "account.credential_set", &account);
+    return end_sessions(c, "account.credential_set", false, &account);
 }
 
 static int revoke_sessions(struct cmd *c)
@@ -256,7 +262,7 @@ static int revoke_sessions(struct cmd *c)
         return cmd_fail(c, CMD_FAILED,
                         "the account has no active session with this id");
     }
-    return print_revoked(c, "account.sessions_revoked", &account);
+    return end_sessions(c, "account.sessions_revoked", false, &account);
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
@@ -293,7 +299,9 @@ static int unlock(struct cmd *c)
                               &addresses)) {
         return cmd_fail_admin(c);
     }
-    audit("account.unlocked", &account, "clearedAddresses", pairs);
+    cmd_audit("account.unlocked",
+              LOG_FIELDS(CMD_ID("accountId", account.account_id)),
+              (struct log_number[]){{"clearedAddresses", pairs}}, 1);
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
@@ -347,6 +355,60 @@ static int sessions(struct cmd *c)
     return cmd_out_close(c);
 }
 
+/* Written as out_time() writes it; 0 where it is not. */
+static int64_t parse_time(const char *text)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return 0;
+    }
+    t = timegm(&tm); /* which would take the 30th of February too */
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+                   strcmp(text, again) == 0
+               ? (int64_t) t
+               : 0;
+}
+
+static int revoke_since(struct cmd *c)
+{
+    const char *text = cmd_args_value(&c->args, "since");
+    int64_t since_s = parse_time(text);
+    struct admin_revocation done;
+    bool ok;
+
+    if (since_s <= 0 || since_s > (int64_t) time(NULL)) {
+        return cmd_fail(c, CMD_USAGE,
+                        "--since is a time in UTC that has been, like "
+                        "2026-11-21T10:15:00Z");
+    }
+    if (!cmd_connect(c)) {
+        return c->status;
+    }
+    cmd_audit("sessions.revoking", LOG_FIELDS(CMD_ID("since", text)), NULL, 0);
+    ok = admin_sessions_revoke_since(c->admin, since_s, &done);
+    cmd_audit("sessions.revoked", LOG_FIELDS(CMD_ID("since", text)),
+              (struct log_number[]){{"accounts", done.accounts},
+                                    {"revokedSessions", done.sessions}},
+              2);
+    if (!ok) {
+        return cmd_fail(c, CMD_FAILED, "%s, give the same command again: %s",
+                        done.marking ? "all those sessions are over, but not "
+                                       "all of their rows were marked"
+                                     : "not all of those sessions are over",
+                        admin_error(c->admin));
+    }
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    out_number(&c->out, "accounts", "accounts", done.accounts);
+    out_number(&c->out, "revokedSessions", "ended sessions", done.sessions);
+    return cmd_out_close(c);
+}
+
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE                                                       \
     "The credential is one line on standard input; on a terminal it is "      \
@@ -384,6 +446,14 @@ const struct cmd_spec cmd_account_specs[] = {
     {"account", "revoke-sessions", "ACCOUNT", "end sessions",
      ACCOUNT_MORE,
      {{"session", "UUID", "only this one", false, false}}, revoke_sessions},
+    {"sessions", "revoke", NULL, "end everybody's sessions, after data loss",
+     "For a database that may have lost its last commits (a failover, a\n"
+     "crash): tokens that were logged out or replaced may work again, and\n"
+     "which ones nobody can tell.  So every account with a session that was\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
+     "first commit that may be lost; if in doubt, an earlier one.\n",
+     {{"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", true, false}},
+     revoke_since},
     {.group = NULL},
 };
 /* clang-format on */

@@ -148,6 +148,8 @@ static const struct setting settings[] = {
            1, 256, "1 to 256"),
     NUMBER("PLATFORM_AUTH_MAX_FAILURES", KIND_INT, max_failures, "10", 0,
            1000000, "0 (off) to 1000000"),
+    NUMBER("PLATFORM_AUTH_MAX_SESSIONS", KIND_INT, max_sessions, "1000", 0,
+           100000, "0 (no limit) to 100000"),
     TEXT("PLATFORM_AUTH_REFRESH_COOKIE_NAME", cookie_name,
          "platform_refresh_token", parse_token, "an RFC 6265 token"),
     WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject", reuse_words,

@@ -260,6 +260,26 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
+/* Ends the oldest sessions past the limit.  Best effort: what is not ended
+ * now the next login ends. */
+static void end_oldest(struct worker *w, const struct http_request *req,
+                       const struct session *s)
+{
+    struct session_ref done[STORE_MAX_REVOKE];
+    size_t n = 0;
+
+    if (w->cfg->max_sessions == 0 ||
+        w->store_ops->session_limit(w->store, s, w->cfg->max_sessions, done,
+                                    &n) != STORE_OK) {
+        return;
+    }
+    metrics_add(METRICS_SESSIONS_REVOKED_LIMIT, n);
+    for (size_t i = 0; i < n; i++) {
+        auth_audit(req, "auth.session.over_limit", done[i].account_id,
+                   done[i].session_id);
+    }
+}
+
 /*
  * Everything is signed before the session is written.  False, without an
  * answer, when the account's credential or status is no longer what was
@@ -303,6 +323,7 @@ static bool open_session(struct worker *w, const struct http_request *req,
         return true;
     }
     settle_attempt(w, login, true);
+    end_oldest(w, req, &s);
     http_cookie_set(res, w->cfg, answer.refresh_token,
                     s.expires_at_s - w->now_s);
     auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);

@@ -38,6 +38,8 @@ static const struct {
     [METRICS_SESSIONS_REVOKED_DISABLED] = {REVOKED,
                                            "reason=\"account_disabled\"",
                                            REVOKED_HELP},
+    [METRICS_SESSIONS_REVOKED_LIMIT] = {REVOKED, "reason=\"limit\"",
+                                        REVOKED_HELP},
     [METRICS_BRANCHES_SELECTED] = {"identity_branches_selected_total", NULL,
                                    "Branches bound to sessions by clients."},
     [METRICS_REHASHES] = {"identity_rehashes_total", NULL,

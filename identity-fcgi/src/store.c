@@ -261,6 +261,32 @@ static enum store_result ping(struct store *st, int *schema_version)
     return result;
 }
 
+/* Without standbys to wait for, all but off wait for this server's disk. */
+static const char forgetful_sql[] =
+    "SELECT CASE level"
+    "    WHEN 'off' THEN 'a crash of the server'"
+    "    WHEN 'local' THEN 'the failover to a standby'"
+    "    WHEN 'remote_write' THEN 'a crash of server and standby'"
+    "    END || ' loses commits: synchronous_commit is ' || level"
+    "  FROM current_setting('synchronous_commit') AS level"
+    " WHERE level = 'off' OR (level IN ('local', 'remote_write')"
+    "   AND current_setting('synchronous_standby_names') <> '')";
+
+bool store_may_forget(const struct config *cfg, char *out, size_t out_cap)
+{
+    char err[256];
+    struct db_script *db = db_script_open(cfg, err, sizeof(err));
+    bool ok;
+
+    out[0] = '\0';
+    if (db == NULL) {
+        return false;
+    }
+    ok = db_script_run(db, forgetful_sql, out, out_cap, err, sizeof(err));
+    db_script_close(db);
+    return ok && out[0] != '\0';
+}
+
 const struct store_ops store_postgres = {
     .begin = begin,
     .account_find = account_find,
@@ -270,6 +296,7 @@ const struct store_ops store_postgres = {
     .branches = store_branches,
     .scope = store_scope,
     .session_create = store_session_create,
+    .session_limit = store_session_limit,
     .session_read = store_session_read,
     .session_refresh = store_session_refresh,
     .session_rotate = store_session_rotate,

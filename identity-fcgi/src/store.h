@@ -49,7 +49,8 @@ struct session {
     char account_id[STORE_UUID];
     char account_type[16];
     bool account_enabled;
-    bool active; /* status ACTIVE; expiry is the caller's to compare */
+    bool active; /* status ACTIVE, opened since the account was last locked
+                    out; expiry is the caller's to compare */
     char jti[STORE_UUID];
     char workspace_id[STORE_UUID]; /* scope; all three set, or none */
     char member_id[STORE_UUID];
@@ -157,12 +158,21 @@ struct store_ops {
                                const char *account_id, const char *branch_id,
                                struct scope *out);
 
-    /* Inserts s (its ids, jti, times and, if set, the scope columns), where
+    /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where
      * its account is enabled and still has that credential; else STORE_NONE.
-     */
+     * created_at is the database's. */
     enum store_result (*session_create)(struct store *st,
                                         const struct session *s,
                                         const char *credential_hash);
+    /*
+     * Where the account of s has more than most active sessions, revokes the
+     * others that expired and then the oldest, some at a time, which done
+     * (room for STORE_MAX_REVOKE) gets; STORE_NONE where there are none.
+     */
+    enum store_result (*session_limit)(struct store *st,
+                                       const struct session *s, int most,
+                                       struct session_ref *done,
+                                       size_t *done_count);
     /*
      * Reads a session, and about branch_id (NULL: its own active branch)
      * whether it is selectable in the session, all in one statement.  The
@@ -247,5 +257,12 @@ int store_schema_version(void);
  */
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap) __attribute__((warn_unused_result));
+
+/*
+ * Whether the database, as it is set up for cfg's role, may forget what it has
+ * answered for; what that is about in out then.  False where it does not
+ * answer.
+ */
+bool store_may_forget(const struct config *cfg, char *out, size_t out_cap);
 
 #endif

@@ -40,22 +40,44 @@ struct admin_account {
     char type[16];
     char status[16];
     bool changed;           /* its row is not as it was before */
-    int64_t ended_sessions; /* revoked along with the change */
+    bool ends_sessions;     /* there are some for admin_sessions_end() */
+    int64_t ended_sessions; /* whose rows were marked */
 };
 
 bool admin_account_find(struct admin *a, const char *ref,
                         struct admin_account *out);
 bool admin_account_add(struct admin *a, const char *name, const char *type,
                        const char *hash, struct admin_account *out);
-/* ACTIVE or DISABLED; the latter also revokes every session. */
+/* ACTIVE or DISABLED; the latter also ends every session. */
 bool admin_account_enable(struct admin *a, const char *ref, bool enable,
                           struct admin_account *out);
-/* Also revokes every session. */
+/* Also ends every session. */
 bool admin_account_credential(struct admin *a, const char *ref,
                               const char *hash, struct admin_account *out);
-/* Every session, or the one with session_id unless NULL. */
+/* Ends every session, or the one with session_id unless NULL. */
 bool admin_sessions_revoke(struct admin *a, const char *ref,
                            const char *session_id, struct admin_account *out);
+
+/*
+ * Marks the rows of the sessions that one of the three above ended, so many in
+ * a transaction, and counts them in account->ended_sessions.  On false some
+ * are not marked; they are over all the same, and to do it again goes on.
+ */
+bool admin_sessions_end(struct admin *a, struct admin_account *account);
+
+struct admin_revocation {
+    int64_t accounts; /* that had such sessions */
+    int64_t sessions; /* whose rows were marked */
+    bool marking;     /* all are over; what failed is the marking of rows */
+};
+
+/*
+ * Ends every session of every account that has one which was not over at
+ * since_s, some accounts in a transaction, and marks the rows then.  On false
+ * out is what was done.
+ */
+bool admin_sessions_revoke_since(struct admin *a, int64_t since_s,
+                                 struct admin_revocation *out);
 
 /* Forgets the failed logins counted for attempt's account, and if by_address
  * those counted for attempt's address in all. */

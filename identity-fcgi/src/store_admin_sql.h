@@ -43,7 +43,11 @@ bool admin_one_row(struct admin *a, const char *what, const char *ref,
 bool admin_lock_account(struct admin *a, const char *ref,
                         struct admin_account *out);
 
-/* The same for a workspace: fills tenant, workspace and status. */
+/* Ends every session that the locked account has had up to now, and notes
+ * whether there are rows for admin_sessions_end() to mark. */
+bool admin_lock_out(struct admin *a, struct admin_account *account);
+
+/* Finds and locks a workspace: fills tenant, workspace and status. */
 bool admin_lock_workspace(struct admin *a, const char *ref,
                           struct admin_place *out);
 

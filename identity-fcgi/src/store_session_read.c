@@ -93,7 +93,8 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
 #define READ(asked, everywhere)                                               \
     "SELECT s.account_id, a.account_type,"                                    \
     "       a.status = 'ACTIVE' AS account_enabled,"                          \
-    "       s.status = 'ACTIVE' AS active, s.jti, s.workspace_id,"            \
+    "       s.status = 'ACTIVE' AND s.created_at > a.sessions_valid_after"    \
+    "       AS active, s.jti, s.workspace_id,"                                \
     "       s.member_id, s.active_branch_id, s.created_at, s.expires_at,"     \
     "       b.workspace_id AS in_workspace_id, b.tenant_id,"                  \
     "       b.member_id AS as_member_id, b.branch_id,"                        \
@@ -130,7 +131,7 @@ static const struct db_statement session_read_sql = {
             "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"            \
             "      AND s.created_at >= $7"                                    \
             "      AND EXISTS (SELECT FROM seen"                              \
-            "           WHERE account_enabled"                                \
+            "           WHERE account_enabled AND active"                     \
             "             AND (active_branch_id IS NULL OR roles IS NOT "     \
             "NULL)"                                                           \
             "             AND workspace_id IS NOT DISTINCT FROM "             \

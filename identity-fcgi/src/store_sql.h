@@ -15,6 +15,12 @@ struct store {
 /* A condition, that the time of a db_param_fence() has not come. */
 #define STORE_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
+/* A condition on the row of auth_sessions called s: its account has not been
+ * locked out since it was opened. */
+#define STORE_NOT_LOCKED_OUT(s)                                               \
+    "   AND " s ".created_at > (SELECT a.sessions_valid_after"                \
+    "       FROM accounts a WHERE a.account_id = " s ".account_id)"
+
 /* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
  * while, and older ones are dropped. */
 #define STORE_FORGET                                                          \
@@ -100,6 +106,10 @@ enum store_result store_scope(struct store *st, pj_arena_t *arena,
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count);
 enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      pj_str_t session_id,
                                      const pj_str_t *branch_id, bool list,

@@ -52,6 +52,7 @@ START_TEST (test_local_defaults) {
     ck_assert_int_eq(cfg.session_max_lifetime_s, 90 * 86400);
     ck_assert_int_eq(cfg.refresh_reuse, REUSE_REJECT);
     ck_assert_int_eq(cfg.max_failures, 10);
+    ck_assert_int_eq(cfg.max_sessions, 1000);
     ck_assert_int_eq(cfg.failure_window_s, 900);
     ck_assert_int_ge(cfg.hash_concurrency, 1);
     ck_assert_int_eq(cfg.argon2_memory_kib, 19456);

@@ -90,6 +90,26 @@ START_TEST (test_login_limits_off) {
 }
 END_TEST
 
+START_TEST (test_login_ends_the_oldest_sessions) {
+    cfg.max_sessions = 2;
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find branches create settle limit ");
+}
+END_TEST
+
+/* The session is there: what became of others changes nothing. */
+START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
+    cfg.max_sessions = 2;
+    tell(&db.limit, STORE_UNKNOWN);
+    send_login("one@demo.test", "right");
+    h_login(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS",
+              "attempt find branches create settle limit ");
+}
+END_TEST
+
 START_TEST (test_login_rehashes_weaker_credentials) {
     struct config stronger = cfg;
 
@@ -240,6 +260,8 @@ int main(void)
         test_login_equal_work_for_every_refusal,
         test_login_over_the_limit_is_not_hashed,
         test_login_limits_off,
+        test_login_ends_the_oldest_sessions,
+        test_login_succeeds_whatever_becomes_of_the_oldest,
         test_login_rehashes_weaker_credentials,
         test_login_starts_over_when_its_account_changes,
         test_login_database_down,

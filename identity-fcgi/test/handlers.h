@@ -42,7 +42,7 @@ static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
     struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        branches, scope, rehash;
+        limit, branches, scope, rehash;
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
@@ -166,6 +166,23 @@ static inline enum store_result fake_create(struct store *st,
     db.created = *s;
     snprintf(db.created_with, sizeof(db.created_with), "%s", credential_hash);
     return next(&db.create);
+}
+
+static inline enum store_result fake_limit(struct store *st,
+                                           const struct session *s, int most,
+                                           struct session_ref *done,
+                                           size_t *done_count)
+{
+    (void) st;
+    ck_assert_str_eq(s->session_id, db.created.session_id);
+    ck_assert_int_eq(most, 2);
+    called("limit");
+    *done_count = 0;
+    if (db.limit.results[0] == STORE_OK) {
+        memset(&done[0], 0, sizeof(done[0]));
+        *done_count = 1;
+    }
+    return next(&db.limit);
 }
 
 static inline enum store_result fake_read(struct store *st, pj_arena_t *arena,
@@ -314,6 +331,7 @@ static const struct store_ops fake_ops = {
     .branches = fake_branches,
     .scope = fake_scope,
     .session_create = fake_create,
+    .session_limit = fake_limit,
     .session_read = fake_read,
     .session_refresh = fake_refresh,
     .session_rotate = fake_rotate,

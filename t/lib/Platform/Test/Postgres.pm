@@ -9,6 +9,8 @@ use warnings;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
+use IO::Handle;
+use IPC::Open2;
 use POSIX ();
 use Time::HiRes qw(sleep time);
 
@@ -191,6 +193,57 @@ sub sql {
     close $fh or die "psql failed: $out\n";
     chomp $out;
     return $out;
+}
+
+# A transaction that stays open after some SQL: what that changed is locked,
+# and unseen.  To be given to more() and end().
+sub begin {
+    my ($self, $sql, %o) = @_;
+
+    my @cmd = (Platform::Test::Env::postgres('psql'), '-XAtq',
+        '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
+        '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
+        '-d', 'platform');
+    my $pid = open2(my $out, my $in, @cmd);
+    my $transaction = { pid => $pid, in => $in, out => $out };
+    $self->more($transaction, "begin; $sql");
+    return $transaction;
+}
+
+# Runs more SQL in it; dies when that fails.
+sub more {
+    my ($self, $transaction, $sql) = @_;
+
+    print { $transaction->{in} } "$sql;\n\\echo done\n";
+    $transaction->{in}->flush;
+    my $line;
+    do { $line = readline($transaction->{out}) // die "psql ended\n" }
+        until $line eq "done\n";
+    return;
+}
+
+# Ends it: 'commit' or 'rollback'; true if that went well.
+sub end {
+    my ($self, $transaction, $how) = @_;
+
+    print { $transaction->{in} } "$how;\n";
+    close $transaction->{in};
+    waitpid $transaction->{pid}, 0;
+    return $? == 0;
+}
+
+# Whether so many backends wait for a lock, soon.
+sub waiting {
+    my ($self, $count, %o) = @_;
+
+    my $sql = "select count(*) from pg_stat_activity
+        where wait_event_type = 'Lock'";
+    my $until = time + ($o{within} // 20);
+    until ($self->sql($sql, user => 'postgres') == $count) {
+        return 0 if time > $until;
+        sleep 0.02;
+    }
+    return 1;
 }
 
 # The empty cluster; made under a lock at first use.

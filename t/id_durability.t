@@ -1,0 +1,182 @@
+# A database that loses its last commits brings logged-out and replaced tokens
+# back: the service warns of one that may, and a command ends what came back.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Commands;
+use POSIX qw(strftime);
+use Test::More;
+
+my $t = Platform::Test->new(timeout => 600);
+my $primary = $t->postgres;
+my $standby = $t->postgres(name => 'standby', standby_of => $primary);
+my %env = (
+    $primary->env,
+    PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),
+    PLATFORM_AUTH_MAX_FAILURES => 0,
+);
+my $identity = $t->identity_face(%env);
+my $c = Platform::Test::Commands->new(test => $t, env => \%env);
+my $port = $t->port('identity');
+
+sub call {
+    my ($path, $json, %o) = @_;
+
+    return http_post($port, "/api/auth/$path", json => $json, %o);
+}
+
+sub login {
+    my ($account) = @_;
+
+    return eventually(sub {
+        my $res = call(login => { account => "$account\@demo.test",
+            credential => 'Demo-passw0rd!' });
+        return $res->status == 200 ? $res->json : undef;
+    }, 10);
+}
+
+sub refresh { return call(refresh => { refreshToken => $_[0] }) }
+
+# -- the warning
+
+sub warnings {
+    my (%settings) = @_;
+
+    $primary->sql("alter system set $_ = '$settings{$_}'", user => 'postgres')
+        for keys %settings;
+    $primary->sql('select pg_reload_conf()', user => 'postgres');
+    ok eventually(sub { !grep { $primary->sql("show $_", user => 'postgres')
+        ne $settings{$_} } keys %settings }, 10), 'set';
+    $identity->stop;
+    my $before = length $identity->log_text;
+    $identity->start;
+    is login('one')->{code}, 'AUTH_LOGIN_SUCCESS', 'it serves';
+    return join '', grep { /"db\.not_durable"/ } split /^/m,
+        substr($identity->log_text, $before);
+}
+
+is warnings(synchronous_commit => 'on'), '', 'on: no warning';
+like warnings(synchronous_commit => 'off'),
+    qr/"level":"warn".*a crash of the server loses commits: synchronous_commit is off/,
+    'off: a warning';
+is warnings(synchronous_commit => 'local'), '',
+    'local, and no standby to wait for: none';
+like warnings(synchronous_standby_names => 'standby'),
+    qr/failover to a standby loses commits: synchronous_commit is local/,
+    'local, and one to wait for: a warning';
+is warnings(synchronous_standby_names => '', synchronous_commit => 'on'), '',
+    'as it was';
+$primary->sql("alter role platform set synchronous_commit = 'off'",
+    user => 'postgres');
+like warnings(synchronous_commit => 'on'), qr/synchronous_commit is off/,
+    "the role's own setting counts";
+$primary->sql('alter role platform reset synchronous_commit',
+    user => 'postgres');
+is warnings(synchronous_commit => 'on'), '', 'and no longer';
+
+# -- a standby that lags takes over
+
+my $many = 1200;    # accounts: some batches
+$primary->sql(<<"SQL", user => 'postgres');
+insert into accounts (account_id, account_name, credential_hash)
+select ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
+       'filler' || n, '\$argon2id\$x' from generate_series(1, $many) n;
+insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
+select gen_random_uuid(),
+       ('00000000-0000-4000-9000-' || to_char(n, 'FM000000000000'))::uuid,
+       gen_random_uuid(), now() - interval '2 days', now() +
+       case when n % 2 = 0 then interval '1 day' else interval '-1 day' end
+  from generate_series(1, $many) n;
+SQL
+my ($out, $rotated, $idle) = map { login($_) } qw(several one two-workspaces);
+my $caught_up = sub {
+    $primary->sql('select count(*) from pg_stat_replication
+        where replay_lsn = pg_current_wal_lsn()', user => 'postgres')
+};
+ok eventually($caught_up, 20), 'the standby has all sessions';
+my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
+$standby->stop('INT');
+is call(logout => { refreshToken => $out->{refreshToken} })->status, 200,
+    'a logout that it does not get';
+is refresh($out->{refreshToken})->status, 401, 'it did log out';
+my $new = refresh($rotated->{refreshToken})->json->{refreshToken};
+is refresh($rotated->{refreshToken})->status, 401, 'nor that rotation';
+$primary->stop('KILL');
+$standby->start;
+$standby->promote;
+$t->allow(qr/db\.(?:error|connect)/);
+
+is eventually(sub { my $res = refresh($out->{refreshToken});
+    $res->status != 503 ? $res->status : undef }, 20), 200,
+    'the logged-out token is good again';
+is refresh($rotated->{refreshToken})->status, 200, 'so is the replaced one';
+is refresh($new)->status, 401, 'and its owner is the one refused';
+
+# -- the command
+
+$c->refused(2, qr/--since is a time in UTC that has been/,
+    qw(sessions revoke --since), $_)
+    for 'yesterday', '2026-11-21', '2026-11-21T10:15:00', '1',
+    '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx', '2999-01-01T00:00:00Z';
+is refresh(login('one')->{refreshToken})->status, 200,
+    'none of these did anything';
+
+# One row is in use: what counts does not wait for it.
+my $held = $standby->begin("select 1 from auth_sessions where session_id = '"
+    . (jwt_decode($idle->{refreshToken}))[1]{session_id} . "' for update");
+my $p = Platform::Test::Process->start(
+    name => 'revoke', dir => $t->dir, log => $t->dir . '/revoke.out',
+    env  => { %{ $t->identity_env(%env,
+        PLATFORM_DB_STATEMENT_TIMEOUT => '60s') } },
+    cmd  => [ Platform::Test::Env::identity(), qw(sessions revoke --since),
+        $since ])->expect_end;
+ok eventually(sub { $standby->sql("select count(*) from pg_stat_activity
+    where wait_event_type = 'Lock'", user => 'postgres') }, 20),
+    'the command waits for a row';
+for my $token ($out->{refreshToken}, $rotated->{refreshToken}, $new,
+    $idle->{refreshToken})
+{
+    is_problem(refresh($token), 401, 'AUTH_SESSION_NOT_ACTIVE',
+        'every session is over');
+}
+my $after = login('one')->{refreshToken};
+ok $standby->end($held, 'rollback'), 'the row is let go';
+ok $p->wait_end(60 * $t->scale), 'the command ends';
+is $p->status, 0, 'well';
+like $t->read_file('revoke.out'), qr/^accounts +603$/m,
+    'all accounts with a session that was not over by then';
+my $res = refresh($after);
+is $res->status, 200, 'a session opened meanwhile lives';
+is $standby->sql("select count(*) from auth_sessions where status = 'ACTIVE'
+    and expires_at > now()"), 1, 'and only that';
+is $standby->sql("select count(*) from auth_sessions where status = 'ACTIVE'
+    and account_id::text like '%-9000-%'"), $many / 2,
+    'what was over by then is left alone';
+
+my $done = $c->done(qw(sessions revoke --since), $since);
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 1, 1 ],
+    'again: the one that is left';
+is_deeply $c->events, [ 'sessions.revoking', 'sessions.revoked' ], 'audited';
+is_deeply [ @{ $c->{audit}[1] }{qw(since accounts revokedSessions)} ],
+    [ $since, 1, 1 ], 'with what it was about';
+ok $c->{audit}[0]{operator}, 'and who did it';
+is refresh($res->json->{refreshToken})->status, 401, 'it is over too';
+$done = $c->done(qw(sessions revoke --since), $since);
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 0, 0 ],
+    'once more: nothing';
+
+# An operator's role may.
+system(Platform::Test::Env::postgres('psql'), '-Xq', '-h', $standby->host,
+    '-U', 'postgres', '-d', 'platform', '-f', $t->root . '/db/roles.sql') == 0
+    or die 'roles.sql failed';
+$standby->sql('create role ops login in role platform_operator',
+    user => 'postgres');
+login('one');
+$done = $c->done({ env => { PLATFORM_DB_USER => 'ops' } },
+    qw(sessions revoke --since), $since);
+is $done->{revokedSessions}, 1, 'platform_operator may';
+
+$t->done;
