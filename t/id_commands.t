@@ -242,23 +242,8 @@ is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
 
 # Several operators at once.
 
-sub spawn {
-    my ($args, $redirect) = @_;
-
-    my $name = 'op' . ++$t->{runs};
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %{ $t->identity_env(%{ $c->{env} }) },
-            Platform::Test::Env::mode_env($t->dir, name => $name,
-                leaks => 1) },
-        cmd => [ 'sh', '-c', 'exec "$@"' . ($redirect // ''), 'sh',
-            Platform::Test::Env::mode_prefix($t->dir, $name),
-            Platform::Test::Env::identity(), @$args ],
-    )->expect_end;
-}
-
 sub at_once {
-    my @kids = map { spawn($_) } @_;
+    my @kids = map { $c->start(@$_) } @_;
     return map { $_->wait_end(60 * $t->scale); $_->status >> 8 } @kids;
 }
 
@@ -328,7 +313,8 @@ is $pg->sql("select status from accounts
 # A result that nobody gets is a failure.
 
 for my $out ('/dev/full', '/dev/null') {
-    my $p = spawn([qw(account sessions ann@example.com)], ">$out");
+    my $p = $c->start({ redirect => ">$out" },
+        qw(account sessions ann@example.com));
     $p->wait_end(60 * $t->scale);
     is $p->status >> 8, $out eq '/dev/full' ? 1 : 0, "result into $out";
 }

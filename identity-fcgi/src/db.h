@@ -61,7 +61,7 @@ void db_param_time_us(struct db_params *p, int64_t us);
  * would be done when that comes to its senses, long after a client was told
  * that nothing has happened: unless it looks at its own clock first.  It looks
  * before it waits for a row that is merely locked; that wait is bounded by the
- * statement timeout, where there is one.
+ * statement timeout.
  */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
@@ -153,6 +153,9 @@ struct db_script *db_script_open(const struct config *cfg, char *err,
  * without one).  False with one line in err. */
 bool db_script_run(struct db_script *s, const char *sql, char *value,
                    size_t value_cap, char *err, size_t err_cap);
+/* Whatever level the role's transactions have by default. */
+#define DB_BEGIN "BEGIN ISOLATION LEVEL READ COMMITTED"
+
 /* What was said of a statement that failed. */
 struct db_error {
     char state[6];       /* SQLSTATE; "" where there was no answer */

@@ -28,9 +28,14 @@
 
 #define GRACE_MS 250
 
-/* Held for the time of a sweep by a transaction that does nothing else: it
- * goes with its process, also through a pooler, and keeps no snapshot. */
+/*
+ * Held for the time of a sweep by a transaction that does nothing else: it
+ * goes with its process, also through a pooler.  What follows it is no query:
+ * the result of the last one stays open, and with it a snapshot that would
+ * hold vacuum back, until another statement takes its place.
+ */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
+#define KEEP "SET LOCAL idle_in_transaction_session_timeout = 0"
 
 struct sweep {
     const struct config *cfg;
@@ -76,19 +81,29 @@ static bool query(struct sweep *s, struct db_script *db, const char *sql,
     return false;
 }
 
+static bool execute(struct sweep *s, struct db_script *db, const char *sql)
+{
+    struct db_params none = {0};
+    struct db_rows *rows;
+    bool ok = query(s, db, sql, &none, &rows);
+
+    db_rows_free(rows);
+    return ok;
+}
+
 /* One number, or how many rows were touched where there is none. */
 static bool number(struct sweep *s, const char *sql, const struct db_params *p,
                    int64_t *out)
 {
     struct db_rows *rows;
 
-    if (!query(s, s->work, sql, p, &rows)) {
+    if (!execute(s, s->work, DB_BEGIN) || !query(s, s->work, sql, p, &rows)) {
         return false;
     }
     *out = db_row_count(rows) > 0 ? db_int64(rows, 0, 0)
                                   : (int64_t) db_affected(rows);
     db_rows_free(rows);
-    return true;
+    return execute(s, s->work, "COMMIT");
 }
 
 static bool go_on(const struct sweep *s)
@@ -241,16 +256,16 @@ static enum sweep_result take_lock(struct sweep *s)
     struct db_rows *rows;
     bool ours;
 
-    if (!query(s, s->lock, "BEGIN", &none, &rows)) {
-        return SWEEP_FAILED;
-    }
-    db_rows_free(rows);
-    if (!query(s, s->lock, LOCK, &none, &rows)) {
+    if (!execute(s, s->lock, DB_BEGIN) ||
+        !query(s, s->lock, LOCK, &none, &rows)) {
         return SWEEP_FAILED;
     }
     ours = db_bool(rows, 0, 0);
     db_rows_free(rows);
-    return ours ? SWEEP_DONE : SWEEP_BUSY;
+    if (!ours) {
+        return SWEEP_BUSY;
+    }
+    return execute(s, s->lock, KEEP) ? SWEEP_DONE : SWEEP_FAILED;
 }
 
 static struct db_script *connect_to(struct sweep *s)
