@@ -175,7 +175,7 @@ static bool begin(struct admin *a)
     snprintf(timeout_ms, sizeof(timeout_ms), "%lld",
              (long long) a->cfg->db_statement_timeout_ms);
     admin_param_text(&p, timeout_ms);
-    return admin_execute(a, "BEGIN", &none, NULL) &&
+    return admin_execute(a, DB_BEGIN, &none, NULL) &&
            admin_execute(a, "SELECT set_config('statement_timeout', $1, true)",
                          &p, NULL);
 }
