@@ -313,9 +313,6 @@ bool db_conn_is_alive(struct db_conn *c, bool before_write)
 {
     int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
 
-    if (c->pg == NULL) {
-        return false;
-    }
     if (db_now_ms() - c->answered_ms < fresh_ms) {
         return true;
     }

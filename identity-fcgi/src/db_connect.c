@@ -43,6 +43,11 @@ void db_conn_disconnect(struct db_conn *c)
     c->clock_read_ms = 0;
 }
 
+bool db_conn_is_connected(const struct db_conn *c)
+{
+    return c->pg != NULL;
+}
+
 /* The nth of a comma-separated list, or its only one, in out. */
 static bool list_item(const char *list, size_t n, char *out, size_t cap)
 {
