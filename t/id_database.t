@@ -39,6 +39,25 @@ sub empty {
     return;
 }
 
+# Who waits for another may take longer than the role's statements otherwise.
+$pg->sql("alter role platform set $_", user => 'postgres')
+    for "statement_timeout = '0.2s'", "lock_timeout = '0.2s'";
+my $holder = $t->track(Platform::Test::Process->start(
+    name => 'holder', dir => $t->dir, log => $t->dir . '/holder.log',
+    code => sub { $pg->sql('begin;
+        select pg_advisory_xact_lock(7236589412356); select pg_sleep(1)',
+        user => 'postgres') },
+)->expect_end);
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+    where wait_event = 'PgSleep'", user => 'postgres') }, 20),
+    'somebody migrates';
+my ($status, undef, $err) = $t->run_identity(['migrate']);
+is $status, 0, 'who comes second waits' or diag $err;
+ok !$pg->sql("select count(*) from pg_stat_activity
+    where wait_event = 'PgSleep'", user => 'postgres'), 'until it is over';
+$pg->sql("alter role platform reset all", user => 'postgres');
+empty();
+
 my @running = map {
     my $n = $_;
     my $pid = fork // die "fork: $!\n";
@@ -60,7 +79,7 @@ is_deeply [ sort @applied ], \@files, 'each migration is applied once';
 is $pg->sql('select version, name from schema_migrations order by 1'),
     join("\n", map {"$_|$files[ $_ - 1 ]"} 1 .. @files), 'and recorded';
 
-my ($status, undef, $err) = $t->run_identity(['migrate']);
+($status, undef, $err) = $t->run_identity(['migrate']);
 is $status, 0, 'nothing to do is success';
 
 $pg->sql("update schema_migrations set checksum = repeat('0', 64)
@@ -285,5 +304,21 @@ for my $sql ("update accounts set status = 'DISABLED'",
     ok !eval { $pg->sql($sql, user => 'served'); 1 }, "may not: $sql";
     like $@, qr/permission denied/, 'and is told so';
 }
+
+# The rights of one who serves are enough where there is nothing to migrate.
+my @served = (PLATFORM_DB_USER => 'served');
+($status) = $t->run_identity(['migrate'], @served);
+is $status, 0, 'it may find that there is nothing to migrate';
+$pg->sql('delete from schema_migrations where version = 5');
+($status, undef, $err) = $t->run_identity(['migrate'], @served);
+is $status, 1, 'and may not migrate';
+is $err, 'identity-fcgi: the database role served may not do this: '
+    . "migrate as platform, which owns the tables\n", 'but says who may';
+$pg->sql('create database empty', user => 'postgres');
+($status, undef, $err) = $t->run_identity(['migrate'], @served,
+    PLATFORM_DB_NAME => 'empty');
+is $status, 1, 'nor an empty database';
+like $err, qr/ role served may not do this: migrate as a role that may create /,
+    'and says so';
 
 $t->done;
