@@ -270,7 +270,9 @@ system(Platform::Test::Env::postgres('psql'), '-Xq', '-h', $pg->host, '-p',
     $pg->{port} // 5432, '-U', 'postgres', '-d', 'platform', '-f', $roles) == 0
     or die 'roles.sql failed';
 $pg->sql('create role ops login in role platform_operator;
-    create role nobody login', user => 'postgres');
+    create role nobody login;
+    revoke execute on all functions in schema public from public',
+    user => 'postgres');
 my %ops = (env => { PLATFORM_DB_USER => 'ops' });
 $c->done(\%ops, qw(workspace add Ops --new-tenant Ops));
 $c->done(\%ops, qw(branch add One --workspace Ops));

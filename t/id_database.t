@@ -284,11 +284,30 @@ sub roles {
     return;
 }
 roles();
-roles();
 $pg->sql('create role served login; grant platform_identity to served',
     user => 'postgres');
+# As where functions are nobody's to call by default.
+$pg->sql('revoke execute on all functions in schema public
+    from public, platform_identity', user => 'postgres');
 my $served = $t->identity(name => 'served', PLATFORM_DB_USER => 'served',
     PLATFORM_DB_SEED_ON_START => 'false');
+
+sub ready {
+    my ($status, $name) = @_;
+
+    my $got = $t->fcgi($served->address)->request(GET => '/readyz');
+    is $got->{status}, $status, "readyz: $name";
+    return $got->{body};
+}
+like ready(503, 'may not call functions'), qr/Check failed: rights/,
+    'which it says';
+roles();
+ready(200, 'may again');
+$pg->sql('revoke delete on rotated_tokens from platform_identity',
+    user => 'postgres');
+ready(503, 'a right on a table is missing');
+roles();
+ready(200, 'all rights');
 my $answer = $t->fcgi($served->address)->request(POST => '/api/auth/login',
     body => '{"account":"one@demo.test","credential":"Demo-passw0rd!"}');
 is $answer->{status}, 200, 'the least privileged role serves a login';
