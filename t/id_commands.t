@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
+use POSIX qw(mkfifo);
 use Test::More;
 
 my $t = Platform::Test->new(timeout => 600);
@@ -320,6 +321,39 @@ for my $out ('/dev/full', '/dev/null') {
     $p->wait_end(60 * $t->scale);
     is $p->status >> 8, $out eq '/dev/full' ? 1 : 0, "result into $out";
 }
+
+# A change of which there is no record has an exit status of its own.
+
+mkfifo(my $fifo = $t->dir . '/fifo', 0600) or die "mkfifo: $!\n";
+for my $case ([ 'on a full disk' => '2>/dev/full' ], [ 'closed' => '2>&-' ],
+    [ 'whose reader left' => "3<>$fifo 2>$fifo 3>&-" ])
+{
+    my ($what, $redirect) = @$case;
+    for my $change ([ disable => 'DISABLED' ], [ enable => 'ACTIVE' ]) {
+        my ($verb, $state) = @$change;
+        my $p = $c->start({ redirect => " $redirect" }, 'account', $verb,
+            'ann@example.com');
+        $p->wait_end(60 * $t->scale);
+        is $p->status, 3 << 8, "standard error $what: $verb: exit 3";
+        is $pg->sql("select status from accounts
+            where account_name = 'ann\@example.com'"), $state,
+            'the change stands';
+        like $t->read_file("op$t->{runs}.log"), qr/^status +$state$/m,
+            'and is shown';
+    }
+    my $p = $c->start({ redirect => " $redirect" },
+        qw(account enable ann@example.com));
+    $p->wait_end(60 * $t->scale);
+    is $p->status, 0, 'nothing to record: exit 0';
+}
+my $p = $c->start({ redirect => ' >/dev/full' },
+    qw(account disable ann@example.com));
+$p->wait_end(60 * $t->scale);
+is $p->status, 1 << 8, 'recorded, and shown to nobody: exit 1';
+$p = $c->start({ redirect => ' >/dev/full 2>/dev/full' },
+    qw(account enable ann@example.com));
+$p->wait_end(60 * $t->scale);
+is $p->status, 3 << 8, 'neither recorded nor shown: exit 3';
 
 # Nothing of the credential reached the server's log or ours.
 
