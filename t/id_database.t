@@ -132,6 +132,20 @@ ROWS
     PLATFORM_AUTH_COOKIE_SECURE => 'true');
 isnt $status, 0, 'no local data outside APP_ENV local';
 
+# Nor in a database elsewhere, as the connection itself says: the settings name
+# this machine, and libpq's service file leads to another address.
+my $tcp = $t->postgres(name => 'tcp', port => $t->port('tcp'));
+my %tcp = ($tcp->env, PLATFORM_DB_HOST => '127.0.0.1');
+my $service = $t->write_file('service', "[elsewhere]\nhostaddr=0.0.0.0\n");
+($status, undef, $err) = $t->run_identity(['seed'], %tcp,
+    PGSERVICEFILE => $service, PGSERVICE => 'elsewhere');
+is $status, 1, 'no local data in a database elsewhere';
+like $err, qr/only into a database on this machine/, 'which it says';
+is $tcp->sql('select count(*) from accounts'), 0, 'and none is there';
+($status, undef, $err) = $t->run_identity(['seed'], %tcp);
+is $status, 0, 'by a loopback address it is loaded' or diag $err;
+is $tcp->sql('select count(*) from accounts'), 6, 'all of it';
+
 # -- sessions: what cannot be
 
 my ($one, $several) = (id(3, 1), id(3, 3));
