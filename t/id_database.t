@@ -146,6 +146,20 @@ is $tcp->sql('select count(*) from accounts'), 0, 'and none is there';
 is $status, 0, 'by a loopback address it is loaded' or diag $err;
 is $tcp->sql('select count(*) from accounts'), 6, 'all of it';
 
+# -- a copy of the data alone goes into a database that was migrated
+
+$pg->sql('create database copy owner platform', user => 'postgres');
+($status) = $t->run_identity(['migrate'], PLATFORM_DB_NAME => 'copy');
+is $status, 0, 'migrated';
+my $dump = $t->dir . '/dump.sql';
+my @as = ('-h', $pg->host, '-U', 'platform');
+is system(Platform::Test::Env::postgres('pg_dump'), @as, '--data-only',
+    '--exclude-table=schema_migrations', '-f', $dump, 'platform'), 0, 'dumped';
+my $psql = join ' ', Platform::Test::Env::postgres('psql'), @as,
+    "-Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction -f $dump copy";
+is `$psql 2>&1`, '', 'restored without a complaint';
+is $pg->sql($census, db => 'copy'), $pg->sql($census), 'every row is there';
+
 # -- sessions: what cannot be
 
 my ($one, $several) = (id(3, 1), id(3, 3));
