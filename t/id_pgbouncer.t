@@ -98,6 +98,12 @@ cmp_ok $backends, '<=', 3, "$backends connections to the server";
 my $clients = grep { m{/fd/} && (readlink // '') =~ /^socket:/ }
     glob '/proc/' . $identity->pid . '/fd/*';
 cmp_ok $clients, '>', $backends + 2, "$clients sockets of the service";
+# Nothing of ours stays behind there for whoever comes next.
+my $psql = Platform::Test::Env::postgres('psql')
+    . " -XAtq -h 127.0.0.1 -p $port -U platform -d platform";
+my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
+    qw(default_transaction_isolation statement_timeout);
+is $set, "serializable\n0\n", 'and sets nothing on them';
 my $log = $t->read_file("$pg->{name}.log");
 unlike $log, qr/WARNING/, 'the server has nothing to warn of';
 

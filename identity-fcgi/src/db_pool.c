@@ -128,9 +128,6 @@ static struct db_conn *take(struct db_pool *pool, bool another,
         }
         if (connect) {
             c = pool->spare[--pool->spare_count];
-            if (pool->failures > 0) { /* one of us tries */
-                pool->retry_at_ms = now + pool->cfg->db_connect_timeout_ms;
-            }
             break;
         }
         if (lent(pool) == 0) {
@@ -189,7 +186,6 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
 static bool connect_within(struct db_pool *pool, struct db_conn *c,
                            int64_t deadline_ms)
 {
-    int64_t enough_ms = db_now_ms() + pool->cfg->db_connect_timeout_ms;
     char err[256];
     size_t host;
     bool ok;
@@ -197,17 +193,11 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     pthread_mutex_lock(&pool->lock);
     host = pool->host;
     pthread_mutex_unlock(&pool->lock);
-    ok = db_conn_connect(c, pool->cfg, &host, earlier(deadline_ms, enough_ms),
-                         err, sizeof(err));
-    if (ok || deadline_ms >= enough_ms || db_now_ms() < deadline_ms) {
-        note_connect(pool, ok, host, err);
-        return ok;
-    }
-    /* That a request had little time left says nothing of the server. */
-    pthread_mutex_lock(&pool->lock);
-    pool->retry_at_ms = db_now_ms();
-    pthread_mutex_unlock(&pool->lock);
-    return false;
+    deadline_ms =
+        earlier(deadline_ms, db_now_ms() + pool->cfg->db_connect_timeout_ms);
+    ok = db_conn_connect(c, pool->cfg, &host, deadline_ms, err, sizeof(err));
+    note_connect(pool, ok, host, err);
+    return ok;
 }
 
 /* Lends a connection that is connected, as far as can be told. */
