@@ -51,5 +51,12 @@ BEGIN
     TO platform_operator;
   GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
     TO platform_operator;
+
+  -- By default everybody may call functions; some installations revoke that.
+  GRANT EXECUTE
+    ON FUNCTION login_attempt_begin, login_attempt_count,
+                login_attempt_settle, login_attempt_uncount
+    TO platform_identity;
+  GRANT EXECUTE ON FUNCTION check_branch_limits TO platform_operator;
 END;
 $$;

@@ -8,6 +8,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
+use POSIX qw(mkfifo);
 use Test::More;
 
 my $t = Platform::Test->new(timeout => 600);
@@ -243,23 +244,8 @@ is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
 
 # Several operators at once.
 
-sub spawn {
-    my ($args, $redirect) = @_;
-
-    my $name = 'op' . ++$t->{runs};
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %{ $t->identity_env(%{ $c->{env} }) },
-            Platform::Test::Env::mode_env($t->dir, name => $name,
-                leaks => 1) },
-        cmd => [ 'sh', '-c', 'exec "$@"' . ($redirect // ''), 'sh',
-            Platform::Test::Env::mode_prefix($t->dir, $name),
-            Platform::Test::Env::identity(), @$args ],
-    )->expect_end;
-}
-
 sub at_once {
-    my @kids = map { spawn($_) } @_;
+    my @kids = map { $c->start(@$_) } @_;
     return map { $_->wait_end(60 * $t->scale); $_->status >> 8 } @kids;
 }
 
@@ -286,7 +272,9 @@ system(Platform::Test::Env::postgres('psql'), '-Xq', '-h', $pg->host, '-p',
     $pg->{port} // 5432, '-U', 'postgres', '-d', 'platform', '-f', $roles) == 0
     or die 'roles.sql failed';
 $pg->sql('create role ops login in role platform_operator;
-    create role nobody login', user => 'postgres');
+    create role nobody login;
+    revoke execute on all functions in schema public from public',
+    user => 'postgres');
 my %ops = (env => { PLATFORM_DB_USER => 'ops' });
 $c->done(\%ops, qw(workspace add Ops --new-tenant Ops));
 $c->done(\%ops, qw(branch add One --workspace Ops));
@@ -329,10 +317,44 @@ is $pg->sql("select status from accounts
 # A result that nobody gets is a failure.
 
 for my $out ('/dev/full', '/dev/null') {
-    my $p = spawn([qw(account sessions ann@example.com)], ">$out");
+    my $p = $c->start({ redirect => ">$out" },
+        qw(account sessions ann@example.com));
     $p->wait_end(60 * $t->scale);
     is $p->status >> 8, $out eq '/dev/full' ? 1 : 0, "result into $out";
 }
+
+# A change of which there is no record has an exit status of its own.
+
+mkfifo(my $fifo = $t->dir . '/fifo', 0600) or die "mkfifo: $!\n";
+for my $case ([ 'on a full disk' => '2>/dev/full' ], [ 'closed' => '2>&-' ],
+    [ 'whose reader left' => "3<>$fifo 2>$fifo 3>&-" ])
+{
+    my ($what, $redirect) = @$case;
+    for my $change ([ disable => 'DISABLED' ], [ enable => 'ACTIVE' ]) {
+        my ($verb, $state) = @$change;
+        my $p = $c->start({ redirect => " $redirect" }, 'account', $verb,
+            'ann@example.com');
+        $p->wait_end(60 * $t->scale);
+        is $p->status, 3 << 8, "standard error $what: $verb: exit 3";
+        is $pg->sql("select status from accounts
+            where account_name = 'ann\@example.com'"), $state,
+            'the change stands';
+        like $t->read_file("op$t->{runs}.log"), qr/^status +$state$/m,
+            'and is shown';
+    }
+    my $p = $c->start({ redirect => " $redirect" },
+        qw(account enable ann@example.com));
+    $p->wait_end(60 * $t->scale);
+    is $p->status, 0, 'nothing to record: exit 0';
+}
+my $p = $c->start({ redirect => ' >/dev/full' },
+    qw(account disable ann@example.com));
+$p->wait_end(60 * $t->scale);
+is $p->status, 1 << 8, 'recorded, and shown to nobody: exit 1';
+$p = $c->start({ redirect => ' >/dev/full 2>/dev/full' },
+    qw(account enable ann@example.com));
+$p->wait_end(60 * $t->scale);
+is $p->status, 3 << 8, 'neither recorded nor shown: exit 3';
 
 # Nothing of the credential reached the server's log or ours.
 

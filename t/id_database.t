@@ -39,6 +39,25 @@ sub empty {
     return;
 }
 
+# Who waits for another may take longer than the role's statements otherwise.
+$pg->sql("alter role platform set $_", user => 'postgres')
+    for "statement_timeout = '0.2s'", "lock_timeout = '0.2s'";
+my $holder = $t->track(Platform::Test::Process->start(
+    name => 'holder', dir => $t->dir, log => $t->dir . '/holder.log',
+    code => sub { $pg->sql('begin;
+        select pg_advisory_xact_lock(7236589412356); select pg_sleep(1)',
+        user => 'postgres') },
+)->expect_end);
+ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+    where wait_event = 'PgSleep'", user => 'postgres') }, 20),
+    'somebody migrates';
+my ($status, undef, $err) = $t->run_identity(['migrate']);
+is $status, 0, 'who comes second waits' or diag $err;
+ok !$pg->sql("select count(*) from pg_stat_activity
+    where wait_event = 'PgSleep'", user => 'postgres'), 'until it is over';
+$pg->sql("alter role platform reset all", user => 'postgres');
+empty();
+
 my @running = map {
     my $n = $_;
     my $pid = fork // die "fork: $!\n";
@@ -60,7 +79,7 @@ is_deeply [ sort @applied ], \@files, 'each migration is applied once';
 is $pg->sql('select version, name from schema_migrations order by 1'),
     join("\n", map {"$_|$files[ $_ - 1 ]"} 1 .. @files), 'and recorded';
 
-my ($status, undef, $err) = $t->run_identity(['migrate']);
+($status, undef, $err) = $t->run_identity(['migrate']);
 is $status, 0, 'nothing to do is success';
 
 $pg->sql("update schema_migrations set checksum = repeat('0', 64)
@@ -112,6 +131,34 @@ ROWS
 ($status, undef, $err) = $t->run_identity(['seed'], APP_ENV => 'production',
     PLATFORM_AUTH_COOKIE_SECURE => 'true');
 isnt $status, 0, 'no local data outside APP_ENV local';
+
+# Nor in a database elsewhere, as the connection itself says: the settings name
+# this machine, and libpq's service file leads to another address.
+my $tcp = $t->postgres(name => 'tcp', port => $t->port('tcp'));
+my %tcp = ($tcp->env, PLATFORM_DB_HOST => '127.0.0.1');
+my $service = $t->write_file('service', "[elsewhere]\nhostaddr=0.0.0.0\n");
+($status, undef, $err) = $t->run_identity(['seed'], %tcp,
+    PGSERVICEFILE => $service, PGSERVICE => 'elsewhere');
+is $status, 1, 'no local data in a database elsewhere';
+like $err, qr/only into a database on this machine/, 'which it says';
+is $tcp->sql('select count(*) from accounts'), 0, 'and none is there';
+($status, undef, $err) = $t->run_identity(['seed'], %tcp);
+is $status, 0, 'by a loopback address it is loaded' or diag $err;
+is $tcp->sql('select count(*) from accounts'), 6, 'all of it';
+
+# -- a copy of the data alone goes into a database that was migrated
+
+$pg->sql('create database copy owner platform', user => 'postgres');
+($status) = $t->run_identity(['migrate'], PLATFORM_DB_NAME => 'copy');
+is $status, 0, 'migrated';
+my $dump = $t->dir . '/dump.sql';
+my @as = ('-h', $pg->host, '-U', 'platform');
+is system(Platform::Test::Env::postgres('pg_dump'), @as, '--data-only',
+    '--exclude-table=schema_migrations', '-f', $dump, 'platform'), 0, 'dumped';
+my $psql = join ' ', Platform::Test::Env::postgres('psql'), @as,
+    "-Xqo /dev/null -v ON_ERROR_STOP=1 --single-transaction -f $dump copy";
+is `$psql 2>&1`, '', 'restored without a complaint';
+is $pg->sql($census, db => 'copy'), $pg->sql($census), 'every row is there';
 
 # -- sessions: what cannot be
 
@@ -265,11 +312,30 @@ sub roles {
     return;
 }
 roles();
-roles();
 $pg->sql('create role served login; grant platform_identity to served',
     user => 'postgres');
+# As where functions are nobody's to call by default.
+$pg->sql('revoke execute on all functions in schema public
+    from public, platform_identity', user => 'postgres');
 my $served = $t->identity(name => 'served', PLATFORM_DB_USER => 'served',
     PLATFORM_DB_SEED_ON_START => 'false');
+
+sub ready {
+    my ($status, $name) = @_;
+
+    my $got = $t->fcgi($served->address)->request(GET => '/readyz');
+    is $got->{status}, $status, "readyz: $name";
+    return $got->{body};
+}
+like ready(503, 'may not call functions'), qr/Check failed: rights/,
+    'which it says';
+roles();
+ready(200, 'may again');
+$pg->sql('revoke delete on rotated_tokens from platform_identity',
+    user => 'postgres');
+ready(503, 'a right on a table is missing');
+roles();
+ready(200, 'all rights');
 my $answer = $t->fcgi($served->address)->request(POST => '/api/auth/login',
     body => '{"account":"one@demo.test","credential":"Demo-passw0rd!"}');
 is $answer->{status}, 200, 'the least privileged role serves a login';
@@ -285,5 +351,21 @@ for my $sql ("update accounts set status = 'DISABLED'",
     ok !eval { $pg->sql($sql, user => 'served'); 1 }, "may not: $sql";
     like $@, qr/permission denied/, 'and is told so';
 }
+
+# The rights of one who serves are enough where there is nothing to migrate.
+my @served = (PLATFORM_DB_USER => 'served');
+($status) = $t->run_identity(['migrate'], @served);
+is $status, 0, 'it may find that there is nothing to migrate';
+$pg->sql('delete from schema_migrations where version = 5');
+($status, undef, $err) = $t->run_identity(['migrate'], @served);
+is $status, 1, 'and may not migrate';
+is $err, 'identity-fcgi: the database role served may not do this: '
+    . "migrate as platform, which owns the tables\n", 'but says who may';
+$pg->sql('create database empty', user => 'postgres');
+($status, undef, $err) = $t->run_identity(['migrate'], @served,
+    PLATFORM_DB_NAME => 'empty');
+is $status, 1, 'nor an empty database';
+like $err, qr/ role served may not do this: migrate as a role that may create /,
+    'and says so';
 
 $t->done;

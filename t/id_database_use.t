@@ -6,6 +6,8 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
 use Test::More;
 use Time::HiRes ();
 
@@ -36,6 +38,21 @@ sub connections {
         where application_name = 'identity-service'");
 }
 
+# A transaction that holds what it locks for so many seconds.
+sub hold {
+    my ($sql, $seconds) = @_;
+
+    $seconds //= 60;
+    my $holder = $t->track(Platform::Test::Process->start(
+        name => 'hold', dir => $t->dir, log => $t->dir . '/hold.log',
+        code => sub { eval { $pg->sql("begin; $sql;
+            select pg_sleep($seconds)") } },
+    )->expect_end);
+    ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where wait_event = 'PgSleep'") }, 20), 'some row is held';
+    return $holder;
+}
+
 # -- few connections
 
 my @answers = map { login()->json } 1 .. 3;
@@ -52,23 +69,15 @@ is connections(), 2, 'and there were no more';
 
 my $answer = login()->json;
 my $session = (jwt_decode($answer->{refreshToken}))[1]{session_id};
-my $holder = fork // die "fork: $!\n";
-if ($holder == 0) {
-    eval { $pg->sql("begin; select 1 from auth_sessions
-        where session_id = '$session' for update; select pg_sleep(3)") };
-    require POSIX;
-    POSIX::_exit(0);
-}
-ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-    where query like '%pg_sleep%' and state = 'active'
-    and pid <> pg_backend_pid()") }), 'a row is locked';
+my $holder = hold("select 1 from auth_sessions
+    where session_id = '$session' for update", 3);
 my $start = Time::HiRes::time();
 my $res = refresh($answer->{refreshToken});
 my $took = Time::HiRes::time() - $start;
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'a refresh of that row');
 cmp_ok $took, '<', 2.5 * $t->scale, 'after its statement timeout';
 is login()->status, 200, 'others go on';
-waitpid $holder, 0;
+$holder->wait_end(20);
 $res = refresh($answer->{refreshToken});
 is $res->status, 200, 'the token was not used up';
 is connections(), 2, 'still two connections';
@@ -81,6 +90,14 @@ for my $round (1 .. 3) {
     ok eventually(sub { connections() == 0 }), 'connections are cut';
     $res = refresh($res->json->{refreshToken});
     is $res->status, 200, 'a refresh succeeds at once';
+
+    # All of them, which had just been used, and what only reads.
+    http_parallel([ map { [ $port, http_request_bytes(GET => '/readyz') ] }
+        1 .. 20 ]);
+    is connections(), 2, 'two connections';
+    $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
+        where application_name = 'identity-service'", user => 'postgres');
+    is http_get($port, '/readyz')->status, 200, 'so does a look';
 }
 
 # -- a server restarted between two requests
@@ -96,6 +113,49 @@ ok scalar(grep { $_ eq 'db.unavailable' } @events), 'the outage is logged';
 ok scalar(grep { $_ eq 'db.connected' } @events), 'and its end';
 cmp_ok scalar(grep { $_ eq 'db.unavailable' } @events), '<=', 2,
     'not once a request';
+
+# -- a server that grants fewer connections than the pool may have: whoever
+#    cannot make one waits for those there are
+
+$identity->stop;
+$identity->{env}{PLATFORM_WORKER_THREADS} = 4;
+$identity->{env}{PLATFORM_DB_POOL_SIZE} = 4;
+$pg->sql('alter role platform connection limit 3', user => 'postgres');
+$identity->start;
+my $sessions = Platform::Test::Sessions->new;
+my $load = Platform::Test::Load->new(port => $port, clients => 4);
+$sessions->log_in($load, several => 4);
+my @own = $sessions->all;
+my ($left, %answers) = (400 / $t->scale);
+$load->run(
+    sub { $left-- > 0 ? $sessions->refresh($own[ $_[0]{number} ]) : undef },
+    sub {
+        $answers{"$_[1]{status} $_[1]{code}"}++;
+        $sessions->note(@_);
+    });
+is_deeply \%answers, { '200 AUTH_REFRESH_SUCCESS' => 400 / $t->scale },
+    'four at a time over three connections' or diag explain \%answers;
+like $identity->log_text, qr/too many connections for role/,
+    'and there were no more';
+$pg->sql('alter role platform connection limit -1', user => 'postgres');
+
+# -- a request that has run out of time says nothing of the server
+
+$identity->stop;
+$identity->{env}{PLATFORM_REQUEST_TIMEOUT} = '1s';
+$identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = '3s';
+$identity->start;
+my $log = length $identity->log_text;
+$holder = hold("select 1 from auth_sessions
+    where session_id = '$own[0]{id}' for update");
+is_problem(refresh($own[0]{current}), 503, 'DATABASE_UNAVAILABLE',
+    'a refresh in vain');
+is refresh($own[1]{current})->status, 200, 'others go on at once';
+$pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
+    where wait_event = 'PgSleep'", user => 'postgres');
+$holder->wait_end(20);
+unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,
+    'the server is there, and not said not to be';
 
 # -- without prepared statements
 

@@ -16,9 +16,10 @@ my $pgbouncer = Platform::Test::Env::find('pgbouncer')
 
 my $t = Platform::Test->new;
 my $pg = $t->postgres;
-# The service cannot set this on connections that are not its own.
-$pg->sql("alter role platform set statement_timeout = '2s'",
-    user => 'postgres');
+# Nothing can be set on connections that are not its own: the service's
+# statements bring their level and their timeout along.
+$pg->sql("alter role platform set default_transaction_isolation
+    = 'serializable'", user => 'postgres');
 my $port = $t->port('pgbouncer');
 mkdir my $home = $t->dir . '/bouncer';
 $t->write_file('bouncer/users', qq("platform" "test"\n));
@@ -87,6 +88,8 @@ $load->run(
     });
 $sessions->check_stale;
 is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+is grep({ /could not serialize/ } $identity->log_text), 0,
+    'at READ COMMITTED';
 cmp_ok $busy{200}, '>=', $t->scale > 1 ? 5 : 380, "$busy{200} succeed";
 
 # The control: many clients did share few connections.
@@ -96,6 +99,14 @@ cmp_ok $backends, '<=', 3, "$backends connections to the server";
 my $clients = grep { m{/fd/} && (readlink // '') =~ /^socket:/ }
     glob '/proc/' . $identity->pid . '/fd/*';
 cmp_ok $clients, '>', $backends + 2, "$clients sockets of the service";
+# Nothing of ours stays behind there for whoever comes next.
+my $psql = Platform::Test::Env::postgres('psql')
+    . " -XAtq -h 127.0.0.1 -p $port -U platform -d platform";
+my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
+    qw(default_transaction_isolation statement_timeout);
+is $set, "serializable\n0\n", 'and sets nothing on them';
+my $log = $t->read_file("$pg->{name}.log");
+unlike $log, qr/WARNING/, 'the server has nothing to warn of';
 
 # -- nothing half done: what was given up on does not happen later
 
@@ -116,6 +127,9 @@ my $res = http_post($face, '/api/auth/refresh',
 my $took = Time::HiRes::time() - $start;
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'a refresh of that row');
 cmp_ok $took, '<', 6 * $t->scale, sprintf 'after %.1f s', $took;
+ok eventually(sub { $t->read_file("$pg->{name}.log")
+    =~ /canceling statement due to statement timeout/ }, 1.5 * $t->scale),
+    'by the server itself, which does not go on with it';
 waitpid $holder, 0;
 ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     where query like 'UPDATE%' and state = 'active'") }, 10),

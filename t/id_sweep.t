@@ -122,6 +122,32 @@ cmp_ok time - $start, '<', 3 * $slack, 'at once';
 release($hold);
 is $c->done('sweep')->{sessions}, 1, 'and goes the next time';
 
+# Vacuum goes on meanwhile: who holds the lock and does nothing else has no
+# snapshot, whatever level the role's transactions have by default.  (The one
+# that waits has one, which shows that it would be seen.)
+
+sub xmin {
+    return $pg->sql("select coalesce(backend_xmin::text, 'none')
+        from pg_stat_activity where application_name = 'identity-service'
+        and $_[0]", user => 'postgres');
+}
+
+for my $level ('read committed', 'repeatable read') {
+    $pg->sql("alter role platform set default_transaction_isolation
+        = '$level'", user => 'postgres');
+    my $stop = hold('lock table rotated_tokens');
+    my $sweep = $c->start('sweep');
+    ok eventually(sub { xmin("wait_event_type = 'Lock'") =~ /\A\d+\z/ }, 20),
+        "$level: a sweep waits, with a snapshot";
+    is xmin("state = 'idle in transaction'"), 'none',
+        "$level: its lock holds vacuum back by none";
+    release($stop);
+    ok $sweep->wait_end(20 * $slack), "$level: it goes on";
+    is $sweep->status, 0, "$level: and ends well";
+}
+$pg->sql('alter role platform reset default_transaction_isolation',
+    user => 'postgres');
+
 session('-9 days', '-8 days');
 $hold = hold('select pg_advisory_xact_lock(7236589412357)');
 ok $c->done('sweep')->{busy}, 'another process is at it: nothing is done';

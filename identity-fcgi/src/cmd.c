@@ -6,6 +6,7 @@
 
 #include <ctype.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 
 #define ERR_MAX 512
 #define AUDIT_FIELDS_MAX 10
+
+/* Of the one command that a process runs. */
+static bool audit_lost;
 
 /* Each ends with a spec without a group. */
 static const struct cmd_spec *const tables[] = {
@@ -182,6 +186,20 @@ static int which(struct cmd *c, const char *group)
 
 /* -- running -- */
 
+/*
+ * The exit status: a change of which there is no record is told from one that
+ * was not made, whatever else went wrong since.
+ */
+static int account_for(struct cmd *c, int status)
+{
+    if (!audit_lost) {
+        return status;
+    }
+    return cmd_fail(c, CMD_LOST,
+                    "the change was made and stands, but its audit line could "
+                    "not be written");
+}
+
 static void close_all(struct cmd *c)
 {
     admin_close(c->admin);
@@ -218,6 +236,7 @@ int cmd_main(const char *env_file, int argc, char *const *argv)
         fprintf(stderr, "identity-fcgi: out of memory\n");
         return CMD_FAILED;
     }
+    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
     c->spec = find_group(argv[0]);
     if (c->spec->verb != NULL && argc > 1 && !is_help(argv[1])) {
         c->spec = find_verb(argv[0], argv[1]);
@@ -230,6 +249,7 @@ int cmd_main(const char *env_file, int argc, char *const *argv)
     } else {
         status = run(c, env_file, argc - words, argv + words);
     }
+    status = account_for(c, status);
     close_all(c);
     free(c);
     return status;
@@ -383,4 +403,5 @@ void cmd_audit(const char *event, const struct log_field *fields, size_t count,
     all[n++] =
         (struct log_field){"sudoUser", sudo, sudo != NULL ? strlen(sudo) : 0};
     log_audit(event, NULL, all, n, numbers, number_count);
+    audit_lost = audit_lost || log_lost();
 }

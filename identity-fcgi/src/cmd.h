@@ -15,6 +15,7 @@
 
 #define CMD_FAILED 1 /* exit status: it was tried */
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
+#define CMD_LOST 3   /* exit status: done, and not recorded */
 
 struct cmd {
     const struct cmd_spec *spec;

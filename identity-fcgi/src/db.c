@@ -115,11 +115,26 @@ enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
             }
         }
         res = PQgetResult(pg);
-        if (res == NULL) {
-            return PQstatus(pg) == CONNECTION_OK ? outcome : DB_LOST;
+        if (res == NULL) { /* the end of one statement */
+            if (PQstatus(pg) != CONNECTION_OK) {
+                return DB_LOST;
+            }
+            if (PQpipelineStatus(pg) == PQ_PIPELINE_OFF) {
+                return outcome;
+            }
+            continue;
         }
-        if (PQresultStatus(res) != PGRES_TUPLES_OK &&
-            PQresultStatus(res) != PGRES_COMMAND_OK) {
+        switch (PQresultStatus(res)) {
+        case PGRES_PIPELINE_SYNC:
+            PQclear(res);
+            return PQexitPipelineMode(pg) ? outcome : DB_LOST;
+        case PGRES_PIPELINE_ABORTED: /* by what came before it */
+            PQclear(res);
+            continue;
+        case PGRES_TUPLES_OK:
+        case PGRES_COMMAND_OK:
+            break;
+        default:
             outcome = judge(res);
         }
         PQclear(*out);
@@ -184,6 +199,24 @@ static enum db_outcome prepare(struct db_conn *c,
     return outcome;
 }
 
+/*
+ * Begins a pipeline, all of which is one transaction: its isolation, then the
+ * statement's timeout.  (SET LOCAL would do the same, but the server warns of
+ * it in its log.)
+ */
+static bool send_settings(struct db_conn *c)
+{
+    const char *timeout[] = {c->timeout_ms};
+
+    return PQenterPipelineMode(c->pg) &&
+           PQsendQueryParams(c->pg,
+                             "SET transaction_isolation = 'read committed'", 0,
+                             NULL, NULL, NULL, NULL, 0) &&
+           PQsendQueryParams(
+               c->pg, "SELECT set_config('statement_timeout', $1, true)", 1,
+               NULL, timeout, NULL, NULL, 0);
+}
+
 bool db_pg_send(struct db_conn *c, const struct db_statement *st,
                 const struct db_params *params, bool prepared)
 {
@@ -191,19 +224,22 @@ bool db_pg_send(struct db_conn *c, const struct db_statement *st,
     const char *values[DB_MAX_PARAMS];
     int formats[DB_MAX_PARAMS];
     int n = (int) params->count;
+    bool ok;
 
+    if (c->shared && !send_settings(c)) {
+        return false;
+    }
     for (size_t i = 0; i < params->count; i++) {
         types[i] = oids[params->types[i]];
         values[i] = params->types[i] == DB_FENCE ? (const char *) c->fence
                                                  : params->values[i];
         formats[i] = params->types[i] != DB_INET;
     }
-    if (prepared) {
-        return PQsendQueryPrepared(c->pg, st->name, n, values, params->lengths,
-                                   formats, 1) == 1;
-    }
-    return PQsendQueryParams(c->pg, st->sql, n, types, values, params->lengths,
-                             formats, 1) == 1;
+    ok = prepared ? PQsendQueryPrepared(c->pg, st->name, n, values,
+                                        params->lengths, formats, 1)
+                  : PQsendQueryParams(c->pg, st->sql, n, types, values,
+                                      params->lengths, formats, 1);
+    return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
 /*
@@ -277,9 +313,6 @@ bool db_conn_is_alive(struct db_conn *c, bool before_write)
 {
     int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
 
-    if (c->pg == NULL) {
-        return false;
-    }
     if (db_now_ms() - c->answered_ms < fresh_ms) {
         return true;
     }

@@ -61,7 +61,7 @@ void db_param_time_us(struct db_params *p, int64_t us);
  * would be done when that comes to its senses, long after a client was told
  * that nothing has happened: unless it looks at its own clock first.  It looks
  * before it waits for a row that is merely locked; that wait is bounded by the
- * statement timeout, where there is one.
+ * statement timeout.
  */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
@@ -141,24 +141,38 @@ bool db_array_next(struct db_array *array, const unsigned char **data,
 void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
 /*
- * A session for migrations and operators: a connection of its own without a
- * statement timeout, on which scripts of several statements may run.
+ * A session for migrations, sweeps and operators: a connection of its own, for
+ * transactions of several statements.
  */
 struct db_script; /* opaque */
 
 /* NULL with one line in err. */
 struct db_script *db_script_open(const struct config *cfg, char *err,
                                  size_t err_cap);
-/* Runs sql; the first value of its last row, if any, is copied to value (""
- * without one).  False with one line in err. */
-bool db_script_run(struct db_script *s, const char *sql, char *value,
-                   size_t value_cap, char *err, size_t err_cap);
 /* What was said of a statement that failed. */
 struct db_error {
     char state[6];       /* SQLSTATE; "" where there was no answer */
     char constraint[64]; /* the one that was violated, or "" */
     char message[256];   /* one line */
 };
+
+/*
+ * Runs statements until deadline_ms of db_now_ms(); the first value of the
+ * last row, if any, is copied to value ("" without one).  Unlike those of
+ * db_script_query(), which live until the next statement, their results hold
+ * no snapshot when it returns.
+ */
+bool db_script_run(struct db_script *s, const char *sql, int64_t deadline_ms,
+                   char *value, size_t value_cap, struct db_error *error)
+    __attribute__((warn_unused_result));
+
+/*
+ * Begins a transaction: READ COMMITTED, and each statement may take
+ * timeout_ms, whatever the role's defaults; 0: as long as it takes.
+ */
+bool db_script_begin(struct db_script *s, int64_t timeout_ms,
+                     int64_t deadline_ms, struct db_error *error)
+    __attribute__((warn_unused_result));
 
 /*
  * Runs one statement with parameters until deadline_ms of db_now_ms().  On

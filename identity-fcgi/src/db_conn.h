@@ -27,9 +27,11 @@ void db_conn_disconnect(struct db_conn *c);
 bool db_conn_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                      int64_t deadline_ms, char *err, size_t err_cap);
 
+bool db_conn_is_connected(const struct db_conn *c);
+
 /*
- * Whether it is connected and, as far as can be told without asking, still
- * answered.  One that answered just now is trusted: for a moment before a
+ * Whether a connection, as far as can be told without asking, still is one;
+ * one that answered just now is trusted: for a moment before a
  * write, which must not be lost, and longer before a read.
  */
 bool db_conn_is_alive(struct db_conn *c, bool before_write);

@@ -43,6 +43,11 @@ void db_conn_disconnect(struct db_conn *c)
     c->clock_read_ms = 0;
 }
 
+bool db_conn_is_connected(const struct db_conn *c)
+{
+    return c->pg != NULL;
+}
+
 /* The nth of a comma-separated list, or its only one, in out. */
 static bool list_item(const char *list, size_t n, char *out, size_t cap)
 {
@@ -135,28 +140,37 @@ static bool finish_connecting(PGconn *pg, int64_t deadline_ms)
     }
 }
 
-/* Left out where a pooler may hand the server on to somebody else. */
-static bool set_statement_timeout(PGconn *pg, const struct config *cfg,
-                                  int64_t deadline_ms)
+/*
+ * Sets a session up, if it is ours: the server process that answers is the one
+ * that was announced at the start.  A pooler that shares server connections
+ * announces itself, and nothing is set behind it.
+ */
+static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
+                   int64_t deadline_ms)
 {
-    char sql[64];
+    static const char sql[] =
+        "SELECT set_config('default_transaction_isolation', 'read committed',"
+        "                  false),"
+        "       set_config('statement_timeout', $2, false)"
+        " WHERE pg_backend_pid() = $1";
+    char announced[24];
+    const char *values[] = {announced, c->timeout_ms};
     PGresult *res = NULL;
     bool ok;
 
-    if (!cfg->db_prepared) {
-        return true;
-    }
-    snprintf(sql, sizeof(sql), "SET statement_timeout = %lld",
+    snprintf(announced, sizeof(announced), "%d", PQbackendPID(pg));
+    snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
              (long long) cfg->db_statement_timeout_ms);
-    ok = PQsendQuery(pg, sql) &&
+    ok = PQsendQueryParams(pg, sql, 2, NULL, values, NULL, NULL, 0) &&
          db_pg_collect(pg, deadline_ms, &res) == DB_DONE;
+    c->shared = ok && PQntuples(res) == 0;
     PQclear(res);
     return ok;
 }
 
 /* Connects to one host; false with one line in err. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
-                        bool with_timeout, int64_t deadline_ms, char *err,
+                        bool autocommit, int64_t deadline_ms, char *err,
                         size_t err_cap)
 {
     PGconn *pg = start(cfg, n);
@@ -165,7 +179,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
         finish_connecting(pg, deadline_ms)) {
         PQsetNoticeProcessor(pg, ignore_notice, NULL);
         if (PQsetnonblocking(pg, 1) == 0 &&
-            (!with_timeout || set_statement_timeout(pg, cfg, deadline_ms))) {
+            (!autocommit || settle(c, pg, cfg, deadline_ms))) {
             c->pg = pg;
             c->prepared_count = 0;
             return true;
@@ -181,7 +195,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
 }
 
 bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
-                   bool with_timeout, int64_t deadline_ms, char *err,
+                   bool autocommit, int64_t deadline_ms, char *err,
                    size_t err_cap)
 {
     size_t hosts = host_count(cfg);
@@ -193,7 +207,7 @@ bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
         int64_t part = (deadline_ms - now) / (int64_t) (hosts - i);
 
         if (part > 0 &&
-            connect_one(c, cfg, n, with_timeout, now + part, err, err_cap)) {
+            connect_one(c, cfg, n, autocommit, now + part, err, err_cap)) {
             *host = n;
             return true;
         }

@@ -15,9 +15,10 @@
 struct db_pool {
     const struct config *cfg;
     pthread_mutex_t lock;
-    pthread_cond_t freed;
-    struct db_conn **idle; /* a stack: the last one used is the warmest */
-    size_t idle_count, size;
+    pthread_cond_t changed;
+    struct db_conn **idle;  /* connected: the last one used is the warmest */
+    struct db_conn **spare; /* not connected */
+    size_t idle_count, spare_count, size;
     /* Connecting, for all threads together. */
     unsigned failures; /* in a row */
     int64_t retry_at_ms;
@@ -38,18 +39,17 @@ struct db_pool *db_pool_new(const struct config *cfg)
     pthread_mutex_init(&pool->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool->freed, &attr);
+    pthread_cond_init(&pool->changed, &attr);
     pthread_condattr_destroy(&attr);
 
     pool->idle = calloc(size, sizeof(struct db_conn *));
-    for (size_t i = 0; pool->idle != NULL && i < size; i++) {
-        pool->idle[i] = db_conn_new();
-        if (pool->idle[i] == NULL) {
-            break;
-        }
-        pool->idle_count++;
+    pool->spare = calloc(size, sizeof(struct db_conn *));
+    while (pool->idle != NULL && pool->spare != NULL &&
+           pool->spare_count < size &&
+           (pool->spare[pool->spare_count] = db_conn_new()) != NULL) {
+        pool->spare_count++;
     }
-    if (pool->idle_count < size) {
+    if (pool->spare_count < size) {
         db_pool_free(pool);
         return NULL;
     }
@@ -64,17 +64,26 @@ void db_pool_free(struct db_pool *pool)
     for (size_t i = 0; i < pool->idle_count; i++) {
         db_conn_free(pool->idle[i]);
     }
-    pthread_cond_destroy(&pool->freed);
+    for (size_t i = 0; i < pool->spare_count; i++) {
+        db_conn_free(pool->spare[i]);
+    }
+    pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
     free(pool->idle);
+    free(pool->spare);
     free(pool);
+}
+
+static size_t lent(const struct db_pool *pool)
+{
+    return pool->size - pool->idle_count - pool->spare_count;
 }
 
 void db_pool_use(struct db_pool *pool, int *size, int *used)
 {
     pthread_mutex_lock(&pool->lock);
     *size = (int) pool->size;
-    *used = (int) (pool->size - pool->idle_count);
+    *used = (int) lent(pool);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -83,19 +92,50 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static struct db_conn *take(struct db_pool *pool, int64_t deadline_ms)
+static void wait_for_change(struct db_pool *pool, int64_t until_ms)
 {
-    struct timespec until = {(time_t) (deadline_ms / 1000),
-                             (long) (deadline_ms % 1000) * 1000000};
+    struct timespec until = {(time_t) (until_ms / 1000),
+                             (long) (until_ms % 1000) * 1000000};
+
+    (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &until);
+}
+
+/*
+ * Takes a connection that is connected or, where there is none or another one
+ * than those is wanted, one to be connected: a server's limit may leave us
+ * fewer than the pool could have, so whoever cannot make one waits for those
+ * that are lent.  NULL at the deadline, and at once where nothing is lent and
+ * connecting failed just now.
+ */
+static struct db_conn *take(struct db_pool *pool, bool another,
+                            int64_t deadline_ms, bool *late)
+{
     struct db_conn *c = NULL;
-    int waited = 0;
 
     pthread_mutex_lock(&pool->lock);
-    while (pool->idle_count == 0 && waited == 0) {
-        waited = pthread_cond_timedwait(&pool->freed, &pool->lock, &until);
-    }
-    if (pool->idle_count > 0) {
-        c = pool->idle[--pool->idle_count];
+    for (;;) {
+        int64_t now = db_now_ms();
+        bool wait = pool->failures > 0 && now < pool->retry_at_ms;
+        bool connect = pool->spare_count > 0 && !wait;
+
+        *late = now >= deadline_ms;
+        if (*late) {
+            break;
+        }
+        if (pool->idle_count > 0 && !(another && connect)) {
+            c = pool->idle[--pool->idle_count];
+            break;
+        }
+        if (connect) {
+            c = pool->spare[--pool->spare_count];
+            break;
+        }
+        if (lent(pool) == 0) {
+            break;
+        }
+        wait_for_change(pool, wait && pool->spare_count > 0
+                                  ? earlier(deadline_ms, pool->retry_at_ms)
+                                  : deadline_ms);
     }
     pthread_mutex_unlock(&pool->lock);
     return c;
@@ -104,8 +144,12 @@ static struct db_conn *take(struct db_pool *pool, int64_t deadline_ms)
 static void give(struct db_pool *pool, struct db_conn *c)
 {
     pthread_mutex_lock(&pool->lock);
-    pool->idle[pool->idle_count++] = c;
-    pthread_cond_signal(&pool->freed);
+    if (db_conn_is_connected(c)) {
+        pool->idle[pool->idle_count++] = c;
+    } else {
+        pool->spare[pool->spare_count++] = c;
+    }
+    pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -128,6 +172,7 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
         pool->failures++;
         pool->retry_at_ms = db_now_ms() + earlier(wait, BACKOFF_MOST_MS);
     }
+    pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
 
     metrics_count(ok ? METRICS_DB_CONNECTS : METRICS_DB_ERROR_CONNECT);
@@ -138,28 +183,43 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
     }
 }
 
-static bool ensure_connected(struct db_pool *pool, struct db_conn *c,
-                             bool before_write, int64_t deadline_ms)
+static bool connect_within(struct db_pool *pool, struct db_conn *c,
+                           int64_t deadline_ms)
 {
     char err[256];
-    int64_t now = db_now_ms();
-    bool wait, ok;
     size_t host;
+    bool ok;
 
-    if (db_conn_is_alive(c, before_write)) {
-        return true;
-    }
     pthread_mutex_lock(&pool->lock);
-    wait = pool->failures > 0 && now < pool->retry_at_ms;
     host = pool->host;
     pthread_mutex_unlock(&pool->lock);
-    if (wait) {
-        return false;
-    }
-    deadline_ms = earlier(deadline_ms, now + pool->cfg->db_connect_timeout_ms);
+    deadline_ms =
+        earlier(deadline_ms, db_now_ms() + pool->cfg->db_connect_timeout_ms);
     ok = db_conn_connect(c, pool->cfg, &host, deadline_ms, err, sizeof(err));
     note_connect(pool, ok, host, err);
     return ok;
+}
+
+/* Lends a connection that is connected, as far as can be told. */
+static struct db_conn *lend(struct db_pool *pool, bool another,
+                            bool before_write, int64_t deadline_ms)
+{
+    struct db_conn *c;
+    bool late;
+
+    while ((c = take(pool, another, deadline_ms, &late)) != NULL) {
+        if (db_conn_is_connected(c) ? db_conn_is_alive(c, before_write)
+                                    : connect_within(pool, c, deadline_ms)) {
+            return c;
+        }
+        db_conn_disconnect(c);
+        give(pool, c);
+    }
+    if (late) {
+        metrics_count(METRICS_DB_ERROR_POOL);
+        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
+    }
+    return NULL;
 }
 
 /* One attempt, timed and counted. */
@@ -196,27 +256,23 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       struct meanwhile *meanwhile, struct db_rows **rows)
 {
     enum db_outcome outcome = DB_RETRY;
-    bool sent = false;
-    struct db_conn *c = take(pool, deadline_ms);
+    bool sent;
 
     *rows = NULL;
-    if (c == NULL) {
-        metrics_count(METRICS_DB_ERROR_POOL);
-        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
-        return DB_UNAVAILABLE;
-    }
     for (int i = 0; i < 2 && (outcome == DB_RETRY || outcome == DB_LOST);
          i++) {
-        if (!ensure_connected(pool, c, st->writes, deadline_ms)) {
+        /* Where one was lost, others are likely to be. */
+        struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
+
+        if (c == NULL) {
             break;
         }
         outcome = try_once(c, pool->cfg, st, params, deadline_ms, meanwhile,
                            rows, &sent);
+        give(pool, c);
         if (outcome == DB_LOST && sent && st->writes) {
-            give(pool, c);
             return DB_UNKNOWN;
         }
     }
-    give(pool, c);
     return outcome == DB_DONE ? DB_OK : DB_UNAVAILABLE;
 }

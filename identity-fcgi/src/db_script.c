@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SCRIPT_LIMIT_MS (10 * 60 * 1000)
-
 struct db_script {
     struct db_conn *conn;
 };
@@ -35,29 +33,6 @@ struct db_script *db_script_open(const struct config *cfg, char *err,
     return s;
 }
 
-bool db_script_run(struct db_script *s, const char *sql, char *value,
-                   size_t value_cap, char *err, size_t err_cap)
-{
-    PGconn *pg = s->conn->pg;
-    PGresult *res = NULL;
-    enum db_outcome outcome = DB_LOST;
-
-    if (PQsendQuery(pg, sql)) {
-        outcome = db_pg_collect(pg, db_now_ms() + SCRIPT_LIMIT_MS, &res);
-    }
-    if (outcome != DB_DONE) {
-        db_pg_first_line(res != NULL ? PQresultErrorMessage(res)
-                                     : PQerrorMessage(pg),
-                         err, err_cap);
-    } else if (value != NULL) {
-        snprintf(value, value_cap, "%s",
-                 PQntuples(res) > 0 ? PQgetvalue(res, PQntuples(res) - 1, 0)
-                                    : "");
-    }
-    PQclear(res);
-    return outcome == DB_DONE;
-}
-
 static void note_error(PGconn *pg, const PGresult *res, bool lost,
                        struct db_error *error)
 {
@@ -76,6 +51,41 @@ static void note_error(PGconn *pg, const PGresult *res, bool lost,
     snprintf(error->constraint, sizeof(error->constraint), "%s",
              constraint != NULL ? constraint : "");
     db_pg_first_line(text, error->message, sizeof(error->message));
+}
+
+bool db_script_run(struct db_script *s, const char *sql, int64_t deadline_ms,
+                   char *value, size_t value_cap, struct db_error *error)
+{
+    PGconn *pg = s->conn->pg;
+    PGresult *res = NULL;
+    enum db_outcome outcome = DB_LOST;
+
+    if (PQsendQuery(pg, sql)) {
+        outcome = db_pg_collect(pg, deadline_ms, &res);
+    }
+    if (outcome != DB_DONE) {
+        note_error(pg, res, outcome == DB_LOST, error);
+    } else if (value != NULL) {
+        snprintf(value, value_cap, "%s",
+                 PQntuples(res) > 0 ? PQgetvalue(res, PQntuples(res) - 1, 0)
+                                    : "");
+    }
+    PQclear(res);
+    return outcome == DB_DONE;
+}
+
+bool db_script_begin(struct db_script *s, int64_t timeout_ms,
+                     int64_t deadline_ms, struct db_error *error)
+{
+    char sql[224];
+
+    snprintf(sql, sizeof(sql),
+             "BEGIN ISOLATION LEVEL READ COMMITTED;"
+             " SET LOCAL statement_timeout = %lld;"
+             " SET LOCAL lock_timeout = 0;"
+             " SET LOCAL idle_in_transaction_session_timeout = 0",
+             (long long) timeout_ms);
+    return db_script_run(s, sql, deadline_ms, NULL, 0, error);
 }
 
 bool db_script_query(struct db_script *s, const char *sql,

@@ -29,18 +29,27 @@ void h_healthz(struct worker *w, const struct http_request *req,
 void h_readyz(struct worker *w, const struct http_request *req,
               struct http_response *res)
 {
+    enum store_result result;
     int version = 0;
 
     if (w->keys->signing == NULL) {
         http_problem(res, req, 503, "SERVICE_NOT_READY",
                      "Check failed: signing key (none is loaded).");
-    } else if (w->store_ops->ping(w->store, &version) != STORE_OK) {
+        http_header(res, "Retry-After", "1");
+        return;
+    }
+    result = w->store_ops->ping(w->store, &version);
+    if (result != STORE_OK && result != STORE_NONE) {
         http_problem(res, req, 503, "DATABASE_UNAVAILABLE",
                      "Check failed: database (no answer).");
     } else if (version < store_schema_version()) {
         http_problem(res, req, 503, "SERVICE_NOT_READY",
                      "Check failed: migrations (the database's schema is "
                      "older than this program).");
+    } else if (result == STORE_NONE) {
+        http_problem(res, req, 503, "SERVICE_NOT_READY",
+                     "Check failed: rights (the database role lacks some; run "
+                     "roles.sql after a migration).");
     } else {
         h_healthz(w, req, res);
         return;

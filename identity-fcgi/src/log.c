@@ -106,12 +106,18 @@ static _Thread_local struct {
     size_t len;
 } held;
 
-/* A log that cannot be written has nobody to be reported to. */
+static _Thread_local bool lost;
+
+/* A log that cannot be written has nobody to be reported to but by the exit
+ * status of a command. */
 static void write_out(const char *data, size_t len)
 {
-    ssize_t n = write(STDERR_FILENO, data, len);
+    lost = write(STDERR_FILENO, data, len) != (ssize_t) len;
+}
 
-    (void) n;
+bool log_lost(void)
+{
+    return lost;
 }
 
 static void write_held(void)

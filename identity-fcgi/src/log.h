@@ -5,6 +5,7 @@
 
 #include "config.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -54,6 +55,9 @@ void log_event_numbers(enum log_level level, const char *event,
 void log_audit(const char *event, const char *message,
                const struct log_field *fields, size_t count,
                const struct log_number *numbers, size_t number_count);
+
+/* Whether the last line that this thread wrote was lost. */
+bool log_lost(void);
 
 /* A line of the access log ("http.request"), which has a switch of its own and
  * so no level either. */

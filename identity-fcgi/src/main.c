@@ -43,7 +43,9 @@ static const char options_text[] =
     "\n"
     "Every command takes --json, and --help, which tells more about it.\n"
     "\n"
-    "exit status: 0 done, 1 failed, 2 wrong usage or settings\n";
+    "exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 done, but "
+    "the\n"
+    "audit line could not be written\n";
 
 struct options {
     const char *env_file;
@@ -242,13 +244,14 @@ static int run(const struct options *opt)
                  opt->command);
 }
 
-/* Descriptors 0 to 2 exist, so that no socket of ours becomes one of them. */
+/* Descriptors 0 to 2 exist, so that no socket of ours becomes one of them;
+ * what was closed takes no output. */
 static void open_standard_descriptors(void)
 {
     int fd;
 
     do {
-        fd = open("/dev/null", O_RDWR);
+        fd = open("/dev/null", O_RDONLY);
     } while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd > STDERR_FILENO) {
         close(fd);

@@ -18,6 +18,10 @@
  */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
+/* A migration takes the time it takes, and waits for whom it has to; but not
+ * for ever for a server that hangs. */
+#define LIMIT_MS (10 * 60 * 1000)
+
 static const char bootstrap[] =
     "CREATE TABLE schema_migrations ("
     "  version    integer PRIMARY KEY CHECK (version > 0),"
@@ -25,8 +29,18 @@ static const char bootstrap[] =
     "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
     "  applied_at timestamptz NOT NULL DEFAULT now())";
 
+/* Who may do what we may not. */
+#define WHO_MAY                                                               \
+    "SELECT format('the database role %I may not do this: migrate as %s',"    \
+    "  current_user, coalesce("                                               \
+    "    (SELECT format('%I, which owns the tables',"                         \
+    "                   pg_get_userbyid(relowner))"                           \
+    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"     \
+    "    'a role that may create tables (platform_owner of db/roles.sql)'))"
+
 struct run {
     struct db_script *db;
+    bool forbidden; /* a statement was refused to this role */
     char *err;
     size_t err_cap;
 };
@@ -36,16 +50,40 @@ int store_schema_version(void)
     return (int) sql_migration_count;
 }
 
+static bool failed(struct run *r, const struct db_error *error)
+{
+    r->forbidden = strcmp(error->state, "42501") == 0;
+    snprintf(r->err, r->err_cap, "%s", error->message);
+    return false;
+}
+
 static bool exec(struct run *r, const char *sql, char *value, size_t cap)
 {
-    return db_script_run(r->db, sql, value, cap, r->err, r->err_cap);
+    struct db_error error;
+
+    return db_script_run(r->db, sql, db_now_ms() + LIMIT_MS, value, cap,
+                         &error) ||
+           failed(r, &error);
+}
+
+static bool begin(struct run *r)
+{
+    struct db_error error;
+
+    return (db_script_begin(r->db, 0, db_now_ms() + LIMIT_MS, &error) ||
+            failed(r, &error)) &&
+           exec(r, LOCK, NULL, 0);
 }
 
 static void rollback(struct run *r)
 {
-    char ignored[256];
+    struct db_error ignored;
 
-    (void) db_script_run(r->db, "ROLLBACK", NULL, 0, ignored, sizeof(ignored));
+    if (db_script_run(r->db, "ROLLBACK", db_now_ms() + LIMIT_MS, NULL, 0,
+                      &ignored) &&
+        r->forbidden) {
+        (void) exec(r, WHO_MAY, r->err, r->err_cap);
+    }
 }
 
 static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
@@ -97,8 +135,7 @@ static bool apply_locked(struct run *r, const struct sql_file *file)
 
 static bool apply(struct run *r, const struct sql_file *file)
 {
-    if (exec(r, "BEGIN", NULL, 0) && exec(r, LOCK, NULL, 0) &&
-        apply_locked(r, file) && exec(r, "COMMIT", NULL, 0)) {
+    if (begin(r) && apply_locked(r, file) && exec(r, "COMMIT", NULL, 0)) {
         return true;
     }
     rollback(r);
@@ -110,7 +147,7 @@ static bool ensure_table(struct run *r)
 {
     char exists[16];
 
-    if (exec(r, "BEGIN", NULL, 0) && exec(r, LOCK, NULL, 0) &&
+    if (begin(r) &&
         exec(r, "SELECT to_regclass('schema_migrations') IS NOT NULL", exists,
              sizeof(exists)) &&
         (exists[0] == 't' || exec(r, bootstrap, NULL, 0)) &&
@@ -130,8 +167,8 @@ static bool plant(struct run *r)
                  "this machine (a Unix socket or a loopback address)");
         return false;
     }
-    if (exec(r, "BEGIN", NULL, 0) && exec(r, LOCK, NULL, 0) &&
-        exec(r, sql_seed_local.sql, NULL, 0) && exec(r, "COMMIT", NULL, 0)) {
+    if (begin(r) && exec(r, sql_seed_local.sql, NULL, 0) &&
+        exec(r, "COMMIT", NULL, 0)) {
         return true;
     }
     rollback(r);
@@ -141,7 +178,9 @@ static bool plant(struct run *r)
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap)
 {
-    struct run r = {db_script_open(cfg, err, err_cap), err, err_cap};
+    struct run r = {.db = db_script_open(cfg, err, err_cap),
+                    .err = err,
+                    .err_cap = err_cap};
     bool ok = r.db != NULL && ensure_table(&r);
 
     for (size_t i = 0; ok && i < sql_migration_count; i++) {

@@ -231,8 +231,19 @@ attempt_settle(struct store *st, const struct attempt *attempt, bool success)
 
 /* -- health -- */
 
+/* What was granted before a migration does not reach what it brought. */
 static const struct db_statement ping_sql = {
-    "ping", "SELECT coalesce(max(version), 0)::bigint FROM schema_migrations",
+    "ping",
+    "SELECT (SELECT coalesce(max(version), 0) FROM schema_migrations)::bigint,"
+    "       (SELECT bool_and(has_function_privilege(p.oid, 'EXECUTE'))"
+    "          FROM pg_proc p"
+    "         WHERE p.proname LIKE 'login\\_attempt\\_%'"
+    "           AND pg_function_is_visible(p.oid))"
+    "       AND (SELECT bool_and(has_table_privilege(to_regclass(t), r))"
+    "              FROM unnest(ARRAY['auth_sessions', 'rotated_tokens',"
+    "                                'login_attempts']) t,"
+    "                   unnest(ARRAY['SELECT', 'INSERT', 'UPDATE',"
+    "                                'DELETE']) r)",
     false};
 
 static const struct db_statement migrated_sql = {
@@ -246,10 +257,11 @@ static enum store_result ping(struct store *st, int *schema_version)
 
     if (result == STORE_OK) {
         *schema_version = (int) db_int64(rows, 0, 0);
+        result = db_bool(rows, 0, 1) ? STORE_OK : STORE_NONE;
     }
     db_rows_free(rows);
-    if (result == STORE_OK) {
-        return STORE_OK;
+    if (result != STORE_UNAVAILABLE) {
+        return result;
     }
     /* A database that answers but was never migrated is another failure. */
     result = store_run(st, &migrated_sql, &p, &rows);

@@ -225,7 +225,11 @@ struct store_ops {
                                         size_t count, struct session_ref *done,
                                         size_t *done_count);
 
-    /* A round trip; *schema_version is the newest applied migration. */
+    /*
+     * A round trip; *schema_version is the newest applied migration.
+     * STORE_NONE: the database answers, but its role lacks rights that
+     * requests need.
+     */
     enum store_result (*ping)(struct store *st, int *schema_version);
 };
 

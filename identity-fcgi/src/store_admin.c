@@ -143,13 +143,16 @@ void admin_close(struct admin *a)
 
 /* -- statements -- */
 
+static int64_t deadline_ms(const struct admin *a)
+{
+    return db_now_ms() + a->cfg->db_statement_timeout_ms + GRACE_MS;
+}
+
 bool admin_query(struct admin *a, const char *sql,
                  const struct db_params *params, struct db_rows **rows)
 {
-    int64_t deadline_ms =
-        db_now_ms() + a->cfg->db_statement_timeout_ms + GRACE_MS;
-
-    return db_script_query(a->db, sql, params, deadline_ms, rows, &a->error);
+    return db_script_query(a->db, sql, params, deadline_ms(a), rows,
+                           &a->error);
 }
 
 bool admin_execute(struct admin *a, const char *sql,
@@ -169,15 +172,8 @@ bool admin_execute(struct admin *a, const char *sql,
 
 static bool begin(struct admin *a)
 {
-    struct db_params none = {0}, p = {0};
-    char timeout_ms[24];
-
-    snprintf(timeout_ms, sizeof(timeout_ms), "%lld",
-             (long long) a->cfg->db_statement_timeout_ms);
-    admin_param_text(&p, timeout_ms);
-    return admin_execute(a, "BEGIN", &none, NULL) &&
-           admin_execute(a, "SELECT set_config('statement_timeout', $1, true)",
-                         &p, NULL);
+    return db_script_begin(a->db, a->cfg->db_statement_timeout_ms,
+                           deadline_ms(a), &a->error);
 }
 
 /* Deadlock and serialisation failure: the other one has gone on. */

@@ -57,38 +57,58 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
 
 /* -- statements -- */
 
-static bool query(struct sweep *s, struct db_script *db, const char *sql,
-                  const struct db_params *p, struct db_rows **rows)
+static int64_t deadline_ms(const struct sweep *s)
 {
-    struct db_error error;
-    int64_t deadline_ms =
-        db_now_ms() + s->cfg->db_statement_timeout_ms + GRACE_MS;
+    return db_now_ms() + s->cfg->db_statement_timeout_ms + GRACE_MS;
+}
 
-    if (db_script_query(db, sql, p, deadline_ms, rows, &error)) {
-        return true;
-    }
-    if (strcmp(error.state, "42P01") == 0) {
+static bool failed(struct sweep *s, const struct db_error *error)
+{
+    if (strcmp(error->state, "42P01") == 0) {
         snprintf(s->err, s->err_cap,
                  "the database is not migrated: run identity-fcgi migrate");
     } else {
-        snprintf(s->err, s->err_cap, "the database failed: %s", error.message);
+        snprintf(s->err, s->err_cap, "the database failed: %s",
+                 error->message);
     }
     return false;
+}
+
+static bool begin(struct sweep *s, struct db_script *db)
+{
+    struct db_error error;
+
+    return db_script_begin(db, s->cfg->db_statement_timeout_ms, deadline_ms(s),
+                           &error) ||
+           failed(s, &error);
+}
+
+static bool run_plain(struct sweep *s, struct db_script *db, const char *sql,
+                      char *value, size_t cap)
+{
+    struct db_error error;
+
+    return db_script_run(db, sql, deadline_ms(s), value, cap, &error) ||
+           failed(s, &error);
 }
 
 /* One number, or how many rows were touched where there is none. */
 static bool number(struct sweep *s, const char *sql, const struct db_params *p,
                    int64_t *out)
 {
+    struct db_error error;
     struct db_rows *rows;
 
-    if (!query(s, s->work, sql, p, &rows)) {
+    if (!begin(s, s->work)) {
         return false;
+    }
+    if (!db_script_query(s->work, sql, p, deadline_ms(s), &rows, &error)) {
+        return failed(s, &error);
     }
     *out = db_row_count(rows) > 0 ? db_int64(rows, 0, 0)
                                   : (int64_t) db_affected(rows);
     db_rows_free(rows);
-    return true;
+    return run_plain(s, s->work, "COMMIT", NULL, 0);
 }
 
 static bool go_on(const struct sweep *s)
@@ -237,20 +257,13 @@ static enum sweep_result sweep_attempts(struct sweep *s)
 
 static enum sweep_result take_lock(struct sweep *s)
 {
-    struct db_params none = {0};
-    struct db_rows *rows;
-    bool ours;
+    char ours[8];
 
-    if (!query(s, s->lock, "BEGIN", &none, &rows)) {
+    if (!begin(s, s->lock) ||
+        !run_plain(s, s->lock, LOCK, ours, sizeof(ours))) {
         return SWEEP_FAILED;
     }
-    db_rows_free(rows);
-    if (!query(s, s->lock, LOCK, &none, &rows)) {
-        return SWEEP_FAILED;
-    }
-    ours = db_bool(rows, 0, 0);
-    db_rows_free(rows);
-    return ours ? SWEEP_DONE : SWEEP_BUSY;
+    return ours[0] == 't' ? SWEEP_DONE : SWEEP_BUSY;
 }
 
 static struct db_script *connect_to(struct sweep *s)

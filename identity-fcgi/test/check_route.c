@@ -161,6 +161,14 @@ START_TEST (test_readiness_names_the_failed_check) {
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 200);
 
+    ping_result = STORE_NONE;
+    run("GET", "/readyz");
+    ck_assert_int_eq(res.status, 503);
+    ck_assert_ptr_nonnull(strstr(res.body.data, "rights"));
+    ping_version = 0; /* what is not there yet cannot be granted */
+    run("GET", "/readyz");
+    ck_assert_ptr_nonnull(strstr(res.body.data, "migrations"));
+
     keys.signing = NULL;
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);

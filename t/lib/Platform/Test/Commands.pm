@@ -37,6 +37,25 @@ sub run {
     return ($status, $out, $err);
 }
 
+# One that runs meanwhile: its process; a leading hash may have redirect, for
+# the shell.
+sub start {
+    my ($self, @args) = @_;
+
+    my %o = ref $args[0] ? %{ shift @args } : ();
+    my $t = $self->{test};
+    my $name = 'op' . ++$t->{runs};
+    return $t->track(Platform::Test::Process->start(
+        name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
+        env => { %{ $t->identity_env(%{ $self->{env} }) },
+            Platform::Test::Env::mode_env($t->dir, name => $name,
+                leaks => 1) },
+        cmd => [ 'sh', '-c', 'exec "$@"' . ($o{redirect} // ''), 'sh',
+            Platform::Test::Env::mode_prefix($t->dir, $name),
+            Platform::Test::Env::identity(), @args ],
+    )->expect_end);
+}
+
 # Succeeds; the result decoded.  What it logged is kept for audited().
 sub done {
     my ($self, @args) = @_;

@@ -1,0 +1,105 @@
+# Whatever level the database role's transactions have by default, the service
+# and the operator's commands work at READ COMMITTED: who waited for a row then
+# sees what became of it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Commands;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
+use Test::More;
+
+my $t = Platform::Test->new(timeout => 300);
+my $pg = $t->postgres;
+my $identity = $t->identity_face;
+my $port = $t->port('identity');
+my $c = Platform::Test::Commands->new(test => $t,
+    env => { PLATFORM_DB_SEED_ON_START => 'false' });
+my $credential = 'Demo-passw0rd!';
+
+sub login {
+    return http_request_bytes(POST => '/api/auth/login', json => {
+        account => 'one@demo.test', credential => $credential });
+}
+
+# One that waits for a lock, by a part of its text.
+sub waits {
+    my ($sql) = @_;
+
+    return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where wait_event_type = 'Lock' and query like '%$sql%'
+        and pid <> pg_backend_pid()", user => 'postgres') }, 20),
+        "waits: $sql";
+}
+
+for my $level ('repeatable read', 'serializable') {
+    $pg->sql("alter role platform set default_transaction_isolation
+        = '$level'", user => 'postgres');
+    $identity->stop;
+    $identity->start;
+    is $pg->sql('show transaction_isolation'), $level, "the role has $level";
+
+    # A login that has the account and comes no further, and an operator who
+    # ends all sessions of it meanwhile.
+    my $holder = Platform::Test::Process->start(
+        name => 'holder', dir => $t->dir, log => $t->dir . '/holder.log',
+        code => sub { eval { $pg->sql('begin; select 1 from members
+            for update; select pg_sleep(60)', user => 'postgres') } },
+    )->expect_end;
+    $t->track($holder);
+    ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
+        where wait_event = 'PgSleep'", user => 'postgres') }, 20),
+        'members are held';
+    my $client = Platform::Test::Http->new(port => $port);
+    $client->send(login());
+    waits('INSERT INTO auth_sessions');
+    my $next = $c->secret($credential . '+');
+    $t->write_file('credential', $next);
+    my $operator = $c->start({ redirect => '<' . $t->dir . '/credential' },
+        qw(account set-credential one@demo.test));
+    waits('FOR NO KEY UPDATE');
+    $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
+        where wait_event = 'PgSleep'", user => 'postgres');
+    my $res = $client->read_response;
+    ok $operator->wait_end(20 * $t->scale), 'the operator goes on';
+    is $operator->status, 0, 'and sets the credential';
+    is $res->status, 200, 'the login was the first';
+    is_problem(http_post($port, '/api/auth/refresh',
+        json => { refreshToken => $res->json->{refreshToken} }), 401,
+        'AUTH_SESSION_NOT_ACTIVE', "$level: its session has ended");
+    $credential = $next;
+    ($client) = http_parallel([ [ $port, login() ] ]);
+    is $client->status, 200, 'the new credential';
+
+    # Selections beside refreshes of the same sessions.
+    my $sessions = Platform::Test::Sessions->new;
+    my $load = Platform::Test::Load->new(port => $port, clients => 16);
+    $sessions->log_in($load, several => 4);
+    my @all = $sessions->all;
+    my ($left, %answers) = (600 / $t->scale);
+    $load->run(
+        sub {
+            my ($client) = @_;
+            my $s = $all[ $client->{number} % 4 ];
+            return undef if $left-- <= 0;
+            return $client->{number} < 4 ? $sessions->refresh($s)
+                : $sessions->select_branch($s);
+        },
+        sub {
+            my ($request, $answer) = @_;
+            $answers{"$answer->{status} $answer->{code}"}++;
+            $sessions->note($request, $answer);
+        });
+    $sessions->check_stale;
+    is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+    delete $answers{'503 AUTH_BUSY'};    # its scope moved three times
+    is_deeply [ sort keys %answers ],
+        [ '200 AUTH_REFRESH_SUCCESS', '200 AUTH_SELECT_BRANCH_SUCCESS' ],
+        "$level: refreshes and selections hold each other up, no more"
+        or diag explain \%answers;
+}
+
+$t->done;
