@@ -121,6 +121,14 @@ static void refuse_invalid(struct worker *w, const struct http_request *req,
     clear_own_cookie(w, res, r);
 }
 
+/* Clocks disagree: the token may be good elsewhere, and here before long. */
+static void refuse_not_yet(const struct http_request *req,
+                           struct http_response *res)
+{
+    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_INVALID",
+                 "The refresh token was issued in this server's future.");
+}
+
 static void refuse_not_active(struct worker *w, const struct http_request *req,
                               struct http_response *res,
                               const struct refresh *r)
@@ -469,13 +477,18 @@ static bool rotate_session(struct worker *w, const struct http_request *req,
 static bool verify(struct worker *w, const struct http_request *req,
                    struct http_response *res, struct refresh *r)
 {
-    if (token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
-                     TOKEN_CHECK_ALL, &r->claims) != PJ_OK ||
-        r->claims.kind != PJ_TOKEN_REFRESH) {
-        refuse_invalid(w, req, res, r);
-        return false;
+    pj_err_t err = token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
+                                TOKEN_CHECK_ALL, &r->claims);
+
+    if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
+        return true;
     }
-    return true;
+    if (err == PJ_ERR_TOKEN_NOT_YET) {
+        refuse_not_yet(req, res);
+    } else {
+        refuse_invalid(w, req, res, r);
+    }
+    return false;
 }
 
 void h_refresh(struct worker *w, const struct http_request *req,

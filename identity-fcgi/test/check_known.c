@@ -215,11 +215,11 @@ static void ck_ways(void)
 
     for (size_t i = 0; i < sizeof(times) / sizeof(times[0]); i++) {
         ck_ways_at(times[i], TOKEN_CHECK_ALL);
-        ck_ways_at(times[i], TOKEN_CHECK_NOT_EXPIRY);
+        ck_ways_at(times[i], TOKEN_CHECK_NOT_TIMES);
     }
     cfg.jwt_issuer = (char *) "http://other";
     ck_ways_at(NOW, TOKEN_CHECK_ALL);
-    ck_ways_at(NOW, TOKEN_CHECK_NOT_EXPIRY);
+    ck_ways_at(NOW, TOKEN_CHECK_NOT_TIMES);
     cfg.jwt_issuer = (char *) ISSUER;
 }
 
@@ -359,7 +359,7 @@ START_TEST (test_times_and_issuer_are_looked_at_each_time) {
     ck_assert_int_eq(verify_at(NOW + 600), PJ_ERR_TOKEN_EXPIRED);
     ck_assert_int_eq(verify_at(NOW - 30), PJ_OK);
     ck_assert_int_eq(verify_at(NOW - 31), PJ_ERR_TOKEN_NOT_YET);
-    go(&first_way, keys, NOW + 99999, TOKEN_CHECK_NOT_EXPIRY);
+    go(&first_way, keys, NOW + 99999, TOKEN_CHECK_NOT_TIMES);
     ck_assert_int_eq(first_way.err, PJ_OK);
     ck_assert(is(first_way.claims.session_id, SESSION));
     cfg.jwt_issuer = (char *) "http://other";

@@ -121,6 +121,17 @@ START_TEST (test_logout_with_an_expired_token) {
 }
 END_TEST
 
+/* The clock of who issued it is ahead, or ours was set back. */
+START_TEST (test_logout_with_a_token_from_the_future) {
+    send_bearer(issue('b', SESSION, JTI, -3600, 900));
+    send_in_cookie(issue('r', OTHER_SESSION, JTI, -86400 * 365, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
 START_TEST (test_logout_ignores_what_is_unusable) {
     char *token = issue('r', SESSION, JTI, 10, 900);
 
@@ -151,11 +162,23 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     h_logout(&w, &req, &res);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(cookie_untouched());
 
     send_in_body(issue('r', OTHER_SESSION, JTI, 10, 900));
     h_logout(&w, &req, &res);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
+    ck_assert(cookie_untouched());
+
+    /* Nor may a page clear it that makes the browser send none: a form's
+     * answer may set cookies that the form itself did not carry. */
+    req.body = req.cookie = PJ_STR("");
+    h_logout(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+    ck_assert(cookie_untouched());
+    req.origin = PJ_STR("http://localhost:8081");
+    h_logout(&w, &req, &res);
+    ck_assert(cookie_cleared());
 }
 END_TEST
 
@@ -194,6 +217,7 @@ int main(void)
         test_logout_of_nobody,
         test_logout_revokes_every_distinct_session_once,
         test_logout_with_an_expired_token,
+        test_logout_with_a_token_from_the_future,
         test_logout_ignores_what_is_unusable,
         test_logout_differing_cookies_both_count,
         test_logout_ignores_the_cookie_of_another_origin,

@@ -163,14 +163,24 @@ START_TEST (test_issuing_clock_may_be_ahead) {
 }
 END_TEST
 
-START_TEST (test_logout_overlooks_expiry_alone) {
+START_TEST (test_logout_overlooks_times_alone) {
+    static const int64_t moments[] = {NOW - 86400 * 365, NOW - 31, NOW,
+                                      NOW + 86400 * 365};
+
     ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
                                   NOW + 60, &out));
-    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
-                     PJ_OK);
-    cfg.jwt_issuer = (char *) "http://other";
-    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
-                     PJ_ERR_TOKEN_ISSUER);
+    for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+        cfg.jwt_issuer = (char *) "http://issuer";
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES), PJ_OK);
+        ck_assert(is(claims.session_id, SESSION));
+        cfg.jwt_issuer = (char *) "http://other";
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES),
+                         PJ_ERR_TOKEN_ISSUER);
+    }
+    cfg.jwt_issuer = (char *) "http://issuer";
+    out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES),
+                     PJ_ERR_TOKEN_SIGNATURE);
 }
 END_TEST
 
@@ -275,7 +285,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_access_expiry_has_leeway);
     tcase_add_test(t, test_refresh_expiry_has_none);
     tcase_add_test(t, test_issuing_clock_may_be_ahead);
-    tcase_add_test(t, test_logout_overlooks_expiry_alone);
+    tcase_add_test(t, test_logout_overlooks_times_alone);
     tcase_add_test(t, test_other_issuer_is_refused);
     tcase_add_test(t, test_same_kid_of_another_key_is_refused);
     tcase_add_test(t, test_flipped_character_is_refused);
