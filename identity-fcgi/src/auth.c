@@ -21,6 +21,14 @@ void auth_invalid(const struct http_request *req, struct http_response *res,
     http_problem(res, req, 400, "REQUEST_INVALID", detail);
 }
 
+void auth_unauthorized(const struct http_request *req,
+                       struct http_response *res, const char *code,
+                       const char *detail, const char *challenge)
+{
+    http_problem(res, req, 401, code, detail);
+    http_header(res, "WWW-Authenticate", challenge);
+}
+
 void auth_unavailable(const struct http_request *req,
                       struct http_response *res, const char *detail)
 {

@@ -40,6 +40,16 @@ bool auth_member_refresh_token(const struct http_request *req,
 
 void auth_invalid(const struct http_request *req, struct http_response *res,
                   const char *detail);
+/*
+ * 401 with its challenge (RFC 9110 section 15.5.2).  Where no token in
+ * Authorization would help that is a scheme of our own, for which no browser
+ * asks its user.
+ */
+#define AUTH_CHALLENGE_LOGIN "Login realm=\"platform\""
+#define AUTH_CHALLENGE_BEARER "Bearer realm=\"platform\""
+void auth_unauthorized(const struct http_request *req,
+                       struct http_response *res, const char *code,
+                       const char *detail, const char *challenge);
 /* 503, all with Retry-After. */
 void auth_unavailable(const struct http_request *req,
                       struct http_response *res, const char *detail);

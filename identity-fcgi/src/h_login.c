@@ -141,8 +141,9 @@ static void refuse_credentials(const struct http_request *req,
                                struct http_response *res,
                                const struct login *login)
 {
-    http_problem(res, req, 401, "AUTH_INVALID_CREDENTIALS",
-                 "The account or the credential is not right.");
+    auth_unauthorized(req, res, "AUTH_INVALID_CREDENTIALS",
+                      "The account or the credential is not right.",
+                      AUTH_CHALLENGE_LOGIN);
     auth_audit(req, "auth.login.failed",
                login->known ? login->account.account_id : NULL, NULL);
 }

@@ -37,6 +37,12 @@ struct refresh {
     bool uncertain;         /* the answer to a write was lost */
 };
 
+static void refuse(const struct http_request *req, struct http_response *res,
+                   const char *code, const char *detail)
+{
+    auth_unauthorized(req, res, code, detail, AUTH_CHALLENGE_LOGIN);
+}
+
 /* -- what was sent -- */
 
 static bool read_body(struct worker *w, const struct http_request *req,
@@ -95,8 +101,8 @@ static bool find_token(struct worker *w, const struct http_request *req,
         r->from_cookie = true;
     }
     if (r->token.len == 0) {
-        http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_MISSING",
-                     "The request carries no refresh token.");
+        refuse(req, res, "AUTH_REFRESH_TOKEN_MISSING",
+               "The request carries no refresh token.");
         return false;
     }
     return true;
@@ -116,8 +122,8 @@ static void clear_own_cookie(struct worker *w, struct http_response *res,
 static void refuse_invalid(struct worker *w, const struct http_request *req,
                            struct http_response *res, const struct refresh *r)
 {
-    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_INVALID",
-                 "The refresh token is not valid or has expired.");
+    refuse(req, res, "AUTH_REFRESH_TOKEN_INVALID",
+           "The refresh token is not valid or has expired.");
     clear_own_cookie(w, res, r);
 }
 
@@ -125,16 +131,16 @@ static void refuse_invalid(struct worker *w, const struct http_request *req,
 static void refuse_not_yet(const struct http_request *req,
                            struct http_response *res)
 {
-    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_INVALID",
-                 "The refresh token was issued in this server's future.");
+    refuse(req, res, "AUTH_REFRESH_TOKEN_INVALID",
+           "The refresh token was issued in this server's future.");
 }
 
 static void refuse_not_active(struct worker *w, const struct http_request *req,
                               struct http_response *res,
                               const struct refresh *r)
 {
-    http_problem(res, req, 401, "AUTH_SESSION_NOT_ACTIVE",
-                 "The session does not exist, has ended or was revoked.");
+    refuse(req, res, "AUTH_SESSION_NOT_ACTIVE",
+           "The session does not exist, has ended or was revoked.");
     clear_own_cookie(w, res, r);
 }
 
@@ -191,8 +197,8 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
         auth_audit(req, "auth.refresh.reuse", s->account_id, s->session_id);
     }
     metrics_count(METRICS_STALE_REFRESHES);
-    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_STALE",
-                 "The refresh token was replaced by a newer one.");
+    refuse(req, res, "AUTH_REFRESH_TOKEN_STALE",
+           "The refresh token was replaced by a newer one.");
 }
 
 /* -- the rotation -- */

@@ -67,6 +67,8 @@ START_TEST (test_login_equal_work_for_every_refusal) {
     ck_assert_uint_eq(password_count(), before + 3);
     ck_assert_uint_eq(res.body.len, length);
     ck_assert(cookie_untouched());
+    ck_assert_ptr_nonnull(strstr(
+        headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
 }
 END_TEST
 

@@ -252,6 +252,8 @@ START_TEST (test_refresh_takes_refresh_tokens_only) {
     send_in_body(issue('a', SESSION, JTI, 10, 3600));
     h_refresh(&w, &req, &res);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    ck_assert_ptr_nonnull(strstr(
+        headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
     send_in_body(issue('b', SESSION, JTI, 10, 3600));
     h_refresh(&w, &req, &res);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");

@@ -26,7 +26,6 @@ START_TEST (test_select_token_comes_before_the_body) {
     req.content_type = PJ_STR("text/plain");
     h_select_branch(&w, &req, &res);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
-    ck_assert_ptr_nonnull(strstr(headers(), "WWW-Authenticate: Bearer "));
 
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     h_select_branch(&w, &req, &res);
@@ -37,6 +36,46 @@ START_TEST (test_select_token_comes_before_the_body) {
     send_body("{\"branchId\":7}");
     h_select_branch(&w, &req, &res);
     ck_answer(400, "REQUEST_INVALID", "");
+}
+END_TEST
+
+static bool challenge_is(const char *want)
+{
+    char line[128];
+
+    snprintf(line, sizeof(line), "\r\nWWW-Authenticate: %s\r\n", want);
+    return strstr(headers(), line) != NULL;
+}
+
+/* RFC 6750 section 3.1: no error where no token was sent. */
+START_TEST (test_select_challenges) {
+    static const char none[] = "Bearer realm=\"platform\"";
+    static const char bad[] =
+        "Bearer realm=\"platform\", error=\"invalid_token\"";
+    static const struct {
+        const char *authorization;
+        const char *challenge;
+    } cases[] = {
+        {"", none},        {"Basic YTpi", none}, {"Bearerx y", none},
+        {"Bearer x", bad}, {"bearer x", bad},    {"Bearer ", bad},
+        {"Bearer", bad},   {"Bearer a b", bad},
+    };
+    struct session_view v = usable_session();
+
+    send_body("{\"branchId\":\"" BRANCH "\"}");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        req.authorization = str(cases[i].authorization);
+        h_select_branch(&w, &req, &res);
+        ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+        ck_assert_msg(challenge_is(cases[i].challenge), "%s: %s",
+                      cases[i].authorization, headers());
+    }
+    v.session.active = false;
+    view_is(v);
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_assert(challenge_is(bad));
 }
 END_TEST
 
@@ -211,6 +250,7 @@ int main(void)
     const TTest *const tests[] = {
         test_select,
         test_select_token_comes_before_the_body,
+        test_select_challenges,
         test_select_takes_account_tokens_only,
         test_select_refusals,
         test_select_that_lost_to_a_logout,
