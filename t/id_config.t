@@ -208,6 +208,30 @@ is $status, 0, 'keys generate: accepted' or diag $err;
 ($status, $out) = $t->run_identity([ 'keys', 'generate', '--kid', 'mine' ]);
 like $out, qr/^PLATFORM_JWT_KEY_ID=mine$/m, 'keys generate --kid';
 
+# An id that no setting takes is refused before there is a key; one that a
+# setting takes can be read from a file of what was printed.
+for my $kid ('', 'a b', 'a,b', 'a=b', 'a"b', "a'b", 'a\\b', "a\tb", "\xc3\xa9",
+    'x' x 256)
+{
+    my ($status, $out, $err)
+        = $t->run_identity([ 'keys', 'generate', '--kid', $kid ]);
+    is_deeply [ $status, $out ], [ 2, '' ], "keys generate --kid '$kid'";
+    like $err, qr/\Aidentity-fcgi: [^\n]*--kid[^\n]+\n\z/,
+        'one line says why';
+    next if $kid eq '';
+    ($status, undef, $err) = $t->run_identity(['--check'], %prod,
+        PLATFORM_JWT_KEY_ID => $kid);
+    is $status, 2, 'the setting does not take it either';
+}
+for my $kid ('#1;$x`~', '(2026)/[11]:key@host', 'x' x 255) {
+    ($status, $out) = $t->run_identity([ 'keys', 'generate', '--kid', $kid ]);
+    $t->write_file('new.env', $out);
+    ($status, undef, $err) = $t->run_identity(
+        [ '--env-file', $t->dir . '/new.env', '--check' ],
+        %prod, map { $_ => undef } keys %new);
+    is $status, 0, "keys generate --kid '$kid': accepted" or diag $err;
+}
+
 # Starting.
 
 my $identity = $t->identity(PLATFORM_DB_PASSWORD => 'hunter2');

@@ -60,11 +60,6 @@ static bool is_uri_string(const char *text)
     return parse_visible(text, 512);
 }
 
-static bool is_kid(const char *text)
-{
-    return parse_visible(text, 255) && strpbrk(text, ",=") == NULL;
-}
-
 static bool is_anything(const char *text)
 {
     return strlen(text) <= 65536;
@@ -179,8 +174,8 @@ static const struct setting settings[] = {
          NULL, is_anything, "kid=base64,kid=base64"),
     TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081",
          is_uri_string, A_VISIBLE "at most 512"),
-    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, is_kid,
-         A_VISIBLE "commas and equals signs, at most 255"),
+    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, parse_kid,
+         PARSE_KID_ACCEPTED),
     SECRET("PLATFORM_JWT_PRIVATE_KEY_BASE64", jwt_private_key_base64),
     TEXT("PLATFORM_JWT_PUBLIC_KEY_BASE64", jwt_public_key_base64, NULL,
          is_anything, "base64 of PEM or DER"),

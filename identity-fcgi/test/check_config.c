@@ -136,6 +136,8 @@ static const struct {
     {"PLATFORM_JWT_ISSUER", "urn:issuer", true},
     {"PLATFORM_JWT_ISSUER", "two words", false},
     {"PLATFORM_JWT_KEY_ID", "a,b", false},
+    {"PLATFORM_JWT_KEY_ID", "a'b", false},
+    {"PLATFORM_JWT_KEY_ID", "#a;b", true},
     {"PLATFORM_DB_PORT", "5432", true},
     {"PLATFORM_DB_PORT", "5432,,6432", true},
     {"PLATFORM_DB_PORT", "0", false},
