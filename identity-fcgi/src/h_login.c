@@ -179,7 +179,7 @@ static bool check_credential(struct worker *w, const struct http_request *req,
         auth_busy(req, res);
         return false;
     }
-    if (login->known && !password_is_usable(phc)) {
+    if (login->known && verdict == PASSWORD_UNUSABLE) {
         log_event(LOG_ERROR_, "auth.credential.unusable",
                   "The stored credential is no Argon2id string within bounds.",
                   LOG_FIELDS({"accountId", login->account.account_id,

@@ -1,6 +1,7 @@
 /* Login: order of checks, equal work, attempts, bodies. */
 
 #include "handlers.h"
+#include "memory_limit.h"
 
 static void send_login(const char *account, const char *credential)
 {
@@ -141,6 +142,25 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
 }
 END_TEST
 
+/* A login that was not decided is given back, and may come again. */
+START_TEST (test_login_without_memory_is_no_failure) {
+    snprintf(db.account.credential_hash, sizeof(db.account.credential_hash),
+             "$argon2id$v=19$m=262144,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$"
+             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    send_login("one@demo.test", "right");
+    memory_limit(64);
+    h_login(&w, &req, &res);
+    ck_answer(503, "AUTH_BUSY", "attempt find settle ");
+    ck_assert(!db.settled_success);
+    ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
+
+    memory_limit(0);
+    db.calls[0] = '\0';
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
+}
+END_TEST
+
 START_TEST (test_login_database_down) {
     tell(&db.create, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
@@ -244,6 +264,7 @@ int main(void)
         test_login_limits_off,
         test_login_rehashes_weaker_credentials,
         test_login_starts_over_when_its_account_changes,
+        test_login_without_memory_is_no_failure,
         test_login_database_down,
         test_login_bodies,
         test_login_lengths,
