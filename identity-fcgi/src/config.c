@@ -172,6 +172,8 @@ static const struct setting settings[] = {
            1, 86400, A_DURATION "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,
          NULL, is_anything, "kid=base64,kid=base64"),
+    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, is_uri_string,
+         A_VISIBLE "at most 512"),
     TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081",
          is_uri_string, A_VISIBLE "at most 512"),
     TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, parse_kid,

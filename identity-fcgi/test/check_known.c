@@ -100,8 +100,8 @@ static void sign_own(int64_t iat, int64_t exp)
 static void sign_payload(const struct keys *signer, const char *payload)
 {
     buf_init(&out, mem, sizeof(mem));
-    ck_assert_int_eq(pj_jws_sign(signer->signing, str(payload), out.data,
-                                 out.cap, &out.len),
+    ck_assert_int_eq(pj_jws_sign(signer->signing, PJ_TYP_JWT, str(payload),
+                                 out.data, out.cap, &out.len),
                      PJ_OK);
 }
 
