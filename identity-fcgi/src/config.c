@@ -125,6 +125,8 @@ static const struct setting settings[] = {
            "2", 2, 10, "2 to 10"),
     NUMBER("PLATFORM_AUTH_ARGON2_MEMORY_KIB", KIND_INT64, argon2_memory_kib,
            "19456", 19456, 262144, "19456 to 262144"),
+    BOOL("PLATFORM_AUTH_COOKIE_PARTITIONED", cookie_partitioned, "false",
+         "false"),
     TEXT("PLATFORM_AUTH_COOKIE_PATH", cookie_path, "/api/auth",
          parse_cookie_path, "a path that starts with / and has no ;"),
     WORD("PLATFORM_AUTH_COOKIE_SAME_SITE", cookie_same_site, "Lax",
@@ -410,6 +412,11 @@ static bool cookie_rules(const struct config *cfg, char *err, size_t err_cap)
                !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SAME_SITE: None needs "
                 "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: Strict, Lax";
+    } else if (cfg->cookie_partitioned &&
+               cfg->cookie_same_site != SAME_SITE_NONE) {
+        wrong = "PLATFORM_AUTH_COOKIE_PARTITIONED: true needs "
+                "PLATFORM_AUTH_COOKIE_SAME_SITE=None and "
+                "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: false";
     } else if (strncasecmp(cfg->cookie_name, "__Secure-", 9) == 0 &&
                !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Secure- is accepted "

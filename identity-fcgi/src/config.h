@@ -46,6 +46,7 @@ struct config {
 
     char *cookie_name;
     char *cookie_path;
+    bool cookie_partitioned; /* only with Secure and SameSite=None */
     bool cookie_secure;
     enum same_site cookie_same_site;
 

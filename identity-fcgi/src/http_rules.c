@@ -122,6 +122,9 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
     }
     buf_addz(out, "; SameSite=");
     buf_addz(out, same_site[cfg->cookie_same_site]);
+    if (cfg->cookie_partitioned) {
+        buf_addz(out, "; Partitioned");
+    }
     buf_addz(out, "\r\n");
 }
 
