@@ -255,7 +255,11 @@ static bool new_token(struct worker *w, const struct http_request *req,
         return true;
     }
     r->exp = exp;
-    return auth_refresh_token(w, req, res, s, r->jti, exp, &r->new_token);
+    if (!auth_sign_refresh(w, s, r->jti, exp, &r->new_token)) {
+        auth_failed(req, res, "cannot sign a refresh token");
+        return false;
+    }
+    return true;
 }
 
 /* Makes res the 200, which is the answer if the rotation happens or has. */
@@ -272,7 +276,7 @@ static bool prepare_answer(struct worker *w, const struct http_request *req,
     }
     answer.refresh_token = r->new_token;
     answer.scope = scoped ? &r->view.scope : NULL;
-    answer.account_token = r->include_account_token;
+    answer.account_access = r->include_account_token;
     if (!scoped || r->include_account_token) {
         answer.branches = &r->view.branches;
     }

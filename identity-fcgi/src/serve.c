@@ -328,9 +328,11 @@ int serve(const struct config *cfg, struct keys *keys,
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
-    if (!hasher_start(cfg->hash_concurrency)) {
+    /* As many again for signatures: a login whose credential was right does
+     * not wait for others' hashes. */
+    if (!hasher_start(2 * cfg->hash_concurrency)) {
         log_line(LOG_WARN_, "service.start",
-                 "no threads for hashing: workers do it themselves");
+                 "no threads for logins: workers do it all themselves");
     }
     state.sweeper = sweep_start(cfg);
     if (!server_run(listener, &limits, &service)) {

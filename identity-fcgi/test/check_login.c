@@ -3,6 +3,30 @@
 #include "handlers.h"
 #include "memory_limit.h"
 
+/* In the place of hasher.c: what is lent to threads of low priority. */
+static struct {
+    int calls;
+    size_t bytes; /* of the arena that the last of them took */
+} lent;
+
+bool hasher_start(int threads)
+{
+    return threads > 0;
+}
+
+void hasher_stop(void)
+{
+}
+
+void hasher_run(void (*fn)(void *arg), void *arg)
+{
+    unsigned char *before = w.arena.pos;
+
+    lent.calls++;
+    fn(arg);
+    lent.bytes = (size_t) (w.arena.pos - before);
+}
+
 static void send_login(const char *account, const char *credential)
 {
     snprintf(text, sizeof(text), "{\"account\":\"%s\",\"credential\":\"%s\"}",
@@ -23,6 +47,31 @@ START_TEST (test_login_one_branch) {
     ck_assert_str_eq(db.created.active_branch_id, BRANCH);
     ck_assert_int_eq(db.created.expires_at_s, NOW + 3600);
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+}
+END_TEST
+
+/* Refreshes come first: a login's hash is not in their way, nor are its
+ * signatures. */
+START_TEST (test_login_signs_where_it_hashes) {
+    unsigned char *before;
+
+    db.branch_count = 1;
+    send_login("one@demo.test", "right");
+    lent.calls = 0;
+    before = w.arena.pos;
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+    ck_assert_int_eq(lent.calls, 2);
+    ck_assert_uint_gt(lent.bytes, 1200); /* two tokens */
+    ck_assert_uint_lt((size_t) (w.arena.pos - before) - lent.bytes, 300);
+
+    http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
+                       sizeof(body_mem));
+    w.signer = NULL;
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 500);
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
 }
 END_TEST
 
@@ -258,6 +307,7 @@ int main(void)
 {
     const TTest *const tests[] = {
         test_login_one_branch,
+        test_login_signs_where_it_hashes,
         test_login_no_and_several_branches,
         test_login_equal_work_for_every_refusal,
         test_login_over_the_limit_is_not_hashed,
