@@ -149,7 +149,7 @@ static int prepare(struct bench *b)
     ok = len > 0 &&
          pj_key_public(&b->key, (pj_str_t){der, (size_t) len}, kid) == PJ_OK &&
          pj_jws_sign(
-             private,
+             private, PJ_TYP_JWT,
              (pj_str_t){(const unsigned char *) payload, sizeof(payload) - 1},
              token, sizeof(token), &b->token.len) == PJ_OK &&
          pj_jws_split(b->token, MAX_TOKEN, &b->jws) == PJ_OK &&

@@ -153,16 +153,22 @@ static pj_err_t pair_check(const pj_key_t *key)
     return PJ_OK;
 }
 
-/* Renders the constant JOSE header once. */
-static pj_err_t header_make(pj_key_t *key)
+/* Renders the constant JOSE header of one typ. */
+static pj_err_t header_make(pj_key_t *key, pj_typ_t typ)
 {
+    static const pj_str_t names[PJ_TYP_COUNT] = {
+        [PJ_TYP_JWT] = PJ_STR("JWT"),
+        [PJ_TYP_REFRESH] = PJ_STR("refresh+jwt"),
+    };
     char json[64 + 6 * PJ_KID_MAX_BYTES];
     pj_out_t out;
     size_t len, cap;
     pj_err_t err;
 
     pj_out_init(&out, json, sizeof(json));
-    pj_out_text(&out, PJ_STR("{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":"));
+    pj_out_text(&out, PJ_STR("{\"alg\":\"RS256\",\"typ\":\""));
+    pj_out_text(&out, names[typ]);
+    pj_out_text(&out, PJ_STR("\",\"kid\":"));
     pj_out_json_string(&out, pj_key_id(key));
     pj_out_text(&out, PJ_STR("}"));
     err = pj_out_done(&out, &len);
@@ -170,10 +176,11 @@ static pj_err_t header_make(pj_key_t *key)
         return err;
 
     cap = pj_b64url_encoded_len(len);
-    key->header = OPENSSL_malloc(cap);
-    if (key->header == NULL)
+    key->headers[typ].text = OPENSSL_malloc(cap);
+    if (key->headers[typ].text == NULL)
         return PJ_ERR_CRYPTO;
-    return pj_b64url_encode(key->header, cap, &key->header_len,
+    return pj_b64url_encode(key->headers[typ].text, cap,
+                            &key->headers[typ].len,
                             (pj_str_t){(unsigned char *) json, len});
 }
 
@@ -194,7 +201,9 @@ static pj_err_t key_fill(pj_key_t *key, bool is_private)
     if (key->sign == NULL)
         return PJ_ERR_CRYPTO;
     pj_err_t err = pair_check(key);
-    return err != PJ_OK ? err : header_make(key);
+    for (pj_typ_t typ = 0; err == PJ_OK && typ < PJ_TYP_COUNT; typ++)
+        err = header_make(key, typ);
+    return err;
 }
 
 pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey, pj_str_t kid,
@@ -253,7 +262,8 @@ void pj_key_free(pj_key_t *key)
     EVP_MD_CTX_free(key->digest);
     EVP_MD_free(key->sha256);
     EVP_PKEY_free(key->pkey);
-    OPENSSL_free(key->header);
+    for (pj_typ_t typ = 0; typ < PJ_TYP_COUNT; typ++)
+        OPENSSL_free(key->headers[typ].text);
     OPENSSL_free(key);
 }
 
@@ -262,9 +272,10 @@ pj_str_t pj_key_id(const pj_key_t *key)
     return (pj_str_t){key->kid, key->kid_len};
 }
 
-pj_str_t pj_key_header(const pj_key_t *key)
+pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ)
 {
-    return (pj_str_t){(const unsigned char *) key->header, key->header_len};
+    return (pj_str_t){(const unsigned char *) key->headers[typ].text,
+                      key->headers[typ].len};
 }
 
 unsigned pj_key_bits(const pj_key_t *key)

@@ -9,6 +9,7 @@
 
 #include "pj_internal.h"
 
+#include <openssl/crypto.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
@@ -363,6 +364,7 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
 {
     yajl_alloc_funcs funcs = {scratch_alloc, scratch_realloc, scratch_free,
                               scratch};
+    unsigned char *from = scratch->pos;
     yajl_handle handle = yajl_alloc(&callbacks, &funcs, p);
     yajl_status status;
 
@@ -375,6 +377,9 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
     if (status == yajl_status_ok)
         status = yajl_complete_parse(handle);
     yajl_free(handle);
+    /* Strings that were unescaped in it may be secret, and nobody else knows
+     * of the scratch. */
+    OPENSSL_cleanse(from, (size_t) (scratch->pos - from));
 
     if (p->err != PJ_OK)
         return p->err;

@@ -67,8 +67,8 @@ static bool typ_allowed(const pj_json_t *root)
            pj_str_caseeq(text, PJ_STR("at+jwt"));
 }
 
-pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
-                       pj_jws_header_t *header)
+static pj_err_t header_read(pj_arena_t *arena, const pj_jws_t *jws, bool own,
+                            pj_jws_header_t *header)
 {
     const pj_json_t *root;
     pj_str_t json;
@@ -84,12 +84,26 @@ pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
         return PJ_ERR_TOKEN_HEADER;
     if (!pj_str_eq(string_member(root, "alg"), PJ_STR("RS256")))
         return PJ_ERR_TOKEN_ALG;
-    if (!typ_allowed(root))
+    header->refresh = own && pj_str_caseeq(string_member(root, "typ"),
+                                           PJ_STR("refresh+jwt"));
+    if (!header->refresh && !typ_allowed(root))
         return PJ_ERR_TOKEN_TYP;
     if (pj_json_member(root, "crit") != NULL)
         return PJ_ERR_TOKEN_CRIT;
     header->kid = string_member(root, "kid");
     return pj_kid_check(header->kid);
+}
+
+pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
+                       pj_jws_header_t *header)
+{
+    return header_read(arena, jws, false, header);
+}
+
+pj_err_t pj_jws_header_own(pj_arena_t *arena, const pj_jws_t *jws,
+                           pj_jws_header_t *header)
+{
+    return header_read(arena, jws, true, header);
 }
 
 pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
@@ -103,17 +117,19 @@ pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
     return pj_rs256_verify(key, jws->signing_input, sig);
 }
 
+/* The header of PJ_TYP_REFRESH is the longest. */
 size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len)
 {
-    size_t fixed = key->header_len + 2 + pj_b64url_encoded_len(key->size);
+    size_t fixed = pj_key_header(key, PJ_TYP_REFRESH).len + 2 +
+                   pj_b64url_encoded_len(key->size);
 
     if (payload_len > SIZE_MAX / 2)
         return SIZE_MAX;
     return fixed + pj_b64url_encoded_len(payload_len);
 }
 
-pj_err_t pj_jws_sign(const pj_key_t *key, pj_str_t payload, char *dst,
-                     size_t cap, size_t *out_len)
+pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
+                     char *dst, size_t cap, size_t *out_len)
 {
     unsigned char sig[PJ_RSA_MAX_BYTES];
     pj_str_t input = {(unsigned char *) dst, 0};
@@ -126,8 +142,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_str_t payload, char *dst,
         return PJ_ERR_NO_SPACE; /* before the costly part */
 
     pj_out_init(&out, dst, cap);
-    pj_out_text(&out,
-                (pj_str_t){(unsigned char *) key->header, key->header_len});
+    pj_out_text(&out, pj_key_header(key, typ));
     pj_out_text(&out, PJ_STR("."));
     pj_out_b64url(&out, payload);
     err = pj_out_done(&out, &input.len);

@@ -76,7 +76,7 @@ typedef enum {
     PJ_ERR_TOKEN_SHAPE,    /* not three dot-separated parts */
     PJ_ERR_TOKEN_HEADER,   /* JOSE header not a JSON object we accept */
     PJ_ERR_TOKEN_ALG,      /* alg is not RS256 */
-    PJ_ERR_TOKEN_TYP,      /* typ is none of those of an access token */
+    PJ_ERR_TOKEN_TYP,      /* typ is none that the caller takes */
     PJ_ERR_TOKEN_CRIT,     /* crit present: an extension we must understand */
     PJ_ERR_TOKEN_KID,      /* kid missing, empty, too long or no string */
     PJ_ERR_TOKEN_SIGNATURE, /* the signature does not verify */
@@ -245,9 +245,16 @@ void pj_key_free(pj_key_t *key);
 /* The key's id; lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
 
-/* The first part of every token that a private key signs, base64url; empty for
- * a public key.  Lives as long as the key. */
-pj_str_t pj_key_header(const pj_key_t *key);
+/* The typ of tokens that we sign. */
+typedef enum {
+    PJ_TYP_JWT,     /* "JWT" */
+    PJ_TYP_REFRESH, /* "refresh+jwt": nobody takes it for an access token */
+    PJ_TYP_COUNT    /* number of values, not a value */
+} pj_typ_t;
+
+/* The first part of every token of that typ that a private key signs,
+ * base64url; empty for a public key.  Lives as long as the key. */
+pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ);
 
 /* Modulus size in bits. */
 unsigned pj_key_bits(const pj_key_t *key);
@@ -308,6 +315,7 @@ typedef struct {
 
 typedef struct {
     pj_str_t kid; /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
+    bool refresh; /* typ is refresh+jwt: only pj_jws_header_own() says so */
 } pj_jws_header_t;
 
 /*
@@ -327,6 +335,11 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
                                      pj_jws_header_t *header);
 
+/* The same for the issuer itself: typ may be "refresh+jwt", too. */
+PJ_MUST_CHECK pj_err_t pj_jws_header_own(pj_arena_t *arena,
+                                         const pj_jws_t *jws,
+                                         pj_jws_header_t *header);
+
 /*
  * Verifies the RS256 signature with key: PJ_OK or PJ_ERR_TOKEN_SIGNATURE
  * (also for a signature whose length is not the modulus').
@@ -338,13 +351,14 @@ PJ_MUST_CHECK pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key);
 size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len);
 
 /*
- * Signs payload: the header is exactly {"alg":"RS256","typ":"JWT","kid":...}.
+ * Signs payload: the header is exactly {"alg":"RS256","typ":...,"kid":...}.
  * Writes the token into dst[0..cap), no NUL; cap must be pj_jws_sign_max() or
  * more, else PJ_ERR_NO_SPACE.  key must be private (PJ_ERR_ARGUMENT
  * otherwise).
  */
-PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_str_t payload,
-                                   char *dst, size_t cap, size_t *out_len);
+PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
+                                   pj_str_t payload, char *dst, size_t cap,
+                                   size_t *out_len);
 
 /* -- JWT claims (RFC 7519) -------------------------------------------------
  */

@@ -18,9 +18,11 @@ struct pj_key_s {
     EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
     EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
     unsigned bits;
-    size_t size;  /* of the modulus, hence of a signature, in bytes */
-    char *header; /* base64url of the JOSE header; private keys only */
-    size_t header_len;
+    size_t size; /* of the modulus, hence of a signature, in bytes */
+    struct {
+        char *text; /* base64url; private keys only */
+        size_t len;
+    } headers[PJ_TYP_COUNT];
     size_t kid_len;
     unsigned char kid[PJ_KID_MAX_BYTES];
 };

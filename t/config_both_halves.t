@@ -32,6 +32,7 @@ my %default = (
     IDENTITY_URL      => 'http://127.0.0.1:8081',
     ENTITLEMENT_URL   => 'http://127.0.0.1:8082',
     ISSUER            => 'http://127.0.0.1:8081',
+    AUDIENCE          => '',
     CORS_ORIGINS      => 'http://127.0.0.1:8080',
     LOGIN_RATE        => '10r/s',
     LOGIN_BURST       => 'burst=20 nodelay',
@@ -88,6 +89,8 @@ my @cases = (
             'http://[::1]:8080' ] ],
     [ PLATFORM_JWT_ISSUER => 'ISSUER', 1, [ 'two words', 'a"b' ],
         [ 'http://issuer', 'urn:example:issuer' ] ],
+    [ PLATFORM_JWT_AUDIENCE => 'AUDIENCE', 1, [ 'two words', 'a"b' ],
+        [ 'https://api.example.com', 'orders', '' ] ],
 );
 for my $case (@cases) {
     my ($name, $placeholder, $both, $bad, $good) = @$case;
@@ -130,6 +133,7 @@ my %expected = (
     PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d',
     PLATFORM_AUTH_REFRESH_COOKIE_NAME => 'platform_refresh_token',
     PLATFORM_AUTH_COOKIE_PATH => '/api/auth',
+    PLATFORM_AUTH_COOKIE_PARTITIONED => 'false',
     PLATFORM_AUTH_COOKIE_SECURE => 'true',
     PLATFORM_AUTH_COOKIE_SAME_SITE => 'Lax',
     PLATFORM_AUTH_SESSION_MAX_LIFETIME => '90d',
@@ -146,7 +150,8 @@ my %expected = (
 );
 my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
     PLATFORM_DB_HOST PLATFORM_DB_PORT PLATFORM_DB_NAME PLATFORM_DB_USER
-    PLATFORM_DB_PASSWORD PLATFORM_DB_SSLMODE PLATFORM_JWT_KEY_ID
+    PLATFORM_DB_PASSWORD PLATFORM_DB_SSLMODE PLATFORM_JWT_AUDIENCE
+    PLATFORM_JWT_KEY_ID
     PLATFORM_JWT_PRIVATE_KEY_BASE64 PLATFORM_JWT_PUBLIC_KEY_BASE64
     PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS PLATFORM_TRUSTED_PROXIES
     PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS);

@@ -184,4 +184,21 @@ like http_raw($s->gateway,
 is scalar(grep { $_->{uri} !~ /^\Q$path\E$/ } $s->upstream->requests), 0,
     'downstream saw good requests alone';
 
+# What identity itself refuses comes through with its own challenge, for which
+# no browser asks its user.
+
+for my $port ($s->face, $s->gateway) {
+    my $by = $port == $s->face ? 'face' : 'gateway';
+    my %refused = (
+        login   => http_post($port, '/api/auth/login', json => {
+            account => 'one@demo.test', credential => 'wrong' }),
+        refresh => http_post($port, '/api/auth/refresh', body => ''),
+    );
+    for my $name (sort keys %refused) {
+        is $refused{$name}->status, 401, "$name at the $by: 401";
+        is_deeply [ $refused{$name}->header_all('WWW-Authenticate') ],
+            ['Login realm="platform"'], "$name at the $by: its challenge";
+    }
+}
+
 $t->done;

@@ -149,6 +149,39 @@ my %status;
 $status{ $_->read_answer->{status} }++ for @clients;
 is_deeply \%status, { 401 => 3, 429 => 9 }, 'twelve at once';
 
+# A login for which there is no memory was neither right nor wrong.
+
+SKIP: {
+    skip 'too much memory for valgrind', 1 if Platform::Test::Env::valgrind();
+    $pg->sql('truncate login_attempts');
+    $identity->stop;
+    local $identity->{env}{PLATFORM_AUTH_ARGON2_MEMORY_KIB} = 262144;
+    $identity->start;
+    is login('one')->{status}, 200, 'a hash of 256 MiB';
+    like $pg->sql("select credential_hash from accounts
+        where account_name = 'one\@demo.test'"), qr/m=262144,/,
+        'which is now the stored one';
+    my $status = '/proc/' . $identity->pid . '/statm';
+    open my $fh, '<', $status or die "$status: $!\n";
+    my $limit = (split / /, <$fh>)[0] * 4096 + 200 * 1024 * 1024;
+    my $prlimit = sub {
+        return system('prlimit', '--pid', $identity->pid, "--as=$_[0]:") == 0;
+    };
+    ok $prlimit->($limit), 'less memory than that is left';
+    for my $credential ((undef) x 4, ('wrong') x 4) {
+        my $res = login('one', $credential);
+        is_deeply [ @$res{qw(status code wait)} ], [ 503, 'AUTH_BUSY', 1 ],
+            ($credential // 'right') . ': not decided';
+    }
+    is rows(), 0, 'nothing is counted';
+    ok $prlimit->('unlimited'), 'memory again';
+    is login('one')->{status}, 200, 'and the account is not locked';
+    is login('one', 'wrong')->{status}, 401, 'what is wrong is counted';
+    is rows(), 2, 'as before';
+    $identity->stop;
+}
+$identity->start unless $identity->process;
+
 # What is stored, and how much.
 
 unlike $pg->sql("select encode(account_hmac, 'escape') from login_attempts"),

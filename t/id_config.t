@@ -43,6 +43,7 @@ my @values = (
     [ PLATFORM_DB_PORT => '70000', '5432,5433' ],
     [ PLATFORM_JWT_ACCESS_TOKEN_TTL => '-1', '900' ],
     [ PLATFORM_JWT_REFRESH_TOKEN_TTL => '30 days', '30d' ],
+    [ PLATFORM_JWT_AUDIENCE => 'two words', 'orders' ],
     [ PLATFORM_JWT_ISSUER => 'two words', 'http://issuer' ],
     [ PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('other')->public_base64,
         $key->public_base64 ],
@@ -55,6 +56,7 @@ my @values = (
     [ PLATFORM_AUTH_REFRESH_COOKIE_NAME => '__Host-a', 'a' ],
     [ PLATFORM_AUTH_REFRESH_COOKIE_NAME => '__Secure-a', 'a' ],
     [ PLATFORM_AUTH_COOKIE_PATH => 'api', '/' ],
+    [ PLATFORM_AUTH_COOKIE_PARTITIONED => 'true', 'off' ],
     [ PLATFORM_AUTH_COOKIE_SECURE => 'ja', 'on' ],
     [ PLATFORM_AUTH_COOKIE_SAME_SITE => 'None', 'Strict' ],
     [ PLATFORM_AUTH_SESSION_MAX_LIFETIME => 'x', '0' ],
@@ -209,6 +211,30 @@ like $new{PLATFORM_JWT_KEY_ID}, qr/^[\w-]{43}$/,
 is $status, 0, 'keys generate: accepted' or diag $err;
 ($status, $out) = $t->run_identity([ 'keys', 'generate', '--kid', 'mine' ]);
 like $out, qr/^PLATFORM_JWT_KEY_ID=mine$/m, 'keys generate --kid';
+
+# An id that no setting takes is refused before there is a key; one that a
+# setting takes can be read from a file of what was printed.
+for my $kid ('', 'a b', 'a,b', 'a=b', 'a"b', "a'b", 'a\\b', "a\tb", "\xc3\xa9",
+    'x' x 256)
+{
+    my ($status, $out, $err)
+        = $t->run_identity([ 'keys', 'generate', '--kid', $kid ]);
+    is_deeply [ $status, $out ], [ 2, '' ], "keys generate --kid '$kid'";
+    like $err, qr/\Aidentity-fcgi: [^\n]*--kid[^\n]+\n\z/,
+        'one line says why';
+    next if $kid eq '';
+    ($status, undef, $err) = $t->run_identity(['--check'], %prod,
+        PLATFORM_JWT_KEY_ID => $kid);
+    is $status, 2, 'the setting does not take it either';
+}
+for my $kid ('#1;$x`~', '(2026)/[11]:key@host', 'x' x 255) {
+    ($status, $out) = $t->run_identity([ 'keys', 'generate', '--kid', $kid ]);
+    $t->write_file('new.env', $out);
+    ($status, undef, $err) = $t->run_identity(
+        [ '--env-file', $t->dir . '/new.env', '--check' ],
+        %prod, map { $_ => undef } keys %new);
+    is $status, 0, "keys generate --kid '$kid': accepted" or diag $err;
+}
 
 # Starting.
 

@@ -84,4 +84,19 @@ $res = call(refresh => body => '', cookie => "$name=$token");
 is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'and it is over');
 is_cleared($res, 'a session that is over');
 
+# For a page of another site: partitioned, wherever it is set and cleared.
+
+$identity->stop;
+$identity->{env}{PLATFORM_AUTH_COOKIE_SAME_SITE} = 'None';
+$identity->{env}{PLATFORM_AUTH_COOKIE_PARTITIONED} = 'true';
+$identity->start;
+$end = '; HttpOnly; Secure; SameSite=None; Partitioned';
+$token = is_set(login(), 'partitioned: login');
+$token = is_set(call(refresh => body => '', cookie => "$name=$token"),
+    'partitioned: refresh');
+is_cleared(call(refresh => body => '', cookie => "$name=x"),
+    'partitioned: no token');
+is_cleared(call(logout => body => '', cookie => "$name=$token"),
+    'partitioned: logout');
+
 $t->done;

@@ -78,6 +78,36 @@ my %same = (
 is_deeply work(@{ $same{$_} }), $unknown, "$_: the same work and answer"
     for sort keys %same;
 
+# Nor does an account stand out whose stored hash is none; that is logged.
+
+my $hash = $pg->sql("select credential_hash from accounts
+    where account_name = 'several\@demo.test'");
+my %broken = (
+    'cut off'           => substr($hash, 0, -30),
+    'salt cut off'      => $hash =~ s/\$[^\$]+\$([^\$]+)\z/\$abc\$$1/r,
+    'not base64'        => $hash =~ s/.\z/!/r,
+    'no hash'           => $hash =~ s/[^\$]+\z//r,
+    'too dear'          => $hash =~ s/m=19456/m=999999/r,
+    'no passes'         => $hash =~ s/t=2/t=0/r,
+    'more than its end' => "$hash\$x",
+);
+for my $how (sort keys %broken) {
+    $pg->sql("update accounts set credential_hash = '$broken{$how}'
+        where account_name = 'several\@demo.test'");
+    my $before = () = $identity->log_text =~ /auth\.credential\.unusable/g;
+    is_deeply work('several@demo.test', 'Demo-passw0rd!'), $unknown,
+        "$how: the same work and answer";
+    my $after = () = $identity->log_text =~ /auth\.credential\.unusable/g;
+    is $after, $before + 1, "$how: logged";
+}
+$pg->sql("update accounts set credential_hash = '$hash'
+    where account_name = 'several\@demo.test'");
+my ($unusable) = grep { $_->{event} eq 'auth.credential.unusable' }
+    $identity->log_lines;
+is $unusable->{accountId}, $pg->sql("select account_id from accounts
+    where account_name = 'several\@demo.test'"), 'with the account\'s id';
+unlike $identity->log_text, qr/argon2id/, 'and not with the hash';
+
 # A login that succeeds is not mistaken for one of these.
 my $right = work('one@demo.test', 'Demo-passw0rd!');
 is $right->{status}, 200, 'right: succeeds';

@@ -82,6 +82,33 @@ for my $value (sort keys %match) {
         "If-None-Match: $value: body";
 }
 
+# If-Match: compared strongly, and before the other one.
+
+%match = (
+    $etag             => 200,
+    "\"x\", $etag"    => 200,
+    '*'               => 200,
+    "W/$etag"         => 412,
+    '"x"'             => 412,
+    "\"x\",W/$etag"   => 412,
+    $etag =~ tr/"//dr => 412,
+);
+for my $value (sort keys %match) {
+    my $again = http_get($port, $path, headers => [ 'If-Match' => $value ]);
+    if ($match{$value} == 200) {
+        is $again->status, 200, "If-Match: $value";
+        is $again->body, $res->body, "If-Match: $value: the key set";
+        next;
+    }
+    is_problem($again, 412, 'PRECONDITION_FAILED', "If-Match: $value");
+    is $again->header('Cache-Control'), 'no-store',
+        "If-Match: $value: not to be stored";
+}
+is http_get($port, $path, headers => [ 'If-Match' => $etag,
+    'If-None-Match' => $etag ])->status, 304, 'both: unchanged';
+is_problem(http_get($port, $path, headers => [ 'If-Match' => '"x"',
+    'If-None-Match' => $etag ]), 412, 'PRECONDITION_FAILED', 'both: another');
+
 my $head = http($port, HEAD => $path);
 is $head->status, 200, 'HEAD';
 is $head->header('ETag'), $etag, 'HEAD: ETag';

@@ -140,19 +140,29 @@ succeeds(logout(headers => [ Authorization => 'Basic YTpi' ], body => ''),
     'another scheme');
 is status($one), 'ACTIVE|f', 'the session lives';
 
-# A cookie from a foreign origin is ignored; what else is sent is not.
+# A cookie from a foreign origin is ignored, and left; what else is sent is not
+# ignored.
+
+sub leaves {
+    my ($res, $name) = @_;
+
+    return is_deeply [ $res->status, $res->code,
+        scalar $res->header_all('Set-Cookie') ],
+        [ 200, 'AUTH_LOGOUT_SUCCESS', 0 ], $name;
+}
 
 for my $headers ([ Origin => 'https://evil.test' ], [ Origin => 'null' ],
     [ 'Sec-Fetch-Site' => 'cross-site' ])
 {
-    succeeds(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
+    leaves(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
         headers => $headers), "@$headers");
     is status($one), 'ACTIVE|f', 'the session lives';
+    leaves(logout(body => '', headers => $headers), "@$headers, no cookie");
 }
 succeeds(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
     headers => [ Origin => 'https://app.test' ]), 'a listed origin');
 is status($one), 'REVOKED|t', 'the session is revoked';
-succeeds(logout(token => $bystander->{accessToken}, body => '',
+leaves(logout(token => $bystander->{accessToken}, body => '',
     headers => [ Origin => 'https://evil.test' ]), 'a token and any origin');
 is status($bystander), 'REVOKED|t', 'the session is revoked';
 

@@ -104,10 +104,32 @@ my $ahead = jwt_token('refresh', $key, %$own, iat => $own->{iat} + 20,
     exp => $own->{exp} + 20);
 my $res = refresh($ahead);
 is $res->status, 200, 'a token from 20 s ahead';
-is_problem(refresh(jwt_token('refresh', $key,
-    %{ claims($res->json->{refreshToken}) }, iat => int(time) + 60)), 401,
-    'AUTH_REFRESH_TOKEN_INVALID', 'from a minute ahead it is none');
+my $far = jwt_token('refresh', $key, %{ claims($res->json->{refreshToken}) },
+    iat => int(time) + 60);
+is_problem(refresh($far), 401, 'AUTH_REFRESH_TOKEN_INVALID',
+    'from a minute ahead it is none');
+my $refused = http_post($port, '/api/auth/refresh', body => '',
+    cookie => "platform_refresh_token=$far");
+is_problem($refused, 401, 'AUTH_REFRESH_TOKEN_INVALID', 'nor in a cookie');
+is scalar($refused->header_all('Set-Cookie')), 0, 'which stays';
 is refresh($res->json->{refreshToken})->status, 200, 'the session lives on';
+
+# By an hour, or a day: whoever wants to be logged out is.
+
+for my $case ([ refresh => 3600 ], [ refresh => 86400 ], [ account => 3600 ]) {
+    my ($kind, $by) = @$case;
+    my $several = login('several');
+    my $their = claims($kind eq 'refresh' ? $several->{refreshToken}
+        : $several->{accountAccessToken});
+    my $token = jwt_token($kind, $key, %$their, iat => $their->{iat} + $by,
+        exp => $their->{exp} + $by);
+    my $gone = http_post($port, '/api/auth/logout', $kind eq 'refresh'
+        ? (json => { refreshToken => $token }) : (token => $token, body => ''));
+    is $gone->status, 200, "logout with a $kind token of $by s ahead";
+    is $pg->sql('select status, revoked_at is not null from auth_sessions
+        where ' . session($several->{refreshToken})), 'REVOKED|t',
+        'the session is revoked';
+}
 
 # Its session too: made in the future, and ended before it was made.
 my $id = uuid();

@@ -33,8 +33,8 @@ static bool derive(const pj_key_t *signing,
 {
     char signature[4 * PJ_RSA_MAX_BYTES];
     size_t len;
-    bool ok = pj_jws_sign(signing, PJ_STR("login attempts"), signature,
-                          sizeof(signature), &len) == PJ_OK;
+    bool ok = pj_jws_sign(signing, PJ_TYP_JWT, PJ_STR("login attempts"),
+                          signature, sizeof(signature), &len) == PJ_OK;
 
     if (ok) {
         SHA256((const unsigned char *) signature, len, key);

@@ -21,6 +21,14 @@ void auth_invalid(const struct http_request *req, struct http_response *res,
     http_problem(res, req, 400, "REQUEST_INVALID", detail);
 }
 
+void auth_unauthorized(const struct http_request *req,
+                       struct http_response *res, const char *code,
+                       const char *detail, const char *challenge)
+{
+    http_problem(res, req, 401, code, detail);
+    http_header(res, "WWW-Authenticate", challenge);
+}
+
 void auth_unavailable(const struct http_request *req,
                       struct http_response *res, const char *detail)
 {
@@ -136,9 +144,10 @@ static void token_begin(struct worker *w, struct buf *out)
              left < TOKEN_BUF_BYTES ? left : TOKEN_BUF_BYTES);
 }
 
-static void token_keep(struct worker *w, const struct buf *token)
+static pj_str_t token_keep(struct worker *w, const struct buf *token)
 {
     w->arena.pos += token->len;
+    return (pj_str_t){(const unsigned char *) token->data, token->len};
 }
 
 bool auth_sign_refresh(struct worker *w, const struct session *s,
@@ -151,20 +160,8 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
                              &token)) {
         return false;
     }
-    token_keep(w, &token);
-    *out = (pj_str_t){(const unsigned char *) token.data, token.len};
+    *out = token_keep(w, &token);
     token_known_refresh(w->cfg, w->keys, s, jti, w->now_s, exp, *out);
-    return true;
-}
-
-bool auth_refresh_token(struct worker *w, const struct http_request *req,
-                        struct http_response *res, const struct session *s,
-                        const char *jti, int64_t exp, pj_str_t *out)
-{
-    if (!auth_sign_refresh(w, s, jti, exp, out)) {
-        auth_failed(req, res, "cannot sign a refresh token");
-        return false;
-    }
     return true;
 }
 
@@ -184,9 +181,15 @@ static void write_branches(struct jsonw *json, const struct branch_list *list)
     jsonw_array_end(json);
 }
 
+static void add_token(struct jsonw *json, const char *name, pj_str_t token)
+{
+    if (token.len > 0) {
+        jsonw_string(json, name, token.data, token.len);
+    }
+}
+
 static void write_answer(struct http_response *res,
-                         const struct auth_answer *a, const struct buf *branch,
-                         const struct buf *account, int64_t expires_in_s)
+                         const struct auth_answer *a, int64_t expires_in_s)
 {
     struct jsonw json;
 
@@ -195,16 +198,9 @@ static void write_answer(struct http_response *res,
     jsonw_object(&json, NULL);
     jsonw_cstr(&json, "code", a->code);
     jsonw_cstr(&json, "message", a->message);
-    if (branch->len > 0) {
-        jsonw_string(&json, "accessToken", branch->data, branch->len);
-    }
-    if (account->len > 0) {
-        jsonw_string(&json, "accountAccessToken", account->data, account->len);
-    }
-    if (a->refresh_token.len > 0) {
-        jsonw_string(&json, "refreshToken", a->refresh_token.data,
-                     a->refresh_token.len);
-    }
+    add_token(&json, "accessToken", a->access_token);
+    add_token(&json, "accountAccessToken", a->account_token);
+    add_token(&json, "refreshToken", a->refresh_token);
     jsonw_cstr(&json, "tokenType", "Bearer");
     jsonw_int(&json, "expiresIn", expires_in_s);
     if (a->branches != NULL) {
@@ -217,32 +213,46 @@ static void write_answer(struct http_response *res,
     jsonw_object_end(&json);
 }
 
-bool auth_answer(struct worker *w, const struct http_request *req,
-                 struct http_response *res, const struct auth_answer *a)
+static int64_t access_expiry(const struct worker *w, const struct session *s)
 {
-    struct buf branch = {0}, account = {0};
-    int64_t exp = session_expiry(w->now_s, w->cfg->access_ttl_s,
-                                 a->session->created_at_s,
-                                 w->cfg->session_max_lifetime_s);
-    bool ok = true;
+    return session_expiry(w->now_s, w->cfg->access_ttl_s, s->created_at_s,
+                          w->cfg->session_max_lifetime_s);
+}
+
+bool auth_sign_access(struct worker *w, struct auth_answer *a)
+{
+    const struct session *s = a->session;
+    int64_t exp = access_expiry(w, s);
+    struct buf token;
 
     if (a->scope != NULL) {
-        token_begin(w, &branch);
-        ok = token_issue_branch(w->cfg, w->signer, a->session, a->scope,
-                                w->now_s, exp, &branch);
-        token_keep(w, &branch);
+        token_begin(w, &token);
+        if (!token_issue_branch(w->cfg, w->signer, s, a->scope, w->now_s, exp,
+                                &token)) {
+            return false;
+        }
+        a->access_token = token_keep(w, &token);
     }
-    if (ok && (a->scope == NULL || a->account_token)) {
-        token_begin(w, &account);
-        ok = token_issue_account(w->cfg, w->signer, a->session, w->now_s, exp,
-                                 &account);
-        token_keep(w, &account);
+    if (a->scope == NULL || a->account_access) {
+        token_begin(w, &token);
+        if (!token_issue_account(w->cfg, w->signer, s, w->now_s, exp,
+                                 &token)) {
+            return false;
+        }
+        a->account_token = token_keep(w, &token);
     }
-    if (!ok) {
+    return true;
+}
+
+bool auth_answer(struct worker *w, const struct http_request *req,
+                 struct http_response *res, struct auth_answer *a)
+{
+    if (a->access_token.len + a->account_token.len == 0 &&
+        !auth_sign_access(w, a)) {
         auth_failed(req, res, "cannot sign an access token");
         return false;
     }
-    write_answer(res, a, &branch, &account, exp - w->now_s);
+    write_answer(res, a, access_expiry(w, a->session) - w->now_s);
     if (res->body.overflow) {
         auth_failed(req, res, "the answer does not fit its buffer");
         return false;

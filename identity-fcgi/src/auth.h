@@ -40,6 +40,16 @@ bool auth_member_refresh_token(const struct http_request *req,
 
 void auth_invalid(const struct http_request *req, struct http_response *res,
                   const char *detail);
+/*
+ * 401 with its challenge (RFC 9110 section 15.5.2).  Where no token in
+ * Authorization would help that is a scheme of our own, for which no browser
+ * asks its user.
+ */
+#define AUTH_CHALLENGE_LOGIN "Login realm=\"platform\""
+#define AUTH_CHALLENGE_BEARER "Bearer realm=\"platform\""
+void auth_unauthorized(const struct http_request *req,
+                       struct http_response *res, const char *code,
+                       const char *detail, const char *challenge);
 /* 503, all with Retry-After. */
 void auth_unavailable(const struct http_request *req,
                       struct http_response *res, const char *detail);
@@ -58,25 +68,24 @@ struct auth_answer {
     const struct session *session;
     const struct scope *scope;          /* NULL: no branch is chosen yet */
     const struct branch_list *branches; /* listed, if not NULL */
-    bool account_token;                 /* one is added to a scoped answer */
-    pj_str_t refresh_token;             /* left out when empty */
+    bool account_access;                /* also in a scoped answer */
+    /* Each is left out when empty. */
+    pj_str_t refresh_token, access_token, account_token;
 };
 
+/* Signs the access tokens that the answer needs; false when that fails. */
+bool auth_sign_access(struct worker *w, struct auth_answer *answer);
+
 /*
- * Signs the access tokens and makes res the 200.  False, with res the answer,
- * when that fails.
+ * Makes res the 200; signs the access tokens where that was not done.  False,
+ * with res the answer, when that fails.
  */
 bool auth_answer(struct worker *w, const struct http_request *req,
-                 struct http_response *res, const struct auth_answer *answer);
+                 struct http_response *res, struct auth_answer *answer);
 
 /* Signs a refresh token in the arena; false when that fails. */
 bool auth_sign_refresh(struct worker *w, const struct session *s,
                        const char *jti, int64_t exp, pj_str_t *out);
-
-/* Likewise; false with res the answer. */
-bool auth_refresh_token(struct worker *w, const struct http_request *req,
-                        struct http_response *res, const struct session *s,
-                        const char *jti, int64_t exp, pj_str_t *out);
 
 /* Sets the ids that logs and metrics get to know. */
 void auth_names(struct http_response *res, const char *account_id,

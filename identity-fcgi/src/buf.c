@@ -2,6 +2,7 @@
 
 #include "buf.h"
 
+#include <openssl/crypto.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +17,7 @@ void buf_init(struct buf *b, void *mem, size_t cap)
 
 void buf_reset(struct buf *b)
 {
+    OPENSSL_cleanse(b->data, b->len);
     b->len = 0;
     b->overflow = false;
 }

@@ -22,7 +22,7 @@ struct buf {
 /* Binds b to caller memory and empties it. */
 void buf_init(struct buf *b, void *mem, size_t cap);
 
-/* Empties b and clears overflow; the memory stays. */
+/* Empties b, wipes what was in it and clears overflow; the memory stays. */
 void buf_reset(struct buf *b);
 
 void buf_add(struct buf *b, const void *data, size_t len);

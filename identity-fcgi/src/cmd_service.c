@@ -59,6 +59,9 @@ static int generate(struct cmd *c)
     const char *kid = cmd_args_value(&c->args, "kid");
     char err[160];
 
+    if (kid != NULL && !parse_kid(kid)) {
+        return cmd_fail(c, CMD_USAGE, "--kid is " PARSE_KID_ACCEPTED);
+    }
     if (c->args.json) {
         return generate_json(c, kid);
     }

@@ -60,11 +60,6 @@ static bool is_uri_string(const char *text)
     return parse_visible(text, 512);
 }
 
-static bool is_kid(const char *text)
-{
-    return parse_visible(text, 255) && strpbrk(text, ",=") == NULL;
-}
-
 static bool is_name_list(const char *text)
 {
     return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -137,6 +132,8 @@ static const struct setting settings[] = {
            "2", 2, 10, "2 to 10"),
     NUMBER("PLATFORM_AUTH_ARGON2_MEMORY_KIB", KIND_INT64, argon2_memory_kib,
            "19456", 19456, 262144, "19456 to 262144"),
+    BOOL("PLATFORM_AUTH_COOKIE_PARTITIONED", cookie_partitioned, "false",
+         "false"),
     TEXT("PLATFORM_AUTH_COOKIE_PATH", cookie_path, "/api/auth",
          parse_cookie_path, "a path that starts with / and has no ;"),
     WORD("PLATFORM_AUTH_COOKIE_SAME_SITE", cookie_same_site, "Lax",
@@ -188,10 +185,12 @@ static const struct setting settings[] = {
            1, 86400, A_DURATION "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,
          NULL, is_anything, "kid=base64,kid=base64"),
+    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, is_uri_string,
+         A_VISIBLE "at most 512"),
     TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081",
          is_uri_string, A_VISIBLE "at most 512"),
-    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, is_kid,
-         A_VISIBLE "commas and equals signs, at most 255"),
+    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, parse_kid,
+         PARSE_KID_ACCEPTED),
     SECRET("PLATFORM_JWT_PRIVATE_KEY_BASE64", jwt_private_key_base64),
     TEXT("PLATFORM_JWT_PUBLIC_KEY_BASE64", jwt_public_key_base64, NULL,
          is_anything, "base64 of PEM or DER"),
@@ -424,6 +423,11 @@ static bool cookie_rules(const struct config *cfg, char *err, size_t err_cap)
                !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SAME_SITE: None needs "
                 "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: Strict, Lax";
+    } else if (cfg->cookie_partitioned &&
+               cfg->cookie_same_site != SAME_SITE_NONE) {
+        wrong = "PLATFORM_AUTH_COOKIE_PARTITIONED: true needs "
+                "PLATFORM_AUTH_COOKIE_SAME_SITE=None and "
+                "PLATFORM_AUTH_COOKIE_SECURE=true; accepted: false";
     } else if (strncasecmp(cfg->cookie_name, "__Secure-", 9) == 0 &&
                !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Secure- is accepted "

@@ -36,6 +36,7 @@ struct config {
     int64_t db_connect_timeout_ms;
 
     char *jwt_issuer;
+    char *jwt_audience;           /* of access tokens; NULL: none */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
     char *jwt_public_key_base64;
@@ -45,6 +46,7 @@ struct config {
 
     char *cookie_name;
     char *cookie_path;
+    bool cookie_partitioned; /* only with Secure and SameSite=None */
     bool cookie_secure;
     enum same_site cookie_same_site;
 

@@ -137,6 +137,12 @@ bool parse_visible(const char *text, size_t max)
     return n <= max;
 }
 
+bool parse_kid(const char *text)
+{
+    return *text != '\0' && parse_visible(text, 255) &&
+           strpbrk(text, "',=") == NULL;
+}
+
 bool parse_token(const char *text)
 {
     size_t n = 0;

@@ -26,6 +26,13 @@ bool parse_duration(const char *text, int64_t *out_ms);
  * bytes. */
 bool parse_visible(const char *text, size_t max);
 
+/* The id of a key: 1 to 255 bytes that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS
+ * and an unquoted line of an environment file can hold. */
+#define PARSE_KID_ACCEPTED                                                    \
+    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
+    "most 255"
+bool parse_kid(const char *text);
+
 /* RFC 9110 token characters, at most 128. */
 bool parse_token(const char *text);
 

@@ -4,6 +4,7 @@
 
 #include <fcgiapp.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -23,6 +24,9 @@ bool fcgi_init(void)
 {
     bool ok = FCGX_Init() == 0;
 
+    /* Whatever is freed is overwritten: libfcgi frees buffers with requests
+     * and answers in them. */
+    (void) mallopt(M_PERTURB, 0x55);
     (void) signal(SIGPIPE, SIG_IGN);
     (void) signal(SIGUSR1, SIG_IGN);
     (void) signal(SIGTERM, SIG_DFL);
@@ -76,8 +80,13 @@ static bool lend(FCGX_Request *req, int fd)
     return FCGX_Detach(req) == 0;
 }
 
-static void wipe_body(struct fcgi_exchange *ex)
+/* The memory of its streams libfcgi frees with the request: see fcgi_init().
+ */
+static void wipe(struct fcgi_exchange *ex)
 {
+    for (char **p = ex->req.envp; p != NULL && *p != NULL; p++) {
+        OPENSSL_cleanse(*p, strlen(*p));
+    }
     OPENSSL_cleanse(ex->body, ex->body_len);
     ex->body_len = 0;
 }
@@ -149,7 +158,7 @@ bool fcgi_read(struct fcgi_exchange *ex, int fd, struct fcgi_call *call)
     if (read_body(ex, call)) {
         return true;
     }
-    wipe_body(ex);
+    wipe(ex);
     FCGX_Free(req, 1); /* finishing it would send half an answer */
     return false;
 }
@@ -159,7 +168,7 @@ bool fcgi_answer(struct fcgi_exchange *ex, const struct fcgi_reply *reply)
     FCGX_Request *req = &ex->req;
     bool keep;
 
-    wipe_body(ex);
+    wipe(ex);
     write_reply(req, reply);
     FCGX_Finish_r(req);
     /* libfcgi has closed its descriptor if anything went wrong. */

@@ -4,6 +4,7 @@
 #include "app.h"
 #include "attempt.h"
 #include "auth.h"
+#include "hasher.h"
 #include "log.h"
 #include "metrics.h"
 #include "password.h"
@@ -141,8 +142,9 @@ static void refuse_credentials(const struct http_request *req,
                                struct http_response *res,
                                const struct login *login)
 {
-    http_problem(res, req, 401, "AUTH_INVALID_CREDENTIALS",
-                 "The account or the credential is not right.");
+    auth_unauthorized(req, res, "AUTH_INVALID_CREDENTIALS",
+                      "The account or the credential is not right.",
+                      AUTH_CHALLENGE_LOGIN);
     auth_audit(req, "auth.login.failed",
                login->known ? login->account.account_id : NULL, NULL);
 }
@@ -178,7 +180,7 @@ static bool check_credential(struct worker *w, const struct http_request *req,
         auth_busy(req, res);
         return false;
     }
-    if (login->known && !password_is_usable(phc)) {
+    if (login->known && verdict == PASSWORD_UNUSABLE) {
         log_event(LOG_ERROR_, "auth.credential.unusable",
                   "The stored credential is no Argon2id string within bounds.",
                   LOG_FIELDS({"accountId", login->account.account_id,
@@ -280,10 +282,28 @@ static void end_oldest(struct worker *w, const struct http_request *req,
     }
 }
 
+struct signing {
+    struct worker *worker;
+    struct auth_answer *answer;
+    bool ok;
+};
+
+static void sign(void *arg)
+{
+    struct signing *s = arg;
+    const struct session *session = s->answer->session;
+
+    s->ok =
+        auth_sign_refresh(s->worker, session, session->jti,
+                          session->expires_at_s, &s->answer->refresh_token) &&
+        auth_sign_access(s->worker, s->answer);
+}
+
 /*
- * Everything is signed before the session is written.  False, without an
- * answer, when the account's credential or status is no longer what was
- * checked.
+ * Everything is signed before the session is written, where credentials are
+ * hashed: a login's signatures take longer than a refresh may have to wait.
+ * False, without an answer, when the account's credential or status is no
+ * longer what was checked.
  */
 static bool open_session(struct worker *w, const struct http_request *req,
                          struct http_response *res, struct login *login)
@@ -295,6 +315,7 @@ static bool open_session(struct worker *w, const struct http_request *req,
     struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
                                  .message = "Login succeeded.",
                                  .session = &s};
+    struct signing signing = {.worker = w, .answer = &answer};
 
     if (choose(w, login->account.account_id, &list, &room, &scope) !=
         STORE_OK) {
@@ -307,9 +328,12 @@ static bool open_session(struct worker *w, const struct http_request *req,
     }
     answer.scope = scope;
     answer.branches = scope == NULL ? &list : NULL;
-    if (!auth_refresh_token(w, req, res, &s, s.jti, s.expires_at_s,
-                            &answer.refresh_token) ||
-        !auth_answer(w, req, res, &answer)) {
+    hasher_run(sign, &signing);
+    if (!signing.ok) {
+        auth_failed(req, res, "cannot sign the tokens");
+        return true;
+    }
+    if (!auth_answer(w, req, res, &answer)) {
         return true;
     }
     switch (w->store_ops->session_create(w->store, &s,

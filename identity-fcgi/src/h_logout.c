@@ -15,8 +15,9 @@ struct named {
 };
 
 /*
- * Notes the session of a token with a valid signature and issuer; an expired
- * or rotated-out one still names its session.  Anything else is ignored.
+ * Notes the session of a token with a valid signature and issuer: one that is
+ * expired, rotated out or of a clock ahead of ours still names its session.
+ * Anything else is ignored.
  */
 static void name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
@@ -25,7 +26,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
 
     if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
         token_verify(w->cfg, w->keys, &w->arena, token, w->now_s,
-                     TOKEN_CHECK_NOT_EXPIRY, &claims) != PJ_OK ||
+                     TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
         (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
         return;
     }
@@ -102,6 +103,7 @@ void h_logout(struct worker *w, const struct http_request *req,
     struct named named = {.count = 0};
     pj_str_t token, cookie;
     pj_str_t rest = req->cookie;
+    bool own_page = http_origin_allowed(w->cfg, req);
 
     if (!read_body(w, req, res, &token)) {
         return;
@@ -109,14 +111,15 @@ void h_logout(struct worker *w, const struct http_request *req,
     name_session(w, http_bearer(req->authorization), false, &named);
     name_session(w, token, true, &named);
     /* A cookie that another site's page made the browser send is nobody's
-     * wish; the other tokens are. */
-    if (http_origin_allowed(w->cfg, req)) {
-        while (http_cookie_next(&rest, w->cfg->cookie_name, &cookie)) {
-            name_session(w, cookie, true, &named);
-        }
+     * wish, and neither is that it be cleared; the other tokens are. */
+    while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &cookie)) {
+        name_session(w, cookie, true, &named);
     }
-    if (revoke(w, req, res, &named)) {
-        answer(res);
+    if (!revoke(w, req, res, &named)) {
+        return;
+    }
+    answer(res);
+    if (own_page) {
         http_cookie_clear(res, w->cfg);
     }
 }

@@ -37,6 +37,12 @@ struct refresh {
     bool uncertain;         /* the answer to a write was lost */
 };
 
+static void refuse(const struct http_request *req, struct http_response *res,
+                   const char *code, const char *detail)
+{
+    auth_unauthorized(req, res, code, detail, AUTH_CHALLENGE_LOGIN);
+}
+
 /* -- what was sent -- */
 
 static bool read_body(struct worker *w, const struct http_request *req,
@@ -95,8 +101,8 @@ static bool find_token(struct worker *w, const struct http_request *req,
         r->from_cookie = true;
     }
     if (r->token.len == 0) {
-        http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_MISSING",
-                     "The request carries no refresh token.");
+        refuse(req, res, "AUTH_REFRESH_TOKEN_MISSING",
+               "The request carries no refresh token.");
         return false;
     }
     return true;
@@ -116,17 +122,25 @@ static void clear_own_cookie(struct worker *w, struct http_response *res,
 static void refuse_invalid(struct worker *w, const struct http_request *req,
                            struct http_response *res, const struct refresh *r)
 {
-    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_INVALID",
-                 "The refresh token is not valid or has expired.");
+    refuse(req, res, "AUTH_REFRESH_TOKEN_INVALID",
+           "The refresh token is not valid or has expired.");
     clear_own_cookie(w, res, r);
+}
+
+/* Clocks disagree: the token may be good elsewhere, and here before long. */
+static void refuse_not_yet(const struct http_request *req,
+                           struct http_response *res)
+{
+    refuse(req, res, "AUTH_REFRESH_TOKEN_INVALID",
+           "The refresh token was issued in this server's future.");
 }
 
 static void refuse_not_active(struct worker *w, const struct http_request *req,
                               struct http_response *res,
                               const struct refresh *r)
 {
-    http_problem(res, req, 401, "AUTH_SESSION_NOT_ACTIVE",
-                 "The session does not exist, has ended or was revoked.");
+    refuse(req, res, "AUTH_SESSION_NOT_ACTIVE",
+           "The session does not exist, has ended or was revoked.");
     clear_own_cookie(w, res, r);
 }
 
@@ -183,8 +197,8 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
         auth_audit(req, "auth.refresh.reuse", s->account_id, s->session_id);
     }
     metrics_count(METRICS_STALE_REFRESHES);
-    http_problem(res, req, 401, "AUTH_REFRESH_TOKEN_STALE",
-                 "The refresh token was replaced by a newer one.");
+    refuse(req, res, "AUTH_REFRESH_TOKEN_STALE",
+           "The refresh token was replaced by a newer one.");
 }
 
 /* -- the rotation -- */
@@ -241,7 +255,11 @@ static bool new_token(struct worker *w, const struct http_request *req,
         return true;
     }
     r->exp = exp;
-    return auth_refresh_token(w, req, res, s, r->jti, exp, &r->new_token);
+    if (!auth_sign_refresh(w, s, r->jti, exp, &r->new_token)) {
+        auth_failed(req, res, "cannot sign a refresh token");
+        return false;
+    }
+    return true;
 }
 
 /* Makes res the 200, which is the answer if the rotation happens or has. */
@@ -258,7 +276,7 @@ static bool prepare_answer(struct worker *w, const struct http_request *req,
     }
     answer.refresh_token = r->new_token;
     answer.scope = scoped ? &r->view.scope : NULL;
-    answer.account_token = r->include_account_token;
+    answer.account_access = r->include_account_token;
     if (!scoped || r->include_account_token) {
         answer.branches = &r->view.branches;
     }
@@ -469,13 +487,18 @@ static bool rotate_session(struct worker *w, const struct http_request *req,
 static bool verify(struct worker *w, const struct http_request *req,
                    struct http_response *res, struct refresh *r)
 {
-    if (token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
-                     TOKEN_CHECK_ALL, &r->claims) != PJ_OK ||
-        r->claims.kind != PJ_TOKEN_REFRESH) {
-        refuse_invalid(w, req, res, r);
-        return false;
+    pj_err_t err = token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
+                                TOKEN_CHECK_ALL, &r->claims);
+
+    if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
+        return true;
     }
-    return true;
+    if (err == PJ_ERR_TOKEN_NOT_YET) {
+        refuse_not_yet(req, res);
+    } else {
+        refuse_invalid(w, req, res, r);
+    }
+    return false;
 }
 
 void h_refresh(struct worker *w, const struct http_request *req,

@@ -8,6 +8,20 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
+
+#define CHALLENGE_TOKEN AUTH_CHALLENGE_BEARER ", error=\"invalid_token\""
+
+/* Whether there is a token, such as it is (RFC 6750 section 3.1). */
+static bool is_bearer(pj_str_t authorization)
+{
+    static const char scheme[] = "Bearer";
+    size_t len = sizeof(scheme) - 1;
+
+    return authorization.len >= len &&
+           strncasecmp((const char *) authorization.data, scheme, len) == 0 &&
+           (authorization.len == len || authorization.data[len] == ' ');
+}
 
 /* The token comes before the body: who may not ask is told nothing else. */
 static bool verify(struct worker *w, const struct http_request *req,
@@ -21,12 +35,10 @@ static bool verify(struct worker *w, const struct http_request *req,
         claims->kind == PJ_TOKEN_ACCOUNT) {
         return true;
     }
-    http_problem(res, req, 401, "AUTH_ACCOUNT_TOKEN_REQUIRED",
-                 "A valid account access token is required.");
-    http_header(res, "WWW-Authenticate",
-                token.len > 0
-                    ? "Bearer realm=\"platform\", error=\"invalid_token\""
-                    : "Bearer realm=\"platform\"");
+    auth_unauthorized(req, res, "AUTH_ACCOUNT_TOKEN_REQUIRED",
+                      "A valid account access token is required.",
+                      is_bearer(req->authorization) ? CHALLENGE_TOKEN
+                                                    : AUTH_CHALLENGE_BEARER);
     return false;
 }
 
@@ -70,8 +82,10 @@ static bool check(struct worker *w, const struct http_request *req,
         refuse_not_selectable(req, res);
         break;
     default:
-        http_problem(res, req, 401, "AUTH_SESSION_NOT_ACTIVE",
-                     "The session does not exist, has ended or was revoked.");
+        auth_unauthorized(
+            req, res, "AUTH_SESSION_NOT_ACTIVE",
+            "The session does not exist, has ended or was revoked.",
+            CHALLENGE_TOKEN);
         break;
     }
     auth_names(res, view->session.account_id, view->session.session_id);

@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* A tenth of the weight of other threads: they go first, and yet hashing goes
- * on beside a machine full of them. */
+/* Over that of other threads: with a tenth of their weight they go first, and
+ * yet hashing goes on beside a machine full of them. */
 #define NICENESS 10
 
 struct job {
@@ -56,9 +56,11 @@ static struct job *take(void)
 static void *work(void *arg)
 {
     struct job *job;
+    id_t self = (id_t) gettid();
 
     /* Where a sandbox forbids it they compete as equals. */
-    (void) setpriority(PRIO_PROCESS, (id_t) gettid(), NICENESS);
+    (void) setpriority(PRIO_PROCESS, self,
+                       getpriority(PRIO_PROCESS, self) + NICENESS);
     pthread_mutex_lock(&pool.lock);
     while ((job = take()) != NULL) {
         pthread_mutex_unlock(&pool.lock);

@@ -29,6 +29,7 @@ static const struct {
     PARAM("HTTP_HOST", host),
     PARAM("REQUEST_SCHEME", scheme),
     PARAM("HTTP_SEC_FETCH_SITE", sec_fetch_site),
+    PARAM("HTTP_IF_MATCH", if_match),
     PARAM("HTTP_IF_NONE_MATCH", if_none_match),
     PARAM("REMOTE_ADDR", remote_addr),
     PARAM("HTTP_USER_AGENT", user_agent),
@@ -146,6 +147,8 @@ const char *http_status_title(int status)
         return "Method Not Allowed";
     case 409:
         return "Conflict";
+    case 412:
+        return "Precondition Failed";
     case 413:
         return "Content Too Large";
     case 415:

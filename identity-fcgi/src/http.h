@@ -25,6 +25,7 @@ struct http_request {
     pj_str_t host;
     pj_str_t scheme; /* http or https, from nginx */
     pj_str_t sec_fetch_site;
+    pj_str_t if_match;
     pj_str_t if_none_match;
     pj_str_t remote_addr;
     pj_str_t user_agent;
@@ -114,9 +115,10 @@ bool http_origin_allowed(const struct config *cfg,
 bool http_is_json(pj_str_t content_type);
 
 /*
- * Whether an If-None-Match value names etag (quoted, strong): "*", or a list
- * that holds it, compared weakly (RFC 9110 section 13.1.2).
+ * Whether the value of If-Match (to be compared strongly, RFC 9110 section
+ * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
+ * quoted and strong: "*", or a list that holds it.
  */
-bool http_etag_matches(pj_str_t if_none_match, const char *etag);
+bool http_etag_matches(pj_str_t value, const char *etag, bool strong);
 
 #endif

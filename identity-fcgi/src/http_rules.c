@@ -122,6 +122,9 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
     }
     buf_addz(out, "; SameSite=");
     buf_addz(out, same_site[cfg->cookie_same_site]);
+    if (cfg->cookie_partitioned) {
+        buf_addz(out, "; Partitioned");
+    }
     buf_addz(out, "\r\n");
 }
 
@@ -300,18 +303,19 @@ bool http_is_json(pj_str_t content_type)
     return true;
 }
 
-/* -- If-None-Match --------------------------------------------------------
+/* -- If-Match, If-None-Match ----------------------------------------------
  */
 
-bool http_etag_matches(pj_str_t if_none_match, const char *etag)
+bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
 {
-    pj_str_t rest = trim(if_none_match);
+    pj_str_t rest = trim(value);
 
     if (equals(rest, "*")) {
         return true;
     }
     while (rest.len != 0) {
         const unsigned char *close;
+        bool weak;
         pj_str_t tag;
 
         /* Commas may stand inside a tag, so tags are taken by their quotes. */
@@ -319,7 +323,8 @@ bool http_etag_matches(pj_str_t if_none_match, const char *etag)
             rest.data++;
             rest.len--;
         }
-        if (rest.len >= 2 && memcmp(rest.data, "W/", 2) == 0) {
+        weak = rest.len >= 2 && memcmp(rest.data, "W/", 2) == 0;
+        if (weak) {
             rest.data += 2;
             rest.len -= 2;
         }
@@ -332,7 +337,7 @@ bool http_etag_matches(pj_str_t if_none_match, const char *etag)
         }
         tag.data = rest.data;
         tag.len = (size_t) (close - rest.data) + 1;
-        if (equals(tag, etag)) {
+        if (equals(tag, etag) && !(weak && strong)) {
             return true;
         }
         rest.data += tag.len;

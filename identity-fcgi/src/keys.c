@@ -116,7 +116,7 @@ static bool kid_is_good(pj_str_t kid)
     }
     memcpy(text, kid.data, kid.len);
     text[kid.len] = '\0';
-    return parse_visible(text, sizeof(text) - 1);
+    return parse_kid(text);
 }
 
 /* One kid=base64 item. */
@@ -140,8 +140,7 @@ static bool load_additional_item(struct keys *keys, const char *item,
     base64.len = len - kid.len - 1;
     if (!kid_is_good(kid)) {
         snprintf(err, err_cap,
-                 "%s: a kid is not acceptable; accepted: visible ASCII "
-                 "without quotes and backslashes, at most 255",
+                 "%s: a kid is not acceptable; accepted: " PARSE_KID_ACCEPTED,
                  additional_name);
         return false;
     }

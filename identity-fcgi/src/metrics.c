@@ -35,6 +35,7 @@ const struct metrics_outcome metrics_outcomes[METRICS_OUTCOMES] = {
     {403, "AUTH_ORIGIN_NOT_ALLOWED"},
     {404, "RESOURCE_NOT_FOUND"},
     {405, "METHOD_NOT_ALLOWED"},
+    {412, "PRECONDITION_FAILED"},
     {413, "REQUEST_TOO_LARGE"},
     {415, "MEDIA_TYPE_UNSUPPORTED"},
     {429, "AUTH_TOO_MANY_ATTEMPTS"},

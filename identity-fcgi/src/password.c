@@ -172,6 +172,16 @@ void password_use(struct password_use *use)
 
 /* -- stored strings -- */
 
+#define PHC_PART_MAX 96 /* bytes that PASSWORD_PHC_MAX characters hold */
+#define SALT_MIN 8
+#define HASH_MIN 16
+
+struct phc {
+    unsigned long memory_kib, iterations, lanes;
+    unsigned char salt[PHC_PART_MAX], hash[PHC_PART_MAX];
+    size_t salt_len, hash_len;
+};
+
 /* Reads "name=digits" at *p and the character after it. */
 static bool read_param(const char **p, const char *name, char after,
                        unsigned long *value)
@@ -179,7 +189,7 @@ static bool read_param(const char **p, const char *name, char after,
     size_t n = strlen(name);
     char *end;
 
-    if (strncmp(*p, name, n) != 0 || (*p)[n] < '0' || (*p)[n] > '9') {
+    if (strncmp(*p, name, n) != 0 || (*p)[n] < '1' || (*p)[n] > '9') {
         return false;
     }
     *value = strtoul(*p + n, &end, 10);
@@ -190,67 +200,105 @@ static bool read_param(const char **p, const char *name, char after,
     return true;
 }
 
-/* The parameters of an Argon2id string; false for anything else. */
-static bool parse(const char *phc, unsigned long *memory_kib,
-                  unsigned long *iterations)
+/* Reads base64 at *p and the character after it. */
+static bool read_bytes(const char **p, char after, size_t min,
+                       unsigned char bytes[PHC_PART_MAX], size_t *len)
+{
+    const char *end;
+
+    if (sodium_base642bin(bytes, PHC_PART_MAX, *p, strlen(*p), NULL, len, &end,
+                          sodium_base64_VARIANT_ORIGINAL_NO_PADDING) != 0 ||
+        *end != after || *len < min) {
+        return false;
+    }
+    *p = end + 1;
+    return true;
+}
+
+/* False for anything but an Argon2id string that can be computed, within
+ * PASSWORD_MOST_*. */
+static bool parse(const char *text, struct phc *phc)
 {
     static const char prefix[] = "$argon2id$v=19$";
-    const char *p = phc + sizeof(prefix) - 1;
-    unsigned long lanes;
+    const char *p = text + sizeof(prefix) - 1;
 
-    return strncmp(phc, prefix, sizeof(prefix) - 1) == 0 &&
-           read_param(&p, "m=", ',', memory_kib) &&
-           read_param(&p, "t=", ',', iterations) &&
-           read_param(&p, "p=", '$', &lanes);
+    return strncmp(text, prefix, sizeof(prefix) - 1) == 0 &&
+           read_param(&p, "m=", ',', &phc->memory_kib) &&
+           read_param(&p, "t=", ',', &phc->iterations) &&
+           read_param(&p, "p=", '$', &phc->lanes) &&
+           read_bytes(&p, '$', SALT_MIN, phc->salt, &phc->salt_len) &&
+           read_bytes(&p, '\0', HASH_MIN, phc->hash, &phc->hash_len) &&
+           phc->memory_kib <= PASSWORD_MOST_MEMORY_KIB &&
+           phc->iterations <= PASSWORD_MOST_ITERATIONS &&
+           phc->lanes <= phc->memory_kib / 8;
 }
 
-bool password_is_usable(const char *phc)
+bool password_needs_rehash(const char *text)
 {
-    unsigned long memory_kib, iterations;
+    struct phc phc;
 
-    return parse(phc, &memory_kib, &iterations) &&
-           memory_kib <= PASSWORD_MOST_MEMORY_KIB &&
-           iterations <= PASSWORD_MOST_ITERATIONS;
-}
-
-bool password_needs_rehash(const char *phc)
-{
-    unsigned long memory_kib, iterations;
-
-    return !parse(phc, &memory_kib, &iterations) ||
-           memory_kib < today.memory_bytes / 1024 ||
-           iterations < today.iterations;
+    return !parse(text, &phc) || phc.memory_kib < today.memory_bytes / 1024 ||
+           phc.iterations < today.iterations;
 }
 
 /* -- hashing -- */
 
-/* One computation: makes out, or compares with phc. */
+/* One computation: makes out, or compares with stored, which is text. */
 struct computation {
     const void *credential;
     size_t len;
-    const char *phc;
+    const struct phc *stored;
+    const char *text;
     char *out;
-    bool ok;
+    enum password_result result; /* PASSWORD_BUSY: there was no memory */
 };
+
+/*
+ * libsodium's own comparison tells a lack of memory as a mismatch, which
+ * would be counted as a failed login.  So what libsodium made is computed
+ * here; only strings of other makers, which crypto_pwhash() cannot compute,
+ * are left to it.
+ */
+static enum password_result compare(const struct computation *c)
+{
+    const struct phc *phc = c->stored;
+    unsigned char hash[PHC_PART_MAX];
+    bool same;
+
+    if (phc->lanes != 1 || phc->salt_len != crypto_pwhash_SALTBYTES) {
+        same = crypto_pwhash_str_verify(c->text, c->credential, c->len) == 0;
+    } else if (crypto_pwhash(hash, phc->hash_len, c->credential, c->len,
+                             phc->salt, phc->iterations,
+                             (size_t) phc->memory_kib * 1024,
+                             crypto_pwhash_ALG_ARGON2ID13) != 0) {
+        return PASSWORD_BUSY;
+    } else {
+        same = sodium_memcmp(hash, phc->hash, phc->hash_len) == 0;
+        sodium_memzero(hash, sizeof(hash));
+    }
+    return same ? PASSWORD_OK : PASSWORD_WRONG;
+}
 
 static void compute(void *arg)
 {
     struct computation *c = arg;
     int64_t started_us = metrics_now_us();
-    unsigned long memory_kib = today.memory_bytes / 1024;
-    unsigned long iterations = today.iterations;
+    uint64_t work;
 
-    if (c->phc != NULL) {
-        (void) parse(c->phc, &memory_kib, &iterations);
-        c->ok = crypto_pwhash_str_verify(c->phc, c->credential, c->len) == 0;
+    if (c->stored != NULL) {
+        work = (uint64_t) c->stored->memory_kib * c->stored->iterations;
+        c->result = compare(c);
     } else {
-        c->ok = crypto_pwhash_str_alg(c->out, c->credential, c->len,
-                                      today.iterations, today.memory_bytes,
-                                      crypto_pwhash_ALG_ARGON2ID13) == 0;
+        work = today.memory_bytes / 1024 * today.iterations;
+        c->result = crypto_pwhash_str_alg(c->out, c->credential, c->len,
+                                          today.iterations, today.memory_bytes,
+                                          crypto_pwhash_ALG_ARGON2ID13) == 0
+                        ? PASSWORD_OK
+                        : PASSWORD_BUSY;
     }
     atomic_fetch_add(&hashes, 1);
     metrics_time(METRICS_HASH, metrics_now_us() - started_us);
-    metrics_add(METRICS_HASH_WORK, (uint64_t) memory_kib * iterations);
+    metrics_add(METRICS_HASH_WORK, work);
 }
 
 static bool hash_now(const void *credential, size_t len,
@@ -259,16 +307,7 @@ static bool hash_now(const void *credential, size_t len,
     struct computation c = {.credential = credential, .len = len, .out = out};
 
     hasher_run(compute, &c);
-    return c.ok;
-}
-
-static bool verify_now(const char *phc, pj_str_t credential)
-{
-    struct computation c = {
-        .credential = credential.data, .len = credential.len, .phc = phc};
-
-    hasher_run(compute, &c);
-    return c.ok;
+    return c.result == PASSWORD_OK;
 }
 
 bool password_setup(const struct config *cfg)
@@ -292,18 +331,25 @@ bool password_setup(const struct config *cfg)
     return ok;
 }
 
-enum password_result password_verify(const char *phc, pj_str_t credential,
+enum password_result password_verify(const char *text, pj_str_t credential,
                                      int64_t deadline_ms)
 {
-    bool usable = phc != NULL && password_is_usable(phc);
-    bool match;
+    struct phc stored;
+    struct computation c = {.credential = credential.data,
+                            .len = credential.len,
+                            .stored = &stored,
+                            .text = text};
+    bool usable = text != NULL && parse(text, &stored);
 
-    if (!enter(deadline_ms)) {
+    if ((!usable && !parse(today.dummy, &stored)) || !enter(deadline_ms)) {
         return PASSWORD_BUSY;
     }
-    match = verify_now(usable ? phc : today.dummy, credential);
+    hasher_run(compute, &c);
     leave();
-    return match && usable ? PASSWORD_OK : PASSWORD_WRONG;
+    if (usable || c.result == PASSWORD_BUSY) {
+        return c.result;
+    }
+    return text != NULL ? PASSWORD_UNUSABLE : PASSWORD_WRONG;
 }
 
 bool password_hash(pj_str_t credential, int64_t deadline_ms,

@@ -25,15 +25,20 @@ bool password_setup(const struct config *cfg)
 /* Changes the longest wait for a slot from PASSWORD_WAIT_MS; for tests. */
 void password_set_wait(int64_t wait_ms);
 
-enum password_result { PASSWORD_OK, PASSWORD_WRONG, PASSWORD_BUSY };
+enum password_result {
+    PASSWORD_OK,
+    PASSWORD_WRONG,
+    PASSWORD_UNUSABLE, /* nobody can log in with what is stored */
+    PASSWORD_BUSY      /* not decided */
+};
 
 /*
- * Verifies credential against phc, or against the dummy hash when phc is
- * NULL, malformed or dearer than PASSWORD_MOST_* (the answer is then
- * PASSWORD_WRONG, at the cost of one hash of today's parameters).  Hashing and
- * waiting threads together are at most half of the workers; one more, or one
- * that has waited PASSWORD_WAIT_MS or until deadline_ms of CLOCK_MONOTONIC (0:
- * none), is told PASSWORD_BUSY.
+ * Verifies credential against phc, or against the dummy hash when phc is NULL
+ * (PASSWORD_WRONG), or malformed or dearer than PASSWORD_MOST_*
+ * (PASSWORD_UNUSABLE), at the cost of one hash of today's parameters.  Hashing
+ * and waiting threads together are at most half of the workers; one more, or
+ * one that has waited PASSWORD_WAIT_MS or until deadline_ms of CLOCK_MONOTONIC
+ * (0: none), is told PASSWORD_BUSY; so is one for which there is no memory.
  */
 enum password_result password_verify(const char *phc, pj_str_t credential,
                                      int64_t deadline_ms)
@@ -42,11 +47,8 @@ enum password_result password_verify(const char *phc, pj_str_t credential,
 /* Whether phc was made with weaker parameters than today's. */
 bool password_needs_rehash(const char *phc);
 
-/* Whether phc is an Argon2id string within the bounds above. */
-bool password_is_usable(const char *phc);
-
-/* Hashes credential into out; false on failure or when all slots stay busy,
- * for as long as password_verify() waits. */
+/* Hashes credential into out; false where password_verify() would say
+ * PASSWORD_BUSY. */
 bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));

@@ -31,6 +31,8 @@ struct serve_worker {
     struct worker app;
     void *arena;
     char *headers, *body, *head;
+    struct http_response res;
+    struct buf res_head;
 };
 
 struct serve_state {
@@ -114,7 +116,8 @@ static void answer(struct serve_worker *sw, size_t route,
     w->signer = NULL;
 }
 
-/* Tokens and credentials do not outlive their request in our memory. */
+/* Tokens and credentials do not outlive their request in our memory: this is
+ * what came, or was made, */
 static void wipe(struct serve_worker *sw)
 {
     size_t used = (size_t) (sw->app.arena.pos - (unsigned char *) sw->arena);
@@ -122,34 +125,44 @@ static void wipe(struct serve_worker *sw)
     OPENSSL_cleanse(sw->arena, used);
 }
 
+/* and this what was answered. */
+static void sent(void *worker)
+{
+    struct serve_worker *sw = worker;
+
+    buf_reset(&sw->res.headers);
+    buf_reset(&sw->res.body);
+    buf_reset(&sw->res_head);
+}
+
 static void handle(void *worker, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
     struct serve_worker *sw = worker;
+    struct http_response *res = &sw->res;
+    struct buf *head = &sw->res_head;
     struct http_request req;
-    struct http_response res;
-    struct buf head;
     int64_t duration_us;
     size_t route;
 
     http_request_init(&req, call->params, call->body, call->body_too_large);
-    http_response_init(&res, sw->headers, HEAD_MAX_BYTES / 2, sw->body,
+    http_response_init(res, sw->headers, HEAD_MAX_BYTES / 2, sw->body,
                        BODY_MAX_BYTES);
-    buf_init(&head, sw->head, HEAD_MAX_BYTES);
+    buf_init(head, sw->head, HEAD_MAX_BYTES);
     log_bind((const char *) req.request_id.data, req.request_id.len,
              (const char *) req.correlation_id.data, req.correlation_id.len);
     sw->app.deadline_ms = call->deadline_ms;
     route = route_find(req.path);
-    answer(sw, route, &req, &res);
-    http_response_head(&res, &req, &head);
+    answer(sw, route, &req, res);
+    http_response_head(res, &req, head);
     duration_us = metrics_now_us() - call->arrived_us;
-    metrics_request(route, res.status, res.code, duration_us);
-    reply->head.data = (const unsigned char *) head.data;
-    reply->head.len = head.len;
-    reply->body.data = (const unsigned char *) res.body.data;
-    reply->body.len = res.body.len;
+    metrics_request(route, res->status, res->code, duration_us);
+    reply->head.data = (const unsigned char *) head->data;
+    reply->head.len = head->len;
+    reply->body.data = (const unsigned char *) res->body.data;
+    reply->body.len = res->body.len;
     if (sw->app.cfg->access_log) {
-        log_request(&req, &res, duration_us / 1000);
+        log_request(&req, res, duration_us / 1000);
     }
     log_unbind();
     wipe(sw);
@@ -309,6 +322,7 @@ int serve(const struct config *cfg, struct keys *keys,
                                    .body_max = HTTP_BODY_MAX};
     struct server_service service = {.workers = workers_new(cfg),
                                      .handle = handle,
+                                     .sent = sent,
                                      .reload = reload,
                                      .stopping = stopping,
                                      .app = &state};
@@ -328,9 +342,11 @@ int serve(const struct config *cfg, struct keys *keys,
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
              IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
-    if (!hasher_start(cfg->hash_concurrency)) {
+    /* As many again for signatures: a login whose credential was right does
+     * not wait for others' hashes. */
+    if (!hasher_start(2 * cfg->hash_concurrency)) {
         log_line(LOG_WARN_, "service.start",
-                 "no threads for hashing: workers do it themselves");
+                 "no threads for logins: workers do it all themselves");
     }
     state.sweeper = sweep_start(cfg);
     if (!server_run(listener, &limits, &service)) {

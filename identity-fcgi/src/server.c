@@ -21,6 +21,7 @@
 #include "metrics.h"
 
 #include <errno.h>
+#include <openssl/crypto.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -93,6 +94,7 @@ static bool look(struct server *s, uint32_t slot, bool hung_up,
                         conns_now_ms() + s->limits->request_timeout_ms);
         }
         verdict = fcgi_scan(peeked, (size_t) n, n == FCGI_SCAN_MAX);
+        OPENSSL_cleanse(peeked, (size_t) n); /* tokens, credentials */
         if (verdict == FCGI_SCAN_BAD) {
             metrics_count(METRICS_CONN_GARBAGE);
             log_line(LOG_WARN_, "fcgi.bad_request",
@@ -257,6 +259,7 @@ static bool serve_one(struct worker_thread *t, struct conn *c)
     atomic_store(&c->io_deadline_ms,
                  conns_now_ms() + s->limits->request_timeout_ms);
     ok = fcgi_answer(t->exchange, &reply);
+    s->service->sent(t->worker);
     atomic_store(&c->io_deadline_ms, 0);
     return ok;
 }

@@ -12,10 +12,11 @@
 
 struct server_service {
     void **workers; /* one opaque state per thread */
-    /* Fills reply from memory of the worker that stays until its next
-     * request. */
+    /* Fills reply from memory of the worker that stays until it is told that
+     * the reply was sent, or could not be. */
     void (*handle)(void *worker, const struct fcgi_call *call,
                    struct fcgi_reply *reply);
+    void (*sent)(void *worker);
     /* SIGHUP arrived; called on the main thread. */
     void (*reload)(void *app);
     /* Told once, when shutdown begins. */

@@ -288,13 +288,16 @@ bool store_may_forget(const struct config *cfg, char *out, size_t out_cap)
 {
     char err[256];
     struct db_script *db = db_script_open(cfg, err, sizeof(err));
+    struct db_error error;
     bool ok;
 
     out[0] = '\0';
     if (db == NULL) {
         return false;
     }
-    ok = db_script_run(db, forgetful_sql, out, out_cap, err, sizeof(err));
+    ok = db_script_run(db, forgetful_sql,
+                       db_now_ms() + cfg->db_statement_timeout_ms, out,
+                       out_cap, &error);
     db_script_close(db);
     return ok && out[0] != '\0';
 }

@@ -29,9 +29,13 @@ static void add_common(struct jsonw *w, const struct config *cfg,
     jsonw_cstr(w, "session_id", session_id);
 }
 
-static void add_access(struct jsonw *w, const char *account_type,
-                       const char *token_type, const char *token_scope)
+static void add_access(struct jsonw *w, const struct config *cfg,
+                       const char *account_type, const char *token_type,
+                       const char *token_scope)
 {
+    if (cfg->jwt_audience != NULL) {
+        jsonw_cstr(w, "aud", cfg->jwt_audience);
+    }
     jsonw_cstr(w, "account_type", account_type);
     jsonw_cstr(w, "typ", "access");
     jsonw_cstr(w, "token_type", token_type);
@@ -49,7 +53,8 @@ static void add_strings(struct jsonw *w, const char *name,
 }
 
 /* Ends the payload and appends its signed form to out. */
-static bool sign(const pj_key_t *key, struct jsonw *w, struct buf *out)
+static bool sign(const pj_key_t *key, pj_typ_t typ, struct jsonw *w,
+                 struct buf *out)
 {
     pj_str_t payload;
     size_t len;
@@ -60,8 +65,8 @@ static bool sign(const pj_key_t *key, struct jsonw *w, struct buf *out)
     }
     payload.data = (const unsigned char *) w->out->data;
     payload.len = w->out->len;
-    if (pj_jws_sign(key, payload, out->data + out->len, out->cap - out->len,
-                    &len)) {
+    if (pj_jws_sign(key, typ, payload, out->data + out->len,
+                    out->cap - out->len, &len)) {
         return false;
     }
     out->len += len;
@@ -80,7 +85,7 @@ bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
     jsonw_init(&w, &payload);
     add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
     jsonw_cstr(&w, "token_type", "refresh");
-    return sign(key, &w, out);
+    return sign(key, PJ_TYP_REFRESH, &w, out);
 }
 
 void token_known_refresh(const struct config *cfg, const struct keys *keys,
@@ -115,8 +120,8 @@ bool token_issue_account(const struct config *cfg, const pj_key_t *key,
     buf_init(&payload, mem, sizeof(mem));
     jsonw_init(&w, &payload);
     add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
-    add_access(&w, s->account_type, "account", "ACCOUNT");
-    return sign(key, &w, out);
+    add_access(&w, cfg, s->account_type, "account", "ACCOUNT");
+    return sign(key, PJ_TYP_JWT, &w, out);
 }
 
 bool token_issue_branch(const struct config *cfg, const pj_key_t *key,
@@ -134,14 +139,14 @@ bool token_issue_branch(const struct config *cfg, const pj_key_t *key,
     buf_init(&payload, mem, sizeof(mem));
     jsonw_init(&w, &payload);
     add_common(&w, cfg, s->account_id, s->session_id, jti, iat, exp);
-    add_access(&w, s->account_type, "workspace", "BRANCH");
+    add_access(&w, cfg, s->account_type, "workspace", "BRANCH");
     jsonw_cstr(&w, "workspace_id", scope->workspace_id);
     jsonw_cstr(&w, "tenant_id", scope->tenant_id);
     jsonw_cstr(&w, "member_id", scope->member_id);
     jsonw_cstr(&w, "active_branch_id", scope->active_branch_id);
     add_strings(&w, "branch_ids", scope->branch_ids, scope->branch_id_count);
     add_strings(&w, "roles", scope->roles, scope->role_count);
-    return sign(key, &w, out);
+    return sign(key, PJ_TYP_JWT, &w, out);
 }
 
 bool token_issue_system(const struct config *cfg, const pj_key_t *key,
@@ -159,8 +164,8 @@ bool token_issue_system(const struct config *cfg, const pj_key_t *key,
     buf_init(&payload, mem, sizeof(mem));
     jsonw_init(&w, &payload);
     add_common(&w, cfg, account_id, session_id, jti, iat, exp);
-    add_access(&w, account_type, "system", "SYSTEM");
-    return sign(key, &w, out);
+    add_access(&w, cfg, account_type, "system", "SYSTEM");
+    return sign(key, PJ_TYP_JWT, &w, out);
 }
 
 /* Issuer and times of a token whose signature holds. */
@@ -175,59 +180,65 @@ static pj_err_t check_claims(const struct config *cfg,
                           .leeway_s = TOKEN_LEEWAY_S};
     pj_err_t err;
 
-    if (check == TOKEN_CHECK_NOT_EXPIRY && now_s >= claims->exp) {
-        policy.now_s = claims->exp - 1;
-    }
     /* The leeway forgives the clock of the process that issued the token; a
      * refresh token gets none at its end. */
     err = pj_claims_check(claims, &policy);
-    if (!err && check == TOKEN_CHECK_ALL && claims->kind == PJ_TOKEN_REFRESH &&
-        now_s >= claims->exp) {
+    if (!err && claims->kind == PJ_TOKEN_REFRESH && now_s >= claims->exp) {
         err = PJ_ERR_TOKEN_EXPIRED;
+    }
+    /* Times are checked last: nothing else is wrong with such a token. */
+    if (check == TOKEN_CHECK_NOT_TIMES &&
+        (err == PJ_ERR_TOKEN_EXPIRED || err == PJ_ERR_TOKEN_NOT_YET)) {
+        err = PJ_OK;
     }
     return err;
 }
 
-/* Whether the header is, byte for byte, the one that our own tokens have. */
-static bool has_own_header(const struct keys *keys, const pj_jws_t *jws)
+/* Whether the header is, byte for byte, one that our own tokens have. */
+static bool has_own_header(const struct keys *keys, const pj_jws_t *jws,
+                           pj_typ_t typ)
 {
     pj_str_t own;
 
     if (keys->signing == NULL) {
         return false;
     }
-    own = pj_key_header(keys->signing);
+    own = pj_key_header(keys->signing, typ);
     return own.len == jws->header.len &&
            memcmp(own.data, jws->header.data, own.len) == 0;
 }
 
-/* The key that the header asks for. */
+/* The key that the header asks for; *refresh: no other token than a refresh
+ * token has such a header. */
 static pj_err_t find_key(const struct keys *keys, pj_arena_t *arena,
-                         const pj_jws_t *jws, const pj_key_t **key)
+                         const pj_jws_t *jws, const pj_key_t **key,
+                         bool *refresh)
 {
     pj_jws_header_t header;
     pj_err_t err;
 
-    if (has_own_header(keys, jws)) {
+    *refresh = has_own_header(keys, jws, PJ_TYP_REFRESH);
+    if (*refresh || has_own_header(keys, jws, PJ_TYP_JWT)) {
         *key = keys->verifying[0];
         return PJ_OK;
     }
-    err = pj_jws_header(arena, jws, &header);
+    err = pj_jws_header_own(arena, jws, &header);
     if (err) {
         return err;
     }
+    *refresh = header.refresh;
     *key = keys_find(keys, header.kid);
     return *key != NULL ? PJ_OK : PJ_ERR_KID_UNKNOWN;
 }
 
 /* Whether a key of the set signed the token. */
 static pj_err_t verify_signature(const struct keys *keys, pj_arena_t *arena,
-                                 const pj_jws_t *jws)
+                                 const pj_jws_t *jws, bool *refresh)
 {
     const pj_key_t *key;
     pj_err_t err;
 
-    err = find_key(keys, arena, jws, &key);
+    err = find_key(keys, arena, jws, &key, refresh);
     return err ? err : pj_jws_verify(jws, key);
 }
 
@@ -239,6 +250,7 @@ static pj_err_t signed_claims(const struct keys *keys, pj_arena_t *arena,
 {
     struct known_name name;
     enum known_state state;
+    bool refresh = false;
     pj_err_t err = PJ_OK;
 
     known_name(keys->known, token, &name);
@@ -247,10 +259,13 @@ static pj_err_t signed_claims(const struct keys *keys, pj_arena_t *arena,
         return PJ_OK;
     }
     if (state == KNOWN_NOT) {
-        err = verify_signature(keys, arena, jws);
+        err = verify_signature(keys, arena, jws, &refresh);
     }
     if (!err) {
         err = pj_claims_parse(arena, jws, claims);
+    }
+    if (!err && refresh && claims->kind != PJ_TOKEN_REFRESH) {
+        err = PJ_ERR_TOKEN_TYP;
     }
     if (!err && state == KNOWN_NOT) {
         known_add(keys->known, &name, claims);

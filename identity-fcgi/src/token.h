@@ -46,8 +46,8 @@ void token_known_refresh(const struct config *cfg, const struct keys *keys,
 
 /* What token_verify() is to overlook. */
 enum token_check {
-    TOKEN_CHECK_ALL,       /* signature, issuer, times */
-    TOKEN_CHECK_NOT_EXPIRY /* logout: an expired token still names a session */
+    TOKEN_CHECK_ALL,      /* signature, issuer, times */
+    TOKEN_CHECK_NOT_TIMES /* logout: at any time a token names its session */
 };
 
 /*

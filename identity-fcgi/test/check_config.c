@@ -121,6 +121,9 @@ static const struct {
     {"PLATFORM_AUTH_COOKIE_SAME_SITE", "strict", true},
     {"PLATFORM_AUTH_COOKIE_SAME_SITE", "Loose", false},
     {"PLATFORM_AUTH_COOKIE_SAME_SITE", "None", false},
+    {"PLATFORM_AUTH_COOKIE_PARTITIONED", "false", true},
+    {"PLATFORM_AUTH_COOKIE_PARTITIONED", "true", false},
+    {"PLATFORM_AUTH_COOKIE_PARTITIONED", "yes", false},
     {"PLATFORM_AUTH_COOKIE_PATH", "/", true},
     {"PLATFORM_AUTH_COOKIE_PATH", "api", false},
     {"PLATFORM_AUTH_COOKIE_PATH", "/a;b", false},
@@ -137,6 +140,8 @@ static const struct {
     {"PLATFORM_JWT_ISSUER", "urn:issuer", true},
     {"PLATFORM_JWT_ISSUER", "two words", false},
     {"PLATFORM_JWT_KEY_ID", "a,b", false},
+    {"PLATFORM_JWT_KEY_ID", "a'b", false},
+    {"PLATFORM_JWT_KEY_ID", "#a;b", true},
     {"PLATFORM_DB_PORT", "5432", true},
     {"PLATFORM_DB_PORT", "5432,,6432", true},
     {"PLATFORM_DB_PORT", "0", false},
@@ -241,6 +246,22 @@ START_TEST (test_same_site_none_needs_secure) {
     ck_assert_ptr_nonnull(strstr(err, "SAME_SITE"));
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
     ck_assert_msg(load(), "%s", err);
+}
+END_TEST
+
+START_TEST (test_partitioned_needs_same_site_none) {
+    setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
+    setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
+    ck_assert(!load());
+    ck_assert_ptr_eq(strstr(err, "PLATFORM_AUTH_COOKIE_PARTITIONED: "), err);
+    setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "Strict", 1);
+    ck_assert(!load());
+    setenv("PLATFORM_AUTH_COOKIE_SAME_SITE", "None", 1);
+    ck_assert_msg(load(), "%s", err);
+    ck_assert(cfg.cookie_partitioned);
+    config_free(&cfg);
+    setenv("PLATFORM_AUTH_COOKIE_SECURE", "false", 1);
+    ck_assert(!load());
 }
 END_TEST
 
@@ -476,6 +497,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_empty_value_is_unset);
     tcase_add_test(t, test_host_prefix_rules);
     tcase_add_test(t, test_same_site_none_needs_secure);
+    tcase_add_test(t, test_partitioned_needs_same_site_none);
     tcase_add_test(t, test_seeding_is_local_only);
     tcase_add_test(t, test_seeding_heeds_libpq_environment);
     tcase_add_test(t, test_seed_follows_migrate);

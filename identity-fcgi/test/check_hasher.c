@@ -36,11 +36,24 @@ START_TEST (test_threads_give_way) {
     ck_assert(hasher_start(1));
     hasher_run(look, &seen);
     ck_assert_int_ne(seen.thread, gettid());
-    ck_assert_int_gt(seen.niceness, own);
+    ck_assert_int_eq(seen.niceness, own < 9 ? own + 10 : 19);
     ck_assert_int_eq(getpriority(PRIO_PROCESS, (id_t) gettid()), own);
     hasher_stop();
     hasher_run(look, &seen);
     ck_assert_int_eq(seen.thread, gettid());
+}
+END_TEST
+
+/* The least there is stays the least, also where raising it is allowed. */
+START_TEST (test_threads_of_a_process_that_gives_way) {
+    struct seen seen = {0, 0};
+
+    ck_assert_int_eq(setpriority(PRIO_PROCESS, 0, 19), 0);
+    ck_assert(hasher_start(1));
+    hasher_run(look, &seen);
+    ck_assert_int_ne(seen.thread, gettid());
+    ck_assert_int_eq(seen.niceness, 19);
+    hasher_stop();
 }
 END_TEST
 
@@ -98,6 +111,7 @@ static void fill(TCase *t)
 {
     tcase_add_test(t, test_without_threads_it_is_done_here);
     tcase_add_test(t, test_threads_give_way);
+    tcase_add_test(t, test_threads_of_a_process_that_gives_way);
     tcase_add_test(t, test_many_callers_few_threads);
 }
 

@@ -325,26 +325,31 @@ END_TEST
 
 static const struct {
     const char *header;
-    bool match;
+    bool weak, strong; /* what matches by which comparison */
 } etags[] = {
-    {"\"abc\"", true},
-    {"W/\"abc\"", true},
-    {"*", true},
-    {" * ", true},
-    {"\"x\", \"abc\"", true},
-    {"\"x\",W/\"abc\"", true},
-    {"\"a,\\bc\", \"abc\"", true},
-    {"\"abd\"", false},
-    {"abc", false},
-    {"\"abc", false},
-    {"", false},
-    {"w/\"abc\"", false},
+    {"\"abc\"", true, true},
+    {"W/\"abc\"", true, false},
+    {"*", true, true},
+    {" * ", true, true},
+    {"\"x\", \"abc\"", true, true},
+    {"\"x\",W/\"abc\"", true, false},
+    {"W/\"abc\", \"abc\"", true, true},
+    {"\"a,\\bc\", \"abc\"", true, true},
+    {"\"abd\"", false, false},
+    {"abc", false, false},
+    {"\"abc", false, false},
+    {"", false, false},
+    {"w/\"abc\"", false, false},
 };
 
 START_TEST (test_etag) {
-    ck_assert_msg(http_etag_matches(str(etags[_i].header), "\"abc\"") ==
-                      etags[_i].match,
+    pj_str_t value = str(etags[_i].header);
+
+    ck_assert_msg(http_etag_matches(value, "\"abc\"", false) == etags[_i].weak,
                   "%s", etags[_i].header);
+    ck_assert_msg(http_etag_matches(value, "\"abc\"", true) ==
+                      etags[_i].strong,
+                  "%s, strongly", etags[_i].header);
 }
 END_TEST
 

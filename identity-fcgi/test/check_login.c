@@ -1,6 +1,31 @@
 /* Login: order of checks, equal work, attempts, bodies. */
 
 #include "handlers.h"
+#include "memory_limit.h"
+
+/* In the place of hasher.c: what is lent to threads of low priority. */
+static struct {
+    int calls;
+    size_t bytes; /* of the arena that the last of them took */
+} lent;
+
+bool hasher_start(int threads)
+{
+    return threads > 0;
+}
+
+void hasher_stop(void)
+{
+}
+
+void hasher_run(void (*fn)(void *arg), void *arg)
+{
+    unsigned char *before = w.arena.pos;
+
+    lent.calls++;
+    fn(arg);
+    lent.bytes = (size_t) (w.arena.pos - before);
+}
 
 static void send_login(const char *account, const char *credential)
 {
@@ -22,6 +47,31 @@ START_TEST (test_login_one_branch) {
     ck_assert_str_eq(db.created.active_branch_id, BRANCH);
     ck_assert_int_eq(db.created.expires_at_s, NOW + 3600);
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
+}
+END_TEST
+
+/* Refreshes come first: a login's hash is not in their way, nor are its
+ * signatures. */
+START_TEST (test_login_signs_where_it_hashes) {
+    unsigned char *before;
+
+    db.branch_count = 1;
+    send_login("one@demo.test", "right");
+    lent.calls = 0;
+    before = w.arena.pos;
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+    ck_assert_int_eq(lent.calls, 2);
+    ck_assert_uint_gt(lent.bytes, 1200); /* two tokens */
+    ck_assert_uint_lt((size_t) (w.arena.pos - before) - lent.bytes, 300);
+
+    http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
+                       sizeof(body_mem));
+    w.signer = NULL;
+    h_login(&w, &req, &res);
+    ck_assert_int_eq(res.status, 500);
+    ck_assert(cookie_untouched());
+    ck_assert(!body_has("Token"));
 }
 END_TEST
 
@@ -67,6 +117,8 @@ START_TEST (test_login_equal_work_for_every_refusal) {
     ck_assert_uint_eq(password_count(), before + 3);
     ck_assert_uint_eq(res.body.len, length);
     ck_assert(cookie_untouched());
+    ck_assert_ptr_nonnull(strstr(
+        headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
 }
 END_TEST
 
@@ -156,6 +208,25 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
               "attempt find branches create find branches create find "
               "branches create settle ");
     ck_assert(!db.settled_success);
+}
+END_TEST
+
+/* A login that was not decided is given back, and may come again. */
+START_TEST (test_login_without_memory_is_no_failure) {
+    snprintf(db.account.credential_hash, sizeof(db.account.credential_hash),
+             "$argon2id$v=19$m=262144,t=1,p=1$AAAAAAAAAAAAAAAAAAAAAA$"
+             "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
+    send_login("one@demo.test", "right");
+    memory_limit(64);
+    h_login(&w, &req, &res);
+    ck_answer(503, "AUTH_BUSY", "attempt find settle ");
+    ck_assert(!db.settled_success);
+    ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
+
+    memory_limit(0);
+    db.calls[0] = '\0';
+    h_login(&w, &req, &res);
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
 }
 END_TEST
 
@@ -256,6 +327,7 @@ int main(void)
 {
     const TTest *const tests[] = {
         test_login_one_branch,
+        test_login_signs_where_it_hashes,
         test_login_no_and_several_branches,
         test_login_equal_work_for_every_refusal,
         test_login_over_the_limit_is_not_hashed,
@@ -264,6 +336,7 @@ int main(void)
         test_login_succeeds_whatever_becomes_of_the_oldest,
         test_login_rehashes_weaker_credentials,
         test_login_starts_over_when_its_account_changes,
+        test_login_without_memory_is_no_failure,
         test_login_database_down,
         test_login_bodies,
         test_login_lengths,

@@ -1,5 +1,6 @@
 /* Credentials: what matches, what is refused, and how many at once. */
 
+#include "memory_limit.h"
 #include "metrics.h"
 #include "password.h"
 
@@ -63,40 +64,144 @@ START_TEST (test_unknown_account_costs_one_hash) {
 }
 END_TEST
 
-START_TEST (test_stored_parameters_past_the_bounds_are_wrong) {
+#define SALT "AAAAAAAAAAAAAAAAAAAAAA"
+#define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+
+static const char *no_name(size_t endpoint)
+{
+    (void) endpoint;
+    return "";
+}
+
+/* What Argon2id was asked for so far, in KiB times passes. */
+static uint64_t work(void)
+{
+    static char text[512 * 1024];
+    struct buf out;
+    char *at;
+
+    buf_init(&out, text, sizeof(text) - 1);
+    metrics_render(&out, no_name, NULL, 0, NULL, 0);
+    text[out.len] = '\0';
+    at = strstr(text, "\nidentity_hash_work_total ");
+    ck_assert_ptr_nonnull(at);
+    return strtoull(strchr(at, ' '), NULL, 10);
+}
+
+/* Each is told apart, and costs what any credential does: one hash. */
+START_TEST (test_stored_strings_that_are_none) {
     static const char *const unusable[] = {
-        "$argon2id$v=19$m=262145,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
-        "$argon2id$v=19$m=19456,t=11,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
-        "$argon2i$v=19$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
-        "$argon2id$v=16$m=19456,t=2,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA",
-        "$argon2id$v=19$m=99999999999999999999,t=2,p=1$A$A",
-        "$argon2id$v=19$m=,t=2,p=1$A$A",
-        "$argon2id$v=19$m=-1,t=2,p=1$A$A",
+        "$argon2id$v=19$m=262145,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=19456,t=11,p=1$" SALT "$" HASH,
+        "$argon2i$v=19$m=19456,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=16$m=19456,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=99999999999999999999,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=-1,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=008,t=2,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=8,t=0,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=0$" SALT "$" HASH,
+        "$argon2id$v=19$m=7,t=1,p=1$" SALT "$" HASH,
+        "$argon2id$v=19$m=15,t=1,p=2$" SALT "$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=1$$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAA$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "=$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "-$" HASH,
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT,
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$",
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$AAAA",
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "=",
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH " ",
+        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "$x",
+        "$argon2id$v=19$m=8,t=1,p=1",
+        "$argon2id$",
         "$2b$12$abcdefghijklmnopqrstuv",
         "plain",
         ""};
-    uint64_t before;
+    uint64_t hashes, cost;
+
+    setup(1, 2, 16);
+    for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
+        hashes = password_count();
+        cost = work();
+        ck_assert_msg(password_verify(unusable[i], CREDENTIAL, 0) ==
+                          PASSWORD_UNUSABLE,
+                      "%s", unusable[i]);
+        ck_assert_uint_eq(password_count(), hashes + 1);
+        ck_assert_uint_eq(work(), cost + 16);
+    }
+    ck_assert_int_eq(password_verify("$argon2id$v=19$m=262144,t=1,p=1$" SALT
+                                     "$" HASH,
+                                     CREDENTIAL, 0),
+                     PASSWORD_WRONG);
+    ck_assert_int_eq(password_verify("$argon2id$v=19$m=8,t=10,p=1$" SALT
+                                     "$" HASH,
+                                     CREDENTIAL, 0),
+                     PASSWORD_WRONG);
+}
+END_TEST
+
+/* Made by others: of several lanes, or with another length of salt. */
+START_TEST (test_strings_of_other_makers) {
+    static const char *const others[] = {
+        "$argon2id$v=19$m=64,t=3,p=4$c2FsdHNhbHRzYWx0c2FsdA$"
+        "4LJ3w+CrtOcn8xK/C31sO+fTu7YoOkt+fABdOMIO6PI",
+        "$argon2id$v=19$m=64,t=2,p=1$c2FsdHNhbHQ$"
+        "k4tcpTySmeIwY3dFOgjO2s7he+SlC2gZbQPcX7U4bIY"};
+    uint64_t cost;
 
     setup(1, 2, 8);
-    for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
-        before = password_count();
-        ck_assert_msg(!password_is_usable(unusable[i]), "%s", unusable[i]);
-        ck_assert_int_eq(password_verify(unusable[i], CREDENTIAL, 0),
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
+        cost = work();
+        ck_assert_int_eq(password_verify(others[i], CREDENTIAL, 0),
+                         PASSWORD_OK);
+        ck_assert_uint_eq(work(), cost + (i == 0 ? 64 * 3 : 64 * 2));
+        ck_assert_int_eq(password_verify(others[i], PJ_STR("x"), 0),
                          PASSWORD_WRONG);
-        ck_assert_uint_eq(password_count(), before + 1);
     }
-    ck_assert(password_is_usable(
-        "$argon2id$v=19$m=262144,t=10,p=1$AAAAAAAAAAAAAAAAAAAAAA$AAAA"));
+}
+END_TEST
+
+/* Nobody has been asked then, so nobody was wrong. */
+START_TEST (test_no_memory_is_no_verdict) {
+    char phc[PASSWORD_PHC_MAX], other[PASSWORD_PHC_MAX];
+    struct password_use use;
+
+    setup(1, 2, 256 * 1024);
+    ck_assert(password_hash(CREDENTIAL, 0, phc));
+    memory_limit(64);
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_BUSY);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("x"), 0), PASSWORD_BUSY);
+    ck_assert_int_eq(password_verify(NULL, CREDENTIAL, 0), PASSWORD_BUSY);
+    /* What is no hash, or is one cut off, costs as much as any. */
+    ck_assert_int_eq(password_verify("plain", CREDENTIAL, 0), PASSWORD_BUSY);
+    phc[strlen(phc) - 30] = '\0';
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_BUSY);
+    ck_assert_int_eq(
+        password_verify("$argon2id$v=19$m=8,t=1,p=1$" SALT, CREDENTIAL, 0),
+        PASSWORD_BUSY);
+    ck_assert(!password_hash(CREDENTIAL, 0, other));
+    memory_limit(0);
+    ck_assert(password_hash(CREDENTIAL, 0, phc));
+    ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_OK);
+    ck_assert_int_eq(password_verify(phc, PJ_STR("x"), 0), PASSWORD_WRONG);
+    password_use(&use);
+    ck_assert_int_eq(use.running, 0);
 }
 END_TEST
 
 START_TEST (test_rehash_only_when_weaker) {
     setup(1, 2, 16);
-    ck_assert(password_needs_rehash("$argon2id$v=19$m=15,t=1,p=1$A$A"));
-    ck_assert(!password_needs_rehash("$argon2id$v=19$m=16,t=1,p=1$A$A"));
-    ck_assert(!password_needs_rehash("$argon2id$v=19$m=17,t=1,p=1$A$A"));
-    ck_assert(!password_needs_rehash("$argon2id$v=19$m=16,t=2,p=1$A$A"));
-    ck_assert(password_needs_rehash("$argon2i$v=19$m=16,t=1,p=1$A$A"));
+    ck_assert(
+        password_needs_rehash("$argon2id$v=19$m=15,t=1,p=1$" SALT "$" HASH));
+    ck_assert(
+        !password_needs_rehash("$argon2id$v=19$m=16,t=1,p=1$" SALT "$" HASH));
+    ck_assert(
+        !password_needs_rehash("$argon2id$v=19$m=17,t=1,p=1$" SALT "$" HASH));
+    ck_assert(
+        !password_needs_rehash("$argon2id$v=19$m=16,t=2,p=1$" SALT "$" HASH));
+    ck_assert(
+        password_needs_rehash("$argon2i$v=19$m=16,t=1,p=1$" SALT "$" HASH));
 }
 END_TEST
 
@@ -263,7 +368,9 @@ int main(void)
     tcase_add_test(tc, test_right_and_wrong);
     tcase_add_test(tc, test_bytes_are_taken_as_sent);
     tcase_add_test(tc, test_unknown_account_costs_one_hash);
-    tcase_add_test(tc, test_stored_parameters_past_the_bounds_are_wrong);
+    tcase_add_test(tc, test_stored_strings_that_are_none);
+    tcase_add_test(tc, test_strings_of_other_makers);
+    tcase_add_test(tc, test_no_memory_is_no_verdict);
     tcase_add_test(tc, test_rehash_only_when_weaker);
     tcase_add_test(tc, test_never_more_than_half_of_the_workers);
     tcase_add_test(tc, test_waiting_ends);

@@ -234,10 +234,26 @@ START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
 }
 END_TEST
 
+/* It is good for whoever's clock is right: refused, but never thrown away. */
+START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
+    send_in_cookie(issue('r', SESSION, JTI, -31, 3600));
+    h_refresh(&w, &req, &res);
+    ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    ck_assert(cookie_untouched());
+
+    view_is(scoped_session());
+    send_in_cookie(issue('r', SESSION, JTI, -30, 3600));
+    h_refresh(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+}
+END_TEST
+
 START_TEST (test_refresh_takes_refresh_tokens_only) {
     send_in_body(issue('a', SESSION, JTI, 10, 3600));
     h_refresh(&w, &req, &res);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
+    ck_assert_ptr_nonnull(strstr(
+        headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
     send_in_body(issue('b', SESSION, JTI, 10, 3600));
     h_refresh(&w, &req, &res);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
@@ -580,6 +596,7 @@ int main(void)
         test_refresh_origin_is_of_no_matter_without_the_cookie,
         test_refresh_two_cookies,
         test_refresh_invalid_clears_only_its_own_cookie,
+        test_refresh_from_the_future_leaves_the_cookie,
         test_refresh_takes_refresh_tokens_only,
         test_refresh_expiry_has_no_leeway,
         test_refresh_no_such_session,

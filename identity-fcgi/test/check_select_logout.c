@@ -26,7 +26,6 @@ START_TEST (test_select_token_comes_before_the_body) {
     req.content_type = PJ_STR("text/plain");
     h_select_branch(&w, &req, &res);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
-    ck_assert_ptr_nonnull(strstr(headers(), "WWW-Authenticate: Bearer "));
 
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     h_select_branch(&w, &req, &res);
@@ -37,6 +36,46 @@ START_TEST (test_select_token_comes_before_the_body) {
     send_body("{\"branchId\":7}");
     h_select_branch(&w, &req, &res);
     ck_answer(400, "REQUEST_INVALID", "");
+}
+END_TEST
+
+static bool challenge_is(const char *want)
+{
+    char line[128];
+
+    snprintf(line, sizeof(line), "\r\nWWW-Authenticate: %s\r\n", want);
+    return strstr(headers(), line) != NULL;
+}
+
+/* RFC 6750 section 3.1: no error where no token was sent. */
+START_TEST (test_select_challenges) {
+    static const char none[] = "Bearer realm=\"platform\"";
+    static const char bad[] =
+        "Bearer realm=\"platform\", error=\"invalid_token\"";
+    static const struct {
+        const char *authorization;
+        const char *challenge;
+    } cases[] = {
+        {"", none},        {"Basic YTpi", none}, {"Bearerx y", none},
+        {"Bearer x", bad}, {"bearer x", bad},    {"Bearer ", bad},
+        {"Bearer", bad},   {"Bearer a b", bad},
+    };
+    struct session_view v = usable_session();
+
+    send_body("{\"branchId\":\"" BRANCH "\"}");
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        req.authorization = str(cases[i].authorization);
+        h_select_branch(&w, &req, &res);
+        ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
+        ck_assert_msg(challenge_is(cases[i].challenge), "%s: %s",
+                      cases[i].authorization, headers());
+    }
+    v.session.active = false;
+    view_is(v);
+    send_bearer(issue('a', SESSION, JTI, 10, 900));
+    h_select_branch(&w, &req, &res);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
+    ck_assert(challenge_is(bad));
 }
 END_TEST
 
@@ -121,6 +160,17 @@ START_TEST (test_logout_with_an_expired_token) {
 }
 END_TEST
 
+/* The clock of who issued it is ahead, or ours was set back. */
+START_TEST (test_logout_with_a_token_from_the_future) {
+    send_bearer(issue('b', SESSION, JTI, -3600, 900));
+    send_in_cookie(issue('r', OTHER_SESSION, JTI, -86400 * 365, 900));
+    h_logout(&w, &req, &res);
+    ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
+    ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
+    ck_assert(cookie_cleared());
+}
+END_TEST
+
 START_TEST (test_logout_ignores_what_is_unusable) {
     char *token = issue('r', SESSION, JTI, 10, 900);
 
@@ -151,11 +201,23 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     h_logout(&w, &req, &res);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(cookie_untouched());
 
     send_in_body(issue('r', OTHER_SESSION, JTI, 10, 900));
     h_logout(&w, &req, &res);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
+    ck_assert(cookie_untouched());
+
+    /* Nor may a page clear it that makes the browser send none: a form's
+     * answer may set cookies that the form itself did not carry. */
+    req.body = req.cookie = PJ_STR("");
+    h_logout(&w, &req, &res);
+    ck_assert_int_eq(res.status, 200);
+    ck_assert(cookie_untouched());
+    req.origin = PJ_STR("http://localhost:8081");
+    h_logout(&w, &req, &res);
+    ck_assert(cookie_cleared());
 }
 END_TEST
 
@@ -188,12 +250,14 @@ int main(void)
     const TTest *const tests[] = {
         test_select,
         test_select_token_comes_before_the_body,
+        test_select_challenges,
         test_select_takes_account_tokens_only,
         test_select_refusals,
         test_select_that_lost_to_a_logout,
         test_logout_of_nobody,
         test_logout_revokes_every_distinct_session_once,
         test_logout_with_an_expired_token,
+        test_logout_with_a_token_from_the_future,
         test_logout_ignores_what_is_unusable,
         test_logout_differing_cookies_both_count,
         test_logout_ignores_the_cookie_of_another_origin,

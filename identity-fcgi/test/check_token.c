@@ -126,6 +126,105 @@ START_TEST (test_refresh_token_has_no_access_claims) {
 }
 END_TEST
 
+/* Signs what token_issue_*() made again, under the other typ. */
+static void sign_again(pj_typ_t typ)
+{
+    static unsigned char json[16384];
+    pj_str_t token = {(const unsigned char *) out.data, out.len}, payload;
+    pj_jws_t jws;
+
+    ck_assert_int_eq(pj_jws_split(token, TOKEN_MAX_BYTES, &jws), PJ_OK);
+    payload.data = json;
+    ck_assert_int_eq(
+        pj_b64url_decode(json, sizeof(json), &payload.len, jws.payload),
+        PJ_OK);
+    ck_assert_int_eq(
+        pj_jws_sign(keys->signing, typ, payload, out.data, out.cap, &out.len),
+        PJ_OK);
+}
+
+/* Whether the header says so byte for byte, as ours, or has to be read. */
+static void without_own_header(struct keys *mine, const struct keys *all)
+{
+    *mine = *all;
+    mine->signing = NULL;
+    mine->known = NULL;
+    keys = mine;
+}
+
+START_TEST (test_refresh_typ_is_of_refresh_tokens) {
+    struct keys mine, *all = keys;
+
+    ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
+                                  NOW + 9, &out));
+    ck_assert_mem_eq(out.data,
+                     pj_key_header(keys->signing, PJ_TYP_REFRESH).data,
+                     pj_key_header(keys->signing, PJ_TYP_REFRESH).len);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    without_own_header(&mine, all);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    keys = all;
+
+    /* As they were issued before. */
+    sign_again(PJ_TYP_JWT);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    ck_assert_int_eq(claims.kind, PJ_TOKEN_REFRESH);
+    without_own_header(&mine, all);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+    keys = all;
+
+    /* Another token never has it. */
+    buf_init(&out, mem, sizeof(mem));
+    ck_assert(token_issue_account(&cfg, keys->signing, &session, NOW,
+                                  NOW + 900, &out));
+    sign_again(PJ_TYP_REFRESH);
+    for (int i = 0; i < 2; i++) { /* nor once it has been seen */
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_TYP);
+        ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES),
+                         PJ_ERR_TOKEN_TYP);
+    }
+    without_own_header(&mine, all);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_ERR_TOKEN_TYP);
+    keys = all;
+    sign_again(PJ_TYP_JWT);
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+}
+END_TEST
+
+static bool audience_is(const char *want)
+{
+    const pj_json_t *aud = pj_json_member(claims.root, "aud");
+
+    return want == NULL ? aud == NULL : aud != NULL && is(aud->text, want);
+}
+
+/* And whoever has a token of before the setting keeps it. */
+START_TEST (test_audience_is_of_access_tokens) {
+    const char *const settings[] = {NULL, "https://api.test", "other"};
+
+    for (size_t i = 0; i < 3; i++) {
+        for (int kind = 0; kind < 4; kind++) {
+            cfg.jwt_audience = (char *) settings[i];
+            buf_init(&out, mem, sizeof(mem));
+            ck_assert(
+                kind == 0 ? token_issue_account(&cfg, keys->signing, &session,
+                                                NOW, NOW + 9, &out)
+                : kind == 1 ? token_issue_branch(&cfg, keys->signing, &session,
+                                                 &scope, NOW, NOW + 9, &out)
+                : kind == 2
+                    ? token_issue_system(&cfg, keys->signing, ACCOUNT,
+                                         "SYSTEM", NOW, NOW + 9, &out)
+                    : token_issue_refresh(&cfg, keys->signing, &session, JTI,
+                                          NOW, NOW + 9, &out));
+            ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+            ck_assert(audience_is(kind == 3 ? NULL : settings[i]));
+            cfg.jwt_audience = (char *) settings[(i + 1) % 3];
+            ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+        }
+    }
+}
+END_TEST
+
 START_TEST (test_system_token_has_a_session_id_of_its_own) {
     ck_assert(token_issue_system(&cfg, keys->signing, ACCOUNT, "SYSTEM", NOW,
                                  NOW + 60, &out));
@@ -163,14 +262,24 @@ START_TEST (test_issuing_clock_may_be_ahead) {
 }
 END_TEST
 
-START_TEST (test_logout_overlooks_expiry_alone) {
+START_TEST (test_logout_overlooks_times_alone) {
+    static const int64_t moments[] = {NOW - 86400 * 365, NOW - 31, NOW,
+                                      NOW + 86400 * 365};
+
     ck_assert(token_issue_refresh(&cfg, keys->signing, &session, JTI, NOW,
                                   NOW + 60, &out));
-    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
-                     PJ_OK);
-    cfg.jwt_issuer = (char *) "http://other";
-    ck_assert_int_eq(verify_at(NOW + 86400 * 365, TOKEN_CHECK_NOT_EXPIRY),
-                     PJ_ERR_TOKEN_ISSUER);
+    for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
+        cfg.jwt_issuer = (char *) "http://issuer";
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES), PJ_OK);
+        ck_assert(is(claims.session_id, SESSION));
+        cfg.jwt_issuer = (char *) "http://other";
+        ck_assert_int_eq(verify_at(moments[i], TOKEN_CHECK_NOT_TIMES),
+                         PJ_ERR_TOKEN_ISSUER);
+    }
+    cfg.jwt_issuer = (char *) "http://issuer";
+    out.data[out.len - 20] = out.data[out.len - 20] == 'A' ? 'B' : 'A';
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_NOT_TIMES),
+                     PJ_ERR_TOKEN_SIGNATURE);
 }
 END_TEST
 
@@ -271,11 +380,13 @@ static void fill(TCase *t)
     tcase_add_test(t, test_account_token);
     tcase_add_test(t, test_branch_token);
     tcase_add_test(t, test_refresh_token_has_no_access_claims);
+    tcase_add_test(t, test_refresh_typ_is_of_refresh_tokens);
+    tcase_add_test(t, test_audience_is_of_access_tokens);
     tcase_add_test(t, test_system_token_has_a_session_id_of_its_own);
     tcase_add_test(t, test_access_expiry_has_leeway);
     tcase_add_test(t, test_refresh_expiry_has_none);
     tcase_add_test(t, test_issuing_clock_may_be_ahead);
-    tcase_add_test(t, test_logout_overlooks_expiry_alone);
+    tcase_add_test(t, test_logout_overlooks_times_alone);
     tcase_add_test(t, test_other_issuer_is_refused);
     tcase_add_test(t, test_same_kid_of_another_key_is_refused);
     tcase_add_test(t, test_flipped_character_is_refused);

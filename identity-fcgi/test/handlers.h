@@ -575,6 +575,8 @@ static inline bool cookie_untouched(void)
     do {                                                                      \
         ck_assert_str_eq(res.code, want_code);                                \
         ck_assert_int_eq(res.status, want_status);                            \
+        ck_assert(res.status != 401 ||                                        \
+                  strstr(headers(), "WWW-Authenticate: ") != NULL);           \
         ck_assert_str_eq(db.calls, want_calls);                               \
     } while (0)
 

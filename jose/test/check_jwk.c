@@ -302,7 +302,8 @@ START_TEST (test_private_members_in_a_set_not_read) {
              n);
     assert_ok(set_parse(&set, str(json)));
     ck_assert_uint_eq(set.count, 1);
-    assert_err(pj_jws_sign(set.keys[0], PJ_STR("{}"), out, sizeof(out), &len),
+    assert_err(pj_jws_sign(set.keys[0], PJ_TYP_JWT, PJ_STR("{}"), out,
+                           sizeof(out), &len),
                PJ_ERR_ARGUMENT);
     pj_keyset_clear(&set);
     free(n);

@@ -91,7 +91,8 @@ START_TEST (test_sign_then_verify) {
     pj_str_t json;
     size_t len;
 
-    assert_ok(pj_jws_sign(key, str(PAYLOAD), token, sizeof(token), &len));
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
     ck_assert_uint_le(len, pj_jws_sign_max(key, strlen(PAYLOAD)));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(pj_jws_verify(&jws, key));
@@ -110,13 +111,50 @@ START_TEST (test_sign_respects_capacity) {
     size_t max = pj_jws_sign_max(key, strlen(PAYLOAD)), len;
     char *token = xmalloc(max);
 
-    assert_err(pj_jws_sign(key, str(PAYLOAD), token, 0, &len),
+    assert_err(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, 0, &len),
                PJ_ERR_NO_SPACE);
-    assert_err(pj_jws_sign(key, str(PAYLOAD), token, max - 1, &len),
-               PJ_ERR_NO_SPACE);
-    assert_ok(pj_jws_sign(key, str(PAYLOAD), token, max, &len));
+    assert_err(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max - 1, &len),
+        PJ_ERR_NO_SPACE);
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max, &len));
+    ck_assert_uint_lt(len, max);
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token, max, &len));
     ck_assert_uint_eq(len, max);
     free(token);
+}
+END_TEST
+
+/* Only the issuer itself takes it. */
+START_TEST (test_refresh_typ) {
+    char token[2048];
+    pj_jws_header_t header;
+    pj_arena_t arena;
+    unsigned char mem[8192];
+    pj_str_t json;
+    pj_jws_t jws;
+    size_t len;
+
+    assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token,
+                          sizeof(token), &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_verify(&jws, key));
+    pj_arena_init(&arena, mem, sizeof(mem));
+    assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
+    assert_str(json,
+               "{\"alg\":\"RS256\",\"typ\":\"refresh+jwt\",\"kid\":\"k\"}");
+    assert_err(pj_jws_header(&arena, &jws, &header), PJ_ERR_TOKEN_TYP);
+    assert_ok(pj_jws_header_own(&arena, &jws, &header));
+    ck_assert(header.refresh);
+    assert_str(header.kid, "k");
+
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_header_own(&arena, &jws, &header));
+    ck_assert(!header.refresh);
+    assert_ok(pj_jws_header(&arena, &jws, &header));
+    ck_assert(!header.refresh);
 }
 END_TEST
 
@@ -130,7 +168,8 @@ START_TEST (test_kid_with_quotes_survives_signing) {
     size_t len;
 
     pj_arena_init(&arena, mem, sizeof(mem));
-    assert_ok(pj_jws_sign(odd, str(PAYLOAD), token, sizeof(token), &len));
+    assert_ok(pj_jws_sign(odd, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(pj_jws_header(&arena, &jws, &header));
     ck_assert(pj_str_eq(header.kid, pj_key_id(odd)));
@@ -329,8 +368,9 @@ START_TEST (test_attack_duplicate_members) {
 END_TEST
 
 START_TEST (test_header_typ) {
-    static const char *const bad[] = {"\"JWE\"", "\"\"",     "null",       "1",
-                                      "[]",      "\"JWT \"", "\"at+jwt2\""};
+    static const char *const bad[] = {
+        "\"JWE\"", "\"\"",     "null",        "1",
+        "[]",      "\"JWT \"", "\"at+jwt2\"", "\"refresh+jwt\""};
     char header[128];
 
     for (size_t i = 0; i < COUNT(bad); i++) {
@@ -546,10 +586,11 @@ START_TEST (test_signing_needs_a_private_key) {
     size_t len;
 
     assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
-    assert_err(
-        pj_jws_sign(public_key, str(PAYLOAD), token, sizeof(token), &len),
-        PJ_ERR_ARGUMENT);
-    assert_ok(pj_jws_sign(key, str(PAYLOAD), token, sizeof(token), &len));
+    assert_err(pj_jws_sign(public_key, PJ_TYP_JWT, str(PAYLOAD), token,
+                           sizeof(token), &len),
+               PJ_ERR_ARGUMENT);
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
     assert_ok(pj_jws_verify(&jws, public_key));
     pj_key_free(public_key);
@@ -563,13 +604,16 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
     size_t len_one, len_two;
     pj_jws_t jws;
 
-    assert_ok(pj_jws_sign(first, str(PAYLOAD), one, sizeof(one), &len_one));
+    assert_ok(pj_jws_sign(first, PJ_TYP_JWT, str(PAYLOAD), one, sizeof(one),
+                          &len_one));
     assert_ok(pj_key_copy(&copy, first));
     pj_key_free(first);
     assert_str(pj_key_id(copy), "first");
-    ck_assert_mem_eq(pj_key_header(copy).data, one, pj_key_header(copy).len);
-    ck_assert_int_eq(one[pj_key_header(copy).len], '.');
-    assert_ok(pj_jws_sign(copy, str(PAYLOAD), two, sizeof(two), &len_two));
+    ck_assert_mem_eq(pj_key_header(copy, PJ_TYP_JWT).data, one,
+                     pj_key_header(copy, PJ_TYP_JWT).len);
+    ck_assert_int_eq(one[pj_key_header(copy, PJ_TYP_JWT).len], '.');
+    assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), two, sizeof(two),
+                          &len_two));
     ck_assert_uint_eq(len_one, len_two);
     ck_assert_mem_eq(one, two, len_one);
     assert_ok(pj_jws_split(bytes(one, len_one), len_one, &jws));
@@ -594,10 +638,13 @@ START_TEST (test_a_copy_is_used_again_and_again) {
     for (size_t i = 0; i < 40; i++) {
         pj_str_t payload = str(payloads[i % 4]);
 
-        assert_err(pj_jws_sign(copy, payload, small, sizeof(small), &len_two),
+        assert_err(pj_jws_sign(copy, PJ_TYP_JWT, payload, small, sizeof(small),
+                               &len_two),
                    PJ_ERR_NO_SPACE);
-        assert_ok(pj_jws_sign(key, payload, one, sizeof(one), &len_one));
-        assert_ok(pj_jws_sign(copy, payload, two, sizeof(two), &len_two));
+        assert_ok(
+            pj_jws_sign(key, PJ_TYP_JWT, payload, one, sizeof(one), &len_one));
+        assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, payload, two, sizeof(two),
+                              &len_two));
         ck_assert_uint_eq(len_one, len_two);
         ck_assert_mem_eq(one, two, len_one);
         assert_ok(pj_jws_split(bytes(two, len_two), len_two, &jws));
@@ -618,7 +665,8 @@ START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
 
     assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
     assert_ok(pj_key_copy(&copy, public_key));
-    assert_err(pj_jws_sign(copy, str(PAYLOAD), token, sizeof(token), &len),
+    assert_err(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), token,
+                           sizeof(token), &len),
                PJ_ERR_ARGUMENT);
     assert_ok(pj_key_match(copy, key));
     pj_key_free(copy);
@@ -648,8 +696,8 @@ static void *sign_and_verify(void *unused)
     pj_jws_t jws;
 
     for (int i = 0; i < ROUNDS; i++) {
-        if (pj_jws_sign(key, str(PAYLOAD), token, sizeof(token), &len) !=
-                PJ_OK ||
+        if (pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                        &len) != PJ_OK ||
             pj_jws_split(bytes(token, len), len, &jws) != PJ_OK ||
             pj_jws_verify(&jws, key) != PJ_OK ||
             pj_jws_verify(&jws, other) != PJ_ERR_TOKEN_SIGNATURE)
@@ -696,6 +744,7 @@ int main(void)
     tests[n++] = test_attack_duplicate_members;
     tests[n++] = test_header_typ;
     tests[n++] = test_header_typ_as_a_media_type;
+    tests[n++] = test_refresh_typ;
     tests[n++] = test_header_kid;
     tests[n++] = test_header_that_is_no_object;
     tests[n++] = test_attack_7680_deep_nesting;

@@ -59,7 +59,8 @@ START_TEST (test_token_in_every_arena_size) {
     size_t len, size, enough;
     pj_str_t token;
 
-    assert_ok(pj_jws_sign(key, str(PAYLOAD), buf, sizeof(buf), &len));
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), buf, sizeof(buf), &len));
     token = bytes(buf, len);
     for (size = 0; token_in(size, token, NULL) == PJ_ERR_NO_SPACE; size++)
         ck_assert_uint_lt(size, pj_token_arena_bytes(len));

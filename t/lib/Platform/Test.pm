@@ -437,7 +437,8 @@ sub eventually {
     }
 }
 
-# One test: the response is the problem+json with this status and code.
+# One test: the response is the problem+json with this status and code, and a
+# 401 has its challenge.
 sub is_problem {
     my ($res, $status, $code, $name) = @_;
 
@@ -445,12 +446,15 @@ sub is_problem {
     my %got = ref $json eq 'HASH' ? %$json : ();
     my $id = $got{requestId} // '';
     my @texts = map { length($got{$_} // '') ? 1 : 0 } qw(title detail);
+    my $challenged = $status != 401
+        || scalar $res->header_all('WWW-Authenticate') > 0;
     my $ok = Test::More::is_deeply(
         [ $res->status, $res->header('Content-Type'),
-            join(', ', $res->header_all('Cache-Control')), @got{qw(type status code)}, @texts, length $id ? 1 : 0,
-            $res->header('X-Request-Id') ],
+            join(', ', $res->header_all('Cache-Control')),
+            @got{qw(type status code)}, @texts, length $id ? 1 : 0,
+            $res->header('X-Request-Id'), $challenged ? 1 : 0 ],
         [ $status, 'application/problem+json', 'no-store', 'about:blank',
-            $status, $code, 1, 1, 1, $id ],
+            $status, $code, 1, 1, 1, $id, 1 ],
         "$name: $status $code");
     Test::More::diag($res->raw_head, $res->body) unless $ok;
     return $ok;

@@ -1,0 +1,31 @@
+/* For tests of what happens when memory is short. */
+
+#ifndef MEMORY_LIMIT_H_INCLUDED
+#define MEMORY_LIMIT_H_INCLUDED
+
+#include <check.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Lets this process, which has to be a test's own, take so many MiB more than
+ * it has; 0: as many as it could at first. */
+static inline void memory_limit(rlim_t more_mib)
+{
+    FILE *f = fopen("/proc/self/statm", "r");
+    unsigned long pages;
+    struct rlimit limit;
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fscanf(f, "%lu", &pages), 1);
+    fclose(f);
+    ck_assert_int_eq(getrlimit(RLIMIT_AS, &limit), 0);
+    limit.rlim_cur = limit.rlim_max;
+    if (more_mib > 0) {
+        limit.rlim_cur =
+            pages * (rlim_t) sysconf(_SC_PAGESIZE) + (more_mib << 20);
+    }
+    ck_assert_int_eq(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+#endif

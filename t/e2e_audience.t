@@ -1,0 +1,106 @@
+# PLATFORM_JWT_AUDIENCE: what identity issues with it passes a gateway that
+# demands it, and switching it on logs nobody out.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+my $t = Platform::Test->new;
+my %env = (PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
+    PLATFORM_AUTH_COOKIE_SECURE => 'false');
+my $audience = 'https://api.example.test/?x=1&y';
+my $identity = $t->identity(%env);
+my $s = $t->full_stack(echo => 1, identity => $identity,
+    env => { %env, PLATFORM_JWT_AUDIENCE => $audience });
+
+sub claims { return (jwt_decode($_[0]))[1] }
+
+sub reason {
+    my ($res) = @_;
+
+    my $line = eventually(sub {
+        return (grep { $_->{requestId} eq $res->header('X-Request-Id') }
+            $s->nginx->access_lines)[0];
+    });
+    return $line->{reason};
+}
+
+# The gateway demands it, and identity does not issue it yet.
+
+my $one = $s->login('one')->json;
+my $several = $s->login('several')->json;
+ok !exists claims($one->{accessToken})->{aud}, 'no audience';
+my $res = $s->current_context($one->{accessToken});
+is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', 'a token without it');
+is reason($res), 'token_audience', 'its reason';
+
+# Identity does: every session goes on, with its next refresh.
+
+$identity->stop;
+$identity->{env}{PLATFORM_JWT_AUDIENCE} = $audience;
+$identity->start;
+$res = $s->refresh($one->{refreshToken});
+is $res->status, 200, 'a session of before: refresh';
+is claims($res->json->{accessToken})->{aud}, $audience, 'the access token has it';
+ok !exists claims($res->json->{refreshToken})->{aud},
+    'the refresh token has none';
+is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';
+
+my $branch = $several->{branches}[0]{branchId};
+is http_post($s->face, '/api/auth/select-branch', token =>
+    $several->{accountAccessToken}, json => { branchId => $branch })->status,
+    200, 'identity itself takes account tokens of before';
+$several = $s->login('several')->json;
+is claims($several->{accountAccessToken})->{aud}, $audience,
+    'the account token has it';
+$res = http_post($s->gateway, '/api/auth/select-branch', token =>
+    $several->{accountAccessToken}, json => { branchId => $branch });
+is $res->status, 200, 'select-branch through the gateway';
+is claims($res->json->{accessToken})->{aud}, $audience, 'the branch token, too';
+is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';
+
+my ($status, $out, $err) = $t->run_identity([ qw(token system --account),
+    $t->postgres->sql("select account_id from accounts
+        where account_name = 'one\@demo.test'"), qw(--ttl 1m) ],
+    %{ $identity->{env} });
+is $status, 0, 'a system token' or diag $err;
+chomp $out;
+is claims($out)->{aud}, $audience, 'has it as well';
+
+# Another audience's token, and one for several.
+
+my $key = jwt_key('identity');
+my $mine = claims($s->login('one')->json->{accessToken});
+for my $case ([ 'https://api.example.test/', 401 ], [ 'other', 401 ],
+    [ [ 'other', $audience ], 200 ])
+{
+    my ($aud, $want) = @$case;
+    is $s->current_context(jwt_sign(key => $key, payload => { %$mine, aud => $aud }))
+        ->status, $want, ref $aud ? 'one of several' : "audience $aud";
+}
+
+# A refresh token says what it is in its header: no gateway takes it for an
+# access token, whatever the location's level, and neither do libraries.
+
+my $refresh = $s->login('one')->json->{refreshToken};
+is_deeply [ @{ (jwt_decode($refresh))[0] }{qw(typ alg)} ],
+    [ 'refresh+jwt', 'RS256' ], 'the header of a refresh token';
+is +(jwt_decode($s->login('one')->json->{accessToken}))[0]{typ}, 'JWT',
+    'that of an access token';
+for my $path ('/api/workspaces/x', '/api/auth/select-branch') {
+    my $post = $path =~ /select/;
+    $res = http($s->gateway, $post ? 'POST' : 'GET', $path,
+        token => $refresh, $post ? (json => {}) : ());
+    is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', "refresh token to $path");
+    is reason($res), 'token_typ', 'its reason';
+}
+$res = $s->refresh($refresh);
+is $res->status, 200, 'at a refresh it is good';
+is $s->refresh(jwt_sign(key => $key, payload =>
+    claims($res->json->{refreshToken})))->status, 200,
+    'and so is one with the header of before';
+
+$t->done;
