@@ -153,7 +153,6 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
     }
     token_keep(w, &token);
     *out = (pj_str_t){(const unsigned char *) token.data, token.len};
-    token_known_refresh(w->cfg, w->keys, s, jti, w->now_s, exp, *out);
     return true;
 }
 
