@@ -161,7 +161,6 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
         return false;
     }
     *out = token_keep(w, &token);
-    token_known_refresh(w->cfg, w->keys, s, jti, w->now_s, exp, *out);
     return true;
 }
 

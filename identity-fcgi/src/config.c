@@ -597,7 +597,7 @@ static bool check_names(struct config *cfg, const struct envfile *file,
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap)
 {
-    struct envfile file = {NULL, 0};
+    struct envfile file = {0};
     bool ok = false;
 
     memset(cfg, 0, sizeof(*cfg));
@@ -657,7 +657,7 @@ static void print_default(FILE *out, const struct config *cfg,
 
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
 {
-    struct envfile file = {NULL, 0};
+    struct envfile file = {0};
     struct config cfg;
 
     if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {

@@ -242,7 +242,6 @@ static void keys_free(struct keys *keys)
     for (size_t i = 0; i < sizeof(keys->verifying) / sizeof(pj_key_t *); i++) {
         pj_key_free(keys->verifying[i]);
     }
-    known_free(keys->known);
     free(keys->jwks);
     free(keys);
 }
@@ -274,8 +273,6 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
         return NULL;
     }
     make_room(keys, cfg);
-    /* Without it each token is verified. */
-    keys->known = known_new(cfg->jwt_issuer);
     return keys;
 }
 

@@ -4,7 +4,6 @@
 #define KEYS_H_INCLUDED
 
 #include "config.h"
-#include "known.h"
 
 #include <pj.h>
 #include <stdbool.h>
@@ -23,8 +22,7 @@ struct keys {
     size_t copy_count;
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
-    struct known *known; /* tokens that these keys have signed or verified */
-    char *jwks;          /* the key-set document */
+    char *jwks; /* the key-set document */
     size_t jwks_len;
     char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
     int refs;                 /* under the lock of keys.c */

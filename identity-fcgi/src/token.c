@@ -88,23 +88,6 @@ bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
     return sign(key, PJ_TYP_REFRESH, &w, out);
 }
 
-void token_known_refresh(const struct config *cfg, const struct keys *keys,
-                         const struct session *s, const char *jti, int64_t iat,
-                         int64_t exp, pj_str_t token)
-{
-    pj_claims_t claims = {.kind = PJ_TOKEN_REFRESH,
-                          .iss = text_of(cfg->jwt_issuer),
-                          .account_id = text_of(s->account_id),
-                          .session_id = text_of(s->session_id),
-                          .jti = text_of(jti),
-                          .iat = iat,
-                          .exp = exp};
-    struct known_name name;
-
-    known_name(keys->known, token, &name);
-    known_add(keys->known, &name, &claims);
-}
-
 bool token_issue_account(const struct config *cfg, const pj_key_t *key,
                          const struct session *s, int64_t iat, int64_t exp,
                          struct buf *out)
@@ -231,58 +214,27 @@ static pj_err_t find_key(const struct keys *keys, pj_arena_t *arena,
     return *key != NULL ? PJ_OK : PJ_ERR_KID_UNKNOWN;
 }
 
-/* Whether a key of the set signed the token. */
-static pj_err_t verify_signature(const struct keys *keys, pj_arena_t *arena,
-                                 const pj_jws_t *jws, bool *refresh)
-{
-    const pj_key_t *key;
-    pj_err_t err;
-
-    err = find_key(keys, arena, jws, &key, refresh);
-    return err ? err : pj_jws_verify(jws, key);
-}
-
-/* The claims of a token that a key of the set signed: of one that is known
- * nothing is asked again. */
-static pj_err_t signed_claims(const struct keys *keys, pj_arena_t *arena,
-                              pj_str_t token, const pj_jws_t *jws,
-                              pj_claims_t *claims)
-{
-    struct known_name name;
-    enum known_state state;
-    bool refresh = false;
-    pj_err_t err = PJ_OK;
-
-    known_name(keys->known, token, &name);
-    state = known_find(keys->known, &name, arena, claims);
-    if (state == KNOWN_CLAIMS) {
-        return PJ_OK;
-    }
-    if (state == KNOWN_NOT) {
-        err = verify_signature(keys, arena, jws, &refresh);
-    }
-    if (!err) {
-        err = pj_claims_parse(arena, jws, claims);
-    }
-    if (!err && refresh && claims->kind != PJ_TOKEN_REFRESH) {
-        err = PJ_ERR_TOKEN_TYP;
-    }
-    if (!err && state == KNOWN_NOT) {
-        known_add(keys->known, &name, claims);
-    }
-    return err;
-}
-
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
                       pj_arena_t *arena, pj_str_t token, int64_t now_s,
                       enum token_check check, pj_claims_t *claims)
 {
+    const pj_key_t *key;
     pj_jws_t jws;
     pj_err_t err;
+    bool refresh;
 
     err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
     if (!err) {
-        err = signed_claims(keys, arena, token, &jws, claims);
+        err = find_key(keys, arena, &jws, &key, &refresh);
+    }
+    if (!err) {
+        err = pj_jws_verify(&jws, key);
+    }
+    if (!err) {
+        err = pj_claims_parse(arena, &jws, claims);
+    }
+    if (!err && refresh && claims->kind != PJ_TOKEN_REFRESH) {
+        err = PJ_ERR_TOKEN_TYP;
     }
     return err ? err : check_claims(cfg, claims, now_s, check);
 }

@@ -36,14 +36,6 @@ bool token_issue_system(const struct config *cfg, const pj_key_t *key,
                         int64_t iat, int64_t exp, struct buf *out)
     __attribute__((warn_unused_result));
 
-/*
- * Makes a token known to keys, which token_issue_refresh() made of the same
- * values: when it comes back it is neither verified nor parsed.
- */
-void token_known_refresh(const struct config *cfg, const struct keys *keys,
-                         const struct session *s, const char *jti, int64_t iat,
-                         int64_t exp, pj_str_t token);
-
 /* What token_verify() is to overlook. */
 enum token_check {
     TOKEN_CHECK_ALL,      /* signature, issuer, times */
@@ -52,8 +44,7 @@ enum token_check {
 
 /*
  * Verifies token with keys and the issuer of cfg and fills *claims, which
- * point into arena and keys; their root is NULL where the token was known.
- * Leeway is 0 for refresh tokens, TOKEN_LEEWAY_S else.
+ * point into arena.  Leeway is 0 for refresh tokens, TOKEN_LEEWAY_S else.
  */
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
                       pj_arena_t *arena, pj_str_t token, int64_t now_s,

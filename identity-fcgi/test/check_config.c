@@ -397,8 +397,8 @@ END_TEST
 
 static const struct {
     const char *text;
-    const char *value; /* of A; NULL: refused */
-} files[] = {
+    const char *value; /* of A */
+} good_files[] = {
     {"A=b", "b"},
     {"A=b\n", "b"},
     {"\n# A=no\n; A=no\n  A=b  \n", "b"},
@@ -407,66 +407,120 @@ static const struct {
     {"A=' b '\n", " b "},
     {"A='a\"b\\n'\n", "a\"b\\n"},
     {"A=\"a\\\"b\\\\c\\$d\\x\"\n", "a\"b\\c$d\\x"},
-    {"A=\"two\nlines\"\n", "two\nlines"},
-    {"A=one \\\ntwo\n", "one two"},
-    {"A=\"one \\\ntwo\"\n", "one two"},
-    {"A=a\\ b\\ \n", "a b "},
+    {"A=\"\" \n", ""},
     {"A=a#b ; c\n", "a#b ; c"},
     {"A=a'b'\"c\"\n", "a'b'\"c\""}, /* quotes within are none */
     {"A=it's\n", "it's"},
-    {"A='b'\"c\"d\n", "bcd"},
-    {"A='b' \"c \" d \n", "bc d"},
-    {"A=\"b\" 'c\n", NULL},
     {"A = b\n", "b"},
     {"A\t=b\n", "b"},
-    {"A=b\\\n", "b"},
-    {"A=b\\", "b"},
-    {"A=b \\\n \n", "b "},
-    {"A=b \\\n", "b "},
-    {"A=\\\nb\n", "b"},
-    {"A=\\'b\n", "'b"},
-    {"A=b\\#c\n", "b#c"},
     {"# B=1 \\\nA=b\n", "b"}, /* a comment ends with its line */
     {"A=1\nA=2\n", "2"},
     {"A=\n", ""},
+    {"A=\nC=c\n", ""},
     {"A=b=c==\n", "b=c=="},
     {"A=b\r\n", "b"},
     {"A=\"b\"\r\nC=d\r\n", "b"},
     {"\r\nA=b \r\n", "b"},
-    {"export A=b\n", NULL},
-    {"A\n", NULL},
-    {"A B=1\n", NULL},
-    {"=b\n", NULL},
-    {"1A=b\n", NULL},
-    {"A=\"b\n", NULL},
-    {"A='b\n", NULL},
 };
 
-START_TEST (test_env_file_syntax) {
-    struct envfile file;
-    bool ok = envfile_parse(&file, "f", files[_i].text, strlen(files[_i].text),
-                            err, sizeof(err));
+static const struct {
+    const char *text;
+    const char *why;
+} bad_files[] = {
+    {"export A=b\n", "not of the form NAME=value"},
+    {"A\n", "not of the form NAME=value"},
+    {"A B=1\n", "not of the form NAME=value"},
+    {"=b\n", "not of the form NAME=value"},
+    {"1A=b\n", "not of the form NAME=value"},
+    {"A=\"b\n", "a quote is not closed on its line"},
+    {"A='b\n", "a quote is not closed on its line"},
+    {"A=\"\n", "a quote is not closed on its line"},
+    {"A=\"b\\\"\n", "a quote is not closed on its line"},
+    {"A=\"two\nlines\"\n", "a quote is not closed on its line"},
+    {"A='b'c\n", "text behind the closing quote"},
+    {"A=\"b\" \"c\"\n", "text behind the closing quote"},
+    {"A=a\\ b\n", "a backslash; quote the value to mean one"},
+    {"A=one \\\ntwo\n", "a backslash; quote the value to mean one"},
+};
 
-    if (files[_i].value == NULL) {
-        ck_assert_msg(!ok, "accepted: %s", files[_i].text);
-        ck_assert_ptr_nonnull(strstr(err, "f: line 1: "));
-        return;
-    }
-    ck_assert_msg(ok, "%s", err);
-    ck_assert_str_eq(envfile_get(&file, "A"), files[_i].value);
+static void write_env_file(char *path, const char *text, size_t len)
+{
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, len), (ssize_t) len);
+    close(fd);
+}
+
+static bool read_env_file(struct envfile *file, const char *text, size_t len)
+{
+    char path[] = "/tmp/check_config.XXXXXX";
+    bool ok;
+
+    write_env_file(path, text, len);
+    ok = envfile_read(file, path, err, sizeof(err));
+    unlink(path);
+    ck_assert(ok || strncmp(err, path, strlen(path)) == 0);
+    return ok;
+}
+
+START_TEST (test_env_file_syntax) {
+    const char *text = good_files[_i].text;
+    struct envfile file;
+
+    ck_assert_msg(read_env_file(&file, text, strlen(text)), "%s", err);
+    ck_assert_str_eq(envfile_get(&file, "A"), good_files[_i].value);
     ck_assert_ptr_null(envfile_get(&file, "B"));
     envfile_free(&file);
+}
+END_TEST
+
+START_TEST (test_env_file_refusals) {
+    const char *text = bad_files[_i].text;
+    struct envfile file;
+    char want[100];
+
+    snprintf(want, sizeof(want), ": line 1: %s", bad_files[_i].why);
+    ck_assert_msg(!read_env_file(&file, text, strlen(text)), "%s", text);
+    ck_assert_str_eq(strchr(err, ':'), want);
+    ck_assert_uint_eq(file.count, 0);
+}
+END_TEST
+
+START_TEST (test_env_file_says_which_line) {
+    static const char nul[] = "A=b\n\n#\nB=\0c\n";
+    struct envfile file;
+
+    ck_assert(!read_env_file(&file, nul, sizeof(nul) - 1));
+    ck_assert_str_eq(strchr(err, ':'), ": line 4: a NUL byte");
+    ck_assert(!read_env_file(&file, "A=b\n\n#\nB hunter2\n", 17));
+    ck_assert_str_eq(strchr(err, ':'), ": line 4: not of the form NAME=value");
+}
+END_TEST
+
+START_TEST (test_env_file_is_bounded) {
+    static char text[ENVFILE_MAX_BYTES];
+    char path[] = "/tmp/check_config.XXXXXX";
+    struct envfile file;
+
+    memset(text, '\n', sizeof(text));
+    write_env_file(path, text, sizeof(text));
+    ck_assert(!envfile_read(&file, path, err, sizeof(err)));
+    ck_assert_ptr_nonnull(strstr(err, "cannot read: File too large"));
+    ck_assert_int_eq(truncate(path, sizeof(text) - 1), 0);
+    ck_assert_msg(envfile_read(&file, path, err, sizeof(err)), "%s", err);
+    envfile_free(&file);
+    unlink(path);
+    ck_assert(!envfile_read(&file, "/tmp", err, sizeof(err)));
+    ck_assert_str_eq(err, "/tmp: cannot read: Is a directory");
 }
 END_TEST
 
 START_TEST (test_env_file_wins_over_environment) {
     char path[] = "/tmp/check_config.XXXXXX";
     static const char text[] = "APP_ENV=staging\nPLATFORM_WORKER_THREADS=3\n";
-    int fd = mkstemp(path);
 
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, text, sizeof(text) - 1), sizeof(text) - 1);
-    close(fd);
+    write_env_file(path, text, sizeof(text) - 1);
     setenv("PLATFORM_WORKER_THREADS", "5", 1);
     setenv("PLATFORM_DB_USER", "from-environment", 1);
     ck_assert_msg(config_load(&cfg, path, err, sizeof(err)), "%s", err);
@@ -508,7 +562,10 @@ static void fill(TCase *t)
     tcase_add_test(t, test_scrub_overwrites_in_place);
     tcase_add_test(t, test_print_shows_no_secret);
     tcase_add_test(t, test_print_is_alphabetical);
-    tcase_add_loop_test(t, test_env_file_syntax, 0, COUNT(files));
+    tcase_add_loop_test(t, test_env_file_syntax, 0, COUNT(good_files));
+    tcase_add_loop_test(t, test_env_file_refusals, 0, COUNT(bad_files));
+    tcase_add_test(t, test_env_file_says_which_line);
+    tcase_add_test(t, test_env_file_is_bounded);
     tcase_add_test(t, test_env_file_wins_over_environment);
     tcase_add_test(t, test_missing_env_file_is_named);
 }
