@@ -11,7 +11,7 @@ use Platform::Test;
 use Test::More;
 
 my $t = Platform::Test->new;
-my ($key, $late, $later) = map { jwt_key($_) } qw(a late later);
+my ($key, $late, $later, $latest) = map { jwt_key($_) } qw(a late later latest);
 my $issuer = $t->issuer(body => jwks($key));
 
 # Says who asks by what no gateway touches: the user's cookie.
@@ -207,6 +207,7 @@ location /public/mapped/ {
 }
 location /public/same/ {
     platform_gateway_access public;
+    proxy_cache_bypass $arg_fresh;
     add_header X-Account $platform_account_id;
     add_header X-Cache $upstream_cache_status;
     proxy_set_header X-User $platform_account_id;
@@ -313,7 +314,7 @@ HTTP
 $t->write_file("www/ssi/$_->[0].html",
     qq([<!--# include virtual="$_->[1]" -->]))
     for [ direct => '/direct/ssi' ], [ 'mapped/page' => '/map/ssi' ],
-    [ set => '/set/ssi' ];
+    [ set => '/set/ssi' ], [ latest => '/set/latest' ];
 $t->write_file('www/limited/ssi/page.html',
     '[<!--# include virtual="/limited/part/1" -->]');
 
@@ -452,6 +453,9 @@ is ask(1, '/bypass/0')->header('X-Cache'), 'MISS', 'predicates: not there';
 
 is ask(1, '/public/same/x')->header('X-Cache'), 'MISS', 'no key: asked for';
 is ask(2, '/public/same/x')->header('X-Cache'), 'HIT', 'no key: kept';
+is ask(1, '/public/same/y?fresh=1')->header('X-Cache'), 'BYPASS',
+    'no key: not read';
+is ask(2, '/public/same/y')->header('X-Cache'), 'HIT', 'no key: but kept';
 
 # Limits.
 
@@ -490,13 +494,17 @@ is $held->read_response->body, '<user=1>', 'limit_conn: the one goes on';
 # A key that has yet to be fetched: the subject is waited for.
 
 for my $case ([ $late, 'set', '/set/late', @KEPT ],
-    [ $later, 'map', '/map/late', @KEPT ]) {
+    [ $later, 'map', '/map/late', @KEPT ],
+    [ $latest, 'set of a part', '/ssi/latest.html' ]) {
     my ($by, $name, $path, @o) = @$case;
 
     $issuer->set(body => jwks($key, $by), delay => 0.3);
     select undef, undef, undef, 1.1 * $t->scale;
     apart("a key that comes, $name", $path, key => $by, @o);
 }
+
+is scalar(grep { $_->{uri} eq '/set/latest' } $upstream->requests), 2,
+    'a part that waited for its key is kept';
 
 # A key that goes while a limit holds the request: it was good when the
 # variable was read, and is not when the guard decides.
