@@ -184,6 +184,13 @@ location = /metrics {
     platform_gateway_access public;
     platform_gateway_metrics;
 }
+location /tier/ {
+    platform_gateway_shadow on;
+    platform_gateway_allow_cache on;
+    proxy_cache cache;
+    proxy_cache_key $tier:$uri;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /bypass/ {
     platform_gateway_shadow on;
     platform_gateway_allow_cache on;
@@ -291,6 +298,9 @@ limit_req_zone $platform_account_id zone=slow:1m rate=12r/m;
 limit_req_zone $limited zone=by_set:1m rate=1r/m;
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 limit_conn_zone $platform_account_id zone=by_conn:1m;
+map $platform_account_id $tier {
+    default basic;
+}
 map $platform_account_id $by_map {
     default $platform_account_id;
 }
@@ -448,6 +458,13 @@ is ask(1, '/bypass/z')->header('X-Cache'), 'HIT', 'predicates: but there';
 is ask(1, '/bypass/0?secret=1')->header('X-Cache'), 'MISS',
     'predicates: not kept';
 is ask(1, '/bypass/0')->header('X-Cache'), 'MISS', 'predicates: not there';
+
+# Nor is anything left for those who share a key, as is meant.
+
+is ask(1, '/tier/x', @NOBODY)->header('X-Cache'), 'BYPASS', 'tier: nobody';
+is ask(2, '/tier/x')->body, '<user=2>', 'tier: nothing of theirs is kept';
+is ask(3, '/tier/x')->body, '<user=2>', 'tier: of a verified one it is';
+is ask(1, '/tier/x', @NOBODY)->body, '<user=1>', 'tier: but not for nobody';
 
 # A read that is in no key does not keep a cache from its work.
 
