@@ -16,7 +16,16 @@ my $key = jwt_key('a');
 my $issuer = $t->issuer(body => jwks($key));
 my $port = $t->port('gateway');
 
-my $nginx = keys_gateway($t, keys => <<"KEYS");
+my $nginx = keys_gateway($t, source => <<'SERVER', keys => <<"KEYS");
+platform_gateway_key_location /_keys;
+location /held {
+    platform_gateway_access branch;
+    set $account $platform_account_id;
+    limit_req zone=held burst=10;
+    empty_gif;
+}
+SERVER
+limit_req_zone \$platform_account_id zone=held:1m rate=10r/m;
 platform_gateway_key_cooldown ${COOLDOWN}s;
 platform_gateway_key_soft_age 2s;
 platform_gateway_key_hard_age ${HARD}s;
@@ -26,6 +35,13 @@ ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
 
 my $down = time;
 $issuer->down;
+
+# Two of them: the second is held for six seconds.
+my @held = map { Platform::Test::Http->new(port => $port) } 1, 2;
+$_->send(http_request_bytes(GET => '/held',
+    token => jwt_token(branch => $key))) for @held;
+is $held[0]->read_response->status, 200, 'a limit lets one go';
+
 my $failed = 0;
 while (time < $down + $HARD - 2.2) {
     $failed++ if keys_get($t, $key)->status != 200;
@@ -41,6 +57,8 @@ like +(keys_failures($t))[-1], qr/last good one is \d+s old, and kept/,
 ok eventually(sub { keys_get($t, $key)->status == 503 }, $HARD),
     'past the hard age the set is unusable';
 cmp_ok time - $down, '<=', ($HARD + 0.5) * $t->scale, 'at the hard age';
+is $held[1]->read_response->status, 503,
+    'nor for a request that a limit held so long';
 my $res = keys_get($t, $key);
 is $res->code, 'GATEWAY_KEYS_UNAVAILABLE', 'the answer says so';
 ok $res->header('Retry-After'), 'with Retry-After';

@@ -11,7 +11,7 @@ use Platform::Test;
 use Test::More;
 
 my $t = Platform::Test->new;
-my ($key, $late, $later) = map { jwt_key($_) } qw(a late later);
+my ($key, $late, $later, $latest) = map { jwt_key($_) } qw(a late later latest);
 my $issuer = $t->issuer(body => jwks($key));
 
 # Says who asks by what no gateway touches: the user's cookie.
@@ -184,6 +184,13 @@ location = /metrics {
     platform_gateway_access public;
     platform_gateway_metrics;
 }
+location /tier/ {
+    platform_gateway_shadow on;
+    platform_gateway_allow_cache on;
+    proxy_cache cache;
+    proxy_cache_key $tier:$uri;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /bypass/ {
     platform_gateway_shadow on;
     platform_gateway_allow_cache on;
@@ -207,6 +214,7 @@ location /public/mapped/ {
 }
 location /public/same/ {
     platform_gateway_access public;
+    proxy_cache_bypass $arg_fresh;
     add_header X-Account $platform_account_id;
     add_header X-Cache $upstream_cache_status;
     proxy_set_header X-User $platform_account_id;
@@ -290,6 +298,9 @@ limit_req_zone $platform_account_id zone=slow:1m rate=12r/m;
 limit_req_zone $limited zone=by_set:1m rate=1r/m;
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 limit_conn_zone $platform_account_id zone=by_conn:1m;
+map $platform_account_id $tier {
+    default basic;
+}
 map $platform_account_id $by_map {
     default $platform_account_id;
 }
@@ -313,7 +324,7 @@ HTTP
 $t->write_file("www/ssi/$_->[0].html",
     qq([<!--# include virtual="$_->[1]" -->]))
     for [ direct => '/direct/ssi' ], [ 'mapped/page' => '/map/ssi' ],
-    [ set => '/set/ssi' ];
+    [ set => '/set/ssi' ], [ latest => '/set/latest' ];
 $t->write_file('www/limited/ssi/page.html',
     '[<!--# include virtual="/limited/part/1" -->]');
 
@@ -448,10 +459,20 @@ is ask(1, '/bypass/0?secret=1')->header('X-Cache'), 'MISS',
     'predicates: not kept';
 is ask(1, '/bypass/0')->header('X-Cache'), 'MISS', 'predicates: not there';
 
+# Nor is anything left for those who share a key, as is meant.
+
+is ask(1, '/tier/x', @NOBODY)->header('X-Cache'), 'BYPASS', 'tier: nobody';
+is ask(2, '/tier/x')->body, '<user=2>', 'tier: nothing of theirs is kept';
+is ask(3, '/tier/x')->body, '<user=2>', 'tier: of a verified one it is';
+is ask(1, '/tier/x', @NOBODY)->body, '<user=1>', 'tier: but not for nobody';
+
 # A read that is in no key does not keep a cache from its work.
 
 is ask(1, '/public/same/x')->header('X-Cache'), 'MISS', 'no key: asked for';
 is ask(2, '/public/same/x')->header('X-Cache'), 'HIT', 'no key: kept';
+is ask(1, '/public/same/y?fresh=1')->header('X-Cache'), 'BYPASS',
+    'no key: not read';
+is ask(2, '/public/same/y')->header('X-Cache'), 'HIT', 'no key: but kept';
 
 # Limits.
 
@@ -490,13 +511,17 @@ is $held->read_response->body, '<user=1>', 'limit_conn: the one goes on';
 # A key that has yet to be fetched: the subject is waited for.
 
 for my $case ([ $late, 'set', '/set/late', @KEPT ],
-    [ $later, 'map', '/map/late', @KEPT ]) {
+    [ $later, 'map', '/map/late', @KEPT ],
+    [ $latest, 'set of a part', '/ssi/latest.html' ]) {
     my ($by, $name, $path, @o) = @$case;
 
     $issuer->set(body => jwks($key, $by), delay => 0.3);
     select undef, undef, undef, 1.1 * $t->scale;
     apart("a key that comes, $name", $path, key => $by, @o);
 }
+
+is scalar(grep { $_->{uri} eq '/set/latest' } $upstream->requests), 2,
+    'a part that waited for its key is kept';
 
 # A key that goes while a limit holds the request: it was good when the
 # variable was read, and is not when the guard decides.

@@ -79,7 +79,10 @@ char  *ngx_module_order[] = { NULL };
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 
-/* As modules do that take the token from elsewhere, here from X-Late-Token. */
+/*
+ * As modules do that take the token from elsewhere, here from X-Late-Token;
+ * "-" stands for the token that came, cut off.
+ */
 
 static void
 ngx_http_test_late_token(ngx_http_request_t *r, const ngx_table_elt_t *h)
@@ -89,7 +92,12 @@ ngx_http_test_late_token(ngx_http_request_t *r, const ngx_table_elt_t *h)
         && ngx_strncasecmp(h->key.data, (u_char *) "X-Late-Token", h->key.len)
            == 0)
     {
-        r->headers_in.authorization->value = h->value;
+        if (h->value.len == 1 && h->value.data[0] == '-') {
+            r->headers_in.authorization->value.len -= 8;
+
+        } else {
+            r->headers_in.authorization->value = h->value;
+        }
     }
 }
 
