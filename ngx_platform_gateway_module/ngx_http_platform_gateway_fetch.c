@@ -16,8 +16,6 @@
 
 #define NGX_HTTP_PLATFORM_GATEWAY_FETCH_RETRY  100  /* ms */
 
-#define NGX_HTTP_PLATFORM_GATEWAY_FETCH_SPARE  "/dev/null"
-
 
 typedef struct {
     ngx_pool_t                  *pool;      /* holds this struct too */
@@ -155,10 +153,7 @@ ngx_http_platform_gateway_fetch_abort(void)
 }
 
 
-/*
- * Not where X-Accel-Redirect of the issuer, or a rewrite, has led elsewhere,
- * nor for what else the location asks.
- */
+/* Not where X-Accel-Redirect of the issuer, or a rewrite, has led. */
 
 ngx_uint_t
 ngx_http_platform_gateway_fetch_owns(ngx_http_request_t *r)
@@ -191,8 +186,7 @@ ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log)
         return;
     }
 
-    fd = ngx_open_file(NGX_HTTP_PLATFORM_GATEWAY_FETCH_SPARE,
-                       NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
+    fd = ngx_open_file("/dev/null", NGX_FILE_RDONLY, NGX_FILE_OPEN, 0);
     if (fd == NGX_INVALID_FILE) {
         return;
     }
@@ -386,6 +380,10 @@ ngx_http_platform_gateway_fetch_post(ngx_http_request_t *sr, void *data,
 
     fetch->finished = 1;
     fetch->err = ngx_http_platform_gateway_fetch_check(fetch, sr, rc);
+
+    /* the upstream's connection is closed by now, and nobody else's yet */
+
+    ngx_http_platform_gateway_fetch_reserve(ngx_cycle->log);
 
     ngx_post_event(&fetch->event, &ngx_posted_events);
 

@@ -7,7 +7,9 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
+use POSIX ();
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $ALL = 64;
 
@@ -42,6 +44,20 @@ sub half {
     return $c;
 }
 
+# Clients that wait for whatever is free for a moment.
+sub greedy {
+    my $parent = $$;
+    my $pid = fork // die "fork: $!\n";
+    return $pid if $pid;
+    my @c;
+    while (getppid == $parent) {
+        eval { push @c, half($new) };
+        shift @c if @c > 50;
+        sleep 0.005;
+    }
+    POSIX::_exit(0);
+}
+
 sub new_sets { return scalar(() = $_[0]->error_log =~ /: new key set, /g) }
 
 $t->allow(qr/$ALL worker_connections are not enough/,
@@ -64,13 +80,27 @@ for my $what (sort keys %case) {
         substr($nginx->error_log, $said) =~ /accept4\(\) failed|not enough\n/
     }), "$what: there is room for no more";
 
+    my $pid = greedy();
+    my $failed = keys_failures($t);
+
     for my $set (jwks($new), jwks($new) . "\n", jwks($key, $new)) {
         my $before = new_sets($nginx);
         $issuer->set(body => $set);
         ok eventually(sub { new_sets($nginx) > $before }, 6),
             "$what: a new set is fetched";
     }
-    is_deeply [ keys_failures($t) ], [], "$what: no fetch has failed";
+    is scalar(keys_failures($t)), $failed, "$what: no fetch has failed";
+
+    $issuer->set(hold => 1);
+    ok eventually(sub { keys_failures($t) > $failed }, 15),
+        "$what: one that fails";
+    my $before = new_sets($nginx);
+    $issuer->set(hold => 0, body => jwks($new));
+    ok eventually(sub { new_sets($nginx) > $before }, 6),
+        "$what: does not keep the next from its connection";
+    is scalar(keys_failures($t)), $failed + 1, "$what: which does not fail";
+    kill 'KILL', $pid;
+    waitpid $pid, 0;
 
     my ($c) = @held;
     $c->send("\r\n");

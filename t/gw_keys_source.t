@@ -85,8 +85,12 @@ for my $what (sort keys %change) {
     begin($what);
     $issuer->down;
     configure('', @change);
+    my $said = () = keys_failures($t);
     $t->reload or die;
     is keys_get($t, $key, @iss)->status, 503, "$what: the old key is gone";
+    ok eventually(sub { keys_failures($t) > $said }), "$what: it is fetched";
+    like +(keys_failures($t))[-1], qr/there is none yet/,
+        "$what: nothing is said to be kept";
     is ready(), 503, "$what: not ready";
     next if $what eq 'another issuer';
     $other->up;

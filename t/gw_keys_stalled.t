@@ -73,7 +73,7 @@ sub begin {
     my ($what, %o) = @_;
 
     $t->stop($nginx) if $nginx;
-    $issuer->set(body => $both, delay => 0);
+    $issuer->set(body => $both);
     $nginx = configure(%o);
     $t->start_nginx;
     ok eventually(sub { keys_get($t, $old)->status == 200 }), "$what: starts";
@@ -85,7 +85,7 @@ sub superseded {
         ->{'platform_gateway_key_fetches_total{outcome="superseded"}'};
 }
 
-# Stops the worker that fetches once the answer waits in its socket.
+# Stops a worker that fetches, and has the answer wait in its socket.
 sub stall_fetching {
     my ($worker);
 
@@ -93,6 +93,7 @@ sub stall_fetching {
         ($worker) = grep { keys_connection($t, $_) } $nginx->workers;
     }, 5), 'a worker fetches';
     kill 'STOP', $worker;
+    $issuer->set(hold => 0);
     ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }, 5),
         'and is stopped when the answer is there';
     return $worker;
@@ -133,9 +134,9 @@ kill 'CONT', $second;
 # While it fetches, until another worker may.
 
 begin('a lease that ran out', workers => 2, soft => 2);
-$issuer->set(delay => 1);
+$issuer->set(hold => 1);
 my $worker = stall_fetching();
-$issuer->set(body => $only, delay => 0);
+$issuer->set(body => $only);
 ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }, 15),
     'another worker fetches when the lease has run out';
 my $before = superseded();
@@ -148,7 +149,7 @@ decided('a lease that ran out');
 
 sub fetch_for_nobody {
     sleep 1.1;    # the cooldown
-    $issuer->set(delay => 1);
+    $issuer->set(hold => 1);
     my $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(GET => '/branch',
         token => jwt_token('branch', jwt_key('c'), iat => past())));
@@ -157,7 +158,7 @@ sub fetch_for_nobody {
 
 begin('a reload', workers => 1, soft => 60);
 ($worker, my $c) = fetch_for_nobody();
-$issuer->set(body => $only, delay => 0);
+$issuer->set(body => $only);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
 ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),

@@ -125,12 +125,14 @@ configure(1, 'platform_gateway_key_wait 20s;');
 $t->start_nginx;
 ok eventually(sub { keys_get($t, $key)->status == 200 }), 'an issuer';
 sleep 1.1;    # the cooldown
-$issuer->set(delay => 2);
+$issuer->set(hold => 1);
 $before = $issuer->count;
 my @c = send_token($new->as('c'), iat => past());
 ok eventually(sub { $issuer->count == $before + 1 }), 'is slow to answer';
-$issuer->set(delay => 0, body => jwks($key, $new));
+$issuer->set(body => jwks($key, $new));
 push @c, send_token($new), send_token($new->as('d'), fresh());
+sleep 1.1;    # the cooldown
+$issuer->set(hold => 0);
 is_deeply [ map { $_->read_response->status } @c ], [ 401, 200, 401 ],
     'a key that was published meanwhile is found, others are not';
 is $issuer->count, $before + 2, 'by one fetch more';
@@ -140,11 +142,12 @@ is $issuer->count, $before + 2, 'by one fetch more';
 $t->stop($nginx);
 configure(60, 'platform_gateway_key_wait 20s;');
 $before = $issuer->count;
-$issuer->set(delay => 3, body => jwks($key));
+$issuer->set(hold => 1, body => jwks($key));
 $t->start_nginx;
 ok eventually(sub { $issuer->count == $before + 1 }), 'a slow first fetch';
 sleep 1.2;    # a later second
 @c = (send_token($new), send_token($new, iat => past()), send_token($key));
+$issuer->set(hold => 0);
 is_deeply [ map { $_->read_response->status } @c ], [ 503, 401, 200 ],
     'a token that was issued while it ran may have a newer key';
 is $issuer->count, $before + 1, 'no other fetch was permitted';

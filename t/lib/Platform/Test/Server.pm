@@ -275,13 +275,15 @@ sub echo {
 }
 
 # The answer of an issuer, as its state says: body, status, headers
-# ([name => value, ...]), delay (seconds), truncate (bytes of the body that
+# ([name => value, ...]), delay (seconds), hold (as long as it is set; what is
+# answered then is what was set when the request came), truncate (bytes of the body that
 # are sent although Content-Length announces all), raw (exact bytes, closes).
 sub issue {
     my ($request, $server) = @_;
 
     my $s = $server->get;
     sleep $s->{delay} if $s->{delay};
+    sleep 0.02 while $s->{hold} && $server->get->{hold};
     return undef if $s->{hangup};
     return \$s->{raw} if defined $s->{raw};
 
