@@ -177,10 +177,6 @@ ngx_http_platform_gateway_subject_merge(ngx_conf_t *cf,
     const ngx_str_t           *module;
     ngx_http_upstream_conf_t  *u;
 
-    if (!ngx_http_platform_gateway_subject_reads(cf, NULL)) {
-        return NGX_CONF_OK;
-    }
-
     for (i = 0; i < NGX_HTTP_PLATFORM_GATEWAY_SUBJECT_MODULES; i++) {
 
         module = &ngx_http_platform_gateway_subject_modules[i];
@@ -202,6 +198,8 @@ ngx_http_platform_gateway_subject_merge(ngx_conf_t *cf,
 
             return NGX_CONF_ERROR;
         }
+
+        /* whether a variable is read is no question: scripts read by name */
 
 #if (NGX_HTTP_CACHE)
         if (u->cache > 0
