@@ -155,15 +155,16 @@ SKIP: {
     skip 'too much memory for valgrind', 1 if Platform::Test::Env::valgrind();
     $pg->sql('truncate login_attempts');
     $identity->stop;
-    local $identity->{env}{PLATFORM_AUTH_ARGON2_MEMORY_KIB} = 262144;
+    local @{ $identity->{env} }{qw(PLATFORM_AUTH_ARGON2_MEMORY_KIB
+        PLATFORM_REQUEST_TIMEOUT)} = (131072, '5m');
     $identity->start;
-    is login('one')->{status}, 200, 'a hash of 256 MiB';
+    is login('one')->{status}, 200, 'a hash of 128 MiB';
     like $pg->sql("select credential_hash from accounts
-        where account_name = 'one\@demo.test'"), qr/m=262144,/,
+        where account_name = 'one\@demo.test'"), qr/m=131072,/,
         'which is now the stored one';
     my $status = '/proc/' . $identity->pid . '/statm';
     open my $fh, '<', $status or die "$status: $!\n";
-    my $limit = (split / /, <$fh>)[0] * 4096 + 200 * 1024 * 1024;
+    my $limit = (split / /, <$fh>)[0] * 4096 + 64 * 1024 * 1024;
     my $prlimit = sub {
         return system('prlimit', '--pid', $identity->pid, "--as=$_[0]:") == 0;
     };
