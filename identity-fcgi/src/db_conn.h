@@ -30,9 +30,9 @@ bool db_conn_connect(struct db_conn *c, const struct config *cfg, size_t *host,
 bool db_conn_is_connected(const struct db_conn *c);
 
 /*
- * Whether a connection, as far as can be told without asking, still is one;
- * one that answered just now is trusted: for a moment before a
- * write, which must not be lost, and longer before a read.
+ * Whether a connection, as far as can be told without asking, still is one.
+ * One that answered just now is trusted: for a moment before a write, which
+ * must not be lost, and longer before a read.
  */
 bool db_conn_is_alive(struct db_conn *c, bool before_write);
 
