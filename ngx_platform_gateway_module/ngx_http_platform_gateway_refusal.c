@@ -241,13 +241,8 @@ ngx_http_platform_gateway_refusal_allow(ngx_http_request_t *r,
          * nginx's own content handlers those of files refuse methods.
          */
 
-        if (r->upstream
-            || (!r->internal && (r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))))
-        {
-            return &ngx_http_platform_gateway_refusal_none;
-        }
-
-        return &ngx_http_platform_gateway_refusal_files;
+        return r->upstream ? &ngx_http_platform_gateway_refusal_none
+                           : &ngx_http_platform_gateway_refusal_files;
     }
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);

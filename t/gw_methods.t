@@ -156,6 +156,8 @@ is http($port, 'OPTIONS', '/any')->header('Allow'),
     'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS', 'what is passed on';
 is http($port, 'OPTIONS', '/nowhere')->header('Allow'), 'OPTIONS',
     'a path that is not there';
+is http($port, 'OPTIONS', '/unmatched')->header('Allow'), 'OPTIONS',
+    'nor one that no location matches';
 is http_post($port, '/gif')->header('Allow'), 'GET, HEAD, OPTIONS',
     "another module's 405";
 
@@ -205,13 +207,15 @@ $res = $c->request(PUT => '/post',
 is $res->status, 405, 'Expect: 100-continue';
 is scalar($res->interim), 0, 'is not continued';
 
-# TRACE and CONNECT are nginx's to refuse.
+# TRACE and CONNECT are nginx's to refuse, before it knows the location.
 
 for my $method (qw(TRACE CONNECT)) {
     my $raw = http_raw($port,
         "$method /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     like $raw, qr{\AHTTP/1\.1 40[05] .*application/problem\+json}s,
         "$method is refused";
+    like $raw, qr{^Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r$}m,
+        "$method: Allow" if $raw =~ /^HTTP\S+ 405/;
 }
 
 $t->done;

@@ -18,8 +18,12 @@ my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 my @good = (iss => 'http://issuer.test');
 
+$t->set(LATE => Platform::Test::Env::build()
+        . '/test/ngx_http_test_late_module.so');
+
 my $CONF = <<'CONF';
 %%GLOBALS%%
+load_module %%LATE%%;
 worker_processes 1;
 events { }
 http {
@@ -66,6 +70,10 @@ http {
         }
         location /lenient {
             platform_gateway_leeway 60s;
+            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        }
+        location /back {
+            test_late_clock_back 600s;
             proxy_pass http://127.0.0.1:%%PORT_upstream%%;
         }
         location /map {
@@ -226,6 +234,28 @@ for my $on (1, 0) {
             'GATEWAY_TOKEN_EXPIRED', "$name: and so does the forged one";
     }
     $is_events->([ 4, 2, 3, 0 ], 'expired ones are hits');
+
+    # A clock that was set back: what was good is not good yet.
+
+    my $at = CORE::time();
+    my %early = (iat => token(iat => $at - 60),
+        nbf => token(iat => $at - 3600, nbf => $at - 60));
+    my $aged = token(iat => $at - 3600);
+    my $new = jwt_token('branch', $other->as('a'), @good, iat => $at - 60);
+    is status('/', $_), 200, "$name: before the clock is set back"
+        for values %early, $aged;
+    is status('/', $new), 401, "$name: a forged one, likewise";
+    events();
+    for my $claim (sort keys %early) {
+        is http_get($port, '/back', token => $early{$claim})->json->{detail},
+            'the token is not valid yet', "$name: $claim in the future";
+    }
+    is status('/back', $aged), 200, "$name: control: one that is older";
+    is http_get($port, '/back', token => $new)->json->{detail},
+        'the token is not valid yet', "$name: a forged one, too";
+    is status('/', $_), 200, "$name: the clock is right again"
+        for values %early;
+    $is_events->([ 5, 1, 0, 0 ], 'all of them hits');
 
     # A key that goes while its tokens are cached.
 

@@ -1,5 +1,5 @@
-# What a token costs in the cache, all included, and that a full cache does not
-# grow.
+# What a token costs in the cache, all included, that a full cache does not
+# grow, and that nothing of a token stays in memory once the cache let it go.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $key = jwt_key('a');
 my $issuer = $t->issuer(body => jwks($key));
 my $port = $t->port('gateway');
 
-my $nginx = $t->nginx_conf(<<"CONF");
+my $nginx = $t->nginx_conf(my $CONF = <<"CONF");
 %%GLOBALS%%
 worker_processes 1;
 events { }
@@ -85,5 +85,48 @@ push @later, rss_after(1 .. 2 * $CACHED) for 1 .. 3;
 note "$empty kB, $full kB full, later @later";
 cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty),
     'a full cache stays as large';
+
+# An entry holds the token and, right behind it, the account: nowhere else in
+# the worker do the two stand together.
+
+$nginx->stop;
+$nginx = $t->nginx_conf($CONF =~ s/entries=$CACHED/entries=8/r);
+$t->start_nginx;
+ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready again';
+
+sub token_of {
+    my ($roles) = @_;
+
+    my $token = jwt_token('branch', $key, iss => 'http://issuer.test',
+        roles => [ ('r' x 100) x $roles ]);
+    return ($token, substr($token, -40)
+            . (jwt_decode($token))[1]{account_id});
+}
+
+# How many of the marks there are in the worker's memory.
+sub marks {
+    my (@marks) = @_;
+
+    my ($worker) = $nginx->workers;
+    my $any = join '|', map { quotemeta } @marks;
+    my $found = 0;
+    open my $maps, '<', "/proc/$worker/maps" or die "maps: $!\n";
+    open my $mem, '<:raw', "/proc/$worker/mem" or die "mem: $!\n";
+    no warnings 'portable';    # addresses have 64 bits
+    while (<$maps>) {
+        my ($from, $to) = map {hex} /^([0-9a-f]+)-([0-9a-f]+) rw/ or next;
+        sysseek($mem, $from, 0) && sysread($mem, my $bytes, $to - $from)
+            or next;
+        $found += () = $bytes =~ /$any/g;
+    }
+    return $found;
+}
+
+my %mark = map { token_of(40) } 1 .. 8;
+is http_get($port, '/', token => $_)->status, 200, 'a token' for sort keys %mark;
+is marks(values %mark), 8, 'control: all are found in memory';
+is http_get($port, '/', token => (token_of(1))[0])->status, 200, 'another one'
+    for 1 .. 8;
+is marks(values %mark), 0, 'nothing is left of those that had to go';
 
 $t->done;

@@ -1,8 +1,9 @@
 
 /*
  * A module to be loaded after the gateway's, whose handlers nginx would run
- * first: it tells what it sees, answers where the location says so, and takes
- * another token than the one that came if it is told to.
+ * first: it tells what it sees, answers where the location says so, takes
+ * another token than the one that came if it is told to, and sets the clock
+ * back there for the phases that follow.
  */
 
 
@@ -13,6 +14,7 @@
 
 typedef struct {
     ngx_flag_t  enable;
+    time_t      clock_back;  /* seconds */
 } ngx_http_test_late_conf_t;
 
 
@@ -29,6 +31,13 @@ static ngx_command_t  ngx_http_test_late_commands[] = {
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_test_late_conf_t, enable),
+      NULL },
+
+    { ngx_string("test_late_clock_back"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_LOC_CONF_OFFSET,
+      offsetof(ngx_http_test_late_conf_t, clock_back),
       NULL },
 
       ngx_null_command
@@ -154,6 +163,14 @@ ngx_http_test_late_post_read(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_test_late_rewrite(ngx_http_request_t *r)
 {
+    ngx_http_test_late_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_test_late_module);
+
+    /* nginx sets its clock again before the next event */
+
+    ngx_cached_time->sec -= conf->clock_back;
+
     ngx_http_test_late_tell(r, "rewrite");
     return ngx_http_test_late_answer(r);
 }
@@ -230,6 +247,7 @@ ngx_http_test_late_create_conf(ngx_conf_t *cf)
     conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_test_late_conf_t));
     if (conf) {
         conf->enable = NGX_CONF_UNSET;
+        conf->clock_back = NGX_CONF_UNSET;
     }
 
     return conf;
@@ -245,6 +263,7 @@ ngx_http_test_late_merge_conf(ngx_conf_t *cf, void *parent, void *child)
     (void) cf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
+    ngx_conf_merge_sec_value(conf->clock_back, prev->clock_back, 0);
 
     return NGX_CONF_OK;
 }
