@@ -246,7 +246,8 @@ typedef struct {
  *                keys_wait(): NGX_AGAIN
  *     START ------------------------------> WAIT_KEYS
  *       |                                      |
- *       | token, keys and policy decide        | resumed: decide, for good
+ *       | token, keys and policy decide        | resumed: decide, or wait
+ *       |                                      | for the next fetch
  *       v                                      v
  *     DONE  (verdict: NGX_OK, or the status of the refusal)
  */

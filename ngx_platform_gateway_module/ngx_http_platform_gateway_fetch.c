@@ -55,6 +55,7 @@ static ngx_int_t ngx_http_platform_gateway_fetch_post(ngx_http_request_t *sr,
 static const char *ngx_http_platform_gateway_fetch_check(
     ngx_http_platform_gateway_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_int_t rc);
+static void ngx_http_platform_gateway_fetch_release(void);
 static ngx_uint_t ngx_http_platform_gateway_fetch_cut(ngx_http_request_t *sr,
     size_t len);
 static void ngx_http_platform_gateway_fetch_event(ngx_event_t *ev);
@@ -207,7 +208,7 @@ ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log)
 }
 
 
-void
+static void
 ngx_http_platform_gateway_fetch_release(void)
 {
     ngx_connection_t  *c;

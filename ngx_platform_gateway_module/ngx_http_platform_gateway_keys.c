@@ -111,7 +111,6 @@ ngx_http_platform_gateway_keys_exit_process(ngx_cycle_t *cycle)
     }
 
     ngx_http_platform_gateway_fetch_abort();
-    ngx_http_platform_gateway_fetch_release();
 
     worker = keys->worker;
 

@@ -210,12 +210,8 @@ ngx_int_t ngx_http_platform_gateway_fetch_start(ngx_http_conf_ctx_t *ctx,
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_platform_gateway_fetch_abort(void);
 
-/*
- * Keeps a connection for the next fetch, or gives it back; reserve() again
- * where there was none.
- */
+/* Keeps a connection for the next fetch, where there is none yet. */
 void ngx_http_platform_gateway_fetch_reserve(ngx_log_t *log);
-void ngx_http_platform_gateway_fetch_release(void);
 
 
 /* ngx_http_platform_gateway_keys_file.c: keys from a local file */

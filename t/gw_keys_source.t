@@ -75,7 +75,7 @@ my %change = (
     'another issuer, elsewhere' => [ @issuer, @address ],
     'another issuer'            => [ @issuer ],
     'another address'           => [ @address ],
-    'another location'          => [ @uri, @address ],
+    'another location'          => [ @uri ],
     'an issuer more'            => [ @address,
         qr{(?<=issuer http://issuer\.test)} => " $NEW" ],
 );
@@ -92,7 +92,7 @@ for my $what (sort keys %change) {
     like +(keys_failures($t))[-1], qr/there is none yet/,
         "$what: nothing is said to be kept";
     is ready(), 503, "$what: not ready";
-    next if $what eq 'another issuer';
+    next unless "@change" =~ $other->port;
     $other->up;
     ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }, 5),
         "$what: the new key works";
