@@ -250,7 +250,8 @@ sub page {
         ? $body =~ m{^<html>\r\n<head><title>\d{3} .*<hr><center>nginx}s
             || $body =~ /^\{"type":"about:blank",.*"status":\d+/
         : $head =~ m{^HTTP/\S+ (?:4|5)\d\d };
-    my @lines = grep { !/^(?:Content-(?:Type|Length)|Retry-After|Allow):/i }
+    my @lines = grep { !/^(?:Content-(?:Type|Length)|Retry-After|Allow):/i
+            && !/^Cache-Control: no-store$/i }
         split /\r\n/, $head;
     return join "\n", @lines, '', '(page)';
 }
