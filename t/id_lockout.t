@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
+use Platform::Test::Http;
 use Test::More;
 
 my $MANY = $ENV{PLATFORM_TEST_SESSIONS} // 250_000;
@@ -116,6 +117,9 @@ sub is_alive {
     ok $list->[1]{revokedAt}, 'and since when';
     is scalar @{ $c->done('account', 'sessions', $account) }, 1,
         'and lists what is left';
+    $c->refused(1, qr/no active session with this id/, 'account',
+        'revoke-sessions', $account, '--session',
+        claims($before->{refreshToken})->{session_id});
 
     # A database whose clock was set back opens sessions that live, too.
     $pg->sql("update accounts set sessions_valid_after = now()
@@ -127,11 +131,11 @@ sub is_alive {
         3, 'which all can be ended';
     is_over($after, 'opened ahead of the clock');
     is_alive(login()->json, 'opened anew');
-    $pg->sql("update accounts set sessions_valid_after = '-infinity'
-        where $is_it");
+    $pg->sql("delete from auth_sessions where $is_it; update accounts
+        set sessions_valid_after = '-infinity' where $is_it");
 }
 
-# -- one session's row is held: the lockout does not wait for it
+# -- rows are in use: the lockout does not wait for them
 
 my %commands = (
     disable => sub {
@@ -151,19 +155,29 @@ for my $name (sort keys %commands) {
     $c->done(qw(account revoke-sessions), $account);
     my @sessions = map { login()->json } 1 .. 4;
     my @ids = map { claims($_->{refreshToken})->{session_id} } @sessions;
-    my $held = $pg->begin("select 1 from auth_sessions
-        where session_id = '$ids[0]' for update");
+    my ($held, $other) = map { $pg->begin("select 1 from auth_sessions
+        where session_id = '$_' for update") } @ids[0, 1];
     my $p = begin_command($name, 'account', $name, $account);
-    ok $pg->waiting(1), "$name waits for the row";
-    is_over($sessions[1], "$name: another session");
+    ok $pg->waiting(1), "$name waits for a row";
+    like $t->read_file("$name.out"), qr/"event":"account\.\w+","audit":true/,
+        "$name: is on record already";
+    is_over($sessions[2], "$name: another session");
     $commands{$name}->();
     is $pg->sql("select count(*) from auth_sessions where status = 'REVOKED'
-        and session_id in ('" . join("','", @ids[1 .. 3]) . "')"), 3,
+        and session_id in ('$ids[2]', '$ids[3]')"), 2,
         "$name: the others' rows are marked";
 
-    # Whoever holds the row may want the others', and nobody waits in a ring.
-    $pg->more($held, "select 1 from auth_sessions where $is_it for update");
-    ok $pg->end($held, 'commit'), "$name: the row is let go";
+    # Whoever holds a row may want the others', and nobody waits in a ring.
+    $pg->more($held, "select 1 from auth_sessions where session_id in
+        ('$ids[2]', '$ids[3]') for update");
+    ok $pg->end($held, 'rollback'), "$name: a row is let go";
+    ok eventually(sub { $pg->sql("select status from auth_sessions
+        where session_id = '$ids[0]'") eq 'REVOKED' }, 20),
+        "$name: and marked";
+    ok $pg->waiting(1), "$name waits for the next one";
+    $pg->more($other, "select 1 from auth_sessions
+        where session_id in ('$ids[0]', '$ids[2]') for update");
+    ok $pg->end($other, 'commit'), "$name: which is let go";
     ends_well($p);
     like $t->read_file("$name.out"), qr/"revokedSessions":4[,}]/,
         "$name: says how many";
@@ -172,6 +186,63 @@ for my $name (sort keys %commands) {
     is_over($sessions[0], "$name: enabled again");
     $c->done({ stdin => "$credential\n" }, qw(account set-credential),
         $account);
+}
+
+# -- one that is cut short holds all the same, and can be gone on with
+
+{
+    my @sessions = map { login()->json } 1, 2;
+    my $id = claims($sessions[0]{refreshToken})->{session_id};
+    my $held = $pg->begin("select 1 from auth_sessions
+        where session_id = '$id' for update");
+    my $p = begin_command('cut', qw(account disable), $account);
+    ok $pg->waiting(1), 'a command waits for a row';
+    $p->stop('KILL');
+    ok $pg->end($held, 'rollback'), 'and is killed';
+    ok $pg->waiting(0), 'all goes on';
+    is_over($_, 'after it was killed') for @sessions;
+    $c->done(qw(account enable), $account);
+    is_over($_, 'enabled') for @sessions;
+    my $left = $pg->sql("select count(*) from auth_sessions where $is_it
+        and status = 'ACTIVE'");
+    cmp_ok $left, '<=', 1, 'a row at most is left to mark';
+    is $c->done(qw(account revoke-sessions), $account)->{revokedSessions},
+        $left, 'by the next command';
+}
+
+# -- a lockout between what is read of a session and what is written to it
+
+for my $how (qw(select-branch refresh)) {
+    my $session = login()->json;
+    my $claims = claims($session->{refreshToken});
+    # Of a session that ends before long: read and rotated one after the other.
+    my $token = jwt_token('refresh', jwt_key('identity'), %$claims,
+        exp => $claims->{iat} + 1000);
+    for my $end ('rollback', 'commit') {
+        my $gate = $pg->begin('lock table auth_sessions in share mode');
+        my $client = Platform::Test::Http->new(port => $port);
+        $client->send($how eq 'refresh'
+            ? http_request_bytes(POST => '/api/auth/refresh',
+                json => { refreshToken => $token })
+            : http_request_bytes(POST => '/api/auth/select-branch',
+                token => $session->{accountAccessToken},
+                json => { branchId => $branches[0] }));
+        ok $pg->waiting(1), "$how: its write waits";
+        $pg->more($gate, "update accounts
+            set sessions_valid_after = clock_timestamp() where $is_it");
+        ok $pg->end($gate, $end), "$how: a lockout, $end";
+        my $res = $client->read_response;
+        if ($end eq 'rollback') {
+            is $res->status, 200, "$how: goes on";
+            $token = jwt_token('refresh', jwt_key('identity'),
+                %{ claims($res->json->{refreshToken}) },
+                exp => $claims->{iat} + 1000) if $how eq 'refresh';
+        }
+        else {
+            is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE',
+                "$how: is refused");
+        }
+    }
 }
 
 # -- a login that is under way: the lockout waits for it, and it loses

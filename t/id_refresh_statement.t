@@ -271,6 +271,28 @@ for my $created (map { ($_, $_ + 0.5) } -3 .. 3) {
 }
 is $capped{yes}, 1, 'some were capped';
 
+# -- a token of ours that names the session and another account
+
+{
+    my $mine = session_in(undef);
+    my $claims = claims($mine);
+    for my $account ($claims->{account_id}, uuid(5)) {
+        my $named = jwt_token('refresh', jwt_key('identity'), %$claims,
+            account_id => $account, sub => $account);
+        statements();
+        my $res = refresh($named);
+        if ($account eq $claims->{account_id}) {
+            is $res->status, 200, 'the account that has it';
+            $claims = claims($res->json->{refreshToken});
+            next;
+        }
+        is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'another account');
+        is statements(), 'session_refresh', 'which one statement finds';
+        is row($claims->{session_id}), "$claims->{jti}|ACTIVE|",
+            'and replaces nothing';
+    }
+}
+
 # -- a jti that is the session's but for its letters is not the session's
 
 $token = session_in(undef);

@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Http;
 use Test::More;
 
 my $t = Platform::Test->new;
@@ -89,6 +90,29 @@ is_problem(select_branch($two, branch(51)), 403,
     'AUTH_BRANCH_NOT_SELECTABLE', 'then not the second');
 is select_branch(login('two-workspaces')->{accountAccessToken},
     branch(51))->status, 200, 'a new session may';
+
+# Two selections at once, in two workspaces: what was read without a scope may
+# have one when it is written.
+
+for my $case ([ commit => 403, branch(41) ], [ rollback => 200, branch(51) ]) {
+    my ($how, $status, $left) = @$case;
+    my $token = login('two-workspaces')->{accountAccessToken};
+    my $session = claims($token)->{session_id};
+    my $first = $pg->begin("update auth_sessions s set workspace_id =
+        b.workspace_id, member_id = b.member_id, active_branch_id = b.branch_id
+        from selectable_branches b where s.session_id = '$session'
+        and b.account_id = s.account_id and b.branch_id = '@{[ branch(41) ]}'");
+    my $second = Platform::Test::Http->new(port => $port);
+    $second->send(http_request_bytes(POST => '/api/auth/select-branch',
+        token => $token, json => { branchId => branch(51) }));
+    ok $pg->waiting(1), 'a selection waits for another';
+    ok $pg->end($first, $how), "the first one, $how";
+    my $answer = $second->read_response;
+    is $answer->status, $status, "then the second: $status"
+        or diag $answer->body;
+    is $pg->sql("select active_branch_id from auth_sessions
+        where session_id = '$session'"), $left, 'what it selects';
+}
 
 # Which token.
 

@@ -38,12 +38,12 @@ static const struct db_statement session_create_sql = {
     "      FOR SHARE),"
     " opened AS MATERIALIZED ("
     "   SELECT account_id, greatest(clock_timestamp(),"
-    "          sessions_valid_after + interval '1 microsecond') AS created_at"
+    "          sessions_valid_after + interval '1 us') AS created_at"
     "     FROM owner)"
     " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
     "    expires_at, workspace_id, member_id, active_branch_id)"
     " SELECT $1, account_id, $3, created_at,"
-    "    greatest($4, created_at + interval '1 microsecond'), $5, $6, $7"
+    "    greatest($4, created_at + interval '1 us'), $5, $6, $7"
     "   FROM opened",
     true};
 
@@ -121,8 +121,7 @@ enum store_result store_session_limit(struct store *st,
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
     "   AND active_branch_id IS NOT DISTINCT FROM $7" STORE_NOT_LOCKED_OUT(   \
-        "auth_sessions") STORE_BEFORE_FENCE("$8")
-#define ROTATE_SET "UPDATE auth_sessions SET jti = $3, expires_at = $4"
+        "s") STORE_BEFORE_FENCE("$8")
 #define ROTATE_CLEAR                                                          \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 #define REMEMBERING(update)                                                   \
@@ -130,11 +129,12 @@ enum store_result store_session_limit(struct store *st,
     " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
-    {{"session_rotate", ROTATE_SET ROTATE_WHERE, true},
-     {"session_rotate_remember", REMEMBERING(ROTATE_SET ROTATE_WHERE), true}},
-    {{"session_rotate_clear", ROTATE_SET ROTATE_CLEAR ROTATE_WHERE, true},
+    {{"session_rotate", STORE_ROTATE ROTATE_WHERE, true},
+     {"session_rotate_remember", REMEMBERING(STORE_ROTATE ROTATE_WHERE),
+      true}},
+    {{"session_rotate_clear", STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE, true},
      {"session_rotate_clear_remember",
-      REMEMBERING(ROTATE_SET ROTATE_CLEAR ROTATE_WHERE), true}}};
+      REMEMBERING(STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE), true}}};
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,

@@ -120,27 +120,21 @@ static const struct db_statement session_read_sql = {
  * that has changed since is another's work, and left to the caller to read
  * again: the update compares all that was decided upon.
  */
+#define SEEN "WITH seen AS MATERIALIZED (" READ("s.active_branch_id", "") "),"
 #define REFRESH                                                               \
-    "WITH seen AS MATERIALIZED (" READ(                                       \
-        "s.active_branch_id",                                                 \
-        "") "),"                                                              \
-            " rotated AS ("                                                   \
-            "   UPDATE auth_sessions s SET jti = $3, expires_at = $4"         \
-            "    WHERE s.session_id = $1 AND s.jti = $2 AND s.account_id = "  \
-            "$5"                                                              \
-            "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"            \
-            "      AND s.created_at >= $7"                                    \
-            "      AND EXISTS (SELECT FROM seen"                              \
-            "           WHERE account_enabled AND active"                     \
-            "             AND (active_branch_id IS NULL OR roles IS NOT "     \
-            "NULL)"                                                           \
-            "             AND workspace_id IS NOT DISTINCT FROM "             \
-            "s.workspace_id"                                                  \
-            "             AND member_id IS NOT DISTINCT FROM s.member_id"     \
-            "             AND active_branch_id"                               \
-            "                 IS NOT DISTINCT FROM "                          \
-            "s.active_branch_id)" STORE_BEFORE_FENCE(                         \
-                "$8") "   RETURNING session_id)"
+    SEEN " rotated AS (" STORE_ROTATE                                         \
+         "    WHERE s.session_id = $1 AND s.jti = $2 AND s.account_id = $5"   \
+         "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"               \
+         "      AND s.created_at >= $7"                                       \
+         "      AND EXISTS (SELECT FROM seen"                                 \
+         "           WHERE account_enabled AND active"                        \
+         "             AND (active_branch_id IS NULL OR roles IS NOT NULL)"   \
+         "             AND workspace_id IS NOT DISTINCT FROM s.workspace_id"  \
+         "             AND member_id IS NOT DISTINCT FROM s.member_id"        \
+         "             AND active_branch_id"                                  \
+         "                 IS NOT DISTINCT FROM "                             \
+         "s.active_branch_id)" STORE_BEFORE_FENCE(                            \
+             "$8") "   RETURNING session_id)"
 #define REFRESHED " SELECT seen.*, EXISTS (SELECT FROM rotated) FROM seen"
 
 static const struct db_statement session_refresh_sql[2] = {

@@ -21,6 +21,13 @@ struct store {
     "   AND " s ".created_at > (SELECT a.sessions_valid_after"                \
     "       FROM accounts a WHERE a.account_id = " s ".account_id)"
 
+/* Gives the row called s the jti $3 and the expiry $4.  That is by the
+ * service's clock, and so might be before created_at, which is by the
+ * database's. */
+#define STORE_ROTATE                                                          \
+    "UPDATE auth_sessions s SET jti = $3,"                                    \
+    "       expires_at = greatest($4, created_at + interval '1 us')"
+
 /* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
  * while, and older ones are dropped. */
 #define STORE_FORGET                                                          \
