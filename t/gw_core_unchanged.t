@@ -2,7 +2,8 @@
 # servers, one without the module and one where it is loaded and on, public.
 # Answers are compared byte by byte, but for the date and the ids; and so is
 # what reached the upstream.  Pages that nginx itself would write are problems
-# here (gw_problem.t), so of those all but type, length and body is compared.
+# here (gw_problem.t), so of those all but type, length, caching and body is
+# compared.
 
 use strict;
 use warnings;
@@ -250,9 +251,9 @@ sub page {
         ? $body =~ m{^<html>\r\n<head><title>\d{3} .*<hr><center>nginx}s
             || $body =~ /^\{"type":"about:blank",.*"status":\d+/
         : $head =~ m{^HTTP/\S+ (?:4|5)\d\d };
-    my @lines = grep { !/^(?:Content-(?:Type|Length)|Retry-After|Allow):/i
-            && !/^Cache-Control: no-store$/i }
-        split /\r\n/, $head;
+    my @lines = grep {
+        !/^(?:Content-(?:Type|Length)|Retry-After|Allow):|^Cache-Control: no-store$/i
+    } split /\r\n/, $head;
     return join "\n", @lines, '', '(page)';
 }
 
