@@ -53,29 +53,33 @@ is scalar(grep { $_ > $alone } @took), 3, 'unlike that of the first'
     or diag "$alone, @took";
 is http_get($port, $jwks)->status, 200, 'then it goes on as before';
 
-# Too long: the process stands still while requests have arrived.
+# Too long: the process stands still while two requests are on their way.
 
 sub held {
     my ($timeout_s, $seconds) = @_;
 
     my $one = $t->identity(name => "timeout$timeout_s",
         PLATFORM_REQUEST_TIMEOUT => $timeout_s . 's');
-    my @early = map { $t->fcgi($one->address) } 1 .. 3;
     my $request = Platform::Test::Fcgi::request_bytes(GET => $jwks);
-    is $early[0]->request(GET => $jwks)->{status}, 200, 'in time: served';
-    $_->send(substr $request, 0, 30) for @early[1, 2];
-    sleep 0.2 * $t->scale;    # they are accepted
+    is $t->fcgi($one->address)->request(GET => $jwks)->{status}, 200,
+        'in time: served';
+    my @early = map { $t->fcgi($one->address) } 1 .. 2;
+    $_->send(substr $request, 0, 30) for @early;
+    ok eventually(sub {
+        $t->fcgi($one->address)->request(GET => '/actuator/prometheus')->{body}
+            =~ /^identity_workers_busy 3$/m;
+    }), 'two are with workers, this with another';
     $one->process->signal('STOP');
-    $_->send(substr $request, 30) for @early[1, 2];
+    $_->send(substr $request, 30) for @early;
     sleep $seconds;
     $one->process->signal('CONT');
-    return map { $_->read_answer } @early[1, 2];
+    return map { $_->read_answer } @early;
 }
 
-for my $got (held(20 * $t->scale, 1)) {
+for my $got (held(20 * $t->scale, 2.5)) {
     is $got->{status}, 200, 'late, but within the request timeout: served';
 }
-for my $got (held(1, 1.2)) {
+for my $got (held(2, 2.5)) {
     is $got->{status}, 503, 'beyond it: refused';
     like $got->{body}, qr/"code":"AUTH_BUSY"/, 'as busy';
     is_deeply [ map { $_->[1] } grep { $_->[0] eq 'Retry-After' }

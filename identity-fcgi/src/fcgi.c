@@ -80,9 +80,9 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
 {
     struct pollfd p = {ex->fd, events, 0};
     int64_t left_us = ex->deadline_us - metrics_now_us();
+    int left_ms = left_us > 0 ? (int) (left_us / 1000) + 1 : 0;
 
-    return (left_us > 0 && poll(&p, 1, (int) (left_us / 1000) + 1) != 0) ||
-           fail(ex, FCGI_LATE);
+    return poll(&p, 1, left_ms) != 0 || fail(ex, FCGI_LATE);
 }
 
 /* -- reading --------------------------------------------------------------

@@ -26,8 +26,6 @@
 /* For a request to come whole, and for its answer to be taken; the request
  * timeout where that is shorter. */
 #define IO_TIMEOUT_MS 2000
-/* Of which this much is left to one that was queued for that long. */
-#define LAST_READ_MS 20
 #define DRAIN_GRACE_MS 1000
 #define TICK_MS 10          /* until a full queue, or a drain, is looked at */
 #define ACCEPT_PAUSE_MS 250 /* after an error that does not pass by itself */
@@ -146,12 +144,10 @@ static void serve_one(struct worker_thread *t, const struct arrival *a)
     int64_t timeout_us = s->limits->request_timeout_ms * 1000;
     int64_t io_us =
         IO_TIMEOUT_MS * 1000 < timeout_us ? IO_TIMEOUT_MS * 1000 : timeout_us;
-    int64_t last_us = metrics_now_us() + LAST_READ_MS * 1000;
-    int64_t until_us = a->at_us + io_us > last_us ? a->at_us + io_us : last_us;
     struct fcgi_call call = {.arrived_us = a->at_us,
                              .deadline_ms = (a->at_us + timeout_us) / 1000};
     struct fcgi_reply reply = {{NULL, 0}, {NULL, 0}};
-    enum fcgi_end end = fcgi_read(t->exchange, a->fd, until_us, &call);
+    enum fcgi_end end = fcgi_read(t->exchange, a->fd, a->at_us + io_us, &call);
 
     if (end == FCGI_WHOLE) {
         s->service->handle(t->worker, &call, &reply);

@@ -394,6 +394,11 @@ static void of_request_0(void)
 {
     whole(0, "");
     bytes[3] = 0;
+    for (size_t at = 8 + 8 + 3; at < len; at += 8) {
+        ck_assert_uint_eq(bytes[at + 3], 1);
+        bytes[at + 3] = 0;
+        at += bytes[at + 5] + (size_t) bytes[at + 6];
+    }
 }
 
 static void of_another_version(void)
