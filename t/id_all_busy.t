@@ -1,5 +1,5 @@
 # All workers are busy: a request's time runs from its arrival all the same,
-# and who waited is served next.
+# who waited is served next, and who waited for too long is told so.
 
 use strict;
 use warnings;
@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(sleep);
 
 my $FROZEN_S = 1.5;
-my $LATE_MS = 700;    # well below, and well above how late arrivals are seen
+my $LATE_MS = 700;    # well below
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(PLATFORM_WORKER_THREADS => 1);
@@ -52,5 +52,38 @@ is scalar(grep { $_ >= $LATE_MS } @took), 3,
 is scalar(grep { $_ > $alone } @took), 3, 'unlike that of the first'
     or diag "$alone, @took";
 is http_get($port, $jwks)->status, 200, 'then it goes on as before';
+
+# Too long: the process stands still while two requests are on their way.
+
+sub held {
+    my ($timeout_s, $seconds) = @_;
+
+    my $one = $t->identity(name => "timeout$timeout_s",
+        PLATFORM_REQUEST_TIMEOUT => $timeout_s . 's');
+    my $request = Platform::Test::Fcgi::request_bytes(GET => $jwks);
+    is $t->fcgi($one->address)->request(GET => $jwks)->{status}, 200,
+        'in time: served';
+    my @early = map { $t->fcgi($one->address) } 1 .. 2;
+    $_->send(substr $request, 0, 30) for @early;
+    ok eventually(sub {
+        $t->fcgi($one->address)->request(GET => '/actuator/prometheus')->{body}
+            =~ /^identity_workers_busy 3$/m;
+    }), 'two are with workers, this with another';
+    $one->process->signal('STOP');
+    $_->send(substr $request, 30) for @early;
+    sleep $seconds;
+    $one->process->signal('CONT');
+    return map { $_->read_answer } @early;
+}
+
+for my $got (held(20 * $t->scale, 2.5)) {
+    is $got->{status}, 200, 'late, but within the request timeout: served';
+}
+for my $got (held(2, 2.5)) {
+    is $got->{status}, 503, 'beyond it: refused';
+    like $got->{body}, qr/"code":"AUTH_BUSY"/, 'as busy';
+    is_deeply [ map { $_->[1] } grep { $_->[0] eq 'Retry-After' }
+        @{ $got->{headers} } ], [1], 'for now';
+}
 
 $t->done;

@@ -40,8 +40,8 @@ sub stopped {
 for my $signal (qw(TERM INT)) {
     my $identity = start();
     my @idle = map { $t->fcgi($identity->address) } 1 .. 50;
-    is grep({ $_->request(GET => '/healthz', keep => 1)->{status} == 200 }
-        @idle), 50, "SIG$signal: 50 kept-alive connections";
+    is grep({ $_->request(GET => '/healthz')->{status} == 200 } @idle), 50,
+        "SIG$signal: 50 connections";
     my ($status, $took) = stopped($identity, $signal);
     is $status, 0, "SIG$signal: exit 0";
     cmp_ok $took, '<', $slack, "SIG$signal: at once when idle";
@@ -71,7 +71,7 @@ is $c->read_answer->{status}, 200, 'a login succeeds';
 
 $pg->freeze('STOP');
 my @flying = map { $t->fcgi($identity->address) } 1 .. 3;
-$_->send(login_bytes(keep => 1)) for @flying;
+$_->send(login_bytes()) for @flying;
 my $arriving = $t->fcgi($identity->address);
 my $request = Platform::Test::Fcgi::request_bytes(GET => '/healthz');
 $arriving->send(substr $request, 0, 30);

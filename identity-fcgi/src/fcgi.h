@@ -1,4 +1,4 @@
-/* One FastCGI request through libfcgi: read it, answer it. */
+/* FastCGI: reads one request from a connection and answers it. */
 
 #ifndef FCGI_H_INCLUDED
 #define FCGI_H_INCLUDED
@@ -7,13 +7,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* One request, as a worker gets it; all of it lives until the reply. */
+/* One request, as a worker gets it; all of it lives until the answer. */
 struct fcgi_call {
     char *const *params; /* NAME=value, NULL-terminated */
     pj_str_t body;
     bool body_too_large;
     /* CLOCK_MONOTONIC, both the caller's to fill. */
-    int64_t arrived_us;  /* its first byte */
+    int64_t arrived_us;
     int64_t deadline_ms; /* that, and the request timeout */
 };
 
@@ -23,29 +23,35 @@ struct fcgi_reply {
     pj_str_t body;
 };
 
+/* How reading a request, or answering it, ended. */
+enum fcgi_end {
+    FCGI_WHOLE,
+    FCGI_GARBAGE,    /* what came is no request for a responder */
+    FCGI_INCOMPLETE, /* the peer left in the middle of it */
+    FCGI_LEFT,       /* the peer left before it, or before its answer */
+    FCGI_LATE        /* the deadline came first */
+};
+
 /* What a thread keeps from request to request. */
 struct fcgi_exchange;
 
-/*
- * Prepares libfcgi and takes its signal handlers back out.  Once, before
- * threads start.
- */
-bool fcgi_init(void) __attribute__((warn_unused_result));
-
-/* Bodies up to body_max bytes are handed on; NULL when memory is short. */
+/* Bodies up to body_max bytes are handed on; NULL when memory is short.  To
+ * be freed with free(). */
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
-void fcgi_exchange_free(struct fcgi_exchange *ex);
 
 /*
- * Reads a request from fd, which stays the caller's.  false when what came is
- * none, or not whole: the connection is then to be closed.
+ * Reads a request from fd, which stays the caller's.  All of it has to come
+ * until deadline_us of metrics_now_us(), in whatever pieces; what has come
+ * already is read even after that.  FCGI_KEEP_CONN is not heeded: a connection
+ * is good for one request.
  */
-bool fcgi_read(struct fcgi_exchange *ex, int fd, struct fcgi_call *call)
+enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
+                        struct fcgi_call *call)
     __attribute__((warn_unused_result));
 
-/* Sends the answer to the request just read and lets go of it; whether the
- * connection may be used again. */
-bool fcgi_answer(struct fcgi_exchange *ex, const struct fcgi_reply *reply)
+/* Answers the request just read, and wipes it and the answer. */
+enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
+                          const struct fcgi_reply *reply)
     __attribute__((warn_unused_result));
 
 #endif

@@ -26,7 +26,8 @@ static void add_server(struct gauges *g)
     struct server_use use;
 
     server_use(&use);
-    add(g, "identity_connections_open", "FastCGI connections open.", use.open);
+    add(g, "identity_connections_open", "FastCGI connections open.",
+        (int64_t) use.queued + use.busy);
     add(g, "identity_connections_max", "FastCGI connections at most.",
         use.max_connections);
     add(g, "identity_requests_queued", "Requests waiting for a worker.",

@@ -18,12 +18,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-static bool set_nonblocking(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
+#define SOCKET_FLAGS (SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
 /* Over TCP, and inherited by what is accepted: an answer does not wait for the
  * peer's acknowledgement.  A Unix socket has no such option. */
@@ -34,11 +29,14 @@ static void set_nodelay(int fd)
     (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-static bool fail(const struct listener *l, const char *what, char *err,
-                 size_t err_cap)
+/* Closes fd, keeps errno; -1. */
+static int give_up(int fd)
 {
-    snprintf(err, err_cap, "cannot listen on %s: %s", l->name, what);
-    return false;
+    int error = errno;
+
+    close(fd);
+    errno = error;
+    return -1;
 }
 
 /* -- inherited ------------------------------------------------------------
@@ -52,204 +50,144 @@ static bool is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
 }
 
-static bool adopt(struct listener *l, char *err, size_t err_cap)
+/* Above the standard three: something else may print to stdout. */
+static int adopt(void)
 {
-    snprintf(l->name, sizeof(l->name), "descriptor 0");
-    l->inherited = true;
-    /* Above the standard three: something else may print to stdout. */
-    l->fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (l->fd < 0 || !set_nonblocking(l->fd)) {
-        return fail(l, strerror(errno), err, err_cap);
+    int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        return give_up(fd);
     }
-    set_nodelay(l->fd);
-    return true;
-}
-
-/* -- Unix socket ----------------------------------------------------------
- */
-
-/* Whether a process accepts connections at addr. */
-static bool somebody_listens(const struct sockaddr_un *addr)
-{
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    bool live;
-
-    if (fd < 0) {
-        return true; /* unknown: do not remove what may be in use */
-    }
-    live = connect(fd, (const struct sockaddr *) addr, sizeof(*addr)) == 0 ||
-           errno != ECONNREFUSED;
-    close(fd);
-    return live;
-}
-
-static int bind_0660(int fd, const struct sockaddr_un *addr)
-{
-    mode_t old = umask(0117);
-    int rc = bind(fd, (const struct sockaddr *) addr, sizeof(*addr));
-
-    umask(old);
-    return rc;
-}
-
-/* Binds; a path that nobody listens on any more is taken over. */
-static bool bind_path(int fd, const struct sockaddr_un *addr)
-{
-    struct stat st;
-
-    if (bind_0660(fd, addr) == 0) {
-        return true;
-    }
-    if (errno != EADDRINUSE) {
-        return false;
-    }
-    if (lstat(addr->sun_path, &st) == 0 && !S_ISSOCK(st.st_mode)) {
-        errno = ENOTSOCK;
-        return false;
-    }
-    if (somebody_listens(addr)) {
-        errno = EADDRINUSE;
-        return false;
-    }
-    return unlink(addr->sun_path) == 0 && bind_0660(fd, addr) == 0;
-}
-
-/* Locks the directory that holds path, so that of two starters that find the
- * same dead socket one does not remove the other's new one. */
-static int lock_directory(const char *path)
-{
-    char copy[108];
-    int fd;
-
-    snprintf(copy, sizeof(copy), "%s", path);
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void) flock(fd, LOCK_EX);
-    }
+    set_nodelay(fd);
     return fd;
 }
 
-static bool open_path(struct listener *l, const char *path, char *err,
-                      size_t err_cap)
+/* -- made here ------------------------------------------------------------
+ */
+
+/* A Unix socket gets mode 0660. */
+static int open_address(const struct sockaddr *addr, socklen_t len)
+{
+    int fd = socket(addr->sa_family, SOCKET_FLAGS, 0);
+    mode_t old = umask(0117);
+    int on = 1;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    set_nodelay(fd);
+    if (bind(fd, addr, len) != 0 || listen(fd, LISTENER_BACKLOG) != 0) {
+        fd = give_up(fd);
+    }
+    umask(old);
+    return fd;
+}
+
+/* Whether addr is a Unix socket that nobody listens on any more. */
+static bool is_dead(const struct sockaddr_un *addr)
+{
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    struct stat st;
+    bool dead =
+        lstat(addr->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        connect(fd, (const struct sockaddr *) addr, sizeof(*addr)) != 0 &&
+        errno == ECONNREFUSED;
+
+    close(fd);
+    return dead;
+}
+
+static int open_path(struct listener *l, const char *path)
 {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    char directory[sizeof(addr.sun_path)];
     struct stat st;
-    int lock_fd, error;
-    bool ok;
+    int fd, lock_fd;
 
     if (strlen(path) >= sizeof(addr.sun_path)) {
-        return fail(l, "the path is too long", err, err_cap);
+        errno = ENAMETOOLONG;
+        return -1;
     }
     memcpy(addr.sun_path, path, strlen(path) + 1);
-    l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (l->fd < 0) {
-        return fail(l, strerror(errno), err, err_cap);
+    memcpy(directory, path, strlen(path) + 1);
+    /* Of two starters that find the same dead socket one would remove the
+     * other's new one. */
+    lock_fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void) flock(lock_fd, LOCK_EX);
+    if (is_dead(&addr)) {
+        (void) unlink(path);
     }
-    lock_fd = lock_directory(path);
-    ok = bind_path(l->fd, &addr) && listen(l->fd, LISTENER_BACKLOG) == 0;
-    error = errno;
-    if (lock_fd >= 0) {
-        close(lock_fd);
-    }
-    if (!ok) {
-        close(l->fd);
-        l->fd = -1;
-        return fail(l, strerror(error), err, err_cap);
-    }
-    memcpy(l->path, addr.sun_path, sizeof(l->path));
-    if (stat(path, &st) == 0) {
+    fd = open_address((const struct sockaddr *) &addr, sizeof(addr));
+    if (fd >= 0 && stat(path, &st) == 0) {
+        memcpy(l->path, addr.sun_path, sizeof(l->path));
         l->dev = st.st_dev;
         l->ino = st.st_ino;
     }
-    return true;
+    (void) give_up(lock_fd);
+    return fd;
 }
 
-/* -- TCP ------------------------------------------------------------------
- */
-
-static int open_address(const struct addrinfo *ai)
-{
-    /* A whole request waits in the kernel before a worker sees it. */
-    int on = 1, receive_bytes = 256 * 1024;
-    int fd =
-        socket(ai->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int error;
-
-    if (fd < 0) {
-        return -1;
-    }
-    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &receive_bytes,
-                      sizeof(receive_bytes));
-    set_nodelay(fd);
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 &&
-        listen(fd, LISTENER_BACKLOG) == 0) {
-        return fd;
-    }
-    error = errno;
-    close(fd);
-    errno = error;
-    return -1;
-}
-
-static bool open_tcp(struct listener *l, const char *address, char *err,
-                     size_t err_cap)
+/* Opens host:port, [v6]:port or *:port; *problem where errno is none. */
+static int open_tcp(const char *address, const char **problem)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     const char *colon = strrchr(address, ':');
-    char host[256];
-    size_t len;
-    int rc;
+    size_t len = colon != NULL ? (size_t) (colon - address) : 0;
+    char text[256], *host = text;
+    int rc, fd = -1;
 
-    if (colon == NULL || colon == address ||
-        (size_t) (colon - address) >= sizeof(host)) {
-        return fail(l, "neither a path nor host:port", err, err_cap);
+    if (len == 0 || len >= sizeof(text)) {
+        *problem = "neither a path nor host:port";
+        return -1;
     }
-    len = (size_t) (colon - address);
-    memcpy(host, address, len);
-    host[len] = '\0';
-    if (host[0] == '[' && host[len - 1] == ']') {
-        host[len - 1] = '\0';
-        memmove(host, host + 1, len - 1);
+    memcpy(text, address, len);
+    text[len] = '\0';
+    if (text[0] == '[' && text[len - 1] == ']') {
+        text[len - 1] = '\0';
+        host++;
     }
     rc = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, colon + 1, &hints,
                      &list);
     if (rc != 0) {
-        return fail(l, gai_strerror(rc), err, err_cap);
+        *problem = gai_strerror(rc);
+        return -1;
     }
-    for (struct addrinfo *ai = list; ai != NULL && l->fd < 0;
-         ai = ai->ai_next) {
-        l->fd = open_address(ai);
-    }
-    if (l->fd < 0) {
-        (void) fail(l, strerror(errno), err, err_cap);
+    for (struct addrinfo *ai = list; ai != NULL && fd < 0; ai = ai->ai_next) {
+        fd = open_address(ai->ai_addr, ai->ai_addrlen);
     }
     freeaddrinfo(list);
-    return l->fd >= 0;
+    return fd;
 }
 
-/* -- both -----------------------------------------------------------------
+/* -- all ------------------------------------------------------------------
  */
 
 bool listener_open(struct listener *l, const char *address, char *err,
                    size_t err_cap)
 {
+    const char *problem = NULL;
+
     memset(l, 0, sizeof(*l));
-    l->fd = -1;
-    if (address == NULL && is_listening(STDIN_FILENO)) {
-        return adopt(l, err, err_cap);
-    }
+    l->inherited = address == NULL && is_listening(STDIN_FILENO);
     if (address == NULL) {
-        address = CONFIG_DEFAULT_LISTEN;
-    }
-    if (strncmp(address, "unix:", 5) == 0) {
+        address = l->inherited ? "descriptor 0" : CONFIG_DEFAULT_LISTEN;
+    } else if (strncmp(address, "unix:", 5) == 0) {
         address += 5;
     }
     snprintf(l->name, sizeof(l->name), "%s", address);
-    return strchr(address, '/') != NULL ? open_path(l, address, err, err_cap)
-                                        : open_tcp(l, address, err, err_cap);
+    if (l->inherited) {
+        l->fd = adopt();
+    } else if (strchr(address, '/') != NULL) {
+        l->fd = open_path(l, address);
+    } else {
+        l->fd = open_tcp(address, &problem);
+    }
+    if (l->fd < 0) {
+        snprintf(err, err_cap, "cannot listen on %s: %s", l->name,
+                 problem != NULL ? problem : strerror(errno));
+    }
+    return l->fd >= 0;
 }
 
 void listener_unlink(struct listener *l)

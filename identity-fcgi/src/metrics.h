@@ -39,7 +39,6 @@ enum metrics_counter {
     METRICS_CONN_GARBAGE,    /* sent what is no request */
     METRICS_CONN_INCOMPLETE, /* left before the request was whole */
     METRICS_CONN_TIMED_OUT,  /* did not send or take a request in time */
-    METRICS_CONN_EVICTED,    /* idle, closed to make room */
     METRICS_KEYS_RELOADED,
     METRICS_KEYS_RELOAD_FAILED,
     METRICS_SWEEPS,

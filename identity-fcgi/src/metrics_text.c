@@ -68,7 +68,6 @@ static const struct {
     [METRICS_CONN_INCOMPLETE] = {DROPPED, "reason=\"incomplete\"",
                                  DROPPED_HELP},
     [METRICS_CONN_TIMED_OUT] = {DROPPED, "reason=\"timeout\"", DROPPED_HELP},
-    [METRICS_CONN_EVICTED] = {DROPPED, "reason=\"evicted\"", DROPPED_HELP},
 #define RELOADS "identity_key_reloads_total"
 #define RELOADS_HELP "Attempts to read new keys, by result."
     [METRICS_KEYS_RELOADED] = {RELOADS, "result=\"succeeded\"", RELOADS_HELP},

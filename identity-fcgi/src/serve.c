@@ -23,8 +23,7 @@
 #define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
-#define SWEEP_WAIT_MS 1000     /* for the sweep to end, at the stop */
-#define IDLE_TIMEOUT_MS 300000 /* longer than nginx keeps a connection */
+#define SWEEP_WAIT_MS 1000 /* for the sweep to end, at the stop */
 
 /* A worker with the memory that its responses are made in. */
 struct serve_worker {
@@ -292,7 +291,7 @@ static void stopping(void *app)
 static int connection_limit(const struct config *cfg)
 {
     struct rlimit limit;
-    rlim_t reserved = SPARE_DESCRIPTORS + 2 * (rlim_t) cfg->worker_threads;
+    rlim_t reserved = SPARE_DESCRIPTORS + (rlim_t) cfg->worker_threads;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 256;
@@ -318,7 +317,6 @@ int serve(const struct config *cfg, struct keys *keys,
                                    .max_connections = connection_limit(cfg),
                                    .request_timeout_ms =
                                        cfg->request_timeout_ms,
-                                   .idle_timeout_ms = IDLE_TIMEOUT_MS,
                                    .body_max = HTTP_BODY_MAX};
     struct server_service service = {.workers = workers_new(cfg),
                                      .handle = handle,

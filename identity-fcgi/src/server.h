@@ -1,4 +1,4 @@
-/* The server: workers that wait for connections, one keeper of time. */
+/* The server: one acceptor, a queue with arrival times, workers. */
 
 #ifndef SERVER_H_INCLUDED
 #define SERVER_H_INCLUDED
@@ -26,10 +26,9 @@ struct server_service {
 
 struct server_limits {
     int threads;
-    int max_connections;        /* open at once; more wait in the backlog */
-    int64_t request_timeout_ms; /* for a whole request to arrive */
-    int64_t idle_timeout_ms;    /* for a kept-alive connection */
-    size_t body_max;            /* bytes handed on; the rest is drained */
+    int max_connections; /* open at once; more wait in the backlog */
+    int64_t request_timeout_ms;
+    size_t body_max; /* bytes handed on; the rest is drained */
 };
 
 /*
@@ -53,9 +52,8 @@ bool server_run(struct listener *listener, const struct server_limits *limits,
 struct server_use {
     int threads;
     int max_connections;
-    uint32_t open;   /* connections */
-    uint32_t queued; /* requests that wait for a thread */
-    uint32_t busy;   /* threads that have a request */
+    uint32_t queued; /* connections that wait for a thread */
+    uint32_t busy;   /* and those that have one */
 };
 
 /* Zeros while no server runs.  For its workers and for whom it has not

@@ -51,7 +51,6 @@ sub work {
         elsif ($turn == 10) { $load->request(POST => '/api/auth/refresh',
             body => 'x' x 20_000) }
         elsif ($turn == 11 && $left % 1000 < 100) { $spare->login('wrong') }
-        elsif ($turn == 12) { delete $load->{fcgi}; $load->refresh }
         else { $load->refresh }
     }
     my %sum;

@@ -1,7 +1,7 @@
 package Platform::Test::Chain;
 
-# A client that keeps identity-fcgi busy: FastCGI over one kept connection, a
-# session refreshed in a chain.
+# A client that keeps identity-fcgi busy: FastCGI, a session refreshed in a
+# chain.
 
 use strict;
 use warnings;
@@ -22,19 +22,11 @@ sub new {
 sub request {
     my ($self, $method, $path, %o) = @_;
 
-    for my $try (1, 2) {
-        $self->{fcgi} //= Platform::Test::Fcgi->new($self->{address});
-        my $got = $self->{fcgi}->request($method, $path, keep => 1, %o);
-        if ($got) {
-            $self->{count}{"$path $got->{status}"}++;
-            $self->{body} = $got->{body};
-            return $got->{status};
-        }
-        delete $self->{fcgi};    # closed while idle
-    }
-    $self->{count}{"$path none"}++;
-    $self->{body} = '';
-    return 0;
+    my $got = Platform::Test::Fcgi->new($self->{address})
+        ->request($method, $path, %o);
+    $self->{count}{ "$path " . ($got ? $got->{status} : 'none') }++;
+    $self->{body} = $got ? $got->{body} : '';
+    return $got ? $got->{status} : 0;
 }
 
 sub member {

@@ -44,7 +44,7 @@ sub pair {
 }
 
 # The bytes of a whole request.  params => { NAME => value } replaces or adds
-# to the usual ones; body; keep => 1 keeps the connection.
+# to the usual ones; body; keep => 1 asks to keep the connection.
 sub request_bytes {
     my ($method, $path, %o) = @_;
 
