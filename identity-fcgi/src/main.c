@@ -130,19 +130,6 @@ static int migrate(const struct config *cfg, bool seed)
     return 0;
 }
 
-/* A commit that is lost brings logged-out and replaced tokens back. */
-static void warn_of_loss(const struct config *cfg)
-{
-    char why[160];
-
-    if (store_may_forget(cfg, why, sizeof(why))) {
-        log_line(LOG_WARN_, "db.not_durable",
-                 "%s; ended sessions may come back, and identity-fcgi "
-                 "sessions revoke --help says what to do then",
-                 why);
-    }
-}
-
 static int start(struct config *cfg, struct keys **keys,
                  struct listener *listener)
 {
@@ -169,7 +156,6 @@ static int start(struct config *cfg, struct keys **keys,
     if (!password_setup(cfg)) {
         return complain(EXIT_RUNTIME, "cannot set up Argon2id");
     }
-    warn_of_loss(cfg);
     return 0;
 }
 

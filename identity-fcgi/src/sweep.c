@@ -1,12 +1,14 @@
 /*
- * The background sweep of a serving process: one thread with connections of
- * its own, so that it holds no request up.
+ * The background work of a serving process: sweeping, and a look at how durable
+ * the database is.  One thread with connections of its own, so that it holds
+ * no request up.
  */
 
 #include "sweep.h"
 
 #include "log.h"
 #include "metrics.h"
+#include "store.h"
 #include "store_sweep.h"
 
 #include <openssl/rand.h>
@@ -95,11 +97,30 @@ static void sweep_once(struct sweeper *s)
     }
 }
 
+/* A commit that is lost brings logged-out and replaced tokens back. */
+static void warn_of_loss(const struct config *cfg)
+{
+    char why[160];
+
+    if (store_may_forget(cfg, why, sizeof(why))) {
+        log_line(LOG_WARN_, "db.not_durable",
+                 "%s; ended sessions may come back, and identity-fcgi "
+                 "sessions revoke --help says what to do then",
+                 why);
+    }
+}
+
+/* The first look is taken here, where no request waits for the database. */
 static void *run(void *arg)
 {
     struct sweeper *s = arg;
     int64_t interval_ms = s->cfg->sweep_interval_s * 1000;
     unsigned char random[8] = {0};
+
+    warn_of_loss(s->cfg);
+    if (interval_ms == 0) {
+        return NULL;
+    }
 
     /* Processes that start together take turns, and begin at different
      * places of a large table. */
@@ -123,13 +144,9 @@ static void destroy(struct sweeper *s)
 
 struct sweeper *sweep_start(const struct config *cfg)
 {
-    struct sweeper *s;
+    struct sweeper *s = calloc(1, sizeof(*s));
     pthread_condattr_t attr;
 
-    if (cfg->sweep_interval_s == 0) {
-        return NULL;
-    }
-    s = calloc(1, sizeof(*s));
     if (s != NULL) {
         s->cfg = cfg;
         pthread_mutex_init(&s->lock, NULL);

@@ -8,8 +8,9 @@
 #include <stdbool.h>
 
 /*
- * Starts a thread that sweeps every sweep_interval_s; NULL where that is 0 or
- * no thread could be made (a log line says so).  cfg must outlive it.
+ * Starts a thread that first looks whether the database may lose commits and
+ * then, unless that is 0, sweeps every sweep_interval_s.  NULL where no thread
+ * could be made (a log line says so).  cfg must outlive it.
  */
 struct sweeper *sweep_start(const struct config *cfg);
 
