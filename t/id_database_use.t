@@ -19,6 +19,7 @@ my $identity = $t->identity_face(
     PLATFORM_REQUEST_TIMEOUT      => '5s',
 );
 my $port = $t->port('identity');
+my %usual = %{ $identity->{env} };
 
 sub call {
     my ($path, $json, %o) = @_;
@@ -160,7 +161,7 @@ unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,
 # -- without prepared statements
 
 $identity->stop;
-$identity->{env}{PLATFORM_DB_PREPARED} = 'false';
+%{ $identity->{env} } = (%usual, PLATFORM_DB_PREPARED => 'false');
 $identity->start;
 my $several = call(login => { account => 'several@demo.test',
     credential => 'Demo-passw0rd!' })->json;
