@@ -1,6 +1,6 @@
 -- Demonstration data for local use; the program refuses to load it anywhere
 -- else.  Running it again changes nothing: ids are fixed, and a row that is
--- there is left as it is.  The credential of every account is Demo-passw0rd!
+-- there is left as it is.  All accounts have the credential that README.md names.
 --
 -- Ids: 00000000-0000-4000-8000-KKKKNNNNNNNN, KKKK the kind (1 tenant,
 -- 2 workspace, 3 account, 4 member, 5 branch) and NNNNNNNN a number.
