@@ -70,6 +70,18 @@ ok eventually(sub { cached() =~ /"b"|b/ && keys_get($t, $new)->status == 200
 isnt +(stat $file)[1], $inode, 'by a new file';
 is_deeply [ glob "$file.*" ], [], 'and no other is left';
 
+# A set is as old as the beginning of its fetch, however slow that was.
+
+my $later = jwks($key, $new) . "\n";
+$issuer->set(hold => 1, body => $later);
+my $count = $issuer->count;
+ok eventually(sub { $issuer->count > $count }, 4), 'a fetch';
+my $asked = CORE::time();
+sleep 2.1;
+$issuer->set(hold => 0);
+ok eventually(sub { substr(cached(), $head) eq $later }, 4), 'that is slow';
+cmp_ok fetched(), '<=', $asked, 'is kept with the time at which it began';
+
 # A restart while the issuer is down.
 
 $issuer->down;
