@@ -26,25 +26,22 @@ static enum store_result copy_revoked(enum store_result result,
 /*
  * Taking the account's row makes this wait for an operator who is changing it,
  * so that no session is opened behind the back of one who ends them all.  The
- * session's time is read once the row is taken, from the clock that tells
- * operators theirs: so it is later than any lockout of before, and earlier
- * than any that has to wait for this.  Where a clock was set, too.
+ * session's time is of the clock that tells operators theirs, and later than
+ * the last lockout, which that row tells, even where the clock was set.
  */
 static const struct db_statement session_create_sql = {
     "session_create",
     "WITH owner AS ("
-    "   SELECT account_id, sessions_valid_after FROM accounts"
-    "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
-    "      FOR SHARE),"
-    " opened AS MATERIALIZED ("
-    "   SELECT account_id, greatest(clock_timestamp(),"
+    "   SELECT account_id, greatest(now(),"
     "          sessions_valid_after + interval '1 us') AS created_at"
-    "     FROM owner)"
+    "     FROM accounts"
+    "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
+    "      FOR SHARE)"
     " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
     "    expires_at, workspace_id, member_id, active_branch_id)"
     " SELECT $1, account_id, $3, created_at,"
     "    greatest($4, created_at + interval '1 us'), $5, $6, $7"
-    "   FROM opened",
+    "   FROM owner",
     true};
 
 enum store_result store_session_create(struct store *st,
