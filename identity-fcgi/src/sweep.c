@@ -1,7 +1,7 @@
 /*
- * The background work of a serving process: sweeping, and a look at how durable
- * the database is.  One thread with connections of its own, so that it holds
- * no request up.
+ * The background work of a serving process: sweeping, and a look at how
+ * durable the database is.  One thread with connections of its own, so that it
+ * holds no request up.
  */
 
 #include "sweep.h"
