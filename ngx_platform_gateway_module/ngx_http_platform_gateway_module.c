@@ -5,140 +5,136 @@
  */
 
 
-#include "ngx_http_platform_gateway_cache.h"
-#include "ngx_http_platform_gateway_cors.h"
-#include "ngx_http_platform_gateway_explain.h"
-#include "ngx_http_platform_gateway_metrics.h"
-#include "ngx_http_platform_gateway_subject.h"
+#include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_explain.h"
+#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_subject.h"
 
 
-static ngx_int_t ngx_http_platform_gateway_add_variables(ngx_conf_t *cf);
-static ngx_int_t ngx_http_platform_gateway_init(ngx_conf_t *cf);
-static void *ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf);
-static void *ngx_http_platform_gateway_create_srv_conf(ngx_conf_t *cf);
-static char *ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf,
-    void *parent, void *child);
-static void *ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf);
-static char *ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf,
-    void *parent, void *child);
-static ngx_int_t ngx_http_platform_gateway_init_process(ngx_cycle_t *cycle);
-static void ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle);
-static void ngx_http_platform_gateway_request_cleanup(void *data);
+static ngx_int_t ngx_http_pgw_add_variables(ngx_conf_t *cf);
+static ngx_int_t ngx_http_pgw_init(ngx_conf_t *cf);
+static void *ngx_http_pgw_create_main_conf(ngx_conf_t *cf);
+static void *ngx_http_pgw_create_srv_conf(ngx_conf_t *cf);
+static char *ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+static void *ngx_http_pgw_create_loc_conf(ngx_conf_t *cf);
+static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
+    void *child);
+static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
+static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
+static void ngx_http_pgw_request_cleanup(void *data);
 
 
-static ngx_conf_post_t  ngx_http_platform_gateway_leeway_post =
-    { ngx_http_platform_gateway_conf_leeway };
+static ngx_conf_post_t  ngx_http_pgw_leeway_post =
+    { ngx_http_pgw_conf_leeway };
 
-static ngx_conf_post_t  ngx_http_platform_gateway_realm_post =
-    { ngx_http_platform_gateway_conf_realm };
+static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 
-static ngx_conf_post_t  ngx_http_platform_gateway_age_post =
-    { ngx_http_platform_gateway_keys_age };
+static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_age };
 
-static ngx_conf_num_bounds_t  ngx_http_platform_gateway_waiters_bounds =
+static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
-static ngx_conf_bitmask_t  ngx_http_platform_gateway_levels[] = {
-    { ngx_string("public"), NGX_HTTP_PLATFORM_GATEWAY_PUBLIC },
-    { ngx_string("account"), NGX_HTTP_PLATFORM_GATEWAY_ACCOUNT },
-    { ngx_string("branch"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
-    { ngx_string("platform"), NGX_HTTP_PLATFORM_GATEWAY_BRANCH },
-    { ngx_string("system"), NGX_HTTP_PLATFORM_GATEWAY_SYSTEM },
+static ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
+    { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
+    { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
+    { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
     { ngx_null_string, 0 }
 };
 
 
-#define NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF                                    \
+#define NGX_HTTP_PGW_ANY_CONF                                                 \
     NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 /* where these two are refused, with a word on why */
 
-#define NGX_HTTP_PLATFORM_GATEWAY_IF_CONF                                     \
+#define NGX_HTTP_PGW_IF_CONF                                                  \
     (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF)
 
 
-static ngx_command_t  ngx_http_platform_gateway_commands[] = {
+static ngx_command_t  ngx_http_pgw_commands[] = {
 
     /* what a location demands */
 
     { ngx_string("platform_gateway"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_HTTP_PLATFORM_GATEWAY_IF_CONF
-                                        |NGX_CONF_FLAG,
-      ngx_http_platform_gateway_conf_enable,
+      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_FLAG,
+      ngx_http_pgw_conf_enable,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, enable),
+      offsetof(ngx_http_pgw_loc_conf_t, enable),
       NULL },
 
     { ngx_string("platform_gateway_access"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_HTTP_PLATFORM_GATEWAY_IF_CONF
-                                        |NGX_CONF_1MORE,
-      ngx_http_platform_gateway_conf_access,
+      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_1MORE,
+      ngx_http_pgw_conf_access,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, access),
-      &ngx_http_platform_gateway_levels },
+      offsetof(ngx_http_pgw_loc_conf_t, access),
+      &ngx_http_pgw_levels },
 
     { ngx_string("platform_gateway_methods"),
       NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
       ngx_conf_set_bitmask_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, methods),
-      &ngx_http_platform_gateway_methods },
+      offsetof(ngx_http_pgw_loc_conf_t, methods),
+      &ngx_http_pgw_methods },
 
     { ngx_string("platform_gateway_route"),
       NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_platform_gateway_conf_route,
+      ngx_http_pgw_conf_route,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_shadow"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, shadow),
+      offsetof(ngx_http_pgw_loc_conf_t, shadow),
       NULL },
 
     { ngx_string("platform_gateway_allow_return"),
       NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_return),
+      offsetof(ngx_http_pgw_loc_conf_t, allow_return),
       NULL },
 
     { ngx_string("platform_gateway_allow_cache"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_cache),
+      offsetof(ngx_http_pgw_loc_conf_t, allow_cache),
       NULL },
 
     /* where keys come from */
 
     { ngx_string("platform_gateway_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_platform_gateway_keys_zone,
+      ngx_http_pgw_keys_zone,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_platform_gateway_keys_location,
+      ngx_http_pgw_keys_location,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_key_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_platform_gateway_keys_file,
+      ngx_http_pgw_keys_file,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_key_cache_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_platform_gateway_keys_cache_file,
+      ngx_http_pgw_keys_cache_file,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
@@ -147,84 +143,84 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_main_conf_t, key_soft_age),
-      &ngx_http_platform_gateway_age_post },
+      offsetof(ngx_http_pgw_main_conf_t, key_soft_age),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_hard_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_main_conf_t, key_hard_age),
-      &ngx_http_platform_gateway_age_post },
+      offsetof(ngx_http_pgw_main_conf_t, key_hard_age),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_cooldown"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_main_conf_t, key_cooldown),
-      &ngx_http_platform_gateway_age_post },
+      offsetof(ngx_http_pgw_main_conf_t, key_cooldown),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_wait"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_main_conf_t, key_wait),
+      offsetof(ngx_http_pgw_main_conf_t, key_wait),
       NULL },
 
     { ngx_string("platform_gateway_key_waiters"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_num_slot,
       NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_main_conf_t, key_waiters),
-      &ngx_http_platform_gateway_waiters_bounds },
+      offsetof(ngx_http_pgw_main_conf_t, key_waiters),
+      &ngx_http_pgw_waiters_bounds },
 
     /* what makes a token good */
 
     { ngx_string("platform_gateway_issuer"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_conf_strings,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_strings,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, issuers),
+      offsetof(ngx_http_pgw_loc_conf_t, issuers),
       NULL },
 
     { ngx_string("platform_gateway_audience"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_conf_strings,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_strings,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, audiences),
+      offsetof(ngx_http_pgw_loc_conf_t, audiences),
       NULL },
 
     { ngx_string("platform_gateway_leeway"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, leeway),
-      &ngx_http_platform_gateway_leeway_post },
+      offsetof(ngx_http_pgw_loc_conf_t, leeway),
+      &ngx_http_pgw_leeway_post },
 
     { ngx_string("platform_gateway_token_max_size"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_size_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, token_max_size),
+      offsetof(ngx_http_pgw_loc_conf_t, token_max_size),
       NULL },
 
     { ngx_string("platform_gateway_allow_confirmation"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, allow_confirmation),
+      offsetof(ngx_http_pgw_loc_conf_t, allow_confirmation),
       NULL },
 
     { ngx_string("platform_gateway_realm"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_str_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, realm),
-      &ngx_http_platform_gateway_realm_post },
+      offsetof(ngx_http_pgw_loc_conf_t, realm),
+      &ngx_http_pgw_realm_post },
 
     { ngx_string("platform_gateway_token_cache"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-      ngx_http_platform_gateway_cache_directive,
+      ngx_http_pgw_cache_directive,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
@@ -232,89 +228,89 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
     /* what goes upstream */
 
     { ngx_string("platform_gateway_claim_header"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_platform_gateway_names_claim,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE2,
+      ngx_http_pgw_names_claim,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_strip_header"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_names_strip,
+      ngx_http_pgw_names_strip,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_forward_authorization"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_FLAG,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
       ngx_conf_set_flag_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, forward_authorization),
+      offsetof(ngx_http_pgw_loc_conf_t, forward_authorization),
       NULL },
 
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_cors_origins,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_origins,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_cors_methods"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_cors_list,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_methods),
+      offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
       NULL },
 
     { ngx_string("platform_gateway_cors_headers"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_platform_gateway_cors_list,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_headers),
+      offsetof(ngx_http_pgw_loc_conf_t, cors_headers),
       NULL },
 
     { ngx_string("platform_gateway_cors_max_age"),
-      NGX_HTTP_PLATFORM_GATEWAY_ANY_CONF|NGX_CONF_TAKE1,
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_sec_slot,
       NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_platform_gateway_loc_conf_t, cors_max_age),
+      offsetof(ngx_http_pgw_loc_conf_t, cors_max_age),
       NULL },
 
     /* content handlers */
 
     { ngx_string("platform_gateway_health"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_platform_gateway_local_health,
+      ngx_http_pgw_local_health,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_ready"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_platform_gateway_local_ready,
+      ngx_http_pgw_local_ready,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_route_not_found"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_platform_gateway_local_route_not_found,
+      ngx_http_pgw_local_route_not_found,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_explain"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_platform_gateway_explain_directive,
+      ngx_http_pgw_explain_directive,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_platform_gateway_metrics_directive,
+      ngx_http_pgw_metrics_directive,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
@@ -323,82 +319,81 @@ static ngx_command_t  ngx_http_platform_gateway_commands[] = {
 };
 
 
-static ngx_http_module_t  ngx_http_platform_gateway_module_ctx = {
-    ngx_http_platform_gateway_add_variables, /* preconfiguration */
-    ngx_http_platform_gateway_init,        /* postconfiguration */
+static ngx_http_module_t  ngx_http_pgw_module_ctx = {
+    ngx_http_pgw_add_variables, /* preconfiguration */
+    ngx_http_pgw_init,        /* postconfiguration */
 
-    ngx_http_platform_gateway_create_main_conf, /* create main configuration */
+    ngx_http_pgw_create_main_conf, /* create main configuration */
     NULL,                                  /* init main configuration */
 
-    ngx_http_platform_gateway_create_srv_conf, /* create server configuration */
-    ngx_http_platform_gateway_merge_srv_conf, /* merge server configuration */
+    ngx_http_pgw_create_srv_conf, /* create server configuration */
+    ngx_http_pgw_merge_srv_conf, /* merge server configuration */
 
-    ngx_http_platform_gateway_create_loc_conf, /* create location config */
-    ngx_http_platform_gateway_merge_loc_conf /* merge location configuration */
+    ngx_http_pgw_create_loc_conf, /* create location config */
+    ngx_http_pgw_merge_loc_conf /* merge location configuration */
 };
 
 
 ngx_module_t  ngx_http_platform_gateway_module = {
     NGX_MODULE_V1,
-    &ngx_http_platform_gateway_module_ctx, /* module context */
-    ngx_http_platform_gateway_commands,    /* module directives */
+    &ngx_http_pgw_module_ctx, /* module context */
+    ngx_http_pgw_commands,    /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    ngx_http_platform_gateway_phases_init_module, /* init module */
-    ngx_http_platform_gateway_init_process, /* init process */
+    ngx_http_pgw_phases_init_module, /* init module */
+    ngx_http_pgw_init_process, /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_platform_gateway_exit_process, /* exit process */
+    ngx_http_pgw_exit_process, /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
 
 
-ngx_http_platform_gateway_request_t *
-ngx_http_platform_gateway_request_get(ngx_http_request_t *r)
+ngx_http_pgw_request_t *
+ngx_http_pgw_request_get(ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t                   *cln;
-    ngx_http_platform_gateway_request_t  *gr;
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_pgw_request_t  *gr;
 
     r = r->main;
 
     for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_platform_gateway_request_cleanup) {
+        if (cln->handler == ngx_http_pgw_request_cleanup) {
             return cln->data;
         }
     }
 
-    cln = ngx_pool_cleanup_add(r->pool,
-                               sizeof(ngx_http_platform_gateway_request_t));
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
     if (cln == NULL) {
         return NULL;
     }
 
     gr = cln->data;
-    ngx_memzero(gr, sizeof(ngx_http_platform_gateway_request_t));
+    ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
 
-    if (ngx_http_platform_gateway_ids_choose(r, gr) != NGX_OK) {
+    if (ngx_http_pgw_ids_choose(r, gr) != NGX_OK) {
         return NULL;
     }
 
-    cln->handler = ngx_http_platform_gateway_request_cleanup;
+    cln->handler = ngx_http_pgw_request_cleanup;
 
     return gr;
 }
 
 
-ngx_http_platform_gateway_request_t *
-ngx_http_platform_gateway_request_own(ngx_http_request_t *r)
+ngx_http_pgw_request_t *
+ngx_http_pgw_request_own(ngx_http_request_t *r)
 {
-    ngx_http_platform_gateway_request_t  *gr, *own;
+    ngx_http_pgw_request_t  *gr, *own;
 
-    gr = ngx_http_platform_gateway_request_get(r);
+    gr = ngx_http_pgw_request_get(r);
 
     if (gr == NULL || r == r->main) {
         return gr;
     }
 
-    own = ngx_palloc(r->pool, sizeof(ngx_http_platform_gateway_request_t));
+    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
     if (own) {
         *own = *gr;
     }
@@ -407,15 +402,15 @@ ngx_http_platform_gateway_request_own(ngx_http_request_t *r)
 }
 
 
-ngx_http_platform_gateway_ctx_t *
-ngx_http_platform_gateway_ctx_get(ngx_http_request_t *r)
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_ctx_get(ngx_http_request_t *r)
 {
-    ngx_http_platform_gateway_ctx_t  *ctx;
+    ngx_http_pgw_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
     if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_platform_gateway_ctx_t));
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));
 
         if (ctx) {
             ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
@@ -429,81 +424,81 @@ ngx_http_platform_gateway_ctx_get(ngx_http_request_t *r)
 /* nothing to clean up: the handler is what the state is found by */
 
 static void
-ngx_http_platform_gateway_request_cleanup(void *data)
+ngx_http_pgw_request_cleanup(void *data)
 {
     (void) data;
 }
 
 
 static ngx_int_t
-ngx_http_platform_gateway_init_process(ngx_cycle_t *cycle)
+ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 {
-    if (ngx_http_platform_gateway_metrics_init_process(cycle) != NGX_OK) {
+    if (ngx_http_pgw_metrics_init_process(cycle) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    return ngx_http_platform_gateway_keys_init_process(cycle);
+    return ngx_http_pgw_keys_init_process(cycle);
 }
 
 
 static void
-ngx_http_platform_gateway_exit_process(ngx_cycle_t *cycle)
+ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_http_platform_gateway_token_exit_process();
-    ngx_http_platform_gateway_keys_exit_process(cycle);
-    ngx_http_platform_gateway_metrics_exit_process(cycle);
+    ngx_http_pgw_token_exit_process();
+    ngx_http_pgw_keys_exit_process(cycle);
+    ngx_http_pgw_metrics_exit_process(cycle);
 }
 
 
 static ngx_int_t
-ngx_http_platform_gateway_add_variables(ngx_conf_t *cf)
+ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
-    if (ngx_http_platform_gateway_ids_add_variable(cf) != NGX_OK
-        || ngx_http_platform_gateway_log_add_variables(cf) != NGX_OK)
+    if (ngx_http_pgw_ids_add_variable(cf) != NGX_OK
+        || ngx_http_pgw_log_add_variables(cf) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_platform_gateway_subject_add_variables(cf);
+    return ngx_http_pgw_subject_add_variables(cf);
 }
 
 
 static ngx_int_t
-ngx_http_platform_gateway_init(ngx_conf_t *cf)
+ngx_http_pgw_init(ngx_conf_t *cf)
 {
-    ngx_http_platform_gateway_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_platform_gateway_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_subject_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
+    if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
     }
 
-    ngx_http_platform_gateway_ids_init();
+    ngx_http_pgw_ids_init();
 
-    return ngx_http_platform_gateway_phases_init(cf);
+    return ngx_http_pgw_phases_init(cf);
 }
 
 
 static void *
-ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf)
+ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
 {
-    ngx_http_platform_gateway_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf;
 
-    mcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_main_conf_t));
+    mcf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_main_conf_t));
     if (mcf == NULL) {
         return NULL;
     }
 
-    mcf->keys = ngx_http_platform_gateway_keys_create(cf);
-    mcf->metrics = ngx_http_platform_gateway_metrics_create(cf);
+    mcf->keys = ngx_http_pgw_keys_create(cf);
+    mcf->metrics = ngx_http_pgw_metrics_create(cf);
 
-    mcf->cache = ngx_http_platform_gateway_cache_create(cf);
+    mcf->cache = ngx_http_pgw_cache_create(cf);
 
     if (mcf->keys == NULL || mcf->metrics == NULL || mcf->cache == NULL) {
         return NULL;
@@ -520,29 +515,28 @@ ngx_http_platform_gateway_create_main_conf(ngx_conf_t *cf)
 
 
 static void *
-ngx_http_platform_gateway_create_srv_conf(ngx_conf_t *cf)
+ngx_http_pgw_create_srv_conf(ngx_conf_t *cf)
 {
     /* set by ngx_pcalloc(): strip_names, strip, strip_lengths, any_enabled */
 
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_srv_conf_t));
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
 }
 
 
 static char *
-ngx_http_platform_gateway_merge_srv_conf(ngx_conf_t *cf, void *parent,
-    void *child)
+ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent, void *child)
 {
-    return ngx_http_platform_gateway_names_merge(cf, parent, child) == NGX_OK
+    return ngx_http_pgw_names_merge(cf, parent, child) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
 static void *
-ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
+ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
 {
-    ngx_http_platform_gateway_loc_conf_t  *conf;
+    ngx_http_pgw_loc_conf_t  *conf;
 
-    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_platform_gateway_loc_conf_t));
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_loc_conf_t));
     if (conf == NULL) {
         return NULL;
     }
@@ -583,12 +577,11 @@ ngx_http_platform_gateway_create_loc_conf(ngx_conf_t *cf)
 
 
 static char *
-ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
-    void *child)
+ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {
-    ngx_http_platform_gateway_loc_conf_t  *prev = parent;
-    ngx_http_platform_gateway_loc_conf_t  *conf = child;
-    ngx_http_platform_gateway_srv_conf_t  *sscf;
+    ngx_http_pgw_loc_conf_t  *prev = parent;
+    ngx_http_pgw_loc_conf_t  *conf = child;
+    ngx_http_pgw_srv_conf_t  *sscf;
 
     ngx_conf_merge_value(conf->enable, prev->enable, 0);
     ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
@@ -599,10 +592,8 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
         conf->service_name = prev->service_name;
     }
 
-    conf->route = ngx_http_platform_gateway_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL
-        || ngx_http_platform_gateway_log_merge(cf, conf) != NGX_OK)
-    {
+    conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
+    if (conf->route == NULL || ngx_http_pgw_log_merge(cf, conf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -619,13 +610,12 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
 
-    if (ngx_http_platform_gateway_refusal_merge(cf, conf) != NGX_OK) {
+    if (ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
     if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
-        prev->claim_headers =
-                             ngx_http_platform_gateway_names_claim_defaults(cf);
+        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
         if (prev->claim_headers == NULL) {
             return NGX_CONF_ERROR;
         }
@@ -633,8 +623,8 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
 
-    if (ngx_http_platform_gateway_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_cors_merge(cf, prev, conf) != NGX_CONF_OK)
+    if (ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_cors_merge(cf, prev, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -644,15 +634,15 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_platform_gateway_names_add(cf, sscf, conf->claim_headers)
+    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers)
         != NGX_OK
-        || ngx_http_platform_gateway_explain_check(cf, conf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_subject_merge(cf, conf) != NGX_CONF_OK)
+        || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_platform_gateway_options_merge(cf, sscf);
+    ngx_http_pgw_options_merge(cf, sscf);
 
     if (!conf->enable) {
         return NGX_CONF_OK;
@@ -660,11 +650,11 @@ ngx_http_platform_gateway_merge_loc_conf(ngx_conf_t *cf, void *parent,
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_platform_gateway_check_location(cf, conf) != NGX_CONF_OK
-        || ngx_http_platform_gateway_record_merge(cf, conf) != NGX_CONF_OK)
+    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_record_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    return ngx_http_platform_gateway_policy_intern(cf, conf);
+    return ngx_http_pgw_policy_intern(cf, conf);
 }

@@ -33,9 +33,9 @@ is_deeply [ sort @told ], [ sort @known ],
     'the documentation has each of them once, and no other';
 my ($listed) = slurp("${module}_reason.h") =~ /^enum \{(.*?)\};/ms;
 my ($first) = slurp("$module.h")
-    =~ /typedef enum \{\s+(NGX_HTTP_PLATFORM_GATEWAY_REASON_NONE.*?)\}/s;
+    =~ /typedef enum \{\s+(NGX_HTTP_PGW_REASON_NONE.*?)\}/s;
 my %names = map { $_ => 1 }
-    "$first$listed" =~ /^\s*NGX_HTTP_PLATFORM_GATEWAY_REASON_(\w+)/mg;
+    "$first$listed" =~ /^\s*NGX_HTTP_PGW_REASON_(\w+)/mg;
 delete @names{qw(NONE LAST)};
 is_deeply [ sort map {lc} keys %names ], [ sort @known ],
     'each is called by its name in the source';

@@ -1,0 +1,721 @@
+
+/*
+ * Private structures of the platform gateway module.
+ *
+ * Who calls whom: module -> phases -> { access, options, problem }; access ->
+ * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
+ * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
+ * problem -> { refusal, cors }; ids, log and metrics stand alone, reason names
+ * for the last two what was decided.  Only token, keys and the explanation of a
+ * token verify with pj.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_H_INCLUDED_
+#define _NGX_HTTP_PGW_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+#include <ngx_http.h>
+
+#include <pj.h>
+
+#include "ngx_http_pgw_header.h"
+
+
+/* Access levels of a location; a location may list several. */
+
+#define NGX_HTTP_PGW_PUBLIC   0x0002
+#define NGX_HTTP_PGW_ACCOUNT  0x0004
+#define NGX_HTTP_PGW_BRANCH   0x0008
+#define NGX_HTTP_PGW_SYSTEM   0x0010
+
+
+/* The ids, in ngx_http_pgw_request_t.ids_kept. */
+
+#define NGX_HTTP_PGW_REQUEST_ID      0x01
+#define NGX_HTTP_PGW_CORRELATION_ID  0x02
+
+
+/* Why a request was let through or refused; names in _reason.c, stable. */
+
+typedef enum {
+    NGX_HTTP_PGW_REASON_NONE = 0,
+    NGX_HTTP_PGW_REASON_PUBLIC,
+    NGX_HTTP_PGW_REASON_VERIFIED,
+    NGX_HTTP_PGW_REASON_PREFLIGHT,
+    NGX_HTTP_PGW_REASON_OPTIONS,
+    NGX_HTTP_PGW_REASON_TOKEN_MISSING,
+    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* and ctx->token_error */
+    NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
+    NGX_HTTP_PGW_REASON_KID_UNKNOWN,
+    NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+    NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
+    NGX_HTTP_PGW_REASON_KID_PENDING,
+    NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
+    NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
+    NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+    NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+    NGX_HTTP_PGW_REASON_BAD_REQUEST,     /* HTTP/0.9 */
+    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": let in
+                                                         by another module */
+    NGX_HTTP_PGW_REASON_LAST
+} ngx_http_pgw_reason_e;
+
+
+typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
+
+typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
+
+typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
+
+typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
+
+typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
+
+typedef struct ngx_http_pgw_record_s ngx_http_pgw_record_t;
+
+
+typedef struct {
+    ngx_str_t                    claim;
+    ngx_str_t                    name;         /* X-Account-Id */
+    ngx_str_t                    lowcase;      /* x-account-id */
+    ngx_uint_t                   hash;
+} ngx_http_pgw_claim_header_t;
+
+
+/* Where something was said in the configuration; line 0: nowhere. */
+
+typedef struct {
+    ngx_str_t                    file;
+    ngx_uint_t                   line;
+} ngx_http_pgw_place_t;
+
+
+/* Context: http.  The key set is one for the whole nginx. */
+
+typedef struct {
+    ngx_http_pgw_keys_t            *keys;       /* never NULL; keys_usable() */
+    ngx_http_pgw_cache_t           *cache;       /* never NULL */
+    ngx_http_pgw_metrics_t         *metrics;     /* never NULL */
+
+    /* a location that needs keys, or NULL */
+    const ngx_http_pgw_loc_conf_t  *guarded;
+
+    ngx_array_t                    *policies;    /* of loc_conf_t *: one for
+                                                    each policy there is */
+
+    ngx_uint_t                      subject_read;  /* by a variable, before the
+                                                      guard perhaps */
+
+    time_t                          key_soft_age;  /* seconds; these lie ... */
+    time_t                          key_hard_age;
+    time_t                          key_cooldown;
+    ngx_http_pgw_place_t            key_ages[3];  /* ... as these do */
+    ngx_msec_t                      key_wait;    /* of one request */
+    ngx_int_t                       key_waiters;  /* per worker */
+} ngx_http_pgw_main_conf_t;
+
+
+/* Context: server.  What is needed before the location is known. */
+
+typedef struct {
+    ngx_array_t                 *strip_names;  /* ngx_str_t, as configured */
+    ngx_array_t                 *strip;        /* ngx_str_t, normalised: lower
+                                                  case, all but letters and
+                                                  digits replaced by '-' */
+    uint64_t                     strip_lengths; /* bit per length in strip */
+    ngx_uint_t                   any_enabled;  /* on here or in a location */
+    ngx_uint_t                   answers;      /* server{} has a "return" */
+} ngx_http_pgw_srv_conf_t;
+
+
+/* Context: http, server, location; merged.  Const in request handlers. */
+
+struct ngx_http_pgw_loc_conf_s {
+    ngx_flag_t                    enable;
+    ngx_uint_t                    access;        /* bit mask, 0: not set */
+    ngx_uint_t                    methods;       /* NGX_HTTP_GET ..., 0: any */
+    ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
+    ngx_str_t                     route_id;
+    ngx_str_t                     service_name;
+    ngx_http_pgw_route_t         *route;         /* what counts by route_id */
+    ngx_str_t                     log_route;     /* both, as they are logged */
+    ngx_array_t                  *issuers;       /* pj_str_t */
+    ngx_array_t                  *audiences;     /* pj_str_t */
+    time_t                        leeway;
+    size_t                        token_max_size;
+    ngx_array_t                  *claim_headers;
+    ngx_flag_t                    forward_authorization;
+    ngx_flag_t                    allow_confirmation;  /* "cnf" may stand */
+    ngx_flag_t                    shadow;
+    ngx_flag_t                    allow_return;  /* before the guard */
+    ngx_flag_t                    allow_cache;   /* shared by clients */
+    ngx_str_t                     realm;
+    ngx_str_t                     challenge;     /* Bearer realm="..." */
+    ngx_uint_t                    policy;        /* equal where tokens mean the
+                                                    same; 0: none is asked */
+    struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+
+    const ngx_http_pgw_record_t  *record;        /* NULL: no bound */
+
+    ngx_str_t                     conf_file;  /* where the block begins, for */
+    ngx_uint_t                    conf_line;     /* messages at merge time */
+
+    ngx_array_t                  *cors_origins;  /* ..._origin_t; NULL or empty:
+                                                    none is allowed */
+    ngx_array_t                  *cors_methods;
+    ngx_array_t                  *cors_headers;
+    ngx_str_t                     cors_methods_text;
+    ngx_str_t                     cors_headers_text;
+    ngx_str_t                     cors_max_age_text;
+    time_t                        cors_max_age;
+};
+
+
+typedef enum {
+    NGX_HTTP_PGW_START = 0,
+    NGX_HTTP_PGW_WAIT_KEYS,
+    NGX_HTTP_PGW_DONE
+} ngx_http_pgw_state_e;
+
+
+/* Whom a verified token names. */
+
+typedef struct {
+    ngx_str_t                    account_id;   /* data NULL: none */
+    ngx_str_t                    session_id;
+    ngx_str_t                    workspace_id;
+    ngx_uint_t                   plain;        /* they need no escaping in
+                                                  JSON */
+} ngx_http_pgw_subject_t;
+
+
+/*
+ * What a verified token gives to a request under a policy.  All of it lives as
+ * long as the request's pool.
+ */
+
+typedef struct {
+    ngx_uint_t              access;  /* the level that it opens */
+    ngx_http_pgw_subject_t  subject;
+    ngx_str_t              *values;  /* of the policy's headers in
+                                        the order of the map; data
+                                        NULL: not sent */
+    ngx_uint_t              nvalues;
+} ngx_http_pgw_grant_t;
+
+
+/*
+ * One pass through the phases; an internal redirect starts with a new one.
+ * What must outlive a redirect (ids, injected headers, what to log) is in
+ * ngx_http_pgw_request_t.
+ */
+
+typedef struct {
+    ngx_http_pgw_state_e  state;
+    ngx_int_t             verdict;      /* NGX_OK or a status */
+    ngx_uint_t            problem;      /* see _problem.c */
+
+    /*
+     * What the token was found to be, whoever asked first: the guard or a
+     * variable.  It holds for these bytes, policy and key set alone, since a
+     * "rewrite" changes the location and keeps the context.
+     */
+    pj_str_t              token;
+    ngx_uint_t            policy;       /* 0: nothing is known */
+    ngx_uint_t            version;
+    pj_err_t              err;
+    ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
+
+    unsigned              looked_up:1;  /* a cache was asked for
+                                           the answer ... */
+    unsigned              unshared:1;   /* ... or is not to be */
+} ngx_http_pgw_ctx_t;
+
+
+/*
+ *                keys_wait(): NGX_AGAIN
+ *     START ------------------------------> WAIT_KEYS
+ *       |                                      |
+ *       | token, keys and policy decide        | resumed: decide, or wait
+ *       |                                      | for the next fetch
+ *       v                                      v
+ *     DONE  (verdict: NGX_OK, or the status of the refusal)
+ */
+
+
+/* What a browser asks for (the Fetch standard, "CORS protocol"). */
+
+typedef struct {
+    ngx_str_t                   *origin;
+    ngx_str_t                   *method;       /* Access-Control-Request-
+                                                  Method */
+    ngx_uint_t                   origins;
+    ngx_uint_t                   methods;
+} ngx_http_pgw_cors_request_t;
+
+
+/*
+ * The request as a whole, found through a pool cleanup of the main request,
+ * since internal redirects zero every module context.  Both ids are always
+ * set.  A subrequest writes here nothing but what holds for all (injected,
+ * anonymous): what is logged and answered is the main request's.
+ */
+
+typedef struct {
+    ngx_str_t                    request_id;
+    ngx_str_t                    correlation_id;
+
+    ngx_http_pgw_reason_e        reason;
+    pj_err_t                     token_error;  /* detail of the reason */
+    const char                  *decision;     /* "allow", "deny", "shadow" */
+    ngx_uint_t                   required;     /* access of the location */
+
+    ngx_http_pgw_subject_t       subject;      /* of the verified token */
+
+    ngx_http_pgw_cors_request_t  cors;         /* once prepared */
+
+    /* The problem that a refusal of ours is answered with; code.len == 0:
+     * none of ours, nginx's status decides.  It holds for a response of that
+     * status only, since a later location may answer with another. */
+    ngx_int_t                    status;
+    ngx_str_t                    code;
+    ngx_str_t                    detail;
+    ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
+    ngx_str_t                    allow;        /* of the location's methods */
+    time_t                       retry_after;  /* seconds, 0: no header */
+
+    unsigned                     prepared:1;   /* stripped, ids set */
+    unsigned                     injected:1;   /* a header list was changed
+                                                  for a location, of this
+                                                  request or of a subrequest */
+    unsigned                     anonymous:1;  /* the same of a variable that
+                                                  should name the subject, and
+                                                  named nobody */
+    unsigned                     shadowed:1;   /* would have been refused */
+    unsigned                     ids_kept:2;   /* the client's own id is good,
+                                                  a bit of these for each */
+} ngx_http_pgw_request_t;
+
+
+/* When a token is good, leeway apart; seconds. */
+
+typedef struct {
+    int64_t                      exp;
+    int64_t                      not_before;   /* the later of iat and nbf */
+} ngx_http_pgw_times_t;
+
+
+/* An allowed origin: all of it, or what stands around the labels of a "*". */
+
+typedef struct {
+    ngx_str_t                    prefix;       /* "https://app.example.com" or
+                                                  "https://" */
+    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+} ngx_http_pgw_origin_t;
+
+
+extern ngx_module_t  ngx_http_platform_gateway_module;
+
+
+/* ngx_http_platform_gateway_module.c */
+
+/*
+ * The request-wide state of r's main request, made at first use, ids
+ * included; NULL when memory is short.  Works at any point in the life of r,
+ * a request line that did not parse included.
+ */
+ngx_http_pgw_request_t *ngx_http_pgw_request_get(ngx_http_request_t *r);
+
+/*
+ * Where r notes what it decides and answers: that state, or for a subrequest a
+ * copy that is nobody else's.
+ */
+ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
+
+/* The context of this pass of r, made at first use; NULL: no memory. */
+ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
+
+
+/* ngx_http_pgw_conf.c: values of directives */
+
+/* Methods by name, in the order in which Allow lists them. */
+extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
+
+char *ngx_http_pgw_conf_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data);
+char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
+
+/* Completes conf->methods and writes conf->allow. */
+char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+
+
+/* ngx_http_pgw_check.c: what nginx -t refuses */
+
+/*
+ * Checks a merged location where the gateway is on; notes in the main conf
+ * that keys are needed.
+ */
+char *ngx_http_pgw_check_location(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * What a module that passes requests on ("proxy", "fastcgi", "scgi", "uwsgi")
+ * has merged for the location in cf; NULL: it is not there.  *known: one of
+ * them, or another such module, passes to a fixed upstream there.
+ */
+ngx_http_upstream_conf_t *ngx_http_pgw_check_passes(ngx_conf_t *cf,
+    const ngx_str_t *module, ngx_uint_t *known);
+
+/* The field that a directive of any module sets by that function, or NULL. */
+void *ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
+
+/* Whether there are keys for what was noted. */
+char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
+    const ngx_http_pgw_main_conf_t *mcf);
+
+
+/* ngx_http_pgw_record.c: protocols that bound the headers */
+
+/* Sets conf->record of a merged location where the gateway is on. */
+char *ngx_http_pgw_record_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * NGX_DECLINED: the headers and parameters of r fit into what conf->record
+ * allows; else the status of the refusal.
+ */
+ngx_int_t ngx_http_pgw_record_check(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+
+/* ngx_http_pgw_local.c: content handlers of our own */
+
+char *ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* Whether a location's content handler is the one of the last. */
+ngx_uint_t ngx_http_pgw_local_is_route_not_found(
+    const ngx_http_core_loc_conf_t *clcf);
+
+
+/* ngx_http_pgw_access.c */
+
+ngx_int_t ngx_http_pgw_post_read_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_rewrite_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_preaccess_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_access_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_access_last_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_precontent_handler(ngx_http_request_t *r);
+
+
+/* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
+
+ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
+ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
+
+/* Notes whether the server that cf is in answers by itself. */
+void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
+
+
+/* ngx_http_pgw_phases.c: our place among other modules */
+
+ngx_int_t ngx_http_pgw_phases_init(ngx_conf_t *cf);
+ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
+
+
+/* ngx_http_pgw_guard.c */
+
+/*
+ * NGX_OK: guarded and verified; NGX_DECLINED: nothing to say (public);
+ * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
+ */
+ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
+void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason);
+
+/* Notes in gr that r would have been refused, and why. */
+void ngx_http_pgw_shadow(ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason);
+
+/* Returns status, or NGX_DECLINED in shadow mode. */
+ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    ngx_int_t status, ngx_http_pgw_reason_e reason, const char *code,
+    const char *detail);
+
+
+/* ngx_http_pgw_policy.c: what makes a token good, and what of it
+   goes upstream */
+
+/* Sets conf->policy of a merged location where the gateway is on. */
+char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
+ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_array_t *issuers);
+
+
+/* ngx_http_pgw_token.c */
+
+/*
+ * Finds the one bearer token: NGX_OK, NGX_DECLINED (none, or another scheme),
+ * NGX_ERROR (Bearer, but no token68 after it).  *token points into the header.
+ */
+ngx_int_t ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token);
+
+/*
+ * Verifies token against the conf's policy and set (NULL: no keys).
+ * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
+ * (claims->iat is then what the token says, not verified), or why it is
+ * refused.  What *claims points at lives in memory of the worker, until the
+ * next call: copy what is to stay.
+ */
+pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
+    const pj_keyset_t *set, pj_claims_t *claims);
+
+/* The times of claims that token_verify() has checked. */
+void ngx_http_pgw_token_times(const pj_claims_t *claims,
+    ngx_http_pgw_times_t *times);
+
+/* Releases the worker's memory for verifying. */
+void ngx_http_pgw_token_exit_process(void);
+
+/* The access level that tokens of kind open; 0: none. */
+ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
+
+
+/* ngx_http_pgw_keys_conf.c: directives of the key set */
+
+/*
+ * Directives of the key set (conf of the first is the main conf, of the
+ * second the server conf); the times are plain slots of the main conf.
+ */
+char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_keys_location(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
+
+/* Allocates the key state of a main conf with everything unset. */
+ngx_http_pgw_keys_t *ngx_http_pgw_keys_create(ngx_conf_t *cf);
+
+/*
+ * Called at postconfiguration, when every location is merged: defaults of
+ * the mcf->key_* that are unset, and the checks.  A guarded location
+ * (mcf->guarded) without a key location fails here.
+ */
+char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
+
+/* Whether the configuration names a source of keys at all. */
+ngx_uint_t ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys);
+
+
+/* ngx_http_pgw_keys.c: the parsed set and its freshness */
+
+/* Starts the worker's refresh timer. */
+ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
+void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
+
+/*
+ * Brings this worker's parsed set up to date with the zone (one atomic read
+ * when nothing changed) and returns it, or NULL while there is no usable set
+ * or the last good one is past the hard age.  Valid until the event loop is
+ * returned to.
+ */
+const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
+
+/* Version of the set that keys_get() returned; changes with every new set. */
+ngx_uint_t ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys);
+
+/* Wall-clock second in which the fetch of the set began; 0: there is none. */
+time_t ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys);
+
+
+/* ngx_http_pgw_wait.c: requests that wait for keys */
+
+/*
+ * Parks r until the key set changes, a fetch ends or the wait is over; then
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
+ * ended that began after r came, what it did not bring does not exist.
+ * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
+ * r has waited for as long as it may: decide now.
+ */
+ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
+    ngx_http_pgw_keys_t *keys);
+
+/* Seconds until a fetch is worth asking for again; at least 1. */
+time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
+
+
+/* ngx_http_pgw_fetch.c: the detached internal request */
+
+/*
+ * Whether r is the fetch's own request in the location that it asks, which no
+ * guard must refuse.
+ */
+ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
+
+
+/* ngx_http_pgw_ids.c: the two ids */
+
+/*
+ * Chooses the two ids: the client's where they are well formed and sent once,
+ * else new ones.  Only reads the request.
+ */
+ngx_int_t ngx_http_pgw_ids_choose(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr);
+
+/* Makes $request_id the request id where the gateway is on. */
+ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
+
+/* Puts in the filter of the responses' ids. */
+void ngx_http_pgw_ids_init(void);
+
+
+/* ngx_http_pgw_headers.c: find, strip, take back */
+
+/*
+ * One pass over the headers of a main request: drops every context header,
+ * each alias of one and of the ids, sets the ids and notes gr->cors.
+ */
+ngx_int_t ngx_http_pgw_headers_prepare(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_srv_conf_t *conf);
+
+/*
+ * Takes back what was injected for an earlier location or a parent request,
+ * and puts Authorization back.
+ */
+ngx_int_t ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
+    const ngx_http_pgw_srv_conf_t *conf);
+
+/* Whether the header h is to go. */
+typedef ngx_uint_t (*ngx_http_pgw_drop_pt)(ngx_table_elt_t *h,
+    const void *data);
+
+/*
+ * Gives r a header list without what drop() says and with add[0..n) at its
+ * end; add must live as long as r.  Neither elements nor list parts that
+ * another request may share are written to.
+ */
+ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
+    ngx_http_pgw_drop_pt drop, const void *data, ngx_table_elt_t *add,
+    ngx_uint_t n);
+
+/* The same, dropping nothing. */
+ngx_int_t ngx_http_pgw_headers_append(ngx_http_request_t *r,
+    ngx_table_elt_t *add, ngx_uint_t n);
+
+/* Completes names that are the gateway's own. */
+void ngx_http_pgw_headers_init(void);
+
+/* Fills every field of h. */
+void ngx_http_pgw_headers_set(ngx_table_elt_t *h,
+    const ngx_http_pgw_claim_header_t *name, ngx_str_t *value);
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+u_char ngx_http_pgw_headers_fold(u_char c);
+
+
+/* ngx_http_pgw_inject.c: claims become headers */
+
+/* Renders claims, which live shorter, for the policy of conf. */
+ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant);
+
+/*
+ * Adds the trusted headers of grant (NULL: none) to r->headers_in, and takes
+ * out Authorization where conf says so.  r may be a subrequest.
+ */
+ngx_int_t ngx_http_pgw_inject(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
+
+/*
+ * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
+ * claim, or one that is no text (null, an object, an array of anything but
+ * strings).
+ */
+ngx_int_t ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
+    ngx_str_t *value);
+
+
+/* ngx_http_pgw_names.c: header names in the configuration */
+
+/* platform_gateway_strip_header NAME ...; */
+char *ngx_http_pgw_names_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* platform_gateway_claim_header CLAIM HEADER; */
+char *ngx_http_pgw_names_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+/* The map that holds where no platform_gateway_claim_header is given. */
+ngx_array_t *ngx_http_pgw_names_claim_defaults(ngx_conf_t *cf);
+
+/* Fills conf->strip: the default map's names and the strip_header ones. */
+ngx_int_t ngx_http_pgw_names_merge(ngx_conf_t *cf,
+    ngx_http_pgw_srv_conf_t *prev, ngx_http_pgw_srv_conf_t *conf);
+
+/* Adds the names of a location's claim map to conf->strip. */
+ngx_int_t ngx_http_pgw_names_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
+    ngx_array_t *claim_headers);
+
+
+/* ngx_http_pgw_problem.c: RFC 9457 bodies */
+
+/* Puts the header and body filters before those of all other modules. */
+void ngx_http_pgw_problem_init(void);
+
+
+/* ngx_http_pgw_refusal.c: what a refusal says */
+
+/*
+ * Marks r as refused by us with status: code and detail (both live as long as
+ * r and need no escaping in JSON) are for the body to come.  WWW-Authenticate
+ * follows from status and code, Allow from the location, Retry-After from
+ * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
+ * the phase handler to return in turn; NGX_ERROR when memory is short.
+ * gr is request_own(r).
+ */
+ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, ngx_int_t status, const char *code,
+    const char *detail);
+
+/* Writes conf->challenge of a merged location. */
+ngx_int_t ngx_http_pgw_refusal_merge(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * Called from the header filter: Allow, Retry-After and WWW-Authenticate, as
+ * the status of the response asks for.
+ */
+ngx_int_t ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+
+
+/* ngx_http_pgw_log.c, _log_variables.c: the access log */
+
+ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
+
+/* Writes conf->log_route of a merged location. */
+ngx_int_t ngx_http_pgw_log_merge(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+
+#endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

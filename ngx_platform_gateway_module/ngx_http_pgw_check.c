@@ -1,0 +1,411 @@
+
+/*
+ * What nginx -t refuses: locations that would let in whom they should not, or
+ * nobody at all.
+ */
+
+
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_compat.h"
+
+
+#define NGX_HTTP_PGW_GUARDED                                                  \
+    (NGX_HTTP_PGW_ACCOUNT                                                     \
+     |NGX_HTTP_PGW_BRANCH                                                     \
+     |NGX_HTTP_PGW_SYSTEM)
+
+
+/*
+ * A module that passes requests on.  Its configuration is private, but each
+ * holds nginx's public ngx_http_upstream_conf_t, and the module's own table of
+ * directives tells where: the offset of a known directive, less the offset of
+ * the field that it sets.  So no layout is guessed at, and what is read is
+ * what nginx has merged.
+ */
+
+typedef struct {
+    ngx_str_t                    directive;
+    size_t                       offset;     /* of the field that it sets */
+    char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
+                                      void *conf);
+    size_t                       module;     /* length of its name, 0: has
+                                                neither caches nor a switch
+                                                for headers */
+} ngx_http_pgw_passer_t;
+
+
+static const char *ngx_http_pgw_check_guarded(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+static const char *ngx_http_pgw_check_buffers(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+static const char *ngx_http_pgw_check_passers(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+static ngx_http_upstream_conf_t *ngx_http_pgw_check_passer(ngx_conf_t *cf,
+    const ngx_http_pgw_passer_t *passer);
+static const char *ngx_http_pgw_check_upstream(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
+    const ngx_http_pgw_passer_t *passer);
+static const char *ngx_http_pgw_check_say(ngx_conf_t *cf, const char *format,
+    ...);
+
+
+#define ngx_http_pgw_passes_headers                                           \
+    offsetof(ngx_http_upstream_conf_t, pass_request_headers)
+#define ngx_http_pgw_buffer_size                                              \
+    offsetof(ngx_http_upstream_conf_t, buffer_size)
+
+static const ngx_http_pgw_passer_t
+    ngx_http_pgw_passers[] =
+{
+    { ngx_string("proxy_pass_request_headers"),
+      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("proxy") - 1 },
+
+    { ngx_string("fastcgi_pass_request_headers"),
+      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("fastcgi") - 1 },
+
+    { ngx_string("scgi_pass_request_headers"),
+      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("scgi") - 1 },
+
+    { ngx_string("uwsgi_pass_request_headers"),
+      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
+      sizeof("uwsgi") - 1 },
+
+    /* these tell that a location is none of the others' */
+
+    { ngx_string("grpc_buffer_size"),
+      ngx_http_pgw_buffer_size, ngx_conf_set_size_slot, 0 },
+
+    { ngx_string("memcached_buffer_size"),
+      ngx_http_pgw_buffer_size, ngx_conf_set_size_slot, 0 }
+};
+
+#define NGX_HTTP_PGW_PASSERS                                                  \
+    (sizeof(ngx_http_pgw_passers)                                             \
+     / sizeof(ngx_http_pgw_passers[0]))
+
+
+char *
+ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    const char                *err;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    err = NULL;
+
+    if (conf->access == 0 && clcf->handler) {
+        err = "has a content handler and no \"platform_gateway_access\": "
+              "give it a level, \"public\" if anybody may enter";
+
+    } else if (conf->access & NGX_HTTP_PGW_GUARDED) {
+        err = ngx_http_pgw_check_guarded(cf, conf);
+    }
+
+    if (err == NULL) {
+        return NGX_CONF_OK;
+    }
+
+    /* nginx is at the end of http{} by now: say where the block began */
+
+    if (clcf->name.len) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: location \"%V\" %s in %V:%ui",
+                      &clcf->name, err, &conf->conf_file, conf->conf_line);
+
+    } else {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: the server %s in %V:%ui",
+                      err, &conf->conf_file, conf->conf_line);
+    }
+
+    return NGX_CONF_ERROR;
+}
+
+
+char *
+ngx_http_pgw_check_keys(ngx_conf_t *cf, const ngx_http_pgw_main_conf_t *mcf)
+{
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = mcf->guarded;
+
+    if (conf == NULL || ngx_http_pgw_keys_usable(mcf->keys)) {
+        return NGX_CONF_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "platform_gateway: a guarded location needs keys to check "
+                  "tokens with: add \"platform_gateway_key_location\" to a "
+                  "server, or \"platform_gateway_key_file\" to http, for the "
+                  "location in %V:%ui",
+                  &conf->conf_file, conf->conf_line);
+
+    return NGX_CONF_ERROR;
+}
+
+
+static const char *
+ngx_http_pgw_check_guarded(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    const char                *err;
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    if (mcf->guarded == NULL) {
+        mcf->guarded = conf;
+    }
+
+    if (conf->access & NGX_HTTP_PGW_PUBLIC) {
+        return "is both \"public\" and guarded: "
+               "\"public\" must stand alone in \"platform_gateway_access\"";
+    }
+
+    if (conf->issuers == NULL) {
+        return "is guarded and has no issuer: add "
+               "\"platform_gateway_issuer\", the \"iss\" of its tokens";
+    }
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* a "return" of server{}, which has no name, leaves nothing to guard */
+
+    if (clcf->name.len
+        && !conf->allow_return
+        && ngx_http_pgw_rewrite_answers(cf))
+    {
+        return "is guarded, but its \"return\" or redirecting \"rewrite\" "
+               "answers before the guard: move it to a public location, or "
+               "say \"platform_gateway_allow_return on\"";
+    }
+
+    err = ngx_http_pgw_check_buffers(cf, conf);
+    if (err) {
+        return err;
+    }
+
+    /* nobody's token is looked at where the keys come from */
+
+    if (clcf->handler == NULL
+        || (clcf->internal && mcf->keys->location.len
+            && ngx_strcmp(clcf->name.data, mcf->keys->location.data) == 0))
+    {
+        return NULL;
+    }
+
+    return ngx_http_pgw_check_passers(cf, conf);
+}
+
+
+/* nginx takes a header line into one buffer, or refuses the request. */
+
+static const char *
+ngx_http_pgw_check_buffers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+{
+    size_t                     need;
+    ngx_http_core_srv_conf_t  *cscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    need = conf->token_max_size
+           + sizeof("Authorization: Bearer " CRLF) - 1;
+
+    if (cscf->large_client_header_buffers.size >= need) {
+        return NULL;
+    }
+
+    return ngx_http_pgw_check_say(cf,
+               "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
+               "size\"), which \"large_client_header_buffers\" of %uz bytes "
+               "cannot hold: say \"large_client_header_buffers 4 %uzk\" in "
+               "its server, or accept smaller tokens",
+               conf->token_max_size, cscf->large_client_header_buffers.size,
+               2 * ((conf->token_max_size + 1023) / 1024));
+}
+
+
+/*
+ * The module that serves the location is one with an upstream.  Where none
+ * has, its address is made of variables, and it may be any of them.
+ */
+
+static const char *
+ngx_http_pgw_check_passers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_uint_t                       i, known;
+    const char                      *err;
+    const ngx_http_upstream_conf_t  *u[NGX_HTTP_PGW_PASSERS];
+
+    known = 0;
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+        u[i] = ngx_http_pgw_check_passer(cf, &ngx_http_pgw_passers[i]);
+        if (u[i] && u[i]->upstream) {
+            known = 1;
+        }
+    }
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+
+        if (u[i] == NULL
+            || ngx_http_pgw_passers[i].module == 0
+            || (known && u[i]->upstream == NULL))
+        {
+            continue;
+        }
+
+        err = ngx_http_pgw_check_upstream(cf, conf, u[i],
+                                          &ngx_http_pgw_passers[i]);
+        if (err) {
+            return err;
+        }
+    }
+
+    return NULL;
+}
+
+
+static ngx_http_upstream_conf_t *
+ngx_http_pgw_check_passer(ngx_conf_t *cf, const ngx_http_pgw_passer_t *passer)
+{
+    char  *field;
+
+    field = ngx_http_pgw_check_field(cf, &passer->directive, passer->set);
+
+    return field ? (ngx_http_upstream_conf_t *)
+                       (void *) (field - passer->offset)
+                 : NULL;
+}
+
+
+ngx_http_upstream_conf_t *
+ngx_http_pgw_check_passes(ngx_conf_t *cf, const ngx_str_t *module,
+    ngx_uint_t *known)
+{
+    ngx_uint_t                    i;
+    ngx_http_upstream_conf_t     *u, *found;
+    const ngx_http_pgw_passer_t  *passer;
+
+    found = NULL;
+    *known = 0;
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+
+        passer = &ngx_http_pgw_passers[i];
+        u = ngx_http_pgw_check_passer(cf, passer);
+
+        if (u && u->upstream) {
+            *known = 1;
+        }
+
+        if (passer->module == module->len
+            && ngx_memcmp(passer->directive.data, module->data, module->len)
+               == 0)
+        {
+            found = u;
+        }
+    }
+
+    return found;
+}
+
+
+void *
+ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+{
+    char                 *conf;
+    ngx_uint_t            i;
+    ngx_module_t        **modules;
+    ngx_command_t        *cmd;
+    ngx_http_conf_ctx_t  *ctx;
+
+    ctx = cf->ctx;
+    modules = cf->cycle->modules;
+
+    for (i = 0; modules[i]; i++) {
+
+        if (modules[i]->type != NGX_HTTP_MODULE
+            || modules[i]->commands == NULL)
+        {
+            continue;
+        }
+
+        for (cmd = modules[i]->commands; cmd->name.len; cmd++) {
+
+            if (cmd->name.len != directive->len
+                || ngx_strcmp(cmd->name.data, directive->data) != 0
+                || cmd->set != set
+                || cmd->conf != NGX_HTTP_LOC_CONF_OFFSET)
+            {
+                continue;
+            }
+
+            conf = ctx->loc_conf[modules[i]->ctx_index];
+
+            return conf + cmd->offset;
+        }
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_http_pgw_check_upstream(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
+    const ngx_http_pgw_passer_t *passer)
+{
+    if (u->pass_request_headers == 0) {
+        return ngx_http_pgw_check_say(cf,
+                   "is guarded, but \"%V off\" keeps the trusted headers "
+                   "from its upstream: take it out of this location",
+                   &passer->directive);
+    }
+
+    if (conf->allow_cache) {
+        return NULL;
+    }
+
+    if (u->store > 0
+#if (NGX_HTTP_CACHE)
+        || u->cache > 0
+#endif
+       )
+    {
+        return ngx_http_pgw_check_say(cf,
+                   "is guarded, but \"%*s_cache\" or \"%*s_store\" keeps "
+                   "what one client was sent for the next: switch it off "
+                   "there, or, where its key tells clients apart or all may "
+                   "see the same, say \"platform_gateway_allow_cache on\"",
+                   passer->module, passer->directive.data,
+                   passer->module, passer->directive.data);
+    }
+
+    return NULL;
+}
+
+
+static const char *
+ngx_http_pgw_check_say(ngx_conf_t *cf, const char *format, ...)
+{
+    u_char  *p;
+    va_list  args;
+
+    p = ngx_pnalloc(cf->pool, NGX_MAX_CONF_ERRSTR);
+    if (p == NULL) {
+        return "cannot be checked: no memory";
+    }
+
+    va_start(args, format);
+    *ngx_vslprintf(p, p + NGX_MAX_CONF_ERRSTR - 1, format, args) = '\0';
+    va_end(args);
+
+    return (const char *) p;
+}

@@ -1,0 +1,272 @@
+
+/*
+ * Trusted headers: the claims of a verified token, one header each.
+ */
+
+
+#include "ngx_http_pgw_json.h"
+
+
+static ngx_int_t ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst,
+    pj_str_t src);
+static size_t ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
+    ngx_uint_t element);
+static ngx_uint_t ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h,
+    const void *data);
+
+
+ngx_int_t
+ngx_http_pgw_inject_render(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant)
+{
+    ngx_int_t                     rc;
+    ngx_uint_t                    i;
+    ngx_http_pgw_subject_t       *subject;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    grant->access = ngx_http_pgw_token_access(claims->kind);
+
+    subject = &grant->subject;
+
+    if (ngx_http_pgw_inject_copy(pool, &subject->account_id,
+                                 claims->account_id)
+        != NGX_OK
+        || ngx_http_pgw_inject_copy(pool, &subject->session_id,
+                                                 claims->session_id)
+           != NGX_OK
+        || ngx_http_pgw_inject_copy(pool, &subject->workspace_id,
+                                                 claims->workspace_id)
+           != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    subject->plain =
+                  ngx_http_pgw_json_plain(&subject->account_id)
+                  && ngx_http_pgw_json_plain(&subject->session_id)
+                  && ngx_http_pgw_json_plain(&subject->workspace_id);
+
+    ch = conf->claim_headers->elts;
+    grant->nvalues = conf->claim_headers->nelts;
+
+    grant->values = ngx_pcalloc(pool, grant->nvalues * sizeof(ngx_str_t));
+    if (grant->values == NULL) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < grant->nvalues; i++) {
+
+        rc = ngx_http_pgw_inject_value(pool,
+                           pj_json_member(claims->root,
+                                          (const char *) ch[i].claim.data),
+                           &grant->values[i]);
+
+        if (rc == NGX_ERROR) {
+            return NGX_ERROR;
+        }
+
+        if (rc == NGX_DECLINED) {
+            ngx_str_null(&grant->values[i]);
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst, pj_str_t src)
+{
+    ngx_str_t  s;
+
+    ngx_str_null(dst);
+
+    if (src.len == 0) {
+        return NGX_OK;
+    }
+
+    s.len = src.len;
+    s.data = (u_char *) src.data;
+
+    dst->data = ngx_pstrdup(pool, &s);
+    if (dst->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    dst->len = src.len;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant)
+{
+    ngx_uint_t                    i, n;
+    ngx_table_elt_t              *add, *hide;
+    ngx_http_pgw_request_t       *gr;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    add = NULL;
+    n = 0;
+
+    if (grant && grant->nvalues) {
+
+        add = ngx_palloc(r->pool, grant->nvalues * sizeof(ngx_table_elt_t));
+        if (add == NULL) {
+            return NGX_ERROR;
+        }
+
+        ch = conf->claim_headers->elts;
+
+        for (i = 0; i < grant->nvalues; i++) {
+
+            if (grant->values[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &ch[i], &grant->values[i]);
+            }
+        }
+    }
+
+    /* headers_in.authorization stays: another location may still need it */
+
+    hide = conf->forward_authorization ? NULL : r->headers_in.authorization;
+
+    if (n == 0 && hide == NULL) {
+        return NGX_OK;
+    }
+
+    /* the headers of a subrequest are those of its own parts, too */
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->injected = 1;
+
+    if (hide == NULL) {
+        return ngx_http_pgw_headers_append(r, add, n);
+    }
+
+    return ngx_http_pgw_headers_rebuild(r, ngx_http_pgw_inject_drop_same, hide,
+                                        add, n);
+}
+
+
+static ngx_uint_t
+ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h, const void *data)
+{
+    return h == data;
+}
+
+
+ngx_int_t
+ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
+    ngx_str_t *value)
+{
+    size_t            len;
+    u_char           *p;
+    ngx_uint_t        array;
+    const pj_json_t  *item;
+
+    if (claim == NULL) {
+        return NGX_DECLINED;
+    }
+
+    if (claim->type == PJ_JSON_BOOL) {
+        if (claim->boolean) {
+            ngx_str_set(value, "true");
+
+        } else {
+            ngx_str_set(value, "false");
+        }
+
+        return NGX_OK;
+    }
+
+    if (claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT) {
+        return NGX_DECLINED;
+    }
+
+    array = (claim->type == PJ_JSON_ARRAY);
+
+    len = array ? 0 : ngx_http_pgw_inject_escape(NULL, claim->text, 0);
+
+    for (item = claim->child; item; item = item->next) {
+
+        if (item->type != PJ_JSON_STRING) {
+            return NGX_DECLINED;
+        }
+
+        len += 1 + ngx_http_pgw_inject_escape(NULL, item->text, 1);
+    }
+
+    /* with a final NUL, as in values that nginx read itself */
+
+    p = ngx_pnalloc(pool, len + 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = p;
+
+    if (!array) {
+        p += ngx_http_pgw_inject_escape(p, claim->text, 0);
+    }
+
+    for (item = claim->child; item; item = item->next) {
+        p += ngx_http_pgw_inject_escape(p, item->text, 1);
+
+        if (item->next) {
+            *p++ = ',';
+        }
+    }
+
+    *p = '\0';
+    value->len = (size_t) (p - value->data);
+
+    return NGX_OK;
+}
+
+
+/*
+ * Percent-encodes what is not visible ASCII, '%', and in an array's element
+ * ','.  Returns the length, and only counts where dst is NULL.
+ */
+
+static size_t
+ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
+{
+    u_char  c;
+    size_t  i, len;
+
+    static u_char  hex[] = "0123456789ABCDEF";
+
+    len = 0;
+
+    for (i = 0; i < text.len; i++) {
+
+        c = text.data[i];
+
+        if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
+            if (dst) {
+                dst[len] = c;
+            }
+
+            len++;
+            continue;
+        }
+
+        if (dst) {
+            dst[len] = '%';
+            dst[len + 1] = hex[c >> 4];
+            dst[len + 2] = hex[c & 0xf];
+        }
+
+        len += 3;
+    }
+
+    return len;
+}

@@ -1,0 +1,544 @@
+
+/*
+ * RFC 9457 bodies: a header and a body filter that put
+ * application/problem+json where nginx would send one of its built-in pages.
+ *
+ * How a built-in page is told from all else.  nginx's special response sets
+ * r->err_status, which nothing else does, and sends text/html of a known
+ * length without validators.  That leaves one doubt: after an error_page
+ * redirect r->err_status is set as well while the operator's own location
+ * answers.  So such a header is held back until the first buffer of the body
+ * is seen: it either is nginx's page or goes out untouched.
+ *
+ * This filter runs before every filter of nginx that looks at the content
+ * type (charset, gzip, ssi, sub, addition), so those see the final one.
+ */
+
+
+#include "ngx_http_pgw_cors.h"
+
+
+/* ctx->problem */
+
+#define NGX_HTTP_PGW_PROBLEM_NONE     0
+#define NGX_HTTP_PGW_PROBLEM_PENDING  1  /* header held back */
+#define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
+
+
+#define NGX_HTTP_PGW_PROBLEM_DIGITS  3  /* of a status */
+
+/* The body, without its values; none of those needs escaping. */
+
+#define NGX_HTTP_PGW_PROBLEM_TITLE                                            \
+    "{\"type\":\"about:blank\",\"title\":\""
+#define NGX_HTTP_PGW_PROBLEM_STATUS  "\",\"status\":"
+#define NGX_HTTP_PGW_PROBLEM_DETAIL  ",\"detail\":\""
+#define NGX_HTTP_PGW_PROBLEM_CODE    "\",\"code\":\""
+#define NGX_HTTP_PGW_PROBLEM_ID      "\",\"requestId\":\""
+#define NGX_HTTP_PGW_PROBLEM_END     "\"}"
+
+#define ngx_http_pgw_problem_copy(p, literal)                                 \
+    ngx_cpymem(p, literal, sizeof(literal) - 1)
+
+
+typedef struct {
+    ngx_uint_t                   status;
+    ngx_str_t                    title;
+    ngx_str_t                    code;
+    ngx_str_t                    detail;
+} ngx_http_pgw_page_t;
+
+
+static ngx_int_t ngx_http_pgw_problem_header_filter(ngx_http_request_t *r);
+static ngx_int_t ngx_http_pgw_problem_body_filter(ngx_http_request_t *r,
+    ngx_chain_t *in);
+static ngx_int_t ngx_http_pgw_problem_send(ngx_http_request_t *r,
+    const ngx_http_pgw_page_t *page);
+static ngx_int_t ngx_http_pgw_problem_pass(ngx_http_request_t *r,
+    ngx_http_pgw_ctx_t *ctx, ngx_chain_t *in);
+static void ngx_http_pgw_problem_swallow(ngx_chain_t *in);
+static ngx_uint_t ngx_http_pgw_problem_possible(ngx_http_request_t *r);
+static const ngx_http_pgw_page_t *
+    ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in);
+static void ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr);
+static const ngx_http_pgw_page_t *ngx_http_pgw_problem_find(ngx_uint_t status);
+static ngx_buf_t *ngx_http_pgw_problem_body(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page);
+static u_char *ngx_http_pgw_problem_status(u_char *p, ngx_uint_t status);
+static ngx_int_t ngx_http_pgw_problem_send_header(ngx_http_request_t *r);
+
+
+/*
+ * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
+ * told apart, by its text.  No string needs escaping in JSON.
+ */
+
+static const ngx_http_pgw_page_t
+    ngx_http_pgw_problem_pages[] =
+{
+    { 400, ngx_string("Bad Request"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request is malformed") },
+
+    { 401, ngx_string("Unauthorized"),
+      ngx_string("GATEWAY_UNAUTHORIZED"),
+      ngx_string("the request needs credentials") },
+
+    { 403, ngx_string("Forbidden"),
+      ngx_string("GATEWAY_FORBIDDEN"),
+      ngx_string("the request is refused") },
+
+    { 404, ngx_string("Not Found"),
+      ngx_string("GATEWAY_ROUTE_NOT_FOUND"),
+      ngx_string("no route serves this path") },
+
+    { 405, ngx_string("Method Not Allowed"),
+      ngx_string("METHOD_NOT_ALLOWED"),
+      ngx_string("the method is not allowed for this resource") },
+
+    { 411, ngx_string("Length Required"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request needs a Content-Length") },
+
+    { 413, ngx_string("Content Too Large"),
+      ngx_string("GATEWAY_REQUEST_TOO_LARGE"),
+      ngx_string("the request body is larger than this path allows") },
+
+    { 414, ngx_string("URI Too Long"),
+      ngx_string("GATEWAY_URI_TOO_LONG"),
+      ngx_string("the request line is too long") },
+
+    { 421, ngx_string("Misdirected Request"),
+      ngx_string("GATEWAY_BAD_REQUEST"),
+      ngx_string("the request is for another server") },
+
+    { 429, ngx_string("Too Many Requests"),
+      ngx_string("GATEWAY_RATE_LIMITED"),
+      ngx_string("too many requests, try again later") },
+
+    { 500, ngx_string("Internal Server Error"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the gateway failed to answer") },
+
+    { 501, ngx_string("Not Implemented"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the transfer coding of the request is not supported") },
+
+    { 502, ngx_string("Bad Gateway"),
+      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
+      ngx_string("the service behind this path cannot be reached") },
+
+    { 503, ngx_string("Service Unavailable"),
+      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
+      ngx_string("the service behind this path is not available") },
+
+    { 504, ngx_string("Gateway Timeout"),
+      ngx_string("GATEWAY_UPSTREAM_TIMEOUT"),
+      ngx_string("the service behind this path did not answer in time") },
+
+    { 505, ngx_string("HTTP Version Not Supported"),
+      ngx_string("GATEWAY_ERROR"),
+      ngx_string("the HTTP version of the request is not supported") }
+};
+
+
+static const ngx_http_pgw_page_t
+    ngx_http_pgw_problem_header_too_large =
+{
+    400, ngx_string("Bad Request"),
+    ngx_string("GATEWAY_HEADER_TOO_LARGE"),
+    ngx_string("a request header is too large")
+};
+
+
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
+
+
+void
+ngx_http_pgw_problem_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_pgw_problem_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_pgw_problem_body_filter;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
+{
+    ngx_http_pgw_ctx_t       *ctx;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (!conf->enable || r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    if (!ngx_http_pgw_problem_possible(r)) {
+        return ngx_http_pgw_problem_send_header(r);
+    }
+
+    ctx = ngx_http_pgw_ctx_get(r);
+    if (ctx == NULL) {
+        return NGX_ERROR;
+    }
+
+    ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
+
+    if (r->internal) {
+
+        /*
+         * An operator's page may follow, and the filters that would ask for
+         * these have not seen the header yet.
+         */
+
+        r->main_filter_need_in_memory = 1;
+        r->filter_need_temporary = 1;
+    }
+
+    return NGX_OK;
+}
+
+
+/* True for the header of a built-in page, and for few others. */
+
+static ngx_uint_t
+ngx_http_pgw_problem_possible(ngx_http_request_t *r)
+{
+    ngx_http_headers_out_t  *out;
+
+    out = &r->headers_out;
+
+    return r->err_status >= NGX_HTTP_BAD_REQUEST
+           && out->status == r->err_status
+           && out->content_length_n > 0
+           && out->content_length == NULL
+           && out->last_modified_time == -1
+           && out->last_modified == NULL
+           && out->etag == NULL
+           && out->content_encoding == NULL
+           && out->content_type_lowcase == NULL
+           && out->content_type.len == sizeof("text/html") - 1
+           && ngx_strncmp(out->content_type.data, "text/html",
+                          sizeof("text/html") - 1)
+              == 0
+           && !r->header_only
+           && ngx_http_pgw_problem_find(r->err_status) != NULL;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_http_pgw_ctx_t         *ctx;
+    const ngx_http_pgw_page_t  *page;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL || ctx->problem == NGX_HTTP_PGW_PROBLEM_NONE || in == NULL)
+    {
+        return ngx_http_next_body_filter(r, in);
+    }
+
+    if (ctx->problem == NGX_HTTP_PGW_PROBLEM_SENT) {
+        ngx_http_pgw_problem_swallow(in);
+        return ngx_http_next_body_filter(r, NULL);
+    }
+
+    page = ngx_http_pgw_problem_page(r, in);
+
+    if (page) {
+        ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
+        ngx_http_pgw_problem_swallow(in);
+        return ngx_http_pgw_problem_send(r, page);
+    }
+
+    ctx->problem = NGX_HTTP_PGW_PROBLEM_NONE;
+
+    return ngx_http_pgw_problem_pass(r, ctx, in);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_problem_send(ngx_http_request_t *r,
+    const ngx_http_pgw_page_t *page)
+{
+    ngx_int_t                rc;
+    ngx_buf_t               *b;
+    ngx_chain_t              out;
+    ngx_http_pgw_request_t  *gr;
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (page->status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE) {
+        ngx_http_pgw_problem_precedence(r, gr);
+        page = ngx_http_pgw_problem_find(r->err_status);
+    }
+
+    b = ngx_http_pgw_problem_body(r, gr, page);
+    if (b == NULL) {
+        return NGX_ERROR;
+    }
+
+    rc = ngx_http_pgw_problem_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    out.buf = b;
+    out.next = NULL;
+
+    return ngx_http_next_body_filter(r, &out);
+}
+
+
+/* The header held back, and the body that turned out not to be nginx's. */
+
+static ngx_int_t
+ngx_http_pgw_problem_pass(ngx_http_request_t *r, ngx_http_pgw_ctx_t *ctx,
+    ngx_chain_t *in)
+{
+    ngx_int_t  rc;
+
+    rc = ngx_http_pgw_problem_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        return rc;
+    }
+
+    if (r->header_only) {
+
+        /* whoever sends the body could not know that this is HEAD */
+
+        ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
+        ngx_http_pgw_problem_swallow(in);
+        in = NULL;
+    }
+
+    return ngx_http_next_body_filter(r, in);
+}
+
+
+static void
+ngx_http_pgw_problem_swallow(ngx_chain_t *in)
+{
+    ngx_chain_t  *cl;
+
+    for (cl = in; cl; cl = cl->next) {
+        cl->buf->pos = cl->buf->last;
+        cl->buf->file_pos = cl->buf->file_last;
+    }
+}
+
+
+/* The table entry of the built-in page that in begins with, or NULL. */
+
+static const ngx_http_pgw_page_t *
+ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    size_t      len;
+    u_char      status[NGX_HTTP_PGW_PROBLEM_DIGITS];
+    u_char     *p;
+    ngx_buf_t  *b;
+
+    static const u_char  start[] = "<html>" CRLF "<head><title>";
+    static const u_char  end[] = "</center>" CRLF;
+    static const u_char  too_large[] = "Request Header Or Cookie";
+
+    b = in->buf;
+
+    if (!ngx_buf_in_memory(b)) {
+        return NULL;
+    }
+
+    len = sizeof(start) - 1;
+    p = b->pos + len;
+
+    ngx_http_pgw_problem_status(status, r->err_status);
+
+    /*
+     * nginx sends the closing tags in a second buffer, so that even a copy of
+     * its page made by an operator is not mistaken for it.
+     */
+
+    if ((size_t) (b->last - b->pos)
+        < len + sizeof(status) + sizeof(end) - 1
+        || ngx_memcmp(b->pos, start, len) != 0
+        || ngx_memcmp(p, status, sizeof(status)) != 0
+        || p[sizeof(status)] != ' '
+        || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
+    {
+        return NULL;
+    }
+
+    p += sizeof(status) + 1;
+
+    if ((size_t) (b->last - p) >= sizeof(too_large) - 1
+        && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
+    {
+        return &ngx_http_pgw_problem_header_too_large;
+    }
+
+    return ngx_http_pgw_problem_find(r->err_status);
+}
+
+
+/*
+ * nginx looks at the size of a body before any handler runs, but of the two a
+ * wrong method is the client's first mistake.
+ */
+
+static void
+ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr)
+{
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (r->err_status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+        || r->method == NGX_HTTP_OPTIONS
+        || conf->methods == 0
+        || (r->method & conf->methods))
+    {
+        return;
+    }
+
+    r->err_status = NGX_HTTP_NOT_ALLOWED;
+    r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
+
+    gr->decision = "deny";
+    gr->reason = NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN;
+}
+
+
+static const ngx_http_pgw_page_t *
+ngx_http_pgw_problem_find(ngx_uint_t status)
+{
+    ngx_uint_t  i;
+
+    for (i = 0;
+         i < sizeof(ngx_http_pgw_problem_pages)
+             / sizeof(ngx_http_pgw_problem_pages[0]);
+         i++)
+    {
+        if (ngx_http_pgw_problem_pages[i].status == status) {
+            return &ngx_http_pgw_problem_pages[i];
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Builds the body and sets the headers that describe it. */
+
+static ngx_buf_t *
+ngx_http_pgw_problem_body(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
+{
+    size_t            len;
+    u_char           *p;
+    ngx_buf_t        *b;
+    ngx_uint_t        ours;
+    const ngx_str_t  *code, *detail;
+
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
+    ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
+    code = ours ? &gr->code : &page->code;
+    detail = ours ? &gr->detail : &page->detail;
+
+    len = sizeof(NGX_HTTP_PGW_PROBLEM_TITLE
+                 NGX_HTTP_PGW_PROBLEM_STATUS
+                 NGX_HTTP_PGW_PROBLEM_DETAIL
+                 NGX_HTTP_PGW_PROBLEM_CODE
+                 NGX_HTTP_PGW_PROBLEM_ID
+                 NGX_HTTP_PGW_PROBLEM_END) - 1
+          + page->title.len + NGX_HTTP_PGW_PROBLEM_DIGITS
+          + detail->len + code->len + gr->request_id.len;
+
+    b = ngx_create_temp_buf(r->pool, len);
+
+    if (b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store)
+           == NULL)
+    {
+        return NULL;
+    }
+
+    p = ngx_http_pgw_problem_copy(b->last, NGX_HTTP_PGW_PROBLEM_TITLE);
+    p = ngx_cpymem(p, page->title.data, page->title.len);
+    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_STATUS);
+    p = ngx_http_pgw_problem_status(p, page->status);
+    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_DETAIL);
+    p = ngx_cpymem(p, detail->data, detail->len);
+    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_CODE);
+    p = ngx_cpymem(p, code->data, code->len);
+    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_ID);
+    p = ngx_cpymem(p, gr->request_id.data, gr->request_id.len);
+
+    b->last = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_END);
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_length_n = b->last - b->pos;
+
+    return b;
+}
+
+
+/* Statuses of errors have three digits. */
+
+static u_char *
+ngx_http_pgw_problem_status(u_char *p, ngx_uint_t status)
+{
+    *p++ = (u_char) ('0' + status / 100 % 10);
+    *p++ = (u_char) ('0' + status / 10 % 10);
+    *p++ = (u_char) ('0' + status % 10);
+
+    return p;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
+{
+    ngx_http_pgw_request_t   *gr;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (ngx_http_pgw_refusal_headers(r, gr, conf) != NGX_OK
+        || ngx_http_pgw_cors_headers(r, gr, conf) != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    /*
+     * HTTP/0.9 is refused, with a status line that says so; an upstream that
+     * answers as HTTP/0.9 also lowers the version, to pass what it said.
+     */
+
+    if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
+        r->http_version = NGX_HTTP_VERSION_10;
+    }
+
+    return ngx_http_next_header_filter(r);
+}
