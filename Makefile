@@ -73,7 +73,7 @@ $(JOSE_LIB): $(JOSE_OBJ)
 
 # -- identity-fcgi ---------------------------------------------------------------
 
-ID_SRC := $(wildcard identity-fcgi/src/*.c)
+ID_SRC := $(wildcard identity-fcgi/src/*.c identity-fcgi/src/*/*.c)
 ID_SRC_OBJ := $(ID_SRC:%.c=$(BUILD)/%.o)
 ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
@@ -293,7 +293,8 @@ lint: ## call rules, banned functions, formatting, scripts, links
 
 fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
-	  identity-fcgi/src/*.[ch] identity-fcgi/test/*.[ch] bench/*.[ch])
+	  identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch] \
+	  identity-fcgi/test/*.[ch] bench/*.[ch])
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \

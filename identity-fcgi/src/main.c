@@ -1,15 +1,15 @@
 /* Options and commands. */
 
-#include "cmd.h"
-#include "config.h"
-#include "keys.h"
-#include "listener.h"
-#include "log.h"
-#include "password.h"
-#include "serve.h"
-#include "server.h"
-#include "store.h"
-#include "version.h"
+#include "auth/keys.h"
+#include "auth/password.h"
+#include "base/config.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "cmd/cmd.h"
+#include "server/listener.h"
+#include "server/serve.h"
+#include "server/server.h"
+#include "store/store.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Tests of buf.c: bounds and the sticky overflow flag. */
 
-#include "buf.h"
+#include "base/buf.h"
 #include "testing.h"
 
 START_TEST (test_appends_in_order) {

@@ -1,8 +1,8 @@
 /* The arguments of commands, account names, parts of a sweep. */
 
-#include "account_name.h"
-#include "cmd_args.h"
-#include "store_sweep.h"
+#include "base/account_name.h"
+#include "cmd/cmd_args.h"
+#include "store/store_sweep.h"
 #include "testing.h"
 
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Tests of config.c, config_parse.c and envfile.c. */
 
-#include "config.h"
-#include "config_parse.h"
-#include "envfile.h"
+#include "base/config.h"
+#include "base/config_parse.h"
+#include "base/envfile.h"
 #include "testing.h"
 
 #include <stdio.h>

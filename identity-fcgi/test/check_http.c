@@ -1,6 +1,6 @@
 /* Tests of http.c and http_rules.c. */
 
-#include "http.h"
+#include "base/http.h"
 #include "testing.h"
 
 static struct http_request req;

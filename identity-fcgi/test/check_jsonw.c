@@ -1,6 +1,6 @@
 /* Tests of jsonw.c: what comes out is JSON whatever goes in. */
 
-#include "jsonw.h"
+#include "base/jsonw.h"
 #include "testing.h"
 
 #include <stdio.h>

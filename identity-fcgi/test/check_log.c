@@ -1,7 +1,7 @@
 /* Tests of log.c: whole lines, and which of them wait for the request's end.
  */
 
-#include "log.h"
+#include "base/log.h"
 #include "testing.h"
 
 #include <fcntl.h>

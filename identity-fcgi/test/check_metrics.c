@@ -1,6 +1,6 @@
 /* Tests of metrics.c and metrics_text.c. */
 
-#include "metrics_cells.h"
+#include "base/metrics_cells.h"
 #include "testing.h"
 
 #include <pthread.h>

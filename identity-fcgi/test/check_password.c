@@ -1,8 +1,8 @@
 /* Credentials: what matches, what is refused, and how many at once. */
 
+#include "auth/password.h"
+#include "base/metrics.h"
 #include "memory_limit.h"
-#include "metrics.h"
-#include "password.h"
 
 #include <check.h>
 #include <pthread.h>

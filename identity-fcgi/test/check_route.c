@@ -1,6 +1,6 @@
 /* Tests of route.c, h_jwks.c, h_health.c and h_metrics.c. */
 
-#include "route.h"
+#include "server/route.h"
 #include "testing.h"
 
 static struct worker worker;

@@ -1,7 +1,7 @@
 /* Tests of server.c: order, bounds, stalled peers, stopping. */
 
-#include "metrics.h"
-#include "server.h"
+#include "base/metrics.h"
+#include "server/server.h"
 #include "testing.h"
 
 #include <pthread.h>

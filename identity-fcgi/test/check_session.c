@@ -1,6 +1,6 @@
 /* Decisions about a session. */
 
-#include "session.h"
+#include "auth/session.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* The order of branches that came in none. */
 
-#include "store_sql.h"
+#include "store/store_sql.h"
 #include "testing.h"
 
 #include <stdio.h>

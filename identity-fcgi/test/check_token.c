@@ -1,7 +1,7 @@
 /* Tests of token.c: what is issued verifies, and nothing else does. */
 
+#include "auth/token.h"
 #include "key_pair.h"
-#include "token.h"
 
 #define ACCOUNT "11111111-1111-4111-8111-111111111111"
 #define SESSION "22222222-2222-4222-8222-222222222222"

@@ -1,7 +1,7 @@
 /* Tests of uuid.c. */
 
+#include "base/uuid.h"
 #include "testing.h"
-#include "uuid.h"
 
 #define TEXT "00ff1a2b-3c4d-5e6f-7089-9abcdef01234"
 

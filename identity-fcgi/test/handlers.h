@@ -6,9 +6,9 @@
 #ifndef TEST_HANDLERS_H_INCLUDED
 #define TEST_HANDLERS_H_INCLUDED
 
-#include "app.h"
-#include "password.h"
-#include "token.h"
+#include "auth/app.h"
+#include "auth/password.h"
+#include "auth/token.h"
 
 #include <check.h>
 #include <stdio.h>

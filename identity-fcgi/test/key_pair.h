@@ -3,7 +3,7 @@
 #ifndef KEY_PAIR_H_INCLUDED
 #define KEY_PAIR_H_INCLUDED
 
-#include "keys.h"
+#include "auth/keys.h"
 #include "testing.h"
 
 #include <stdio.h>

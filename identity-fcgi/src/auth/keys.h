@@ -1,0 +1,65 @@
+/* The signing key, the additional public keys and the published key set. */
+
+#ifndef KEYS_H_INCLUDED
+#define KEYS_H_INCLUDED
+
+#include "base/config.h"
+
+#include <pj.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#define KEYS_MAX_ADDITIONAL 15
+#define KEYS_ETAG_MAX 64
+
+/*
+ * One consistent set of keys; immutable and reference-counted, so that a
+ * reload swaps the whole while requests finish with what they started with.
+ */
+struct keys {
+    pj_key_t *signing; /* private; NULL where a local set-up has none yet */
+    pj_key_t **copies; /* of signing, one a worker; see keys_signer() */
+    size_t copy_count;
+    pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
+    size_t verifying_count;
+    char *jwks; /* the key-set document */
+    size_t jwks_len;
+    char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
+    int refs;                 /* under the lock of keys.c */
+};
+
+/*
+ * Parses and checks the keys of cfg.  On failure one line in err (naming the
+ * variable, never the value) and NULL.  Where APP_ENV is local all three parts
+ * of the signing key may be missing: the set then signs and verifies nothing
+ * and /readyz says so.
+ */
+struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
+    __attribute__((warn_unused_result));
+
+/* The current set, with a reference that keys_release() gives back. */
+struct keys *keys_acquire(void);
+void keys_release(struct keys *keys);
+
+/*
+ * What the worker of this number (from 0) signs with: its own copy of the
+ * signing key, so that workers never wait for each other.  The copy is made at
+ * the first call and goes with the set.
+ */
+const pj_key_t *keys_signer(struct keys *keys, size_t worker);
+
+/* Makes keys (whose reference is taken over) the current set; NULL for none.
+ */
+void keys_publish(struct keys *keys);
+
+/* The verifying key with this id, or NULL. */
+const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid);
+
+/*
+ * Makes a 2048-bit RSA key and prints it as three NAME=value lines that
+ * config_load() reads.  kid NULL: the RFC 7638 thumbprint.
+ */
+bool keys_generate(FILE *out, const char *kid, char *err, size_t err_cap)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,72 @@
+/* Decisions about a session: pure functions of what was read. */
+
+#include "auth/session.h"
+
+#include <string.h>
+
+bool session_id_is(const char *id, pj_str_t s)
+{
+    return s.len > 0 && strlen(id) == s.len && memcmp(id, s.data, s.len) == 0;
+}
+
+int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
+                       int64_t max_lifetime_s)
+{
+    int64_t exp = now_s + ttl_s;
+
+    if (max_lifetime_s > 0 && exp > created_at_s + max_lifetime_s) {
+        exp = created_at_s + max_lifetime_s;
+    }
+    return exp;
+}
+
+/* The setting may have been lowered since the session's expiry was written. */
+static bool is_over(const struct session *s, int64_t now_s,
+                    int64_t max_lifetime_s)
+{
+    return now_s >= s->expires_at_s ||
+           (max_lifetime_s > 0 && now_s >= s->created_at_s + max_lifetime_s);
+}
+
+/* SESSION_UNSCOPED when the session may be used at all. */
+static enum session_verdict state(const struct session *s, pj_str_t account_id,
+                                  int64_t now_s, int64_t max_lifetime_s)
+{
+    if (!s->active || is_over(s, now_s, max_lifetime_s) ||
+        !session_id_is(s->account_id, account_id)) {
+        return SESSION_NOT_ACTIVE;
+    }
+    return s->account_enabled ? SESSION_UNSCOPED : SESSION_ACCOUNT_DISABLED;
+}
+
+enum session_verdict session_refresh(const struct session_view *view,
+                                     pj_str_t account_id, pj_str_t jti,
+                                     int64_t now_s, int64_t max_lifetime_s)
+{
+    const struct session *s = &view->session;
+    enum session_verdict verdict = state(s, account_id, now_s, max_lifetime_s);
+
+    if (verdict != SESSION_UNSCOPED) {
+        return verdict;
+    }
+    if (!session_id_is(s->jti, jti)) {
+        return SESSION_STALE;
+    }
+    if (s->active_branch_id[0] == '\0') {
+        return SESSION_UNSCOPED;
+    }
+    return view->selectable ? SESSION_SCOPED : SESSION_SCOPE_LOST;
+}
+
+enum session_verdict session_select(const struct session_view *view,
+                                    pj_str_t account_id, int64_t now_s,
+                                    int64_t max_lifetime_s)
+{
+    enum session_verdict verdict =
+        state(&view->session, account_id, now_s, max_lifetime_s);
+
+    if (verdict != SESSION_UNSCOPED) {
+        return verdict;
+    }
+    return view->selectable ? SESSION_SCOPED : SESSION_NOT_SELECTABLE;
+}

@@ -1,0 +1,76 @@
+/* JSON log lines on stderr, one event a line. */
+
+#ifndef LOG_H_INCLUDED
+#define LOG_H_INCLUDED
+
+#include "base/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A field of a log line; never a token, credential, cookie or key. */
+struct log_field {
+    const char *name;
+    const char *value; /* NULL leaves the field out */
+    size_t len;        /* bytes of value */
+};
+
+/* A numeric field. */
+struct log_number {
+    const char *name;
+    int64_t value;
+};
+
+/* Sets what every line carries; call once before threads start.  The strings
+ * are kept, not copied. */
+void log_setup(const char *app_name, const char *app_env,
+               enum log_level least);
+
+/*
+ * Every line of this thread carries these two ids from now on, until they are
+ * unbound; the strings are kept, not copied.  Audit and access lines wait
+ * until then, or for a line of another kind, and leave in one write(2).
+ */
+void log_bind(const char *request_id, size_t request_id_len,
+              const char *correlation_id, size_t correlation_id_len);
+void log_unbind(void);
+
+/*
+ * Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
+ * and the fields as one line.  event is a stable dotted name
+ * ("auth.login.failed"), message one clear sentence or NULL.
+ */
+void log_event(enum log_level level, const char *event, const char *message,
+               const struct log_field *fields, size_t count);
+
+/* The same with numeric fields, which come first: a line that grows too long
+ * loses what stands at its end. */
+void log_event_numbers(enum log_level level, const char *event,
+                       const char *message, const struct log_field *fields,
+                       size_t count, const struct log_number *numbers,
+                       size_t number_count);
+
+/* An audit line ("audit":true): for the record, so no level filters it. */
+void log_audit(const char *event, const char *message,
+               const struct log_field *fields, size_t count,
+               const struct log_number *numbers, size_t number_count);
+
+/* Whether the last line that this thread wrote was lost. */
+bool log_lost(void);
+
+/* A line of the access log ("http.request"), which has a switch of its own and
+ * so no level either. */
+void log_access(const struct log_field *fields, size_t count,
+                const struct log_number *numbers, size_t number_count);
+
+#define LOG_FIELDS(...)                                                       \
+    (const struct log_field[]){__VA_ARGS__},                                  \
+        sizeof((const struct log_field[]){__VA_ARGS__}) /                     \
+            sizeof(struct log_field)
+
+/* A line without fields, message formatted. */
+void log_line(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif

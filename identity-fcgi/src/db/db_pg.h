@@ -1,0 +1,56 @@
+/* What the files that speak libpq share; nobody else includes it. */
+
+#ifndef DB_PG_H_INCLUDED
+#define DB_PG_H_INCLUDED
+
+#include "db/db_conn.h"
+
+#include <libpq-fe.h>
+
+#define DB_MAX_PREPARED 32
+
+struct db_conn {
+    PGconn *pg; /* NULL: not connected */
+    const struct db_statement *prepared[DB_MAX_PREPARED];
+    size_t prepared_count;
+    /* Somebody stands between who may hand the server's session to others: it
+     * is left as it is, and each statement brings its settings along. */
+    bool shared;
+    char timeout_ms[24]; /* of a statement, for the server */
+    int64_t answered_ms; /* of the last answer; 0: none yet */
+    /* The server's clock minus db_now_ms(), and when that was found out. */
+    int64_t clock_ahead_us, clock_read_ms; /* 0: not yet */
+    unsigned char fence[8];                /* of the statement in hand */
+};
+
+/* Waits for events on pg's socket; false when the deadline came first. */
+bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
+
+/*
+ * Reads results until the server is ready for the next statement, and leaves
+ * pipeline mode.  The commit happens after the statement's own result was sent
+ * and may still fail, so only that "ready" makes it DONE.  *out is the last
+ * result, to be cleared.
+ */
+enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
+
+/* Sends a statement, by its name where it is prepared; on a session that is
+ * shared, in one transaction and one packet with its settings. */
+bool db_pg_send(struct db_conn *c, const struct db_statement *st,
+                const struct db_params *params, bool prepared);
+
+/*
+ * Tries each host of cfg once, *host first; each gets an equal part of what is
+ * left of the time.  Where statements are to be transactions of their own they
+ * are READ COMMITTED, with the statement timeout of cfg, whatever the role's
+ * defaults; explicit transactions say so themselves.  On failure one line in
+ * err.
+ */
+bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
+                   bool autocommit, int64_t deadline_ms, char *err,
+                   size_t err_cap);
+
+/* Copies the first line of libpq's message. */
+void db_pg_first_line(const char *message, char *out, size_t cap);
+
+#endif

@@ -1,0 +1,210 @@
+/* The listening socket: made here, or inherited from a supervisor. */
+
+#include "server/listener.h"
+
+#include "base/config.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define SOCKET_FLAGS (SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
+
+/* Over TCP, and inherited by what is accepted: an answer does not wait for the
+ * peer's acknowledgement.  A Unix socket has no such option. */
+static void set_nodelay(int fd)
+{
+    int on = 1;
+
+    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+}
+
+/* Closes fd, keeps errno; -1. */
+static int give_up(int fd)
+{
+    int error = errno;
+
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+/* -- inherited ------------------------------------------------------------
+ */
+
+static bool is_listening(int fd)
+{
+    int on = 0;
+    socklen_t len = sizeof(on);
+
+    return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
+}
+
+/* Above the standard three: something else may print to stdout. */
+static int adopt(void)
+{
+    int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        return give_up(fd);
+    }
+    set_nodelay(fd);
+    return fd;
+}
+
+/* -- made here ------------------------------------------------------------
+ */
+
+/* A Unix socket gets mode 0660. */
+static int open_address(const struct sockaddr *addr, socklen_t len)
+{
+    int fd = socket(addr->sa_family, SOCKET_FLAGS, 0);
+    mode_t old = umask(0117);
+    int on = 1;
+
+    (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    set_nodelay(fd);
+    if (bind(fd, addr, len) != 0 || listen(fd, LISTENER_BACKLOG) != 0) {
+        fd = give_up(fd);
+    }
+    umask(old);
+    return fd;
+}
+
+/* Whether addr is a Unix socket that nobody listens on any more. */
+static bool is_dead(const struct sockaddr_un *addr)
+{
+    int fd = socket(AF_UNIX, SOCKET_FLAGS, 0);
+    struct stat st;
+    bool dead =
+        lstat(addr->sun_path, &st) == 0 && S_ISSOCK(st.st_mode) &&
+        connect(fd, (const struct sockaddr *) addr, sizeof(*addr)) != 0 &&
+        errno == ECONNREFUSED;
+
+    close(fd);
+    return dead;
+}
+
+static int open_path(struct listener *l, const char *path)
+{
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    char directory[sizeof(addr.sun_path)];
+    struct stat st;
+    int fd, lock_fd;
+
+    if (strlen(path) >= sizeof(addr.sun_path)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(addr.sun_path, path, strlen(path) + 1);
+    memcpy(directory, path, strlen(path) + 1);
+    /* Of two starters that find the same dead socket one would remove the
+     * other's new one. */
+    lock_fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    (void) flock(lock_fd, LOCK_EX);
+    if (is_dead(&addr)) {
+        (void) unlink(path);
+    }
+    fd = open_address((const struct sockaddr *) &addr, sizeof(addr));
+    if (fd >= 0 && stat(path, &st) == 0) {
+        memcpy(l->path, addr.sun_path, sizeof(l->path));
+        l->dev = st.st_dev;
+        l->ino = st.st_ino;
+    }
+    (void) give_up(lock_fd);
+    return fd;
+}
+
+/* Opens host:port, [v6]:port or *:port; *problem where errno is none. */
+static int open_tcp(const char *address, const char **problem)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
+    struct addrinfo *list = NULL;
+    const char *colon = strrchr(address, ':');
+    size_t len = colon != NULL ? (size_t) (colon - address) : 0;
+    char text[256], *host = text;
+    int rc, fd = -1;
+
+    if (len == 0 || len >= sizeof(text)) {
+        *problem = "neither a path nor host:port";
+        return -1;
+    }
+    memcpy(text, address, len);
+    text[len] = '\0';
+    if (text[0] == '[' && text[len - 1] == ']') {
+        text[len - 1] = '\0';
+        host++;
+    }
+    rc = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, colon + 1, &hints,
+                     &list);
+    if (rc != 0) {
+        *problem = gai_strerror(rc);
+        return -1;
+    }
+    for (struct addrinfo *ai = list; ai != NULL && fd < 0; ai = ai->ai_next) {
+        fd = open_address(ai->ai_addr, ai->ai_addrlen);
+    }
+    freeaddrinfo(list);
+    return fd;
+}
+
+/* -- all ------------------------------------------------------------------
+ */
+
+bool listener_open(struct listener *l, const char *address, char *err,
+                   size_t err_cap)
+{
+    const char *problem = NULL;
+
+    memset(l, 0, sizeof(*l));
+    l->inherited = address == NULL && is_listening(STDIN_FILENO);
+    if (address == NULL) {
+        address = l->inherited ? "descriptor 0" : CONFIG_DEFAULT_LISTEN;
+    } else if (strncmp(address, "unix:", 5) == 0) {
+        address += 5;
+    }
+    snprintf(l->name, sizeof(l->name), "%s", address);
+    if (l->inherited) {
+        l->fd = adopt();
+    } else if (strchr(address, '/') != NULL) {
+        l->fd = open_path(l, address);
+    } else {
+        l->fd = open_tcp(address, &problem);
+    }
+    if (l->fd < 0) {
+        snprintf(err, err_cap, "cannot listen on %s: %s", l->name,
+                 problem != NULL ? problem : strerror(errno));
+    }
+    return l->fd >= 0;
+}
+
+void listener_unlink(struct listener *l)
+{
+    struct stat st;
+
+    if (l->path[0] != '\0' && stat(l->path, &st) == 0 && st.st_dev == l->dev &&
+        st.st_ino == l->ino) {
+        (void) unlink(l->path);
+    }
+    l->path[0] = '\0';
+}
+
+void listener_close(struct listener *l)
+{
+    if (l->fd >= 0) {
+        close(l->fd);
+        l->fd = -1;
+    }
+}

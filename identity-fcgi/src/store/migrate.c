@@ -1,0 +1,194 @@
+/* Brings a database to this binary's schema. */
+
+#include "base/log.h"
+#include "db/db.h"
+#include "store/sql_embedded.h"
+#include "store/store.h"
+
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)
+
+/*
+ * One lock for all who migrate this database.  It belongs to the transaction,
+ * so that it works through a pooler and goes with a process that dies.
+ */
+#define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
+
+/* A migration takes the time it takes, and waits for whom it has to; but not
+ * for ever for a server that hangs. */
+#define LIMIT_MS (10 * 60 * 1000)
+
+static const char bootstrap[] =
+    "CREATE TABLE schema_migrations ("
+    "  version    integer PRIMARY KEY CHECK (version > 0),"
+    "  name       text NOT NULL UNIQUE,"
+    "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
+    "  applied_at timestamptz NOT NULL DEFAULT now())";
+
+/* Who may do what we may not. */
+#define WHO_MAY                                                               \
+    "SELECT format('the database role %I may not do this: migrate as %s',"    \
+    "  current_user, coalesce("                                               \
+    "    (SELECT format('%I, which owns the tables',"                         \
+    "                   pg_get_userbyid(relowner))"                           \
+    "       FROM pg_class WHERE oid = to_regclass('schema_migrations')),"     \
+    "    'a role that may create tables (platform_owner of db/roles.sql)'))"
+
+struct run {
+    struct db_script *db;
+    bool forbidden; /* a statement was refused to this role */
+    char *err;
+    size_t err_cap;
+};
+
+int store_schema_version(void)
+{
+    return (int) sql_migration_count;
+}
+
+static bool failed(struct run *r, const struct db_error *error)
+{
+    r->forbidden = strcmp(error->state, "42501") == 0;
+    snprintf(r->err, r->err_cap, "%s", error->message);
+    return false;
+}
+
+static bool exec(struct run *r, const char *sql, char *value, size_t cap)
+{
+    struct db_error error;
+
+    return db_script_run(r->db, sql, db_now_ms() + LIMIT_MS, value, cap,
+                         &error) ||
+           failed(r, &error);
+}
+
+static bool begin(struct run *r)
+{
+    struct db_error error;
+
+    return (db_script_begin(r->db, 0, db_now_ms() + LIMIT_MS, &error) ||
+            failed(r, &error)) &&
+           exec(r, LOCK, NULL, 0);
+}
+
+static void rollback(struct run *r)
+{
+    struct db_error ignored;
+
+    if (db_script_run(r->db, "ROLLBACK", db_now_ms() + LIMIT_MS, NULL, 0,
+                      &ignored) &&
+        r->forbidden) {
+        (void) exec(r, WHO_MAY, r->err, r->err_cap);
+    }
+}
+
+static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+
+    SHA256((const unsigned char *) file->sql, file->len, digest);
+    for (size_t i = 0; i < sizeof(digest); i++) {
+        snprintf(out + 2 * i, 3, "%02x", digest[i]);
+    }
+}
+
+/* Inside the transaction and under the lock. */
+static bool apply_locked(struct run *r, const struct sql_file *file)
+{
+    char sum[CHECKSUM_HEX], applied[128], sql[512];
+
+    checksum(file, sum);
+    snprintf(sql, sizeof(sql),
+             "SELECT checksum FROM schema_migrations WHERE version = %d",
+             file->version);
+    if (!exec(r, sql, applied, sizeof(applied))) {
+        return false;
+    }
+    if (applied[0] != '\0') {
+        if (strcmp(applied, sum) == 0) {
+            return true;
+        }
+        snprintf(r->err, r->err_cap,
+                 "%s was applied to this database with another content: use "
+                 "the release that it was migrated with, or a newer one",
+                 file->name);
+        return false;
+    }
+    if (!exec(r, file->sql, NULL, 0)) {
+        return false;
+    }
+    /* Name and checksum are ours, of plain characters. */
+    snprintf(sql, sizeof(sql),
+             "INSERT INTO schema_migrations (version, name, checksum)"
+             " VALUES (%d, '%s', '%s')",
+             file->version, file->name, sum);
+    if (!exec(r, sql, NULL, 0)) {
+        return false;
+    }
+    log_line(LOG_INFO_, "db.migrated", "applied %s", file->name);
+    return true;
+}
+
+static bool apply(struct run *r, const struct sql_file *file)
+{
+    if (begin(r) && apply_locked(r, file) && exec(r, "COMMIT", NULL, 0)) {
+        return true;
+    }
+    rollback(r);
+    return false;
+}
+
+/* A role that may not create tables gets by where there is nothing to do. */
+static bool ensure_table(struct run *r)
+{
+    char exists[16];
+
+    if (begin(r) &&
+        exec(r, "SELECT to_regclass('schema_migrations') IS NOT NULL", exists,
+             sizeof(exists)) &&
+        (exists[0] == 't' || exec(r, bootstrap, NULL, 0)) &&
+        exec(r, "COMMIT", NULL, 0)) {
+        return true;
+    }
+    rollback(r);
+    return false;
+}
+
+/* The seed is one transaction too; two processes must not race in it. */
+static bool plant(struct run *r)
+{
+    if (!db_script_is_local(r->db)) {
+        snprintf(r->err, r->err_cap,
+                 "the demonstration data is loaded only into a database on "
+                 "this machine (a Unix socket or a loopback address)");
+        return false;
+    }
+    if (begin(r) && exec(r, sql_seed_local.sql, NULL, 0) &&
+        exec(r, "COMMIT", NULL, 0)) {
+        return true;
+    }
+    rollback(r);
+    return false;
+}
+
+bool store_migrate(const struct config *cfg, bool seed, char *err,
+                   size_t err_cap)
+{
+    struct run r = {.db = db_script_open(cfg, err, err_cap),
+                    .err = err,
+                    .err_cap = err_cap};
+    bool ok = r.db != NULL && ensure_table(&r);
+
+    for (size_t i = 0; ok && i < sql_migration_count; i++) {
+        ok = apply(&r, &sql_migrations[i]);
+    }
+    if (ok && seed) {
+        ok = plant(&r);
+    }
+    db_script_close(r.db);
+    return ok;
+}

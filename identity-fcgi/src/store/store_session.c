@@ -1,0 +1,238 @@
+/* The life of a session: opened, rotated, put in a branch, revoked. */
+
+#include "store/store_sql.h"
+
+#include <string.h>
+
+/* Tells done (room for cap) which rows were revoked, and frees them. */
+static enum store_result copy_revoked(enum store_result result,
+                                      struct db_rows *rows, size_t cap,
+                                      struct session_ref *done,
+                                      size_t *done_count)
+{
+    *done_count = 0;
+    if (result == STORE_OK) {
+        for (size_t i = 0; i < db_row_count(rows) && i < cap; i++) {
+            db_uuid(rows, i, 0, done[i].session_id);
+            db_uuid(rows, i, 1, done[i].account_id);
+            *done_count = i + 1;
+        }
+        result = *done_count > 0 ? STORE_OK : STORE_NONE;
+    }
+    db_rows_free(rows);
+    return result;
+}
+
+/*
+ * Taking the account's row makes this wait for an operator who is changing it,
+ * so that no session is opened behind the back of one who ends them all.  The
+ * session's time is of the clock that tells operators theirs, and later than
+ * the last lockout, which that row tells, even where the clock was set.
+ */
+static const struct db_statement session_create_sql = {
+    "session_create",
+    "WITH owner AS ("
+    "   SELECT account_id, greatest(now(),"
+    "          sessions_valid_after + interval '1 us') AS created_at"
+    "     FROM accounts"
+    "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
+    "      FOR SHARE)"
+    " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
+    "    expires_at, workspace_id, member_id, active_branch_id)"
+    " SELECT $1, account_id, $3, created_at,"
+    "    greatest($4, created_at + interval '1 us'), $5, $6, $7"
+    "   FROM owner",
+    true};
+
+enum store_result store_session_create(struct store *st,
+                                       const struct session *s,
+                                       const char *credential_hash)
+{
+    struct db_params p = {0};
+
+    store_param_uuid(&p, s->session_id);
+    store_param_uuid(&p, s->account_id);
+    store_param_uuid(&p, s->jti);
+    db_param_time_us(&p, s->expires_at_s * 1000000);
+    db_param_uuid_or_null(&p, s->workspace_id);
+    db_param_uuid_or_null(&p, s->member_id);
+    db_param_uuid_or_null(&p, s->active_branch_id);
+    db_param_text(&p, credential_hash, strlen(credential_hash));
+    return store_run_write(st, &session_create_sql, &p);
+}
+
+/*
+ * The oldest are $2 + SPARE rows at most, so this reads no more of an account
+ * that has very many; the others are their logins' to end.  Rows in use are
+ * left to the next login, so this never waits.
+ */
+#define SPARE 100
+
+_Static_assert(SPARE <= STORE_MAX_REVOKE, "they are told to the caller");
+
+static const struct db_statement session_limit_sql = {
+    "session_limit",
+    "WITH oldest AS MATERIALIZED ("
+    "   SELECT session_id, created_at, expires_at > now() AS alive"
+    "     FROM auth_sessions"
+    "    WHERE account_id = $1 AND status = 'ACTIVE'"
+    "      AND created_at > (SELECT sessions_valid_after FROM accounts"
+    "                         WHERE account_id = $1)"
+    "    ORDER BY created_at LIMIT $2 + $3),"
+    " over AS MATERIALIZED ("
+    "   SELECT session_id FROM oldest WHERE session_id <> $4"
+    "    ORDER BY alive, created_at"
+    "    LIMIT greatest((SELECT count(*) FROM oldest) - $2, 0))"
+    " UPDATE auth_sessions"
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
+    " WHERE session_id = ANY (ARRAY("
+    "   SELECT session_id FROM auth_sessions"
+    "    WHERE session_id = ANY (ARRAY(SELECT session_id FROM over))"
+    "      AND status = 'ACTIVE' FOR UPDATE SKIP LOCKED))"
+    " RETURNING session_id, account_id",
+    true};
+
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count)
+{
+    struct db_params p = {0};
+    struct db_rows *rows;
+    enum store_result result;
+
+    store_param_uuid(&p, s->account_id);
+    db_param_int64(&p, most);
+    db_param_int64(&p, SPARE);
+    store_param_uuid(&p, s->session_id);
+    result = store_run(st, &session_limit_sql, &p, &rows);
+    return copy_revoked(result, rows, STORE_MAX_REVOKE, done, done_count);
+}
+
+/*
+ * The compare-and-swap, in four forms.  The scope columns are compared as
+ * well: a selection that came in between must not be lost.
+ */
+#define ROTATE_WHERE                                                          \
+    " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
+    "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
+    "   AND member_id IS NOT DISTINCT FROM $6"                                \
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" STORE_NOT_LOCKED_OUT(   \
+        "s") STORE_BEFORE_FENCE("$8")
+#define ROTATE_CLEAR                                                          \
+    ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
+#define REMEMBERING(update)                                                   \
+    "WITH rotated AS (" update                                                \
+    " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
+
+static const struct db_statement session_rotate_sql[2][2] = {
+    {{"session_rotate", STORE_ROTATE ROTATE_WHERE, true},
+     {"session_rotate_remember", REMEMBERING(STORE_ROTATE ROTATE_WHERE),
+      true}},
+    {{"session_rotate_clear", STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE, true},
+     {"session_rotate_clear_remember",
+      REMEMBERING(STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE), true}}};
+
+enum store_result store_session_rotate(struct store *st,
+                                       const struct session *old,
+                                       const char *new_jti,
+                                       int64_t expires_at_s, bool clear_scope,
+                                       bool remember)
+{
+    struct db_params p = {0};
+
+    store_param_uuid(&p, old->session_id);
+    store_param_uuid(&p, old->jti);
+    store_param_uuid(&p, new_jti);
+    db_param_time_us(&p, expires_at_s * 1000000);
+    db_param_uuid_or_null(&p, old->workspace_id);
+    db_param_uuid_or_null(&p, old->member_id);
+    db_param_uuid_or_null(&p, old->active_branch_id);
+    db_param_fence(&p);
+    return store_run_write(st, &session_rotate_sql[clear_scope][remember], &p);
+}
+
+static const struct db_statement session_rotated_sql = {
+    "session_rotated",
+    "SELECT 1 FROM rotated_tokens WHERE session_id = $1 AND jti = $2"
+    "   AND rotated_at >= now() - make_interval(secs => $3)",
+    false};
+
+enum store_result store_session_rotated(struct store *st,
+                                        const char *session_id, pj_str_t jti,
+                                        int64_t within_s)
+{
+    struct db_params p = {0};
+    struct db_rows *rows;
+    enum store_result result;
+
+    store_param_uuid(&p, session_id);
+    db_param_uuid(&p, (const char *) jti.data, jti.len);
+    db_param_int64(&p, within_s);
+    result = store_run(st, &session_rotated_sql, &p, &rows);
+    if (result == STORE_OK && db_row_count(rows) == 0) {
+        result = STORE_NONE;
+    }
+    db_rows_free(rows);
+    return result;
+}
+
+static const struct db_statement session_select_sql = {
+    "session_select",
+    "UPDATE auth_sessions"
+    "   SET workspace_id = $2, member_id = $3, active_branch_id = $4"
+    " WHERE session_id = $1 AND status = 'ACTIVE'"
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" STORE_NOT_LOCKED_OUT(
+        "auth_sessions") STORE_BEFORE_FENCE("$5"),
+    true};
+
+enum store_result store_session_select(struct store *st,
+                                       const char *session_id,
+                                       const struct scope *to)
+{
+    struct db_params p = {0};
+
+    store_param_uuid(&p, session_id);
+    store_param_uuid(&p, to->workspace_id);
+    store_param_uuid(&p, to->member_id);
+    store_param_uuid(&p, to->active_branch_id);
+    db_param_fence(&p);
+    return store_run_write(st, &session_select_sql, &p);
+}
+
+/* revoked_at never precedes created_at, which another host's clock wrote. */
+static const struct db_statement session_revoke_sql = {
+    "session_revoke",
+    "UPDATE auth_sessions"
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
+    " WHERE session_id = ANY ($1) AND status = 'ACTIVE'" STORE_NOT_LOCKED_OUT(
+        "auth_sessions") " RETURNING session_id, account_id",
+    true};
+
+enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
+                                       size_t count, struct session_ref *done,
+                                       size_t *done_count)
+{
+    unsigned char array[DB_UUID_ARRAY_BYTES(STORE_MAX_REVOKE)];
+    struct db_params p = {0};
+    struct db_rows *rows;
+    enum store_result result;
+    size_t len = 0;
+
+    *done_count = 0;
+    for (size_t i = 0; i < count && i < STORE_MAX_REVOKE; i++) {
+        /* What is no UUID names no session. */
+        (void) db_uuid_array_add(array, &len, (const char *) ids[i].data,
+                                 ids[i].len);
+    }
+    if (len == 0) {
+        return STORE_NONE;
+    }
+    db_param_uuids(&p, array, len);
+    result = store_run(st, &session_revoke_sql, &p, &rows);
+    if (result == STORE_UNKNOWN) {
+        /* Revoking twice is revoking once. */
+        result = store_run(st, &session_revoke_sql, &p, &rows);
+    }
+    return copy_revoked(result, rows, count, done, done_count);
+}
