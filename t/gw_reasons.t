@@ -21,9 +21,9 @@ sub slurp {
 
 # The table of the module, the tables of the documentation.
 
-my $module = 'ngx_platform_gateway_module/ngx_http_platform_gateway';
+my $module = 'ngx_platform_gateway_module/ngx_http_pgw';
 my ($table) = slurp("${module}_reason.c")
-    =~ /gateway_reasons\[\w+\] =\n\{(.*?)^\};/ms;
+    =~ /pgw_reasons\[\w+\] =\n\{(.*?)^\};/ms;
 my @known = $table =~ /"(\w+)"/g;
 my $doc = slurp('docs/troubleshooting.md');
 my ($section) = $doc =~ /^## Reasons\n(.*?)^## /ms;
