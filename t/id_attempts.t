@@ -164,7 +164,9 @@ SKIP: {
         'which is now the stored one';
     my $status = '/proc/' . $identity->pid . '/statm';
     open my $fh, '<', $status or die "$status: $!\n";
-    my $limit = (split / /, <$fh>)[0] * 4096 + 64 * 1024 * 1024;
+    # less than a hash takes, and more than the 64 MiB of addresses that the
+    # C library sets aside for a thread's own heap
+    my $limit = (split / /, <$fh>)[0] * 4096 + 112 * 1024 * 1024;
     my $prlimit = sub {
         return system('prlimit', '--pid', $identity->pid, "--as=$_[0]:") == 0;
     };
