@@ -19,6 +19,7 @@ my $LOGINS = 2 * $CORES;    # clients: for each that hashes one waits
 
 my $t = Platform::Test->new(timeout => 900);
 my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0,
+    PLATFORM_AUTH_MAX_SESSIONS => 0,
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
 $t->start_face($identity->nginx_address);
 
