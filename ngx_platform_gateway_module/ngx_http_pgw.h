@@ -165,11 +165,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_array_t                  *cors_origins;  /* ..._origin_t; NULL or empty:
                                                     none is allowed */
-    ngx_array_t                  *cors_methods;
-    ngx_array_t                  *cors_headers;
-    ngx_str_t                     cors_methods_text;
-    ngx_str_t                     cors_headers_text;
-    ngx_str_t                     cors_max_age_text;
+    ngx_str_t                     cors_methods;  /* "GET, HEAD" */
+    ngx_str_t                     cors_headers;
     time_t                        cors_max_age;
 };
 

@@ -262,14 +262,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
-      NULL },
+      &ngx_http_pgw_cors_methods },
 
     { ngx_string("platform_gateway_cors_headers"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
       ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, cors_headers),
-      NULL },
+      &ngx_http_pgw_cors_names },
 
     { ngx_string("platform_gateway_cors_max_age"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
@@ -547,7 +547,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
      *     conf->access = 0;
      *     conf->methods = 0;
      *     conf->route_id, service_name, realm = { 0, NULL };
-     *     conf->allow, cors_*_text = { 0, NULL };
+     *     conf->allow, cors_methods, cors_headers = { 0, NULL };
      */
 
     conf->enable = NGX_CONF_UNSET;
@@ -563,8 +563,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->allow_cache = NGX_CONF_UNSET;
 
     conf->cors_origins = NGX_CONF_UNSET_PTR;
-    conf->cors_methods = NGX_CONF_UNSET_PTR;
-    conf->cors_headers = NGX_CONF_UNSET_PTR;
     conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
@@ -623,11 +621,11 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
 
-    if (ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_cors_merge(cf, prev, conf) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
+
+    ngx_http_pgw_cors_merge(prev, conf);
 
     /* stripping comes before the location is known: a server strips for all */
 
