@@ -3,11 +3,10 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
- * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
- * problem -> { refusal, cors }; ids, log and metrics stand alone, reason names
- * for the last two what was decided.  Only token, keys and the explanation of a
- * token verify with pj.
+ * { guard, headers, cors }; options -> { locate, cors }; explain -> locate;
+ * guard -> { token, keys, inject, refusal }; subject -> guard; keys -> fetch;
+ * problem -> { refusal, cors }; request -> ids.  All know request, log and
+ * metrics read it; reason names for these two what was decided.
  */
 
 
@@ -317,7 +316,7 @@ typedef struct {
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
 
-/* ngx_http_platform_gateway_module.c */
+/* ngx_http_pgw_request.c: what is known of a request */
 
 /*
  * The request-wide state of r's main request, made at first use, ids

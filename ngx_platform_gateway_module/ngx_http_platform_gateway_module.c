@@ -23,7 +23,6 @@ static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
 static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
-static void ngx_http_pgw_request_cleanup(void *data);
 
 
 static ngx_conf_post_t  ngx_http_pgw_leeway_post =
@@ -348,86 +347,6 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_get(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr;
-
-    r = r->main;
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_pgw_request_cleanup) {
-            return cln->data;
-        }
-    }
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    gr = cln->data;
-    ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
-
-    if (ngx_http_pgw_ids_choose(r, gr) != NGX_OK) {
-        return NULL;
-    }
-
-    cln->handler = ngx_http_pgw_request_cleanup;
-
-    return gr;
-}
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_own(ngx_http_request_t *r)
-{
-    ngx_http_pgw_request_t  *gr, *own;
-
-    gr = ngx_http_pgw_request_get(r);
-
-    if (gr == NULL || r == r->main) {
-        return gr;
-    }
-
-    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (own) {
-        *own = *gr;
-    }
-
-    return own;
-}
-
-
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_ctx_get(ngx_http_request_t *r)
-{
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
-
-    if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));
-
-        if (ctx) {
-            ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
-        }
-    }
-
-    return ctx;
-}
-
-
-/* nothing to clean up: the handler is what the state is found by */
-
-static void
-ngx_http_pgw_request_cleanup(void *data)
-{
-    (void) data;
-}
 
 
 static ngx_int_t
