@@ -361,18 +361,6 @@ char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 
-/*
- * What a module that passes requests on ("proxy", "fastcgi", "scgi", "uwsgi")
- * has merged for the location in cf; NULL: it is not there.  *known: one of
- * them, or another such module, passes to a fixed upstream there.
- */
-ngx_http_upstream_conf_t *ngx_http_pgw_check_passes(ngx_conf_t *cf,
-    const ngx_str_t *module, ngx_uint_t *known);
-
-/* The field that a directive of any module sets by that function, or NULL. */
-void *ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
-    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
-
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);

@@ -7,7 +7,7 @@
 
 
 #include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_header.h"
 
 
@@ -98,7 +98,7 @@ ngx_http_pgw_explain_check(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     }
 
     if (clcf->internal
-        || ngx_http_pgw_access_denies(cf)
+        || ngx_http_pgw_peek_access_denies(cf)
         || (conf->enable
             && (conf->access & (NGX_HTTP_PGW_ACCOUNT
                                 |NGX_HTTP_PGW_BRANCH

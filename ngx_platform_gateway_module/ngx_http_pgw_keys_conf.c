@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE   (256 * 1024)
@@ -367,7 +368,7 @@ ngx_http_pgw_keys_address(ngx_conf_t *cf, const ngx_http_pgw_keys_t *keys,
     location.loc_conf = keys->clcf->loc_conf;
     cf->ctx = &location;
 
-    u = ngx_http_pgw_check_passes(cf, &proxy, &known);
+    u = ngx_http_pgw_peek_passes(cf, &proxy, &known);
 
     cf->ctx = ctx;
 

@@ -9,7 +9,7 @@
 
 
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw_peek.h"
 
 
 static ngx_int_t ngx_http_pgw_options_answer(ngx_http_request_t *r);
@@ -25,7 +25,7 @@ ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf)
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (cscf->ctx->loc_conf[ngx_http_core_module.ctx_index] == clcf) {
-        conf->answers = ngx_http_pgw_rewrite_answers(cf);
+        conf->answers = ngx_http_pgw_peek_rewrite_answers(cf);
     }
 }
 
