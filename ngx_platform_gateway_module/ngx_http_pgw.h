@@ -340,8 +340,9 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
-char *ngx_http_pgw_conf_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+/* A flag, or with cmd->post a bitmask, that "if" must not hold. */
+char *ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
 char *ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);

@@ -21,6 +21,10 @@ static char *ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent,
 static void *ngx_http_pgw_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+static void ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf);
+static ngx_int_t ngx_http_pgw_merge_claims(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
 static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
 
@@ -61,14 +65,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway"),
       NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_FLAG,
-      ngx_http_pgw_conf_enable,
+      ngx_http_pgw_conf_plain,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, enable),
       NULL },
 
     { ngx_string("platform_gateway_access"),
       NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_1MORE,
-      ngx_http_pgw_conf_access,
+      ngx_http_pgw_conf_plain,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, access),
       &ngx_http_pgw_levels },
@@ -500,59 +504,28 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_loc_conf_t  *conf = child;
     ngx_http_pgw_srv_conf_t  *sscf;
 
-    ngx_conf_merge_value(conf->enable, prev->enable, 0);
-    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
-    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
+    ngx_http_pgw_merge_values(prev, conf);
+    ngx_http_pgw_cors_merge(prev, conf);
 
-    if (conf->route_id.len == 0) {
-        conf->route_id = prev->route_id;
-        conf->service_name = prev->service_name;
+    if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
+        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_log_merge(cf, conf) != NGX_OK
+        || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL || ngx_http_pgw_log_merge(cf, conf) != NGX_OK) {
+    if (conf->route == NULL) {
         return NGX_CONF_ERROR;
     }
-
-    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
-    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
-    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
-    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
-                              16384);
-    ngx_conf_merge_value(conf->forward_authorization,
-                         prev->forward_authorization, 1);
-    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
-    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
-    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
-    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
-    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
-
-    if (ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
-        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
-        if (prev->claim_headers == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
-
-    if (ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_http_pgw_cors_merge(prev, conf);
 
     /* stripping comes before the location is known: a server strips for all */
 
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers)
-        != NGX_OK
+    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers) != NGX_OK
         || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
@@ -574,4 +547,51 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     return ngx_http_pgw_policy_intern(cf, conf);
+}
+
+
+static void
+ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_conf_merge_value(conf->enable, prev->enable, 0);
+    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
+    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
+
+    if (conf->route_id.len == 0) {
+        conf->route_id = prev->route_id;
+        conf->service_name = prev->service_name;
+    }
+
+    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
+    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
+    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
+    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
+                              16384);
+    ngx_conf_merge_value(conf->forward_authorization,
+                         prev->forward_authorization, 1);
+    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
+    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
+    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
+    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
+    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
+}
+
+
+/* The default map is made once for all that inherit it. */
+
+static ngx_int_t
+ngx_http_pgw_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
+        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
+        if (prev->claim_headers == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+
+    return NGX_OK;
 }
