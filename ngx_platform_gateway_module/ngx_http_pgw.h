@@ -3,11 +3,10 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
- * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
- * problem -> { refusal, cors }; ids, log and metrics stand alone, reason names
- * for the last two what was decided.  Only token, keys and the explanation of a
- * token verify with pj.
+ * { guard, headers, cors }; options -> { locate, cors }; explain -> locate;
+ * guard -> { token, keys, inject, refusal }; subject -> guard; keys -> fetch;
+ * problem -> { refusal, cors }; request -> ids.  All know request, log and
+ * metrics read it; reason names for these two what was decided.
  */
 
 
@@ -165,11 +164,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_array_t                  *cors_origins;  /* ..._origin_t; NULL or empty:
                                                     none is allowed */
-    ngx_array_t                  *cors_methods;
-    ngx_array_t                  *cors_headers;
-    ngx_str_t                     cors_methods_text;
-    ngx_str_t                     cors_headers_text;
-    ngx_str_t                     cors_max_age_text;
+    ngx_str_t                     cors_methods;  /* "GET, HEAD" */
+    ngx_str_t                     cors_headers;
     time_t                        cors_max_age;
 };
 
@@ -320,7 +316,7 @@ typedef struct {
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
 
-/* ngx_http_platform_gateway_module.c */
+/* ngx_http_pgw_request.c: what is known of a request */
 
 /*
  * The request-wide state of r's main request, made at first use, ids
@@ -344,8 +340,9 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
-char *ngx_http_pgw_conf_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+/* A flag, or with cmd->post a bitmask, that "if" must not hold. */
+char *ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
 char *ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -364,18 +361,6 @@ char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
  */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
-
-/*
- * What a module that passes requests on ("proxy", "fastcgi", "scgi", "uwsgi")
- * has merged for the location in cf; NULL: it is not there.  *known: one of
- * them, or another such module, passes to a fixed upstream there.
- */
-ngx_http_upstream_conf_t *ngx_http_pgw_check_passes(ngx_conf_t *cf,
-    const ngx_str_t *module, ngx_uint_t *known);
-
-/* The field that a directive of any module sets by that function, or NULL. */
-void *ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
-    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
 
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
@@ -425,6 +410,26 @@ ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
 
 /* Notes whether the server that cf is in answers by itself. */
 void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
+
+
+/* ngx_http_pgw_locate.c: which location serves a path */
+
+/*
+ * Sets *loc_conf, where the search begins (that of a server), to what serves
+ * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
+ * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
+ * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
+ */
+ngx_int_t ngx_http_pgw_locate(ngx_http_request_t *r, ngx_str_t *uri,
+    void ***loc_conf);
+
+/*
+ * Reads a path as nginx reads that of a request line to server, into memory of
+ * r: decoded, without arguments.  NGX_DECLINED: it is not accepted.
+ */
+ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
+    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
+    ngx_str_t *uri);
 
 
 /* ngx_http_pgw_phases.c: our place among other modules */

@@ -6,7 +6,7 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_GUARDED                                                  \
@@ -15,76 +15,17 @@
      |NGX_HTTP_PGW_SYSTEM)
 
 
-/*
- * A module that passes requests on.  Its configuration is private, but each
- * holds nginx's public ngx_http_upstream_conf_t, and the module's own table of
- * directives tells where: the offset of a known directive, less the offset of
- * the field that it sets.  So no layout is guessed at, and what is read is
- * what nginx has merged.
- */
-
-typedef struct {
-    ngx_str_t                    directive;
-    size_t                       offset;     /* of the field that it sets */
-    char                      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd,
-                                      void *conf);
-    size_t                       module;     /* length of its name, 0: has
-                                                neither caches nor a switch
-                                                for headers */
-} ngx_http_pgw_passer_t;
-
-
 static const char *ngx_http_pgw_check_guarded(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 static const char *ngx_http_pgw_check_buffers(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 static const char *ngx_http_pgw_check_passers(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
-static ngx_http_upstream_conf_t *ngx_http_pgw_check_passer(ngx_conf_t *cf,
-    const ngx_http_pgw_passer_t *passer);
 static const char *ngx_http_pgw_check_upstream(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
-    const ngx_http_pgw_passer_t *passer);
+    const ngx_str_t *module);
 static const char *ngx_http_pgw_check_say(ngx_conf_t *cf, const char *format,
     ...);
-
-
-#define ngx_http_pgw_passes_headers                                           \
-    offsetof(ngx_http_upstream_conf_t, pass_request_headers)
-#define ngx_http_pgw_buffer_size                                              \
-    offsetof(ngx_http_upstream_conf_t, buffer_size)
-
-static const ngx_http_pgw_passer_t
-    ngx_http_pgw_passers[] =
-{
-    { ngx_string("proxy_pass_request_headers"),
-      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
-      sizeof("proxy") - 1 },
-
-    { ngx_string("fastcgi_pass_request_headers"),
-      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
-      sizeof("fastcgi") - 1 },
-
-    { ngx_string("scgi_pass_request_headers"),
-      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
-      sizeof("scgi") - 1 },
-
-    { ngx_string("uwsgi_pass_request_headers"),
-      ngx_http_pgw_passes_headers, ngx_conf_set_flag_slot,
-      sizeof("uwsgi") - 1 },
-
-    /* these tell that a location is none of the others' */
-
-    { ngx_string("grpc_buffer_size"),
-      ngx_http_pgw_buffer_size, ngx_conf_set_size_slot, 0 },
-
-    { ngx_string("memcached_buffer_size"),
-      ngx_http_pgw_buffer_size, ngx_conf_set_size_slot, 0 }
-};
-
-#define NGX_HTTP_PGW_PASSERS                                                  \
-    (sizeof(ngx_http_pgw_passers)                                             \
-     / sizeof(ngx_http_pgw_passers[0]))
 
 
 char *
@@ -178,7 +119,7 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     if (clcf->name.len
         && !conf->allow_return
-        && ngx_http_pgw_rewrite_answers(cf))
+        && ngx_http_pgw_peek_rewrite_answers(cf))
     {
         return "is guarded, but its \"return\" or redirecting \"rewrite\" "
                "answers before the guard: move it to a public location, or "
@@ -240,116 +181,26 @@ ngx_http_pgw_check_passers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                       i, known;
     const char                      *err;
-    const ngx_http_upstream_conf_t  *u[NGX_HTTP_PGW_PASSERS];
+    const ngx_http_upstream_conf_t  *u;
 
-    known = 0;
+    static const ngx_str_t  modules[] = {
+        ngx_string("proxy"),
+        ngx_string("fastcgi"),
+        ngx_string("scgi"),
+        ngx_string("uwsgi")
+    };
 
-    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
-        u[i] = ngx_http_pgw_check_passer(cf, &ngx_http_pgw_passers[i]);
-        if (u[i] && u[i]->upstream) {
-            known = 1;
-        }
-    }
+    for (i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 
-    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
 
-        if (u[i] == NULL
-            || ngx_http_pgw_passers[i].module == 0
-            || (known && u[i]->upstream == NULL))
-        {
+        if (u == NULL || (known && u->upstream == NULL)) {
             continue;
         }
 
-        err = ngx_http_pgw_check_upstream(cf, conf, u[i],
-                                          &ngx_http_pgw_passers[i]);
+        err = ngx_http_pgw_check_upstream(cf, conf, u, &modules[i]);
         if (err) {
             return err;
-        }
-    }
-
-    return NULL;
-}
-
-
-static ngx_http_upstream_conf_t *
-ngx_http_pgw_check_passer(ngx_conf_t *cf, const ngx_http_pgw_passer_t *passer)
-{
-    char  *field;
-
-    field = ngx_http_pgw_check_field(cf, &passer->directive, passer->set);
-
-    return field ? (ngx_http_upstream_conf_t *)
-                       (void *) (field - passer->offset)
-                 : NULL;
-}
-
-
-ngx_http_upstream_conf_t *
-ngx_http_pgw_check_passes(ngx_conf_t *cf, const ngx_str_t *module,
-    ngx_uint_t *known)
-{
-    ngx_uint_t                    i;
-    ngx_http_upstream_conf_t     *u, *found;
-    const ngx_http_pgw_passer_t  *passer;
-
-    found = NULL;
-    *known = 0;
-
-    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
-
-        passer = &ngx_http_pgw_passers[i];
-        u = ngx_http_pgw_check_passer(cf, passer);
-
-        if (u && u->upstream) {
-            *known = 1;
-        }
-
-        if (passer->module == module->len
-            && ngx_memcmp(passer->directive.data, module->data, module->len)
-               == 0)
-        {
-            found = u;
-        }
-    }
-
-    return found;
-}
-
-
-void *
-ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
-    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
-{
-    char                 *conf;
-    ngx_uint_t            i;
-    ngx_module_t        **modules;
-    ngx_command_t        *cmd;
-    ngx_http_conf_ctx_t  *ctx;
-
-    ctx = cf->ctx;
-    modules = cf->cycle->modules;
-
-    for (i = 0; modules[i]; i++) {
-
-        if (modules[i]->type != NGX_HTTP_MODULE
-            || modules[i]->commands == NULL)
-        {
-            continue;
-        }
-
-        for (cmd = modules[i]->commands; cmd->name.len; cmd++) {
-
-            if (cmd->name.len != directive->len
-                || ngx_strcmp(cmd->name.data, directive->data) != 0
-                || cmd->set != set
-                || cmd->conf != NGX_HTTP_LOC_CONF_OFFSET)
-            {
-                continue;
-            }
-
-            conf = ctx->loc_conf[modules[i]->ctx_index];
-
-            return conf + cmd->offset;
         }
     }
 
@@ -360,13 +211,13 @@ ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
 static const char *
 ngx_http_pgw_check_upstream(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
-    const ngx_http_pgw_passer_t *passer)
+    const ngx_str_t *module)
 {
     if (u->pass_request_headers == 0) {
         return ngx_http_pgw_check_say(cf,
-                   "is guarded, but \"%V off\" keeps the trusted headers "
-                   "from its upstream: take it out of this location",
-                   &passer->directive);
+                   "is guarded, but \"%V_pass_request_headers off\" keeps the "
+                   "trusted headers from its upstream: take it out of this "
+                   "location", module);
     }
 
     if (conf->allow_cache) {
@@ -380,12 +231,11 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf,
        )
     {
         return ngx_http_pgw_check_say(cf,
-                   "is guarded, but \"%*s_cache\" or \"%*s_store\" keeps "
+                   "is guarded, but \"%V_cache\" or \"%V_store\" keeps "
                    "what one client was sent for the next: switch it off "
                    "there, or, where its key tells clients apart or all may "
                    "see the same, say \"platform_gateway_allow_cache on\"",
-                   passer->module, passer->directive.data,
-                   passer->module, passer->directive.data);
+                   module, module);
     }
 
     return NULL;

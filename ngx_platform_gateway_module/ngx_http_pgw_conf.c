@@ -10,9 +10,6 @@
 #define NGX_HTTP_PGW_LEEWAY_MAX  300
 
 
-static const char *ngx_http_pgw_conf_inside(const ngx_conf_t *cf);
-
-
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
     { ngx_string("GET"), NGX_HTTP_GET },
     { ngx_string("HEAD"), NGX_HTTP_HEAD },
@@ -31,32 +28,10 @@ ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
 };
 
 
-char *
-ngx_http_pgw_conf_enable(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    const char  *err;
-
-    err = ngx_http_pgw_conf_inside(cf);
-
-    return err ? (char *) err : ngx_conf_set_flag_slot(cf, cmd, conf);
-}
-
-
-char *
-ngx_http_pgw_conf_access(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    const char  *err;
-
-    err = ngx_http_pgw_conf_inside(cf);
-
-    return err ? (char *) err : ngx_conf_set_bitmask_slot(cf, cmd, conf);
-}
-
-
 /* who may enter must be plain to see, not a matter of what a client sends */
 
-static const char *
-ngx_http_pgw_conf_inside(const ngx_conf_t *cf)
+char *
+ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     if (cf->cmd_type & (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF)) {
         return "cannot stand inside \"if\": say it in the location itself, "
@@ -68,7 +43,8 @@ ngx_http_pgw_conf_inside(const ngx_conf_t *cf)
                "itself; \"platform_gateway_methods\" limits methods";
     }
 
-    return NULL;
+    return cmd->post ? ngx_conf_set_bitmask_slot(cf, cmd, conf)
+                     : ngx_conf_set_flag_slot(cf, cmd, conf);
 }
 
 

@@ -17,6 +17,9 @@ static ngx_int_t ngx_http_pgw_cors_preflight(ngx_http_request_t *r,
     const ngx_http_pgw_cors_request_t *cr);
 static const char *ngx_http_pgw_cors_detail(ngx_http_request_t *r,
     const char *what, const ngx_str_t *name);
+static ngx_int_t ngx_http_pgw_cors_allow(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
+    ngx_uint_t preflight);
 static void ngx_http_pgw_cors_read(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, ngx_http_pgw_cors_request_t *cr);
 static ngx_uint_t ngx_http_pgw_cors_origin_allowed(
@@ -26,26 +29,15 @@ static ngx_uint_t ngx_http_pgw_cors_match(const ngx_http_pgw_origin_t *pattern,
     const ngx_str_t *origin);
 static ngx_uint_t ngx_http_pgw_cors_is_labels(const u_char *p,
     const u_char *last);
-static ngx_uint_t ngx_http_pgw_cors_method_allowed(
-    const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_cors_request_t *cr);
 static ngx_uint_t ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, ngx_str_t *name);
-static ngx_uint_t ngx_http_pgw_cors_list_has(const ngx_array_t *list,
-    const ngx_str_t *name);
+static ngx_uint_t ngx_http_pgw_cors_list_has(const ngx_str_t *list,
+    const ngx_str_t *name, ngx_uint_t any_case);
 static ngx_uint_t ngx_http_pgw_cors_next_name(ngx_str_t *rest,
     ngx_str_t *name);
 static void ngx_http_pgw_cors_drop(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_cors_add_preflight(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_cors_vary(ngx_http_request_t *r,
-    const ngx_str_t *names);
-static ngx_uint_t ngx_http_pgw_cors_varies(const ngx_str_t *value);
-
-
-#define ngx_http_pgw_cors_header(r, name, value)                              \
-    (ngx_http_pgw_header_add(r, name, value) ? NGX_OK                         \
-                                                          : NGX_ERROR)
+    ngx_uint_t preflight);
 
 
 /* The longest name of a client's that an answer repeats. */
@@ -57,12 +49,6 @@ static const ngx_str_t  ngx_http_pgw_cors_true = ngx_string("true");
 static const ngx_str_t  ngx_http_pgw_cors_exposed =
     ngx_string("X-Request-Id, X-Correlation-Id, Retry-After, "
                "WWW-Authenticate, ETag");
-
-static const ngx_str_t  ngx_http_pgw_cors_vary_origin = ngx_string("Origin");
-
-static const ngx_str_t  ngx_http_pgw_cors_vary_preflight =
-    ngx_string("Origin, Access-Control-Request-Method, "
-               "Access-Control-Request-Headers");
 
 
 ngx_int_t
@@ -101,7 +87,9 @@ ngx_http_pgw_cors_preflight(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                                    "the origin is not allowed");
     }
 
-    if (!ngx_http_pgw_cors_method_allowed(conf, cr)) {
+    if (cr->methods > 1
+        || !ngx_http_pgw_cors_list_has(&conf->cors_methods, cr->method, 0))
+    {
         what = "method";
         name = *cr->method;
 
@@ -165,16 +153,14 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     ngx_http_pgw_cors_read(r, gr, &cr);
 
-    preflight =
-        gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
-        || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN;
+    preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN;
 
     /* a preflight that shadow mode lets pass is the upstream's to answer */
 
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
               || (gr->shadowed
-                  && gr->reason
-                     == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN);
+                  && gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN);
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &cr);
 
@@ -193,54 +179,49 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
      * them to a page of another origin.
      */
 
-    if (ngx_http_pgw_cors_vary(r, (preflight || refused)
-            ? &ngx_http_pgw_cors_vary_preflight
-            : &ngx_http_pgw_cors_vary_origin)
-        != NGX_OK)
-    {
+    if (ngx_http_pgw_cors_vary(r, preflight || refused) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    if (!allowed) {
-        return NGX_OK;
-    }
-
-    if (ngx_http_pgw_cors_header(r, "Access-Control-Allow-Origin",
-                                 cr.origin)
-        != NGX_OK
-        || ngx_http_pgw_cors_header(r,
-               "Access-Control-Allow-Credentials",
-               &ngx_http_pgw_cors_true)
-           != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    if (preflight) {
-        return ngx_http_pgw_cors_add_preflight(r, conf);
-    }
-
-    return ngx_http_pgw_cors_header(r, "Access-Control-Expose-Headers",
-                                    &ngx_http_pgw_cors_exposed);
+    return allowed ? ngx_http_pgw_cors_allow(r, conf, cr.origin, preflight)
+                   : NGX_OK;
 }
 
 
 static ngx_int_t
-ngx_http_pgw_cors_add_preflight(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_cors_allow(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
+    ngx_uint_t preflight)
 {
-    if (ngx_http_pgw_cors_header(r,
-            "Access-Control-Allow-Methods", &conf->cors_methods_text)
-        != NGX_OK
-        || ngx_http_pgw_cors_header(r,
-               "Access-Control-Allow-Headers", &conf->cors_headers_text)
-           != NGX_OK)
+    ngx_str_t  age;
+
+    if (!ngx_http_pgw_header_add(r, "Access-Control-Allow-Origin", origin)
+        || !ngx_http_pgw_header_add(r, "Access-Control-Allow-Credentials",
+                                    &ngx_http_pgw_cors_true))
     {
         return NGX_ERROR;
     }
 
-    return ngx_http_pgw_cors_header(r, "Access-Control-Max-Age",
-                                    &conf->cors_max_age_text);
+    if (!preflight) {
+        return ngx_http_pgw_header_add(r, "Access-Control-Expose-Headers",
+                                       &ngx_http_pgw_cors_exposed)
+               ? NGX_OK : NGX_ERROR;
+    }
+
+    age.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (age.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    age.len = (size_t) (ngx_sprintf(age.data, "%T", conf->cors_max_age)
+                        - age.data);
+
+    return ngx_http_pgw_header_add(r, "Access-Control-Allow-Methods",
+                                   &conf->cors_methods)
+           && ngx_http_pgw_header_add(r, "Access-Control-Allow-Headers",
+                                      &conf->cors_headers)
+           && ngx_http_pgw_header_add(r, "Access-Control-Max-Age", &age)
+           ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -266,20 +247,6 @@ ngx_http_pgw_cors_read(ngx_http_request_t *r, const ngx_http_pgw_request_t *gr,
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
         ngx_http_pgw_cors_note(cr, h);
-    }
-}
-
-
-void
-ngx_http_pgw_cors_note(ngx_http_pgw_cors_request_t *cors, ngx_table_elt_t *h)
-{
-    if (ngx_http_pgw_header_is(h, "origin")) {
-        cors->origin = &h->value;
-        cors->origins++;
-
-    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
-        cors->method = &h->value;
-        cors->methods++;
     }
 }
 
@@ -358,29 +325,6 @@ ngx_http_pgw_cors_is_labels(const u_char *p, const u_char *last)
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_cors_method_allowed(const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_cors_request_t *cr)
-{
-    ngx_str_t  *method;
-    ngx_uint_t  i;
-
-    method = conf->cors_methods->elts;
-
-    for (i = 0; i < conf->cors_methods->nelts && cr->methods == 1; i++) {
-
-        if (method[i].len == cr->method->len
-            && ngx_memcmp(method[i].data, cr->method->data, method[i].len)
-               == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
 /* Whether all of them are; *name is the first that is not. */
 
 static ngx_uint_t
@@ -404,7 +348,7 @@ ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
         rest = h->value;
 
         while (ngx_http_pgw_cors_next_name(&rest, name)) {
-            if (!ngx_http_pgw_cors_list_has(conf->cors_headers, name)) {
+            if (!ngx_http_pgw_cors_list_has(&conf->cors_headers, name, 1)) {
                 return 0;
             }
         }
@@ -414,17 +358,21 @@ ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
 }
 
 
+/* Whether a comma-separated list has the name. */
+
 static ngx_uint_t
-ngx_http_pgw_cors_list_has(const ngx_array_t *list, const ngx_str_t *name)
+ngx_http_pgw_cors_list_has(const ngx_str_t *list, const ngx_str_t *name,
+    ngx_uint_t any_case)
 {
-    ngx_str_t  *elt;
-    ngx_uint_t  i;
+    ngx_str_t  rest, elt;
 
-    elt = list->elts;
+    rest = *list;
 
-    for (i = 0; i < list->nelts; i++) {
-        if (elt[i].len == name->len
-            && ngx_strncasecmp(elt[i].data, name->data, name->len) == 0)
+    while (ngx_http_pgw_cors_next_name(&rest, &elt)) {
+
+        if (elt.len == name->len
+            && (any_case ? ngx_strncasecmp(elt.data, name->data, elt.len)
+                         : ngx_memcmp(elt.data, name->data, elt.len)) == 0)
         {
             return 1;
         }
@@ -493,13 +441,20 @@ ngx_http_pgw_cors_drop(ngx_http_request_t *r)
 /* Adds names to the last Vary line that there is, or as a line of its own. */
 
 static ngx_int_t
-ngx_http_pgw_cors_vary(ngx_http_request_t *r, const ngx_str_t *names)
+ngx_http_pgw_cors_vary(ngx_http_request_t *r, ngx_uint_t preflight)
 {
     u_char                 *p;
     ngx_uint_t              i;
     ngx_table_elt_t        *h, *vary;
+    const ngx_str_t        *names;
     const ngx_list_part_t  *part;
 
+    static const ngx_str_t  any = ngx_string("*");
+    static const ngx_str_t  origin = ngx_string("Origin");
+    static const ngx_str_t  three = ngx_string("Origin, "
+        "Access-Control-Request-Method, Access-Control-Request-Headers");
+
+    names = preflight ? &three : &origin;
     vary = NULL;
     part = &r->headers_out.headers.part;
     i = 0;
@@ -510,7 +465,9 @@ ngx_http_pgw_cors_vary(ngx_http_request_t *r, const ngx_str_t *names)
             continue;
         }
 
-        if (ngx_http_pgw_cors_varies(&h->value)) {
+        if (ngx_http_pgw_cors_list_has(&h->value, &origin, 1)
+            || ngx_http_pgw_cors_list_has(&h->value, &any, 0))
+        {
             return NGX_OK;
         }
 
@@ -518,7 +475,7 @@ ngx_http_pgw_cors_vary(ngx_http_request_t *r, const ngx_str_t *names)
     }
 
     if (vary == NULL || vary->value.len == 0) {
-        return ngx_http_pgw_cors_header(r, "Vary", names);
+        return ngx_http_pgw_header_add(r, "Vary", names) ? NGX_OK : NGX_ERROR;
     }
 
     p = ngx_pnalloc(r->pool, vary->value.len + sizeof(", ") - 1 + names->len);
@@ -531,26 +488,4 @@ ngx_http_pgw_cors_vary(ngx_http_request_t *r, const ngx_str_t *names)
     vary->value.data = p;
 
     return NGX_OK;
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_cors_varies(const ngx_str_t *value)
-{
-    ngx_str_t  name, rest;
-
-    rest = *value;
-
-    while (ngx_http_pgw_cors_next_name(&rest, &name)) {
-
-        if ((name.len == 1 && name.data[0] == '*')
-            || (name.len == sizeof("Origin") - 1
-                && ngx_strncasecmp(name.data, (u_char *) "Origin", name.len)
-                   == 0))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
 }

@@ -29,8 +29,19 @@ ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
 /* Notes in cors what h says, if it says anything. */
-void ngx_http_pgw_cors_note(ngx_http_pgw_cors_request_t *cors,
-    ngx_table_elt_t *h);
+
+static ngx_inline void
+ngx_http_pgw_cors_note(ngx_http_pgw_cors_request_t *cors, ngx_table_elt_t *h)
+{
+    if (ngx_http_pgw_header_is(h, "origin")) {
+        cors->origin = &h->value;
+        cors->origins++;
+
+    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
+        cors->method = &h->value;
+        cors->methods++;
+    }
+}
 
 
 /* ngx_http_pgw_cors_conf.c: the cors_* directives */
@@ -40,23 +51,24 @@ char *ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
+ * Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
+ * among them stands for cmd->post, which holds without the directive: one of
+ * these two.
+ */
+char *ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+extern ngx_str_t  ngx_http_pgw_cors_methods;
+extern ngx_str_t  ngx_http_pgw_cors_names;
+
+/* Merges the cors_* fields. */
+void ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/*
  * A token of RFC 9110, section 5.6.2, without what no name in use has: letters,
  * digits, '-' and '_'.
  */
 ngx_uint_t ngx_http_pgw_cors_is_token(const ngx_str_t *name);
-
-/*
- * Directives: NAME ..., an array of ngx_str_t at cmd->offset; "default" among
- * them stands for the names that hold without the directive.
- */
-char *ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-/*
- * Merges the cors_* fields, which start as NGX_CONF_UNSET_PTR (arrays),
- * NGX_CONF_UNSET (max age) and empty (texts).
- */
-char *ngx_http_pgw_cors_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf);
 
 
 #endif /* _NGX_HTTP_PGW_CORS_H_INCLUDED_ */

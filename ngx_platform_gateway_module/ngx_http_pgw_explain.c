@@ -7,11 +7,15 @@
 
 
 #include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_header.h"
 
 
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
+
+#define ngx_http_pgw_explain_is(e, name)                                      \
+    ((e)->method.len == sizeof(name) - 1                                      \
+     && ngx_strncmp((e)->method.data, name, sizeof(name) - 1) == 0)
 
 
 static ngx_http_core_srv_conf_t *ngx_http_pgw_explain_named(ngx_conf_t *cf,
@@ -21,6 +25,9 @@ static ngx_uint_t ngx_http_pgw_explain_browser(const ngx_http_request_t *r);
 static void ngx_http_pgw_explain_body(ngx_http_request_t *r);
 static ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_str_t *body);
+static ngx_int_t ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e);
+static void ngx_http_pgw_explain_location(ngx_http_pgw_explain_t *e);
+static void ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e);
 static ngx_int_t ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
     ngx_uint_t reason, const char *detail);
 
@@ -91,7 +98,7 @@ ngx_http_pgw_explain_check(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     }
 
     if (clcf->internal
-        || ngx_http_pgw_access_denies(cf)
+        || ngx_http_pgw_peek_access_denies(cf)
         || (conf->enable
             && (conf->access & (NGX_HTTP_PGW_ACCOUNT
                                 |NGX_HTTP_PGW_BRANCH
@@ -296,6 +303,113 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r, const ngx_str_t *body)
     }
 
     return ngx_http_pgw_explain_send(e);
+}
+
+
+/* What a request from outside would be led to, before any rewrite. */
+
+static ngx_int_t
+ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
+{
+    void       **loc_conf;
+    ngx_int_t    rc;
+
+    rc = ngx_http_pgw_locate_uri(e->request, e->server, &e->path, &e->uri);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_PATH,
+                                  NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                  "nginx does not accept this path");
+        return NGX_OK;
+    }
+
+    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_PATH);
+
+    loc_conf = e->server->ctx->loc_conf;
+    rc = ngx_http_pgw_locate(NULL, &e->uri, &loc_conf);
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    e->redirect = (rc == NGX_DONE);
+    e->clcf = loc_conf[ngx_http_core_module.ctx_index];
+    e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    ngx_http_pgw_explain_location(e);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_explain_location(ngx_http_pgw_explain_t *e)
+{
+    const char  *detail;
+
+    if (e->clcf->internal) {
+        detail = "the location is internal";
+
+    } else if (e->conf->enable && e->conf->access == 0) {
+        detail = "the location states no platform_gateway_access";
+
+    } else if ((e->conf->access & NGX_HTTP_PGW_PUBLIC)
+               && ngx_http_pgw_local_is_route_not_found(e->clcf))
+    {
+        detail = "no other location serves the path";
+
+    } else {
+        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_LOCATION);
+
+        if (e->conf->enable && !e->redirect) {
+            ngx_http_pgw_explain_method(e);
+        }
+
+        return;
+    }
+
+    ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_LOCATION,
+                              NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND, detail);
+}
+
+
+static void
+ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t           method;
+    ngx_conf_bitmask_t  *m;
+
+    if (ngx_http_pgw_explain_is(e, "OPTIONS")) {
+        e->options = 1;
+        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_METHOD);
+        return;
+    }
+
+    method = 0;
+
+    for (m = ngx_http_pgw_methods; m->name.len; m++) {
+        if (m->name.len == e->method.len
+            && ngx_memcmp(m->name.data, e->method.data, e->method.len) == 0)
+        {
+            method = m->mask;
+        }
+    }
+
+    if ((e->conf->methods && !(e->conf->methods & method))
+        || ngx_http_pgw_explain_is(e, "TRACE")
+        || ngx_http_pgw_explain_is(e, "CONNECT"))
+    {
+        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_METHOD,
+                                  NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                  "the location does not take the method");
+        return;
+    }
+
+    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_METHOD);
 }
 
 

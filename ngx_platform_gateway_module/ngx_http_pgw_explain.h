@@ -123,15 +123,6 @@ char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
 
-/* ngx_http_pgw_explain_route.c: path, location, method */
-
-/*
- * Finds the location as nginx does for a request that comes in from outside,
- * before any rewrite.
- */
-ngx_int_t ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e);
-
-
 /* ngx_http_pgw_explain_token.c: the checks of the token */
 
 /* Reads a question: {"token", "method", "path", "at"}; NULL, or its fault. */

@@ -5,6 +5,7 @@
 
 
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE   (256 * 1024)
@@ -26,8 +27,6 @@ static char *ngx_http_pgw_keys_age_error(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf, time_t *below, time_t *above);
 static char *ngx_http_pgw_keys_check_location(ngx_conf_t *cf,
     ngx_http_pgw_keys_t *keys);
-static ngx_http_core_loc_conf_t *ngx_http_pgw_keys_find_location(
-    ngx_http_core_loc_conf_t *clcf, const ngx_str_t *uri);
 static ngx_int_t ngx_http_pgw_keys_add_zone(ngx_conf_t *cf,
     ngx_http_pgw_keys_t *keys, ngx_str_t *name, size_t size);
 
@@ -369,7 +368,7 @@ ngx_http_pgw_keys_address(ngx_conf_t *cf, const ngx_http_pgw_keys_t *keys,
     location.loc_conf = keys->clcf->loc_conf;
     cf->ctx = &location;
 
-    u = ngx_http_pgw_check_passes(cf, &proxy, &known);
+    u = ngx_http_pgw_peek_passes(cf, &proxy, &known);
 
     cf->ctx = ctx;
 
@@ -461,12 +460,12 @@ ngx_http_pgw_keys_age_error(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
 static char *
 ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 {
+    void                     **loc_conf;
     ngx_http_core_loc_conf_t  *clcf;
 
-    clcf = keys->ctx->loc_conf[ngx_http_core_module.ctx_index];
-    clcf = ngx_http_pgw_keys_find_location(clcf, &keys->location);
+    loc_conf = keys->ctx->loc_conf;
 
-    if (clcf == NULL) {
+    if (ngx_http_pgw_locate(NULL, &keys->location, &loc_conf) != NGX_OK) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_location %V\" names no location "
                       "of its server: add \"location = %V { internal; ... }\" "
@@ -474,6 +473,8 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
                       &keys->conf_file, keys->conf_line);
         return NGX_CONF_ERROR;
     }
+
+    clcf = loc_conf[ngx_http_core_module.ctx_index];
 
     if (!clcf->internal) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -498,69 +499,6 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
     keys->clcf = clcf;
 
     return NGX_CONF_OK;
-}
-
-
-/* The static location that serves uri, as a request would find it. */
-
-static ngx_http_core_loc_conf_t *
-ngx_http_pgw_keys_find_location(ngx_http_core_loc_conf_t *clcf,
-    const ngx_str_t *uri)
-{
-    size_t                          n, len;
-    u_char                         *p;
-    ngx_int_t                       rc;
-    ngx_http_core_loc_conf_t       *found, *nested;
-    ngx_http_location_tree_node_t  *node;
-
-    found = NULL;
-    p = uri->data;
-    len = uri->len;
-    node = clcf->static_locations;
-
-    while (node) {
-        n = ngx_min(len, (size_t) node->len);
-        rc = ngx_filename_cmp(p, node->name, n);
-
-        if (rc != 0) {
-            node = (rc < 0) ? node->left : node->right;
-            continue;
-        }
-
-        if (len < (size_t) node->len) {
-            node = node->left;
-            continue;
-        }
-
-        if (len == (size_t) node->len && node->exact) {
-            return node->exact;
-        }
-
-        if (node->inclusive == NULL) {
-            node = node->right;
-            continue;
-        }
-
-        found = node->inclusive;
-
-        if (len == (size_t) node->len) {
-            break;
-        }
-
-        p += n;
-        len -= n;
-        node = node->tree;
-    }
-
-    if (found) {
-        nested = ngx_http_pgw_keys_find_location(found, uri);
-
-        if (nested) {
-            return nested;
-        }
-    }
-
-    return found;
 }
 
 

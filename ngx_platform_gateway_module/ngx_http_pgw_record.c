@@ -8,6 +8,7 @@
 
 
 #include "ngx_http_pgw.h"
+#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_RECORD_MAX  65535
@@ -125,12 +126,12 @@ ngx_http_pgw_record_protocol(ngx_conf_t *cf, ngx_array_t **params)
 
     for (i = 0; i < NGX_HTTP_PGW_RECORD_PROTOCOLS; i++) {
 
-        u = ngx_http_pgw_check_passes(cf,
+        u = ngx_http_pgw_peek_passes(cf,
                                       &ngx_http_pgw_record_protocols[i].module,
                                       &known);
 
-        source = ngx_http_pgw_check_field(cf,
-                        &ngx_http_pgw_record_protocols[i].param,
+        source = ngx_http_pgw_peek_field(cf,
+                        (char *) ngx_http_pgw_record_protocols[i].param.data,
                         ngx_http_upstream_param_set_slot);
 
         *params = source ? *source : NULL;

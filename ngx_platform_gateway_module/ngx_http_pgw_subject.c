@@ -12,7 +12,7 @@
 
 
 #include "ngx_http_pgw_subject.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw_peek.h"
 
 
 static ngx_int_t ngx_http_pgw_subject_variable(ngx_http_request_t *r,
@@ -179,7 +179,7 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     for (i = 0; i < NGX_HTTP_PGW_SUBJECT_MODULES; i++) {
 
         module = &ngx_http_pgw_subject_modules[i];
-        u = ngx_http_pgw_check_passes(cf, module, &known);
+        u = ngx_http_pgw_peek_passes(cf, module, &known);
 
         if (u == NULL) {
             continue;
@@ -290,7 +290,7 @@ ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
         sscf = ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
         conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
-        codes = ngx_http_pgw_rewrite_codes(cf, ctx);
+        codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
 
         if (!sscf->any_enabled
             || codes == NULL

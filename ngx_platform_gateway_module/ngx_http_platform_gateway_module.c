@@ -21,9 +21,12 @@ static char *ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent,
 static void *ngx_http_pgw_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
+static void ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf);
+static ngx_int_t ngx_http_pgw_merge_claims(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
 static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
-static void ngx_http_pgw_request_cleanup(void *data);
 
 
 static ngx_conf_post_t  ngx_http_pgw_leeway_post =
@@ -62,14 +65,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway"),
       NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_FLAG,
-      ngx_http_pgw_conf_enable,
+      ngx_http_pgw_conf_plain,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, enable),
       NULL },
 
     { ngx_string("platform_gateway_access"),
       NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_1MORE,
-      ngx_http_pgw_conf_access,
+      ngx_http_pgw_conf_plain,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, access),
       &ngx_http_pgw_levels },
@@ -262,14 +265,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
-      NULL },
+      &ngx_http_pgw_cors_methods },
 
     { ngx_string("platform_gateway_cors_headers"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
       ngx_http_pgw_cors_list,
       NGX_HTTP_LOC_CONF_OFFSET,
       offsetof(ngx_http_pgw_loc_conf_t, cors_headers),
-      NULL },
+      &ngx_http_pgw_cors_names },
 
     { ngx_string("platform_gateway_cors_max_age"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
@@ -348,86 +351,6 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_get(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr;
-
-    r = r->main;
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_pgw_request_cleanup) {
-            return cln->data;
-        }
-    }
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    gr = cln->data;
-    ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
-
-    if (ngx_http_pgw_ids_choose(r, gr) != NGX_OK) {
-        return NULL;
-    }
-
-    cln->handler = ngx_http_pgw_request_cleanup;
-
-    return gr;
-}
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_own(ngx_http_request_t *r)
-{
-    ngx_http_pgw_request_t  *gr, *own;
-
-    gr = ngx_http_pgw_request_get(r);
-
-    if (gr == NULL || r == r->main) {
-        return gr;
-    }
-
-    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (own) {
-        *own = *gr;
-    }
-
-    return own;
-}
-
-
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_ctx_get(ngx_http_request_t *r)
-{
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
-
-    if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));
-
-        if (ctx) {
-            ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
-        }
-    }
-
-    return ctx;
-}
-
-
-/* nothing to clean up: the handler is what the state is found by */
-
-static void
-ngx_http_pgw_request_cleanup(void *data)
-{
-    (void) data;
-}
 
 
 static ngx_int_t
@@ -547,7 +470,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
      *     conf->access = 0;
      *     conf->methods = 0;
      *     conf->route_id, service_name, realm = { 0, NULL };
-     *     conf->allow, cors_*_text = { 0, NULL };
+     *     conf->allow, cors_methods, cors_headers = { 0, NULL };
      */
 
     conf->enable = NGX_CONF_UNSET;
@@ -563,8 +486,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->allow_cache = NGX_CONF_UNSET;
 
     conf->cors_origins = NGX_CONF_UNSET_PTR;
-    conf->cors_methods = NGX_CONF_UNSET_PTR;
-    conf->cors_headers = NGX_CONF_UNSET_PTR;
     conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
@@ -583,49 +504,19 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_loc_conf_t  *conf = child;
     ngx_http_pgw_srv_conf_t  *sscf;
 
-    ngx_conf_merge_value(conf->enable, prev->enable, 0);
-    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
-    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
+    ngx_http_pgw_merge_values(prev, conf);
+    ngx_http_pgw_cors_merge(prev, conf);
 
-    if (conf->route_id.len == 0) {
-        conf->route_id = prev->route_id;
-        conf->service_name = prev->service_name;
+    if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
+        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_log_merge(cf, conf) != NGX_OK
+        || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL || ngx_http_pgw_log_merge(cf, conf) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
-    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
-    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
-    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
-                              16384);
-    ngx_conf_merge_value(conf->forward_authorization,
-                         prev->forward_authorization, 1);
-    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
-    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
-    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
-    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
-    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
-
-    if (ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
-        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
-        if (prev->claim_headers == NULL) {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
-
-    if (ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_cors_merge(cf, prev, conf) != NGX_CONF_OK)
-    {
+    if (conf->route == NULL) {
         return NGX_CONF_ERROR;
     }
 
@@ -634,8 +525,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     sscf = ngx_http_conf_get_module_srv_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers)
-        != NGX_OK
+    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers) != NGX_OK
         || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
@@ -657,4 +547,51 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     return ngx_http_pgw_policy_intern(cf, conf);
+}
+
+
+static void
+ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_conf_merge_value(conf->enable, prev->enable, 0);
+    ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
+    ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
+
+    if (conf->route_id.len == 0) {
+        conf->route_id = prev->route_id;
+        conf->service_name = prev->service_name;
+    }
+
+    ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
+    ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
+    ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
+    ngx_conf_merge_size_value(conf->token_max_size, prev->token_max_size,
+                              16384);
+    ngx_conf_merge_value(conf->forward_authorization,
+                         prev->forward_authorization, 1);
+    ngx_conf_merge_value(conf->allow_confirmation, prev->allow_confirmation, 0);
+    ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
+    ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
+    ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
+    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
+}
+
+
+/* The default map is made once for all that inherit it. */
+
+static ngx_int_t
+ngx_http_pgw_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
+        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
+        if (prev->claim_headers == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+
+    return NGX_OK;
 }

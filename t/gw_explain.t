@@ -107,6 +107,16 @@ server {
         deny all;
         platform_gateway_explain Gateway.test;
     }
+    location = /explain/bare {
+        allow 127.0.0.1;
+        deny all;
+        platform_gateway_explain bare.test;
+    }
+}
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    server_name bare.test;
+    platform_gateway on;
 }
 HTTP
 $t->start_nginx;
@@ -364,6 +374,8 @@ sub same_elsewhere {
 }
 same_elsewhere(path => $_, token => $branch, at => time)
     for '/branch/', '/public/%2e%2e//branch/', '/branch/42', '/nothing', '/a b';
+is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
+    ->json->{reason}, 'route_not_found', 'a server that has no location at all';
 
 # Questions that are none.
 
