@@ -501,14 +501,9 @@ ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
-/*
- * Directives of the key set (conf of the first is the main conf, of the
- * second the server conf); the times are plain slots of the main conf.
- */
+/* Directives of the key set; the times are plain slots of the main conf. */
 char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_location(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
