@@ -53,7 +53,8 @@ static const char *ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch,
 static void ngx_http_pgw_fetch_release(void);
 static ngx_uint_t ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len);
 static void ngx_http_pgw_fetch_event(ngx_event_t *ev);
-static void ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch);
+static void ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch,
+    const char *err);
 static void ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch);
 static u_char *ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len);
 
@@ -129,20 +130,10 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
 void
 ngx_http_pgw_fetch_abort(void)
 {
-    ngx_http_pgw_fetch_t  *fetch;
-
-    fetch = ngx_http_pgw_fetch;
-
-    if (fetch == NULL) {
-        return;
+    if (ngx_http_pgw_fetch) {
+        ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch,
+                                  "the worker process is exiting");
     }
-
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = "the worker process is exiting";
-    }
-
-    ngx_http_pgw_fetch_finish(fetch);
 }
 
 
@@ -494,22 +485,20 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 static void
 ngx_http_pgw_fetch_event(ngx_event_t *ev)
 {
-    ngx_http_pgw_fetch_t  *fetch;
-
-    fetch = ev->data;
-
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = "timed out";
-    }
-
-    ngx_http_pgw_fetch_finish(fetch);
+    ngx_http_pgw_fetch_finish(ev->data, "timed out");
 }
 
 
+/* Ends the fetch; err is why, where it has no end of its own yet. */
+
 static void
-ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch)
+ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch, const char *err)
 {
+    if (!fetch->finished) {
+        fetch->finished = 1;
+        fetch->err = err;
+    }
+
     /* A thread of aio holds the request: it must come back first. */
 
     if (fetch->request->blocked > 1) {

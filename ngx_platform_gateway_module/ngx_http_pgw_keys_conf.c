@@ -24,7 +24,7 @@ static char *ngx_http_pgw_keys_check_location(ngx_conf_t *cf,
     ngx_http_pgw_keys_t *keys);
 static ngx_http_core_loc_conf_t *ngx_http_pgw_keys_find_location(
     ngx_http_core_loc_conf_t *clcf, const ngx_str_t *uri);
-static char *ngx_http_pgw_keys_add_zone(ngx_conf_t *cf,
+static ngx_int_t ngx_http_pgw_keys_add_zone(ngx_conf_t *cf,
     ngx_http_pgw_keys_t *keys, ngx_str_t *name, size_t size);
 
 
@@ -86,7 +86,8 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &name, (size_t) size);
+    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &name, (size_t) size)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -218,10 +219,12 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         rv = ngx_http_pgw_keys_origin(cf, mcf);
     }
 
-    if (rv == NGX_CONF_OK && keys->shm_zone == NULL) {
-        rv = ngx_http_pgw_keys_add_zone(cf, keys,
-                                        &ngx_http_pgw_keys_zone_name,
-                                        NGX_HTTP_PGW_KEYS_ZONE_SIZE);
+    if (rv == NGX_CONF_OK && keys->shm_zone == NULL
+        && ngx_http_pgw_keys_add_zone(cf, keys, &ngx_http_pgw_keys_zone_name,
+                                      NGX_HTTP_PGW_KEYS_ZONE_SIZE)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     clcf = keys->file.len
@@ -491,7 +494,7 @@ ngx_http_pgw_keys_find_location(ngx_http_core_loc_conf_t *clcf,
 }
 
 
-static char *
+static ngx_int_t
 ngx_http_pgw_keys_add_zone(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys,
     ngx_str_t *name, size_t size)
 {
@@ -500,12 +503,12 @@ ngx_http_pgw_keys_add_zone(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys,
     shm_zone = ngx_shared_memory_add(cf, name, size,
                                      &ngx_http_platform_gateway_module);
     if (shm_zone == NULL) {
-        return NGX_CONF_ERROR;
+        return NGX_ERROR;
     }
 
     shm_zone->init = ngx_http_pgw_zone_init;
     shm_zone->data = keys;
     keys->shm_zone = shm_zone;
 
-    return NGX_CONF_OK;
+    return NGX_OK;
 }
