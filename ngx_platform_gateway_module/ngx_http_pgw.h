@@ -506,14 +506,9 @@ ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
-/*
- * Directives of the key set (conf of the first is the main conf, of the
- * second the server conf); the times are plain slots of the main conf.
- */
+/* Directives of the key set; the times are plain slots of the main conf. */
 char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_location(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
@@ -533,11 +528,7 @@ char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
 ngx_uint_t ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys);
 
 
-/* ngx_http_pgw_keys.c: the parsed set and its freshness */
-
-/* Starts the worker's refresh timer. */
-ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
-void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
+/* ngx_http_pgw_keys.c: the parsed set */
 
 /*
  * Brings this worker's parsed set up to date with the zone (one atomic read
@@ -554,7 +545,11 @@ ngx_uint_t ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys);
 time_t ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys);
 
 
-/* ngx_http_pgw_wait.c: requests that wait for keys */
+/* ngx_http_pgw_refresh.c: its freshness, and waiting */
+
+/* Starts the worker's refresh timer. */
+ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
+void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
 
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then

@@ -24,10 +24,9 @@ typedef struct {
                                               the same also in its "if"s */
     ngx_event_t                 event;     /* deadline, then the end */
 
+    ngx_http_pgw_keys_t        *keys;
     ngx_http_pgw_fetch_done_pt  done;
-    void                       *data;
 
-    size_t                      max_size;
     ngx_str_t                   body;
     const char                 *err;       /* NULL: body is good */
     u_char                      status[sizeof("status ") + NGX_INT_T_LEN];
@@ -45,10 +44,8 @@ typedef struct {
 } ngx_http_pgw_fetch_t;
 
 
-static void ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch,
-    ngx_http_conf_ctx_t *ctx, ngx_log_t *log);
-static ngx_int_t ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch,
-    ngx_str_t *uri);
+static void ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch);
+static ngx_int_t ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch);
 static ngx_int_t ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data,
     ngx_int_t rc);
 static const char *ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch,
@@ -56,7 +53,8 @@ static const char *ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch,
 static void ngx_http_pgw_fetch_release(void);
 static ngx_uint_t ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len);
 static void ngx_http_pgw_fetch_event(ngx_event_t *ev);
-static void ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch);
+static void ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch,
+    const char *err);
 static void ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch);
 static u_char *ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len);
 
@@ -76,10 +74,8 @@ static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
 
 
 ngx_int_t
-ngx_http_pgw_fetch_start(ngx_http_conf_ctx_t *ctx,
-    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
-    ngx_msec_t timeout, ngx_http_pgw_fetch_done_pt done, void *data,
-    ngx_log_t *log)
+ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
+    ngx_http_pgw_fetch_done_pt done)
 {
     ngx_pool_t            *pool;
     ngx_http_pgw_fetch_t  *fetch;
@@ -88,7 +84,7 @@ ngx_http_pgw_fetch_start(ngx_http_conf_ctx_t *ctx,
         return NGX_ERROR;
     }
 
-    pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE / 4, log);
+    pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE / 4, keys->log);
     if (pool == NULL) {
         return NGX_ERROR;
     }
@@ -100,27 +96,30 @@ ngx_http_pgw_fetch_start(ngx_http_conf_ctx_t *ctx,
     }
 
     fetch->pool = pool;
-    fetch->location = clcf->name.data;
+    fetch->location = keys->clcf->name.data;
+    fetch->keys = keys;
     fetch->done = done;
-    fetch->data = data;
-    fetch->max_size = max_size;
 
-    ngx_http_pgw_fetch_connection(fetch, ctx, log);
+    ngx_http_pgw_fetch_connection(fetch);
 
-    if (ngx_http_pgw_fetch_request(fetch, uri) != NGX_OK) {
+    if (ngx_http_pgw_fetch_request(fetch) != NGX_OK) {
         ngx_http_pgw_fetch_free(fetch);
         return NGX_ERROR;
     }
 
     fetch->event.handler = ngx_http_pgw_fetch_event;
     fetch->event.data = fetch;
-    fetch->event.log = log;
+    fetch->event.log = keys->log;
 
-    ngx_add_timer(&fetch->event, timeout);
+    ngx_add_timer(&fetch->event, keys->timeout);
 
     ngx_http_pgw_fetch = fetch;
 
     ngx_http_pgw_fetch_release();
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key fetch begun, *%uA, \"%V\"",
+                   fetch->connection.number, &keys->location);
 
     ngx_http_run_posted_requests(&fetch->connection);
 
@@ -131,20 +130,10 @@ ngx_http_pgw_fetch_start(ngx_http_conf_ctx_t *ctx,
 void
 ngx_http_pgw_fetch_abort(void)
 {
-    ngx_http_pgw_fetch_t  *fetch;
-
-    fetch = ngx_http_pgw_fetch;
-
-    if (fetch == NULL) {
-        return;
+    if (ngx_http_pgw_fetch) {
+        ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch,
+                                  "the worker process is exiting");
     }
-
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = "the worker process is exiting";
-    }
-
-    ngx_http_pgw_fetch_finish(fetch);
 }
 
 
@@ -230,8 +219,7 @@ ngx_http_pgw_fetch_release(void)
  */
 
 static void
-ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch,
-    ngx_http_conf_ctx_t *ctx, ngx_log_t *log)
+ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
 {
     ngx_connection_t  *c;
 
@@ -287,7 +275,7 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch,
     c->log_error = NGX_ERROR_INFO;
     c->log = &fetch->log;
 
-    fetch->log = *log;
+    fetch->log = *fetch->keys->log;
     fetch->log.connection = c->number;
     fetch->log.handler = ngx_http_pgw_fetch_log;
     fetch->log.data = &fetch->log_ctx;
@@ -295,18 +283,20 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch,
 
     fetch->log_ctx.connection = c;
 
-    fetch->http_connection.conf_ctx = ctx;
+    fetch->http_connection.conf_ctx = fetch->keys->ctx;
     c->data = &fetch->http_connection;
 }
 
 
 static ngx_int_t
-ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *uri)
+ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
 {
+    ngx_str_t           *uri;
     ngx_connection_t    *c;
     ngx_http_request_t  *r, *sr;
 
     c = &fetch->connection;
+    uri = &fetch->keys->location;
 
     c->buffer = ngx_create_temp_buf(fetch->pool, 1);
     if (c->buffer == NULL) {
@@ -414,11 +404,11 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
      * connection alone: what is there may even parse.
      */
 
-    if (fetch->body.len > fetch->max_size
+    if (fetch->body.len > PJ_KEYSET_MAX_BYTES
         || (sr->connection->error && fetch->body.len)
         || (sr->upstream
             && sr->upstream->headers_in.content_length_n
-               > (off_t) fetch->max_size))
+               > PJ_KEYSET_MAX_BYTES))
     {
         return "the document is too large";
     }
@@ -495,22 +485,20 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 static void
 ngx_http_pgw_fetch_event(ngx_event_t *ev)
 {
-    ngx_http_pgw_fetch_t  *fetch;
-
-    fetch = ev->data;
-
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = "timed out";
-    }
-
-    ngx_http_pgw_fetch_finish(fetch);
+    ngx_http_pgw_fetch_finish(ev->data, "timed out");
 }
 
 
+/* Ends the fetch; err is why, where it has no end of its own yet. */
+
 static void
-ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch)
+ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch, const char *err)
 {
+    if (!fetch->finished) {
+        fetch->finished = 1;
+        fetch->err = err;
+    }
+
     /* A thread of aio holds the request: it must come back first. */
 
     if (fetch->request->blocked > 1) {
@@ -520,7 +508,7 @@ ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch)
 
     ngx_http_pgw_fetch = NULL;
 
-    fetch->done(fetch->data, fetch->err ? NULL : &fetch->body, fetch->err);
+    fetch->done(fetch->keys, &fetch->body, fetch->err);
 
     ngx_http_pgw_fetch_free(fetch);
 

@@ -1,7 +1,9 @@
 
 /*
- * The key set: what each worker has parsed of it, and the timer that keeps it
- * fresh.
+ * The shared zone of the key set: the last good document, the lease that lets
+ * one worker at a time fetch the next, and the copy that each worker parses.
+ *
+ * The lease is a deadline, so that a worker that dies with it wedges nobody.
  */
 
 
@@ -9,116 +11,355 @@
 #include "ngx_http_pgw_metrics.h"
 
 
-#define NGX_HTTP_PGW_KEYS_TICK  250  /* ms, while fetching */
-#define NGX_HTTP_PGW_KEYS_REST  100  /* ms, between two looks */
+#define NGX_HTTP_PGW_ZONE_LAYOUT  3
+
+/* The lease outlives the fetch by this, so that only a dead one loses it. */
+#define NGX_HTTP_PGW_ZONE_SLACK  2000  /* ms */
 
 
-static ngx_http_pgw_keys_t *ngx_http_pgw_keys_of(ngx_cycle_t *cycle);
+static void ngx_http_pgw_zone_preset(ngx_http_pgw_keys_t *keys, ngx_log_t *log);
+static ngx_int_t ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone,
+    const ngx_str_t *document, ngx_msec_t fetched, time_t fetched_at);
+static void ngx_http_pgw_zone_drop(ngx_http_pgw_zone_t *zone,
+    const u_char *source);
+
+/* Milliseconds from now to then; 0 when then has passed. */
+static ngx_msec_t ngx_http_pgw_zone_left(ngx_msec_t then);
+
 static ngx_int_t ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys);
-static void ngx_http_pgw_keys_timer(ngx_event_t *ev);
-static void ngx_http_pgw_keys_leave(ngx_http_pgw_keys_t *keys);
-static ngx_int_t ngx_http_pgw_keys_start(ngx_http_pgw_keys_t *keys);
-static void ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys,
-    const char *err);
 
 
-static ngx_http_pgw_keys_t *
-ngx_http_pgw_keys_of(ngx_cycle_t *cycle)
+ngx_int_t
+ngx_http_pgw_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_slab_pool_t      *shpool;
+    ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_zone_t  *zone;
 
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
-    {
-        return NULL;
+    keys = shm_zone->data;
+
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
+
+    if (zone && zone->layout != NGX_HTTP_PGW_ZONE_LAYOUT) {
+
+        /* Left to the old workers, which may still be using it. */
+
+        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                      "platform gateway zone \"%V\" has another layout, "
+                      "starting afresh", &shm_zone->shm.name);
+        zone = NULL;
     }
 
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
+    if (zone == NULL) {
+        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_zone_t));
+        if (zone == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                          "platform_gateway_zone \"%V\" is too small",
+                          &shm_zone->shm.name);
+            return NGX_ERROR;
+        }
 
-    if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NULL;
+        zone->layout = NGX_HTTP_PGW_ZONE_LAYOUT;
+        zone->next_try = ngx_current_msec;
+        ngx_memcpy(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST);
+        shpool->data = zone;
     }
 
-    return mcf->keys;
+    keys->shpool = shpool;
+    keys->zone = zone;
+
+    if (zone->version == 0 && zone->generation == 0 && keys->cache_file.len) {
+        ngx_http_pgw_zone_preset(keys, shm_zone->shm.log);
+    }
+
+    /* In force only once a worker runs with it: a reload may yet fail. */
+
+    keys->generation = zone->generation + 1;
+
+    return ngx_http_pgw_metrics_zone_init(keys->metrics, shm_zone,
+                                          &zone->metrics);
+}
+
+
+/* A zone that nobody uses yet gets the set that was kept on disk. */
+
+static void
+ngx_http_pgw_zone_preset(ngx_http_pgw_keys_t *keys, ngx_log_t *log)
+{
+    time_t     age, fetched;
+    u_char    *buf;
+    ngx_str_t  document;
+
+    buf = ngx_http_pgw_disk_load(keys, &document, &fetched, log);
+    if (buf == NULL) {
+        return;
+    }
+
+    age = ngx_max(ngx_time() - fetched, 0);
+
+    (void) ngx_http_pgw_zone_put(keys->zone, &document,
+                                 ngx_current_msec - (ngx_msec_t) age * 1000,
+                                 ngx_time() - age);
+    ngx_free(buf);
+
+    if (!ngx_test_config) {
+        ngx_log_error(NGX_LOG_NOTICE, log, 0,
+                      "platform gateway: key set of %T s ago taken from "
+                      "\"%V\"", age, &keys->cache_file);
+    }
+}
+
+
+void
+ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
+{
+    ngx_http_pgw_zone_t  *zone;
+
+    zone = keys->zone;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    if (zone->generation < keys->generation) {
+
+        /*
+         * Fetch soon, and take nothing that an older configuration's worker
+         * still brings: its lease is no longer the last.  What that one has
+         * begun counts for no cooldown then.
+         */
+
+        if (zone->leased) {
+            zone->leased = 0;
+            zone->lease++;
+            zone->next_try = ngx_current_msec;
+        }
+
+        zone->generation = keys->generation;
+
+        if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST)
+            != 0)
+        {
+            ngx_log_debug0(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                           "http platform gateway: key set dropped, "
+                           "it is of another source");
+
+            ngx_http_pgw_zone_drop(zone, keys->source);
+        }
+
+        if (keys->document.len) {
+            (void) ngx_http_pgw_zone_put(zone, &keys->document,
+                                         ngx_current_msec, ngx_time());
+        }
+
+        zone->refresh = 1;
+        zone->complaint = 0;
+    }
+
+    ngx_shmtx_unlock(&keys->shpool->mutex);
 }
 
 
 ngx_int_t
-ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
+ngx_http_pgw_zone_lease(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t              part;
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
+    ngx_int_t             rc;
+    ngx_http_pgw_zone_t  *zone;
 
-    keys = ngx_http_pgw_keys_of(cycle);
+    zone = keys->zone;
 
-    if (keys == NULL) {
-        return NGX_OK;
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    rc = ngx_http_pgw_zone_peek(keys);
+
+    if (rc == NGX_OK) {
+        zone->leased = 1;
+        zone->lease++;
+        zone->began = ngx_current_msec;
+        zone->began_at = ngx_time();
+        zone->lease_until = ngx_current_msec + keys->timeout
+                            + NGX_HTTP_PGW_ZONE_SLACK;
+        zone->next_try = ngx_current_msec + keys->cooldown;
+
+        keys->worker->lease = zone->lease;
     }
 
-    worker = ngx_pcalloc(cycle->pool, sizeof(ngx_http_pgw_worker_t));
-    if (worker == NULL) {
-        return NGX_ERROR;
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key lease %ui, rc:%i",
+                   keys->worker->lease, rc);
+
+    return rc;
+}
+
+
+ngx_int_t
+ngx_http_pgw_zone_peek(const ngx_http_pgw_keys_t *keys)
+{
+    const ngx_http_pgw_zone_t  *zone;
+
+    zone = keys->zone;
+
+    if (zone->leased && ngx_http_pgw_zone_left(zone->lease_until)) {
+        return NGX_AGAIN;
     }
 
-    /* 5 to 10 % early: workers and hosts apart, and in time if it is slow. */
-
-    part = keys->soft_age / 20;
-    worker->early = part + (ngx_msec_t) ngx_random() % (part + 1);
-
-    worker->timer.handler = ngx_http_pgw_keys_timer;
-    worker->timer.data = keys;
-    worker->timer.log = keys->log;
-    worker->timer.cancelable = 1;
-
-    worker->file.handler = ngx_http_pgw_keys_file_event;
-    worker->file.data = keys;
-    worker->file.log = keys->log;
-
-    keys->worker = worker;
-
-    if (keys->location.len) {
-        ngx_http_pgw_fetch_reserve(keys->log);
+    if (zone->generation != keys->generation
+        || ngx_http_pgw_zone_left(zone->next_try))
+    {
+        return NGX_DECLINED;
     }
-
-    ngx_http_pgw_zone_activate(keys);
-
-    if (keys->cache_file.len && ngx_worker == 0) {
-        ngx_http_pgw_keys_cache_check(keys);
-    }
-
-    ngx_add_timer(&worker->timer, 1);
 
     return NGX_OK;
 }
 
 
-void
-ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
+ngx_int_t
+ngx_http_pgw_zone_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
 {
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
+    ngx_int_t             rc;
+    ngx_http_pgw_zone_t  *zone;
 
-    keys = ngx_http_pgw_keys_of(cycle);
+    zone = keys->zone;
+    rc = NGX_ABORT;
 
-    if (keys == NULL || keys->worker == NULL) {
-        return;
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    if (zone->lease == keys->worker->lease) {
+        rc = NGX_DECLINED;
+
+        if (document) {
+            rc = ngx_http_pgw_zone_put(zone, document, zone->began,
+                                       zone->began_at);
+            zone->brought = zone->lease;
+        }
+
+        zone->leased = 0;
+        zone->ended++;
     }
 
-    ngx_http_pgw_fetch_abort();
+    ngx_shmtx_unlock(&keys->shpool->mutex);
 
-    worker = keys->worker;
+    return rc;
+}
 
-    if (worker->timer.timer_set) {
-        ngx_del_timer(&worker->timer);
+
+/*
+ * A document is as old as its fetch: what the issuer changed since the fetch
+ * began need not be in it.  NGX_DECLINED: the same document again, which is as
+ * fresh all the same.
+ */
+
+static ngx_int_t
+ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
+    ngx_msec_t fetched, time_t fetched_at)
+{
+    ngx_int_t   rc;
+    ngx_uint_t  slot;
+
+    rc = NGX_DECLINED;
+    slot = zone->version & 1;
+
+    if (zone->len[slot] != document->len
+        || ngx_memcmp(zone->document[slot], document->data, document->len)
+           != 0)
+    {
+        slot = !slot;
+        ngx_memcpy(zone->document[slot], document->data, document->len);
+        zone->len[slot] = document->len;
+        ngx_memory_barrier();
+        zone->version++;
+        rc = NGX_OK;
     }
 
-    if (worker->file.posted) {
-        ngx_delete_posted_event(&worker->file);
+    ngx_memory_barrier();
+    zone->fetched = fetched;
+    zone->fetched_at = fetched_at;
+    zone->refresh = 0;
+    zone->complaint = 0;
+
+    return rc;
+}
+
+
+/* No set, as at the very start, for a source that may be fetched from now. */
+
+static void
+ngx_http_pgw_zone_drop(ngx_http_pgw_zone_t *zone, const u_char *source)
+{
+    ngx_memcpy(zone->source, source, NGX_HTTP_PGW_KEYS_DIGEST);
+
+    zone->len[!(zone->version & 1)] = 0;
+    ngx_memory_barrier();
+    zone->version++;
+
+    zone->fetched_at = 0;
+    zone->next_try = ngx_current_msec;
+}
+
+
+/* A worker of an older configuration gets no keys of another source either. */
+
+void
+ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys, ngx_http_pgw_copy_t *copy)
+{
+    ngx_uint_t            slot;
+    ngx_http_pgw_zone_t  *zone;
+
+    zone = keys->zone;
+    copy->document.len = 0;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    copy->version = zone->version;
+    copy->fetched = zone->fetched;
+    copy->fetched_at = zone->fetched_at;
+
+    if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST) == 0)
+    {
+        slot = zone->version & 1;
+        copy->document.len = zone->len[slot];
+        ngx_memcpy(copy->document.data, zone->document[slot],
+                   copy->document.len);
     }
 
-    ngx_http_pgw_keys_free(worker->set);
-    worker->set = NULL;
+    ngx_shmtx_unlock(&keys->shpool->mutex);
+}
+
+
+ngx_msec_t
+ngx_http_pgw_zone_due(const ngx_http_pgw_keys_t *keys, ngx_msec_t early)
+{
+    ngx_msec_t                  wait, stale;
+    const ngx_http_pgw_zone_t  *zone;
+
+    zone = keys->zone;
+    wait = zone->leased ? ngx_http_pgw_zone_left(zone->lease_until) : 0;
+
+    if (wait) {
+        return wait;
+    }
+
+    wait = ngx_http_pgw_zone_left(zone->next_try);
+
+    if (zone->fetched_at == 0 || zone->refresh) {
+        return wait;
+    }
+
+    stale = ngx_http_pgw_zone_left(zone->fetched + keys->soft_age - early);
+
+    return ngx_max(wait, stale);
+}
+
+
+static ngx_msec_t
+ngx_http_pgw_zone_left(ngx_msec_t then)
+{
+    ngx_msec_int_t  left;
+
+    left = (ngx_msec_int_t) (then - ngx_current_msec);
+
+    return left > 0 ? (ngx_msec_t) left : 0;
 }
 
 
@@ -145,21 +386,16 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
         return NULL;
     }
 
-    if (worker->set == NULL) {
-        return NULL;
+    if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) <= 0) {
+
+        worker->usable_until = fetched + keys->hard_age;
+
+        if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) <= 0) {
+            return NULL;
+        }
     }
 
-    if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) > 0) {
-        return worker->set;
-    }
-
-    worker->usable_until = fetched + keys->hard_age;
-
-    if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) > 0) {
-        return worker->set;
-    }
-
-    return NULL;
+    return worker->set;
 }
 
 
@@ -191,15 +427,19 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
     ngx_http_pgw_copy_t     copy;
     ngx_http_pgw_worker_t  *worker;
 
-    if (ngx_http_pgw_zone_copy(keys, &copy) != NGX_OK) {
+    copy.document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
+    if (copy.document.data == NULL) {
         return NGX_ERROR;
     }
 
-    set = NULL;
+    ngx_http_pgw_zone_copy(keys, &copy);
 
-    err = copy.document.len ? ngx_http_pgw_keys_parse(&copy.document, &set,
-                                                      keys->log)
-          : PJ_OK;
+    set = NULL;
+    err = PJ_OK;
+
+    if (copy.document.len) {
+        err = ngx_http_pgw_keys_parse(&copy.document, &set, keys->log);
+    }
 
     ngx_free(copy.document.data);
 
@@ -212,6 +452,10 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
                       pj_strerror(err));
         return NGX_ERROR;
     }
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key set version %ui adopted, "
+                   "%uz keys", copy.version, set ? set->count : 0);
 
     worker = keys->worker;
 
@@ -281,196 +525,4 @@ ngx_http_pgw_keys_free(pj_keyset_t *set)
         pj_keyset_clear(set);
         ngx_free(set);
     }
-}
-
-
-static void
-ngx_http_pgw_keys_timer(ngx_event_t *ev)
-{
-    ngx_msec_t              due;
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
-
-    keys = ev->data;
-    worker = keys->worker;
-
-    if (ngx_exiting) {
-        ngx_http_pgw_keys_leave(keys);
-
-    } else if (ngx_http_pgw_zone_due(keys, worker->early) == 0) {
-        (void) ngx_http_pgw_keys_fetch(keys);
-    }
-
-    due = ngx_http_pgw_zone_due(keys, worker->early);
-    due = ngx_max(due, NGX_HTTP_PGW_KEYS_REST);
-
-    if (worker->fetching) {
-        due = ngx_min(due, NGX_HTTP_PGW_KEYS_TICK);
-
-    } else if (ngx_exiting) {
-        return;
-    }
-
-    ngx_add_timer(ev, due);
-}
-
-
-/*
- * The worker exits.  The workers of a new configuration fetch for themselves;
- * where there are none, requests of any worker may be waiting for our fetch,
- * but none for longer than a request waits.
- */
-
-static void
-ngx_http_pgw_keys_leave(ngx_http_pgw_keys_t *keys)
-{
-    ngx_http_pgw_worker_t  *worker;
-
-    worker = keys->worker;
-
-    if (!worker->leaving) {
-        worker->leaving = 1;
-        worker->leave_at = ngx_current_msec + keys->wait;
-    }
-
-    if (keys->zone->generation != keys->generation
-        || (ngx_msec_int_t) (worker->leave_at - ngx_current_msec) <= 0)
-    {
-        ngx_http_pgw_fetch_abort();
-    }
-}
-
-
-ngx_int_t
-ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys)
-{
-    ngx_int_t               rc;
-    ngx_http_pgw_worker_t  *worker;
-
-    worker = keys->worker;
-
-    if (worker == NULL || worker->fetching || ngx_exiting) {
-        return ngx_http_pgw_zone_peek(keys) == NGX_AGAIN
-               ? NGX_AGAIN : NGX_DECLINED;
-    }
-
-    rc = ngx_http_pgw_zone_peek(keys);
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_pgw_zone_lease(keys);
-    }
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    worker->fetching = 1;
-
-    if (ngx_http_pgw_keys_start(keys) != NGX_OK) {
-        ngx_http_pgw_keys_fetched(keys, NULL, "out of memory");
-        return NGX_DECLINED;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_keys_start(ngx_http_pgw_keys_t *keys)
-{
-    if (keys->file.len) {
-
-        /* not at once: the caller may be a request that holds the old set */
-
-        ngx_post_event(&keys->worker->file, &ngx_posted_events);
-        return NGX_OK;
-    }
-
-    return ngx_http_pgw_fetch_start(keys->ctx, keys->clcf, &keys->location,
-                                    PJ_KEYSET_MAX_BYTES, keys->timeout,
-                                    ngx_http_pgw_keys_fetched, keys,
-                                    keys->log);
-}
-
-
-void
-ngx_http_pgw_keys_fetched(void *data, ngx_str_t *document, const char *err)
-{
-    ngx_http_pgw_keys_t  *keys = data;
-
-    pj_err_t      rc;
-    ngx_int_t     released;
-    pj_keyset_t  *set;
-
-    set = NULL;
-    keys->worker->fetching = 0;
-
-    if (err == NULL) {
-        rc = ngx_http_pgw_keys_parse(document, &set, keys->log);
-
-        if (rc != PJ_OK) {
-            err = pj_strerror(rc);
-            document = NULL;
-        }
-    }
-
-    released = ngx_http_pgw_zone_release(keys, document);
-
-    ngx_http_pgw_metrics_fetch(
-                released == NGX_OK ? NGX_HTTP_PGW_FETCH_NEW
-                : released == NGX_ABORT
-                          ? NGX_HTTP_PGW_FETCH_SUPERSEDED
-                : err ? NGX_HTTP_PGW_FETCH_FAILED
-                      : NGX_HTTP_PGW_FETCH_UNCHANGED);
-
-    if (released == NGX_OK) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
-                      "platform gateway: new key set, %uz keys used, "
-                      "%uz ignored%s%s", set->count, set->ignored,
-                      set->ignored ? ": " : "",
-                      set->ignored ? pj_strerror(set->last_ignored) : "");
-    }
-
-    ngx_http_pgw_keys_free(set);
-
-    if (err == NULL && released != NGX_ABORT && keys->cache_file.len) {
-        ngx_http_pgw_keys_cache_store(keys);
-    }
-
-    if (err && released == NGX_DECLINED && !ngx_exiting && !ngx_terminate) {
-        ngx_http_pgw_keys_log_failure(keys, err);
-    }
-}
-
-
-/* One line a fetch, and there is one fetch a cooldown at most. */
-
-static void
-ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
-{
-    ngx_msec_t                  age;
-    const ngx_http_pgw_zone_t  *zone;
-
-    zone = keys->zone;
-    age = ngx_current_msec - zone->fetched;
-
-    if (keys->file.len
-        && !ngx_http_pgw_keys_file_complains(keys, err,
-                                                      age >= keys->hard_age))
-    {
-        return;
-    }
-
-    if (zone->fetched_at == 0) {
-        ngx_log_error(NGX_LOG_ERR, keys->log, 0,
-                      "platform gateway: key set not fetched: %s; "
-                      "there is none yet", err);
-        return;
-    }
-
-    ngx_log_error(NGX_LOG_ERR, keys->log, 0,
-                  "platform gateway: key set not refreshed: %s; the last good "
-                  "one is %Ms old, %s", err, age / 1000,
-                  age < keys->hard_age ? "and kept"
-                                       : "which is past the hard age");
 }

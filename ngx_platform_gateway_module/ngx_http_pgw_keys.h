@@ -1,6 +1,6 @@
 
 /*
- * The key set, as _keys*.c, _zone.c, _wait.c and _fetch.c see it.
+ * The key set, as _keys*.c, _refresh.c and _fetch.c see it.
  */
 
 
@@ -78,7 +78,6 @@ typedef struct {
     ngx_uint_t                   waiting;      /* parked requests */
 
     ngx_event_t                  file;         /* reads the key file */
-    u_char                       error[NGX_HTTP_PGW_KEYS_ERROR];
     ngx_err_t                    cache_err;    /* said of the cache file */
 
     ngx_uint_t                   leaving;      /* the process exits ... */
@@ -121,13 +120,9 @@ struct ngx_http_pgw_keys_s {
 };
 
 
-/* ngx_http_pgw_zone.c: what is shared, and the lease */
+/* ngx_http_pgw_keys.c: what is shared, the lease, and what is parsed */
 
 ngx_int_t ngx_http_pgw_zone_init(ngx_shm_zone_t *shm_zone, void *data);
-
-/* Gives a zone that nobody uses yet a set that was fetched at that time. */
-void ngx_http_pgw_zone_preset(ngx_http_pgw_zone_t *zone,
-    const ngx_str_t *document, time_t fetched_at);
 
 /*
  * Called by each worker at its start: its configuration is in force now, and a
@@ -155,25 +150,16 @@ ngx_int_t ngx_http_pgw_zone_release(ngx_http_pgw_keys_t *keys,
     const ngx_str_t *document);
 
 /*
- * Takes document, version and times under one lock.  copy->document.data is to
- * be freed with ngx_free(); NGX_ERROR: out of memory, there is nothing to free.
+ * Takes document, version and times under one lock.  copy->document.data is the
+ * caller's and has PJ_KEYSET_MAX_BYTES.
  */
-ngx_int_t ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys,
+void ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys,
     ngx_http_pgw_copy_t *copy);
 
 /* Milliseconds until a fetch is due, or until the lease is; 0: now. */
 ngx_msec_t ngx_http_pgw_zone_due(const ngx_http_pgw_keys_t *keys,
     ngx_msec_t early);
 
-
-/* ngx_http_pgw_keys.c */
-
-/* Starts a fetch if one is permitted; answers like zone_lease(). */
-ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys);
-
-/* The end of a fetch, whatever it came from; document is NULL after err. */
-void ngx_http_pgw_keys_fetched(void *data, ngx_str_t *document,
-    const char *err);
 
 /* *set is to be freed with keys_free(), which takes NULL too. */
 pj_err_t ngx_http_pgw_keys_parse(const ngx_str_t *document, pj_keyset_t **set,
@@ -184,21 +170,19 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
 /* ngx_http_pgw_fetch.c: the detached internal request */
 
 /*
- * Called once when a fetch ends: body is the document, or NULL and err says in
- * a few words why there is none.  Both are gone when it returns.
+ * Called once when a fetch ends: document is what it brought, unless err says
+ * in a few words why there is none.  Both are gone when it returns.
  */
-typedef void (*ngx_http_pgw_fetch_done_pt)(void *data,
-    ngx_str_t *body, const char *err);
+typedef void (*ngx_http_pgw_fetch_done_pt)(ngx_http_pgw_keys_t *keys,
+    const ngx_str_t *document, const char *err);
 
 /*
- * Starts GET uri in the server whose configuration ctx is; only the answer of
- * the location clcf counts.  NGX_ERROR: out of memory, or this worker fetches
- * already; done is not called then.
+ * Starts GET of the key location in its server; only the answer of that
+ * location counts.  NGX_ERROR: out of memory, or this worker fetches already;
+ * done is not called then.
  */
-ngx_int_t ngx_http_pgw_fetch_start(ngx_http_conf_ctx_t *ctx,
-    const ngx_http_core_loc_conf_t *clcf, ngx_str_t *uri, size_t max_size,
-    ngx_msec_t timeout, ngx_http_pgw_fetch_done_pt done, void *data,
-    ngx_log_t *log);
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
+    ngx_http_pgw_fetch_done_pt done);
 
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_pgw_fetch_abort(void);
@@ -207,41 +191,36 @@ void ngx_http_pgw_fetch_abort(void);
 void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
 
 
-/* ngx_http_pgw_keys_file.c: keys from a local file */
-
-/*
- * Reads a regular file of at most max bytes into buf[0..max].  NGX_DECLINED:
- * there is none; NGX_ERROR: it cannot be used; err says why in either case
- * and is NGX_HTTP_PGW_KEYS_ERROR bytes long.
- */
-ngx_int_t ngx_http_pgw_keys_file_read(const ngx_str_t *name, u_char *buf,
-    size_t max, size_t *len, u_char *err);
-
-/* Reads and checks the key file for nginx -t, and for the first worker. */
-char *ngx_http_pgw_keys_file_check(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys);
-
-/* A fetch from the key file: the handler of an event that is posted. */
-void ngx_http_pgw_keys_file_event(ngx_event_t *ev);
-
-/* Whether the log does not say this of the key file already. */
-ngx_uint_t ngx_http_pgw_keys_file_complains(ngx_http_pgw_keys_t *keys,
-    const char *err, ngx_uint_t past_hard_age);
-
-
-/* ngx_http_pgw_keys_cache.c: the last good set on disk */
+/* ngx_http_pgw_keys_disk.c: key sets in files */
 
 /* SHA-256 of parts, each with its length; hex has no NUL. */
 ngx_int_t ngx_http_pgw_keys_digest(u_char *hex, const ngx_str_t *parts,
     ngx_uint_t n);
 
-/* Fills a new zone from the cache file, if that is good for anything. */
-void ngx_http_pgw_keys_cache_load(ngx_http_pgw_keys_t *keys, ngx_log_t *log);
+/*
+ * Reads a regular file of at most max bytes.  NGX_DECLINED: there is none;
+ * NGX_ERROR: it cannot be used; err says why in either case and is
+ * NGX_HTTP_PGW_KEYS_ERROR bytes long.
+ */
+ngx_int_t ngx_http_pgw_keys_read(const ngx_str_t *name, u_char *buf,
+    size_t max, size_t *len, u_char *err);
 
-/* Logs if this process will not be able to write the cache file. */
-void ngx_http_pgw_keys_cache_check(const ngx_http_pgw_keys_t *keys);
+/* Reads and checks the key file for nginx -t, and for the first worker. */
+char *ngx_http_pgw_keys_file_check(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys);
+
+/*
+ * What the set on disk is, if it is whole, ours and young enough: document
+ * points into what is returned and to be freed with ngx_free().  NULL: none,
+ * and the log says why.
+ */
+u_char *ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys, ngx_str_t *document,
+    time_t *fetched, ngx_log_t *log);
+
+/* Logs if this process will not be able to write the set on disk. */
+void ngx_http_pgw_disk_check(const ngx_http_pgw_keys_t *keys);
 
 /* Keeps what is in the zone. */
-void ngx_http_pgw_keys_cache_store(ngx_http_pgw_keys_t *keys);
+void ngx_http_pgw_disk_store(ngx_http_pgw_keys_t *keys);
 
 
 #endif /* _NGX_HTTP_PGW_KEYS_H_INCLUDED_ */

@@ -15,16 +15,12 @@
 #define NGX_HTTP_PGW_KEYS_TIMEOUT  5000  /* ms */
 
 
-static char *ngx_http_pgw_keys_source(ngx_conf_t *cf,
-    ngx_http_pgw_keys_t *keys);
-static char *ngx_http_pgw_keys_origin(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
-static ngx_int_t ngx_http_pgw_keys_address(ngx_conf_t *cf,
-    const ngx_http_pgw_keys_t *keys, ngx_array_t *parts);
 static char *ngx_http_pgw_keys_ages(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
-static char *ngx_http_pgw_keys_age_error(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf, time_t *below, time_t *above);
+static char *ngx_http_pgw_keys_origin(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
+static void ngx_http_pgw_keys_address(ngx_conf_t *cf,
+    const ngx_http_pgw_keys_t *keys, ngx_str_t part[2]);
 static char *ngx_http_pgw_keys_check_location(ngx_conf_t *cf,
     ngx_http_pgw_keys_t *keys);
 static ngx_int_t ngx_http_pgw_keys_add_zone(ngx_conf_t *cf,
@@ -89,38 +85,53 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_pgw_keys_add_zone(cf, mcf->keys, &name,
-                                   (size_t) size)
-        != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
+    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &name, (size_t) size)
+           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
+/* There is one set of keys, and one place that it comes from. */
+
 char *
-ngx_http_pgw_keys_location(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t                 *value;
     ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    (void) cmd;
     (void) conf;
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
     keys = mcf->keys;
+    value = cf->args->elts;
 
-    if (ngx_http_pgw_keys_source(cf, keys) != NGX_CONF_OK) {
+    if (ngx_http_pgw_keys_usable(keys)) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "the key set is one for the whole nginx, and its "
+                           "source is already given by "
+                           "\"platform_gateway_key_%s\" in %V:%ui: leave one "
+                           "out", keys->file.len ? "file" : "location",
+                           &keys->conf_file, keys->conf_line);
         return NGX_CONF_ERROR;
     }
 
-    value = cf->args->elts;
+    keys->conf_file = cf->conf_file->file.name;
+    keys->conf_line = cf->conf_file->line;
 
-    if (value[1].len == 0 || value[1].data[0] != '/') {
+    if (cmd->type & NGX_HTTP_MAIN_CONF) {
+
+        if (value[1].len == 0) {
+            return "needs the name of a file";
+        }
+
+        keys->file = value[1];
+
+        return ngx_conf_full_name(cf->cycle, &keys->file, 1) == NGX_OK
+               ? NGX_CONF_OK : NGX_CONF_ERROR;
+    }
+
+    if (value[1].data[0] != '/') {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                            "key location \"%V\" must begin with \"/\"",
                            &value[1]);
@@ -128,42 +139,9 @@ ngx_http_pgw_keys_location(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     keys->location = value[1];
-    keys->conf_file = cf->conf_file->file.name;
-    keys->conf_line = cf->conf_file->line;
     keys->ctx = cf->ctx;
 
     return NGX_CONF_OK;
-}
-
-
-char *
-ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_main_conf_t  *mcf = conf;
-
-    ngx_str_t                         *value;
-    ngx_http_pgw_keys_t  *keys;
-
-    (void) cmd;
-
-    keys = mcf->keys;
-
-    if (ngx_http_pgw_keys_source(cf, keys) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    value = cf->args->elts;
-
-    if (value[1].len == 0) {
-        return "needs the name of a file";
-    }
-
-    keys->file = value[1];
-    keys->conf_file = cf->conf_file->file.name;
-    keys->conf_line = cf->conf_file->line;
-
-    return ngx_conf_full_name(cf->cycle, &keys->file, 1) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -172,7 +150,7 @@ ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_main_conf_t  *mcf = conf;
 
-    ngx_str_t                         *value;
+    ngx_str_t            *value;
     ngx_http_pgw_keys_t  *keys;
 
     (void) cmd;
@@ -194,26 +172,6 @@ ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return ngx_conf_full_name(cf->cycle, &keys->cache_file, 0) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-/* There is one set of keys, and one place that it comes from. */
-
-static char *
-ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
-{
-    if (!ngx_http_pgw_keys_usable(keys)) {
-        return NGX_CONF_OK;
-    }
-
-    ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                       "the key set is one for the whole nginx, and its "
-                       "source is already given by "
-                       "\"platform_gateway_key_%s\" in %V:%ui: leave one out",
-                       keys->file.len ? "file" : "location",
-                       &keys->conf_file, keys->conf_line);
-
-    return NGX_CONF_ERROR;
 }
 
 
@@ -247,31 +205,22 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     keys = mcf->keys;
 
     rv = ngx_http_pgw_keys_ages(cf, mcf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
 
-    if (!ngx_http_pgw_keys_usable(keys)) {
-        return NGX_CONF_OK;
+    if (rv != NGX_CONF_OK || !ngx_http_pgw_keys_usable(keys)) {
+        return rv;
     }
 
     rv = keys->file.len
          ? ngx_http_pgw_keys_file_check(cf, keys)
          : ngx_http_pgw_keys_check_location(cf, keys);
 
-    if (rv != NGX_CONF_OK) {
-        return rv;
+    if (rv == NGX_CONF_OK) {
+        rv = ngx_http_pgw_keys_origin(cf, mcf);
     }
 
-    rv = ngx_http_pgw_keys_origin(cf, mcf);
-    if (rv != NGX_CONF_OK) {
-        return rv;
-    }
-
-    if (keys->shm_zone == NULL
-        && ngx_http_pgw_keys_add_zone(cf, keys,
-                               &ngx_http_pgw_keys_zone_name,
-                               NGX_HTTP_PGW_KEYS_ZONE_SIZE)
+    if (rv == NGX_CONF_OK && keys->shm_zone == NULL
+        && ngx_http_pgw_keys_add_zone(cf, keys, &ngx_http_pgw_keys_zone_name,
+                                      NGX_HTTP_PGW_KEYS_ZONE_SIZE)
            != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -283,7 +232,7 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     keys->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
 
-    return NGX_CONF_OK;
+    return rv;
 }
 
 
@@ -317,16 +266,13 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    part = ngx_array_push(&parts);
+    part = ngx_array_push_n(&parts, 3);
     if (part == NULL) {
         return NGX_CONF_ERROR;
     }
 
-    *part = keys->file.len ? keys->file : keys->location;
-
-    if (ngx_http_pgw_keys_address(cf, keys, &parts) != NGX_OK) {
-        return NGX_CONF_ERROR;
-    }
+    part[0] = keys->file.len ? keys->file : keys->location;
+    ngx_http_pgw_keys_address(cf, keys, &part[1]);
 
     return ngx_http_pgw_keys_digest(keys->source, parts.elts, parts.nelts)
            == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
@@ -334,33 +280,27 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
 
 /*
- * Adds what the key location passes to, as far as the configuration says it
- * in so many words; for a file something that no location adds.
+ * What the key location passes to, as far as the configuration says it in so
+ * many words; for a file something that no location gives.
  */
 
-static ngx_int_t
+static void
 ngx_http_pgw_keys_address(ngx_conf_t *cf, const ngx_http_pgw_keys_t *keys,
-    ngx_array_t *parts)
+    ngx_str_t part[2])
 {
     void                            *ctx;
-    ngx_str_t                       *part;
     ngx_uint_t                       known;
     ngx_http_conf_ctx_t              location;
     const ngx_http_upstream_conf_t  *u;
 
-    static ngx_str_t  file = ngx_string("file");
     static ngx_str_t  proxy = ngx_string("proxy");
 
-    part = ngx_array_push_n(parts, 2);
-    if (part == NULL) {
-        return NGX_ERROR;
-    }
-
-    part[0] = file;
+    ngx_str_null(&part[0]);
     ngx_str_null(&part[1]);
 
     if (keys->file.len) {
-        return NGX_OK;
+        ngx_str_set(&part[0], "file");
+        return;
     }
 
     ctx = cf->ctx;
@@ -372,16 +312,11 @@ ngx_http_pgw_keys_address(ngx_conf_t *cf, const ngx_http_pgw_keys_t *keys,
 
     cf->ctx = ctx;
 
-    if (u == NULL || u->upstream == NULL) {
-        ngx_str_null(&part[0]);
-        return NGX_OK;
+    if (u && u->upstream) {
+        part[0] = u->upstream->host;
+        part[1].data = (u_char *) &u->upstream->port;
+        part[1].len = sizeof(in_port_t);
     }
-
-    part[0] = u->upstream->host;
-    part[1].data = (u_char *) &u->upstream->port;
-    part[1].len = sizeof(in_port_t);
-
-    return NGX_OK;
 }
 
 
@@ -390,7 +325,16 @@ ngx_http_pgw_keys_address(ngx_conf_t *cf, const ngx_http_pgw_keys_t *keys,
 static char *
 ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_http_pgw_keys_t  *keys;
+    time_t                *age;
+    ngx_uint_t             n, below, above;
+    ngx_http_pgw_keys_t   *keys;
+    ngx_http_pgw_place_t  *place;
+
+    enum { SOFT, HARD, COOLDOWN };
+
+    static const char        *names[] = { "soft_age", "hard_age", "cooldown" };
+    static const ngx_uint_t   order[][2] = { { COOLDOWN, SOFT },
+                                             { SOFT, HARD } };
 
     ngx_conf_init_value(mcf->key_soft_age, 300);
     ngx_conf_init_value(mcf->key_hard_age, ngx_max(86400, mcf->key_soft_age));
@@ -401,19 +345,31 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     if (mcf->key_cooldown < 1) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_cooldown\" must be at least 1s "
-                      "in %V:%ui", &mcf->key_ages[2].file,
-                      mcf->key_ages[2].line);
+                      "in %V:%ui", &mcf->key_ages[COOLDOWN].file,
+                      mcf->key_ages[COOLDOWN].line);
         return NGX_CONF_ERROR;
     }
 
-    if (mcf->key_soft_age < mcf->key_cooldown) {
-        return ngx_http_pgw_keys_age_error(cf, mcf, &mcf->key_soft_age,
-                                           &mcf->key_cooldown);
-    }
+    age = &mcf->key_soft_age;
 
-    if (mcf->key_hard_age < mcf->key_soft_age) {
-        return ngx_http_pgw_keys_age_error(cf, mcf, &mcf->key_hard_age,
-                                           &mcf->key_soft_age);
+    for (n = 0; n < 2; n++) {
+        above = order[n][0];
+        below = order[n][1];
+
+        if (age[below] >= age[above]) {
+            continue;
+        }
+
+        /* one of the two is a default that follows none: it has no line */
+
+        place = &mcf->key_ages[mcf->key_ages[below].line ? below : above];
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"platform_gateway_key_%s\" (%Ts) must not be below "
+                      "\"platform_gateway_key_%s\" (%Ts) in %V:%ui",
+                      names[below], age[below], names[above], age[above],
+                      &place->file, place->line);
+        return NGX_CONF_ERROR;
     }
 
     keys = mcf->keys;
@@ -426,32 +382,6 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     keys->waiters = (ngx_uint_t) mcf->key_waiters;
 
     return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_pgw_keys_age_error(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf,
-    time_t *below, time_t *above)
-{
-    ngx_uint_t  i, j;
-
-    static const char *names[] = { "soft_age", "hard_age", "cooldown" };
-
-    i = (ngx_uint_t) (below - &mcf->key_soft_age);
-    j = (ngx_uint_t) (above - &mcf->key_soft_age);
-
-    /* one of the two is a default that follows none: it has no line */
-
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "\"platform_gateway_key_%s\" (%Ts) must not be below "
-                  "\"platform_gateway_key_%s\" (%Ts) in %V:%ui",
-                  names[i], *below, names[j], *above,
-                  mcf->key_ages[i].line ? &mcf->key_ages[i].file
-                                        : &mcf->key_ages[j].file,
-                  mcf->key_ages[i].line ? mcf->key_ages[i].line
-                                        : mcf->key_ages[j].line);
-
-    return NGX_CONF_ERROR;
 }
 
 

@@ -123,14 +123,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_location,
+      ngx_http_pgw_keys_source,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_key_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_file,
+      ngx_http_pgw_keys_source,
       NGX_HTTP_MAIN_CONF_OFFSET,
       0,
       NULL },
