@@ -1,15 +1,17 @@
 /* The arguments of an operator's command: one table each, one parser. */
 
-#include "cmd/cmd_args.h"
+#include "cmd/cmd.h"
 
-#include <stdio.h>
+#include <getopt.h>
 #include <string.h>
 
-const struct cmd_option cmd_common_options[] = {
-    {"json", NULL, "print the result as JSON", false, false},
-    {"env-file", "FILE", "settings, as for serving", false, false},
-    {"help", NULL, "print this text", false, false},
-    {.name = NULL},
+#define COMMON 3
+#define FIRST 256 /* what getopt_long() calls the first option */
+
+const struct cmd_option cmd_common_options[COMMON + 1] = {
+    {"json", NULL, "print the result as JSON", 0},
+    {"env-file", "FILE", "settings, as for serving", 0},
+    {"help", NULL, "print this text", 0},
 };
 
 struct parser {
@@ -21,33 +23,18 @@ struct parser {
 
 static bool fail(const struct parser *p, const char *what, const char *name)
 {
-    bool verb = p->spec->verb != NULL;
-
-    snprintf(p->err, p->err_cap,
-             "%s%s%s: %s%s; try identity-fcgi %s%s%s --help", p->spec->group,
-             verb ? " " : "", verb ? p->spec->verb : "", what, name,
-             p->spec->group, verb ? " " : "", verb ? p->spec->verb : "");
+    snprintf(p->err, p->err_cap, "%s: %s%s; try identity-fcgi %s --help",
+             p->spec->words, what, name, p->spec->words);
     return false;
 }
 
-static const struct cmd_option *find(const struct cmd_option *table,
-                                     const char *name, size_t len)
-{
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && table[i].name != NULL; i++) {
-        if (strlen(table[i].name) == len &&
-            memcmp(table[i].name, name, len) == 0) {
-            return &table[i];
-        }
-    }
-    return NULL;
-}
-
 /* What is no option of ours is shown only as far as it looks like one. */
-static bool unknown(const struct parser *p, const char *arg, size_t len)
+static bool unknown(const struct parser *p, const char *arg)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
     static const char *const secrets[] = {"--credential", "--password",
                                           "--secret", "--token"};
+    size_t len = strcspn(arg, "=");
     char name[32];
 
     if (len >= sizeof(name) || strspn(arg, letters) < len || len < 3) {
@@ -81,7 +68,7 @@ static bool keep(const struct parser *p, const struct cmd_option *option,
 {
     struct cmd_args *out = p->out;
 
-    if (!option->many && is_given(out, option)) {
+    if ((option->flags & CMD_MANY) == 0 && is_given(out, option)) {
         return fail(p, "given twice: --", option->name);
     }
     if (out->given_count == CMD_MAX_GIVEN) {
@@ -91,40 +78,6 @@ static bool keep(const struct parser *p, const struct cmd_option *option,
     out->given[out->given_count].value = value;
     out->given_count++;
     return true;
-}
-
-/* One option at argv[*i]; takes the next argument where that is its value. */
-static bool parse_option(const struct parser *p, int argc, char *const *argv,
-                         int *i)
-{
-    const char *arg = argv[*i];
-    size_t len = strcspn(arg, "=");
-    const char *value = arg[len] == '=' ? arg + len + 1 : NULL;
-    const struct cmd_option *option = NULL;
-
-    if (strcmp(arg, "-h") == 0) {
-        arg = "--help";
-        len = strlen(arg);
-    }
-    if (len > 2 && arg[1] == '-') {
-        option = find(p->spec->options, arg + 2, len - 2);
-        if (option == NULL) {
-            option = find(cmd_common_options, arg + 2, len - 2);
-        }
-    }
-    if (option == NULL) {
-        return unknown(p, arg, len);
-    }
-    if (option->value == NULL) {
-        return value == NULL ? keep(p, option, NULL)
-                             : fail(p, "takes no value: --", option->name);
-    }
-    if (value == NULL && *i + 1 < argc) {
-        value = argv[++*i];
-    }
-    return value != NULL && value[0] != '\0'
-               ? keep(p, option, value)
-               : fail(p, "needs a value: --", option->name);
 }
 
 static bool parse_operand(const struct parser *p, const char *arg)
@@ -151,32 +104,85 @@ static bool check_complete(const struct parser *p)
          i++) {
         const struct cmd_option *option = &p->spec->options[i];
 
-        if (option->required && !is_given(p->out, option)) {
+        if ((option->flags & CMD_NEEDED) != 0 && !is_given(p->out, option)) {
             return fail(p, "needs --", option->name);
         }
     }
     return true;
 }
 
+/* The options of one command, as getopt_long() has them. */
+static void list_options(const struct cmd_spec *spec,
+                         const struct cmd_option **table, struct option *longs)
+{
+    int n = 0;
+
+    for (int i = 0; i < CMD_MAX_OPTIONS && spec->options[i].name != NULL;
+         i++) {
+        table[n++] = &spec->options[i];
+    }
+    for (int i = 0; i < COMMON; i++) {
+        table[n++] = &cmd_common_options[i];
+    }
+    for (int i = 0; i < n; i++) {
+        longs[i] = (struct option){table[i]->name,
+                                   table[i]->value != NULL ? required_argument
+                                                           : no_argument,
+                                   NULL, FIRST + i};
+    }
+    longs[n] = (struct option){NULL, 0, NULL, 0};
+}
+
+/* What getopt_long() returned for arg, and of which option that is.  Options
+ * have to be written out: an abbreviation may mean another one tomorrow. */
+static bool parse_one(const struct parser *p, const struct cmd_option *option,
+                      int got, const char *arg)
+{
+    if (got == 1) {
+        return parse_operand(p, optarg);
+    }
+    if (option == NULL || strncmp(arg, "--", 2) != 0 ||
+        strcspn(arg + 2, "=") != strlen(option->name)) {
+        return unknown(p, arg);
+    }
+    if (got == ':' || (optarg != NULL && optarg[0] == '\0')) {
+        return fail(p, "needs a value: --", option->name);
+    }
+    if (got == '?') {
+        return fail(p, "takes no value: --", option->name);
+    }
+    return keep(p, option, optarg);
+}
+
 bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
                     struct cmd_args *out, char *err, size_t err_cap)
 {
+    const struct cmd_option *table[CMD_MAX_OPTIONS + COMMON];
+    struct option longs[CMD_MAX_OPTIONS + COMMON + 1];
     struct parser p = {spec, out, err, err_cap};
-    bool options = true;
+    int got, at = 1;
 
     memset(out, 0, sizeof(*out));
-    for (int i = 0; i < argc; i++) {
-        bool is_option = options && argv[i][0] == '-' && argv[i][1] != '\0';
+    list_options(spec, table, longs);
+    opterr = 0; /* it would repeat what was given */
+    optind = 0; /* from the beginning */
+    while ((got = getopt_long(argc, argv, "-:h", longs, NULL)) != -1) {
+        int which = (got == ':' || got == '?' ? optopt : got) - FIRST;
 
-        if (is_option && strcmp(argv[i], "--") == 0) {
-            options = false;
-        } else if (!(is_option ? parse_option(&p, argc, argv, &i)
-                               : parse_operand(&p, argv[i]))) {
+        out->help = got == 'h' && strcmp(argv[at], "-h") == 0;
+        if (!out->help &&
+            !parse_one(&p, which >= 0 ? table[which] : NULL, got, argv[at])) {
             return false;
         }
-        if (cmd_args_flag(out, "help")) {
+        if (out->help || cmd_args_flag(out, "help")) {
             out->help = true;
             return true;
+        }
+        at = optind;
+    }
+    for (int i = optind; i < argc; i++) {
+        if (!parse_operand(&p, argv[i])) {
+            return false;
         }
     }
     out->json = cmd_args_flag(out, "json");
