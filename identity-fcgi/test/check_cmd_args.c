@@ -24,7 +24,6 @@ static const struct cmd_spec thing_add = {
 static const struct cmd_spec bare = {.words = "bare"};
 
 static struct cmd_args args;
-static char err[256];
 
 static bool parse(const struct cmd_spec *spec, char *const *argv)
 {
@@ -33,7 +32,7 @@ static bool parse(const struct cmd_spec *spec, char *const *argv)
     while (argv[argc] != NULL) {
         argc++;
     }
-    return cmd_args_parse(spec, argc, argv, &args, err, sizeof(err));
+    return cmd_args_parse(spec, argc, argv, &args);
 }
 
 START_TEST (test_options_stand_anywhere) {
@@ -88,9 +87,9 @@ static void refused(const struct cmd_spec *spec, char *const *argv,
                     const char *what)
 {
     ck_assert(!parse(spec, argv));
-    ck_assert_msg(strstr(err, what) != NULL, "%s: %s", what, err);
-    ck_assert_ptr_null(strstr(err, "SECRET"));
-    ck_assert_ptr_null(strchr(err, '\n'));
+    ck_assert_msg(strstr(args.err, what) != NULL, "%s: %s", what, args.err);
+    ck_assert_ptr_null(strstr(args.err, "SECRET"));
+    ck_assert_ptr_null(strchr(args.err, '\n'));
 }
 
 START_TEST (test_mistakes_are_named) {
@@ -141,11 +140,9 @@ START_TEST (test_many_values_are_bounded) {
     for (int i = 3; i < CMD_MAX_GIVEN + 3; i++) {
         argv[i] = (char *) "--tag=t";
     }
-    ck_assert(!cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 3, argv, &args, err,
-                              sizeof(err)));
-    ck_assert_ptr_nonnull(strstr(err, "given too often: --tag"));
-    ck_assert(cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 2, argv, &args, err,
-                             sizeof(err)));
+    ck_assert(!cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 3, argv, &args));
+    ck_assert_ptr_nonnull(strstr(args.err, "given too often: --tag"));
+    ck_assert(cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 2, argv, &args));
     ck_assert_uint_eq(cmd_args_values(&args, "tag", tags, 2),
                       CMD_MAX_GIVEN - 1);
 }

@@ -88,10 +88,9 @@ void cmd_list(FILE *out)
     list_commands(out, NULL);
 }
 
-static void print_options(const struct cmd_option *options)
+static void print_options(const struct cmd_option *o)
 {
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && options[i].name != NULL; i++) {
-        const struct cmd_option *o = &options[i];
+    for (; o->name != NULL; o++) {
         int n = printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
                        o->value != NULL ? o->value : "");
 
@@ -105,10 +104,9 @@ static int help_command(const struct cmd_spec *s)
 {
     fputs("usage: identity-fcgi ", stdout);
     print_words(stdout, s, 0);
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && s->options[i].name != NULL;
-         i++) {
-        if ((s->options[i].flags & CMD_NEEDED) != 0) {
-            printf(" --%s %s", s->options[i].name, s->options[i].value);
+    for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0) {
+            printf(" --%s %s", o->name, o->value);
         }
     }
     printf(" [...]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
@@ -181,10 +179,8 @@ static void close_all(struct cmd *c)
 static int run(struct cmd *c, const char *env_file, int argc,
                char *const *argv)
 {
-    char err[ERR_MAX];
-
-    if (!cmd_args_parse(c->spec, argc, argv, &c->args, err, sizeof(err))) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
+    if (!cmd_args_parse(c->spec, argc, argv, &c->args)) {
+        return cmd_fail(c, CMD_USAGE, "%s", c->args.err);
     }
     if (c->args.help) {
         return help_command(c->spec);

@@ -59,7 +59,9 @@ struct cmd_spec {
     const char *purpose; /* one line */
     const char *more;    /* lines of help, or NULL */
     int (*run)(struct cmd *c);
-    struct cmd_option options[CMD_MAX_OPTIONS]; /* up to one without a name */
+    struct cmd_option options[CMD_MAX_OPTIONS + 1]; /* and one without name */
+    const char *event;                              /* of its audit line */
+    const char *status; /* that it gives to a row */
 };
 
 /* Both up to one without words or a name. */
@@ -69,6 +71,8 @@ extern const struct cmd_option cmd_common_options[];
 /* -- arguments -- */
 
 struct cmd_args {
+    const struct cmd_spec *spec;
+    char err[256]; /* one line, where parsing failed */
     const char *operand;
     bool help;
     bool json;
@@ -83,12 +87,11 @@ struct cmd_args {
 /*
  * Parses argv[1..argc); argv[0] is the command's last word.  Options may stand
  * anywhere, as "--name value" or "--name=value"; "--" ends them.  False with
- * one line in err, which never repeats a value: it may be a secret in the
+ * a line in out->err, which never repeats a value: it may be a secret in the
  * wrong place.  --help leaves everything else unchecked.
  */
 bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
-                    struct cmd_args *out, char *err, size_t err_cap)
-    __attribute__((warn_unused_result));
+                    struct cmd_args *out) __attribute__((warn_unused_result));
 
 /* The value of an option, NULL where it was not given. */
 const char *cmd_args_value(const struct cmd_args *args, const char *name);
@@ -234,7 +237,7 @@ void cmd_disconnect(struct cmd *c);
  * was changed, or that this is not known, as c->line says.
  */
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
-/* Likewise; prints the line. */
+/* Connects, where that was not done, and likewise; prints the line. */
 bool cmd_change(struct cmd *c, bool (*work)(struct cmd *c));
 
 /*
@@ -278,8 +281,8 @@ void cmd_set_text(struct cmd *c, const char *name, const char *text);
 void cmd_set_number(struct cmd *c, const char *name, int64_t number);
 /* Whether a number was set by this name. */
 bool cmd_number(const struct cmd *c, const char *name, int64_t *number);
-/* Sets status, and changed: whether it was another one. */
-bool cmd_new_status(struct cmd *c, const char *status);
+/* Sets status to that of the spec, and changed: whether it was another one. */
+bool cmd_new_status(struct cmd *c);
 
 /* Finds and locks the account of c->account, or a workspace, so that changes
  * to it come one by one.  The account first, always: so no two commands wait
@@ -294,34 +297,30 @@ bool cmd_lock_out(struct cmd *c);
 /* The rest of what locked the account out: the audit line, where it changed
  * anything, and the rows of its sessions, which are over already and are
  * marked now, which may take its time.  Sets revokedSessions. */
-bool cmd_locked_out(struct cmd *c, const char *event, bool changed);
+bool cmd_locked_out(struct cmd *c, bool changed);
 
 extern const struct out_column cmd_account_columns[];
 
 /* -- the commands -- */
 
 int cmd_account_add(struct cmd *c);
-int cmd_account_disable(struct cmd *c);
-int cmd_account_enable(struct cmd *c);
+int cmd_account_status(struct cmd *c); /* disable, enable */
 int cmd_account_set_credential(struct cmd *c);
 int cmd_account_unlock(struct cmd *c);
 int cmd_account_sessions(struct cmd *c);
 int cmd_account_revoke_sessions(struct cmd *c);
 int cmd_sessions_revoke(struct cmd *c);
 int cmd_workspace_add(struct cmd *c);
-int cmd_workspace_activate(struct cmd *c);
-int cmd_workspace_deactivate(struct cmd *c);
+int cmd_workspace_status(struct cmd *c); /* activate, deactivate */
 int cmd_branch_add(struct cmd *c);
-int cmd_branch_activate(struct cmd *c);
-int cmd_branch_deactivate(struct cmd *c);
+int cmd_branch_status(struct cmd *c); /* activate, deactivate */
 int cmd_member_add(struct cmd *c);
 int cmd_member_grant(struct cmd *c);
 int cmd_member_revoke(struct cmd *c);
 int cmd_token_system(struct cmd *c);
 int cmd_token_inspect(struct cmd *c);
 int cmd_keys_generate(struct cmd *c);
-int cmd_migrate(struct cmd *c);
-int cmd_seed(struct cmd *c);
+int cmd_migrate(struct cmd *c); /* seed too */
 int cmd_sweep(struct cmd *c);
 
 #endif

@@ -153,50 +153,37 @@ int cmd_account_add(struct cmd *c)
     if (!cmd_change(c, add)) {
         return c->status;
     }
-    cmd_audit(c, "account.added", "accountId", NULL);
+    cmd_audit(c, c->spec->event, "accountId", NULL);
     return cmd_print(c, cmd_account_columns);
 }
 
 /* -- disable, enable, set-credential -- */
 
-static bool set_status(struct cmd *c, const char *status)
+static bool set_status(struct cmd *c)
 {
     return cmd_lock_account(c) &&
-           (!cmd_new_status(c, status) ||
+           (!cmd_new_status(c) ||
             cmd_sql(c,
                     "UPDATE accounts SET status = $2, updated_at = now()"
                     " WHERE account_id = $1",
-                    cmd_get(c, "accountId"), status));
+                    cmd_get(c, "accountId"), c->spec->status)) &&
+           (cmd_is(c, "status", "ACTIVE") || cmd_lock_out(c));
 }
 
-static bool disable(struct cmd *c)
+int cmd_account_status(struct cmd *c)
 {
-    return set_status(c, "DISABLED") && cmd_lock_out(c);
-}
+    bool changed;
 
-static bool enable(struct cmd *c)
-{
-    return set_status(c, "ACTIVE");
-}
-
-int cmd_account_disable(struct cmd *c)
-{
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_connect(c) ||
-        !cmd_change(c, disable) ||
-        !cmd_locked_out(c, "account.disabled", cmd_is(c, "changed", "t"))) {
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, set_status)) {
         return c->status;
     }
-    return cmd_print(c, cmd_account_columns);
-}
-
-int cmd_account_enable(struct cmd *c)
-{
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_connect(c) ||
-        !cmd_change(c, enable)) {
-        return c->status;
-    }
-    if (cmd_is(c, "changed", "t")) {
-        cmd_audit(c, "account.enabled", "accountId", NULL);
+    changed = cmd_is(c, "changed", "t");
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        if (!cmd_locked_out(c, changed)) {
+            return c->status;
+        }
+    } else if (changed) {
+        cmd_audit(c, c->spec->event, "accountId", NULL);
     }
     return cmd_print(c, cmd_account_columns);
 }
@@ -221,8 +208,7 @@ int cmd_account_set_credential(struct cmd *c)
         return c->status;
     }
     cmd_set_text(c, "hash", phc);
-    if (!cmd_change(c, set_credential) ||
-        !cmd_locked_out(c, "account.credential_set", true)) {
+    if (!cmd_change(c, set_credential) || !cmd_locked_out(c, true)) {
         return c->status;
     }
     return cmd_print(c, cmd_account_columns);
@@ -284,9 +270,9 @@ int cmd_account_unlock(struct cmd *c)
         return cmd_fail(c, CMD_USAGE, "--address is an IP address");
     }
     if (!cmd_account_ref(c, c->args.operand) || !cmd_keys(c) ||
-        !cmd_connect(c) || !cmd_change(c, unlock)) {
+        !cmd_change(c, unlock)) {
         return c->status;
     }
-    cmd_audit(c, "account.unlocked", "accountId", "clearedAddresses", NULL);
+    cmd_audit(c, c->spec->event, "accountId", "clearedAddresses", NULL);
     return cmd_print(c, cmd_account_columns);
 }

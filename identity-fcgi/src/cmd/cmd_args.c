@@ -14,22 +14,16 @@ const struct cmd_option cmd_common_options[COMMON + 1] = {
     {"help", NULL, "print this text", 0},
 };
 
-struct parser {
-    const struct cmd_spec *spec;
-    struct cmd_args *out;
-    char *err;
-    size_t err_cap;
-};
-
-static bool fail(const struct parser *p, const char *what, const char *name)
+static bool fail(struct cmd_args *args, const char *what, const char *name)
 {
-    snprintf(p->err, p->err_cap, "%s: %s%s; try identity-fcgi %s --help",
-             p->spec->words, what, name, p->spec->words);
+    snprintf(args->err, sizeof(args->err),
+             "%s: %s%s; try identity-fcgi %s --help", args->spec->words, what,
+             name, args->spec->words);
     return false;
 }
 
 /* What is no option of ours is shown only as far as it looks like one. */
-static bool unknown(const struct parser *p, const char *arg)
+static bool unknown(struct cmd_args *args, const char *arg)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
     static const char *const secrets[] = {"--credential", "--password",
@@ -38,74 +32,59 @@ static bool unknown(const struct parser *p, const char *arg)
     char name[32];
 
     if (len >= sizeof(name) || strspn(arg, letters) < len || len < 3) {
-        return fail(p, "unknown option", "");
+        return fail(args, "unknown option", "");
     }
     snprintf(name, sizeof(name), "%.*s", (int) len, arg);
     for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
         if (strcmp(name, secrets[i]) == 0) {
-            return fail(p,
+            return fail(args,
                         "secrets are read from standard input, never from "
                         "the command line",
                         "");
         }
     }
-    return fail(p, "unknown option ", name);
+    return fail(args, "unknown option ", name);
 }
 
-static bool is_given(const struct cmd_args *args,
-                     const struct cmd_option *option)
-{
-    for (size_t i = 0; i < args->given_count; i++) {
-        if (args->given[i].option == option) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool keep(const struct parser *p, const struct cmd_option *option,
+static bool keep(struct cmd_args *args, const struct cmd_option *option,
                  const char *value)
 {
-    struct cmd_args *out = p->out;
-
-    if ((option->flags & CMD_MANY) == 0 && is_given(out, option)) {
-        return fail(p, "given twice: --", option->name);
+    if ((option->flags & CMD_MANY) == 0 && cmd_args_flag(args, option->name)) {
+        return fail(args, "given twice: --", option->name);
     }
-    if (out->given_count == CMD_MAX_GIVEN) {
-        return fail(p, "given too often: --", option->name);
+    if (args->given_count == CMD_MAX_GIVEN) {
+        return fail(args, "given too often: --", option->name);
     }
-    out->given[out->given_count].option = option;
-    out->given[out->given_count].value = value;
-    out->given_count++;
+    args->given[args->given_count].option = option;
+    args->given[args->given_count].value = value;
+    args->given_count++;
     return true;
 }
 
-static bool parse_operand(const struct parser *p, const char *arg)
+static bool parse_operand(struct cmd_args *args, const char *arg)
 {
-    if (p->spec->operand == NULL) {
-        return fail(p, "unexpected argument", "");
+    if (args->spec->operand == NULL) {
+        return fail(args, "unexpected argument", "");
     }
-    if (p->out->operand != NULL) {
-        return fail(p, "takes one argument: ", p->spec->operand);
+    if (args->operand != NULL) {
+        return fail(args, "takes one argument: ", args->spec->operand);
     }
     if (arg[0] == '\0') {
-        return fail(p, "may not be empty: ", p->spec->operand);
+        return fail(args, "may not be empty: ", args->spec->operand);
     }
-    p->out->operand = arg;
+    args->operand = arg;
     return true;
 }
 
-static bool check_complete(const struct parser *p)
+static bool check_complete(struct cmd_args *args)
 {
-    if (p->spec->operand != NULL && p->out->operand == NULL) {
-        return fail(p, "needs ", p->spec->operand);
+    if (args->spec->operand != NULL && args->operand == NULL) {
+        return fail(args, "needs ", args->spec->operand);
     }
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && p->spec->options[i].name != NULL;
-         i++) {
-        const struct cmd_option *option = &p->spec->options[i];
-
-        if ((option->flags & CMD_NEEDED) != 0 && !is_given(p->out, option)) {
-            return fail(p, "needs --", option->name);
+    for (const struct cmd_option *o = args->spec->options; o->name != NULL;
+         o++) {
+        if ((o->flags & CMD_NEEDED) != 0 && !cmd_args_flag(args, o->name)) {
+            return fail(args, "needs --", o->name);
         }
     }
     return true;
@@ -117,12 +96,12 @@ static void list_options(const struct cmd_spec *spec,
 {
     int n = 0;
 
-    for (int i = 0; i < CMD_MAX_OPTIONS && spec->options[i].name != NULL;
-         i++) {
-        table[n++] = &spec->options[i];
+    for (const struct cmd_option *o = spec->options; o->name != NULL; o++) {
+        table[n++] = o;
     }
-    for (int i = 0; i < COMMON; i++) {
-        table[n++] = &cmd_common_options[i];
+    for (const struct cmd_option *o = cmd_common_options; o->name != NULL;
+         o++) {
+        table[n++] = o;
     }
     for (int i = 0; i < n; i++) {
         longs[i] = (struct option){table[i]->name,
@@ -135,34 +114,34 @@ static void list_options(const struct cmd_spec *spec,
 
 /* What getopt_long() returned for arg, and of which option that is.  Options
  * have to be written out: an abbreviation may mean another one tomorrow. */
-static bool parse_one(const struct parser *p, const struct cmd_option *option,
+static bool parse_one(struct cmd_args *args, const struct cmd_option *option,
                       int got, const char *arg)
 {
     if (got == 1) {
-        return parse_operand(p, optarg);
+        return parse_operand(args, optarg);
     }
     if (option == NULL || strncmp(arg, "--", 2) != 0 ||
         strcspn(arg + 2, "=") != strlen(option->name)) {
-        return unknown(p, arg);
+        return unknown(args, arg);
     }
     if (got == ':' || (optarg != NULL && optarg[0] == '\0')) {
-        return fail(p, "needs a value: --", option->name);
+        return fail(args, "needs a value: --", option->name);
     }
     if (got == '?') {
-        return fail(p, "takes no value: --", option->name);
+        return fail(args, "takes no value: --", option->name);
     }
-    return keep(p, option, optarg);
+    return keep(args, option, optarg);
 }
 
 bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
-                    struct cmd_args *out, char *err, size_t err_cap)
+                    struct cmd_args *out)
 {
     const struct cmd_option *table[CMD_MAX_OPTIONS + COMMON];
     struct option longs[CMD_MAX_OPTIONS + COMMON + 1];
-    struct parser p = {spec, out, err, err_cap};
     int got, at = 1;
 
     memset(out, 0, sizeof(*out));
+    out->spec = spec;
     list_options(spec, table, longs);
     opterr = 0; /* it would repeat what was given */
     optind = 0; /* from the beginning */
@@ -171,7 +150,7 @@ bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
 
         out->help = got == 'h' && strcmp(argv[at], "-h") == 0;
         if (!out->help &&
-            !parse_one(&p, which >= 0 ? table[which] : NULL, got, argv[at])) {
+            !parse_one(out, which >= 0 ? table[which] : NULL, got, argv[at])) {
             return false;
         }
         if (out->help || cmd_args_flag(out, "help")) {
@@ -181,13 +160,13 @@ bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
         at = optind;
     }
     for (int i = optind; i < argc; i++) {
-        if (!parse_operand(&p, argv[i])) {
+        if (!parse_operand(out, argv[i])) {
             return false;
         }
     }
     out->json = cmd_args_flag(out, "json");
     out->env_file = cmd_args_value(out, "env-file");
-    return check_complete(&p);
+    return check_complete(out);
 }
 
 const char *cmd_args_value(const struct cmd_args *args, const char *name)

@@ -40,7 +40,7 @@ static bool find_member(struct cmd *c)
 static bool add(struct cmd *c)
 {
     return find_member(c) &&
-           (!cmd_new_status(c, "ACTIVE") ||
+           (!cmd_new_status(c) ||
             cmd_sql(c,
                     "INSERT INTO members (account_id, workspace_id)"
                     " VALUES ($1, $2)"
@@ -53,11 +53,11 @@ static bool add(struct cmd *c)
 int cmd_member_add(struct cmd *c)
 {
     if (!cmd_account_ref(c, cmd_args_value(&c->args, "account")) ||
-        !cmd_connect(c) || !cmd_change(c, add)) {
+        !cmd_change(c, add)) {
         return c->status;
     }
     if (cmd_is(c, "changed", "t")) {
-        cmd_audit(c, "member.added", "accountId", "workspaceId", "memberId",
+        cmd_audit(c, c->spec->event, "accountId", "workspaceId", "memberId",
                   NULL);
     }
     return cmd_print(c, columns);
@@ -72,11 +72,10 @@ static bool end(struct cmd *c)
         return cmd_refuse(c, "\"%s\" is no member of \"%s\"",
                           cmd_get(c, "account"), cmd_get(c, "workspaceName"));
     }
-    if ((cmd_new_status(c, "INACTIVE") &&
-         !cmd_sql(c,
-                  "UPDATE members SET status = 'INACTIVE'"
-                  " WHERE member_id = $1",
-                  cmd_get(c, "memberId"))) ||
+    if ((cmd_new_status(c) && !cmd_sql(c,
+                                       "UPDATE members SET status = 'INACTIVE'"
+                                       " WHERE member_id = $1",
+                                       cmd_get(c, "memberId"))) ||
         !cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = $1",
                  cmd_get(c, "memberId"))) {
         return false;
@@ -87,7 +86,7 @@ static bool end(struct cmd *c)
 
 static int end_membership(struct cmd *c)
 {
-    if (!cmd_connect(c) || !cmd_change(c, end)) {
+    if (!cmd_change(c, end)) {
         return c->status;
     }
     if (cmd_is(c, "changed", "t") || !cmd_is(c, "revokedBranches", "0")) {
@@ -263,20 +262,19 @@ static bool revoke(struct cmd *c)
     return change(c, true);
 }
 
-static int change_branches(struct cmd *c, bool (*work)(struct cmd *c),
-                           const char *event)
+static int change_branches(struct cmd *c, bool (*work)(struct cmd *c))
 {
     size_t count;
 
-    if (!cmd_connect(c) || !cmd_change(c, work) || !cmd_out_open(c, true)) {
+    if (!cmd_change(c, work) || !cmd_out_open(c, true)) {
         return c->status;
     }
     count = c->result_count;
     for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
         c->result_count = i;
         if (cmd_is(c, "changed", "t")) {
-            cmd_audit(c, event, "accountId", "workspaceId", "memberId",
-                      "branchId", "roles", NULL);
+            cmd_audit(c, c->spec->event, "accountId", "workspaceId",
+                      "memberId", "branchId", "roles", NULL);
         }
         out_row(&c->out);
         cmd_print_values(c, grant_columns);
@@ -328,8 +326,7 @@ static bool check_given(struct cmd *c)
 
 int cmd_member_grant(struct cmd *c)
 {
-    return check_given(c) ? change_branches(c, grant, "member.granted")
-                          : c->status;
+    return check_given(c) ? change_branches(c, grant) : c->status;
 }
 
 int cmd_member_revoke(struct cmd *c)
@@ -347,6 +344,5 @@ int cmd_member_revoke(struct cmd *c)
                         "--workspace and without --role; try identity-fcgi "
                         "member revoke --help");
     }
-    return all ? end_membership(c)
-               : change_branches(c, revoke, "member.revoked");
+    return all ? end_membership(c) : change_branches(c, revoke);
 }

@@ -24,16 +24,16 @@ static const struct out_column branch_columns[] = {
 
 /* Makes the change and tells of it. */
 static int change(struct cmd *c, bool (*work)(struct cmd *c),
-                  const char *event, const struct out_column *columns)
+                  const struct out_column *columns)
 {
-    if (!cmd_connect(c) || !cmd_change(c, work)) {
+    if (!cmd_change(c, work)) {
         return c->status;
     }
     if (cmd_is(c, "tenantAdded", "t")) {
         cmd_audit(c, "tenant.added", "tenantId", NULL);
     }
     if (cmd_is(c, "changed", "t")) {
-        cmd_audit(c, event, "workspaceId", "branchId", NULL);
+        cmd_audit(c, c->spec->event, "workspaceId", "branchId", NULL);
     }
     return cmd_print(c, columns);
 }
@@ -125,38 +125,22 @@ int cmd_workspace_add(struct cmd *c)
                         "--new-tenant; try identity-fcgi workspace add "
                         "--help");
     }
-    return change(c, add_workspace, "workspace.added", workspace_columns);
+    return change(c, add_workspace, workspace_columns);
 }
 
-static bool set_workspace(struct cmd *c, const char *status)
+static bool set_workspace(struct cmd *c)
 {
     return cmd_lock_workspace(c, c->args.operand) &&
-           (!cmd_new_status(c, status) ||
+           (!cmd_new_status(c) ||
             cmd_sql(c,
                     "UPDATE workspaces SET status = $2"
                     " WHERE workspace_id = $1",
-                    cmd_get(c, "workspaceId"), status));
+                    cmd_get(c, "workspaceId"), c->spec->status));
 }
 
-static bool workspace_on(struct cmd *c)
+int cmd_workspace_status(struct cmd *c)
 {
-    return set_workspace(c, "ACTIVE");
-}
-
-static bool workspace_off(struct cmd *c)
-{
-    return set_workspace(c, "INACTIVE");
-}
-
-int cmd_workspace_activate(struct cmd *c)
-{
-    return change(c, workspace_on, "workspace.activated", workspace_columns);
-}
-
-int cmd_workspace_deactivate(struct cmd *c)
-{
-    return change(c, workspace_off, "workspace.deactivated",
-                  workspace_columns);
+    return change(c, set_workspace, workspace_columns);
 }
 
 /* -- branches -- */
@@ -180,10 +164,10 @@ static bool add_branch(struct cmd *c)
 
 int cmd_branch_add(struct cmd *c)
 {
-    return change(c, add_branch, "branch.added", branch_columns);
+    return change(c, add_branch, branch_columns);
 }
 
-static bool set_branch(struct cmd *c, const char *status)
+static bool set_branch(struct cmd *c)
 {
     const char *workspace = cmd_args_value(&c->args, "workspace");
 
@@ -202,27 +186,12 @@ static bool set_branch(struct cmd *c, const char *status)
                    "   FOR NO KEY UPDATE OF b",
                    CMD_REF(c->args.operand), cmd_get(c, "workspaceId")) &&
            cmd_one(c, "branch", c->args.operand) &&
-           (!cmd_new_status(c, status) ||
+           (!cmd_new_status(c) ||
             cmd_sql(c, "UPDATE branches SET status = $2 WHERE branch_id = $1",
-                    cmd_get(c, "branchId"), status));
+                    cmd_get(c, "branchId"), c->spec->status));
 }
 
-static bool branch_on(struct cmd *c)
+int cmd_branch_status(struct cmd *c)
 {
-    return set_branch(c, "ACTIVE");
-}
-
-static bool branch_off(struct cmd *c)
-{
-    return set_branch(c, "INACTIVE");
-}
-
-int cmd_branch_activate(struct cmd *c)
-{
-    return change(c, branch_on, "branch.activated", branch_columns);
-}
-
-int cmd_branch_deactivate(struct cmd *c)
-{
-    return change(c, branch_off, "branch.deactivated", branch_columns);
+    return change(c, set_branch, branch_columns);
 }

@@ -73,12 +73,13 @@ int cmd_keys_generate(struct cmd *c)
 
 /* -- migrate, seed -- */
 
-static int migrate(struct cmd *c, bool seed)
+int cmd_migrate(struct cmd *c)
 {
     static const struct out_column columns[] = {
         {"schemaVersion", "schema version", OUT_NUMBER, 0},
         {.name = NULL},
     };
+    bool seed = strcmp(c->spec->words, "seed") == 0;
     char err[512];
 
     if (!cmd_load(c)) {
@@ -92,16 +93,6 @@ static int migrate(struct cmd *c, bool seed)
     }
     cmd_set_number(c, "schemaVersion", store_schema_version());
     return cmd_print(c, columns);
-}
-
-int cmd_migrate(struct cmd *c)
-{
-    return migrate(c, false);
-}
-
-int cmd_seed(struct cmd *c)
-{
-    return migrate(c, true);
 }
 
 /* -- sweep -- */
@@ -144,7 +135,7 @@ int cmd_sweep(struct cmd *c)
         cmd_set_number(c, "attempts", counts.attempts);
     }
     if (counts.sessions + counts.rotated_tokens + counts.attempts > 0) {
-        cmd_audit(c, "sweep.done", "sessions", "rotatedTokens", "attempts",
+        cmd_audit(c, c->spec->event, "sessions", "rotatedTokens", "attempts",
                   NULL);
     }
     if (result == SWEEP_FAILED) {

@@ -10,11 +10,12 @@
 
 #include "base/config_parse.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define BATCH_ACCOUNTS "500"
-#define BATCH_SESSIONS 1000
+#define BATCH_SESSIONS "1000"
 
 /* -- locking out -- */
 
@@ -63,7 +64,7 @@ bool cmd_lock_out(struct cmd *c)
 static bool mark_some(struct cmd *c)
 {
     return cmd_sql(c, MARK("SKIP LOCKED"), cmd_get(c, "from"),
-                   cmd_get(c, "to"), "1000");
+                   cmd_get(c, "to"), BATCH_SESSIONS);
 }
 
 static bool mark_one(struct cmd *c)
@@ -86,19 +87,19 @@ static bool mark(struct cmd *c, int64_t *total)
             return false;
         }
         *total += c->touched;
-        wait = !wait && c->touched < BATCH_SESSIONS;
+        wait = !wait && c->touched < strtoll(BATCH_SESSIONS, NULL, 10);
     } while (wait || c->touched > 0);
     return true;
 }
 
-bool cmd_locked_out(struct cmd *c, const char *event, bool changed)
+bool cmd_locked_out(struct cmd *c, bool changed)
 {
     int64_t ended = 0;
     bool ends = cmd_is(c, "endsSessions", "t");
 
     (void) cmd_number(c, "revokedSessions", &ended);
     if (changed || ends) {
-        cmd_audit(c, event, "accountId", NULL);
+        cmd_audit(c, c->spec->event, "accountId", NULL);
     }
     cmd_set_text(c, "from", cmd_get(c, "accountId"));
     cmd_set_text(c, "to", cmd_get(c, "accountId"));
@@ -146,9 +147,9 @@ int cmd_account_revoke_sessions(struct cmd *c)
     if (session != NULL && !cmd_is_uuid(session)) {
         return cmd_fail(c, CMD_USAGE, "--session is a UUID");
     }
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_connect(c) ||
+    if (!cmd_account_ref(c, c->args.operand) ||
         !cmd_change(c, session != NULL ? revoke_one : revoke_all) ||
-        !cmd_locked_out(c, "account.sessions_revoked", session != NULL)) {
+        !cmd_locked_out(c, session != NULL)) {
         return c->status;
     }
     return cmd_print(c, cmd_account_columns);
@@ -220,8 +221,8 @@ int cmd_account_sessions(struct cmd *c)
         return cmd_fail(c, CMD_USAGE, "--limit is 1 to 100000");
     }
     cmd_set_number(c, "limit", limit);
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_connect(c) ||
-        !cmd_change(c, list) || !cmd_out_open(c, true)) {
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, list) ||
+        !cmd_out_open(c, true)) {
         return c->status;
     }
     for (c->row = 0; c->row < c->found; c->row++) {
@@ -328,8 +329,7 @@ int cmd_sessions_revoke(struct cmd *c)
     ok = locked_out && walk(c, true, &sessions);
     cmd_set_number(c, "accounts", accounts);
     cmd_set_number(c, "revokedSessions", sessions);
-    cmd_audit(c, "sessions.revoked", "since", "accounts", "revokedSessions",
-              NULL);
+    cmd_audit(c, c->spec->event, "since", "accounts", "revokedSessions", NULL);
     if (!ok) {
         return cmd_fail(c, CMD_FAILED, "%s, give the same command again: %s",
                         locked_out ? "all those sessions are over, but not "

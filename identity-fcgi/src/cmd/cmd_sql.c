@@ -89,6 +89,9 @@ bool cmd_connect(struct cmd *c)
 {
     char why[256];
 
+    if (c->db != NULL) {
+        return true;
+    }
     if (!cmd_load(c)) {
         return false;
     }
@@ -154,6 +157,9 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
 bool cmd_change(struct cmd *c, bool (*work)(struct cmd *c))
 {
+    if (!cmd_connect(c)) {
+        return false;
+    }
     if (!cmd_transact(c, work)) {
         (void) cmd_fail(c, CMD_FAILED, "%s", c->line);
         return false;
@@ -263,12 +269,12 @@ bool cmd_number(const struct cmd *c, const char *name, int64_t *number)
     return false;
 }
 
-bool cmd_new_status(struct cmd *c, const char *status)
+bool cmd_new_status(struct cmd *c)
 {
-    bool changed = !cmd_is(c, "status", status);
+    bool changed = !cmd_is(c, "status", c->spec->status);
 
     cmd_set_text(c, "changed", changed ? "t" : "f");
-    cmd_set_text(c, "status", status);
+    cmd_set_text(c, "status", c->spec->status);
     return changed;
 }
 

@@ -65,7 +65,7 @@ static bool issue(struct cmd *c, int64_t ttl_s, struct issued *t)
 
 static int print_issued(struct cmd *c, const struct issued *t)
 {
-    cmd_audit(c, "token.system_issued", "accountId", "sessionId", "tokenId",
+    cmd_audit(c, c->spec->event, "accountId", "sessionId", "tokenId",
               "expiresAt", NULL);
     if (!cmd_out_open(c, false)) {
         return c->status;
@@ -89,7 +89,7 @@ int cmd_token_system(struct cmd *c)
                         "1s to 1h");
     }
     if (!cmd_account_ref(c, cmd_args_value(&c->args, "account")) ||
-        !cmd_keys(c) || !cmd_connect(c) || !cmd_change(c, cmd_lock_account)) {
+        !cmd_keys(c) || !cmd_change(c, cmd_lock_account)) {
         return c->status;
     }
     if (!cmd_is(c, "status", "ACTIVE")) {
