@@ -1,7 +1,7 @@
 /* The arguments of commands, account names, parts of a sweep. */
 
 #include "base/account_name.h"
-#include "cmd/cmd_args.h"
+#include "cmd/cmd.h"
 #include "store/store_sweep.h"
 #include "testing.h"
 
@@ -10,22 +10,20 @@
 #define ARGS(...)                                                             \
     (char *const[])                                                           \
     {                                                                         \
-        __VA_ARGS__, NULL                                                     \
+        (char *) "thing", __VA_ARGS__, NULL                                   \
     }
 
 static const struct cmd_spec thing_add = {
-    .group = "thing",
-    .verb = "add",
+    .words = "thing add",
     .operand = "NAME",
-    .options = {{"size", "N", "", true, false},
-                {"tag", "TAG", "", false, true},
-                {"quick", NULL, "", false, false}},
+    .options = {{"size", "N", "", CMD_NEEDED},
+                {"tag", "TAG", "", CMD_MANY},
+                {"quick", NULL, "", 0}},
 };
 
-static const struct cmd_spec bare = {.group = "bare"};
+static const struct cmd_spec bare = {.words = "bare"};
 
 static struct cmd_args args;
-static char err[256];
 
 static bool parse(const struct cmd_spec *spec, char *const *argv)
 {
@@ -34,7 +32,7 @@ static bool parse(const struct cmd_spec *spec, char *const *argv)
     while (argv[argc] != NULL) {
         argc++;
     }
-    return cmd_args_parse(spec, argc, argv, &args, err, sizeof(err));
+    return cmd_args_parse(spec, argc, argv, &args);
 }
 
 START_TEST (test_options_stand_anywhere) {
@@ -89,9 +87,9 @@ static void refused(const struct cmd_spec *spec, char *const *argv,
                     const char *what)
 {
     ck_assert(!parse(spec, argv));
-    ck_assert_msg(strstr(err, what) != NULL, "%s: %s", what, err);
-    ck_assert_ptr_null(strstr(err, "SECRET"));
-    ck_assert_ptr_null(strchr(err, '\n'));
+    ck_assert_msg(strstr(args.err, what) != NULL, "%s: %s", what, args.err);
+    ck_assert_ptr_null(strstr(args.err, "SECRET"));
+    ck_assert_ptr_null(strchr(args.err, '\n'));
 }
 
 START_TEST (test_mistakes_are_named) {
@@ -118,23 +116,33 @@ START_TEST (test_secrets_in_the_wrong_place_are_not_repeated) {
     refused(&thing_add, ARGS("n", "--SECRET"), "unknown option;");
     refused(&thing_add, ARGS("n", "-pSECRET"), "unknown option;");
     refused(&thing_add, ARGS("n", "--frob=SECRET"), "unknown option --frob;");
+    refused(&thing_add, ARGS("n", "--size=1", "--", "SECRET"),
+            "takes one argument: NAME");
+}
+END_TEST
+
+START_TEST (test_options_are_not_abbreviated) {
+    refused(&thing_add, ARGS("n", "--si=1"), "unknown option --si;");
+    refused(&thing_add, ARGS("n", "--size=1", "--qui"),
+            "unknown option --qui;");
+    refused(&thing_add, ARGS("n", "--ta", "SECRET"), "unknown option --ta;");
+    refused(&thing_add, ARGS("n", "--ta"), "unknown option --ta;");
+    refused(&thing_add, ARGS("n", "-h="), "unknown option;");
+    refused(&thing_add, ARGS("n", "-h2SECRET"), "unknown option;");
 }
 END_TEST
 
 START_TEST (test_many_values_are_bounded) {
-    char *argv[CMD_MAX_GIVEN + 3];
+    char *argv[CMD_MAX_GIVEN + 4] = {(char *) "add", (char *) "n",
+                                     (char *) "--size=1"};
     const char *tags[2];
 
-    argv[0] = (char *) "n";
-    argv[1] = (char *) "--size=1";
-    for (int i = 2; i < CMD_MAX_GIVEN + 2; i++) {
+    for (int i = 3; i < CMD_MAX_GIVEN + 3; i++) {
         argv[i] = (char *) "--tag=t";
     }
-    ck_assert(!cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 2, argv, &args, err,
-                              sizeof(err)));
-    ck_assert_ptr_nonnull(strstr(err, "given too often: --tag"));
-    ck_assert(cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 1, argv, &args, err,
-                             sizeof(err)));
+    ck_assert(!cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 3, argv, &args));
+    ck_assert_ptr_nonnull(strstr(args.err, "given too often: --tag"));
+    ck_assert(cmd_args_parse(&thing_add, CMD_MAX_GIVEN + 2, argv, &args));
     ck_assert_uint_eq(cmd_args_values(&args, "tag", tags, 2),
                       CMD_MAX_GIVEN - 1);
 }
@@ -199,6 +207,7 @@ static void fill(TCase *tcase)
     tcase_add_test(tcase, test_help_leaves_the_rest_unchecked);
     tcase_add_test(tcase, test_mistakes_are_named);
     tcase_add_test(tcase, test_secrets_in_the_wrong_place_are_not_repeated);
+    tcase_add_test(tcase, test_options_are_not_abbreviated);
     tcase_add_test(tcase, test_many_values_are_bounded);
     tcase_add_test(tcase, test_account_names_fold);
     tcase_add_test(tcase, test_sweep_parts_cover_the_table);

@@ -14,67 +14,43 @@
 #include <unistd.h>
 
 #define ERR_MAX 512
-#define AUDIT_FIELDS_MAX 10
+#define AUDIT_MAX 8
 
 /* Of the one command that a process runs. */
 static bool audit_lost;
 
-/* Each ends with a spec without a group. */
-static const struct cmd_spec *const tables[] = {
-    cmd_account_specs, cmd_place_specs,   cmd_member_specs,
-    cmd_token_specs,   cmd_service_specs,
-};
-
-#define TABLE_COUNT (sizeof(tables) / sizeof(tables[0]))
-
 /* -- finding -- */
 
-/* The next spec after spec (NULL: the first), or NULL. */
-static const struct cmd_spec *next_spec(const struct cmd_spec *spec)
+/* Whether word is the first of s. */
+static bool in_group(const struct cmd_spec *s, const char *word)
 {
-    for (size_t i = 0; i < TABLE_COUNT; i++) {
-        const struct cmd_spec *s = tables[i];
+    size_t len = strcspn(s->words, " ");
 
-        if (spec == NULL) {
-            return s;
-        }
-        for (; s->group != NULL; s++) {
-            if (s != spec) {
-                continue;
-            }
-            if (s[1].group != NULL) {
-                return s + 1;
-            }
-            return i + 1 < TABLE_COUNT ? tables[i + 1] : NULL;
-        }
-    }
-    return NULL;
-}
-
-static bool in_group(const struct cmd_spec *s, const char *group)
-{
-    return strcmp(s->group, group) == 0;
+    return strlen(word) == len && memcmp(s->words, word, len) == 0;
 }
 
 static const struct cmd_spec *find_group(const char *word)
 {
-    const struct cmd_spec *s = NULL;
+    const struct cmd_spec *s = cmd_specs;
 
-    while ((s = next_spec(s)) != NULL) {
-        if (in_group(s, word)) {
-            return s;
-        }
+    while (s->words != NULL && !in_group(s, word)) {
+        s++;
     }
-    return NULL;
+    return s->words != NULL ? s : NULL;
 }
 
-static const struct cmd_spec *find_verb(const char *group, const char *verb)
+/* The second word of s; NULL where it has one. */
+static const char *verb(const struct cmd_spec *s)
 {
-    const struct cmd_spec *s = NULL;
+    const char *space = strchr(s->words, ' ');
 
-    while ((s = next_spec(s)) != NULL) {
-        if (in_group(s, group) && s->verb != NULL &&
-            strcmp(s->verb, verb) == 0) {
+    return space != NULL ? space + 1 : NULL;
+}
+
+static const struct cmd_spec *find_verb(const char *group, const char *word)
+{
+    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
+        if (in_group(s, group) && strcmp(verb(s), word) == 0) {
             return s;
         }
     }
@@ -90,20 +66,15 @@ bool cmd_is_known(const char *word)
 
 static void print_words(FILE *out, const struct cmd_spec *s, int width)
 {
-    int n = fprintf(out, "%s%s%s", s->group, s->verb != NULL ? " " : "",
-                    s->verb != NULL ? s->verb : "");
+    int n = fprintf(out, "%s%s%s", s->words, s->operand != NULL ? " " : "",
+                    s->operand != NULL ? s->operand : "");
 
-    if (s->operand != NULL) {
-        n += fprintf(out, " %s", s->operand);
-    }
     fprintf(out, "%*s", n < width ? width - n : 0, "");
 }
 
 static void list_commands(FILE *out, const char *group)
 {
-    const struct cmd_spec *s = NULL;
-
-    while ((s = next_spec(s)) != NULL) {
+    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
         if (group == NULL || in_group(s, group)) {
             fputs("  ", out);
             print_words(out, s, 32);
@@ -117,16 +88,15 @@ void cmd_list(FILE *out)
     list_commands(out, NULL);
 }
 
-static void print_options(const struct cmd_option *options)
+static void print_options(const struct cmd_option *o)
 {
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && options[i].name != NULL; i++) {
-        const struct cmd_option *o = &options[i];
+    for (; o->name != NULL; o++) {
         int n = printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
                        o->value != NULL ? o->value : "");
 
         printf("%*s %s%s%s\n", n < 26 ? 26 - n : 0, "", o->help,
-               o->required ? " (needed)" : "",
-               o->many ? "; may be given again" : "");
+               (o->flags & CMD_NEEDED) != 0 ? " (needed)" : "",
+               (o->flags & CMD_MANY) != 0 ? "; may be given again" : "");
     }
 }
 
@@ -134,10 +104,9 @@ static int help_command(const struct cmd_spec *s)
 {
     fputs("usage: identity-fcgi ", stdout);
     print_words(stdout, s, 0);
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && s->options[i].name != NULL;
-         i++) {
-        if (s->options[i].required) {
-            printf(" --%s %s", s->options[i].name, s->options[i].value);
+    for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0) {
+            printf(" --%s %s", o->name, o->value);
         }
     }
     printf(" [...]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
@@ -168,15 +137,13 @@ static bool is_help(const char *word)
 /* The words that would have been accepted. */
 static int which(struct cmd *c, const char *group)
 {
-    char verbs[256];
-    const struct cmd_spec *s = NULL;
+    char verbs[256] = "";
     size_t n = 0;
 
-    verbs[0] = '\0';
-    while ((s = next_spec(s)) != NULL) {
+    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
         if (in_group(s, group) && n < sizeof(verbs)) {
             n += (size_t) snprintf(verbs + n, sizeof(verbs) - n, "%s%s",
-                                   n > 0 ? ", " : "", s->verb);
+                                   n > 0 ? ", " : "", verb(s));
         }
     }
     return cmd_fail(c, CMD_USAGE,
@@ -202,7 +169,7 @@ static int account_for(struct cmd *c, int status)
 
 static void close_all(struct cmd *c)
 {
-    admin_close(c->admin);
+    cmd_disconnect(c);
     keys_release(c->keys);
     if (c->loaded) {
         config_free(&c->cfg);
@@ -212,10 +179,8 @@ static void close_all(struct cmd *c)
 static int run(struct cmd *c, const char *env_file, int argc,
                char *const *argv)
 {
-    char err[ERR_MAX];
-
-    if (!cmd_args_parse(c->spec, argc, argv, &c->args, err, sizeof(err))) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
+    if (!cmd_args_parse(c->spec, argc, argv, &c->args)) {
+        return cmd_fail(c, CMD_USAGE, "%s", c->args.err);
     }
     if (c->args.help) {
         return help_command(c->spec);
@@ -229,7 +194,6 @@ static int run(struct cmd *c, const char *env_file, int argc,
 int cmd_main(const char *env_file, int argc, char *const *argv)
 {
     struct cmd *c = calloc(1, sizeof(*c));
-    int words = 1;
     int status;
 
     if (c == NULL) {
@@ -238,16 +202,14 @@ int cmd_main(const char *env_file, int argc, char *const *argv)
     }
     (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
     c->spec = find_group(argv[0]);
-    if (c->spec->verb != NULL && argc > 1 && !is_help(argv[1])) {
-        c->spec = find_verb(argv[0], argv[1]);
-        words = 2;
-    }
-    if (c->spec == NULL || (c->spec->verb != NULL && argc == 1)) {
-        status = which(c, argv[0]);
-    } else if (words == 1 && c->spec->verb != NULL) {
+    if (verb(c->spec) == NULL) {
+        status = run(c, env_file, argc, argv);
+    } else if (argc > 1 && is_help(argv[1])) {
         status = help_group(argv[0]);
     } else {
-        status = run(c, env_file, argc - words, argv + words);
+        c->spec = argc > 1 ? find_verb(argv[0], argv[1]) : NULL;
+        status = c->spec != NULL ? run(c, env_file, argc - 1, argv + 1)
+                                 : which(c, argv[0]);
     }
     status = account_for(c, status);
     close_all(c);
@@ -281,11 +243,6 @@ int cmd_fail(struct cmd *c, int status, const char *format, ...)
     return status;
 }
 
-int cmd_fail_admin(struct cmd *c)
-{
-    return cmd_fail(c, CMD_FAILED, "%s", admin_error(c->admin));
-}
-
 bool cmd_load(struct cmd *c)
 {
     char err[ERR_MAX];
@@ -305,20 +262,6 @@ bool cmd_load(struct cmd *c)
 #endif
     log_setup(c->cfg.app_name, c->cfg.app_env, c->cfg.log_level);
     return true;
-}
-
-bool cmd_connect(struct cmd *c)
-{
-    char err[ERR_MAX];
-
-    if (!cmd_load(c)) {
-        return false;
-    }
-    c->admin = admin_open(&c->cfg, err, sizeof(err));
-    if (c->admin == NULL) {
-        (void) cmd_fail(c, CMD_FAILED, "%s", err);
-    }
-    return c->admin != NULL;
 }
 
 bool cmd_keys(struct cmd *c)
@@ -341,8 +284,7 @@ bool cmd_keys(struct cmd *c)
     return c->keys != NULL && c->keys->signing != NULL;
 }
 
-bool cmd_account_ref(struct cmd *c, const char *text,
-                     char out[STORE_ACCOUNT_NAME_MAX + 1])
+bool cmd_account_ref(struct cmd *c, const char *text)
 {
     pj_str_t name = {(const unsigned char *) text, strlen(text)};
     unsigned char *folded = malloc(name.len + 1);
@@ -356,8 +298,8 @@ bool cmd_account_ref(struct cmd *c, const char *text,
     ok = name.len > 0 && name.len <= STORE_ACCOUNT_NAME_MAX &&
          !account_name_has_control(name);
     if (ok) {
-        memcpy(out, name.data, name.len);
-        out[name.len] = '\0';
+        memcpy(c->account, name.data, name.len);
+        c->account[name.len] = '\0';
     } else {
         (void) cmd_fail(c, CMD_USAGE,
                         "the name of an account is 1 to %d bytes without "
@@ -386,22 +328,53 @@ int cmd_out_close(struct cmd *c)
     return 0;
 }
 
-void cmd_audit(const char *event, const struct log_field *fields, size_t count,
-               const struct log_number *numbers, size_t number_count)
+void cmd_print_values(struct cmd *c, const struct out_column *columns)
 {
-    struct log_field all[AUDIT_FIELDS_MAX];
-    const struct passwd *user = getpwuid(getuid());
-    const char *name = user != NULL ? user->pw_name : NULL;
-    const char *sudo = getenv("SUDO_USER");
-    size_t n = 0;
+    const char *value;
 
-    for (; n < count && n < AUDIT_FIELDS_MAX - 2; n++) {
-        all[n] = fields[n];
+    for (; columns->name != NULL; columns++) {
+        if (cmd_has(c, columns->name, &value)) {
+            out_value(&c->out, columns, value != NULL ? value : "");
+        }
     }
-    all[n++] =
-        (struct log_field){"operator", name, name != NULL ? strlen(name) : 0};
-    all[n++] =
-        (struct log_field){"sudoUser", sudo, sudo != NULL ? strlen(sudo) : 0};
-    log_audit(event, NULL, all, n, numbers, number_count);
+}
+
+int cmd_print(struct cmd *c, const struct out_column *columns)
+{
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    cmd_print_values(c, columns);
+    return cmd_out_close(c);
+}
+
+/* A field of text, left out where it is NULL. */
+static struct log_field field(const char *name, const char *text)
+{
+    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
+}
+
+void cmd_audit(struct cmd *c, const char *event, ...)
+{
+    struct log_field fields[AUDIT_MAX + 2];
+    struct log_number numbers[AUDIT_MAX];
+    const struct passwd *user = getpwuid(getuid());
+    size_t n = 0, number_count = 0;
+    const char *name;
+    va_list ap;
+
+    va_start(ap, event);
+    while ((name = va_arg(ap, const char *)) != NULL && n < AUDIT_MAX &&
+           number_count < AUDIT_MAX) {
+        if (cmd_number(c, name, &numbers[number_count].value)) {
+            numbers[number_count++].name = name;
+        } else {
+            fields[n++] = field(name, cmd_get(c, name));
+        }
+    }
+    va_end(ap);
+    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
+    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
+    log_audit(event, NULL, fields, n, numbers, number_count);
     audit_lost = audit_lost || log_lost();
 }

@@ -1,23 +1,29 @@
-/* account add, disable, enable, set-credential, unlock, sessions,
- * revoke-sessions; sessions revoke */
+/* account add, disable, enable, set-credential, unlock */
 
 #include "cmd/cmd.h"
 
 #include "auth/attempt.h"
 #include "auth/password.h"
-#include "base/config_parse.h"
-#include "cmd/cmd_input.h"
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
-#include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
 
-static const char *const types[] = {"CUSTOMER", "OPERATOR", "SYSTEM"};
+const struct out_column cmd_account_columns[] = {
+    {"account", "account", OUT_TEXT, 0},
+    {"accountId", "id", OUT_TEXT, 0},
+    {"type", "type", OUT_TEXT, 0},
+    {"status", "status", OUT_TEXT, 0},
+    {"changed", "changed", OUT_BOOL, 0},
+    {"revokedSessions", "ended sessions", OUT_NUMBER, 0},
+    {"clearedAddresses", "unlocked from", OUT_NUMBER, 0},
+    {"clearedAddressTotal", "address reset", OUT_BOOL, 0},
+    {.name = NULL},
+};
 
 /* -- credentials -- */
 
@@ -104,356 +110,169 @@ static bool no_credential(struct cmd *c, char phc[PASSWORD_PHC_MAX])
     return ok;
 }
 
-/* -- results -- */
+/* -- add -- */
 
-static bool account_ref(struct cmd *c, char out[STORE_ACCOUNT_NAME_MAX + 1])
+static bool is_type(const char *text)
 {
-    return cmd_account_ref(c, c->args.operand, out);
+    return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
+           strcmp(text, "SYSTEM") == 0;
 }
 
-static void print_account(struct cmd *c, const struct admin_account *account)
+static bool add(struct cmd *c)
 {
-    out_text(&c->out, "account", "account", 0, account->name);
-    out_text(&c->out, "accountId", "id", 0, account->account_id);
-    out_text(&c->out, "type", "type", 0, account->type);
-    out_text(&c->out, "status", "status", 0, account->status);
+    return cmd_sql(c,
+                   "INSERT INTO accounts"
+                   " (account_name, account_type, credential_hash)"
+                   " VALUES ($1, $2, $3)",
+                   c->account, cmd_get(c, "newType"), cmd_get(c, "hash")) &&
+           cmd_lock_account(c);
 }
 
-static void audit(const char *event, const struct admin_account *account)
+int cmd_account_add(struct cmd *c)
 {
-    cmd_audit(event, LOG_FIELDS(CMD_ID("accountId", account->account_id)),
-              NULL, 0);
-}
+    const char *type = cmd_args_value(&c->args, "type");
+    char phc[PASSWORD_PHC_MAX];
 
-/* The end of what ends sessions.  They are over, and that is for the record
- * before the rows are marked, which may take its time. */
-static int end_sessions(struct cmd *c, const char *event, bool tell_changed,
-                        struct admin_account *account)
-{
-    if (account->changed || account->ends_sessions ||
-        account->ended_sessions > 0) {
-        audit(event, account);
-    }
-    if (!admin_sessions_end(c->admin, account)) {
-        return cmd_fail(c, CMD_FAILED,
-                        "all sessions are over, but not all of their rows "
-                        "were marked, which the same command goes on with: %s",
-                        admin_error(c->admin));
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    print_account(c, account);
-    if (tell_changed) {
-        out_bool(&c->out, "changed", "changed", account->changed);
-    }
-    out_number(&c->out, "revokedSessions", "ended sessions",
-               account->ended_sessions);
-    return cmd_out_close(c);
-}
-
-/* -- commands -- */
-
-static const char *find_type(const char *text)
-{
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
-        if (strcmp(text, types[i]) == 0) {
-            return types[i];
-        }
-    }
-    return NULL;
-}
-
-static int add(struct cmd *c)
-{
-    const char *given = cmd_args_value(&c->args, "type");
-    const char *type = find_type(given != NULL ? given : "CUSTOMER");
-    char name[STORE_ACCOUNT_NAME_MAX + 1], phc[PASSWORD_PHC_MAX];
-    struct admin_account account;
-
-    if (type == NULL) {
+    type = type != NULL ? type : "CUSTOMER";
+    if (!is_type(type)) {
         return cmd_fail(c, CMD_USAGE,
                         "--type is one of CUSTOMER, OPERATOR, SYSTEM");
     }
-    if (!account_ref(c, name) || !cmd_load(c) ||
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
         !(cmd_args_flag(&c->args, "no-login") ? no_credential(c, phc)
                                               : read_credential(c, phc)) ||
         !cmd_connect(c)) {
         return c->status;
     }
-    if (!admin_account_add(c->admin, name, type, phc, &account)) {
-        return cmd_fail_admin(c);
+    if (cmd_is_uuid(c->account)) {
+        /* Nobody could refer to it by name. */
+        return cmd_fail(c, CMD_FAILED, "an account's name cannot be a UUID");
     }
-    audit("account.added", &account);
-    if (!cmd_out_open(c, false)) {
+    cmd_set_text(c, "newType", type);
+    cmd_set_text(c, "hash", phc);
+    if (!cmd_change(c, add)) {
         return c->status;
     }
-    print_account(c, &account);
-    return cmd_out_close(c);
+    cmd_audit(c, c->spec->event, "accountId", NULL);
+    return cmd_print(c, cmd_account_columns);
 }
 
-static int disable(struct cmd *c)
-{
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
-    struct admin_account account;
+/* -- disable, enable, set-credential -- */
 
-    if (!account_ref(c, ref) || !cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_account_enable(c->admin, ref, false, &account)) {
-        return cmd_fail_admin(c);
-    }
-    return end_sessions(c, "account.disabled", true, &account);
+static bool set_status(struct cmd *c)
+{
+    return cmd_lock_account(c) &&
+           (!cmd_new_status(c) ||
+            cmd_sql(c,
+                    "UPDATE accounts SET status = $2, updated_at = now()"
+                    " WHERE account_id = $1",
+                    cmd_get(c, "accountId"), c->spec->status)) &&
+           (cmd_is(c, "status", "ACTIVE") || cmd_lock_out(c));
 }
 
-static int enable(struct cmd *c)
+int cmd_account_status(struct cmd *c)
 {
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
-    struct admin_account account;
+    bool changed;
 
-    if (!account_ref(c, ref) || !cmd_connect(c)) {
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, set_status)) {
         return c->status;
     }
-    if (!admin_account_enable(c->admin, ref, true, &account)) {
-        return cmd_fail_admin(c);
+    changed = cmd_is(c, "changed", "t");
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        if (!cmd_locked_out(c, changed)) {
+            return c->status;
+        }
+    } else if (changed) {
+        cmd_audit(c, c->spec->event, "accountId", NULL);
     }
-    if (account.changed) {
-        audit("account.enabled", &account);
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    print_account(c, &account);
-    out_bool(&c->out, "changed", "changed", account.changed);
-    return cmd_out_close(c);
+    return cmd_print(c, cmd_account_columns);
 }
 
-static int set_credential(struct cmd *c)
+static bool set_credential(struct cmd *c)
 {
-    char ref[STORE_ACCOUNT_NAME_MAX + 1], phc[PASSWORD_PHC_MAX];
-    struct admin_account account;
-
-    if (!account_ref(c, ref) || !cmd_load(c) || !read_credential(c, phc) ||
-        !cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_account_credential(c->admin, ref, phc, &account)) {
-        return cmd_fail_admin(c);
-    }
-    return end_sessions(c, "account.credential_set", false, &account);
+    return cmd_lock_account(c) &&
+           cmd_sql(c,
+                   "UPDATE accounts"
+                   "   SET credential_hash = $2, updated_at = now()"
+                   " WHERE account_id = $1",
+                   cmd_get(c, "accountId"), cmd_get(c, "hash")) &&
+           cmd_lock_out(c);
 }
 
-static int revoke_sessions(struct cmd *c)
+int cmd_account_set_credential(struct cmd *c)
 {
-    const char *session_id = cmd_args_value(&c->args, "session");
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
-    struct admin_account account;
+    char phc[PASSWORD_PHC_MAX];
 
-    if (session_id != NULL && !admin_is_uuid(session_id)) {
-        return cmd_fail(c, CMD_USAGE, "--session is a UUID");
-    }
-    if (!account_ref(c, ref) || !cmd_connect(c)) {
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
+        !read_credential(c, phc) || !cmd_connect(c)) {
         return c->status;
     }
-    if (!admin_sessions_revoke(c->admin, ref, session_id, &account)) {
-        return cmd_fail_admin(c);
+    cmd_set_text(c, "hash", phc);
+    if (!cmd_change(c, set_credential) || !cmd_locked_out(c, true)) {
+        return c->status;
     }
-    if (session_id != NULL && account.ended_sessions == 0) {
-        return cmd_fail(c, CMD_FAILED,
-                        "the account has no active session with this id");
-    }
-    return end_sessions(c, "account.sessions_revoked", false, &account);
+    return cmd_print(c, cmd_account_columns);
+}
+
+/* -- unlock -- */
+
+static pj_str_t str(const char *text)
+{
+    return (pj_str_t){(const unsigned char *) text,
+                      text != NULL ? strlen(text) : 0};
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
  * key can compute (attempt.c). */
-static int unlock(struct cmd *c)
+static bool unlock(struct cmd *c)
 {
     const char *address = cmd_args_value(&c->args, "address");
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
-    unsigned char parsed[sizeof(struct in6_addr)];
-    struct admin_account account;
+    char hmac[2 * sizeof(((struct attempt *) NULL)->account_hmac) + 1];
     struct attempt attempt;
-    int64_t pairs, addresses;
-    pj_str_t name, from = {NULL, 0};
 
-    if (address != NULL) {
-        from = (pj_str_t){(const unsigned char *) address, strlen(address)};
-        if (inet_pton(AF_INET, address, parsed) != 1 &&
-            inet_pton(AF_INET6, address, parsed) != 1) {
-            return cmd_fail(c, CMD_USAGE, "--address is an IP address");
-        }
+    if (!cmd_lock_account(c)) {
+        return false;
     }
-    if (!account_ref(c, ref) || !cmd_keys(c) || !cmd_connect(c)) {
-        return c->status;
+    if (!attempt_identify(c->keys, str(cmd_get(c, "account")), str(address),
+                          &attempt)) {
+        return cmd_refuse(c, "the account's HMAC failed");
     }
-    if (!admin_account_find(c->admin, ref, &account)) {
-        return cmd_fail_admin(c);
+    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
+        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
     }
-    name =
-        (pj_str_t){(const unsigned char *) account.name, strlen(account.name)};
-    if (!attempt_identify(c->keys, name, from, &attempt)) {
-        return cmd_fail(c, CMD_FAILED, "the account's HMAC failed");
+    if (!cmd_sql(c,
+                 "DELETE FROM login_attempts"
+                 " WHERE account_hmac = decode($1, 'hex')",
+                 hmac)) {
+        return false;
     }
-    if (!admin_attempts_clear(c->admin, &attempt, address != NULL, &pairs,
-                              &addresses)) {
-        return cmd_fail_admin(c);
+    cmd_set_number(c, "clearedAddresses", c->touched);
+    if (address == NULL) {
+        return true;
     }
-    cmd_audit("account.unlocked",
-              LOG_FIELDS(CMD_ID("accountId", account.account_id)),
-              (struct log_number[]){{"clearedAddresses", pairs}}, 1);
-    if (!cmd_out_open(c, false)) {
-        return c->status;
+    if (!cmd_sql(c,
+                 "DELETE FROM login_attempts"
+                 " WHERE account_hmac = '' AND address = $1",
+                 attempt.address)) {
+        return false;
     }
-    print_account(c, &account);
-    out_number(&c->out, "clearedAddresses", "unlocked from", pairs);
-    if (address != NULL) {
-        out_bool(&c->out, "clearedAddressTotal", "address reset",
-                 addresses > 0);
-    }
-    return cmd_out_close(c);
+    cmd_set_text(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
+    return true;
 }
 
-static void print_session(void *arg, const struct admin_session *s)
+int cmd_account_unlock(struct cmd *c)
 {
-    struct out *o = arg;
+    const char *address = cmd_args_value(&c->args, "address");
+    unsigned char parsed[sizeof(struct in6_addr)];
 
-    out_row(o);
-    out_text(o, "sessionId", "session", STORE_UUID - 1, s->session_id);
-    out_text(o, "status", "status", 7, s->status);
-    out_time(o, "createdAt", "created", s->created_at_s);
-    out_time(o, "expiresAt", "expires", s->expires_at_s);
-    out_time(o, "revokedAt", NULL, s->revoked_at_s);
-    out_text(o, "workspaceId", NULL, 0, s->workspace_id);
-    out_text(o, "workspaceName", "workspace", 16, s->workspace);
-    out_text(o, "branchId", NULL, 0, s->branch_id);
-    out_text(o, "branchName", "branch", 0, s->branch);
-    out_row_end(o);
-}
-
-static int sessions(struct cmd *c)
-{
-    const char *limit_text = cmd_args_value(&c->args, "limit");
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
-    int64_t limit = 100;
-
-    if (limit_text != NULL &&
-        (!parse_int(limit_text, &limit) || limit < 1 || limit > 100000)) {
-        return cmd_fail(c, CMD_USAGE, "--limit is 1 to 100000");
+    if (address != NULL && inet_pton(AF_INET, address, parsed) != 1 &&
+        inet_pton(AF_INET6, address, parsed) != 1) {
+        return cmd_fail(c, CMD_USAGE, "--address is an IP address");
     }
-    if (!account_ref(c, ref) || !cmd_connect(c) || !cmd_out_open(c, true)) {
+    if (!cmd_account_ref(c, c->args.operand) || !cmd_keys(c) ||
+        !cmd_change(c, unlock)) {
         return c->status;
     }
-    if (!admin_sessions(c->admin, ref, cmd_args_flag(&c->args, "all"), limit,
-                        print_session, &c->out)) {
-        out_discard(&c->out);
-        return cmd_fail_admin(c);
-    }
-    if (!c->out.begun) {
-        out_line(&c->out, "no sessions");
-    }
-    return cmd_out_close(c);
+    cmd_audit(c, c->spec->event, "accountId", "clearedAddresses", NULL);
+    return cmd_print(c, cmd_account_columns);
 }
-
-/* Written as out_time() writes it; 0 where it is not. */
-static int64_t parse_time(const char *text)
-{
-    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
-    struct tm tm = {0};
-    char again[32];
-    time_t t;
-
-    if (strptime(text, format, &tm) == NULL) {
-        return 0;
-    }
-    t = timegm(&tm); /* which would take the 30th of February too */
-    return strftime(again, sizeof(again), format, &tm) > 0 &&
-                   strcmp(text, again) == 0
-               ? (int64_t) t
-               : 0;
-}
-
-static int revoke_since(struct cmd *c)
-{
-    const char *text = cmd_args_value(&c->args, "since");
-    int64_t since_s = parse_time(text);
-    struct admin_revocation done;
-    bool ok;
-
-    if (since_s <= 0 || since_s > (int64_t) time(NULL)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--since is a time in UTC that has been, like "
-                        "2026-11-21T10:15:00Z");
-    }
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    cmd_audit("sessions.revoking", LOG_FIELDS(CMD_ID("since", text)), NULL, 0);
-    ok = admin_sessions_revoke_since(c->admin, since_s, &done);
-    cmd_audit("sessions.revoked", LOG_FIELDS(CMD_ID("since", text)),
-              (struct log_number[]){{"accounts", done.accounts},
-                                    {"revokedSessions", done.sessions}},
-              2);
-    if (!ok) {
-        return cmd_fail(c, CMD_FAILED, "%s, give the same command again: %s",
-                        done.marking ? "all those sessions are over, but not "
-                                       "all of their rows were marked"
-                                     : "not all of those sessions are over",
-                        admin_error(c->admin));
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    out_number(&c->out, "accounts", "accounts", done.accounts);
-    out_number(&c->out, "revokedSessions", "ended sessions", done.sessions);
-    return cmd_out_close(c);
-}
-
-#define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
-#define CREDENTIAL_MORE                                                       \
-    "The credential is one line on standard input; on a terminal it is "      \
-    "asked\n"                                                                 \
-    "for, without echo.  It is never an argument.\n"
-
-/* clang-format off */
-const struct cmd_spec cmd_account_specs[] = {
-    {"account", "add", "NAME", "make an account",
-     CREDENTIAL_MORE,
-     {{"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", false, false},
-      {"no-login", NULL, "nobody can log in until a credential is set", false,
-       false}},
-     add},
-    {"account", "disable", "ACCOUNT", "refuse logins, end all sessions",
-     ACCOUNT_MORE
-     "Access tokens that are out work at the gateway until they expire.\n",
-     {{.name = NULL}}, disable},
-    {"account", "enable", "ACCOUNT", "allow logins again",
-     ACCOUNT_MORE, {{.name = NULL}}, enable},
-    {"account", "set-credential", "ACCOUNT",
-     "replace the credential, end all sessions",
-     ACCOUNT_MORE CREDENTIAL_MORE, {{.name = NULL}}, set_credential},
-    {"account", "unlock", "ACCOUNT", "forget failed logins",
-     ACCOUNT_MORE
-     "Needs the signing key, as what is counted is kept under an HMAC of it.\n",
-     {{"address", "IP", "also forget all that was counted for this address",
-       false, false}},
-     unlock},
-    {"account", "sessions", "ACCOUNT", "list sessions, newest first",
-     ACCOUNT_MORE,
-     {{"all", NULL, "ended ones too", false, false},
-      {"limit", "N", "at most so many (100)", false, false}},
-     sessions},
-    {"account", "revoke-sessions", "ACCOUNT", "end sessions",
-     ACCOUNT_MORE,
-     {{"session", "UUID", "only this one", false, false}}, revoke_sessions},
-    {"sessions", "revoke", NULL, "end everybody's sessions, after data loss",
-     "For a database that may have lost its last commits (a failover, a\n"
-     "crash): tokens that were logged out or replaced may work again, and\n"
-     "which ones nobody can tell.  So every account with a session that was\n"
-     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
-     "first commit that may be lost; if in doubt, an earlier one.\n",
-     {{"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", true, false}},
-     revoke_since},
-    {.group = NULL},
-};
-/* clang-format on */

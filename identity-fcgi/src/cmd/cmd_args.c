@@ -1,187 +1,172 @@
 /* The arguments of an operator's command: one table each, one parser. */
 
-#include "cmd/cmd_args.h"
+#include "cmd/cmd.h"
 
-#include <stdio.h>
+#include <getopt.h>
 #include <string.h>
 
-const struct cmd_option cmd_common_options[] = {
-    {"json", NULL, "print the result as JSON", false, false},
-    {"env-file", "FILE", "settings, as for serving", false, false},
-    {"help", NULL, "print this text", false, false},
-    {.name = NULL},
+#define COMMON 3
+#define FIRST 256 /* what getopt_long() calls the first option */
+
+const struct cmd_option cmd_common_options[COMMON + 1] = {
+    {"json", NULL, "print the result as JSON", 0},
+    {"env-file", "FILE", "settings, as for serving", 0},
+    {"help", NULL, "print this text", 0},
 };
 
-struct parser {
-    const struct cmd_spec *spec;
-    struct cmd_args *out;
-    char *err;
-    size_t err_cap;
-};
-
-static bool fail(const struct parser *p, const char *what, const char *name)
+static bool fail(struct cmd_args *args, const char *what, const char *name)
 {
-    bool verb = p->spec->verb != NULL;
-
-    snprintf(p->err, p->err_cap,
-             "%s%s%s: %s%s; try identity-fcgi %s%s%s --help", p->spec->group,
-             verb ? " " : "", verb ? p->spec->verb : "", what, name,
-             p->spec->group, verb ? " " : "", verb ? p->spec->verb : "");
+    snprintf(args->err, sizeof(args->err),
+             "%s: %s%s; try identity-fcgi %s --help", args->spec->words, what,
+             name, args->spec->words);
     return false;
 }
 
-static const struct cmd_option *find(const struct cmd_option *table,
-                                     const char *name, size_t len)
-{
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && table[i].name != NULL; i++) {
-        if (strlen(table[i].name) == len &&
-            memcmp(table[i].name, name, len) == 0) {
-            return &table[i];
-        }
-    }
-    return NULL;
-}
-
 /* What is no option of ours is shown only as far as it looks like one. */
-static bool unknown(const struct parser *p, const char *arg, size_t len)
+static bool unknown(struct cmd_args *args, const char *arg)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyz-";
     static const char *const secrets[] = {"--credential", "--password",
                                           "--secret", "--token"};
+    size_t len = strcspn(arg, "=");
     char name[32];
 
     if (len >= sizeof(name) || strspn(arg, letters) < len || len < 3) {
-        return fail(p, "unknown option", "");
+        return fail(args, "unknown option", "");
     }
     snprintf(name, sizeof(name), "%.*s", (int) len, arg);
     for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
         if (strcmp(name, secrets[i]) == 0) {
-            return fail(p,
+            return fail(args,
                         "secrets are read from standard input, never from "
                         "the command line",
                         "");
         }
     }
-    return fail(p, "unknown option ", name);
+    return fail(args, "unknown option ", name);
 }
 
-static bool is_given(const struct cmd_args *args,
-                     const struct cmd_option *option)
-{
-    for (size_t i = 0; i < args->given_count; i++) {
-        if (args->given[i].option == option) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool keep(const struct parser *p, const struct cmd_option *option,
+static bool keep(struct cmd_args *args, const struct cmd_option *option,
                  const char *value)
 {
-    struct cmd_args *out = p->out;
-
-    if (!option->many && is_given(out, option)) {
-        return fail(p, "given twice: --", option->name);
+    if ((option->flags & CMD_MANY) == 0 && cmd_args_flag(args, option->name)) {
+        return fail(args, "given twice: --", option->name);
     }
-    if (out->given_count == CMD_MAX_GIVEN) {
-        return fail(p, "given too often: --", option->name);
+    if (args->given_count == CMD_MAX_GIVEN) {
+        return fail(args, "given too often: --", option->name);
     }
-    out->given[out->given_count].option = option;
-    out->given[out->given_count].value = value;
-    out->given_count++;
+    args->given[args->given_count].option = option;
+    args->given[args->given_count].value = value;
+    args->given_count++;
     return true;
 }
 
-/* One option at argv[*i]; takes the next argument where that is its value. */
-static bool parse_option(const struct parser *p, int argc, char *const *argv,
-                         int *i)
+static bool parse_operand(struct cmd_args *args, const char *arg)
 {
-    const char *arg = argv[*i];
-    size_t len = strcspn(arg, "=");
-    const char *value = arg[len] == '=' ? arg + len + 1 : NULL;
-    const struct cmd_option *option = NULL;
-
-    if (strcmp(arg, "-h") == 0) {
-        arg = "--help";
-        len = strlen(arg);
+    if (args->spec->operand == NULL) {
+        return fail(args, "unexpected argument", "");
     }
-    if (len > 2 && arg[1] == '-') {
-        option = find(p->spec->options, arg + 2, len - 2);
-        if (option == NULL) {
-            option = find(cmd_common_options, arg + 2, len - 2);
-        }
-    }
-    if (option == NULL) {
-        return unknown(p, arg, len);
-    }
-    if (option->value == NULL) {
-        return value == NULL ? keep(p, option, NULL)
-                             : fail(p, "takes no value: --", option->name);
-    }
-    if (value == NULL && *i + 1 < argc) {
-        value = argv[++*i];
-    }
-    return value != NULL && value[0] != '\0'
-               ? keep(p, option, value)
-               : fail(p, "needs a value: --", option->name);
-}
-
-static bool parse_operand(const struct parser *p, const char *arg)
-{
-    if (p->spec->operand == NULL) {
-        return fail(p, "unexpected argument", "");
-    }
-    if (p->out->operand != NULL) {
-        return fail(p, "takes one argument: ", p->spec->operand);
+    if (args->operand != NULL) {
+        return fail(args, "takes one argument: ", args->spec->operand);
     }
     if (arg[0] == '\0') {
-        return fail(p, "may not be empty: ", p->spec->operand);
+        return fail(args, "may not be empty: ", args->spec->operand);
     }
-    p->out->operand = arg;
+    args->operand = arg;
     return true;
 }
 
-static bool check_complete(const struct parser *p)
+static bool check_complete(struct cmd_args *args)
 {
-    if (p->spec->operand != NULL && p->out->operand == NULL) {
-        return fail(p, "needs ", p->spec->operand);
+    if (args->spec->operand != NULL && args->operand == NULL) {
+        return fail(args, "needs ", args->spec->operand);
     }
-    for (size_t i = 0; i < CMD_MAX_OPTIONS && p->spec->options[i].name != NULL;
-         i++) {
-        const struct cmd_option *option = &p->spec->options[i];
-
-        if (option->required && !is_given(p->out, option)) {
-            return fail(p, "needs --", option->name);
+    for (const struct cmd_option *o = args->spec->options; o->name != NULL;
+         o++) {
+        if ((o->flags & CMD_NEEDED) != 0 && !cmd_args_flag(args, o->name)) {
+            return fail(args, "needs --", o->name);
         }
     }
     return true;
+}
+
+/* The options of one command, as getopt_long() has them. */
+static void list_options(const struct cmd_spec *spec,
+                         const struct cmd_option **table, struct option *longs)
+{
+    int n = 0;
+
+    for (const struct cmd_option *o = spec->options; o->name != NULL; o++) {
+        table[n++] = o;
+    }
+    for (const struct cmd_option *o = cmd_common_options; o->name != NULL;
+         o++) {
+        table[n++] = o;
+    }
+    for (int i = 0; i < n; i++) {
+        longs[i] = (struct option){table[i]->name,
+                                   table[i]->value != NULL ? required_argument
+                                                           : no_argument,
+                                   NULL, FIRST + i};
+    }
+    longs[n] = (struct option){NULL, 0, NULL, 0};
+}
+
+/* What getopt_long() returned for arg, and of which option that is.  Options
+ * have to be written out: an abbreviation may mean another one tomorrow. */
+static bool parse_one(struct cmd_args *args, const struct cmd_option *option,
+                      int got, const char *arg)
+{
+    if (got == 1) {
+        return parse_operand(args, optarg);
+    }
+    if (option == NULL || strncmp(arg, "--", 2) != 0 ||
+        strcspn(arg + 2, "=") != strlen(option->name)) {
+        return unknown(args, arg);
+    }
+    if (got == ':' || (optarg != NULL && optarg[0] == '\0')) {
+        return fail(args, "needs a value: --", option->name);
+    }
+    if (got == '?') {
+        return fail(args, "takes no value: --", option->name);
+    }
+    return keep(args, option, optarg);
 }
 
 bool cmd_args_parse(const struct cmd_spec *spec, int argc, char *const *argv,
-                    struct cmd_args *out, char *err, size_t err_cap)
+                    struct cmd_args *out)
 {
-    struct parser p = {spec, out, err, err_cap};
-    bool options = true;
+    const struct cmd_option *table[CMD_MAX_OPTIONS + COMMON];
+    struct option longs[CMD_MAX_OPTIONS + COMMON + 1];
+    int got, at = 1;
 
     memset(out, 0, sizeof(*out));
-    for (int i = 0; i < argc; i++) {
-        bool is_option = options && argv[i][0] == '-' && argv[i][1] != '\0';
+    out->spec = spec;
+    list_options(spec, table, longs);
+    opterr = 0; /* it would repeat what was given */
+    optind = 0; /* from the beginning */
+    while ((got = getopt_long(argc, argv, "-:h", longs, NULL)) != -1) {
+        int which = (got == ':' || got == '?' ? optopt : got) - FIRST;
 
-        if (is_option && strcmp(argv[i], "--") == 0) {
-            options = false;
-        } else if (!(is_option ? parse_option(&p, argc, argv, &i)
-                               : parse_operand(&p, argv[i]))) {
+        out->help = got == 'h' && strcmp(argv[at], "-h") == 0;
+        if (!out->help &&
+            !parse_one(out, which >= 0 ? table[which] : NULL, got, argv[at])) {
             return false;
         }
-        if (cmd_args_flag(out, "help")) {
+        if (out->help || cmd_args_flag(out, "help")) {
             out->help = true;
             return true;
+        }
+        at = optind;
+    }
+    for (int i = optind; i < argc; i++) {
+        if (!parse_operand(out, argv[i])) {
+            return false;
         }
     }
     out->json = cmd_args_flag(out, "json");
     out->env_file = cmd_args_value(out, "env-file");
-    return check_complete(&p);
+    return check_complete(out);
 }
 
 const char *cmd_args_value(const struct cmd_args *args, const char *name)

@@ -1,11 +1,10 @@
 /* Secrets that a command is told: from a pipe, or a prompt without echo. */
 
-#include "cmd/cmd_input.h"
+#include "cmd/cmd.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <termios.h>

@@ -1,9 +1,8 @@
 /* What a command prints: aligned lines for people, or JSON. */
 
-#include "cmd/cmd_out.h"
+#include "cmd/cmd.h"
 
 #include <openssl/crypto.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -57,18 +56,10 @@ bool out_close(struct out *o)
     if (fflush(stdout) != 0) {
         o->failed = true;
     }
-    out_discard(o);
-    return !o->failed;
-}
-
-void out_discard(struct out *o)
-{
-    if (o->mem != NULL) {
-        /* A token may have been among it. */
-        OPENSSL_cleanse(o->mem, TEXT_BYTES + HEAD_BYTES);
-    }
+    /* A token may have been among it. */
+    OPENSSL_cleanse(o->mem, TEXT_BYTES + HEAD_BYTES);
     free(o->mem);
-    o->mem = NULL;
+    return !o->failed;
 }
 
 void out_row(struct out *o)
@@ -163,72 +154,70 @@ static void for_people(struct out *o, const char *label, int width,
     buf_addc(&o->text, '\n');
 }
 
-void out_text(struct out *o, const char *name, const char *label, int width,
-              const char *value)
+static void json_value(struct jsonw *w, const struct out_column *column,
+                       const char *value)
 {
-    if (!o->json) {
-        for_people(o, label, width, value[0] != '\0' ? value : "-");
-    } else if (name != NULL && value[0] != '\0') {
-        jsonw_cstr(&o->w, name, value);
-    } else if (name != NULL) {
-        jsonw_null(&o->w, name);
+    if (column->name == NULL) {
+        return;
+    }
+    if (column->type == OUT_BOOL) {
+        jsonw_bool(w, column->name, value[0] == 't');
+    } else if (column->type == OUT_LIST) {
+        jsonw_array(w, column->name);
+        while (*value != '\0') {
+            size_t len = strcspn(value, ",");
+
+            jsonw_string(w, NULL, value, len);
+            value += len + (value[len] == ',');
+        }
+        jsonw_array_end(w);
+    } else if (value[0] == '\0') {
+        jsonw_null(w, column->name);
+    } else if (column->type == OUT_NUMBER) {
+        jsonw_json(w, column->name, value, strlen(value));
+    } else {
+        jsonw_cstr(w, column->name, value);
     }
 }
 
-void out_number(struct out *o, const char *name, const char *label,
-                int64_t value)
+/* "" where there is none, or no year of four digits. */
+static void write_time(const char *epoch_s, char out[TIME_WIDTH + 1])
 {
-    char digits[24];
-
-    if (!o->json) {
-        snprintf(digits, sizeof(digits), "%lld", (long long) value);
-        for_people(o, label, (int) strlen(digits), digits);
-    } else if (name != NULL) {
-        jsonw_int(&o->w, name, value);
-    }
-}
-
-void out_bool(struct out *o, const char *name, const char *label, bool value)
-{
-    if (!o->json) {
-        for_people(o, label, 3, value ? "yes" : "no");
-    } else if (name != NULL) {
-        jsonw_bool(&o->w, name, value);
-    }
-}
-
-void out_time(struct out *o, const char *name, const char *label,
-              int64_t epoch_s)
-{
-    time_t t = (time_t) epoch_s;
-    char text[TIME_WIDTH + 1] = "";
+    time_t t = (time_t) strtoll(epoch_s, NULL, 10);
     struct tm tm;
 
-    if (epoch_s != 0 && gmtime_r(&t, &tm) != NULL &&
-        strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
-        text[0] = '\0'; /* no year of four digits */
+    if (t == 0 || gmtime_r(&t, &tm) == NULL ||
+        strftime(out, TIME_WIDTH + 1, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+        out[0] = '\0';
     }
-    out_text(o, name, label, TIME_WIDTH, text);
 }
 
-void out_list(struct out *o, const char *name, const char *label,
-              const char *joined)
+void out_value(struct out *o, const struct out_column *column,
+               const char *value)
 {
-    if (!o->json) {
-        for_people(o, label, 0, joined[0] != '\0' ? joined : "-");
-        return;
-    }
-    if (name == NULL) {
-        return;
-    }
-    jsonw_array(&o->w, name);
-    while (*joined != '\0') {
-        size_t len = strcspn(joined, ",");
+    char time[TIME_WIDTH + 1];
+    int width = column->width;
 
-        jsonw_string(&o->w, NULL, joined, len);
-        joined += len + (joined[len] == ',');
+    if (column->type == OUT_TIME) {
+        write_time(value, time);
+        value = time;
+        width = TIME_WIDTH;
     }
-    jsonw_array_end(&o->w);
+    if (o->json) {
+        json_value(&o->w, column, value);
+    } else if (column->type == OUT_BOOL) {
+        for_people(o, column->label, 3, value[0] == 't' ? "yes" : "no");
+    } else {
+        for_people(o, column->label, width, value[0] != '\0' ? value : "-");
+    }
+}
+
+void out_text(struct out *o, const char *name, const char *label,
+              const char *value)
+{
+    const struct out_column column = {name, label, OUT_TEXT, 0};
+
+    out_value(o, &column, value);
 }
 
 void out_json(struct out *o, const char *name, const char *json, size_t len)

@@ -2,169 +2,196 @@
 
 #include "cmd/cmd.h"
 
-#include <string.h>
+static const struct out_column workspace_columns[] = {
+    {"workspaceName", "workspace", OUT_TEXT, 0},
+    {"workspaceId", "id", OUT_TEXT, 0},
+    {"status", "status", OUT_TEXT, 0},
+    {"tenantName", "tenant", OUT_TEXT, 0},
+    {"tenantId", "tenant id", OUT_TEXT, 0},
+    {"changed", NULL, OUT_BOOL, 0},
+    {.name = NULL},
+};
 
-static int print_place(struct cmd *c, const struct admin_place *place,
-                       bool branch)
+static const struct out_column branch_columns[] = {
+    {"branchName", "branch", OUT_TEXT, 0},
+    {"branchId", "id", OUT_TEXT, 0},
+    {"status", "status", OUT_TEXT, 0},
+    {"workspaceName", "workspace", OUT_TEXT, 0},
+    {"workspaceId", "workspace id", OUT_TEXT, 0},
+    {"changed", NULL, OUT_BOOL, 0},
+    {.name = NULL},
+};
+
+/* Makes the change and tells of it. */
+static int change(struct cmd *c, bool (*work)(struct cmd *c),
+                  const struct out_column *columns)
 {
-    if (!cmd_out_open(c, false)) {
+    if (!cmd_change(c, work)) {
         return c->status;
     }
-    if (branch) {
-        out_text(&c->out, "branchName", "branch", 0, place->branch);
-        out_text(&c->out, "branchId", "id", 0, place->branch_id);
-        out_text(&c->out, "status", "status", 0, place->status);
+    if (cmd_is(c, "tenantAdded", "t")) {
+        cmd_audit(c, "tenant.added", "tenantId", NULL);
     }
-    out_text(&c->out, "workspaceName", "workspace", 0, place->workspace);
-    out_text(&c->out, "workspaceId", branch ? "workspace id" : "id", 0,
-             place->workspace_id);
-    if (!branch) {
-        out_text(&c->out, "status", "status", 0, place->status);
-        out_text(&c->out, "tenantName", "tenant", 0, place->tenant);
-        out_text(&c->out, "tenantId", "tenant id", 0, place->tenant_id);
+    if (cmd_is(c, "changed", "t")) {
+        cmd_audit(c, c->spec->event, "workspaceId", "branchId", NULL);
     }
-    out_bool(&c->out, "changed", NULL, place->changed);
-    return cmd_out_close(c);
+    return cmd_print(c, columns);
 }
 
-static void audit(const char *event, const struct admin_place *place)
+/* -- tenants -- */
+
+/* Names of tenants are no key: this lock makes looking and adding one step. */
+#define TENANT_LOCK "7236589412358"
+
+static bool add_tenant(struct cmd *c, const char *name)
 {
-    if (place->changed) {
-        cmd_audit(event,
-                  LOG_FIELDS(CMD_ID("workspaceId", place->workspace_id),
-                             {"branchId",
-                              place->branch_id[0] ? place->branch_id : NULL,
-                              strlen(place->branch_id)}),
-                  NULL, 0);
+    if (!cmd_sql(c, "SELECT pg_advisory_xact_lock($1)", TENANT_LOCK) ||
+        !cmd_sql(c, "SELECT FROM tenants WHERE tenant_name COLLATE \"C\" = $1",
+                 name)) {
+        return false;
     }
+    if (c->found > 0) {
+        return cmd_refuse(c,
+                          "a tenant called \"%s\" exists already: --tenant "
+                          "puts the workspace there",
+                          name);
+    }
+    return cmd_sql(c,
+                   "INSERT INTO tenants (tenant_name) VALUES ($1)"
+                   " RETURNING tenant_id AS tenantId,"
+                   "           tenant_name AS tenantName,"
+                   "           true AS tenantAdded",
+                   name);
+}
+
+static bool lock_tenant(struct cmd *c, const char *ref)
+{
+    if (!cmd_sql(c,
+                 "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
+                 "  FROM tenants"
+                 " WHERE tenant_id = $1 OR tenant_name COLLATE \"C\" = $2"
+                 " ORDER BY tenant_id FOR NO KEY UPDATE",
+                 CMD_REF(ref))) {
+        return false;
+    }
+    if (c->found == 0 && !cmd_is_uuid(ref)) {
+        return cmd_refuse(c,
+                          "there is no tenant called \"%s\": --new-tenant "
+                          "makes one",
+                          ref);
+    }
+    return cmd_one(c, "tenant", ref);
 }
 
 /* -- workspaces -- */
 
-static int add_workspace(struct cmd *c)
+/* Under the parent's lock: two of one name could not be told apart. */
+static bool refuse_namesake(struct cmd *c, const char *sql, const char *what,
+                            const char *id, const char *where)
+{
+    return cmd_sql(c, sql, id, c->args.operand) &&
+           (c->found == 0 ||
+            cmd_refuse(c, "a %s of this name exists already in \"%s\"", what,
+                       where));
+}
+
+static bool add_workspace(struct cmd *c)
 {
     const char *tenant = cmd_args_value(&c->args, "tenant");
-    const char *new_tenant = cmd_args_value(&c->args, "new-tenant");
-    struct admin_place place;
 
-    if ((tenant == NULL) == (new_tenant == NULL)) {
+    return (tenant != NULL
+                ? lock_tenant(c, tenant)
+                : add_tenant(c, cmd_args_value(&c->args, "new-tenant"))) &&
+           refuse_namesake(c,
+                           "SELECT FROM workspaces WHERE tenant_id = $1"
+                           "   AND workspace_name COLLATE \"C\" = $2",
+                           "workspace", cmd_get(c, "tenantId"),
+                           cmd_get(c, "tenantName")) &&
+           cmd_sql(c,
+                   "INSERT INTO workspaces (tenant_id, workspace_name)"
+                   " VALUES ($1, $2)"
+                   " RETURNING workspace_id AS workspaceId,"
+                   "           workspace_name AS workspaceName, status,"
+                   "           true AS changed",
+                   cmd_get(c, "tenantId"), c->args.operand);
+}
+
+int cmd_workspace_add(struct cmd *c)
+{
+    if ((cmd_args_value(&c->args, "tenant") == NULL) ==
+        (cmd_args_value(&c->args, "new-tenant") == NULL)) {
         return cmd_fail(c, CMD_USAGE,
                         "workspace add: needs one of --tenant and "
                         "--new-tenant; try identity-fcgi workspace add "
                         "--help");
     }
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_workspace_add(c->admin, c->args.operand,
-                             tenant != NULL ? tenant : new_tenant,
-                             tenant == NULL, &place)) {
-        return cmd_fail_admin(c);
-    }
-    if (place.tenant_added) {
-        cmd_audit("tenant.added",
-                  LOG_FIELDS(CMD_ID("tenantId", place.tenant_id)), NULL, 0);
-    }
-    audit("workspace.added", &place);
-    return print_place(c, &place, false);
+    return change(c, add_workspace, workspace_columns);
 }
 
-static int activate_workspace(struct cmd *c, bool active)
+static bool set_workspace(struct cmd *c)
 {
-    struct admin_place place;
-
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_workspace_activate(c->admin, c->args.operand, active, &place)) {
-        return cmd_fail_admin(c);
-    }
-    audit(active ? "workspace.activated" : "workspace.deactivated", &place);
-    return print_place(c, &place, false);
+    return cmd_lock_workspace(c, c->args.operand) &&
+           (!cmd_new_status(c) ||
+            cmd_sql(c,
+                    "UPDATE workspaces SET status = $2"
+                    " WHERE workspace_id = $1",
+                    cmd_get(c, "workspaceId"), c->spec->status));
 }
 
-static int workspace_on(struct cmd *c)
+int cmd_workspace_status(struct cmd *c)
 {
-    return activate_workspace(c, true);
-}
-
-static int workspace_off(struct cmd *c)
-{
-    return activate_workspace(c, false);
+    return change(c, set_workspace, workspace_columns);
 }
 
 /* -- branches -- */
 
-static int add_branch(struct cmd *c)
+static bool add_branch(struct cmd *c)
 {
-    struct admin_place place;
-
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_branch_add(c->admin, c->args.operand,
-                          cmd_args_value(&c->args, "workspace"), &place)) {
-        return cmd_fail_admin(c);
-    }
-    audit("branch.added", &place);
-    return print_place(c, &place, true);
+    return cmd_lock_workspace(c, cmd_args_value(&c->args, "workspace")) &&
+           refuse_namesake(c,
+                           "SELECT FROM branches WHERE workspace_id = $1"
+                           "   AND branch_name COLLATE \"C\" = $2",
+                           "branch", cmd_get(c, "workspaceId"),
+                           cmd_get(c, "workspaceName")) &&
+           cmd_sql(c,
+                   "INSERT INTO branches (workspace_id, branch_name)"
+                   " VALUES ($1, $2)"
+                   " RETURNING branch_id AS branchId,"
+                   "           branch_name AS branchName, status,"
+                   "           true AS changed",
+                   cmd_get(c, "workspaceId"), c->args.operand);
 }
 
-static int activate_branch(struct cmd *c, bool active)
+int cmd_branch_add(struct cmd *c)
 {
-    struct admin_place place;
-
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    if (!admin_branch_activate(c->admin, c->args.operand,
-                               cmd_args_value(&c->args, "workspace"), active,
-                               &place)) {
-        return cmd_fail_admin(c);
-    }
-    audit(active ? "branch.activated" : "branch.deactivated", &place);
-    return print_place(c, &place, true);
+    return change(c, add_branch, branch_columns);
 }
 
-static int branch_on(struct cmd *c)
+static bool set_branch(struct cmd *c)
 {
-    return activate_branch(c, true);
+    const char *workspace = cmd_args_value(&c->args, "workspace");
+
+    return (workspace == NULL || cmd_lock_workspace(c, workspace)) &&
+           cmd_sql(c,
+                   "SELECT b.branch_id AS branchId,"
+                   "       b.branch_name AS branchName, b.status,"
+                   "       w.workspace_id AS workspaceId,"
+                   "       w.workspace_name AS workspaceName"
+                   "  FROM branches b"
+                   "  JOIN workspaces w ON w.workspace_id = b.workspace_id"
+                   " WHERE (b.branch_id = $1"
+                   "        OR b.branch_name COLLATE \"C\" = $2)"
+                   "   AND ($3::uuid IS NULL OR b.workspace_id = $3)"
+                   " ORDER BY b.branch_id"
+                   "   FOR NO KEY UPDATE OF b",
+                   CMD_REF(c->args.operand), cmd_get(c, "workspaceId")) &&
+           cmd_one(c, "branch", c->args.operand) &&
+           (!cmd_new_status(c) ||
+            cmd_sql(c, "UPDATE branches SET status = $2 WHERE branch_id = $1",
+                    cmd_get(c, "branchId"), c->spec->status));
 }
 
-static int branch_off(struct cmd *c)
+int cmd_branch_status(struct cmd *c)
 {
-    return activate_branch(c, false);
+    return change(c, set_branch, branch_columns);
 }
-
-#define BY_REF "is a name or an id; a name that several have needs the id.\n"
-#define OFF_MORE                                                              \
-    "Nothing is deleted.  Who works in it is asked to choose another "        \
-    "branch\n"                                                                \
-    "at the next refresh.\n"
-#define IN_WORKSPACE                                                          \
-    {                                                                         \
-        "workspace", "WORKSPACE", "where to look for it, a name or an id",    \
-            false, false                                                      \
-    }
-
-/* clang-format off */
-const struct cmd_spec cmd_place_specs[] = {
-    {"workspace", "add", "NAME", "make a workspace",
-     "A workspace belongs to a tenant, whose id is in the tokens.\n",
-     {{"tenant", "TENANT", "an existing tenant, its name or id", false, false},
-      {"new-tenant", "NAME", "make this tenant along with it", false, false}},
-     add_workspace},
-    {"workspace", "activate", "WORKSPACE", "let it be worked in again",
-     "WORKSPACE " BY_REF, {{.name = NULL}}, workspace_on},
-    {"workspace", "deactivate", "WORKSPACE", "let nobody work in it",
-     "WORKSPACE " BY_REF OFF_MORE, {{.name = NULL}}, workspace_off},
-    {"branch", "add", "NAME", "make a branch of a workspace", NULL,
-     {{"workspace", "WORKSPACE", "its name or id", true, false}},
-     add_branch},
-    {"branch", "activate", "BRANCH", "let it be worked in again",
-     "BRANCH " BY_REF, {IN_WORKSPACE}, branch_on},
-    {"branch", "deactivate", "BRANCH", "let nobody work in it",
-     "BRANCH " BY_REF OFF_MORE, {IN_WORKSPACE}, branch_off},
-    {.group = NULL},
-};
-/* clang-format on */

@@ -25,7 +25,7 @@ static void print_settings(struct out *o, char *text)
         }
         line[name] = '\0';
         line[end] = '\0';
-        out_text(o, line, NULL, 0, line + name + 1);
+        out_text(o, line, NULL, line + name + 1);
         line += end + 1;
     }
 }
@@ -54,7 +54,7 @@ static int generate_json(struct cmd *c, const char *kid)
     return c->status;
 }
 
-static int generate(struct cmd *c)
+int cmd_keys_generate(struct cmd *c)
 {
     const char *kid = cmd_args_value(&c->args, "kid");
     char err[160];
@@ -73,8 +73,13 @@ static int generate(struct cmd *c)
 
 /* -- migrate, seed -- */
 
-static int migrate_and(struct cmd *c, bool seed)
+int cmd_migrate(struct cmd *c)
 {
+    static const struct out_column columns[] = {
+        {"schemaVersion", "schema version", OUT_NUMBER, 0},
+        {.name = NULL},
+    };
+    bool seed = strcmp(c->spec->words, "seed") == 0;
     char err[512];
 
     if (!cmd_load(c)) {
@@ -86,57 +91,22 @@ static int migrate_and(struct cmd *c, bool seed)
     if (!store_migrate(&c->cfg, seed, err, sizeof(err))) {
         return cmd_fail(c, CMD_FAILED, "%s", err);
     }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    out_number(&c->out, "schemaVersion", "schema version",
-               store_schema_version());
-    return cmd_out_close(c);
-}
-
-static int migrate(struct cmd *c)
-{
-    return migrate_and(c, false);
-}
-
-static int seed(struct cmd *c)
-{
-    return migrate_and(c, true);
+    cmd_set_number(c, "schemaVersion", store_schema_version());
+    return cmd_print(c, columns);
 }
 
 /* -- sweep -- */
 
-static int print_sweep(struct cmd *c, const struct sweep_counts *counts,
-                       bool busy)
-{
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    if (busy) {
-        out_line(&c->out, "another process is sweeping: nothing was done");
-        out_bool(&c->out, "busy", NULL, true);
-        return cmd_out_close(c);
-    }
-    out_number(&c->out, "sessions", "sessions", counts->sessions);
-    out_number(&c->out, "rotatedTokens", "rotated tokens",
-               counts->rotated_tokens);
-    out_number(&c->out, "attempts", "attempts", counts->attempts);
-    out_bool(&c->out, "busy", NULL, false);
-    return cmd_out_close(c);
-}
+/* What there is of it: numbers where something was done. */
+static const struct out_column sweep_columns[] = {
+    {"sessions", "sessions", OUT_NUMBER, 0},
+    {"rotatedTokens", "rotated tokens", OUT_NUMBER, 0},
+    {"attempts", "attempts", OUT_NUMBER, 0},
+    {"busy", NULL, OUT_BOOL, 0},
+    {.name = NULL},
+};
 
-static void audit(const struct sweep_counts *counts)
-{
-    const struct log_number numbers[] = {
-        {"sessions", counts->sessions},
-        {"rotatedTokens", counts->rotated_tokens},
-        {"attempts", counts->attempts},
-    };
-
-    cmd_audit("sweep.done", NULL, 0, numbers, 3);
-}
-
-static int sweep(struct cmd *c)
+int cmd_sweep(struct cmd *c)
 {
     const char *keep = cmd_args_value(&c->args, "older-than");
     struct sweep_plan plan = {.keep_s = SWEEP_KEEP_S};
@@ -158,34 +128,25 @@ static int sweep(struct cmd *c)
         return c->status;
     }
     result = store_sweep(&c->cfg, &plan, &counts, err, sizeof(err));
+    cmd_set_text(c, "busy", result == SWEEP_BUSY ? "t" : "f");
+    if (result != SWEEP_BUSY) {
+        cmd_set_number(c, "sessions", counts.sessions);
+        cmd_set_number(c, "rotatedTokens", counts.rotated_tokens);
+        cmd_set_number(c, "attempts", counts.attempts);
+    }
     if (counts.sessions + counts.rotated_tokens + counts.attempts > 0) {
-        audit(&counts);
+        cmd_audit(c, c->spec->event, "sessions", "rotatedTokens", "attempts",
+                  NULL);
     }
     if (result == SWEEP_FAILED) {
         return cmd_fail(c, CMD_FAILED, "%s", err);
     }
-    return print_sweep(c, &counts, result == SWEEP_BUSY);
+    if (!cmd_out_open(c, false)) {
+        return c->status;
+    }
+    if (result == SWEEP_BUSY) {
+        out_line(&c->out, "another process is sweeping: nothing was done");
+    }
+    cmd_print_values(c, sweep_columns);
+    return cmd_out_close(c);
 }
-
-/* clang-format off */
-const struct cmd_spec cmd_service_specs[] = {
-    {"keys", "generate", NULL, "print a new signing key as three settings",
-     "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
-     "where only the service can read it.\n",
-     {{"kid", "ID", "its id (default: its RFC 7638 thumbprint)",
-       false, false}},
-     generate},
-    {"migrate", NULL, NULL, "apply pending database migrations",
-     "Does nothing where there are none.\n", {{.name = NULL}}, migrate},
-    {"seed", NULL, NULL, "migrate, load local data (APP_ENV=local)",
-     NULL, {{.name = NULL}}, seed},
-    {"sweep", NULL, NULL, "delete what ended long ago",
-     "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
-     "and rotated-out tokens that no longer count.  The service does the same\n"
-     "every PLATFORM_SWEEP_INTERVAL.\n",
-     {{"older-than", "TIME", "ended sessions are kept so long (7d)", false,
-       false}},
-     sweep},
-    {.group = NULL},
-};
-/* clang-format on */

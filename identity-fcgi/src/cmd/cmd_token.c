@@ -4,7 +4,6 @@
 
 #include "auth/token.h"
 #include "base/config_parse.h"
-#include "cmd/cmd_input.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -17,107 +16,71 @@
 
 /* -- token system -- */
 
-struct issued {
-    char token[TOKEN_BUF_BYTES];
-    size_t len;
-    pj_claims_t claims; /* as everybody else will read them */
-    char arena[ARENA_BYTES];
+static const struct out_column issued_columns[] = {
+    {"token", NULL, OUT_TEXT, 0},       {"accountId", NULL, OUT_TEXT, 0},
+    {"accountType", NULL, OUT_TEXT, 0}, {"sessionId", NULL, OUT_TEXT, 0},
+    {"tokenId", NULL, OUT_TEXT, 0},     {"issuedAt", NULL, OUT_TIME, 0},
+    {"expiresAt", NULL, OUT_TIME, 0},   {.name = NULL},
 };
 
-static bool issue(struct cmd *c, const struct admin_account *account,
-                  int64_t ttl_s, struct issued *t)
-{
-    int64_t now = (int64_t) time(NULL);
-    pj_arena_t arena;
-    struct buf out;
-
-    buf_init(&out, t->token, sizeof(t->token));
-    pj_arena_init(&arena, t->arena, sizeof(t->arena));
-    if (!token_issue_system(&c->cfg, c->keys->signing, account->account_id,
-                            account->type, now, now + ttl_s, &out) ||
-        token_verify(&c->cfg, c->keys, &arena,
-                     (pj_str_t){(const unsigned char *) out.data, out.len},
-                     now, TOKEN_CHECK_ALL, &t->claims)) {
-        return false;
-    }
-    t->len = out.len;
-    return true;
-}
-
-static void audit(const pj_claims_t *claims)
-{
-    const struct log_number number = {"expiresAt", claims->exp};
-
-    cmd_audit("token.system_issued",
-              LOG_FIELDS({"accountId", (const char *) claims->account_id.data,
-                          claims->account_id.len},
-                         {"sessionId", (const char *) claims->session_id.data,
-                          claims->session_id.len},
-                         {"tokenId", (const char *) claims->jti.data,
-                          claims->jti.len}),
-              &number, 1);
-}
+struct issued {
+    char token[TOKEN_BUF_BYTES];
+    char session_id[STORE_UUID], token_id[STORE_UUID];
+    char arena[ARENA_BYTES];
+};
 
 static void copy(char out[STORE_UUID], pj_str_t s)
 {
     snprintf(out, STORE_UUID, "%.*s", (int) s.len, (const char *) s.data);
 }
 
-static int print_issued(struct cmd *c, const struct admin_account *account,
-                        struct issued *t)
+/* Signs a token and sets what it says, as everybody else will read it. */
+static bool issue(struct cmd *c, int64_t ttl_s, struct issued *t)
 {
-    char id[STORE_UUID];
+    int64_t now = (int64_t) time(NULL);
+    pj_claims_t claims;
+    pj_arena_t arena;
+    struct buf out;
 
+    buf_init(&out, t->token, sizeof(t->token));
+    pj_arena_init(&arena, t->arena, sizeof(t->arena));
+    if (!token_issue_system(&c->cfg, c->keys->signing, cmd_get(c, "accountId"),
+                            cmd_get(c, "type"), now, now + ttl_s, &out) ||
+        token_verify(&c->cfg, c->keys, &arena,
+                     (pj_str_t){(const unsigned char *) out.data, out.len},
+                     now, TOKEN_CHECK_ALL, &claims)) {
+        return false;
+    }
+    buf_addc(&out, '\0');
+    copy(t->session_id, claims.session_id);
+    copy(t->token_id, claims.jti);
+    cmd_set_text(c, "token", t->token);
+    cmd_set_text(c, "accountType", cmd_get(c, "type"));
+    cmd_set_text(c, "sessionId", t->session_id);
+    cmd_set_text(c, "tokenId", t->token_id);
+    cmd_set_number(c, "issuedAt", claims.iat);
+    cmd_set_number(c, "expiresAt", claims.exp);
+    return !out.overflow;
+}
+
+static int print_issued(struct cmd *c, const struct issued *t)
+{
+    cmd_audit(c, c->spec->event, "accountId", "sessionId", "tokenId",
+              "expiresAt", NULL);
     if (!cmd_out_open(c, false)) {
         return c->status;
     }
-    t->token[t->len] = '\0';
     out_line(&c->out, t->token);
-    out_text(&c->out, "token", NULL, 0, t->token);
-    out_text(&c->out, "accountId", NULL, 0, account->account_id);
-    out_text(&c->out, "accountType", NULL, 0, account->type);
-    copy(id, t->claims.session_id);
-    out_text(&c->out, "sessionId", NULL, 0, id);
-    copy(id, t->claims.jti);
-    out_text(&c->out, "tokenId", NULL, 0, id);
-    out_time(&c->out, "issuedAt", NULL, t->claims.iat);
-    out_time(&c->out, "expiresAt", NULL, t->claims.exp);
+    cmd_print_values(c, issued_columns);
     return cmd_out_close(c);
 }
 
-static int issue_system(struct cmd *c, const char *ref, int64_t ttl_s)
-{
-    struct admin_account account;
-    struct issued *t;
-    int status;
-
-    if (!admin_account_find(c->admin, ref, &account)) {
-        return cmd_fail_admin(c);
-    }
-    if (strcmp(account.status, "ACTIVE") != 0) {
-        return cmd_fail(c, CMD_FAILED,
-                        "the account is disabled: account enable comes "
-                        "first");
-    }
-    t = malloc(sizeof(*t));
-    if (t == NULL || !issue(c, &account, ttl_s, t)) {
-        status = cmd_fail(c, CMD_FAILED, "the token could not be signed");
-    } else {
-        audit(&t->claims);
-        status = print_issued(c, &account, t);
-    }
-    if (t != NULL) {
-        OPENSSL_cleanse(t, sizeof(*t));
-    }
-    free(t);
-    return status;
-}
-
-static int system_token(struct cmd *c)
+int cmd_token_system(struct cmd *c)
 {
     const char *ttl = cmd_args_value(&c->args, "ttl");
-    char ref[STORE_ACCOUNT_NAME_MAX + 1];
+    struct issued *t;
     int64_t ttl_ms;
+    int status;
 
     if (!parse_duration(ttl, &ttl_ms) || ttl_ms < 1000 || ttl_ms % 1000 != 0 ||
         ttl_ms > SYSTEM_TTL_MAX_S * 1000) {
@@ -125,11 +88,24 @@ static int system_token(struct cmd *c)
                         "--ttl is whole seconds or a number with s, m or h, "
                         "1s to 1h");
     }
-    if (!cmd_account_ref(c, cmd_args_value(&c->args, "account"), ref) ||
-        !cmd_keys(c) || !cmd_connect(c)) {
+    if (!cmd_account_ref(c, cmd_args_value(&c->args, "account")) ||
+        !cmd_keys(c) || !cmd_change(c, cmd_lock_account)) {
         return c->status;
     }
-    return issue_system(c, ref, ttl_ms / 1000);
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        return cmd_fail(c, CMD_FAILED,
+                        "the account is disabled: account enable comes "
+                        "first");
+    }
+    t = malloc(sizeof(*t));
+    status = t != NULL && issue(c, ttl_ms / 1000, t)
+                 ? print_issued(c, t)
+                 : cmd_fail(c, CMD_FAILED, "the token could not be signed");
+    if (t != NULL) {
+        OPENSSL_cleanse(t, sizeof(*t));
+    }
+    free(t);
+    return status;
 }
 
 /* -- token inspect -- */
@@ -211,7 +187,8 @@ static void print_claim(struct out *o, const pj_json_t *claim)
         !pj_json_seconds(claim, PJ_ROUND_DOWN, &number) &&
         (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
          strcmp(label, "nbf") == 0)) {
-        out_time(o, NULL, label, number);
+        snprintf(value, sizeof(value), "%lld", (long long) number);
+        out_value(o, &(struct out_column){NULL, label, OUT_TIME, 0}, value);
         return;
     }
     if (claim->type == PJ_JSON_STRING || claim->type == PJ_JSON_NUMBER) {
@@ -231,7 +208,7 @@ static void print_claim(struct out *o, const pj_json_t *claim)
                      ? (claim->boolean ? "true" : "false")
                      : "-");
     }
-    out_text(o, NULL, label, 0, value);
+    out_text(o, NULL, label, value);
 }
 
 static const char *signature_state(pj_err_t verdict)
@@ -257,11 +234,12 @@ static void print_inspection(struct out *o, const struct inspection *t)
 
     snprintf(redacted, sizeof(redacted), "%s (%zu bytes, not shown)",
              signature_state(t->verdict), t->signature_bytes);
-    out_bool(o, "verifies", "verifies", t->verdict == PJ_OK);
-    out_text(o, "reason", "reason", 0,
+    out_value(o, &(struct out_column){"verifies", "verifies", OUT_BOOL, 0},
+              t->verdict == PJ_OK ? "t" : "f");
+    out_text(o, "reason", "reason",
              t->verdict == PJ_OK ? "" : pj_errname(t->verdict));
-    out_text(o, "signature", NULL, 0, signature_state(t->verdict));
-    out_text(o, NULL, "signature", 0, redacted);
+    out_text(o, "signature", NULL, signature_state(t->verdict));
+    out_text(o, NULL, "signature", redacted);
     out_json(o, "header", (const char *) t->header_json.data,
              t->header_json.len);
     out_json(o, "claims", (const char *) t->payload_json.data,
@@ -300,7 +278,7 @@ static int inspect_read(struct cmd *c, struct inspection *t)
     return status;
 }
 
-static int inspect(struct cmd *c)
+int cmd_token_inspect(struct cmd *c)
 {
     struct inspection *t = malloc(sizeof(*t));
     char err[160];
@@ -321,19 +299,3 @@ static int inspect(struct cmd *c)
     free(t);
     return status;
 }
-
-/* clang-format off */
-const struct cmd_spec cmd_token_specs[] = {
-    {"token", "system", NULL, "print a system token of an account",
-     "It opens what the gateway guards by \"system\".  It cannot be revoked:\n"
-     "keep its time short.\n",
-     {{"account", "ACCOUNT", "an enabled account, its name or id", true, false},
-      {"ttl", "TIME", "how long it works, 1h at most", true, false}},
-     system_token},
-    {"token", "inspect", NULL, "show what a token says, and verify it",
-     "The token is read from standard input.  Exit status 1 where it does not\n"
-     "verify with these keys and this issuer, now.\n",
-     {{.name = NULL}}, inspect},
-    {.group = NULL},
-};
-/* clang-format on */

@@ -110,6 +110,9 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
 size_t db_row_count(const struct db_rows *rows);
 /* Rows that an INSERT, UPDATE or DELETE touched. */
 size_t db_affected(const struct db_rows *rows);
+/* The column of this name, in small letters or as an SQL name without quotes;
+ * -1 without one. */
+int db_column(const struct db_rows *rows, const char *name);
 bool db_is_null(const struct db_rows *rows, size_t row, int col);
 /* Writes the UUID's text and a NUL; "" for null. */
 void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
@@ -182,6 +185,13 @@ bool db_script_begin(struct db_script *s, int64_t timeout_ms,
 bool db_script_query(struct db_script *s, const char *sql,
                      const struct db_params *params, int64_t deadline_ms,
                      struct db_rows **rows, struct db_error *error)
+    __attribute__((warn_unused_result));
+/* Likewise; the parameters are text (NULL: null), their types are what the
+ * server infers, and the rows are text too: for db_text() alone. */
+bool db_script_text(struct db_script *s, const char *sql,
+                    const char *const *params, size_t count,
+                    int64_t deadline_ms, struct db_rows **rows,
+                    struct db_error *error)
     __attribute__((warn_unused_result));
 /* Whether the server is reached by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);

@@ -22,6 +22,11 @@ size_t db_affected(const struct db_rows *rows)
     return (size_t) strtoul(n, NULL, 10);
 }
 
+int db_column(const struct db_rows *rows, const char *name)
+{
+    return PQfnumber(result(rows), name);
+}
+
 static const unsigned char *bytes_at(const struct db_rows *rows, size_t row,
                                      int col, size_t *len)
 {

@@ -88,26 +88,45 @@ bool db_script_begin(struct db_script *s, int64_t timeout_ms,
     return db_script_run(s, sql, deadline_ms, NULL, 0, error);
 }
 
-bool db_script_query(struct db_script *s, const char *sql,
-                     const struct db_params *params, int64_t deadline_ms,
-                     struct db_rows **rows, struct db_error *error)
+/* Waits for the answer to what was sent. */
+static bool collect(struct db_script *s, bool sent, int64_t deadline_ms,
+                    struct db_rows **rows, struct db_error *error)
 {
-    const struct db_statement st = {"", sql, true};
-    PGconn *pg = s->conn->pg;
     PGresult *res = NULL;
     enum db_outcome outcome = DB_LOST;
 
     *rows = NULL;
-    if (db_pg_send(s->conn, &st, params, false)) {
-        outcome = db_pg_collect(pg, deadline_ms, &res);
+    if (sent) {
+        outcome = db_pg_collect(s->conn->pg, deadline_ms, &res);
     }
     if (outcome == DB_DONE) {
         *rows = (struct db_rows *) res;
         return true;
     }
-    note_error(pg, res, outcome == DB_LOST, error);
+    note_error(s->conn->pg, res, outcome == DB_LOST, error);
     PQclear(res);
     return false;
+}
+
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, int64_t deadline_ms,
+                     struct db_rows **rows, struct db_error *error)
+{
+    const struct db_statement st = {"", sql, true};
+
+    return collect(s, db_pg_send(s->conn, &st, params, false), deadline_ms,
+                   rows, error);
+}
+
+bool db_script_text(struct db_script *s, const char *sql,
+                    const char *const *params, size_t count,
+                    int64_t deadline_ms, struct db_rows **rows,
+                    struct db_error *error)
+{
+    return collect(s,
+                   PQsendQueryParams(s->conn->pg, sql, (int) count, NULL,
+                                     params, NULL, NULL, 0) != 0,
+                   deadline_ms, rows, error);
 }
 
 bool db_script_is_local(const struct db_script *s)
