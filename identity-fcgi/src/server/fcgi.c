@@ -81,6 +81,7 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
 void fcgi_exchange_free(struct fcgi_exchange *ex)
 {
     if (ex != NULL) {
+        FCGX_Free(&ex->req, 1); /* one that was not answered */
         (void) munmap(ex->raw, ROOM);
         close(ex->file);
         free(ex);
