@@ -79,8 +79,8 @@ ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
   -Ijose -Iidentity-fcgi/src \
-  $(OPENSSL_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
-ID_LIBS := $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
+  $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
+ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
 EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
 EMBED_OBJ := $(EMBED_C:.c=.o)
 EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)
@@ -226,13 +226,13 @@ bench-gateway: all $(BENCH_GW)
 # -- benchmarks of the identity service ---------------------------------------------
 
 BENCH_ID := $(addprefix $(BUILD)/bench/,floors floor_fcgi load mint)
-BENCH_ID_CFLAGS := $(ID_CFLAGS) $(FCGI_CFLAGS) -Ibench
+BENCH_ID_CFLAGS := $(ID_CFLAGS) -Ibench
 
 $(BENCH_ID): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(BENCH_ID_CFLAGS) -pie $(LDFLAGS) -o $@ $< \
-	  $(if $(filter %/load,$@),,bench/rsa.c $(FCGI_LIBS) $(ID_LIBS))
+	  $(if $(filter %/load,$@),,bench/rsa.c $(ID_LIBS))
 
 .PHONY: bench-identity-programs bench-identity bench-gateway bench-jose bench
 bench-identity-programs: $(BENCH_ID)

@@ -101,6 +101,7 @@ $_->send(substr $large, 0, 150_000) for @half;
 sleep 0.2;
 cmp_ok served_in(), '<', $io_s + 1.5 * $slack,
     'as many half-sent large bodies as workers delay by their time';
+is grep({ $_->read_answer->{status} == 413 } @half), 4, 'have an answer each';
 ok all_closed(1, @half), 'and are closed then';
 
 sub refresh_status {

@@ -1,48 +1,55 @@
 /*
- * FastCGI: reads one request from a connection and answers it.
+ * FastCGI: reads one request from a connection and answers it, by libfcgi, of
+ * which this is the only user.
  *
- * Written here because every length has to be bounded and one deadline has to
- * hold for a whole request, which libfcgi offers for neither.
+ * libfcgi waits for its peer without a deadline and allocates whatever length
+ * that claims.  So it never sees a peer: a request is received here until it
+ * is whole and its lengths are true; from there libfcgi reads it as a file,
+ * and writes the answer to the same file, which is sent from here.
  */
 
 #include "server/fcgi.h"
 
 #include "base/metrics.h"
 
-#include <errno.h>
+#include <endian.h>
+#include <fcgiapp.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-enum { BEGIN_REQUEST = 1, END_REQUEST = 3, PARAMS = 4, STDIN = 5, STDOUT = 6 };
+enum { BEGIN_REQUEST = 1, PARAMS = 4, STDIN = 5 };
 
 #define VERSION 1
 #define RESPONDER 1
 #define HEADER_LEN 8
-#define CONTENT_LEN 8 /* of BEGIN_REQUEST and END_REQUEST */
+#define BEGIN_LEN 8
 
-#define RAW_BYTES (32 * 1024)
-#define RECORD_MAX (RAW_BYTES - HEADER_LEN) /* content of ours */
 #define PARAMS_MAX 65535 /* one record: nginx never sends more */
-#define PARAM_MIN 8      /* bytes of one; nginx's names are no shorter */
-#define PARAM_COUNT (PARAMS_MAX / PARAM_MIN)
+/* Parameters, a body, and twice a record beyond what is kept of that. */
+#define REQUEST_ROOM (256 * 1024)
+#define ANSWER_ROOM (FCGI_ANSWER_MAX + 64 * 1024) /* with its records */
+#define ROOM ((size_t) (REQUEST_ROOM + ANSWER_ROOM))
 #define DRAIN_MAX (1024 * 1024) /* of a body too large to be served */
 
 /* May hold tokens and credentials: wiped with its request. */
 struct fcgi_exchange {
+    FCGX_Request req;
     int fd;
     int64_t deadline_us;
-    enum fcgi_end end;            /* why it ended */
-    unsigned id;                  /* of the request */
-    size_t padding;               /* before the next record */
-    size_t pos, len;              /* of raw: what is still to be taken */
-    unsigned char raw[RAW_BYTES]; /* from the peer, or for it */
-    size_t params_len;
-    unsigned char params[PARAMS_MAX];
-    char *strings[PARAM_COUNT + 1]; /* in params */
-    size_t body_len;                /* all that came */
+    enum fcgi_end end;  /* why it ended */
+    int file;           /* in memory, for libfcgi to read and write */
+    unsigned char *raw; /* the same: the request, behind it the answer */
+    size_t len;         /* of the request: what came */
+    size_t pos;         /* of it: whole records */
+    unsigned id, type;  /* of the next record */
+    size_t params_len, body_len;
     size_t body_max;
     unsigned char body[];
 };
@@ -51,22 +58,34 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
 {
     struct fcgi_exchange *ex = calloc(1, sizeof(*ex) + body_max);
 
-    if (ex != NULL) {
-        ex->body_max = body_max;
+    if (ex == NULL) {
+        return NULL;
+    }
+    ex->body_max = body_max;
+    FCGX_InitRequest(&ex->req, -1, 0);
+    /* Whatever is freed is overwritten: libfcgi frees buffers with requests
+     * and answers in them. */
+    (void) mallopt(M_PERTURB, 0x55);
+    ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ex->raw =
+        mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, ex->file, 0);
+    if (FCGX_Init() != 0 || ex->raw == MAP_FAILED ||
+        ftruncate(ex->file, ROOM) != 0 ||
+        fcntl(ex->file, F_ADD_SEALS, F_SEAL_GROW) != 0) {
+        fcgi_exchange_free(ex);
+        return NULL;
     }
     return ex;
 }
 
-static size_t at_most(size_t n, size_t max)
+void fcgi_exchange_free(struct fcgi_exchange *ex)
 {
-    return n < max ? n : max;
-}
-
-static void wipe(struct fcgi_exchange *ex)
-{
-    OPENSSL_cleanse(ex->raw, RAW_BYTES);
-    OPENSSL_cleanse(ex->params, at_most(ex->params_len, PARAMS_MAX));
-    OPENSSL_cleanse(ex->body, at_most(ex->body_len, ex->body_max));
+    if (ex != NULL) {
+        FCGX_Free(&ex->req, 1); /* one that was not answered */
+        (void) munmap(ex->raw, ROOM);
+        close(ex->file);
+        free(ex);
+    }
 }
 
 static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
@@ -75,7 +94,7 @@ static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
     return false;
 }
 
-/* After EAGAIN: waits until the peer has sent or taken something. */
+/* Waits until the peer has sent or taken something, or left. */
 static bool wait_for(struct fcgi_exchange *ex, short events)
 {
     struct pollfd p = {ex->fd, events, 0};
@@ -88,156 +107,159 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
 /* -- reading --------------------------------------------------------------
  */
 
-/* Gets more of what the peer sends into raw, which was taken. */
+/* Receives more of the request. */
 static bool fill(struct fcgi_exchange *ex)
 {
     ssize_t n;
 
-    while ((n = recv(ex->fd, ex->raw, RAW_BYTES, MSG_DONTWAIT)) < 0) {
-        if (errno != EAGAIN) {
-            break;
-        }
-        if (!wait_for(ex, POLLIN)) {
-            return false;
-        }
+    if (ex->len == REQUEST_ROOM) {
+        return fail(ex, FCGI_GARBAGE);
     }
-    ex->pos = 0;
-    ex->len = n > 0 ? (size_t) n : 0;
-    return n > 0 || fail(ex, FCGI_INCOMPLETE);
-}
-
-/* The next n bytes, to where "to" points unless that is NULL. */
-static bool take(struct fcgi_exchange *ex, unsigned char *to, size_t n)
-{
-    while (n > 0) {
-        size_t step = at_most(n, ex->len - ex->pos);
-
-        if (step == 0 && !fill(ex)) {
-            return false;
-        }
-        if (to != NULL && step != 0) {
-            memcpy(to, ex->raw + ex->pos, step);
-            to += step;
-        }
-        ex->pos += step;
-        n -= step;
-    }
-    return true;
-}
-
-/* The header of the next record, which must be of this type and request. */
-static bool take_header(struct fcgi_exchange *ex, unsigned type, size_t *len)
-{
-    unsigned char h[HEADER_LEN];
-    unsigned id;
-
-    if (!take(ex, NULL, ex->padding) || !take(ex, h, sizeof(h))) {
+    if (!wait_for(ex, POLLIN)) {
         return false;
     }
-    id = (unsigned) h[2] << 8 | h[3];
-    if (type == BEGIN_REQUEST) {
-        ex->id = id;
+    n = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len, MSG_DONTWAIT);
+    if (n <= 0) {
+        return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
     }
-    *len = (size_t) h[4] << 8 | h[5];
-    ex->padding = h[6];
-    return (h[0] == VERSION && h[1] == type && id != 0 && id == ex->id) ||
-           fail(ex, FCGI_GARBAGE);
-}
-
-static bool take_begin(struct fcgi_exchange *ex)
-{
-    unsigned char content[CONTENT_LEN];
-    size_t len;
-
-    ex->padding = 0;
-    return take_header(ex, BEGIN_REQUEST, &len) &&
-           (len == CONTENT_LEN || fail(ex, FCGI_GARBAGE)) &&
-           take(ex, content, CONTENT_LEN) &&
-           ((content[0] == 0 && content[1] == RESPONDER) ||
-            fail(ex, FCGI_GARBAGE));
-}
-
-/* Records to the end of their stream: keeps room bytes, and reads more up to
- * most, as a peer that still sends takes a closed connection for a failure. */
-static bool take_stream(struct fcgi_exchange *ex, unsigned type,
-                        unsigned char *to, size_t room, size_t most,
-                        size_t *total)
-{
-    size_t len, keep;
-
-    *total = 0;
-    do {
-        if (!take_header(ex, type, &len)) {
-            return false;
-        }
-        keep = at_most(len, room);
-        *total += len;
-        if (*total > most) {
-            return fail(ex, FCGI_GARBAGE);
-        }
-        if (!take(ex, to, keep) || !take(ex, NULL, len - keep)) {
-            return false;
-        }
-        to += keep;
-        room -= keep;
-    } while (len != 0);
+    ex->len += (size_t) n;
     return true;
 }
 
-static bool length_of(const unsigned char **p, const unsigned char *end,
-                      size_t *len)
+/* Receives until n bytes are there that were not taken. */
+static bool await(struct fcgi_exchange *ex, size_t n)
 {
-    const unsigned char *at = *p;
-
-    if (at == end || (at[0] >= 0x80 && end - at < 4)) {
-        return false;
+    while (ex->len - ex->pos < n) {
+        if (!fill(ex)) {
+            return false;
+        }
     }
-    *len = at[0];
-    if (at[0] >= 0x80) {
-        *len = (size_t) (at[0] & 0x7f) << 24 | (size_t) at[1] << 16 |
-               (size_t) at[2] << 8 | at[3];
-    }
-    *p += at[0] < 0x80 ? 1 : 4;
     return true;
 }
 
-/* Makes NAME=value strings of the parameters, in place: the two characters
- * that come in are no more than the two lengths that go. */
-static bool make_strings(struct fcgi_exchange *ex)
+/* Whether the lengths of names and values end where their record does. */
+static bool are_pairs(const unsigned char *p, const unsigned char *end)
 {
-    const unsigned char *p = ex->params, *end = p + ex->params_len;
-    char *out = (char *) ex->params;
-    size_t name, value, count = 0;
-
     while (p < end) {
-        if (count == PARAM_COUNT || !length_of(&p, end, &name) ||
-            !length_of(&p, end, &value) || name > (size_t) (end - p) ||
-            value > (size_t) (end - p) - name) {
-            return fail(ex, FCGI_GARBAGE);
+        size_t both = 0;
+
+        for (int i = 0; i < 2; i++) {
+            uint32_t n;
+
+            if (p < end && *p < 0x80) {
+                both += *p++;
+            } else if (end - p >= 4) {
+                memcpy(&n, p, 4);
+                both += be32toh(n) & INT32_MAX;
+                p += 4;
+            } else {
+                return false;
+            }
         }
-        ex->strings[count++] = out;
-        memmove(out, p, name);
-        out[name] = '=';
-        memmove(out + name + 1, p + name, value);
-        out[name + 1 + value] = '\0';
-        out += name + value + 2;
-        p += name + value;
+        if (both > (size_t) (end - p)) {
+            return false;
+        }
+        p += both;
     }
-    ex->strings[count] = NULL;
     return true;
 }
 
-/* Whether as much came as CONTENT_LENGTH says: else the client went away. */
-static bool check_length(struct fcgi_exchange *ex)
+/* Whether a record's content is in order; sets what comes next, 0 at the end:
+ * a body that is too large need not come whole. */
+static bool take(struct fcgi_exchange *ex, const unsigned char *content,
+                 size_t n)
 {
-    static const char name[] = "CONTENT_LENGTH=";
-
-    for (char *const *p = ex->strings; *p != NULL; p++) {
-        if (strncmp(*p, name, sizeof(name) - 1) == 0 &&
-            strtoull(*p + sizeof(name) - 1, NULL, 10) > ex->body_len) {
-            return fail(ex, FCGI_INCOMPLETE);
-        }
+    if (ex->type == BEGIN_REQUEST) {
+        ex->type = PARAMS;
+        return n == BEGIN_LEN && content[0] == 0 && content[1] == RESPONDER;
     }
+    if (ex->type == PARAMS) {
+        ex->params_len += n;
+        ex->type = n == 0 ? STDIN : PARAMS;
+        return ex->params_len <= PARAMS_MAX && are_pairs(content, content + n);
+    }
+    ex->body_len += n;
+    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : STDIN;
+    return true;
+}
+
+static bool receive(struct fcgi_exchange *ex)
+{
+    ex->type = BEGIN_REQUEST;
+    while (ex->type != 0) {
+        const unsigned char *h = ex->raw + ex->pos;
+        size_t n, total;
+        unsigned id;
+
+        if (!await(ex, HEADER_LEN)) {
+            return false;
+        }
+        id = (unsigned) h[2] << 8 | h[3];
+        n = (size_t) h[4] << 8 | h[5];
+        total = HEADER_LEN + n + h[6];
+        ex->id = ex->type == BEGIN_REQUEST ? id : ex->id;
+        if (h[0] != VERSION || h[1] != ex->type || id == 0 || id != ex->id) {
+            return fail(ex, FCGI_GARBAGE);
+        }
+        if (!await(ex, total)) {
+            return false;
+        }
+        /* Behind these libfcgi takes padding, which nginx never sends there,
+         * for the next record. */
+        if ((h[6] != 0 && (ex->type == BEGIN_REQUEST || n == 0)) ||
+            !take(ex, h + HEADER_LEN, n)) {
+            return fail(ex, FCGI_GARBAGE);
+        }
+        ex->pos += total;
+    }
+    return true;
+}
+
+/* Lets libfcgi read what came. */
+static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
+{
+    FCGX_Request *req = &ex->req;
+    const char *length;
+
+    /* One of its own, as it closes that after an error; "detached", it closes
+     * without waiting for a peer. */
+    req->ipcFd = fcntl(ex->file, F_DUPFD_CLOEXEC, 3);
+    req->keepConnection = 1; /* FCGX_Accept_r() would close it first */
+    (void) lseek(ex->file, 0, SEEK_SET);
+    if (FCGX_Detach(req) != 0 || FCGX_Accept_r(req) != 0) {
+        return fail(ex, FCGI_GARBAGE);
+    }
+    call->params = req->envp;
+    call->body.data = ex->body;
+    call->body.len =
+        (size_t) FCGX_GetStr((char *) ex->body, (int) ex->body_max, req->in);
+    call->body_too_large = ex->body_len > ex->body_max;
+    if (FCGX_GetError(req->in) != 0) {
+        return fail(ex, FCGI_GARBAGE);
+    }
+    length = FCGX_GetParam("CONTENT_LENGTH", req->envp);
+    return call->body_too_large || length == NULL ||
+           strtoull(length, NULL, 10) <= ex->body_len ||
+           fail(ex, FCGI_INCOMPLETE); /* the client went away */
+}
+
+/* Lets libfcgi end its answer and free the request, which is wiped. */
+static bool finish(struct fcgi_exchange *ex)
+{
+    FCGX_Request *req = &ex->req;
+
+    for (char **p = req->envp; req->in != NULL && *p != NULL; p++) {
+        OPENSSL_cleanse(*p, strlen(*p));
+    }
+    OPENSSL_cleanse(ex->raw, ex->len);
+    OPENSSL_cleanse(ex->body, ex->body_max);
+    req->keepConnection = 1; /* so that it is closed after an error alone */
+    FCGX_Finish_r(req);
+    if (req->ipcFd < 0) {
+        return fail(ex, FCGI_LEFT);
+    }
+    close(req->ipcFd);
+    req->ipcFd = -1;
     return true;
 }
 
@@ -247,92 +269,80 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
     ex->fd = fd;
     ex->deadline_us = deadline_us;
     ex->end = FCGI_WHOLE;
-    ex->params_len = ex->body_len = 0;
-    if (!fill(ex)) {
-        return ex->end == FCGI_INCOMPLETE ? FCGI_LEFT : ex->end;
+    ex->len = ex->pos = ex->params_len = ex->body_len = 0;
+    if (!receive(ex) || !parse(ex, call)) {
+        enum fcgi_end why = ex->end;
+
+        (void) finish(ex);
+        return why;
     }
-    if (!take_begin(ex) ||
-        !take_stream(ex, PARAMS, ex->params, PARAMS_MAX, PARAMS_MAX,
-                     &ex->params_len) ||
-        !make_strings(ex) ||
-        !take_stream(ex, STDIN, ex->body, ex->body_max,
-                     ex->body_max + DRAIN_MAX, &ex->body_len) ||
-        !check_length(ex)) {
-        wipe(ex);
-        return ex->end;
-    }
-    call->params = ex->strings;
-    call->body.data = ex->body;
-    call->body.len = at_most(ex->body_len, ex->body_max);
-    call->body_too_large = ex->body_len > ex->body_max;
     return FCGI_WHOLE;
 }
 
 /* -- answering ------------------------------------------------------------
  */
 
-/* Sends what stands in raw. */
-static bool flush(struct fcgi_exchange *ex)
+static void put(struct fcgi_exchange *ex, pj_str_t text)
 {
-    while (ex->pos < ex->len) {
-        ssize_t n = send(ex->fd, ex->raw + ex->pos, ex->len - ex->pos,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (text.len != 0) {
+        (void) FCGX_PutStr((const char *) text.data, (int) text.len,
+                           ex->req.out);
+    }
+}
 
-        if (n >= 0) {
-            ex->pos += (size_t) n;
-        } else if (errno != EAGAIN) {
-            return fail(ex, FCGI_LEFT);
-        } else if (!wait_for(ex, POLLOUT)) {
+static bool send_all(struct fcgi_exchange *ex, const unsigned char *p,
+                     size_t left)
+{
+    while (left > 0) {
+        ssize_t n;
+
+        if (!wait_for(ex, POLLOUT)) {
             return false;
         }
+        n = send(ex->fd, p, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (n < 0) {
+            return fail(ex, FCGI_LEFT);
+        }
+        p += n;
+        left -= (size_t) n;
     }
-    ex->pos = ex->len = 0;
     return true;
 }
 
-/* Text as one record or more; the empty one is the end of its stream. */
-static bool put(struct fcgi_exchange *ex, unsigned char type, pj_str_t text)
+/* Until the peer has seen the answer and closes: one that still sends takes a
+ * closed connection for a failure. */
+static void drain(struct fcgi_exchange *ex)
 {
-    do {
-        size_t n = at_most(text.len, RECORD_MAX);
-        unsigned char *to = ex->raw + ex->len;
+    size_t drained = 0;
 
-        if (HEADER_LEN + n > RAW_BYTES - ex->len) {
-            if (!flush(ex)) {
-                return false;
-            }
-            to = ex->raw;
-        }
-        memset(to, 0, HEADER_LEN);
-        to[0] = VERSION;
-        to[1] = type;
-        to[2] = (unsigned char) (ex->id >> 8);
-        to[3] = (unsigned char) ex->id;
-        to[4] = (unsigned char) (n >> 8);
-        to[5] = (unsigned char) n;
-        if (n != 0) {
-            memcpy(to + HEADER_LEN, text.data, n);
-        }
-        ex->len += HEADER_LEN + n;
-        text.data += n;
-        text.len -= n;
-    } while (text.len > 0);
-    return true;
+    (void) shutdown(ex->fd, SHUT_WR);
+    do {
+        ex->len = 0;
+        (void) fill(ex);
+        OPENSSL_cleanse(ex->raw, ex->len);
+        drained += ex->len;
+    } while (ex->len != 0 && drained < DRAIN_MAX);
 }
 
 enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
                           const struct fcgi_reply *reply)
 {
-    static const unsigned char complete[CONTENT_LEN];
-    pj_str_t nothing = {complete, 0};
-    pj_str_t end = {complete, CONTENT_LEN};
+    unsigned char *answer = ex->raw + REQUEST_ROOM;
+    enum fcgi_end end;
+    size_t len;
 
     ex->deadline_us = deadline_us;
-    ex->pos = ex->len = 0;
-    (void) (put(ex, STDOUT, reply->head) &&
-            (reply->body.len == 0 || put(ex, STDOUT, reply->body)) &&
-            put(ex, STDOUT, nothing) && put(ex, END_REQUEST, end) &&
-            flush(ex));
-    wipe(ex);
-    return ex->end;
+    (void) lseek(ex->file, REQUEST_ROOM, SEEK_SET);
+    put(ex, reply->head);
+    put(ex, reply->body);
+    if (finish(ex)) {
+        len = (size_t) lseek(ex->file, 0, SEEK_CUR) - REQUEST_ROOM;
+        (void) send_all(ex, answer, len);
+        OPENSSL_cleanse(answer, len);
+    }
+    end = ex->end;
+    if (end == FCGI_WHOLE && ex->body_len > ex->body_max) {
+        drain(ex);
+    }
+    return end;
 }

@@ -17,7 +17,9 @@ struct fcgi_call {
     int64_t deadline_ms; /* that, and the request timeout */
 };
 
-/* Its answer. */
+#define FCGI_ANSWER_MAX (2 * 1024 * 1024)
+
+/* Its answer, of no more bytes than that. */
 struct fcgi_reply {
     pj_str_t head; /* CGI headers and an empty line */
     pj_str_t body;
@@ -35,15 +37,17 @@ enum fcgi_end {
 /* What a thread keeps from request to request. */
 struct fcgi_exchange;
 
-/* Bodies up to body_max bytes are handed on; NULL when memory is short.  To
- * be freed with free(). */
+/* Bodies up to body_max bytes (64 KiB at most) are handed on; NULL when memory
+ * or descriptors are short.  Called by one thread. */
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
+void fcgi_exchange_free(struct fcgi_exchange *ex);
 
 /*
  * Reads a request from fd, which stays the caller's.  All of it has to come
  * until deadline_us of metrics_now_us(), in whatever pieces; what has come
- * already is read even after that.  FCGI_KEEP_CONN is not heeded: a connection
- * is good for one request.
+ * already is read even after that.  Of a body that is too large the end is not
+ * waited for, but drained after the answer.  FCGI_KEEP_CONN is not heeded: a
+ * connection is good for one request.
  */
 enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
                         struct fcgi_call *call)

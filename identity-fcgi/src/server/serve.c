@@ -21,6 +21,7 @@
 
 #define HEAD_MAX_BYTES (48 * 1024)   /* a cookie holds a whole token */
 #define BODY_MAX_BYTES (1024 * 1024) /* 1000 branches and three tokens */
+_Static_assert(HEAD_MAX_BYTES + BODY_MAX_BYTES <= FCGI_ANSWER_MAX, "");
 #define CONNECTIONS_MAX 4096
 #define SPARE_DESCRIPTORS 64
 #define SWEEP_WAIT_MS 1000 /* for the sweep to end, at the stop */
@@ -291,7 +292,7 @@ static void stopping(void *app)
 static int connection_limit(const struct config *cfg)
 {
     struct rlimit limit;
-    rlim_t reserved = SPARE_DESCRIPTORS + (rlim_t) cfg->worker_threads;
+    rlim_t reserved = SPARE_DESCRIPTORS + 3 * (rlim_t) cfg->worker_threads;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
         return 256;

@@ -192,12 +192,12 @@ static void drain_begin(struct server *s)
 {
     s->drain_until_ms =
         now_ms() + s->limits->request_timeout_ms + DRAIN_GRACE_MS;
-    s->service->stopping(s->service->app);
     if (s->listener->inherited) {
         listener_close(s->listener);
     } else {
         listener_unlink(s->listener);
     }
+    s->service->stopping(s->service->app);
 }
 
 static void on_signal(struct server *s)
@@ -290,7 +290,7 @@ static void stop_workers(struct server *s, struct worker_thread *threads)
     pthread_mutex_unlock(&s->lock);
     for (int i = 0; i < s->limits->threads; i++) {
         pthread_join(threads[i].thread, NULL);
-        free(threads[i].exchange);
+        fcgi_exchange_free(threads[i].exchange);
     }
 }
 
