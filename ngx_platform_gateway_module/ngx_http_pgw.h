@@ -38,29 +38,55 @@
 #define NGX_HTTP_PGW_CORRELATION_ID  0x02
 
 
-/* Why a request was let through or refused; names in _reason.c, stable. */
+/*
+ * Why a request was let through or refused.  All else that is known of a
+ * decision (its name, status, code, detail) is in the table of _reason.c.
+ */
 
 typedef enum {
     NGX_HTTP_PGW_REASON_NONE = 0,
+
     NGX_HTTP_PGW_REASON_PUBLIC,
     NGX_HTTP_PGW_REASON_VERIFIED,
     NGX_HTTP_PGW_REASON_PREFLIGHT,
     NGX_HTTP_PGW_REASON_OPTIONS,
+    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": another module let
+                                            the request in */
+
     NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* and ctx->token_error */
+    NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
+    NGX_HTTP_PGW_REASON_TOKEN_SIZE,
+    NGX_HTTP_PGW_REASON_TOKEN_ENCODING,
+    NGX_HTTP_PGW_REASON_TOKEN_JSON,
+    NGX_HTTP_PGW_REASON_TOKEN_HEADER,
+    NGX_HTTP_PGW_REASON_TOKEN_ALG,
+    NGX_HTTP_PGW_REASON_TOKEN_TYP,
+    NGX_HTTP_PGW_REASON_TOKEN_CRIT,
+    NGX_HTTP_PGW_REASON_TOKEN_KID,
+    NGX_HTTP_PGW_REASON_TOKEN_KIND,
+    NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
+    NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
+    NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
+    NGX_HTTP_PGW_REASON_TOKEN_BOUND,
+    NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
     NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
     NGX_HTTP_PGW_REASON_KID_UNKNOWN,
+    NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
+    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* we failed, not the token */
     NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
     NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
     NGX_HTTP_PGW_REASON_KID_PENDING,
+
     NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
     NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
     NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-    NGX_HTTP_PGW_REASON_BAD_REQUEST,     /* HTTP/0.9 */
-    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": let in
-                                                         by another module */
-    NGX_HTTP_PGW_REASON_LAST
+    NGX_HTTP_PGW_REASON_BAD_REQUEST,
+    NGX_HTTP_PGW_REASON_REQUEST_TOO_LARGE,
+    NGX_HTTP_PGW_REASON_URI_TOO_LONG,
+    NGX_HTTP_PGW_REASON_RATE_LIMITED,
+
+    NGX_HTTP_PGW_REASONS                 /* how many */
 } ngx_http_pgw_reason_e;
 
 
@@ -269,20 +295,16 @@ typedef struct {
     ngx_str_t                    correlation_id;
 
     ngx_http_pgw_reason_e        reason;
-    pj_err_t                     token_error;  /* detail of the reason */
-    const char                  *decision;     /* "allow", "deny", "shadow" */
+    const char                  *code;         /* of the problem, and its ... */
+    const char                  *detail;       /* ... detail; NULL: as the
+                                                  reason has it */
     ngx_uint_t                   required;     /* access of the location */
 
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
 
     ngx_http_pgw_cors_request_t  cors;         /* once prepared */
 
-    /* The problem that a refusal of ours is answered with; code.len == 0:
-     * none of ours, nginx's status decides.  It holds for a response of that
-     * status only, since a later location may answer with another. */
-    ngx_int_t                    status;
-    ngx_str_t                    code;
-    ngx_str_t                    detail;
+    /* what goes with a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
     ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
@@ -446,15 +468,13 @@ ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
-/* Notes in gr that r would have been refused, and why. */
-void ngx_http_pgw_shadow(ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_reason_e reason);
-
-/* Returns status, or NGX_DECLINED in shadow mode. */
+/*
+ * Refuses r as problem_refuse() does, or notes in shadow mode that it would
+ * have been: then NGX_DECLINED.
+ */
 ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_int_t status, ngx_http_pgw_reason_e reason, const char *code,
-    const char *detail);
+    ngx_http_pgw_reason_e reason, const char *detail);
 
 
 /* ngx_http_pgw_policy.c: what makes a token good, and what of it
@@ -686,15 +706,15 @@ void ngx_http_pgw_problem_init(void);
 /* ngx_http_pgw_refusal.c: what a refusal says */
 
 /*
- * Marks r as refused by us with status: code and detail (both live as long as
- * r and need no escaping in JSON) are for the body to come.  WWW-Authenticate
- * follows from status and code, Allow from the location, Retry-After from
- * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
- * the phase handler to return in turn; NGX_ERROR when memory is short.
- * gr is request_own(r).
+ * Marks r as refused by us for that reason.  detail lives as long as r and
+ * needs no escaping in JSON; NULL: the reason's own.  WWW-Authenticate follows
+ * from the reason, Allow from the location, Retry-After from gr->retry_after.
+ * gr->required must be set before a 403.  Returns the status, for the phase
+ * handler to return in turn; NGX_ERROR when memory is short.  gr is
+ * request_own(r).
  */
 ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, ngx_int_t status, const char *code,
+    ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
     const char *detail);
 
 /* Writes conf->challenge of a merged location. */

@@ -311,14 +311,11 @@ ngx_http_pgw_explain_refuse(ngx_http_request_t *r, ngx_uint_t reason,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->reason = reason;
-    gr->decision = "deny";
+    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
 
-    rc = (reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN)
-         ? ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
-                                       "GATEWAY_ORIGIN_NOT_ALLOWED", detail)
-         : ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
-                                       "REQUEST_INVALID", detail);
+    if (reason == NGX_HTTP_PGW_REASON_BAD_REQUEST) {
+        gr->code = "REQUEST_INVALID";
+    }
 
     return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }

@@ -10,21 +10,12 @@
 #include "ngx_http_pgw_text.h"
 
 
-/* What a refusal is answered with. */
-
-typedef struct {
-    ngx_uint_t                   reason;
-    ngx_uint_t                   status;
-    const char                  *code;
-} ngx_http_pgw_verdict_t;
-
-
 static const ngx_http_pgw_check_t *ngx_http_pgw_explain_failed(
     const ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e);
-static const ngx_http_pgw_verdict_t *
-    ngx_http_pgw_explain_refusal(ngx_uint_t reason);
+static void ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text,
+    const char *literal);
 static void ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text,
@@ -120,95 +111,58 @@ ngx_http_pgw_explain_failed(const ngx_http_pgw_explain_t *e)
 
 /*
  * The decision, and what the client is answered: null where that is for an
- * upstream to say.
+ * upstream to say.  What nginx refuses itself stays refused in shadow mode.
  */
 
 static void
 ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                     reason;
-    const ngx_http_pgw_check_t    *failed;
-    const ngx_http_pgw_verdict_t  *refusal;
+    ngx_uint_t                    status, shadow;
+    const ngx_http_pgw_check_t   *failed;
+    const ngx_http_pgw_reason_t  *reason;
 
     failed = ngx_http_pgw_explain_failed(e);
 
-    if (failed) {
-        refusal = ngx_http_pgw_explain_refusal(failed->reason);
+    shadow = (failed && e->conf && e->conf->shadow && !e->clcf->internal);
 
-        /* what nginx refuses itself stays refused */
+    reason = &ngx_http_pgw_reasons[
+                 failed ? failed->reason
+                 : e->redirect || !e->conf->enable ? NGX_HTTP_PGW_REASON_NONE
+                 : e->options ? NGX_HTTP_PGW_REASON_OPTIONS
+                 : e->public ? NGX_HTTP_PGW_REASON_PUBLIC
+                 : NGX_HTTP_PGW_REASON_VERIFIED];
 
-        if (e->conf && e->conf->shadow && !e->clcf->internal) {
-            ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"shadow\",\"reason\":\"%s\","
-                         "\"status\":null,\"code\":null",
-                         ngx_http_pgw_reasons[failed->reason]
-                         .name);
-            return;
-        }
+    status = shadow ? 0
+             : failed == NULL && e->redirect ? NGX_HTTP_MOVED_PERMANENTLY
+             : reason->status;
 
-        ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"deny\",\"reason\":\"%s\","
-                         "\"status\":%ui,\"code\":\"%s\"",
-                         ngx_http_pgw_reasons[failed->reason]
-                         .name, refusal->status, refusal->code);
-        return;
+    ngx_http_pgw_text_format(text, "{\"decision\":");
+    ngx_http_pgw_explain_literal(text, shadow ? "shadow"
+                                       : failed ? "deny"
+                                       : reason->name ? "allow" : NULL);
+
+    ngx_http_pgw_text_format(text, ",\"reason\":");
+    ngx_http_pgw_explain_literal(text, reason->name);
+
+    if (status) {
+        ngx_http_pgw_text_format(text, ",\"status\":%ui,\"code\":", status);
+    } else {
+        ngx_http_pgw_text_format(text, ",\"status\":null,\"code\":");
     }
 
-    if (e->redirect || !e->conf->enable) {
-        ngx_http_pgw_text_format(text,
-                         "{\"decision\":null,\"reason\":null,\"status\":%s,"
-                         "\"code\":null", e->redirect ? "301" : "null");
-        return;
-    }
-
-    reason = e->options ? NGX_HTTP_PGW_REASON_OPTIONS
-             : e->public ? NGX_HTTP_PGW_REASON_PUBLIC
-             : NGX_HTTP_PGW_REASON_VERIFIED;
-
-    ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"allow\",\"reason\":\"%s\","
-                         "\"status\":%s,\"code\":null",
-                         ngx_http_pgw_reasons[reason].name,
-                         e->options ? "204" : "null");
+    ngx_http_pgw_explain_literal(text, shadow ? NULL : reason->code);
 }
 
 
-static const ngx_http_pgw_verdict_t *
-ngx_http_pgw_explain_refusal(ngx_uint_t reason)
+static void
+ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *literal)
 {
-    ngx_uint_t  i;
-
-    static const ngx_http_pgw_verdict_t  refusals[] = {
-        { NGX_HTTP_PGW_REASON_BAD_REQUEST,
-          NGX_HTTP_BAD_REQUEST, "GATEWAY_BAD_REQUEST" },
-        { NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-          NGX_HTTP_NOT_FOUND, "GATEWAY_ROUTE_NOT_FOUND" },
-        { NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-          NGX_HTTP_NOT_ALLOWED, "METHOD_NOT_ALLOWED" },
-        { NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_MISSING" },
-        { NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_EXPIRED" },
-        { NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-          NGX_HTTP_SERVICE_UNAVAILABLE, "GATEWAY_KEYS_UNAVAILABLE" },
-        { NGX_HTTP_PGW_REASON_KID_PENDING,
-          NGX_HTTP_SERVICE_UNAVAILABLE, "GATEWAY_KEYS_UNAVAILABLE" },
-        { NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-          NGX_HTTP_FORBIDDEN, "GATEWAY_CONTEXT_FORBIDDEN" },
-
-        /* all others are faults of the token */
-        { NGX_HTTP_PGW_REASON_NONE,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_INVALID" }
-    };
-
-    for (i = 0; refusals[i].reason; i++) {
-        if (refusals[i].reason == reason) {
-            break;
-        }
+    if (literal) {
+        ngx_http_pgw_text_format(text, "\"%s\"", literal);
+    } else {
+        ngx_http_pgw_text_format(text, "null");
     }
-
-    return &refusals[i];
 }
 
 
