@@ -491,11 +491,36 @@ ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
 
 /* ngx_http_pgw_token.c */
 
+/* The stages in which a token is verified, in their order. */
+
+typedef enum {
+    NGX_HTTP_PGW_STAGE_SPLIT = 0,
+    NGX_HTTP_PGW_STAGE_HEADER,
+    NGX_HTTP_PGW_STAGE_PAYLOAD,
+    NGX_HTTP_PGW_STAGE_POLICY,
+    NGX_HTTP_PGW_STAGE_KEY,
+    NGX_HTTP_PGW_STAGE_SIGNATURE,
+    NGX_HTTP_PGW_STAGES
+} ngx_http_pgw_stage_e;
+
+
+/* What an explanation wants to know of them. */
+
+typedef struct {
+    int64_t                      at;           /* seconds: the time to take */
+    uint64_t                     found[NGX_HTTP_PGW_STAGES];
+                                               /* PJ_FAULT()s, that of PJ_OK
+                                                  too; 0: not come to */
+    const pj_json_t             *header;       /* NULL: not read */
+} ngx_http_pgw_steps_t;
+
+
 /*
- * Finds the one bearer token: NGX_OK, NGX_DECLINED (none, or another scheme),
- * NGX_ERROR (Bearer, but no token68 after it).  *token points into the header.
+ * Finds the bearer token in the value of Authorization (NULL: none): NGX_OK,
+ * NGX_DECLINED (none, or another scheme), NGX_ERROR (Bearer, but no token68
+ * after it).  *token points into value.
  */
-ngx_int_t ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token);
+ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
 
 /*
  * Verifies token against the conf's policy and set (NULL: no keys).
@@ -503,10 +528,22 @@ ngx_int_t ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token);
  * (claims->iat is then what the token says, not verified), or why it is
  * refused.  What *claims points at lives in memory of the worker, until the
  * next call: copy what is to stay.
+ *
+ * With steps (else NULL) it takes the time from there, notes what each stage
+ * found, and goes on past a fault to those that do not need what is at fault;
+ * what it returns is the first one all the same.
  */
 pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims);
+    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
+
+/*
+ * Why a token whose key is not in set (NULL: no keys) is refused, if no fetch
+ * can be waited for.
+ */
+ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set,
+    const pj_claims_t *claims);
 
 /* The times of claims that token_verify() has checked. */
 void ngx_http_pgw_token_times(const pj_claims_t *claims,

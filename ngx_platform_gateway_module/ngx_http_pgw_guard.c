@@ -13,6 +13,7 @@
 
 static ngx_int_t ngx_http_pgw_decide(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+static ngx_int_t ngx_http_pgw_find(ngx_http_request_t *r, pj_str_t *token);
 static pj_err_t ngx_http_pgw_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, pj_claims_t *claims,
     ngx_http_pgw_ctx_t **found);
@@ -103,7 +104,7 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    rc = ngx_http_pgw_token_find(r, &token);
+    rc = ngx_http_pgw_find(r, &token);
 
     if (rc == NGX_DECLINED) {
         return ngx_http_pgw_refuse(r, gr, conf,
@@ -130,6 +131,17 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     return ngx_http_pgw_admit(r, gr, conf, &ctx->grant);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_find(ngx_http_request_t *r, pj_str_t *token)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->headers_in.authorization;
+
+    return ngx_http_pgw_token_find(h ? &h->value : NULL, token);
 }
 
 
@@ -172,7 +184,7 @@ ngx_http_pgw_look(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     pj_str_t                   token;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (conf->policy == 0 || ngx_http_pgw_token_find(r, &token) != NGX_OK) {
+    if (conf->policy == 0 || ngx_http_pgw_find(r, &token) != NGX_OK) {
         return PJ_ERR_TOKEN_SHAPE;
     }
 
@@ -253,7 +265,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_times_t       times;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    err = ngx_http_pgw_token_verify(r, conf, token, set, claims);
+    err = ngx_http_pgw_token_verify(r, conf, token, set, claims, NULL);
 
     if (err != PJ_OK && err != PJ_ERR_TOKEN_SIGNATURE) {
         return err;
@@ -282,9 +294,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 /*
  * The key may be one that was published after our last fetch.  Wait for a
  * fetch where that is allowed: what one that began after the request came has
- * not brought is not there.  Where none may be made now, only a token that is
- * older than what we know is called invalid; anybody can make one that is not,
- * and so that has a reason of its own.
+ * not brought is not there.
  */
 
 static ngx_int_t
@@ -309,20 +319,15 @@ ngx_http_pgw_no_key(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     ngx_http_pgw_metrics_verification(PJ_ERR_KID_UNKNOWN);
 
-    if (set == NULL
-        || (rc == NGX_DECLINED
-            && claims->iat >= ngx_http_pgw_keys_fetched_at(keys)))
-    {
+    reason = (set && rc != NGX_DECLINED)
+             ? NGX_HTTP_PGW_REASON_KID_UNKNOWN
+             : ngx_http_pgw_token_no_key(keys, set, claims);
+
+    if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
         gr->retry_after = ngx_http_pgw_keys_retry_after(keys);
-
-        reason = set ? NGX_HTTP_PGW_REASON_KID_PENDING
-                     : NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
-
-        return ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
     }
 
-    return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_PGW_REASON_KID_UNKNOWN,
-                               NULL);
+    return ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
 }
 
 
