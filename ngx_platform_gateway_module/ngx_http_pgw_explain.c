@@ -26,70 +26,10 @@ static const char *ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e,
 static const char *ngx_http_pgw_explain_member(ngx_http_pgw_explain_t *e,
     const pj_json_t *m);
 static ngx_int_t ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_steps_t *steps);
 static void ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
     const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set);
 static ngx_int_t ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *detail);
-
-
-/* Which errors of which stage are the fault that a check looks for. */
-
-#define ngx_http_pgw_explain_but(faults)  (~(PJ_FAULT(PJ_OK) | (faults)))
-
-#define NGX_HTTP_PGW_EXPLAIN_STEPS                                            \
-    (sizeof(ngx_http_pgw_explain_step) / sizeof(ngx_http_pgw_explain_step[0]))
-
-static const struct {
-    ngx_http_pgw_check_e  check;
-    ngx_http_pgw_stage_e  stage;
-    uint64_t              faults;
-} ngx_http_pgw_explain_step[] = {
-
-    { NGX_HTTP_PGW_CHECK_SIZE, NGX_HTTP_PGW_STAGE_SPLIT,
-      PJ_FAULT(PJ_ERR_TOKEN_SIZE) },
-    { NGX_HTTP_PGW_CHECK_SHAPE, NGX_HTTP_PGW_STAGE_SPLIT,
-      ngx_http_pgw_explain_but(0) },
-
-    { NGX_HTTP_PGW_CHECK_HEADER, NGX_HTTP_PGW_STAGE_HEADER,
-      ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_ALG)
-                               |PJ_FAULT(PJ_ERR_TOKEN_TYP)
-                               |PJ_FAULT(PJ_ERR_TOKEN_CRIT)
-                               |PJ_FAULT(PJ_ERR_TOKEN_KID)) },
-    { NGX_HTTP_PGW_CHECK_ALG, NGX_HTTP_PGW_STAGE_HEADER,
-      PJ_FAULT(PJ_ERR_TOKEN_ALG) },
-    { NGX_HTTP_PGW_CHECK_TYP, NGX_HTTP_PGW_STAGE_HEADER,
-      PJ_FAULT(PJ_ERR_TOKEN_TYP) },
-    { NGX_HTTP_PGW_CHECK_CRIT, NGX_HTTP_PGW_STAGE_HEADER,
-      PJ_FAULT(PJ_ERR_TOKEN_CRIT) },
-    { NGX_HTTP_PGW_CHECK_KID, NGX_HTTP_PGW_STAGE_HEADER,
-      PJ_FAULT(PJ_ERR_TOKEN_KID) },
-
-    { NGX_HTTP_PGW_CHECK_PAYLOAD, NGX_HTTP_PGW_STAGE_PAYLOAD,
-      ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_KIND)
-                               |PJ_FAULT(PJ_ERR_TOKEN_CLAIMS)) },
-    { NGX_HTTP_PGW_CHECK_KIND, NGX_HTTP_PGW_STAGE_PAYLOAD,
-      PJ_FAULT(PJ_ERR_TOKEN_KIND) },
-    { NGX_HTTP_PGW_CHECK_CLAIMS, NGX_HTTP_PGW_STAGE_PAYLOAD,
-      PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) },
-
-    { NGX_HTTP_PGW_CHECK_ISSUER, NGX_HTTP_PGW_STAGE_POLICY,
-      PJ_FAULT(PJ_ERR_TOKEN_ISSUER) },
-    { NGX_HTTP_PGW_CHECK_AUDIENCE, NGX_HTTP_PGW_STAGE_POLICY,
-      PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE) },
-    { NGX_HTTP_PGW_CHECK_BOUND, NGX_HTTP_PGW_STAGE_POLICY,
-      PJ_FAULT(PJ_ERR_TOKEN_BOUND) },
-    { NGX_HTTP_PGW_CHECK_NOT_YET, NGX_HTTP_PGW_STAGE_POLICY,
-      PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) },
-    { NGX_HTTP_PGW_CHECK_EXPIRY, NGX_HTTP_PGW_STAGE_POLICY,
-      PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) },
-
-    { NGX_HTTP_PGW_CHECK_KEY, NGX_HTTP_PGW_STAGE_KEY,
-      ngx_http_pgw_explain_but(0) },
-    { NGX_HTTP_PGW_CHECK_SIGNATURE, NGX_HTTP_PGW_STAGE_SIGNATURE,
-      ngx_http_pgw_explain_but(0) }
-};
 
 
 char *
@@ -547,49 +487,6 @@ ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
     }
 
     return NGX_OK;
-}
-
-
-/*
- * The checks that a stage makes come one after the other, and one that failed
- * is its last; those of the policy all are made.
- */
-
-static void
-ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_steps_t *steps)
-{
-    pj_err_t    err;
-    uint64_t    found, faults;
-    ngx_uint_t  i, failed;
-
-    failed = NGX_HTTP_PGW_STAGES;
-
-    for (i = 0; i < NGX_HTTP_PGW_EXPLAIN_STEPS; i++) {
-
-        found = steps->found[ngx_http_pgw_explain_step[i].stage];
-
-        if (found == 0 || ngx_http_pgw_explain_step[i].stage == failed) {
-            continue;
-        }
-
-        faults = found & ngx_http_pgw_explain_step[i].faults;
-
-        if (faults == 0) {
-            ngx_http_pgw_explain_pass(e, ngx_http_pgw_explain_step[i].check);
-            continue;
-        }
-
-        for (err = PJ_OK; !(faults & PJ_FAULT(err)); err++) { /* void */ }
-
-        ngx_http_pgw_explain_fail(e, ngx_http_pgw_explain_step[i].check,
-                                  ngx_http_pgw_reason_of_token(err),
-                                  pj_strerror(err));
-
-        if (ngx_http_pgw_explain_step[i].stage != NGX_HTTP_PGW_STAGE_POLICY) {
-            failed = ngx_http_pgw_explain_step[i].stage;
-        }
-    }
 }
 
 

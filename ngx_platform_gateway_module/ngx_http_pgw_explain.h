@@ -132,7 +132,11 @@ char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
 ngx_int_t ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e);
 
 
-/* ngx_http_pgw_explain_text.c: the answer */
+/* ngx_http_pgw_explain_text.c: the checks by name, and the answer */
+
+/* Notes of each check that verifying a token makes what came of it. */
+void ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps);
 
 ngx_int_t ngx_http_pgw_explain_send(const ngx_http_pgw_explain_t *e);
 

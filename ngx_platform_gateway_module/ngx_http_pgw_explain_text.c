@@ -39,30 +39,121 @@ static void ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
 #define NGX_HTTP_PGW_EXPLAIN_VALUE  255
 
 
-static const char * const  ngx_http_pgw_explain_names[] = {
-    [NGX_HTTP_PGW_CHECK_PATH] = "path",
-    [NGX_HTTP_PGW_CHECK_LOCATION] = "location",
-    [NGX_HTTP_PGW_CHECK_METHOD] = "method",
-    [NGX_HTTP_PGW_CHECK_BEARER] = "bearer",
-    [NGX_HTTP_PGW_CHECK_SIZE] = "size",
-    [NGX_HTTP_PGW_CHECK_SHAPE] = "shape",
-    [NGX_HTTP_PGW_CHECK_HEADER] = "header",
-    [NGX_HTTP_PGW_CHECK_ALG] = "alg",
-    [NGX_HTTP_PGW_CHECK_TYP] = "typ",
-    [NGX_HTTP_PGW_CHECK_CRIT] = "crit",
-    [NGX_HTTP_PGW_CHECK_KID] = "kid",
-    [NGX_HTTP_PGW_CHECK_PAYLOAD] = "payload",
-    [NGX_HTTP_PGW_CHECK_KIND] = "kind",
-    [NGX_HTTP_PGW_CHECK_CLAIMS] = "claims",
-    [NGX_HTTP_PGW_CHECK_ISSUER] = "issuer",
-    [NGX_HTTP_PGW_CHECK_AUDIENCE] = "audience",
-    [NGX_HTTP_PGW_CHECK_BOUND] = "bound",
-    [NGX_HTTP_PGW_CHECK_NOT_YET] = "notBefore",
-    [NGX_HTTP_PGW_CHECK_EXPIRY] = "expiry",
-    [NGX_HTTP_PGW_CHECK_KEY] = "key",
-    [NGX_HTTP_PGW_CHECK_SIGNATURE] = "signature",
-    [NGX_HTTP_PGW_CHECK_CONTEXT] = "context"
+/* Which errors of which stage are the fault that a check looks for. */
+
+#define ngx_http_pgw_explain_but(faults)  (~(PJ_FAULT(PJ_OK) | (faults)))
+
+static const struct {
+    const char  *name;
+    ngx_uint_t   stage;          /* NGX_HTTP_PGW_STAGES: of none */
+    uint64_t     faults;
+} ngx_http_pgw_explain_known[NGX_HTTP_PGW_CHECKS] = {
+
+    [NGX_HTTP_PGW_CHECK_PATH] = { "path", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_LOCATION] = { "location", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_METHOD] = { "method", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_BEARER] = { "bearer", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_SIZE] =
+        { "size", NGX_HTTP_PGW_STAGE_SPLIT,
+          PJ_FAULT(PJ_ERR_TOKEN_SIZE) },
+    [NGX_HTTP_PGW_CHECK_SHAPE] =
+        { "shape", NGX_HTTP_PGW_STAGE_SPLIT,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_HEADER] =
+        { "header", NGX_HTTP_PGW_STAGE_HEADER,
+          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_ALG)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_TYP)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_CRIT)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_KID)) },
+    [NGX_HTTP_PGW_CHECK_ALG] =
+        { "alg", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_ALG) },
+    [NGX_HTTP_PGW_CHECK_TYP] =
+        { "typ", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_TYP) },
+    [NGX_HTTP_PGW_CHECK_CRIT] =
+        { "crit", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_CRIT) },
+    [NGX_HTTP_PGW_CHECK_KID] =
+        { "kid", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_KID) },
+    [NGX_HTTP_PGW_CHECK_PAYLOAD] =
+        { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_KIND)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_CLAIMS)) },
+    [NGX_HTTP_PGW_CHECK_KIND] =
+        { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          PJ_FAULT(PJ_ERR_TOKEN_KIND) },
+    [NGX_HTTP_PGW_CHECK_CLAIMS] =
+        { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) },
+    [NGX_HTTP_PGW_CHECK_ISSUER] =
+        { "issuer", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_ISSUER) },
+    [NGX_HTTP_PGW_CHECK_AUDIENCE] =
+        { "audience", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE) },
+    [NGX_HTTP_PGW_CHECK_BOUND] =
+        { "bound", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_BOUND) },
+    [NGX_HTTP_PGW_CHECK_NOT_YET] =
+        { "notBefore", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) },
+    [NGX_HTTP_PGW_CHECK_EXPIRY] =
+        { "expiry", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) },
+    [NGX_HTTP_PGW_CHECK_KEY] =
+        { "key", NGX_HTTP_PGW_STAGE_KEY,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_SIGNATURE] =
+        { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_CONTEXT] = { "context", NGX_HTTP_PGW_STAGES, 0 }
 };
+
+
+/*
+ * The checks that a stage makes come one after the other, and one that failed
+ * is its last; those of the policy all are made.
+ */
+
+void
+ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps)
+{
+    pj_err_t    err;
+    uint64_t    found, faults;
+    ngx_uint_t  i, stage, failed;
+
+    failed = NGX_HTTP_PGW_STAGES;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        stage = ngx_http_pgw_explain_known[i].stage;
+        found = (stage < NGX_HTTP_PGW_STAGES) ? steps->found[stage] : 0;
+
+        if (found == 0 || stage == failed) {
+            continue;
+        }
+
+        faults = found & ngx_http_pgw_explain_known[i].faults;
+
+        if (faults == 0) {
+            ngx_http_pgw_explain_pass(e, (ngx_http_pgw_check_e) i);
+            continue;
+        }
+
+        for (err = PJ_OK; !(faults & PJ_FAULT(err)); err++) { /* void */ }
+
+        ngx_http_pgw_explain_fail(e, (ngx_http_pgw_check_e) i,
+                                  ngx_http_pgw_reason_of_token(err),
+                                  pj_strerror(err));
+
+        if (stage != NGX_HTTP_PGW_STAGE_POLICY) {
+            failed = stage;
+        }
+    }
+}
 
 
 ngx_int_t
@@ -392,7 +483,8 @@ ngx_http_pgw_explain_checks(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : "", ngx_http_pgw_explain_names[i],
+                                 i ? "," : "",
+                                 ngx_http_pgw_explain_known[i].name,
                                  results[check->result]);
 
         if (check->result == NGX_HTTP_PGW_FAILED) {

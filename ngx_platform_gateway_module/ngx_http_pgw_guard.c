@@ -81,6 +81,9 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if (rc == NGX_AGAIN) {
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http platform gateway: waits for keys");
+
         ctx->state = NGX_HTTP_PGW_WAIT_KEYS;
         return NGX_AGAIN;
     }
@@ -243,6 +246,11 @@ ngx_http_pgw_check(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         ctx->err = ngx_http_pgw_verify(r, conf, token, set, claims,
                                        &ctx->grant);
     }
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: token %s, key set %ui%s",
+                   pj_errname(ctx->err), version,
+                   rc == NGX_DECLINED ? "" : ", cached");
 
     if (ctx->err != PJ_ERR_KID_UNKNOWN) {
         ctx->policy = conf->policy;
@@ -407,6 +415,10 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return;
     }
 
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: allow %s",
+                   ngx_http_pgw_reasons[reason].name);
+
     gr->reason = reason;
     gr->retry_after = 0;
     ngx_str_null(&gr->challenge);
@@ -423,6 +435,10 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (!conf->shadow) {
         return ngx_http_pgw_problem_refuse(r, gr, reason, detail);
     }
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: shadow %s",
+                   ngx_http_pgw_reasons[reason].name);
 
     ngx_http_pgw_shadow(gr, reason);
 

@@ -53,6 +53,11 @@ ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_http_pgw_loc_conf_t  *conf;
 
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s",
+                   ngx_http_pgw_reasons[reason].name,
+                   detail ? detail : ngx_http_pgw_reasons[reason].detail);
+
     gr->reason = reason;
     gr->shadowed = 0;
     gr->code = NULL;
