@@ -5,9 +5,9 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> cors; guard -> { token, keys, inject };
  * subject -> guard; keys -> fetch; whoever refuses -> refusal; the filters of
- * problem -> { refusal, cors }; explain -> { token, keys }; ids, log and metrics
- * stand alone.  What a reason means is in the table of reason, which all of
- * them read.  Only token and keys verify with pj.
+ * problem -> { refusal, cors }; explain -> { token, keys }; ids, log and
+ * metrics stand alone.  What a reason means is in the table of reason, which
+ * all of them read.  Only token and keys verify with pj.
  */
 
 
