@@ -74,11 +74,13 @@ static pj_err_t header_read(pj_arena_t *arena, const pj_jws_t *jws, bool own,
     pj_str_t json;
     pj_err_t err;
 
+    header->root = NULL;
     err = pj_b64url_decode_arena(arena, jws->header, &json);
     if (err == PJ_OK)
         err = pj_json_parse(arena, json, &root);
     if (err != PJ_OK)
         return err;
+    header->root = root;
 
     if (root->type != PJ_JSON_OBJECT)
         return PJ_ERR_TOKEN_HEADER;

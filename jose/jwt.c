@@ -253,30 +253,41 @@ static bool audience_ok(const pj_claims_t *claims, const pj_policy_t *policy)
     return false;
 }
 
-static pj_err_t times_check(const pj_claims_t *claims,
-                            const pj_policy_t *policy)
+uint64_t pj_claims_faults(const pj_claims_t *claims, const pj_policy_t *policy)
 {
     int64_t latest = policy->now_s + policy->leeway_s;
+    uint64_t faults = 0;
 
+    if (!is_one_of(claims->iss, policy->issuers, policy->issuer_count))
+        faults |= PJ_FAULT(PJ_ERR_TOKEN_ISSUER);
+    if (policy->audience_count > 0 && !audience_ok(claims, policy))
+        faults |= PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE);
+    if (!policy->allow_confirmation &&
+        pj_json_member(claims->root, "cnf") != NULL)
+        faults |= PJ_FAULT(PJ_ERR_TOKEN_BOUND);
     if (claims->iat > latest || claims->nbf > latest)
-        return PJ_ERR_TOKEN_NOT_YET;
+        faults |= PJ_FAULT(PJ_ERR_TOKEN_NOT_YET);
     if (policy->now_s - policy->leeway_s >= claims->exp)
-        return PJ_ERR_TOKEN_EXPIRED;
-    return PJ_OK;
+        faults |= PJ_FAULT(PJ_ERR_TOKEN_EXPIRED);
+    return faults;
 }
 
 pj_err_t pj_claims_check(const pj_claims_t *claims, const pj_policy_t *policy)
 {
+    static const pj_err_t order[] = {
+        PJ_ERR_TOKEN_ISSUER,  PJ_ERR_TOKEN_AUDIENCE, PJ_ERR_TOKEN_BOUND,
+        PJ_ERR_TOKEN_NOT_YET, PJ_ERR_TOKEN_EXPIRED,
+    };
+    uint64_t faults;
+
     if (policy->issuer_count == 0 || policy->leeway_s < 0 ||
         policy->leeway_s > MAX_LEEWAY_S || policy->now_s < 0 ||
         policy->now_s > INT64_MAX - MAX_LEEWAY_S)
         return PJ_ERR_ARGUMENT;
-    if (!is_one_of(claims->iss, policy->issuers, policy->issuer_count))
-        return PJ_ERR_TOKEN_ISSUER;
-    if (policy->audience_count > 0 && !audience_ok(claims, policy))
-        return PJ_ERR_TOKEN_AUDIENCE;
-    if (!policy->allow_confirmation &&
-        pj_json_member(claims->root, "cnf") != NULL)
-        return PJ_ERR_TOKEN_BOUND;
-    return times_check(claims, policy);
+    faults = pj_claims_faults(claims, policy);
+    for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
+        if ((faults & PJ_FAULT(order[i])) != 0)
+            return order[i];
+    }
+    return PJ_OK;
 }

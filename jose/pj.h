@@ -316,6 +316,7 @@ typedef struct {
 typedef struct {
     pj_str_t kid; /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
     bool refresh; /* typ is refresh+jwt: only pj_jws_header_own() says so */
+    const pj_json_t *root; /* all of it; NULL: it is no JSON */
 } pj_jws_header_t;
 
 /*
@@ -427,5 +428,13 @@ PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
  */
 PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,
                                        const pj_policy_t *policy);
+
+/* A set of errors: the bit of err. */
+#define PJ_FAULT(err) (UINT64_C(1) << (err))
+
+/* The set of all that pj_claims_check() would refuse claims for; 0: nothing.
+ */
+PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
+                                        const pj_policy_t *policy);
 
 #endif /* PJ_H_INCLUDED */

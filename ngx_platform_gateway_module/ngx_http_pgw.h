@@ -3,10 +3,11 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> { locate, cors }; explain -> locate;
- * guard -> { token, keys, inject, refusal }; subject -> guard; keys -> fetch;
- * problem -> { refusal, cors }; request -> ids.  All know request, log and
- * metrics read it; reason names for these two what was decided.
+ * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
+ * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
+ * keys -> fetch; problem -> { refusal, cors }; request -> ids.  All know
+ * request, log and metrics read it.  What a reason means is in the table of
+ * reason, which all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -37,29 +38,55 @@
 #define NGX_HTTP_PGW_CORRELATION_ID  0x02
 
 
-/* Why a request was let through or refused; names in _reason.c, stable. */
+/*
+ * Why a request was let through or refused.  All else that is known of a
+ * decision (its name, status, code, detail) is in the table of _reason.c.
+ */
 
 typedef enum {
     NGX_HTTP_PGW_REASON_NONE = 0,
+
     NGX_HTTP_PGW_REASON_PUBLIC,
     NGX_HTTP_PGW_REASON_VERIFIED,
     NGX_HTTP_PGW_REASON_PREFLIGHT,
     NGX_HTTP_PGW_REASON_OPTIONS,
+    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": another module let
+                                            the request in */
+
     NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* and ctx->token_error */
+    NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
+    NGX_HTTP_PGW_REASON_TOKEN_SIZE,
+    NGX_HTTP_PGW_REASON_TOKEN_ENCODING,
+    NGX_HTTP_PGW_REASON_TOKEN_JSON,
+    NGX_HTTP_PGW_REASON_TOKEN_HEADER,
+    NGX_HTTP_PGW_REASON_TOKEN_ALG,
+    NGX_HTTP_PGW_REASON_TOKEN_TYP,
+    NGX_HTTP_PGW_REASON_TOKEN_CRIT,
+    NGX_HTTP_PGW_REASON_TOKEN_KID,
+    NGX_HTTP_PGW_REASON_TOKEN_KIND,
+    NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
+    NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
+    NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
+    NGX_HTTP_PGW_REASON_TOKEN_BOUND,
+    NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
     NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
     NGX_HTTP_PGW_REASON_KID_UNKNOWN,
+    NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
+    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* we failed, not the token */
     NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
     NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
     NGX_HTTP_PGW_REASON_KID_PENDING,
+
     NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
     NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
     NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
     NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-    NGX_HTTP_PGW_REASON_BAD_REQUEST,     /* HTTP/0.9 */
-    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": let in
-                                                         by another module */
-    NGX_HTTP_PGW_REASON_LAST
+    NGX_HTTP_PGW_REASON_BAD_REQUEST,
+    NGX_HTTP_PGW_REASON_REQUEST_TOO_LARGE,
+    NGX_HTTP_PGW_REASON_URI_TOO_LONG,
+    NGX_HTTP_PGW_REASON_RATE_LIMITED,
+
+    NGX_HTTP_PGW_REASONS                 /* how many */
 } ngx_http_pgw_reason_e;
 
 
@@ -265,20 +292,16 @@ typedef struct {
     ngx_str_t                    correlation_id;
 
     ngx_http_pgw_reason_e        reason;
-    pj_err_t                     token_error;  /* detail of the reason */
-    const char                  *decision;     /* "allow", "deny", "shadow" */
+    const char                  *code;         /* of the problem, and its ... */
+    const char                  *detail;       /* ... detail; NULL: as the
+                                                  reason has it */
     ngx_uint_t                   required;     /* access of the location */
 
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
 
     ngx_http_pgw_cors_request_t  cors;         /* once prepared */
 
-    /* The problem that a refusal of ours is answered with; code.len == 0:
-     * none of ours, nginx's status decides.  It holds for a response of that
-     * status only, since a later location may answer with another. */
-    ngx_int_t                    status;
-    ngx_str_t                    code;
-    ngx_str_t                    detail;
+    /* what goes with a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
     ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
@@ -451,15 +474,13 @@ ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
-/* Notes in gr that r would have been refused, and why. */
-void ngx_http_pgw_shadow(ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_reason_e reason);
-
-/* Returns status, or NGX_DECLINED in shadow mode. */
+/*
+ * Refuses r as problem_refuse() does, or notes in shadow mode that it would
+ * have been: then NGX_DECLINED.
+ */
 ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_int_t status, ngx_http_pgw_reason_e reason, const char *code,
-    const char *detail);
+    ngx_http_pgw_reason_e reason, const char *detail);
 
 
 /* ngx_http_pgw_policy.c: what makes a token good, and what of it
@@ -476,11 +497,36 @@ ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
 
 /* ngx_http_pgw_token.c */
 
+/* The stages in which a token is verified, in their order. */
+
+typedef enum {
+    NGX_HTTP_PGW_STAGE_SPLIT = 0,
+    NGX_HTTP_PGW_STAGE_HEADER,
+    NGX_HTTP_PGW_STAGE_PAYLOAD,
+    NGX_HTTP_PGW_STAGE_POLICY,
+    NGX_HTTP_PGW_STAGE_KEY,
+    NGX_HTTP_PGW_STAGE_SIGNATURE,
+    NGX_HTTP_PGW_STAGES
+} ngx_http_pgw_stage_e;
+
+
+/* What an explanation wants to know of them. */
+
+typedef struct {
+    int64_t                      at;           /* seconds: the time to take */
+    uint64_t                     found[NGX_HTTP_PGW_STAGES];
+                                               /* PJ_FAULT()s, that of PJ_OK
+                                                  too; 0: not come to */
+    const pj_json_t             *header;       /* NULL: not read */
+} ngx_http_pgw_steps_t;
+
+
 /*
- * Finds the one bearer token: NGX_OK, NGX_DECLINED (none, or another scheme),
- * NGX_ERROR (Bearer, but no token68 after it).  *token points into the header.
+ * Finds the bearer token in the value of Authorization (NULL: none): NGX_OK,
+ * NGX_DECLINED (none, or another scheme), NGX_ERROR (Bearer, but no token68
+ * after it).  *token points into value.
  */
-ngx_int_t ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token);
+ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
 
 /*
  * Verifies token against the conf's policy and set (NULL: no keys).
@@ -488,10 +534,22 @@ ngx_int_t ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token);
  * (claims->iat is then what the token says, not verified), or why it is
  * refused.  What *claims points at lives in memory of the worker, until the
  * next call: copy what is to stay.
+ *
+ * With steps (else NULL) it takes the time from there, notes what each stage
+ * found, and goes on past a fault to those that do not need what is at fault;
+ * what it returns is the first one all the same.
  */
 pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims);
+    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
+
+/*
+ * Why a token whose key is not in set (NULL: no keys) is refused, if no fetch
+ * can be waited for.
+ */
+ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set,
+    const pj_claims_t *claims);
 
 /* The times of claims that token_verify() has checked. */
 void ngx_http_pgw_token_times(const pj_claims_t *claims,
@@ -686,15 +744,15 @@ void ngx_http_pgw_problem_init(void);
 /* ngx_http_pgw_refusal.c: what a refusal says */
 
 /*
- * Marks r as refused by us with status: code and detail (both live as long as
- * r and need no escaping in JSON) are for the body to come.  WWW-Authenticate
- * follows from status and code, Allow from the location, Retry-After from
- * gr->retry_after.  gr->required must be set before a 403.  Returns status, for
- * the phase handler to return in turn; NGX_ERROR when memory is short.
- * gr is request_own(r).
+ * Marks r as refused by us for that reason.  detail lives as long as r and
+ * needs no escaping in JSON; NULL: the reason's own.  WWW-Authenticate follows
+ * from the reason, Allow from the location, Retry-After from gr->retry_after.
+ * gr->required must be set before a 403.  Returns the status, for the phase
+ * handler to return in turn; NGX_ERROR when memory is short.  gr is
+ * request_own(r).
  */
 ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, ngx_int_t status, const char *code,
+    ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
     const char *detail);
 
 /* Writes conf->challenge of a merged location. */

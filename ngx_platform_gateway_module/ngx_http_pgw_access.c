@@ -37,11 +37,8 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
     }
 
     if (r->http_version < NGX_HTTP_VERSION_10) {
-        gr->decision = "deny";
-        gr->reason = NGX_HTTP_PGW_REASON_BAD_REQUEST;
-
-        return ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
-                                           "GATEWAY_BAD_REQUEST",
+        return ngx_http_pgw_problem_refuse(r, gr,
+                                           NGX_HTTP_PGW_REASON_BAD_REQUEST,
                                            "HTTP/0.9 is not supported");
     }
 
@@ -294,10 +291,8 @@ ngx_http_pgw_method_check(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     gr->required = conf->access;
 
-    return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_NOT_ALLOWED,
-                               NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                               "METHOD_NOT_ALLOWED",
-                               "the method is not allowed for this resource");
+    return ngx_http_pgw_refuse(r, gr, conf,
+                               NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN, NULL);
 }
 
 

@@ -64,8 +64,7 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_cors_read(r, gr, &cr);
 
     if (cr.origins == 0 || cr.methods == 0) {
-        gr->reason = NGX_HTTP_PGW_REASON_OPTIONS;
-        gr->decision = "allow";
+        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
         return NGX_HTTP_NO_CONTENT;
     }
 
@@ -81,10 +80,8 @@ ngx_http_pgw_cors_preflight(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const char  *what;
 
     if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
-        return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_FORBIDDEN,
-                                   NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
-                                   "GATEWAY_ORIGIN_NOT_ALLOWED",
-                                   "the origin is not allowed");
+        return ngx_http_pgw_refuse(r, gr, conf,
+                                   NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN, NULL);
     }
 
     if (cr->methods > 1
@@ -101,14 +98,12 @@ ngx_http_pgw_cors_preflight(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         what = "header";
 
     } else {
-        gr->reason = NGX_HTTP_PGW_REASON_PREFLIGHT;
-        gr->decision = "allow";
+        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
         return NGX_HTTP_NO_CONTENT;
     }
 
-    return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_FORBIDDEN,
+    return ngx_http_pgw_refuse(r, gr, conf,
                                NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
-                               "GATEWAY_PREFLIGHT_NOT_ALLOWED",
                                ngx_http_pgw_cors_detail(r, what, &name));
 }
 

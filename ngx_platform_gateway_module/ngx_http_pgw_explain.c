@@ -28,8 +28,15 @@ static ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 static ngx_int_t ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_location(ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e);
+static const char *ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e,
+    const ngx_str_t *body);
+static const char *ngx_http_pgw_explain_member(ngx_http_pgw_explain_t *e,
+    const pj_json_t *m);
+static ngx_int_t ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e);
+static void ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set);
 static ngx_int_t ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
-    ngx_uint_t reason, const char *detail);
+    ngx_http_pgw_reason_e reason, const char *detail);
 
 
 char *
@@ -296,10 +303,17 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r, const ngx_str_t *body)
                                            err);
     }
 
-    if (ngx_http_pgw_explain_route(e) != NGX_OK
-        || ngx_http_pgw_explain_token(e) != NGX_OK)
-    {
+    if (ngx_http_pgw_explain_route(e) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    if (e->conf && !e->redirect && e->conf->enable && e->conf->access) {
+
+        e->public = e->options || (e->conf->access & NGX_HTTP_PGW_PUBLIC);
+
+        if (!e->public && ngx_http_pgw_explain_token(e) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
     }
 
     return ngx_http_pgw_explain_send(e);
@@ -413,9 +427,205 @@ ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 }
 
 
+/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e, const ngx_str_t *body)
+{
+    void             *mem;
+    size_t            size;
+    pj_str_t          text;
+    pj_arena_t        arena;
+    const char       *err;
+    const pj_json_t  *root, *m;
+
+    size = pj_keyset_arena_bytes(body->len);
+
+    mem = ngx_palloc(e->request->pool, size);
+    if (mem == NULL) {
+        return "the request is too large";
+    }
+
+    pj_arena_init(&arena, mem, size);
+
+    text.data = body->data;
+    text.len = body->len;
+
+    if (pj_json_parse(&arena, text, &root) != PJ_OK
+        || root->type != PJ_JSON_OBJECT)
+    {
+        return "the body is no JSON object";
+    }
+
+    for (m = root->child; m; m = m->next) {
+        err = ngx_http_pgw_explain_member(e, m);
+        if (err) {
+            return err;
+        }
+    }
+
+    return e->path.len ? NULL : "a path is required";
+}
+
+
+static const char *
+ngx_http_pgw_explain_member(ngx_http_pgw_explain_t *e, const pj_json_t *m)
+{
+    ngx_uint_t  i;
+    ngx_str_t  *value;
+
+    struct {
+        ngx_str_t    name;
+        ngx_str_t   *value;
+    } members[] = {
+        { ngx_string("token"), &e->token },
+        { ngx_string("method"), &e->method },
+        { ngx_string("path"), &e->path }
+    };
+
+    if (m->name.len == sizeof("at") - 1
+        && ngx_memcmp(m->name.data, "at", sizeof("at") - 1) == 0)
+    {
+        return pj_json_seconds(m, PJ_ROUND_DOWN, &e->at) == PJ_OK
+               && e->at >= 0 && e->at < NGX_MAX_INT_T_VALUE - 300
+               ? NULL : "the time is a number of seconds";
+    }
+
+    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+
+        if (m->name.len != members[i].name.len
+            || ngx_memcmp(m->name.data, members[i].name.data, m->name.len)
+               != 0)
+        {
+            continue;
+        }
+
+        value = members[i].value;
+
+        if (m->type == PJ_JSON_NULL && value == &e->token) {
+            return NULL;
+        }
+
+        if (m->type != PJ_JSON_STRING) {
+            return "token, method and path are strings";
+        }
+
+        if (m->text.len) {
+            value->data = (u_char *) m->text.data;
+        }
+
+        value->len = m->text.len;
+
+        return NULL;
+    }
+
+    return "the members are token, method, path and at";
+}
+
+
+/* The value of Authorization, or a token alone; then as the guard does. */
+
 static ngx_int_t
-ngx_http_pgw_explain_refuse(ngx_http_request_t *r, ngx_uint_t reason,
-    const char *detail)
+ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
+{
+    pj_err_t                   err;
+    pj_str_t                   token;
+    ngx_int_t                  rc;
+    const pj_keyset_t         *set;
+    ngx_http_pgw_steps_t       steps;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    rc = ngx_http_pgw_token_find(&e->token, &token);
+
+    if (rc == NGX_DECLINED
+        && e->token.data
+        && ngx_strlchr(e->token.data, e->token.data + e->token.len, ' ')
+           == NULL)
+    {
+        token.data = e->token.data;
+        token.len = e->token.len;
+
+    } else if (rc == NGX_DECLINED) {
+        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_BEARER,
+                                  NGX_HTTP_PGW_REASON_TOKEN_MISSING,
+                                  e->token.data ? "the scheme is not Bearer"
+                                                : "a bearer token is required");
+        return NGX_OK;
+
+    } else if (rc == NGX_ERROR) {
+        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_BEARER,
+                                  NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
+                                  pj_strerror(PJ_ERR_TOKEN_SHAPE));
+        return NGX_OK;
+    }
+
+    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_BEARER);
+
+    mcf = ngx_http_get_module_main_conf(e->request,
+                                        ngx_http_platform_gateway_module);
+
+    /* the keys as they are now: no fetch is asked for */
+
+    set = ngx_http_pgw_keys_get(mcf->keys);
+
+    ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
+    steps.at = e->at;
+
+    err = ngx_http_pgw_token_verify(e->request, e->conf, token, set,
+                                    &e->claims, &steps);
+
+    if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
+    {
+        return NGX_ERROR;
+    }
+
+    e->header = steps.header;
+
+    ngx_http_pgw_explain_steps(e, &steps);
+
+    if (e->check[NGX_HTTP_PGW_CHECK_KEY].result == NGX_HTTP_PGW_FAILED) {
+        ngx_http_pgw_explain_no_key(e, mcf->keys, set);
+    }
+
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY] == 0) {
+        return NGX_OK;
+    }
+
+    if (e->conf->access & ngx_http_pgw_token_access(e->claims.kind)) {
+        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_CONTEXT);
+
+    } else {
+        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_CONTEXT,
+                                  NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                                  "the token is valid for another context");
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set)
+{
+    ngx_http_pgw_check_t  *check;
+
+    check = &e->check[NGX_HTTP_PGW_CHECK_KEY];
+    check->reason = ngx_http_pgw_token_no_key(keys, set, &e->claims);
+
+    if (check->reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE) {
+        check->detail = "there is no usable key set";
+
+    } else if (check->reason == NGX_HTTP_PGW_REASON_KID_PENDING) {
+        check->detail = "the key set is older than the token, a request would "
+                        "have it fetched first";
+    }
+}
+
+
+static ngx_int_t
+ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_reason_e reason, const char *detail)
 {
     ngx_int_t                rc;
     ngx_http_pgw_request_t  *gr;
@@ -425,14 +635,11 @@ ngx_http_pgw_explain_refuse(ngx_http_request_t *r, ngx_uint_t reason,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->reason = reason;
-    gr->decision = "deny";
+    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
 
-    rc = (reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN)
-         ? ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_FORBIDDEN,
-                                       "GATEWAY_ORIGIN_NOT_ALLOWED", detail)
-         : ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
-                                       "REQUEST_INVALID", detail);
+    if (reason == NGX_HTTP_PGW_REASON_BAD_REQUEST) {
+        gr->code = "REQUEST_INVALID";
+    }
 
     return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }

@@ -123,20 +123,11 @@ char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
 
-/* ngx_http_pgw_explain_token.c: the checks of the token */
+/* ngx_http_pgw_explain_text.c: the checks by name, and the answer */
 
-/* Reads a question: {"token", "method", "path", "at"}; NULL, or its fault. */
-const char *ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e,
-    const ngx_str_t *body);
-
-/*
- * Goes on where the guard would stop, so that all faults of a token show at
- * once.  NGX_ERROR: out of memory.
- */
-ngx_int_t ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e);
-
-
-/* ngx_http_pgw_explain_text.c: the answer */
+/* Notes of each check that verifying a token makes what came of it. */
+void ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps);
 
 ngx_int_t ngx_http_pgw_explain_send(const ngx_http_pgw_explain_t *e);
 

@@ -10,21 +10,12 @@
 #include "ngx_http_pgw_text.h"
 
 
-/* What a refusal is answered with. */
-
-typedef struct {
-    ngx_uint_t                   reason;
-    ngx_uint_t                   status;
-    const char                  *code;
-} ngx_http_pgw_verdict_t;
-
-
 static const ngx_http_pgw_check_t *ngx_http_pgw_explain_failed(
     const ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e);
-static const ngx_http_pgw_verdict_t *
-    ngx_http_pgw_explain_refusal(ngx_uint_t reason);
+static void ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text,
+    const char *literal);
 static void ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e);
 static void ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text,
@@ -48,30 +39,121 @@ static void ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
 #define NGX_HTTP_PGW_EXPLAIN_VALUE  255
 
 
-static const char * const  ngx_http_pgw_explain_names[] = {
-    [NGX_HTTP_PGW_CHECK_PATH] = "path",
-    [NGX_HTTP_PGW_CHECK_LOCATION] = "location",
-    [NGX_HTTP_PGW_CHECK_METHOD] = "method",
-    [NGX_HTTP_PGW_CHECK_BEARER] = "bearer",
-    [NGX_HTTP_PGW_CHECK_SIZE] = "size",
-    [NGX_HTTP_PGW_CHECK_SHAPE] = "shape",
-    [NGX_HTTP_PGW_CHECK_HEADER] = "header",
-    [NGX_HTTP_PGW_CHECK_ALG] = "alg",
-    [NGX_HTTP_PGW_CHECK_TYP] = "typ",
-    [NGX_HTTP_PGW_CHECK_CRIT] = "crit",
-    [NGX_HTTP_PGW_CHECK_KID] = "kid",
-    [NGX_HTTP_PGW_CHECK_PAYLOAD] = "payload",
-    [NGX_HTTP_PGW_CHECK_KIND] = "kind",
-    [NGX_HTTP_PGW_CHECK_CLAIMS] = "claims",
-    [NGX_HTTP_PGW_CHECK_ISSUER] = "issuer",
-    [NGX_HTTP_PGW_CHECK_AUDIENCE] = "audience",
-    [NGX_HTTP_PGW_CHECK_BOUND] = "bound",
-    [NGX_HTTP_PGW_CHECK_NOT_YET] = "notBefore",
-    [NGX_HTTP_PGW_CHECK_EXPIRY] = "expiry",
-    [NGX_HTTP_PGW_CHECK_KEY] = "key",
-    [NGX_HTTP_PGW_CHECK_SIGNATURE] = "signature",
-    [NGX_HTTP_PGW_CHECK_CONTEXT] = "context"
+/* Which errors of which stage are the fault that a check looks for. */
+
+#define ngx_http_pgw_explain_but(faults)  (~(PJ_FAULT(PJ_OK) | (faults)))
+
+static const struct {
+    const char  *name;
+    ngx_uint_t   stage;          /* NGX_HTTP_PGW_STAGES: of none */
+    uint64_t     faults;
+} ngx_http_pgw_explain_known[NGX_HTTP_PGW_CHECKS] = {
+
+    [NGX_HTTP_PGW_CHECK_PATH] = { "path", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_LOCATION] = { "location", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_METHOD] = { "method", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_BEARER] = { "bearer", NGX_HTTP_PGW_STAGES, 0 },
+    [NGX_HTTP_PGW_CHECK_SIZE] =
+        { "size", NGX_HTTP_PGW_STAGE_SPLIT,
+          PJ_FAULT(PJ_ERR_TOKEN_SIZE) },
+    [NGX_HTTP_PGW_CHECK_SHAPE] =
+        { "shape", NGX_HTTP_PGW_STAGE_SPLIT,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_HEADER] =
+        { "header", NGX_HTTP_PGW_STAGE_HEADER,
+          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_ALG)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_TYP)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_CRIT)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_KID)) },
+    [NGX_HTTP_PGW_CHECK_ALG] =
+        { "alg", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_ALG) },
+    [NGX_HTTP_PGW_CHECK_TYP] =
+        { "typ", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_TYP) },
+    [NGX_HTTP_PGW_CHECK_CRIT] =
+        { "crit", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_CRIT) },
+    [NGX_HTTP_PGW_CHECK_KID] =
+        { "kid", NGX_HTTP_PGW_STAGE_HEADER,
+          PJ_FAULT(PJ_ERR_TOKEN_KID) },
+    [NGX_HTTP_PGW_CHECK_PAYLOAD] =
+        { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_KIND)
+                                   |PJ_FAULT(PJ_ERR_TOKEN_CLAIMS)) },
+    [NGX_HTTP_PGW_CHECK_KIND] =
+        { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          PJ_FAULT(PJ_ERR_TOKEN_KIND) },
+    [NGX_HTTP_PGW_CHECK_CLAIMS] =
+        { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD,
+          PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) },
+    [NGX_HTTP_PGW_CHECK_ISSUER] =
+        { "issuer", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_ISSUER) },
+    [NGX_HTTP_PGW_CHECK_AUDIENCE] =
+        { "audience", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE) },
+    [NGX_HTTP_PGW_CHECK_BOUND] =
+        { "bound", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_BOUND) },
+    [NGX_HTTP_PGW_CHECK_NOT_YET] =
+        { "notBefore", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) },
+    [NGX_HTTP_PGW_CHECK_EXPIRY] =
+        { "expiry", NGX_HTTP_PGW_STAGE_POLICY,
+          PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) },
+    [NGX_HTTP_PGW_CHECK_KEY] =
+        { "key", NGX_HTTP_PGW_STAGE_KEY,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_SIGNATURE] =
+        { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE,
+          ngx_http_pgw_explain_but(0) },
+    [NGX_HTTP_PGW_CHECK_CONTEXT] = { "context", NGX_HTTP_PGW_STAGES, 0 }
 };
+
+
+/*
+ * The checks that a stage makes come one after the other, and one that failed
+ * is its last; those of the policy all are made.
+ */
+
+void
+ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps)
+{
+    pj_err_t    err;
+    uint64_t    found, faults;
+    ngx_uint_t  i, stage, failed;
+
+    failed = NGX_HTTP_PGW_STAGES;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        stage = ngx_http_pgw_explain_known[i].stage;
+        found = (stage < NGX_HTTP_PGW_STAGES) ? steps->found[stage] : 0;
+
+        if (found == 0 || stage == failed) {
+            continue;
+        }
+
+        faults = found & ngx_http_pgw_explain_known[i].faults;
+
+        if (faults == 0) {
+            ngx_http_pgw_explain_pass(e, (ngx_http_pgw_check_e) i);
+            continue;
+        }
+
+        for (err = PJ_OK; !(faults & PJ_FAULT(err)); err++) { /* void */ }
+
+        ngx_http_pgw_explain_fail(e, (ngx_http_pgw_check_e) i,
+                                  ngx_http_pgw_reason_of_token(err),
+                                  pj_strerror(err));
+
+        if (stage != NGX_HTTP_PGW_STAGE_POLICY) {
+            failed = stage;
+        }
+    }
+}
 
 
 ngx_int_t
@@ -120,95 +202,58 @@ ngx_http_pgw_explain_failed(const ngx_http_pgw_explain_t *e)
 
 /*
  * The decision, and what the client is answered: null where that is for an
- * upstream to say.
+ * upstream to say.  What nginx refuses itself stays refused in shadow mode.
  */
 
 static void
 ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                     reason;
-    const ngx_http_pgw_check_t    *failed;
-    const ngx_http_pgw_verdict_t  *refusal;
+    ngx_uint_t                    status, shadow;
+    const ngx_http_pgw_check_t   *failed;
+    const ngx_http_pgw_reason_t  *reason;
 
     failed = ngx_http_pgw_explain_failed(e);
 
-    if (failed) {
-        refusal = ngx_http_pgw_explain_refusal(failed->reason);
+    shadow = (failed && e->conf && e->conf->shadow && !e->clcf->internal);
 
-        /* what nginx refuses itself stays refused */
+    reason = &ngx_http_pgw_reasons[
+                 failed ? failed->reason
+                 : e->redirect || !e->conf->enable ? NGX_HTTP_PGW_REASON_NONE
+                 : e->options ? NGX_HTTP_PGW_REASON_OPTIONS
+                 : e->public ? NGX_HTTP_PGW_REASON_PUBLIC
+                 : NGX_HTTP_PGW_REASON_VERIFIED];
 
-        if (e->conf && e->conf->shadow && !e->clcf->internal) {
-            ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"shadow\",\"reason\":\"%s\","
-                         "\"status\":null,\"code\":null",
-                         ngx_http_pgw_reasons[failed->reason]
-                         .name);
-            return;
-        }
+    status = shadow ? 0
+             : failed == NULL && e->redirect ? NGX_HTTP_MOVED_PERMANENTLY
+             : reason->status;
 
-        ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"deny\",\"reason\":\"%s\","
-                         "\"status\":%ui,\"code\":\"%s\"",
-                         ngx_http_pgw_reasons[failed->reason]
-                         .name, refusal->status, refusal->code);
-        return;
+    ngx_http_pgw_text_format(text, "{\"decision\":");
+    ngx_http_pgw_explain_literal(text, shadow ? "shadow"
+                                       : failed ? "deny"
+                                       : reason->name ? "allow" : NULL);
+
+    ngx_http_pgw_text_format(text, ",\"reason\":");
+    ngx_http_pgw_explain_literal(text, reason->name);
+
+    if (status) {
+        ngx_http_pgw_text_format(text, ",\"status\":%ui,\"code\":", status);
+    } else {
+        ngx_http_pgw_text_format(text, ",\"status\":null,\"code\":");
     }
 
-    if (e->redirect || !e->conf->enable) {
-        ngx_http_pgw_text_format(text,
-                         "{\"decision\":null,\"reason\":null,\"status\":%s,"
-                         "\"code\":null", e->redirect ? "301" : "null");
-        return;
-    }
-
-    reason = e->options ? NGX_HTTP_PGW_REASON_OPTIONS
-             : e->public ? NGX_HTTP_PGW_REASON_PUBLIC
-             : NGX_HTTP_PGW_REASON_VERIFIED;
-
-    ngx_http_pgw_text_format(text,
-                         "{\"decision\":\"allow\",\"reason\":\"%s\","
-                         "\"status\":%s,\"code\":null",
-                         ngx_http_pgw_reasons[reason].name,
-                         e->options ? "204" : "null");
+    ngx_http_pgw_explain_literal(text, shadow ? NULL : reason->code);
 }
 
 
-static const ngx_http_pgw_verdict_t *
-ngx_http_pgw_explain_refusal(ngx_uint_t reason)
+static void
+ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *literal)
 {
-    ngx_uint_t  i;
-
-    static const ngx_http_pgw_verdict_t  refusals[] = {
-        { NGX_HTTP_PGW_REASON_BAD_REQUEST,
-          NGX_HTTP_BAD_REQUEST, "GATEWAY_BAD_REQUEST" },
-        { NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-          NGX_HTTP_NOT_FOUND, "GATEWAY_ROUTE_NOT_FOUND" },
-        { NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-          NGX_HTTP_NOT_ALLOWED, "METHOD_NOT_ALLOWED" },
-        { NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_MISSING" },
-        { NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_EXPIRED" },
-        { NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-          NGX_HTTP_SERVICE_UNAVAILABLE, "GATEWAY_KEYS_UNAVAILABLE" },
-        { NGX_HTTP_PGW_REASON_KID_PENDING,
-          NGX_HTTP_SERVICE_UNAVAILABLE, "GATEWAY_KEYS_UNAVAILABLE" },
-        { NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-          NGX_HTTP_FORBIDDEN, "GATEWAY_CONTEXT_FORBIDDEN" },
-
-        /* all others are faults of the token */
-        { NGX_HTTP_PGW_REASON_NONE,
-          NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_INVALID" }
-    };
-
-    for (i = 0; refusals[i].reason; i++) {
-        if (refusals[i].reason == reason) {
-            break;
-        }
+    if (literal) {
+        ngx_http_pgw_text_format(text, "\"%s\"", literal);
+    } else {
+        ngx_http_pgw_text_format(text, "null");
     }
-
-    return &refusals[i];
 }
 
 
@@ -438,7 +483,8 @@ ngx_http_pgw_explain_checks(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : "", ngx_http_pgw_explain_names[i],
+                                 i ? "," : "",
+                                 ngx_http_pgw_explain_known[i].name,
                                  results[check->result]);
 
         if (check->result == NGX_HTTP_PGW_FAILED) {

@@ -7,11 +7,13 @@
 
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_reason.h"
 #include "ngx_http_pgw_subject.h"
 
 
 static ngx_int_t ngx_http_pgw_decide(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+static ngx_int_t ngx_http_pgw_find(ngx_http_request_t *r, pj_str_t *token);
 static pj_err_t ngx_http_pgw_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, pj_claims_t *claims,
     ngx_http_pgw_ctx_t **found);
@@ -28,7 +30,8 @@ static ngx_int_t ngx_http_pgw_no_key(ngx_http_request_t *r,
 static ngx_int_t ngx_http_pgw_refuse_token(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     pj_err_t err);
-static const char *ngx_http_pgw_token_fault(pj_err_t err);
+static void ngx_http_pgw_shadow(ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason);
 static ngx_int_t ngx_http_pgw_admit(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant);
@@ -70,16 +73,17 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                       "no \"platform_gateway_access\" for location \"%V\"",
                       &clcf->name);
 
-        rc = ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_NOT_FOUND,
-                                 NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-                                 "GATEWAY_ROUTE_NOT_FOUND",
-                                 "no route serves this path");
+        rc = ngx_http_pgw_refuse(r, gr, conf,
+                                 NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND, NULL);
 
     } else {
         rc = ngx_http_pgw_decide(r, gr, conf);
     }
 
     if (rc == NGX_AGAIN) {
+        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                       "http platform gateway: waits for keys");
+
         ctx->state = NGX_HTTP_PGW_WAIT_KEYS;
         return NGX_AGAIN;
     }
@@ -103,13 +107,11 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    rc = ngx_http_pgw_token_find(r, &token);
+    rc = ngx_http_pgw_find(r, &token);
 
     if (rc == NGX_DECLINED) {
-        return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_UNAUTHORIZED,
-                                   NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-                                   "GATEWAY_TOKEN_MISSING",
-                                   "a bearer token is required");
+        return ngx_http_pgw_refuse(r, gr, conf,
+                                   NGX_HTTP_PGW_REASON_TOKEN_MISSING, NULL);
     }
 
     if (rc != NGX_OK) {
@@ -132,6 +134,17 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     return ngx_http_pgw_admit(r, gr, conf, &ctx->grant);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_find(ngx_http_request_t *r, pj_str_t *token)
+{
+    ngx_table_elt_t  *h;
+
+    h = r->headers_in.authorization;
+
+    return ngx_http_pgw_token_find(h ? &h->value : NULL, token);
 }
 
 
@@ -174,7 +187,7 @@ ngx_http_pgw_look(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     pj_str_t                   token;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (conf->policy == 0 || ngx_http_pgw_token_find(r, &token) != NGX_OK) {
+    if (conf->policy == 0 || ngx_http_pgw_find(r, &token) != NGX_OK) {
         return PJ_ERR_TOKEN_SHAPE;
     }
 
@@ -234,6 +247,11 @@ ngx_http_pgw_check(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
                                        &ctx->grant);
     }
 
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: token %s, key set %ui%s",
+                   pj_errname(ctx->err), version,
+                   rc == NGX_DECLINED ? "" : ", cached");
+
     if (ctx->err != PJ_ERR_KID_UNKNOWN) {
         ctx->policy = conf->policy;
         ctx->version = version;
@@ -255,7 +273,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_times_t       times;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    err = ngx_http_pgw_token_verify(r, conf, token, set, claims);
+    err = ngx_http_pgw_token_verify(r, conf, token, set, claims, NULL);
 
     if (err != PJ_OK && err != PJ_ERR_TOKEN_SIGNATURE) {
         return err;
@@ -284,9 +302,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 /*
  * The key may be one that was published after our last fetch.  Wait for a
  * fetch where that is allowed: what one that began after the request came has
- * not brought is not there.  Where none may be made now, only a token that is
- * older than what we know is called invalid; anybody can make one that is not,
- * and so that has a reason of its own.
+ * not brought is not there.
  */
 
 static ngx_int_t
@@ -296,8 +312,6 @@ ngx_http_pgw_no_key(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_int_t              rc;
     ngx_http_pgw_reason_e  reason;
-
-    gr->token_error = PJ_ERR_KID_UNKNOWN;
 
     rc = ngx_http_pgw_keys_wait(r, keys);
 
@@ -313,25 +327,15 @@ ngx_http_pgw_no_key(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     ngx_http_pgw_metrics_verification(PJ_ERR_KID_UNKNOWN);
 
-    if (set == NULL
-        || (rc == NGX_DECLINED
-            && claims->iat >= ngx_http_pgw_keys_fetched_at(keys)))
-    {
+    reason = (set && rc != NGX_DECLINED)
+             ? NGX_HTTP_PGW_REASON_KID_UNKNOWN
+             : ngx_http_pgw_token_no_key(keys, set, claims);
+
+    if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
         gr->retry_after = ngx_http_pgw_keys_retry_after(keys);
-
-        reason = set ? NGX_HTTP_PGW_REASON_KID_PENDING
-                     : NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
-
-        return ngx_http_pgw_refuse(r, gr, conf,
-                             NGX_HTTP_SERVICE_UNAVAILABLE, reason,
-                             "GATEWAY_KEYS_UNAVAILABLE",
-                             "the key of the token is not available yet");
     }
 
-    return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_UNAUTHORIZED,
-                               NGX_HTTP_PGW_REASON_KID_UNKNOWN,
-                               "GATEWAY_TOKEN_INVALID",
-                               pj_strerror(PJ_ERR_KID_UNKNOWN));
+    return ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
 }
 
 
@@ -339,58 +343,20 @@ static ngx_int_t
 ngx_http_pgw_refuse_token(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, pj_err_t err)
 {
-    gr->token_error = err;
+    ngx_http_pgw_reason_e  reason;
 
     ngx_http_pgw_metrics_verification(err);
 
-    switch (err) {
+    reason = ngx_http_pgw_reason_of_token(err);
 
-    case PJ_ERR_ARGUMENT:
-    case PJ_ERR_NO_SPACE:
-    case PJ_ERR_CRYPTO:
+    if (reason == NGX_HTTP_PGW_REASON_TOKEN_INVALID) {
         ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                       "token verification failed: %s", pj_strerror(err));
 
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
-
-    case PJ_ERR_TOKEN_EXPIRED:
-        return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_UNAUTHORIZED,
-                                   NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-                                   "GATEWAY_TOKEN_EXPIRED", pj_strerror(err));
-
-    default:
-        return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_UNAUTHORIZED,
-                                   NGX_HTTP_PGW_REASON_TOKEN_INVALID,
-                                   "GATEWAY_TOKEN_INVALID",
-                                   ngx_http_pgw_token_fault(err));
     }
-}
 
-
-/* The parser's words are about any text: to a client it is the token's. */
-
-static const char *
-ngx_http_pgw_token_fault(pj_err_t err)
-{
-    switch (err) {
-
-    case PJ_ERR_TOKEN_SIZE:
-        return "the token is too large";
-
-    case PJ_ERR_BASE64:
-        return "the token is not well-formed base64url";
-
-    case PJ_ERR_JSON_SYNTAX:
-    case PJ_ERR_JSON_DUPLICATE:
-    case PJ_ERR_JSON_DEPTH:
-    case PJ_ERR_JSON_NUL:
-    case PJ_ERR_JSON_LIMIT:
-    case PJ_ERR_JSON_TYPE:
-        return "the token does not hold acceptable JSON";
-
-    default:
-        return pj_strerror(err);
-    }
+    return ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
 }
 
 
@@ -398,17 +364,14 @@ static ngx_int_t
 ngx_http_pgw_admit(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
-    gr->token_error = PJ_OK;
-
     ngx_http_pgw_metrics_verification(PJ_OK);
 
     gr->subject = grant->subject;
 
     if (!(conf->access & grant->access)) {
-        return ngx_http_pgw_refuse(r, gr, conf, NGX_HTTP_FORBIDDEN,
+        return ngx_http_pgw_refuse(r, gr, conf,
                                    NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-                                   "GATEWAY_CONTEXT_FORBIDDEN",
-                                   "the token is valid for another context");
+                                   NULL);
     }
 
     if (ngx_http_pgw_inject(r, conf, grant) != NGX_OK) {
@@ -421,17 +384,16 @@ ngx_http_pgw_admit(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* The first refusal is the one that the client would have got. */
+/* The first refusal is the one that the client would have got, or got. */
 
-void
+static void
 ngx_http_pgw_shadow(ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason)
 {
-    if (gr->shadowed) {
+    if (gr->shadowed || ngx_http_pgw_refusal(gr)) {
         return;
     }
 
     gr->shadowed = 1;
-    gr->decision = "shadow";
     gr->reason = reason;
 }
 
@@ -448,37 +410,39 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     if (gr->shadowed
         || (reason == NGX_HTTP_PGW_REASON_PUBLIC
-            && r->internal && gr->status))
+            && r->internal && ngx_http_pgw_refusal(gr)))
     {
         return;
     }
 
-    gr->decision = "allow";
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: allow %s",
+                   ngx_http_pgw_reasons[reason].name);
+
     gr->reason = reason;
-    gr->status = 0;
     gr->retry_after = 0;
-    ngx_str_null(&gr->code);
     ngx_str_null(&gr->challenge);
 }
 
 
 ngx_int_t
 ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_int_t status,
-    ngx_http_pgw_reason_e reason, const char *code, const char *detail)
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
+    const char *detail)
 {
     ngx_int_t  rc;
 
-    if (conf->shadow) {
-        ngx_http_pgw_shadow(gr, reason);
-
-        rc = ngx_http_pgw_inject(r, conf, NULL);
-
-        return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (!conf->shadow) {
+        return ngx_http_pgw_problem_refuse(r, gr, reason, detail);
     }
 
-    gr->decision = "deny";
-    gr->reason = reason;
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: shadow %s",
+                   ngx_http_pgw_reasons[reason].name);
 
-    return ngx_http_pgw_problem_refuse(r, gr, status, code, detail);
+    ngx_http_pgw_shadow(gr, reason);
+
+    rc = ngx_http_pgw_inject(r, conf, NULL);
+
+    return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }

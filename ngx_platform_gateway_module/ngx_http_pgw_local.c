@@ -80,23 +80,17 @@ static ngx_int_t
 ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 {
     ngx_str_t                 type;
-    ngx_table_elt_t          *h;
     ngx_http_complex_value_t  cv;
+
+    static const ngx_str_t  no_store = ngx_string("no-store");
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
+    if (ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    ngx_str_set(&h->key, "Cache-Control");
-    ngx_str_set(&h->value, "no-store");
 
     ngx_str_set(&type, "application/json");
 
@@ -126,11 +120,10 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->reason = NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
 
-    return ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_SERVICE_UNAVAILABLE,
-                                       "GATEWAY_KEYS_UNAVAILABLE",
+    return ngx_http_pgw_problem_refuse(r, gr,
+                                       NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
                                        "no key set has been loaded yet");
 }
 
@@ -145,10 +138,7 @@ ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->decision = "deny";
-    gr->reason = NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
-
-    return ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_NOT_FOUND,
-                                       "GATEWAY_ROUTE_NOT_FOUND",
-                                       "no route serves this path");
+    return ngx_http_pgw_problem_refuse(r, gr,
+                                       NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+                                       NULL);
 }

@@ -16,6 +16,7 @@
 
 
 #include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_reason.h"
 
 
 /* ctx->problem */
@@ -25,27 +26,12 @@
 #define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
 
 
-#define NGX_HTTP_PGW_PROBLEM_DIGITS  3  /* of a status */
-
-/* The body, without its values; none of those needs escaping. */
-
-#define NGX_HTTP_PGW_PROBLEM_TITLE                                            \
-    "{\"type\":\"about:blank\",\"title\":\""
-#define NGX_HTTP_PGW_PROBLEM_STATUS  "\",\"status\":"
-#define NGX_HTTP_PGW_PROBLEM_DETAIL  ",\"detail\":\""
-#define NGX_HTTP_PGW_PROBLEM_CODE    "\",\"code\":\""
-#define NGX_HTTP_PGW_PROBLEM_ID      "\",\"requestId\":\""
-#define NGX_HTTP_PGW_PROBLEM_END     "\"}"
-
-#define ngx_http_pgw_problem_copy(p, literal)                                 \
-    ngx_cpymem(p, literal, sizeof(literal) - 1)
-
-
 typedef struct {
     ngx_uint_t                   status;
-    ngx_str_t                    title;
-    ngx_str_t                    code;
-    ngx_str_t                    detail;
+    const char                  *title;
+    const char                  *code;         /* NULL: that of the reason for
+                                                  which nginx refuses so */
+    const char                  *detail;
 } ngx_http_pgw_page_t;
 
 
@@ -65,7 +51,6 @@ static void ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
 static const ngx_http_pgw_page_t *ngx_http_pgw_problem_find(ngx_uint_t status);
 static ngx_buf_t *ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page);
-static u_char *ngx_http_pgw_problem_status(u_char *p, ngx_uint_t status);
 static ngx_int_t ngx_http_pgw_problem_send_header(ngx_http_request_t *r);
 
 
@@ -74,81 +59,54 @@ static ngx_int_t ngx_http_pgw_problem_send_header(ngx_http_request_t *r);
  * told apart, by its text.  No string needs escaping in JSON.
  */
 
-static const ngx_http_pgw_page_t
-    ngx_http_pgw_problem_pages[] =
-{
-    { 400, ngx_string("Bad Request"),
-      ngx_string("GATEWAY_BAD_REQUEST"),
-      ngx_string("the request is malformed") },
+static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
 
-    { 401, ngx_string("Unauthorized"),
-      ngx_string("GATEWAY_UNAUTHORIZED"),
-      ngx_string("the request needs credentials") },
+    { 400, "Bad Request", NULL, NULL },
 
-    { 403, ngx_string("Forbidden"),
-      ngx_string("GATEWAY_FORBIDDEN"),
-      ngx_string("the request is refused") },
+    { 401, "Unauthorized", "GATEWAY_UNAUTHORIZED",
+      "the request needs credentials" },
 
-    { 404, ngx_string("Not Found"),
-      ngx_string("GATEWAY_ROUTE_NOT_FOUND"),
-      ngx_string("no route serves this path") },
+    { 403, "Forbidden", "GATEWAY_FORBIDDEN", "the request is refused" },
 
-    { 405, ngx_string("Method Not Allowed"),
-      ngx_string("METHOD_NOT_ALLOWED"),
-      ngx_string("the method is not allowed for this resource") },
+    { 404, "Not Found", NULL, NULL },
 
-    { 411, ngx_string("Length Required"),
-      ngx_string("GATEWAY_BAD_REQUEST"),
-      ngx_string("the request needs a Content-Length") },
+    { 405, "Method Not Allowed", NULL, NULL },
 
-    { 413, ngx_string("Content Too Large"),
-      ngx_string("GATEWAY_REQUEST_TOO_LARGE"),
-      ngx_string("the request body is larger than this path allows") },
+    { 411, "Length Required", "GATEWAY_BAD_REQUEST",
+      "the request needs a Content-Length" },
 
-    { 414, ngx_string("URI Too Long"),
-      ngx_string("GATEWAY_URI_TOO_LONG"),
-      ngx_string("the request line is too long") },
+    { 413, "Content Too Large", NULL, NULL },
 
-    { 421, ngx_string("Misdirected Request"),
-      ngx_string("GATEWAY_BAD_REQUEST"),
-      ngx_string("the request is for another server") },
+    { 414, "URI Too Long", NULL, NULL },
 
-    { 429, ngx_string("Too Many Requests"),
-      ngx_string("GATEWAY_RATE_LIMITED"),
-      ngx_string("too many requests, try again later") },
+    { 421, "Misdirected Request", "GATEWAY_BAD_REQUEST",
+      "the request is for another server" },
 
-    { 500, ngx_string("Internal Server Error"),
-      ngx_string("GATEWAY_ERROR"),
-      ngx_string("the gateway failed to answer") },
+    { 429, "Too Many Requests", NULL, NULL },
 
-    { 501, ngx_string("Not Implemented"),
-      ngx_string("GATEWAY_ERROR"),
-      ngx_string("the transfer coding of the request is not supported") },
+    { 500, "Internal Server Error", "GATEWAY_ERROR",
+      "the gateway failed to answer" },
 
-    { 502, ngx_string("Bad Gateway"),
-      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
-      ngx_string("the service behind this path cannot be reached") },
+    { 501, "Not Implemented", "GATEWAY_ERROR",
+      "the transfer coding of the request is not supported" },
 
-    { 503, ngx_string("Service Unavailable"),
-      ngx_string("GATEWAY_UPSTREAM_UNAVAILABLE"),
-      ngx_string("the service behind this path is not available") },
+    { 502, "Bad Gateway", "GATEWAY_UPSTREAM_UNAVAILABLE",
+      "the service behind this path cannot be reached" },
 
-    { 504, ngx_string("Gateway Timeout"),
-      ngx_string("GATEWAY_UPSTREAM_TIMEOUT"),
-      ngx_string("the service behind this path did not answer in time") },
+    { 503, "Service Unavailable", "GATEWAY_UPSTREAM_UNAVAILABLE",
+      "the service behind this path is not available" },
 
-    { 505, ngx_string("HTTP Version Not Supported"),
-      ngx_string("GATEWAY_ERROR"),
-      ngx_string("the HTTP version of the request is not supported") }
+    { 504, "Gateway Timeout", "GATEWAY_UPSTREAM_TIMEOUT",
+      "the service behind this path did not answer in time" },
+
+    { 505, "HTTP Version Not Supported", "GATEWAY_ERROR",
+      "the HTTP version of the request is not supported" }
 };
 
 
-static const ngx_http_pgw_page_t
-    ngx_http_pgw_problem_header_too_large =
-{
-    400, ngx_string("Bad Request"),
-    ngx_string("GATEWAY_HEADER_TOO_LARGE"),
-    ngx_string("a request header is too large")
+static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
+    400, "Bad Request", "GATEWAY_HEADER_TOO_LARGE",
+    "a request header is too large"
 };
 
 
@@ -346,11 +304,10 @@ static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
 {
     size_t      len;
-    u_char      status[NGX_HTTP_PGW_PROBLEM_DIGITS];
     u_char     *p;
+    u_char      start[sizeof("<html>" CRLF "<head><title>000 ")];
     ngx_buf_t  *b;
 
-    static const u_char  start[] = "<html>" CRLF "<head><title>";
     static const u_char  end[] = "</center>" CRLF;
     static const u_char  too_large[] = "Request Header Or Cookie";
 
@@ -360,27 +317,24 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
         return NULL;
     }
 
-    len = sizeof(start) - 1;
-    p = b->pos + len;
-
-    ngx_http_pgw_problem_status(status, r->err_status);
+    len = (size_t) (ngx_snprintf(start, sizeof(start),
+                                 "<html>" CRLF "<head><title>%ui ",
+                                 r->err_status)
+                    - start);
 
     /*
      * nginx sends the closing tags in a second buffer, so that even a copy of
      * its page made by an operator is not mistaken for it.
      */
 
-    if ((size_t) (b->last - b->pos)
-        < len + sizeof(status) + sizeof(end) - 1
+    if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
         || ngx_memcmp(b->pos, start, len) != 0
-        || ngx_memcmp(p, status, sizeof(status)) != 0
-        || p[sizeof(status)] != ' '
         || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
     {
         return NULL;
     }
 
-    p += sizeof(status) + 1;
+    p = b->pos + len;
 
     if ((size_t) (b->last - p) >= sizeof(too_large) - 1
         && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
@@ -416,8 +370,10 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    gr->decision = "deny";
     gr->reason = NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = NULL;
 }
 
 
@@ -446,48 +402,49 @@ static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
 {
-    size_t            len;
-    u_char           *p;
-    ngx_buf_t        *b;
-    ngx_uint_t        ours;
-    const ngx_str_t  *code, *detail;
+    size_t                        len;
+    ngx_buf_t                    *b;
+    const char                   *code, *detail;
+    const ngx_http_pgw_reason_t  *reason;
 
     static const ngx_str_t  no_store = ngx_string("no-store");
 
-    ours = (gr->code.len && gr->status == (ngx_int_t) page->status);
-    code = ours ? &gr->code : &page->code;
-    detail = ours ? &gr->detail : &page->detail;
+    /* no value needs escaping */
 
-    len = sizeof(NGX_HTTP_PGW_PROBLEM_TITLE
-                 NGX_HTTP_PGW_PROBLEM_STATUS
-                 NGX_HTTP_PGW_PROBLEM_DETAIL
-                 NGX_HTTP_PGW_PROBLEM_CODE
-                 NGX_HTTP_PGW_PROBLEM_ID
-                 NGX_HTTP_PGW_PROBLEM_END) - 1
-          + page->title.len + NGX_HTTP_PGW_PROBLEM_DIGITS
-          + detail->len + code->len + gr->request_id.len;
+    static const char  body[] =
+        "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
+        "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}";
+
+    reason = ngx_http_pgw_refusal(gr);
+
+    if (reason && reason->status == page->status) {
+        code = gr->code ? gr->code : reason->code;
+        detail = gr->detail ? gr->detail : reason->detail;
+
+    } else if (page->code) {
+        code = page->code;
+        detail = page->detail;
+
+    } else {
+        reason = &ngx_http_pgw_reasons[
+                     ngx_http_pgw_reason_of_status(page->status)];
+        code = reason->code;
+        detail = reason->detail;
+    }
+
+    len = sizeof(body) + NGX_INT_T_LEN + ngx_strlen(page->title)
+          + ngx_strlen(detail) + ngx_strlen(code) + gr->request_id.len;
 
     b = ngx_create_temp_buf(r->pool, len);
 
     if (b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store)
-           == NULL)
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
     {
         return NULL;
     }
 
-    p = ngx_http_pgw_problem_copy(b->last, NGX_HTTP_PGW_PROBLEM_TITLE);
-    p = ngx_cpymem(p, page->title.data, page->title.len);
-    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_STATUS);
-    p = ngx_http_pgw_problem_status(p, page->status);
-    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_DETAIL);
-    p = ngx_cpymem(p, detail->data, detail->len);
-    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_CODE);
-    p = ngx_cpymem(p, code->data, code->len);
-    p = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_ID);
-    p = ngx_cpymem(p, gr->request_id.data, gr->request_id.len);
-
-    b->last = ngx_http_pgw_problem_copy(p, NGX_HTTP_PGW_PROBLEM_END);
+    b->last = ngx_sprintf(b->last, body, page->title, page->status, detail,
+                          code, &gr->request_id);
     b->last_buf = 1;
     b->last_in_chain = 1;
 
@@ -496,19 +453,6 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     r->headers_out.content_length_n = b->last - b->pos;
 
     return b;
-}
-
-
-/* Statuses of errors have three digits. */
-
-static u_char *
-ngx_http_pgw_problem_status(u_char *p, ngx_uint_t status)
-{
-    *p++ = (u_char) ('0' + status / 100 % 10);
-    *p++ = (u_char) ('0' + status / 10 % 10);
-    *p++ = (u_char) ('0' + status % 10);
-
-    return p;
 }
 
 

@@ -1,7 +1,7 @@
 
 /*
- * Why requests were let through or refused: the closed set of names that the
- * access log, the metrics and platform_gateway_explain share.
+ * Decisions: the one table of what each reason means, which the guard, the
+ * problems, the access log, the metrics and platform_gateway_explain read.
  */
 
 
@@ -12,46 +12,21 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * An index into the set.  It begins with ngx_http_pgw_reason_e;
- * what only some of those say, and what nginx itself refuses, follows.
- */
-
-enum {
-    NGX_HTTP_PGW_REASON_TOKEN_ENCODING = NGX_HTTP_PGW_REASON_LAST,
-    NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    NGX_HTTP_PGW_REASON_TOKEN_SIZE,
-    NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
-    NGX_HTTP_PGW_REASON_TOKEN_HEADER,
-    NGX_HTTP_PGW_REASON_TOKEN_ALG,
-    NGX_HTTP_PGW_REASON_TOKEN_TYP,
-    NGX_HTTP_PGW_REASON_TOKEN_CRIT,
-    NGX_HTTP_PGW_REASON_TOKEN_KID,
-    NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
-    NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
-    NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
-    NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
-    NGX_HTTP_PGW_REASON_TOKEN_BOUND,
-    NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
-    NGX_HTTP_PGW_REASON_TOKEN_KIND,
-
-    NGX_HTTP_PGW_REASON_REQUEST_TOO_LARGE,
-    NGX_HTTP_PGW_REASON_URI_TOO_LONG,
-    NGX_HTTP_PGW_REASON_RATE_LIMITED,
-
-    NGX_HTTP_PGW_REASONS              /* how many */
-};
-
-
 /* What a reason can be. */
 
-#define NGX_HTTP_PGW_REASON_REFUSES   0x0001
-#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* it is the result
-                                                              of a token */
+#define NGX_HTTP_PGW_REASON_REFUSES   0x0001  /* else it lets through */
+#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* it is the result of a token */
+#define NGX_HTTP_PGW_REASON_NGINX     0x0004  /* nginx itself refuses with this
+                                                 status for it */
 
 typedef struct {
     const char                  *name;         /* NULL: the reason is none */
     ngx_uint_t                   flags;
+    ngx_uint_t                   status;       /* 0: for others to say */
+    const char                  *code;         /* of a refusal, as ... */
+    const char                  *detail;       /* ... is its detail */
+    const char                  *error;        /* RFC 6750, section 3.1, or
+                                                  NULL */
 } ngx_http_pgw_reason_t;
 
 
@@ -66,8 +41,18 @@ ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
 const char *ngx_http_pgw_decision(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr);
 
+/*
+ * Our refusal that is being answered, or NULL.  It holds for a response of its
+ * status alone, since a later location may answer with another.
+ */
+const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
+    const ngx_http_pgw_request_t *gr);
+
 /* The reason that a token with this result of its checks gives. */
-ngx_uint_t ngx_http_pgw_reason_of_token(pj_err_t err);
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
+
+/* The reason for which nginx itself refuses with that status; 0: none. */
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 
 #endif /* _NGX_HTTP_PGW_REASON_H_INCLUDED_ */

@@ -192,6 +192,7 @@ ngx_http_pgw_record_check(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     size_t                        len, some;
+    ngx_int_t                     rc;
     ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_record_t  *record;
 
@@ -221,14 +222,12 @@ ngx_http_pgw_record_check(ngx_http_request_t *r,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->decision = "deny";
-    gr->reason = NGX_HTTP_PGW_REASON_BAD_REQUEST;
+    rc = ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                     "the request headers are too large "
+                                     "for the service behind this path");
+    gr->code = "GATEWAY_HEADER_TOO_LARGE";
 
-    return ngx_http_pgw_problem_refuse(r, gr,
-                                           NGX_HTTP_BAD_REQUEST,
-                                           "GATEWAY_HEADER_TOO_LARGE",
-                                           "the request headers are too large "
-                                           "for the service behind this path");
+    return rc;
 }
 
 

@@ -5,20 +5,15 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_reason.h"
 
 
 static ngx_int_t ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
-static u_char *ngx_http_pgw_refusal_scope(u_char *p, ngx_uint_t access);
 static const ngx_str_t *ngx_http_pgw_refusal_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_refusal_retry_after(ngx_http_request_t *r,
     time_t seconds);
-
-
-#define ngx_http_pgw_refusal_copy(p, literal)                                 \
-    ngx_cpymem(p, literal, sizeof(literal) - 1)
 
 
 /* Allow, where no platform_gateway_methods says it. */
@@ -54,18 +49,19 @@ ngx_http_pgw_refusal_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
 ngx_int_t
 ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    ngx_int_t status, const char *code, const char *detail)
+    ngx_http_pgw_reason_e reason, const char *detail)
 {
     ngx_http_pgw_loc_conf_t  *conf;
 
-    gr->status = status;
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s",
+                   ngx_http_pgw_reasons[reason].name,
+                   detail ? detail : ngx_http_pgw_reasons[reason].detail);
 
-    gr->code.data = (u_char *) code;
-    gr->code.len = ngx_strlen(code);
-
-    gr->detail.data = (u_char *) detail;
-    gr->detail.len = ngx_strlen(detail);
-
+    gr->reason = reason;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = detail;
     ngx_str_null(&gr->challenge);
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
@@ -76,7 +72,7 @@ ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return NGX_ERROR;
     }
 
-    return status;
+    return (ngx_int_t) ngx_http_pgw_reasons[reason].status;
 }
 
 
@@ -84,74 +80,49 @@ static ngx_int_t
 ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
-    size_t      len;
-    u_char     *p;
-    ngx_uint_t  scope;
+    u_char                       *p;
+    const char                   *detail;
+    const ngx_http_pgw_reason_t  *reason;
 
-    scope = (gr->status == NGX_HTTP_FORBIDDEN
-             && ngx_strcmp(gr->code.data, "GATEWAY_CONTEXT_FORBIDDEN") == 0);
+    reason = &ngx_http_pgw_reasons[gr->reason];
 
-    if (gr->status != NGX_HTTP_UNAUTHORIZED && !scope) {
+    if (reason->error == NULL) {
+
+        if (reason->status == NGX_HTTP_UNAUTHORIZED) {
+            gr->challenge = conf->challenge;
+        }
+
         return NGX_OK;
     }
 
-    if (ngx_strcmp(gr->code.data, "GATEWAY_TOKEN_MISSING") == 0) {
-        gr->challenge = conf->challenge;
-        return NGX_OK;
-    }
+    detail = gr->detail ? gr->detail : reason->detail;
 
-    len = sizeof(", error=\"insufficient_scope\", "
-                 "error_description=\"\", scope=\"ACCOUNT BRANCH SYSTEM\"") - 1
-          + conf->challenge.len + gr->detail.len;
-
-    p = ngx_pnalloc(r->pool, len);
+    p = ngx_pnalloc(r->pool, conf->challenge.len + ngx_strlen(reason->error)
+                             + ngx_strlen(detail)
+                             + sizeof(", error=\"\", error_description=\"\", "
+                                      "scope=\"ACCOUNT BRANCH SYSTEM\""));
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     gr->challenge.data = p;
 
-    p = ngx_cpymem(p, conf->challenge.data, conf->challenge.len);
+    p = ngx_sprintf(p, "%V, error=\"%s\", ", &conf->challenge, reason->error);
 
-    if (scope) {
-        p = ngx_http_pgw_refusal_copy(p,
-                                ", error=\"insufficient_scope\", scope=\"");
-        p = ngx_http_pgw_refusal_scope(p, gr->required);
+    if (gr->reason == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
+        p = ngx_sprintf(p, "scope=\"%s%s%s",
+                        gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
+                        gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
+                        gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
+        p[-1] = '"';
 
     } else {
-        p = ngx_http_pgw_refusal_copy(p,
-                     ", error=\"invalid_token\", error_description=\"");
-        p = ngx_cpymem(p, gr->detail.data, gr->detail.len);
+        p = ngx_sprintf(p, "error_description=\"%s\"", detail);
     }
-
-    *p++ = '"';
 
     gr->challenge.len = (size_t) (p - gr->challenge.data);
 
     return NGX_OK;
-}
-
-
-static u_char *
-ngx_http_pgw_refusal_scope(u_char *p, ngx_uint_t access)
-{
-    u_char  *start;
-
-    start = p;
-
-    if (access & NGX_HTTP_PGW_ACCOUNT) {
-        p = ngx_cpymem(p, "ACCOUNT", sizeof("ACCOUNT") - 1);
-    }
-
-    if (access & NGX_HTTP_PGW_BRANCH) {
-        p = ngx_sprintf(p, "%sBRANCH", p == start ? "" : " ");
-    }
-
-    if (access & NGX_HTTP_PGW_SYSTEM) {
-        p = ngx_sprintf(p, "%sSYSTEM", p == start ? "" : " ");
-    }
-
-    return p;
 }
 
 
@@ -161,12 +132,13 @@ ngx_int_t
 ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t        ours;
-    const ngx_str_t  *allow;
-    ngx_table_elt_t  *h;
+    ngx_uint_t                    ours;
+    const ngx_str_t              *allow;
+    ngx_table_elt_t              *h;
+    const ngx_http_pgw_reason_t  *reason;
 
-    ours = (gr->code.len
-            && gr->status == (ngx_int_t) r->headers_out.status);
+    reason = ngx_http_pgw_refusal(gr);
+    ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
         || (r->err_status == NGX_HTTP_NO_CONTENT

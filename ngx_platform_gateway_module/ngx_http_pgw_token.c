@@ -7,6 +7,10 @@
 #include "ngx_http_pgw.h"
 
 
+static pj_err_t ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
+    ngx_http_pgw_stage_e stage, pj_err_t err);
+static pj_err_t ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
 static void *ngx_http_pgw_token_scratch(size_t size, ngx_log_t *log);
 
 
@@ -20,24 +24,21 @@ static size_t   ngx_http_pgw_token_memory_size;
 
 
 ngx_int_t
-ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token)
+ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
 {
-    u_char           *p, *last;
-    ngx_table_elt_t  *h;
+    u_char  *p, *last;
 
-    h = r->headers_in.authorization;
-
-    if (h == NULL
-        || h->value.len < sizeof("Bearer") - 1
-        || ngx_strncasecmp(h->value.data, (u_char *) "Bearer",
+    if (value == NULL
+        || value->len < sizeof("Bearer") - 1
+        || ngx_strncasecmp(value->data, (u_char *) "Bearer",
                            sizeof("Bearer") - 1)
            != 0)
     {
         return NGX_DECLINED;
     }
 
-    p = h->value.data + sizeof("Bearer") - 1;
-    last = h->value.data + h->value.len;
+    p = value->data + sizeof("Bearer") - 1;
+    last = value->data + value->len;
 
     if (p < last && *p != ' ') {
         return NGX_DECLINED;
@@ -67,18 +68,18 @@ ngx_http_pgw_token_find(ngx_http_request_t *r, pj_str_t *token)
 pj_err_t
 ngx_http_pgw_token_verify(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims)
+    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
     void            *mem;
     size_t           size;
-    pj_err_t         err;
+    pj_err_t         err, fault;
     pj_jws_t         jws;
     pj_arena_t       arena;
-    pj_policy_t      policy;
     pj_jws_header_t  header;
     const pj_key_t  *key;
 
-    err = pj_jws_split(token, conf->token_max_size, &jws);
+    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SPLIT,
+                              pj_jws_split(token, conf->token_max_size, &jws));
     if (err) {
         return err;
     }
@@ -92,35 +93,94 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
 
     pj_arena_init(&arena, mem, size);
 
-    err = pj_jws_header(&arena, &jws, &header);
-    if (err) {
+    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
+                                  pj_jws_header(&arena, &jws, &header));
+
+    if (steps) {
+        steps->header = header.root;
+
+    } else if (err) {
         return err;
     }
 
-    err = pj_claims_parse(&arena, &jws, claims);
-    if (err) {
-        return err;
+    fault = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_PAYLOAD,
+                                    pj_claims_parse(&arena, &jws, claims));
+
+    if (fault == PJ_OK) {
+        fault = ngx_http_pgw_token_policy(conf, claims, steps);
     }
+
+    /* a header at fault names no key */
+
+    if (err || (fault && steps == NULL)) {
+        return err ? err : fault;
+    }
+
+    key = set ? pj_keyset_find(set, header.kid) : NULL;
+
+    err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_KEY,
+                                  key ? PJ_OK : PJ_ERR_KID_UNKNOWN);
+
+    if (key) {
+        err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_SIGNATURE,
+                                      pj_jws_verify(&jws, key));
+    }
+
+    return fault ? fault : err;
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
+    ngx_http_pgw_stage_e stage, pj_err_t err)
+{
+    if (steps) {
+        steps->found[stage] |= PJ_FAULT(err);
+    }
+
+    return err;
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+{
+    pj_policy_t  policy;
 
     policy.issuers = conf->issuers->elts;
     policy.issuer_count = conf->issuers->nelts;
     policy.audiences = conf->audiences ? conf->audiences->elts : NULL;
     policy.audience_count = conf->audiences ? conf->audiences->nelts : 0;
-    policy.now_s = ngx_time();
+    policy.now_s = steps ? steps->at : ngx_time();
     policy.leeway_s = conf->leeway;
     policy.allow_confirmation = (conf->allow_confirmation != 0);
 
-    err = pj_claims_check(claims, &policy);
-    if (err) {
-        return err;
+    if (steps) {
+        steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
+                                           pj_claims_faults(claims, &policy);
     }
 
-    key = set ? pj_keyset_find(set, header.kid) : NULL;
-    if (key == NULL) {
-        return PJ_ERR_KID_UNKNOWN;
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
+                                   pj_claims_check(claims, &policy));
+}
+
+
+/*
+ * Only a token that is older than what we know is called invalid: anybody can
+ * make one that is not, and so that has a reason of its own.
+ */
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
+    const pj_keyset_t *set, const pj_claims_t *claims)
+{
+    if (set == NULL) {
+        return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return pj_jws_verify(&jws, key);
+    return claims->iat >= ngx_http_pgw_keys_fetched_at(keys)
+           ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 
 

@@ -244,7 +244,6 @@ $more{payload} = [qw(kind claims issuer audience bound notBefore expiry
     context)];
 $more{kind} = [qw(claims issuer audience bound notBefore expiry context)];
 $more{claims} = [qw(issuer audience bound notBefore expiry context)];
-$more{notBefore} = [qw(expiry)];
 $more{key} = [qw(signature)];
 
 for my $check (grep { $bad{$_} } @ORDER) {

@@ -24,21 +24,20 @@ sub slurp {
 my $module = 'ngx_platform_gateway_module/ngx_http_pgw';
 my ($table) = slurp("${module}_reason.c")
     =~ /pgw_reasons\[\w+\] =\n\{(.*?)^\};/ms;
-my @known = $table =~ /"(\w+)"/g;
+my %row = $table =~ /(?:\(|REASON_)([A-Z_]+)(?:,|\] =\n\s+\{) "(\w+)"/g;
+my @known = values %row;
 my $doc = slurp('docs/troubleshooting.md');
 my ($section) = $doc =~ /^## Reasons\n(.*?)^## /ms;
 my @told = $section =~ /^\| `(\w+)` \|/mg;
 cmp_ok @known, '>', 30, 'the module has reasons';
 is_deeply [ sort @told ], [ sort @known ],
     'the documentation has each of them once, and no other';
-my ($listed) = slurp("${module}_reason.h") =~ /^enum \{(.*?)\};/ms;
-my ($first) = slurp("$module.h")
-    =~ /typedef enum \{\s+(NGX_HTTP_PGW_REASON_NONE.*?)\}/s;
-my %names = map { $_ => 1 }
-    "$first$listed" =~ /^\s*NGX_HTTP_PGW_REASON_(\w+)/mg;
-delete @names{qw(NONE LAST)};
-is_deeply [ sort map {lc} keys %names ], [ sort @known ],
-    'each is called by its name in the source';
+my ($enum) = slurp("$module.h")
+    =~ /typedef enum \{\s+NGX_HTTP_PGW_REASON_NONE(.*?)\}/s;
+my @names = $enum =~ /^\s*NGX_HTTP_PGW_REASON_(\w+)/mg;
+is_deeply [ sort keys %row ], [ sort @names ], 'each has a row of the table';
+is_deeply [ sort map {lc} @names ], [ sort @known ],
+    'and is called by its name in the source';
 
 # Pairs of a block of commands and the block of output under it.
 

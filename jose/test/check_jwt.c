@@ -333,6 +333,24 @@ START_TEST (test_not_before) {
 }
 END_TEST
 
+START_TEST (test_all_faults_at_once) {
+    pj_policy_t policy = policy_at(NOW, 0);
+    pj_claims_t claims;
+
+    assert_ok(claims_of(ACCOUNT, &claims));
+    ck_assert_uint_eq(pj_claims_faults(&claims, &policy), 0);
+    policy.issuers = audiences;
+    policy.audiences = audiences;
+    policy.audience_count = 2;
+    policy.now_s = 1800000000;
+    assert_err(pj_claims_check(&claims, &policy), PJ_ERR_TOKEN_ISSUER);
+    ck_assert_uint_eq(pj_claims_faults(&claims, &policy),
+                      PJ_FAULT(PJ_ERR_TOKEN_ISSUER) |
+                          PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE) |
+                          PJ_FAULT(PJ_ERR_TOKEN_EXPIRED));
+}
+END_TEST
+
 START_TEST (test_extreme_times_do_not_wrap) {
     const char *far = replaced(ACCOUNT, "1700000800", "9223372036854775807");
 
@@ -512,6 +530,7 @@ int main(void)
     tests[n++] = test_expiry_to_the_second;
     tests[n++] = test_issued_in_the_future;
     tests[n++] = test_not_before;
+    tests[n++] = test_all_faults_at_once;
     tests[n++] = test_extreme_times_do_not_wrap;
     tests[n++] = test_fractions_are_rounded_towards_refusal;
     tests[n++] = test_issuer_is_compared_exactly;
