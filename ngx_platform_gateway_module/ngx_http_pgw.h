@@ -74,8 +74,6 @@ typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
-typedef struct ngx_http_pgw_record_s ngx_http_pgw_record_t;
-
 
 typedef struct {
     ngx_str_t                    claim;
@@ -158,7 +156,8 @@ struct ngx_http_pgw_loc_conf_s {
                                                     same; 0: none is asked */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
 
-    const ngx_http_pgw_record_t  *record;        /* NULL: no bound */
+    ngx_uint_t                    one_record;    /* carries the headers: FastCGI
+                                                    and uwsgi */
 
     ngx_str_t                     conf_file;  /* where the block begins, for */
     ngx_uint_t                    conf_line;     /* messages at merge time */
@@ -360,7 +359,7 @@ char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
 /*
  * Checks a merged location where the gateway is on; notes in the main conf
- * that keys are needed.
+ * that keys are needed, and sets conf->one_record.
  */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
@@ -380,19 +379,6 @@ void *ngx_http_pgw_check_field(ngx_conf_t *cf, const ngx_str_t *directive,
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_record.c: protocols that bound the headers */
-
-/* Sets conf->record of a merged location where the gateway is on. */
-char *ngx_http_pgw_record_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
-
-/*
- * NGX_DECLINED: the headers and parameters of r fit into what conf->record
- * allows; else the status of the refusal.
- */
-ngx_int_t ngx_http_pgw_record_check(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_local.c: content handlers of our own */
@@ -622,6 +608,12 @@ ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
 /* The same, dropping nothing. */
 ngx_int_t ngx_http_pgw_headers_append(ngx_http_request_t *r,
     ngx_table_elt_t *add, ngx_uint_t n);
+
+/*
+ * NGX_DECLINED: the headers and parameters of r fit into one record; else the
+ * status of the refusal.
+ */
+ngx_int_t ngx_http_pgw_headers_fit(ngx_http_request_t *r);
 
 /* Completes names that are the gateway's own. */
 void ngx_http_pgw_headers_init(void);

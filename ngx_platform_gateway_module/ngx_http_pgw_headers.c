@@ -22,6 +22,14 @@
      |(uint64_t) 1 << (sizeof("Access-Control-Request-Method") - 1))
 
 
+/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
+#define NGX_HTTP_PGW_RECORD_MAX    65535
+#define NGX_HTTP_PGW_RECORD_SPARE  4096
+
+/* A name or a value with its length. */
+#define ngx_http_pgw_record_string(len)  ((len) + ((len) > 127 ? 4 : 2))
+
+
 typedef struct {
     const ngx_http_pgw_srv_conf_t  *conf;
     ngx_uint_t                      ids_kept;
@@ -301,6 +309,55 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
     list->last = part;
 
     return NGX_OK;
+}
+
+
+/*
+ * nginx answers what does not fit into a record with 500 and an alert.  The
+ * buffers bound what a client sends, but short headers take more room in a
+ * record than there, and parameters repeat the path, the query and the type.
+ */
+
+ngx_int_t
+ngx_http_pgw_headers_fit(ngx_http_request_t *r)
+{
+    size_t                   len;
+    ngx_uint_t               i;
+    ngx_table_elt_t         *h;
+    const ngx_list_part_t   *part;
+    ngx_http_pgw_request_t  *gr;
+
+    len = NGX_HTTP_PGW_RECORD_SPARE
+          + r->request_line.len + r->args.len + 3 * r->uri.len;
+
+    if (r->headers_in.content_type) {
+        len += r->headers_in.content_type->value.len;
+    }
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+        len += ngx_http_pgw_record_string(sizeof("HTTP_") - 1 + h->key.len)
+               + ngx_http_pgw_record_string(h->value.len);
+    }
+
+    if (len <= NGX_HTTP_PGW_RECORD_MAX) {
+        return NGX_DECLINED;
+    }
+
+    gr = ngx_http_pgw_request_own(r);
+    if (gr == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    gr->decision = "deny";
+    gr->reason = NGX_HTTP_PGW_REASON_BAD_REQUEST;
+
+    return ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_BAD_REQUEST,
+                                       "GATEWAY_HEADER_TOO_LARGE",
+                                       "the request headers are too large "
+                                       "for the service behind this path");
 }
 
 

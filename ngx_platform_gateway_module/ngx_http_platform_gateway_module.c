@@ -650,9 +650,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_record_merge(cf, conf) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
