@@ -197,13 +197,15 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_uint_t              access;  /* the level that it opens */
+    ngx_uint_t              access;    /* the level that it opens */
     ngx_http_pgw_subject_t  subject;
-    ngx_str_t              *values;  /* of the policy's headers in
-                                        the order of the map; data
-                                        NULL: not sent */
-    ngx_uint_t              nvalues;
+    ngx_str_t              *strings;   /* account, session and workspace, then
+                                          the policy's headers in the order of
+                                          the map; data NULL: none */
+    ngx_uint_t              nstrings;
 } ngx_http_pgw_grant_t;
+
+#define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
 
 
 /*
@@ -485,6 +487,33 @@ void ngx_http_pgw_token_exit_process(void);
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
 
+/* ngx_http_pgw_cache.c: verified tokens */
+
+ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
+
+/* platform_gateway_token_cache off | entries=N [size=S]; */
+char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* Called at postconfiguration; the cache goes with the configuration. */
+ngx_int_t ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
+    const ngx_http_pgw_main_conf_t *mcf);
+
+/*
+ * NGX_OK: *err is what token_verify() would return for these bytes now, under
+ * the policy of conf and the key set of that version; with PJ_OK *grant is
+ * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
+ */
+ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
+    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
+    ngx_uint_t version, pj_err_t *err, ngx_http_pgw_grant_t *grant);
+
+/* Keeps a verified token that find() declined. */
+void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
+    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
+    const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant);
+
+
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
 /*
@@ -627,6 +656,9 @@ u_char ngx_http_pgw_headers_fold(u_char c);
 
 
 /* ngx_http_pgw_inject.c: claims become headers */
+
+/* Sets grant->subject from grant->strings. */
+void ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain);
 
 /* Renders claims, which live shorter, for the policy of conf. */
 ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,

@@ -7,8 +7,6 @@
 #include "ngx_http_pgw_json.h"
 
 
-static ngx_int_t ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst,
-    pj_str_t src);
 static size_t ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
     ngx_uint_t element);
 static ngx_uint_t ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h,
@@ -20,83 +18,70 @@ ngx_http_pgw_inject_render(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
     ngx_http_pgw_grant_t *grant)
 {
-    ngx_int_t                     rc;
-    ngx_uint_t                    i;
-    ngx_http_pgw_subject_t       *subject;
-    ngx_http_pgw_claim_header_t  *ch;
+    ngx_str_t                          *s;
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *ch;
+
+    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
+        claims->account_id, claims->session_id, claims->workspace_id
+    };
 
     grant->access = ngx_http_pgw_token_access(claims->kind);
+    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
 
-    subject = &grant->subject;
-
-    if (ngx_http_pgw_inject_copy(pool, &subject->account_id,
-                                 claims->account_id)
-        != NGX_OK
-        || ngx_http_pgw_inject_copy(pool, &subject->session_id,
-                                                 claims->session_id)
-           != NGX_OK
-        || ngx_http_pgw_inject_copy(pool, &subject->workspace_id,
-                                                 claims->workspace_id)
-           != NGX_OK)
-    {
+    s = ngx_pcalloc(pool, grant->nstrings * sizeof(ngx_str_t));
+    if (s == NULL) {
         return NGX_ERROR;
     }
 
-    subject->plain =
-                  ngx_http_pgw_json_plain(&subject->account_id)
-                  && ngx_http_pgw_json_plain(&subject->session_id)
-                  && ngx_http_pgw_json_plain(&subject->workspace_id);
+    grant->strings = s;
 
-    ch = conf->claim_headers->elts;
-    grant->nvalues = conf->claim_headers->nelts;
+    for (i = 0; i < NGX_HTTP_PGW_GRANT_IDS; i++, s++) {
 
-    grant->values = ngx_pcalloc(pool, grant->nvalues * sizeof(ngx_str_t));
-    if (grant->values == NULL) {
-        return NGX_ERROR;
-    }
+        if (ids[i].len == 0) {
+            continue;
+        }
 
-    for (i = 0; i < grant->nvalues; i++) {
-
-        rc = ngx_http_pgw_inject_value(pool,
-                           pj_json_member(claims->root,
-                                          (const char *) ch[i].claim.data),
-                           &grant->values[i]);
-
-        if (rc == NGX_ERROR) {
+        s->len = ids[i].len;
+        s->data = ngx_pnalloc(pool, s->len);
+        if (s->data == NULL) {
             return NGX_ERROR;
         }
 
-        if (rc == NGX_DECLINED) {
-            ngx_str_null(&grant->values[i]);
+        ngx_memcpy(s->data, ids[i].data, s->len);
+    }
+
+    ch = conf->claim_headers->elts;
+
+    for (i = 0; i < conf->claim_headers->nelts; i++, s++) {
+
+        if (ngx_http_pgw_inject_value(pool,
+                           pj_json_member(claims->root,
+                                          (const char *) ch[i].claim.data),
+                           s)
+            == NGX_ERROR)
+        {
+            return NGX_ERROR;
         }
     }
 
+    s = grant->strings;
+
+    ngx_http_pgw_grant_subject(grant,
+                               ngx_http_pgw_json_plain(&s[0])
+                               && ngx_http_pgw_json_plain(&s[1])
+                               && ngx_http_pgw_json_plain(&s[2]));
     return NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst, pj_str_t src)
+void
+ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain)
 {
-    ngx_str_t  s;
-
-    ngx_str_null(dst);
-
-    if (src.len == 0) {
-        return NGX_OK;
-    }
-
-    s.len = src.len;
-    s.data = (u_char *) src.data;
-
-    dst->data = ngx_pstrdup(pool, &s);
-    if (dst->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    dst->len = src.len;
-
-    return NGX_OK;
+    grant->subject.account_id = grant->strings[0];
+    grant->subject.session_id = grant->strings[1];
+    grant->subject.workspace_id = grant->strings[2];
+    grant->subject.plain = plain;
 }
 
 
@@ -104,6 +89,7 @@ ngx_int_t
 ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant)
 {
+    ngx_str_t                    *value;
     ngx_uint_t                    i, n;
     ngx_table_elt_t              *add, *hide;
     ngx_http_pgw_request_t       *gr;
@@ -112,19 +98,20 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     add = NULL;
     n = 0;
 
-    if (grant && grant->nvalues) {
+    if (grant) {
 
-        add = ngx_palloc(r->pool, grant->nvalues * sizeof(ngx_table_elt_t));
+        ch = conf->claim_headers->elts;
+        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+
+        add = ngx_palloc(r->pool, grant->nstrings * sizeof(ngx_table_elt_t));
         if (add == NULL) {
             return NGX_ERROR;
         }
 
-        ch = conf->claim_headers->elts;
+        for (i = 0; i < grant->nstrings - NGX_HTTP_PGW_GRANT_IDS; i++) {
 
-        for (i = 0; i < grant->nvalues; i++) {
-
-            if (grant->values[i].data) {
-                ngx_http_pgw_headers_set(&add[n++], &ch[i], &grant->values[i]);
+            if (value[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &ch[i], &value[i]);
             }
         }
     }
