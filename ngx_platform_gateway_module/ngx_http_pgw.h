@@ -621,7 +621,7 @@ ngx_int_t ngx_http_pgw_headers_prepare(ngx_http_request_t *r,
 ngx_int_t ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
     const ngx_http_pgw_srv_conf_t *conf);
 
-/* Whether the header h is to go. */
+/* Whether the header h is to go; NULL where none is. */
 typedef ngx_uint_t (*ngx_http_pgw_drop_pt)(ngx_table_elt_t *h,
     const void *data);
 
@@ -633,10 +633,6 @@ typedef ngx_uint_t (*ngx_http_pgw_drop_pt)(ngx_table_elt_t *h,
 ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
     ngx_http_pgw_drop_pt drop, const void *data, ngx_table_elt_t *add,
     ngx_uint_t n);
-
-/* The same, dropping nothing. */
-ngx_int_t ngx_http_pgw_headers_append(ngx_http_request_t *r,
-    ngx_table_elt_t *add, ngx_uint_t n);
 
 /*
  * NGX_DECLINED: the headers and parameters of r fit into one record; else the

@@ -7,7 +7,7 @@
 #include "ngx_http_pgw_json.h"
 
 
-static size_t ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
+static u_char *ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
     ngx_uint_t element);
 static ngx_uint_t ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h,
     const void *data);
@@ -133,12 +133,9 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     gr->injected = 1;
 
-    if (hide == NULL) {
-        return ngx_http_pgw_headers_append(r, add, n);
-    }
-
-    return ngx_http_pgw_headers_rebuild(r, ngx_http_pgw_inject_drop_same, hide,
-                                        add, n);
+    return ngx_http_pgw_headers_rebuild(r, hide ? ngx_http_pgw_inject_drop_same
+                                                : NULL,
+                                        hide, add, n);
 }
 
 
@@ -155,31 +152,24 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 {
     size_t            len;
     u_char           *p;
-    ngx_uint_t        array;
     const pj_json_t  *item;
 
-    if (claim == NULL) {
+    static const ngx_str_t  no = ngx_string("false"), yes = ngx_string("true");
+
+    if (claim == NULL
+        || claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT)
+    {
         return NGX_DECLINED;
     }
 
     if (claim->type == PJ_JSON_BOOL) {
-        if (claim->boolean) {
-            ngx_str_set(value, "true");
-
-        } else {
-            ngx_str_set(value, "false");
-        }
-
+        *value = claim->boolean ? yes : no;
         return NGX_OK;
     }
 
-    if (claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT) {
-        return NGX_DECLINED;
-    }
+    /* with a final NUL, as in values that nginx read itself */
 
-    array = (claim->type == PJ_JSON_ARRAY);
-
-    len = array ? 0 : ngx_http_pgw_inject_escape(NULL, claim->text, 0);
+    len = 3 * claim->text.len + 1;
 
     for (item = claim->child; item; item = item->next) {
 
@@ -187,24 +177,22 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
             return NGX_DECLINED;
         }
 
-        len += 1 + ngx_http_pgw_inject_escape(NULL, item->text, 1);
+        len += 3 * item->text.len + 1;
     }
 
-    /* with a final NUL, as in values that nginx read itself */
-
-    p = ngx_pnalloc(pool, len + 1);
+    p = ngx_pnalloc(pool, len);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     value->data = p;
 
-    if (!array) {
-        p += ngx_http_pgw_inject_escape(p, claim->text, 0);
+    if (claim->type != PJ_JSON_ARRAY) {
+        p = ngx_http_pgw_inject_escape(p, claim->text, 0);
     }
 
     for (item = claim->child; item; item = item->next) {
-        p += ngx_http_pgw_inject_escape(p, item->text, 1);
+        p = ngx_http_pgw_inject_escape(p, item->text, 1);
 
         if (item->next) {
             *p++ = ',';
@@ -220,40 +208,26 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 
 /*
  * Percent-encodes what is not visible ASCII, '%', and in an array's element
- * ','.  Returns the length, and only counts where dst is NULL.
+ * ','.
  */
 
-static size_t
+static u_char *
 ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
 {
     u_char  c;
-    size_t  i, len;
-
-    static u_char  hex[] = "0123456789ABCDEF";
-
-    len = 0;
+    size_t  i;
 
     for (i = 0; i < text.len; i++) {
 
         c = text.data[i];
 
         if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
-            if (dst) {
-                dst[len] = c;
-            }
+            *dst++ = c;
 
-            len++;
-            continue;
+        } else {
+            dst = ngx_sprintf(dst, "%%%02Xd", c);
         }
-
-        if (dst) {
-            dst[len] = '%';
-            dst[len + 1] = hex[c >> 4];
-            dst[len + 2] = hex[c & 0xf];
-        }
-
-        len += 3;
     }
 
-    return len;
+    return dst;
 }
