@@ -100,8 +100,6 @@ typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
-typedef struct ngx_http_pgw_record_s ngx_http_pgw_record_t;
-
 
 typedef struct {
     ngx_str_t                    claim;
@@ -184,7 +182,8 @@ struct ngx_http_pgw_loc_conf_s {
                                                     same; 0: none is asked */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
 
-    const ngx_http_pgw_record_t  *record;        /* NULL: no bound */
+    ngx_uint_t                    one_record;    /* carries the headers: FastCGI
+                                                    and uwsgi */
 
     ngx_str_t                     conf_file;  /* where the block begins, for */
     ngx_uint_t                    conf_line;     /* messages at merge time */
@@ -221,13 +220,15 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_uint_t              access;  /* the level that it opens */
+    ngx_uint_t              access;    /* the level that it opens */
     ngx_http_pgw_subject_t  subject;
-    ngx_str_t              *values;  /* of the policy's headers in
-                                        the order of the map; data
-                                        NULL: not sent */
-    ngx_uint_t              nvalues;
+    ngx_str_t              *strings;   /* account, session and workspace, then
+                                          the policy's headers in the order of
+                                          the map; data NULL: none */
+    ngx_uint_t              nstrings;
 } ngx_http_pgw_grant_t;
+
+#define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
 
 
 /*
@@ -380,7 +381,7 @@ char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
 /*
  * Checks a merged location where the gateway is on; notes in the main conf
- * that keys are needed.
+ * that keys are needed, and sets conf->one_record.
  */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
@@ -388,19 +389,6 @@ char *ngx_http_pgw_check_location(ngx_conf_t *cf,
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_record.c: protocols that bound the headers */
-
-/* Sets conf->record of a merged location where the gateway is on. */
-char *ngx_http_pgw_record_merge(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
-
-/*
- * NGX_DECLINED: the headers and parameters of r fit into what conf->record
- * allows; else the status of the refusal.
- */
-ngx_int_t ngx_http_pgw_record_check(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_local.c: content handlers of our own */
@@ -562,6 +550,33 @@ void ngx_http_pgw_token_exit_process(void);
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
 
+/* ngx_http_pgw_cache.c: verified tokens */
+
+ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
+
+/* platform_gateway_token_cache off | entries=N [size=S]; */
+char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/* Called at postconfiguration; the cache goes with the configuration. */
+ngx_int_t ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
+    const ngx_http_pgw_main_conf_t *mcf);
+
+/*
+ * NGX_OK: *err is what token_verify() would return for these bytes now, under
+ * the policy of conf and the key set of that version; with PJ_OK *grant is
+ * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
+ */
+ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
+    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
+    ngx_uint_t version, pj_err_t *err, ngx_http_pgw_grant_t *grant);
+
+/* Keeps a verified token that find() declined. */
+void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
+    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
+    const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant);
+
+
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
 /* Directives of the key set; the times are plain slots of the main conf. */
@@ -664,7 +679,7 @@ ngx_int_t ngx_http_pgw_headers_prepare(ngx_http_request_t *r,
 ngx_int_t ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
     const ngx_http_pgw_srv_conf_t *conf);
 
-/* Whether the header h is to go. */
+/* Whether the header h is to go; NULL where none is. */
 typedef ngx_uint_t (*ngx_http_pgw_drop_pt)(ngx_table_elt_t *h,
     const void *data);
 
@@ -677,9 +692,11 @@ ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
     ngx_http_pgw_drop_pt drop, const void *data, ngx_table_elt_t *add,
     ngx_uint_t n);
 
-/* The same, dropping nothing. */
-ngx_int_t ngx_http_pgw_headers_append(ngx_http_request_t *r,
-    ngx_table_elt_t *add, ngx_uint_t n);
+/*
+ * NGX_DECLINED: the headers and parameters of r fit into one record; else the
+ * status of the refusal.
+ */
+ngx_int_t ngx_http_pgw_headers_fit(ngx_http_request_t *r);
 
 /* Completes names that are the gateway's own. */
 void ngx_http_pgw_headers_init(void);
@@ -693,6 +710,9 @@ u_char ngx_http_pgw_headers_fold(u_char c);
 
 
 /* ngx_http_pgw_inject.c: claims become headers */
+
+/* Sets grant->subject from grant->strings. */
+void ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain);
 
 /* Renders claims, which live shorter, for the policy of conf. */
 ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,

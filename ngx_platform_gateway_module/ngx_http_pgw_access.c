@@ -237,8 +237,8 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (conf->record) {
-        rc = ngx_http_pgw_record_check(r, conf);
+    if (conf->one_record) {
+        rc = ngx_http_pgw_headers_fit(r);
         if (rc != NGX_DECLINED) {
             return rc;
         }

@@ -3,187 +3,291 @@
  * The verified-token cache of a worker: what a token was found to be, under
  * the whole of its bytes.
  *
- * Two tables of the same make, each with its own bounds and its own order of
- * use: good tokens, and tokens whose signature is forged, so that a flood of
- * these can push out nothing but each other.  The hash only finds the chain:
- * equality is that of all bytes and of the policy.  What can change is asked
- * on every hit, the version of the key set first and then the clock.
+ * The hash only finds the chain: equality is that of all bytes and of the
+ * policy.  What can change is asked on every hit, the version of the key set
+ * first and then the clock.
  */
 
 
-#include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw.h"
 #include "ngx_http_pgw_metrics.h"
 
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 
 
+#define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
+#define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
+
 /* What an allocation costs beside its bytes, about. */
 #define NGX_HTTP_PGW_CACHE_OVERHEAD  16
 
 /*
- * A token is found by the end of its signature.  Nobody but the issuer can
- * choose that of a good one.  Whoever forges tokens can make them meet in one
- * chain: so a chain of forged ones is short, and they push out each other.
+ * A token is found by the end of its signature, in words of 32 bits.  Nobody
+ * but the issuer can choose that of a good one, and only good ones are kept.
  */
-#define NGX_HTTP_PGW_CACHE_TAIL  32
-#define NGX_HTTP_PGW_CACHE_FORGED_CHAIN  8
+#define NGX_HTTP_PGW_CACHE_WORDS     8
+#define NGX_HTTP_PGW_CACHE_TAIL                                               \
+    (NGX_HTTP_PGW_CACHE_WORDS * sizeof(uint32_t))
 
-#define NGX_HTTP_PGW_CACHE_ABSENT  ((uint32_t) -1)
-
-/* Account, session and workspace stand before the header values. */
-#define NGX_HTTP_PGW_CACHE_IDS      3
+typedef struct ngx_http_pgw_entry_s  ngx_http_pgw_entry_t;
 
 
-/*
- * One allocation: this, then the lengths of the strings (uint32_t each), the
- * token, and the strings with a NUL each.
- */
+/* One allocation: this and the strings, the token, the text of the strings. */
 
 struct ngx_http_pgw_entry_s {
-    ngx_queue_t            queue;    /* by last use */
-    ngx_http_pgw_entry_t  *next;     /* of the chain */
-    size_t                 size;     /* of the allocation */
-    ngx_uint_t             version;  /* of the key set */
-    int64_t                exp;
-    int64_t                not_before;
-    uint32_t               chain;
-    uint32_t               policy;
-    uint16_t               access;
-    uint16_t               plain;
-    uint32_t               token_len;
-    uint32_t               text_len;
-    uint32_t               strings;
+    ngx_queue_t             queue;      /* by last use */
+    ngx_http_pgw_entry_t   *next;       /* of the chain */
+    ngx_http_pgw_entry_t  **chain;
+    size_t                  size;       /* of the allocation */
+    ngx_uint_t              version;    /* of the key set */
+    ngx_uint_t              policy;
+    ngx_uint_t              access;
+    ngx_uint_t              plain;
+    ngx_http_pgw_times_t    times;
+    size_t                  token_len;
+    size_t                  text_len;
+    ngx_uint_t              nstrings;
+    ngx_str_t               strings[];  /* each ends with a NUL, too */
 };
 
-
-static ngx_int_t ngx_http_pgw_cache_open(ngx_http_pgw_cache_t *cache,
-    ngx_http_pgw_table_t *table);
-static uint64_t ngx_http_pgw_cache_hash(const ngx_http_pgw_cache_t *cache,
-    pj_str_t token);
-static ngx_http_pgw_entry_t *ngx_http_pgw_cache_lookup(
-    ngx_http_pgw_table_t *table, uint64_t hash,
-    ngx_uint_t policy, pj_str_t token, ngx_uint_t version);
-static pj_err_t ngx_http_pgw_cache_times(const ngx_http_pgw_entry_t *entry,
-    time_t leeway);
-static ngx_int_t ngx_http_pgw_cache_grant(ngx_pool_t *pool,
-    const ngx_http_pgw_entry_t *entry, ngx_http_pgw_grant_t *grant);
-static void ngx_http_pgw_cache_fill(ngx_http_pgw_entry_t *entry,
-    pj_str_t token, const ngx_http_pgw_grant_t *grant);
-static const ngx_str_t *ngx_http_pgw_cache_string(
-    const ngx_http_pgw_grant_t *grant, ngx_uint_t i);
-static void ngx_http_pgw_cache_shorten(ngx_http_pgw_table_t *table,
-    uint64_t hash);
-static void ngx_http_pgw_cache_evict(ngx_http_pgw_table_t *table,
-    ngx_http_pgw_entry_t *entry);
-static void ngx_http_pgw_cache_remove(ngx_http_pgw_table_t *table,
-    ngx_http_pgw_entry_t *entry);
-
-#define ngx_http_pgw_entry_lengths(entry)                                     \
-    ((uint32_t *) ((u_char *) (entry)                                         \
-                   + sizeof(ngx_http_pgw_entry_t)))
-
 #define ngx_http_pgw_entry_token(entry)                                       \
-    ((u_char *) (ngx_http_pgw_entry_lengths(entry)                            \
-                 + (entry)->strings))
+    ((u_char *) &(entry)->strings[(entry)->nstrings])
 
 #define ngx_http_pgw_entry_text(entry)                                        \
     (ngx_http_pgw_entry_token(entry) + (entry)->token_len)
 
 
-void
+struct ngx_http_pgw_cache_s {
+    ngx_http_pgw_entry_t  **chains;       /* NULL: off */
+    ngx_uint_t              mask;
+    ngx_queue_t             queue;        /* the latest used first */
+    ngx_uint_t              entries;
+    size_t                  size;
+    ngx_uint_t              max_entries;
+    size_t                  max_size;
+    uint64_t                key[NGX_HTTP_PGW_CACHE_WORDS + 1];
+    ngx_uint_t              set;          /* by the directive */
+    ngx_log_t              *log;
+};
+
+
+static void ngx_http_pgw_cache_cleanup(void *data);
+static ngx_http_pgw_entry_t **ngx_http_pgw_cache_chain(
+    const ngx_http_pgw_cache_t *cache, pj_str_t token);
+static ngx_http_pgw_entry_t *ngx_http_pgw_cache_lookup(
+    ngx_http_pgw_cache_t *cache, ngx_uint_t policy, pj_str_t token,
+    ngx_uint_t version);
+static void ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
+    ngx_http_pgw_entry_t *entry);
+static void ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache);
+
+
+ngx_http_pgw_cache_t *
+ngx_http_pgw_cache_create(ngx_conf_t *cf)
+{
+    ngx_http_pgw_cache_t  *cache;
+
+    cache = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_cache_t));
+    if (cache == NULL) {
+        return NULL;
+    }
+
+    cache->max_entries = 16384;
+    cache->max_size = 32 * 1024 * 1024;
+    cache->log = &cf->cycle->new_log;
+
+    return cache;
+}
+
+
+char *
+ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_main_conf_t  *mcf = conf;
+
+    ssize_t                n;
+    ngx_str_t             *value, text;
+    ngx_uint_t             i;
+    ngx_http_pgw_cache_t  *cache;
+
+    (void) cmd;
+
+    cache = mcf->cache;
+
+    if (cache->set) {
+        return "is duplicate";
+    }
+
+    cache->set = 1;
+    cache->max_entries = 0;
+    value = cf->args->elts;
+
+    if (cf->args->nelts == 2 && ngx_strcmp(value[1].data, "off") == 0) {
+        return NGX_CONF_OK;
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_strncmp(value[i].data, "entries=", 8) == 0) {
+            n = ngx_atoi(value[i].data + 8, value[i].len - 8);
+
+            if (n >= 1 && n <= NGX_HTTP_PGW_CACHE_MAX) {
+                cache->max_entries = (ngx_uint_t) n;
+                continue;
+            }
+
+        } else if (ngx_strncmp(value[i].data, "size=", 5) == 0) {
+            text.data = value[i].data + 5;
+            text.len = value[i].len - 5;
+            n = ngx_parse_size(&text);
+
+            if (n >= NGX_HTTP_PGW_CACHE_MIN_SIZE) {
+                cache->max_size = (size_t) n;
+                continue;
+            }
+        }
+
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid parameter \"%V\": say \"off\", or "
+                           "\"entries=N\" of 1 to %d and \"size=S\" of at "
+                           "least 64k", &value[i], NGX_HTTP_PGW_CACHE_MAX);
+        return NGX_CONF_ERROR;
+    }
+
+    return cache->max_entries ? NGX_CONF_OK
+                              : "needs \"entries=N\" or \"off\"";
+}
+
+
+ngx_int_t
+ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
+    const ngx_http_pgw_main_conf_t *mcf)
+{
+    ngx_uint_t             n;
+    ngx_pool_cleanup_t    *cln;
+    ngx_http_pgw_cache_t  *cache;
+
+    cache = mcf->cache;
+
+    if (cache->max_entries == 0 || mcf->guarded == NULL) {
+        return NGX_OK;
+    }
+
+    if (RAND_bytes((u_char *) cache->key, sizeof(cache->key)) != 1) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: no random bytes for the token cache");
+        return NGX_ERROR;
+    }
+
+    /* one or two entries a chain; a tiny cache is a single chain */
+
+    for (n = 1; n * 2 < cache->max_entries; n *= 2) { /* void */ }
+
+    cache->chains = ngx_pcalloc(cf->pool, n * sizeof(ngx_http_pgw_entry_t *));
+    cln = ngx_pool_cleanup_add(cf->pool, 0);
+
+    if (cache->chains == NULL || cln == NULL) {
+        return NGX_ERROR;
+    }
+
+    cache->mask = n - 1;
+    ngx_queue_init(&cache->queue);
+
+    cln->handler = ngx_http_pgw_cache_cleanup;
+    cln->data = cache;
+
+    return NGX_OK;
+}
+
+
+/* With the configuration, in any process that has one. */
+
+static void
 ngx_http_pgw_cache_cleanup(void *data)
 {
-    ngx_uint_t             i;
-    ngx_queue_t           *q;
     ngx_http_pgw_cache_t  *cache = data;
-    ngx_http_pgw_table_t  *tables[2], *table;
 
-    tables[0] = &cache->good;
-    tables[1] = &cache->forged;
-
-    for (i = 0; i < 2; i++) {
-
-        table = tables[i];
-
-        if (table->chains == NULL) {
-            continue;
-        }
-
-        while (!ngx_queue_empty(&table->queue)) {
-            q = ngx_queue_head(&table->queue);
-            ngx_http_pgw_cache_remove(table,
-                    ngx_queue_data(q, ngx_http_pgw_entry_t,
-                                   queue));
-        }
-
-        ngx_free(table->chains);
-        table->chains = NULL;
+    while (cache->entries) {
+        ngx_http_pgw_cache_remove_last(cache);
     }
 
     OPENSSL_cleanse(cache->key, sizeof(cache->key));
 }
 
 
+/* The times are asked in the order in which a new token's are. */
+
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
     pj_err_t *err, ngx_http_pgw_grant_t *grant)
 {
-    uint64_t               hash;
+    u_char                *text, *p;
+    ngx_str_t             *s;
+    ngx_uint_t             i;
     ngx_http_pgw_entry_t  *entry;
 
-    if (cache->off || conf->policy == 0) {
+    if (cache->chains == NULL || conf->policy == 0) {
         return NGX_DECLINED;
     }
 
-    hash = ngx_http_pgw_cache_hash(cache, token);
+    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, token, version);
 
-    entry = ngx_http_pgw_cache_lookup(&cache->good, hash, conf->policy, token,
-                                      version);
-    if (entry) {
-        *err = ngx_http_pgw_cache_times(entry, conf->leeway);
+    if (entry == NULL) {
+        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
+        return NGX_DECLINED;
+    }
 
-        if (*err == PJ_OK
-            && ngx_http_pgw_cache_grant(pool, entry, grant)
-               != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
+    ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
 
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
+    *err = entry->times.not_before > ngx_time() + conf->leeway
+           ? PJ_ERR_TOKEN_NOT_YET
+           : ngx_time() - conf->leeway >= entry->times.exp
+           ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
+
+    if (*err != PJ_OK) {
         return NGX_OK;
     }
 
-    entry = ngx_http_pgw_cache_lookup(&cache->forged, hash, conf->policy,
-                                      token, version);
-    if (entry) {
-        *err = ngx_http_pgw_cache_times(entry, conf->leeway);
+    /* the entry may be gone long before the request is */
 
-        if (*err == PJ_OK) {
-            *err = PJ_ERR_TOKEN_SIGNATURE;
-        }
-
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT_FORGED);
-        return NGX_OK;
+    s = ngx_palloc(pool,
+                   entry->nstrings * sizeof(ngx_str_t) + entry->text_len);
+    if (s == NULL) {
+        return NGX_ERROR;
     }
 
-    ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
-    return NGX_DECLINED;
+    text = ngx_http_pgw_entry_text(entry);
+    p = (u_char *) &s[entry->nstrings];
+    ngx_memcpy(p, text, entry->text_len);
+
+    for (i = 0; i < entry->nstrings; i++) {
+        s[i].len = entry->strings[i].len;
+        s[i].data = entry->strings[i].data
+                    ? p + (entry->strings[i].data - text) : NULL;
+    }
+
+    grant->access = entry->access;
+    grant->strings = s;
+    grant->nstrings = entry->nstrings;
+    ngx_http_pgw_grant_subject(grant, entry->plain);
+
+    return NGX_OK;
 }
 
 
 static ngx_http_pgw_entry_t *
-ngx_http_pgw_cache_lookup(ngx_http_pgw_table_t *table, uint64_t hash,
-    ngx_uint_t policy, pj_str_t token, ngx_uint_t version)
+ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
+    pj_str_t token, ngx_uint_t version)
 {
     ngx_http_pgw_entry_t  *entry;
 
-    if (table->entries == 0) {
+    if (cache->entries == 0 || token.len < NGX_HTTP_PGW_CACHE_TAIL) {
         return NULL;
     }
 
-    entry = table->chains[hash & table->mask];
+    entry = *ngx_http_pgw_cache_chain(cache, token);
 
     while (entry
            && (entry->token_len != token.len
@@ -195,87 +299,17 @@ ngx_http_pgw_cache_lookup(ngx_http_pgw_table_t *table, uint64_t hash,
         entry = entry->next;
     }
 
-    if (entry == NULL) {
+    if (entry && entry->version != version) {
+        ngx_http_pgw_cache_remove(cache, entry);
         return NULL;
     }
 
-    if (entry->version != version) {
-        ngx_http_pgw_cache_remove(table, entry);
-        return NULL;
-    }
-
-    if (ngx_queue_head(&table->queue) != &entry->queue) {
+    if (entry && ngx_queue_head(&cache->queue) != &entry->queue) {
         ngx_queue_remove(&entry->queue);
-        ngx_queue_insert_head(&table->queue, &entry->queue);
+        ngx_queue_insert_head(&cache->queue, &entry->queue);
     }
 
     return entry;
-}
-
-
-/* In the order in which a token that is not cached is checked. */
-
-static pj_err_t
-ngx_http_pgw_cache_times(const ngx_http_pgw_entry_t *entry, time_t leeway)
-{
-    time_t  now;
-
-    now = ngx_time();
-
-    if (entry->not_before > now + leeway) {
-        return PJ_ERR_TOKEN_NOT_YET;
-    }
-
-    if (now - leeway >= entry->exp) {
-        return PJ_ERR_TOKEN_EXPIRED;
-    }
-
-    return PJ_OK;
-}
-
-
-/* Copies the strings: the entry may be gone long before the request is. */
-
-static ngx_int_t
-ngx_http_pgw_cache_grant(ngx_pool_t *pool, const ngx_http_pgw_entry_t *entry,
-    ngx_http_pgw_grant_t *grant)
-{
-    u_char          *p;
-    ngx_str_t       *s;
-    ngx_uint_t       i;
-    const uint32_t  *len;
-
-    s = ngx_palloc(pool, entry->strings * sizeof(ngx_str_t) + entry->text_len);
-    if (s == NULL) {
-        return NGX_ERROR;
-    }
-
-    p = (u_char *) &s[entry->strings];
-    ngx_memcpy(p, ngx_http_pgw_entry_text(entry), entry->text_len);
-
-    len = ngx_http_pgw_entry_lengths(entry);
-
-    for (i = 0; i < entry->strings; i++) {
-
-        if (len[i] == NGX_HTTP_PGW_CACHE_ABSENT) {
-            ngx_str_null(&s[i]);
-            continue;
-        }
-
-        s[i].len = len[i];
-        s[i].data = p;
-        p += len[i] + 1;
-    }
-
-    grant->access = entry->access;
-    grant->subject.plain = entry->plain;
-    grant->subject.account_id = s[0];
-    grant->subject.session_id = s[1];
-    grant->subject.workspace_id = s[2];
-    grant->values = s + NGX_HTTP_PGW_CACHE_IDS;
-    grant->nvalues = entry->strings - NGX_HTTP_PGW_CACHE_IDS;
-
-    return NGX_OK;
 }
 
 
@@ -284,236 +318,132 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
     const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant)
 {
-    size_t                 text, size;
-    uint64_t               hash;
-    ngx_uint_t             i, strings;
-    const ngx_str_t       *s;
-    ngx_http_pgw_entry_t  *entry;
-    ngx_http_pgw_table_t  *table;
+    size_t                  text_len, size;
+    u_char                 *p;
+    ngx_str_t              *s;
+    ngx_uint_t              i;
+    ngx_http_pgw_entry_t   *entry;
 
-    if (cache->off || conf->policy == 0) {
-        return;
-    }
-
-    table = grant ? &cache->good : &cache->forged;
-
-    strings = grant ? NGX_HTTP_PGW_CACHE_IDS + grant->nvalues : 0;
-    text = 0;
-
-    for (i = 0; i < strings; i++) {
-        s = ngx_http_pgw_cache_string(grant, i);
-        text += s->data ? s->len + 1 : 0;
-    }
-
-    size = sizeof(ngx_http_pgw_entry_t)
-           + strings * sizeof(uint32_t) + token.len + text;
-
-    if (size + NGX_HTTP_PGW_CACHE_OVERHEAD > table->max_size
-        || ngx_http_pgw_cache_open(cache, table) != NGX_OK)
+    if (cache->chains == NULL || conf->policy == 0
+        || token.len < NGX_HTTP_PGW_CACHE_TAIL)
     {
         return;
     }
 
-    hash = ngx_http_pgw_cache_hash(cache, token);
+    text_len = 0;
 
-    if (grant == NULL) {
-        ngx_http_pgw_cache_shorten(table, hash);
+    for (i = 0; i < grant->nstrings; i++) {
+        text_len += grant->strings[i].data ? grant->strings[i].len + 1 : 0;
     }
 
-    while (table->entries >= table->max_entries
-           || table->size + size + NGX_HTTP_PGW_CACHE_OVERHEAD
-              > table->max_size)
+    size = sizeof(ngx_http_pgw_entry_t) + grant->nstrings * sizeof(ngx_str_t)
+           + token.len + text_len + NGX_HTTP_PGW_CACHE_OVERHEAD;
+
+    if (size > cache->max_size) {
+        return;
+    }
+
+    while (cache->entries >= cache->max_entries
+           || cache->size + size > cache->max_size)
     {
-        ngx_http_pgw_cache_evict(table,
-                         ngx_queue_data(ngx_queue_last(&table->queue),
-                                        ngx_http_pgw_entry_t,
-                                        queue));
+        ngx_http_pgw_cache_remove_last(cache);
+        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
-    entry = ngx_alloc(size, cache->log);
+    entry = ngx_alloc(size - NGX_HTTP_PGW_CACHE_OVERHEAD, cache->log);
     if (entry == NULL) {
         return;
     }
 
-    entry->size = size + NGX_HTTP_PGW_CACHE_OVERHEAD;
+    entry->size = size;
     entry->version = version;
-    entry->exp = times->exp;
-    entry->not_before = times->not_before;
-    entry->policy = (uint32_t) conf->policy;
-    entry->access = grant ? (uint16_t) grant->access : 0;
-    entry->plain = grant ? (uint16_t) grant->subject.plain : 0;
-    entry->token_len = (uint32_t) token.len;
-    entry->text_len = (uint32_t) text;
-    entry->strings = (uint32_t) strings;
-
-    ngx_http_pgw_cache_fill(entry, token, grant);
-
-    entry->chain = (uint32_t) (hash & table->mask);
-    entry->next = table->chains[entry->chain];
-    table->chains[entry->chain] = entry;
-
-    ngx_queue_insert_head(&table->queue, &entry->queue);
-
-    table->entries++;
-    table->size += entry->size;
-
-    ngx_http_pgw_metrics_cached(cache->good.entries, cache->forged.entries);
-}
-
-
-static void
-ngx_http_pgw_cache_fill(ngx_http_pgw_entry_t *entry, pj_str_t token,
-    const ngx_http_pgw_grant_t *grant)
-{
-    u_char           *p;
-    uint32_t         *len;
-    ngx_uint_t        i;
-    const ngx_str_t  *s;
-
-    len = ngx_http_pgw_entry_lengths(entry);
+    entry->policy = conf->policy;
+    entry->times = *times;
+    entry->token_len = token.len;
+    entry->text_len = text_len;
+    entry->access = grant->access;
+    entry->plain = grant->subject.plain;
+    entry->nstrings = grant->nstrings;
 
     p = ngx_cpymem(ngx_http_pgw_entry_token(entry), token.data, token.len);
 
-    for (i = 0; i < entry->strings; i++) {
+    for (i = 0; i < grant->nstrings; i++) {
 
-        s = ngx_http_pgw_cache_string(grant, i);
+        s = &entry->strings[i];
+        *s = grant->strings[i];
 
-        if (s->data == NULL) {
-            len[i] = NGX_HTTP_PGW_CACHE_ABSENT;
-            continue;
+        if (s->data) {
+            s->data = p;
+            p = ngx_cpymem(p, grant->strings[i].data, s->len);
+            *p++ = '\0';
         }
-
-        len[i] = (uint32_t) s->len;
-        p = ngx_cpymem(p, s->data, s->len);
-        *p++ = '\0';
     }
+
+    entry->chain = ngx_http_pgw_cache_chain(cache, token);
+    entry->next = *entry->chain;
+    *entry->chain = entry;
+
+    ngx_queue_insert_head(&cache->queue, &entry->queue);
+
+    cache->entries++;
+    cache->size += size;
+
+    ngx_http_pgw_metrics_cached(cache->entries);
 }
 
 
-static const ngx_str_t *
-ngx_http_pgw_cache_string(const ngx_http_pgw_grant_t *grant, ngx_uint_t i)
+/*
+ * A strongly universal hash: a sum of products with random words of 64 bits, of
+ * which the upper half is as good as random.  The order of bytes is the
+ * machine's, as nothing of this leaves it.
+ */
+
+static ngx_http_pgw_entry_t **
+ngx_http_pgw_cache_chain(const ngx_http_pgw_cache_t *cache, pj_str_t token)
 {
-    switch (i) {
+    uint32_t    words[NGX_HTTP_PGW_CACHE_WORDS];
+    uint64_t    sum;
+    ngx_uint_t  i;
 
-    case 0:
-        return &grant->subject.account_id;
+    ngx_memcpy(words, token.data + token.len - sizeof(words), sizeof(words));
 
-    case 1:
-        return &grant->subject.session_id;
+    sum = cache->key[NGX_HTTP_PGW_CACHE_WORDS];
 
-    case 2:
-        return &grant->subject.workspace_id;
-
-    default:
-        return &grant->values[i - NGX_HTTP_PGW_CACHE_IDS];
-    }
-}
-
-
-static uint64_t
-ngx_http_pgw_cache_hash(const ngx_http_pgw_cache_t *cache, pj_str_t token)
-{
-    size_t  len;
-
-    len = ngx_min(token.len, NGX_HTTP_PGW_CACHE_TAIL);
-
-    return ngx_http_pgw_hash(cache->key, token.data + token.len - len, len);
-}
-
-
-/* Makes room in a chain: the last one is the one that came first. */
-
-static void
-ngx_http_pgw_cache_shorten(ngx_http_pgw_table_t *table, uint64_t hash)
-{
-    ngx_uint_t             n;
-    ngx_http_pgw_entry_t  *entry, *last;
-
-    last = NULL;
-    n = 0;
-
-    for (entry = table->chains[hash & table->mask];
-         entry;
-         entry = entry->next)
-    {
-        last = entry;
-        n++;
+    for (i = 0; i < NGX_HTTP_PGW_CACHE_WORDS; i++) {
+        sum += cache->key[i] * words[i];
     }
 
-    if (n >= NGX_HTTP_PGW_CACHE_FORGED_CHAIN) {
-        ngx_http_pgw_cache_evict(table, last);
-    }
-}
-
-
-static void
-ngx_http_pgw_cache_evict(ngx_http_pgw_table_t *table,
-    ngx_http_pgw_entry_t *entry)
-{
-    ngx_http_pgw_cache_remove(table, entry);
-
-    ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
-}
-
-
-/* At the first use, in the worker: one that sees no token takes no memory. */
-
-static ngx_int_t
-ngx_http_pgw_cache_open(ngx_http_pgw_cache_t *cache,
-    ngx_http_pgw_table_t *table)
-{
-    ngx_uint_t  n;
-
-    if (table->chains) {
-        return NGX_OK;
-    }
-
-    if (cache->good.chains == NULL && cache->forged.chains == NULL
-        && RAND_bytes((u_char *) cache->key, sizeof(cache->key)) != 1)
-    {
-        ngx_log_error(NGX_LOG_ERR, cache->log, 0,
-                      "platform gateway: no random bytes for the token cache");
-        return NGX_ERROR;
-    }
-
-    /* one or two entries a chain; a tiny cache is a single chain */
-
-    for (n = 1; n * 2 < table->max_entries; n *= 2) { /* void */ }
-
-    table->chains = ngx_calloc(n * sizeof(ngx_http_pgw_entry_t *), cache->log);
-    if (table->chains == NULL) {
-        return NGX_ERROR;
-    }
-
-    table->mask = n - 1;
-    ngx_queue_init(&table->queue);
-
-    return NGX_OK;
+    return &cache->chains[(sum >> 32) & cache->mask];
 }
 
 
 /* The token opens doors until it expires: it does not stay in free memory. */
 
 static void
-ngx_http_pgw_cache_remove(ngx_http_pgw_table_t *table,
+ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
     ngx_http_pgw_entry_t *entry)
 {
     ngx_http_pgw_entry_t  **p;
 
-    p = &table->chains[entry->chain];
-
-    while (*p != entry) {
-        p = &(*p)->next;
-    }
+    for (p = entry->chain; *p != entry; p = &(*p)->next) { /* void */ }
 
     *p = entry->next;
 
     ngx_queue_remove(&entry->queue);
 
-    table->entries--;
-    table->size -= entry->size;
+    cache->entries--;
+    cache->size -= entry->size;
 
     OPENSSL_cleanse(ngx_http_pgw_entry_token(entry),
                     entry->token_len + entry->text_len);
     ngx_free(entry);
+}
+
+
+static void
+ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
+{
+    ngx_http_pgw_cache_remove(cache,
+                              ngx_queue_data(ngx_queue_last(&cache->queue),
+                                             ngx_http_pgw_entry_t, queue));
 }

@@ -15,10 +15,19 @@
      |NGX_HTTP_PGW_SYSTEM)
 
 
+/*
+ * What a client may send where its headers go on in one record of 64 KiB: the
+ * rest is for parameters and trusted headers.
+ */
+#define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
+
+
 static const char *ngx_http_pgw_check_guarded(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 static const char *ngx_http_pgw_check_buffers(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
+static const char *ngx_http_pgw_check_record(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
 static const char *ngx_http_pgw_check_passers(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 static const char *ngx_http_pgw_check_upstream(ngx_conf_t *cf,
@@ -44,6 +53,10 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     } else if (conf->access & NGX_HTTP_PGW_GUARDED) {
         err = ngx_http_pgw_check_guarded(cf, conf);
+    }
+
+    if (err == NULL) {
+        err = ngx_http_pgw_check_record(cf, conf);
     }
 
     if (err == NULL) {
@@ -164,10 +177,68 @@ ngx_http_pgw_check_buffers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     return ngx_http_pgw_check_say(cf,
                "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
                "size\"), which \"large_client_header_buffers\" of %uz bytes "
-               "cannot hold: say \"large_client_header_buffers 4 %uzk\" in "
+               "cannot hold: say \"large_client_header_buffers 2 %uzk\" in "
                "its server, or accept smaller tokens",
                conf->token_max_size, cscf->large_client_header_buffers.size,
-               2 * ((conf->token_max_size + 1023) / 1024));
+               (conf->token_max_size + conf->token_max_size / 2 + 1023)
+               / 1024);
+}
+
+
+/*
+ * An address that is made of variables may be anybody's: that it is such a
+ * protocol's is then likely where there are parameters for it.
+ */
+
+static const char *
+ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+{
+    size_t                           head;
+    ngx_uint_t                       i, known;
+    ngx_array_t                    **params;
+    ngx_http_core_loc_conf_t        *clcf;
+    ngx_http_core_srv_conf_t        *cscf;
+    const ngx_http_upstream_conf_t  *u;
+
+    static const ngx_str_t  modules[] = {
+        ngx_string("fastcgi"), ngx_string("uwsgi")
+    };
+
+    static const char * const  directives[] = {
+        "fastcgi_param", "uwsgi_param"
+    };
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+
+    head = cscf->client_header_buffer_size
+           + (size_t) cscf->large_client_header_buffers.num
+             * cscf->large_client_header_buffers.size;
+
+    for (i = 0; i < 2; i++) {
+
+        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
+        params = ngx_http_pgw_peek_field(cf, directives[i],
+                                         ngx_http_upstream_param_set_slot);
+
+        if (u && u->upstream) {
+            conf->one_record = 1;
+
+            if (head > NGX_HTTP_PGW_RECORD_HEAD) {
+                return ngx_http_pgw_check_say(cf,
+                           "uses \"%V_pass\", which carries a request's "
+                           "headers in one record of 64k, and takes up to %uz "
+                           "bytes of them: say "
+                           "\"large_client_header_buffers 2 24k\" in its "
+                           "server", &modules[i], head);
+            }
+
+        } else if (!known && clcf->handler && params && *params) {
+            conf->one_record = 1;
+        }
+    }
+
+    return NULL;
 }
 
 

@@ -5,7 +5,6 @@
  */
 
 
-#include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_reason.h"
 #include "ngx_http_pgw_subject.h"
@@ -275,15 +274,11 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     err = ngx_http_pgw_token_verify(r, conf, token, set, claims, NULL);
 
-    if (err != PJ_OK && err != PJ_ERR_TOKEN_SIGNATURE) {
+    if (err != PJ_OK) {
         return err;
     }
 
-    if (err == PJ_OK
-        && ngx_http_pgw_inject_render(r->pool, conf, claims,
-                                                   grant)
-           != NGX_OK)
-    {
+    if (ngx_http_pgw_inject_render(r->pool, conf, claims, grant) != NGX_OK) {
         return PJ_ERR_NO_SPACE;
     }
 
@@ -293,9 +288,9 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     ngx_http_pgw_cache_store(mcf->cache, conf, token,
                              ngx_http_pgw_keys_version(mcf->keys), &times,
-                             err == PJ_OK ? grant : NULL);
+                             grant);
 
-    return err;
+    return PJ_OK;
 }
 
 

@@ -22,6 +22,14 @@
      |(uint64_t) 1 << (sizeof("Access-Control-Request-Method") - 1))
 
 
+/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
+#define NGX_HTTP_PGW_RECORD_MAX    65535
+#define NGX_HTTP_PGW_RECORD_SPARE  4096
+
+/* A name or a value with its length. */
+#define ngx_http_pgw_record_string(len)  ((len) + ((len) > 127 ? 4 : 2))
+
+
 typedef struct {
     const ngx_http_pgw_srv_conf_t  *conf;
     ngx_uint_t                      ids_kept;
@@ -32,12 +40,8 @@ static ngx_int_t ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
     ngx_list_t *list);
 static ngx_int_t ngx_http_pgw_headers_run(ngx_list_t *list,
     ngx_table_elt_t *elts, ngx_uint_t n);
-static ngx_uint_t ngx_http_pgw_headers_find(ngx_list_t *list, ngx_str_t *name,
-    ngx_table_elt_t **found);
 static ngx_uint_t ngx_http_pgw_headers_alias(ngx_str_t *name,
     ngx_str_t *folded);
-static ngx_uint_t ngx_http_pgw_headers_context(ngx_str_t *name,
-    const ngx_http_pgw_srv_conf_t *conf);
 static ngx_uint_t ngx_http_pgw_headers_drop_unsafe(ngx_table_elt_t *h,
     const void *data);
 static ngx_uint_t ngx_http_pgw_headers_drop_context(ngx_table_elt_t *h,
@@ -125,7 +129,7 @@ ngx_http_pgw_headers_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                                             &strip, add, n);
     }
 
-    return n ? ngx_http_pgw_headers_append(r, add, n) : NGX_OK;
+    return n ? ngx_http_pgw_headers_rebuild(r, NULL, NULL, add, n) : NGX_OK;
 }
 
 
@@ -133,19 +137,23 @@ ngx_int_t
 ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
     const ngx_http_pgw_srv_conf_t *conf)
 {
-    ngx_uint_t        n;
-    ngx_table_elt_t  *add, *auth, *found;
+    ngx_uint_t              i, n;
+    ngx_table_elt_t        *h, *add, *auth;
+    const ngx_list_part_t  *part;
 
     add = NULL;
     n = 0;
 
     auth = r->headers_in.authorization;
+    part = &r->headers_in.headers.part;
+    i = 0;
 
-    if (auth
-        && ngx_http_pgw_headers_find(&r->headers_in.headers,
-                                                  &auth->key, &found)
-           == 0)
-    {
+    do {
+        h = ngx_http_pgw_header_next(&part, &i);
+    } while (h && !ngx_http_pgw_header_is(h, "authorization"));
+
+    if (auth && h == NULL) {
+
         add = ngx_palloc(r->pool, sizeof(ngx_table_elt_t));
         if (add == NULL) {
             return NGX_ERROR;
@@ -184,14 +192,13 @@ ngx_http_pgw_headers_rebuild(ngx_http_request_t *r, ngx_http_pgw_drop_pt drop,
         h = part->elts;
         start = 0;
 
-        for (i = 0; i < part->nelts; i++) {
+        for (i = 0; drop && i < part->nelts; i++) {
 
             if (!drop(&h[i], data)) {
                 continue;
             }
 
-            if (ngx_http_pgw_headers_run(&list, &h[start],
-                                         i - start)
+            if (ngx_http_pgw_headers_run(&list, &h[start], i - start)
                 != NGX_OK)
             {
                 return NGX_ERROR;
@@ -200,40 +207,8 @@ ngx_http_pgw_headers_rebuild(ngx_http_request_t *r, ngx_http_pgw_drop_pt drop,
             start = i + 1;
         }
 
-        if (start < part->nelts
-            && ngx_http_pgw_headers_run(&list, &h[start],
-                                                     part->nelts - start)
-               != NGX_OK)
-        {
-            return NGX_ERROR;
-        }
-    }
-
-    if (ngx_http_pgw_headers_run(&list, add, n) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_pgw_headers_adopt(r, &list);
-}
-
-
-/* Copies what describes the parts, not what they hold. */
-
-ngx_int_t
-ngx_http_pgw_headers_append(ngx_http_request_t *r, ngx_table_elt_t *add,
-    ngx_uint_t n)
-{
-    ngx_list_t        list;
-    ngx_list_part_t  *part;
-
-    ngx_memzero(&list, sizeof(ngx_list_t));
-
-    list.size = sizeof(ngx_table_elt_t);
-    list.pool = r->pool;
-
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-
-        if (ngx_http_pgw_headers_run(&list, part->elts, part->nelts) != NGX_OK)
+        if (ngx_http_pgw_headers_run(&list, &h[start], part->nelts - start)
+            != NGX_OK)
         {
             return NGX_ERROR;
         }
@@ -304,34 +279,52 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/* How many headers of that very name there are; *found is the last. */
+/*
+ * nginx answers what does not fit into a record with 500 and an alert.  The
+ * buffers bound what a client sends, but short headers take more room in a
+ * record than there, and parameters repeat the path, the query and the type.
+ */
 
-static ngx_uint_t
-ngx_http_pgw_headers_find(ngx_list_t *list, ngx_str_t *name,
-    ngx_table_elt_t **found)
+ngx_int_t
+ngx_http_pgw_headers_fit(ngx_http_request_t *r)
 {
-    ngx_uint_t        i, n;
-    ngx_table_elt_t  *h;
-    ngx_list_part_t  *part;
+    size_t                   len;
+    ngx_int_t                rc;
+    ngx_uint_t               i;
+    ngx_table_elt_t         *h;
+    const ngx_list_part_t   *part;
+    ngx_http_pgw_request_t  *gr;
 
-    n = 0;
+    len = NGX_HTTP_PGW_RECORD_SPARE
+          + r->request_line.len + r->args.len + 3 * r->uri.len;
 
-    for (part = &list->part; part; part = part->next) {
-
-        h = part->elts;
-
-        for (i = 0; i < part->nelts; i++) {
-
-            if (h[i].key.len == name->len
-                && ngx_strncasecmp(h[i].key.data, name->data, name->len) == 0)
-            {
-                *found = &h[i];
-                n++;
-            }
-        }
+    if (r->headers_in.content_type) {
+        len += r->headers_in.content_type->value.len;
     }
 
-    return n;
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+        len += ngx_http_pgw_record_string(sizeof("HTTP_") - 1 + h->key.len)
+               + ngx_http_pgw_record_string(h->value.len);
+    }
+
+    if (len <= NGX_HTTP_PGW_RECORD_MAX) {
+        return NGX_DECLINED;
+    }
+
+    gr = ngx_http_pgw_request_own(r);
+    if (gr == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                     "the request headers are too large "
+                                     "for the service behind this path");
+    gr->code = "GATEWAY_HEADER_TOO_LARGE";
+
+    return rc;
 }
 
 
@@ -370,31 +363,6 @@ ngx_http_pgw_headers_alias(ngx_str_t *name, ngx_str_t *folded)
 
 
 static ngx_uint_t
-ngx_http_pgw_headers_context(ngx_str_t *name,
-    const ngx_http_pgw_srv_conf_t *conf)
-{
-    ngx_str_t  *folded;
-    ngx_uint_t  i;
-
-    if (name->len >= 64
-        || !(conf->strip_lengths & ((uint64_t) 1 << name->len)))
-    {
-        return 0;
-    }
-
-    folded = conf->strip->elts;
-
-    for (i = 0; i < conf->strip->nelts; i++) {
-        if (ngx_http_pgw_headers_alias(name, &folded[i])) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-static ngx_uint_t
 ngx_http_pgw_headers_drop_unsafe(ngx_table_elt_t *h, const void *data)
 {
     ngx_uint_t                          i;
@@ -422,14 +390,30 @@ ngx_http_pgw_headers_drop_unsafe(ngx_table_elt_t *h, const void *data)
         }
     }
 
-    return ngx_http_pgw_headers_context(&h->key, strip->conf);
+    return ngx_http_pgw_headers_drop_context(h, strip->conf);
 }
 
 
 static ngx_uint_t
 ngx_http_pgw_headers_drop_context(ngx_table_elt_t *h, const void *data)
 {
-    return ngx_http_pgw_headers_context(&h->key, data);
+    ngx_str_t                      *folded;
+    ngx_uint_t                      i;
+    const ngx_http_pgw_srv_conf_t  *conf = data;
+
+    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
+        return 0;
+    }
+
+    folded = conf->strip->elts;
+
+    for (i = 0; i < conf->strip->nelts; i++) {
+        if (ngx_http_pgw_headers_alias(&h->key, &folded[i])) {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

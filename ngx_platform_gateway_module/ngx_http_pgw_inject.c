@@ -7,9 +7,7 @@
 #include "ngx_http_pgw_json.h"
 
 
-static ngx_int_t ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst,
-    pj_str_t src);
-static size_t ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
+static u_char *ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
     ngx_uint_t element);
 static ngx_uint_t ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h,
     const void *data);
@@ -20,83 +18,70 @@ ngx_http_pgw_inject_render(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
     ngx_http_pgw_grant_t *grant)
 {
-    ngx_int_t                     rc;
-    ngx_uint_t                    i;
-    ngx_http_pgw_subject_t       *subject;
-    ngx_http_pgw_claim_header_t  *ch;
+    ngx_str_t                          *s;
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *ch;
+
+    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
+        claims->account_id, claims->session_id, claims->workspace_id
+    };
 
     grant->access = ngx_http_pgw_token_access(claims->kind);
+    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
 
-    subject = &grant->subject;
-
-    if (ngx_http_pgw_inject_copy(pool, &subject->account_id,
-                                 claims->account_id)
-        != NGX_OK
-        || ngx_http_pgw_inject_copy(pool, &subject->session_id,
-                                                 claims->session_id)
-           != NGX_OK
-        || ngx_http_pgw_inject_copy(pool, &subject->workspace_id,
-                                                 claims->workspace_id)
-           != NGX_OK)
-    {
+    s = ngx_pcalloc(pool, grant->nstrings * sizeof(ngx_str_t));
+    if (s == NULL) {
         return NGX_ERROR;
     }
 
-    subject->plain =
-                  ngx_http_pgw_json_plain(&subject->account_id)
-                  && ngx_http_pgw_json_plain(&subject->session_id)
-                  && ngx_http_pgw_json_plain(&subject->workspace_id);
+    grant->strings = s;
 
-    ch = conf->claim_headers->elts;
-    grant->nvalues = conf->claim_headers->nelts;
+    for (i = 0; i < NGX_HTTP_PGW_GRANT_IDS; i++, s++) {
 
-    grant->values = ngx_pcalloc(pool, grant->nvalues * sizeof(ngx_str_t));
-    if (grant->values == NULL) {
-        return NGX_ERROR;
-    }
+        if (ids[i].len == 0) {
+            continue;
+        }
 
-    for (i = 0; i < grant->nvalues; i++) {
-
-        rc = ngx_http_pgw_inject_value(pool,
-                           pj_json_member(claims->root,
-                                          (const char *) ch[i].claim.data),
-                           &grant->values[i]);
-
-        if (rc == NGX_ERROR) {
+        s->len = ids[i].len;
+        s->data = ngx_pnalloc(pool, s->len);
+        if (s->data == NULL) {
             return NGX_ERROR;
         }
 
-        if (rc == NGX_DECLINED) {
-            ngx_str_null(&grant->values[i]);
+        ngx_memcpy(s->data, ids[i].data, s->len);
+    }
+
+    ch = conf->claim_headers->elts;
+
+    for (i = 0; i < conf->claim_headers->nelts; i++, s++) {
+
+        if (ngx_http_pgw_inject_value(pool,
+                           pj_json_member(claims->root,
+                                          (const char *) ch[i].claim.data),
+                           s)
+            == NGX_ERROR)
+        {
+            return NGX_ERROR;
         }
     }
 
+    s = grant->strings;
+
+    ngx_http_pgw_grant_subject(grant,
+                               ngx_http_pgw_json_plain(&s[0])
+                               && ngx_http_pgw_json_plain(&s[1])
+                               && ngx_http_pgw_json_plain(&s[2]));
     return NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_http_pgw_inject_copy(ngx_pool_t *pool, ngx_str_t *dst, pj_str_t src)
+void
+ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain)
 {
-    ngx_str_t  s;
-
-    ngx_str_null(dst);
-
-    if (src.len == 0) {
-        return NGX_OK;
-    }
-
-    s.len = src.len;
-    s.data = (u_char *) src.data;
-
-    dst->data = ngx_pstrdup(pool, &s);
-    if (dst->data == NULL) {
-        return NGX_ERROR;
-    }
-
-    dst->len = src.len;
-
-    return NGX_OK;
+    grant->subject.account_id = grant->strings[0];
+    grant->subject.session_id = grant->strings[1];
+    grant->subject.workspace_id = grant->strings[2];
+    grant->subject.plain = plain;
 }
 
 
@@ -104,6 +89,7 @@ ngx_int_t
 ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant)
 {
+    ngx_str_t                    *value;
     ngx_uint_t                    i, n;
     ngx_table_elt_t              *add, *hide;
     ngx_http_pgw_request_t       *gr;
@@ -112,19 +98,20 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     add = NULL;
     n = 0;
 
-    if (grant && grant->nvalues) {
+    if (grant) {
 
-        add = ngx_palloc(r->pool, grant->nvalues * sizeof(ngx_table_elt_t));
+        ch = conf->claim_headers->elts;
+        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+
+        add = ngx_palloc(r->pool, grant->nstrings * sizeof(ngx_table_elt_t));
         if (add == NULL) {
             return NGX_ERROR;
         }
 
-        ch = conf->claim_headers->elts;
+        for (i = 0; i < grant->nstrings - NGX_HTTP_PGW_GRANT_IDS; i++) {
 
-        for (i = 0; i < grant->nvalues; i++) {
-
-            if (grant->values[i].data) {
-                ngx_http_pgw_headers_set(&add[n++], &ch[i], &grant->values[i]);
+            if (value[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &ch[i], &value[i]);
             }
         }
     }
@@ -146,12 +133,9 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     gr->injected = 1;
 
-    if (hide == NULL) {
-        return ngx_http_pgw_headers_append(r, add, n);
-    }
-
-    return ngx_http_pgw_headers_rebuild(r, ngx_http_pgw_inject_drop_same, hide,
-                                        add, n);
+    return ngx_http_pgw_headers_rebuild(r, hide ? ngx_http_pgw_inject_drop_same
+                                                : NULL,
+                                        hide, add, n);
 }
 
 
@@ -168,31 +152,24 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 {
     size_t            len;
     u_char           *p;
-    ngx_uint_t        array;
     const pj_json_t  *item;
 
-    if (claim == NULL) {
+    static const ngx_str_t  no = ngx_string("false"), yes = ngx_string("true");
+
+    if (claim == NULL
+        || claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT)
+    {
         return NGX_DECLINED;
     }
 
     if (claim->type == PJ_JSON_BOOL) {
-        if (claim->boolean) {
-            ngx_str_set(value, "true");
-
-        } else {
-            ngx_str_set(value, "false");
-        }
-
+        *value = claim->boolean ? yes : no;
         return NGX_OK;
     }
 
-    if (claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT) {
-        return NGX_DECLINED;
-    }
+    /* with a final NUL, as in values that nginx read itself */
 
-    array = (claim->type == PJ_JSON_ARRAY);
-
-    len = array ? 0 : ngx_http_pgw_inject_escape(NULL, claim->text, 0);
+    len = 3 * claim->text.len + 1;
 
     for (item = claim->child; item; item = item->next) {
 
@@ -200,24 +177,22 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
             return NGX_DECLINED;
         }
 
-        len += 1 + ngx_http_pgw_inject_escape(NULL, item->text, 1);
+        len += 3 * item->text.len + 1;
     }
 
-    /* with a final NUL, as in values that nginx read itself */
-
-    p = ngx_pnalloc(pool, len + 1);
+    p = ngx_pnalloc(pool, len);
     if (p == NULL) {
         return NGX_ERROR;
     }
 
     value->data = p;
 
-    if (!array) {
-        p += ngx_http_pgw_inject_escape(p, claim->text, 0);
+    if (claim->type != PJ_JSON_ARRAY) {
+        p = ngx_http_pgw_inject_escape(p, claim->text, 0);
     }
 
     for (item = claim->child; item; item = item->next) {
-        p += ngx_http_pgw_inject_escape(p, item->text, 1);
+        p = ngx_http_pgw_inject_escape(p, item->text, 1);
 
         if (item->next) {
             *p++ = ',';
@@ -233,40 +208,26 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 
 /*
  * Percent-encodes what is not visible ASCII, '%', and in an array's element
- * ','.  Returns the length, and only counts where dst is NULL.
+ * ','.
  */
 
-static size_t
+static u_char *
 ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
 {
     u_char  c;
-    size_t  i, len;
-
-    static u_char  hex[] = "0123456789ABCDEF";
-
-    len = 0;
+    size_t  i;
 
     for (i = 0; i < text.len; i++) {
 
         c = text.data[i];
 
         if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
-            if (dst) {
-                dst[len] = c;
-            }
+            *dst++ = c;
 
-            len++;
-            continue;
+        } else {
+            dst = ngx_sprintf(dst, "%%%02Xd", c);
         }
-
-        if (dst) {
-            dst[len] = '%';
-            dst[len + 1] = hex[c >> 4];
-            dst[len + 2] = hex[c & 0xf];
-        }
-
-        len += 3;
     }
 
-    return len;
+    return dst;
 }

@@ -275,7 +275,7 @@ ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle)
 
     /* what a killed owner left: its cache is gone */
 
-    ngx_http_pgw_metrics_cached(0, 0);
+    ngx_http_pgw_metrics_cached(0);
 
     return NGX_OK;
 }
@@ -292,7 +292,7 @@ ngx_http_pgw_metrics_exit_process(ngx_cycle_t *cycle)
         return;
     }
 
-    ngx_http_pgw_metrics_cached(0, 0);
+    ngx_http_pgw_metrics_cached(0);
 
     ngx_shmtx_lock(&metrics->shpool->mutex);
 
@@ -534,10 +534,9 @@ ngx_http_pgw_metrics_cache(ngx_http_pgw_cache_e event)
 
 
 void
-ngx_http_pgw_metrics_cached(ngx_uint_t good, ngx_uint_t forged)
+ngx_http_pgw_metrics_cached(ngx_uint_t tokens)
 {
     if (ngx_http_pgw_slot) {
-        ngx_http_pgw_slot->counters.cached[0] = good;
-        ngx_http_pgw_slot->counters.cached[1] = forged;
+        ngx_http_pgw_slot->counters.cached = tokens;
     }
 }

@@ -37,8 +37,7 @@ typedef enum {
 
 
 typedef enum {
-    NGX_HTTP_PGW_CACHE_HIT = 0,   /* a token known to be good */
-    NGX_HTTP_PGW_CACHE_HIT_FORGED, /* ... to be forged */
+    NGX_HTTP_PGW_CACHE_HIT = 0,
     NGX_HTTP_PGW_CACHE_MISS,
     NGX_HTTP_PGW_CACHE_EVICTION,  /* for want of room */
     NGX_HTTP_PGW_CACHE_EVENTS
@@ -66,8 +65,8 @@ typedef struct {
 
     ngx_atomic_t  cache[NGX_HTTP_PGW_CACHE_EVENTS];
 
-    /* what the owner's cache holds now, good and forged; 0 with no owner */
-    ngx_atomic_t  cached[2];
+    /* what the owner's cache holds now; 0 with no owner */
+    ngx_atomic_t  cached;
 
     /* [route->index * DECISIONS + decision] */
     ngx_atomic_t  requests[];
@@ -157,7 +156,7 @@ void ngx_http_pgw_metrics_fetch(ngx_http_pgw_fetch_e outcome);
 void ngx_http_pgw_metrics_cache(ngx_http_pgw_cache_e event);
 
 /* How many tokens this worker's cache holds. */
-void ngx_http_pgw_metrics_cached(ngx_uint_t good, ngx_uint_t forged);
+void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
 
 /*
  * The sums over all slots, with requests[] for every index given out; NULL

@@ -213,7 +213,6 @@ ngx_http_pgw_metrics_tokens(ngx_http_pgw_text_t *text,
 
     static const char * const  events[] = {
         [NGX_HTTP_PGW_CACHE_HIT] = "hit",
-        [NGX_HTTP_PGW_CACHE_HIT_FORGED] = "hit_forged",
         [NGX_HTTP_PGW_CACHE_MISS] = "miss",
         [NGX_HTTP_PGW_CACHE_EVICTION] = "eviction" };
 
@@ -230,11 +229,8 @@ ngx_http_pgw_metrics_tokens(ngx_http_pgw_text_t *text,
     ngx_http_pgw_metrics_family(text, "token_cache_entries", "gauge",
                                 "Tokens in the caches of all workers.");
     ngx_http_pgw_text_format(text,
-                       "platform_gateway_token_cache_entries"
-                       "{signature=\"good\"} %uA\n"
-                       "platform_gateway_token_cache_entries"
-                       "{signature=\"forged\"} %uA\n",
-                       sum->cached[0], sum->cached[1]);
+                       "platform_gateway_token_cache_entries %uA\n",
+                       sum->cached);
 }
 
 

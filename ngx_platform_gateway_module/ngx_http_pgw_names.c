@@ -17,8 +17,6 @@ static ngx_int_t ngx_http_pgw_names_push(ngx_conf_t *cf, ngx_array_t *map,
     ngx_str_t *claim, ngx_str_t *name);
 static ngx_int_t ngx_http_pgw_names_strip_add(ngx_conf_t *cf,
     ngx_http_pgw_srv_conf_t *conf, ngx_str_t *name);
-static ngx_int_t ngx_http_pgw_names_strip_all(ngx_conf_t *cf,
-    ngx_http_pgw_srv_conf_t *conf, ngx_array_t *names);
 
 
 static ngx_str_t  ngx_http_pgw_names_default[][2] = {
@@ -152,7 +150,9 @@ ngx_int_t
 ngx_http_pgw_names_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *prev,
     ngx_http_pgw_srv_conf_t *conf)
 {
-    ngx_str_t  (*p)[2];
+    ngx_str_t    *name, (*p)[2];
+    ngx_uint_t    i, n;
+    ngx_array_t  *names;
 
     conf->strip = ngx_array_create(cf->pool, 16, sizeof(ngx_str_t));
     if (conf->strip == NULL) {
@@ -165,11 +165,19 @@ ngx_http_pgw_names_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *prev,
         }
     }
 
-    if (ngx_http_pgw_names_strip_all(cf, conf, prev->strip_names) != NGX_OK) {
-        return NGX_ERROR;
+    for (i = 0; i < 2; i++) {
+
+        names = i ? conf->strip_names : prev->strip_names;
+        name = names ? names->elts : NULL;
+
+        for (n = 0; names && n < names->nelts; n++) {
+            if (ngx_http_pgw_names_strip_add(cf, conf, &name[n]) != NGX_OK) {
+                return NGX_ERROR;
+            }
+        }
     }
 
-    return ngx_http_pgw_names_strip_all(cf, conf, conf->strip_names);
+    return NGX_OK;
 }
 
 
@@ -308,29 +316,6 @@ ngx_http_pgw_names_strip_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     }
 
     conf->strip_lengths |= (uint64_t) 1 << name->len;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_names_strip_all(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
-    ngx_array_t *names)
-{
-    ngx_str_t  *name;
-    ngx_uint_t  i;
-
-    if (names == NULL) {
-        return NGX_OK;
-    }
-
-    name = names->elts;
-
-    for (i = 0; i < names->nelts; i++) {
-        if (ngx_http_pgw_names_strip_add(cf, conf, &name[i]) != NGX_OK) {
-            return NGX_ERROR;
-        }
-    }
 
     return NGX_OK;
 }

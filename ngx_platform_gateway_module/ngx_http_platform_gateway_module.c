@@ -5,7 +5,6 @@
  */
 
 
-#include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_metrics.h"
@@ -397,6 +396,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_cache_init_conf(cf, mcf) != NGX_OK
         || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
@@ -540,9 +540,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     sscf->any_enabled = 1;
 
-    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_record_merge(cf, conf) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 

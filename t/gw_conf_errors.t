@@ -122,7 +122,7 @@ accepted('subrequest_output_buffer_size just large enough',
 
 # A token has to fit into a header line, and that into one buffer.
 
-my $SMALL = qr{"/here" accepts tokens of 16384 bytes .*_buffers 4 32k" in};
+my $SMALL = qr{"/here" accepts tokens of 16384 bytes .*_buffers 2 24k" in};
 refused("large_client_header_buffers $_", $SMALL,
     http => "large_client_header_buffers $_;",
     location => $ON . $BRANCH . $PASS)
@@ -130,7 +130,7 @@ refused("large_client_header_buffers $_", $SMALL,
 accepted("large_client_header_buffers $_",
     http => "large_client_header_buffers $_;",
     location => $ON . $BRANCH . $PASS)
-    for '4 16408', '1 32k';
+    for '4 16408', '1 24k';
 refused('smaller ones of a server', $SMALL,
     http => 'large_client_header_buffers 4 32k;',
     server => 'large_client_header_buffers 4 8k;' . $ON,
@@ -138,8 +138,32 @@ refused('smaller ones of a server', $SMALL,
 accepted('smaller ones for smaller tokens',
     http => 'large_client_header_buffers 4 8k;',
     location => "$ON $BRANCH $PASS platform_gateway_token_max_size 8000;");
-refused('larger tokens', qr/tokens of 40960 bytes .*_buffers 4 80k"/,
+refused('larger tokens', qr/tokens of 40960 bytes .*_buffers 2 60k"/,
     location => "$ON $BRANCH $PASS platform_gateway_token_max_size 40k;");
+# FastCGI and uwsgi carry all headers in one record.
+
+for my $proto (qw(fastcgi uwsgi)) {
+    my $pass = "${proto}_pass 127.0.0.1:1;";
+    refused("$proto: $_",
+        qr/"\/here" uses "${proto}_pass".* say "large_cl\w+ 2 24k" in its/,
+        http => "$_;", location => $ON . $PUBLIC . $pass)
+        for 'large_client_header_buffers 4 32k',
+        'large_client_header_buffers 2 28k',
+        'large_client_header_buffers 2 24k; client_header_buffer_size 9k';
+    accepted("$proto: $_", http => "$_;", location => $ON . $BRANCH . $pass)
+        for 'large_client_header_buffers 2 24k',
+        'large_client_header_buffers 2 24k; client_header_buffer_size 8k';
+    refused("$proto: larger ones of the server", qr/uses "${proto}_pass"/,
+        server => "large_client_header_buffers 4 32k; $ON",
+        location => $PUBLIC . $pass);
+    accepted("$proto: large ones where the gateway is off",
+        http => 'large_client_header_buffers 4 32k;', location => $pass);
+}
+accepted('large ones for other protocols',
+    http => 'large_client_header_buffers 4 32k;',
+    location => $ON . $PUBLIC . $_)
+    for $PASS, 'scgi_pass 127.0.0.1:1;';
+
 accepted('small ones where nothing is guarded',
     http => 'large_client_header_buffers 4 1k;',
     location => $ON . $PUBLIC . $PASS);

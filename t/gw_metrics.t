@@ -342,8 +342,7 @@ cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 2 * $t->scale,
 
 my %allowed = (
     decision => qr/\A(?:none|allow|deny|shadow)\z/,
-    event    => qr/\A(?:hit|hit_forged|miss|eviction)\z/,
-    signature => qr/\A(?:good|forged)\z/,
+    event    => qr/\A(?:hit|miss|eviction)\z/,
     outcome  => qr/\A(?:new|unchanged|failed|superseded)\z/,
     reason   => qr/\A[a-z_]+\z/, result => qr/\A[a-z_]+\z/,
     route    => qr/\A(?:|branch|ssi|shadow|pub"\\\{é\})\z/,

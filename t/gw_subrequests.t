@@ -102,7 +102,6 @@ location /explain {
 location /large {
     internal;
     platform_gateway_access public;
-    fastcgi_param LARGE $http_x_large$http_x_large$http_x_large;
     fastcgi_pass 127.0.0.1:%%PORT_upstream%%;
 }
 location = /metrics {
@@ -258,7 +257,8 @@ sub refused {
 for my $case ([ 'an unknown path', 'nowhere' ],
     [ 'explanations, no question', 'explain', body => '?' ],
     [ 'too large for a record', 'large',
-        headers => [ 'X-Large' => 'x' x 30_000 ] ]) {
+        headers => [ 'Content-Type' => 'x' x 23_000,
+            map { ("X-Filler-$_" => 'x' x 1000) } 1 .. 20 ] ]) {
     my ($name, $path, %o) = @$case;
 
     my $before = refused();

@@ -114,7 +114,7 @@ sub expand {
         GLOBALS_HTTP => join("\n",
             "access_log $dir/$name.combined.log;",
             ($text =~ /large_client_header_buffers/
-                ? () : 'large_client_header_buffers 4 32k;'),
+                ? () : 'large_client_header_buffers 2 24k;'),
             map {"${_}_temp_path $prefix/$_;"}
                 qw(client_body proxy fastcgi uwsgi scgi)),
         PLATFORM_LOG => join("\n",
