@@ -713,6 +713,13 @@ ngx_int_t ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
 
 ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
 
+/* How long the request has taken by now. */
+ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
+
+/* The last attempt at an upstream; NULL: there was none. */
+const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
+    const ngx_http_request_t *r);
+
 /* Writes conf->log_route of a merged location. */
 ngx_int_t ngx_http_pgw_log_merge(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);

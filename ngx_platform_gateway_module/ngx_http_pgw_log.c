@@ -99,8 +99,6 @@ enum {
 static size_t ngx_http_pgw_log_texts(const ngx_http_pgw_log_ctx_t *lc,
     ngx_str_t *path, const ngx_http_upstream_state_t *upstream,
     ngx_http_pgw_log_text_t *text);
-static const ngx_http_upstream_state_t *
-    ngx_http_pgw_log_upstream(ngx_http_request_t *r);
 static ngx_str_t ngx_http_pgw_log_path(ngx_http_request_t *r);
 static u_char *ngx_http_pgw_log_head(u_char *p, ngx_http_request_t *r,
     const ngx_http_pgw_log_text_t *text);
@@ -277,10 +275,8 @@ ngx_http_pgw_log_texts(const ngx_http_pgw_log_ctx_t *lc, ngx_str_t *path,
 }
 
 
-/* The last attempt; NULL: there was none. */
-
-static const ngx_http_upstream_state_t *
-ngx_http_pgw_log_upstream(ngx_http_request_t *r)
+const ngx_http_upstream_state_t *
+ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 {
     ngx_uint_t                  n;
     ngx_http_upstream_state_t  *state;
@@ -330,9 +326,6 @@ static u_char *
 ngx_http_pgw_log_head(u_char *p, ngx_http_request_t *r,
     const ngx_http_pgw_log_text_t *text)
 {
-    int64_t      ms;
-    ngx_time_t  *tp;
-
     p = ngx_http_pgw_log_copy(p, NGX_HTTP_PGW_LOG_TIME);
     p = ngx_http_pgw_log_time(p);
 
@@ -363,14 +356,24 @@ ngx_http_pgw_log_head(u_char *p, ngx_http_request_t *r,
     p = ngx_http_pgw_log_copy(p, NGX_HTTP_PGW_LOG_BYTES);
     p = ngx_http_pgw_log_number(p, (uint64_t) r->connection->sent);
 
+    p = ngx_http_pgw_log_copy(p, NGX_HTTP_PGW_LOG_DURATION);
+
+    return ngx_http_pgw_log_number(p, ngx_http_pgw_log_duration(r));
+}
+
+
+ngx_msec_t
+ngx_http_pgw_log_duration(const ngx_http_request_t *r)
+{
+    int64_t            ms;
+    const ngx_time_t  *tp;
+
     tp = ngx_timeofday();
 
     ms = (int64_t) (tp->sec - r->start_sec) * 1000
          + (int64_t) tp->msec - (int64_t) r->start_msec;
 
-    p = ngx_http_pgw_log_copy(p, NGX_HTTP_PGW_LOG_DURATION);
-
-    return ngx_http_pgw_log_number(p, (uint64_t) ngx_max(ms, 0));
+    return (ngx_msec_t) ngx_max(ms, 0);
 }
 
 

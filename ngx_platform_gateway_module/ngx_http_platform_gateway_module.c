@@ -433,9 +433,7 @@ ngx_http_pgw_request_cleanup(void *data)
 static ngx_int_t
 ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 {
-    if (ngx_http_pgw_metrics_init_process(cycle) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_http_pgw_metrics_init_process(cycle);
 
     return ngx_http_pgw_keys_init_process(cycle);
 }
@@ -446,7 +444,7 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_pgw_token_exit_process();
     ngx_http_pgw_keys_exit_process(cycle);
-    ngx_http_pgw_metrics_exit_process(cycle);
+    ngx_http_pgw_metrics_cached(0, 0);
 }
 
 
