@@ -591,7 +591,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL || ngx_http_pgw_log_merge(cf, conf) != NGX_OK) {
+    if (conf->route == NULL) {
         return NGX_CONF_ERROR;
     }
 
