@@ -12,6 +12,10 @@
 #include "ngx_http_pgw_reason.h"
 
 
+/* Any name has room there: so many bytes are copied, which needs no call. */
+#define NGX_HTTP_PGW_LOG_NAME_LEN  24
+
+
 /* The members in their order, after the time. */
 
 typedef enum {
@@ -40,9 +44,10 @@ typedef enum {
 
 
 typedef struct {
-    ngx_str_t   name;      /* as it is written */
+    u_char      name[NGX_HTTP_PGW_LOG_NAME_LEN];  /* as it is written */
+    size_t      len;
+    ngx_str_t   variable;                         /* or empty */
     ngx_uint_t  is_number;
-    ngx_str_t   variable;  /* or empty */
 } ngx_http_pgw_log_member_t;
 
 
@@ -78,11 +83,11 @@ static u_char *ngx_http_pgw_log_time(u_char *p);
 
 #define ngx_http_pgw_log_text(member, name, variable)                         \
     [NGX_HTTP_PGW_LOG_##member] =                                             \
-        { ngx_string(",\"" name "\":"), 0, ngx_string(variable) }
+        { ",\"" name "\":", sizeof(name) + 3, ngx_string(variable), 0 }
 
 #define ngx_http_pgw_log_number(member, name)                                 \
     [NGX_HTTP_PGW_LOG_##member] =                                             \
-        { ngx_string(",\"" name "\":"), 1, ngx_null_string }
+        { ",\"" name "\":", sizeof(name) + 3, ngx_null_string, 1 }
 
 
 static ngx_http_pgw_log_member_t
@@ -214,20 +219,25 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     }
 
     member = ngx_http_pgw_log_members;
-    len = sizeof("{\"time\":\"\"}") - 1 + NGX_HTTP_PGW_LOG_TIME_LEN;
+
+    /* a name, and a number, "null" or the quotes of a string, for each */
+
+    len = sizeof("{\"time\":\"\"}") - 1 + NGX_HTTP_PGW_LOG_TIME_LEN
+          + NGX_HTTP_PGW_LOG_MEMBERS
+            * (NGX_HTTP_PGW_LOG_NAME_LEN + NGX_INT64_LEN);
 
     for (i = 0; i < NGX_HTTP_PGW_LOG_MEMBERS; i++) {
 
         text = &value[i].text;
 
-        value[i].plain = value[i].plain || text->len == 0
-                         || ngx_http_pgw_json_plain(text);
+        if (text->len == 0) {
+            continue;
+        }
 
-        /* a number, "null", or a string in its quotes */
+        value[i].plain = value[i].plain || ngx_http_pgw_json_plain(text);
 
-        len += member[i].name.len + NGX_INT64_LEN
-               + (value[i].plain ? text->len
-                                 : ngx_http_pgw_json_escape(NULL, text));
+        len += value[i].plain ? text->len
+                              : ngx_http_pgw_json_escape(NULL, text);
     }
 
     p = ngx_pnalloc(r->pool, len);
@@ -242,7 +252,8 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     *p++ = '"';
 
     for (i = 0; i < NGX_HTTP_PGW_LOG_MEMBERS; i++) {
-        p = ngx_cpymem(p, member[i].name.data, member[i].name.len);
+        ngx_memcpy(p, member[i].name, NGX_HTTP_PGW_LOG_NAME_LEN);
+        p += member[i].len;
         p = ngx_http_pgw_log_put(p, &value[i], member[i].is_number);
     }
 
@@ -272,7 +283,9 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_value_t *value)
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
 
     value[NGX_HTTP_PGW_LOG_ROUTE].text = conf->route_id;
+    value[NGX_HTTP_PGW_LOG_ROUTE].plain = conf->log_plain;
     value[NGX_HTTP_PGW_LOG_SERVICE].text = conf->service_name;
+    value[NGX_HTTP_PGW_LOG_SERVICE].plain = conf->log_plain;
 
     if (sscf->any_enabled) {
         gr = ngx_http_pgw_request_get(r);
@@ -283,9 +296,11 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_value_t *value)
         ngx_http_pgw_log_fill_gateway(r, gr, conf, value);
     }
 
-    /* empty, as the path is, for a request line that did not parse */
+    /* empty, as the path is, for a request line that did not parse; nginx
+       lets capitals, "-" and "_" alone into it */
 
     value[NGX_HTTP_PGW_LOG_METHOD].text = r->method_name;
+    value[NGX_HTTP_PGW_LOG_METHOD].plain = 1;
     value[NGX_HTTP_PGW_LOG_PATH].text = ngx_http_pgw_log_path(r);
     value[NGX_HTTP_PGW_LOG_CLIENT_IP].text = r->connection->addr_text;
     value[NGX_HTTP_PGW_LOG_CLIENT_IP].plain = 1;

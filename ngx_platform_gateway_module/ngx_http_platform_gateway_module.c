@@ -588,6 +588,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route_id.len == 0) {
         conf->route_id = prev->route_id;
         conf->service_name = prev->service_name;
+        conf->log_plain = prev->log_plain;
     }
 
     conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
