@@ -164,8 +164,9 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
+    ngx_uint_t                    log_plain;     /* those two need no escaping
+                                                    in the log */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
-    ngx_str_t                     log_route;     /* both, as they are logged */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
     time_t                        leeway;
@@ -787,13 +788,16 @@ ngx_int_t ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
 
-/* ngx_http_pgw_log.c, _log_variables.c: the access log */
+/* ngx_http_pgw_log.c: the access log */
 
 ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
 
-/* Writes conf->log_route of a merged location. */
-ngx_int_t ngx_http_pgw_log_merge(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
+/* How long the request has taken by now. */
+ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
+
+/* The last attempt at an upstream; NULL: there was none. */
+const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
+    const ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

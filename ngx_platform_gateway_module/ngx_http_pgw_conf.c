@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_json.h"
 
 
 #define NGX_HTTP_PGW_LEEWAY_MAX  300
@@ -119,6 +119,9 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (cf->args->nelts == 3) {
         lcf->service_name = value[2];
     }
+
+    lcf->log_plain = ngx_http_pgw_json_plain(&lcf->route_id)
+                     && ngx_http_pgw_json_plain(&lcf->service_name);
 
     return NGX_CONF_OK;
 }

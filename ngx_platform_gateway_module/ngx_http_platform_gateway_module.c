@@ -355,9 +355,7 @@ ngx_module_t  ngx_http_platform_gateway_module = {
 static ngx_int_t
 ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 {
-    if (ngx_http_pgw_metrics_init_process(cycle) != NGX_OK) {
-        return NGX_ERROR;
-    }
+    ngx_http_pgw_metrics_init_process(cycle);
 
     return ngx_http_pgw_keys_init_process(cycle);
 }
@@ -368,7 +366,7 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
     ngx_http_pgw_token_exit_process();
     ngx_http_pgw_keys_exit_process(cycle);
-    ngx_http_pgw_metrics_exit_process(cycle);
+    ngx_http_pgw_metrics_cached(0);
 }
 
 
@@ -509,7 +507,6 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_log_merge(cf, conf) != NGX_OK
         || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
     {
         return NGX_CONF_ERROR;
@@ -559,6 +556,7 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     if (conf->route_id.len == 0) {
         conf->route_id = prev->route_id;
         conf->service_name = prev->service_name;
+        conf->log_plain = prev->log_plain;
     }
 
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);

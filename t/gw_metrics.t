@@ -48,6 +48,26 @@ location /shadow {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /off { platform_gateway off; empty_gif; }
+location /status {
+    platform_gateway_access public;
+    platform_gateway_route status;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /slow {
+    platform_gateway_access public;
+    platform_gateway_route slow;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /dead {
+    platform_gateway_access public;
+    platform_gateway_route dead;
+    proxy_pass http://127.0.0.1:%%PORT_dead%%;
+}
+location /retried {
+    platform_gateway_access public;
+    platform_gateway_route retried;
+    proxy_pass http://first_dead;
+}
 %%MORE%%
 SERVER
 my %AROUND = (main => 'worker_processes %%WORKERS%%;', http => <<'HTTP');
@@ -57,6 +77,10 @@ platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
 large_client_header_buffers 2 4k;
 platform_gateway_token_max_size 3k;
+upstream first_dead {
+    server 127.0.0.1:%%PORT_dead%%;
+    server 127.0.0.1:%%PORT_upstream%% backup;
+}
 server {
     listen 127.0.0.1:%%PORT_metrics%%;
     location = /metrics { platform_gateway_metrics; }
@@ -127,9 +151,18 @@ is $sample->{'platform_gateway_zone_size_bytes{zone="gateway"}'}, 1048576,
     'the size of the zone';
 my $free = $sample->{'platform_gateway_zone_free_bytes{zone="gateway"}'};
 ok $free > 500_000 && $free < 1048576, 'most of it free';
-is +(grep { $_->{type} eq 'counter' } values %$family), 5, 'five counters';
-is +(grep { $sample->{$_} } grep {/requests|refusals|verif/} keys %$sample), 0,
-    'nothing has been counted';
+is +(grep { $_->{type} eq 'counter' } values %$family), 6, 'six counters';
+is +(grep { $sample->{$_} != 0 } grep {
+    /requests|refusals|verif|duration|upstream/
+} keys %$sample), 0, 'nothing has been counted';
+
+my ($info) = @{ $family->{platform_gateway_build_info}{samples} };
+my $nginx_binary = Platform::Test::Env::nginx();
+my ($nginx_version) = `$nginx_binary -v 2>&1` =~ m{/([\d.]+)};
+is_deeply [ sort keys %{ $info->[0] } ], [qw(nginx_version version)],
+    'what is running';
+is $info->[0]{nginx_version}, $nginx_version, 'on which nginx';
+like $info->[0]{version}, qr/\A\d+\.\d+\.\d+\z/, 'and of which version';
 
 my $head = http($t->port('metrics'), HEAD => '/metrics');
 is $head->status, 200, 'HEAD';
@@ -225,7 +258,74 @@ http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig,
 refusals('kid_unknown', 1);
 tokens('kid_unknown', 1);
 
+# The upstream's answers by their class; a request that it never saw, and one
+# that it did not answer, is of none or of nginx's own 502.
+
+sub upstream {
+    my ($route, $class, $n) = @_;
+
+    return counts(qq(upstream_responses_total{route="$route",class="$class"}),
+        $n);
+}
+
+upstream('branch', '2xx', $n);
+upstream('branch', 'none', 4 * $n + 5);
+upstream('branch', '5xx', 0);
+for my $status (204, 304, 404, 404, 500, 503, 503, 503) {
+    http_get($port, "/status?status=$status");
+}
+upstream('status', '2xx', 1);
+upstream('status', '3xx', 1);
+upstream('status', '4xx', 2);
+upstream('status', '5xx', 4);
+upstream('status', 'none', 0);
+is http_get($port, '/dead')->status, 502, 'an upstream that is not there';
+upstream('dead', '5xx', 1);
+is http_get($port, '/retried')->status, 200, 'one of two that is there';
+upstream('retried', '2xx', 1);
+upstream('retried', '5xx', 0);
+upstream('ssi', 'none', 1);
+
+# How long requests took: one each, in all buckets from its own upwards.
+
+sub buckets {
+    my ($route) = @_;
+
+    my %le = map { $_->[0]{le} => $_->[1] }
+        grep { $_->[0]{route} eq $route && exists $_->[0]{le} }
+        @{ $family->{platform_gateway_request_duration_seconds}{samples} };
+    return map { $le{$_} } qw(0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10
+        +Inf);
+}
+
+sub duration { return $sample->{
+    qq(platform_gateway_request_duration_seconds_$_[1]\{route="$_[0]"})} }
+
+http_parallel([ map { [ $port, http_request_bytes(GET => "/slow?delay=$_") ] }
+    0.3, 0.3, 1.2 ]);
+counts('request_duration_seconds_count{route="slow"}', 3);
+my @slow = buckets('slow');
+is @slow, 12, 'eleven bounds and none';
+is_deeply [ @slow[ 0 .. 5 ] ], [ (0) x 6 ], 'none was faster than 300 ms';
+is $slow[11], 3, 'each is in the last bucket';
+is_deeply [ sort { $a <=> $b } @slow ], \@slow, 'none has fewer than the last';
+cmp_ok duration('slow', 'sum'), '>=', 1.8, 'the sum of what they took';
+cmp_ok duration('slow', 'sum'), '<', 1000, 'in seconds';
+counts("request_duration_seconds_count{route=\"branch\"}", 5 * $n + 5);
+
 scrape();
+is_deeply [ grep {
+    my $route = $_;
+    my $sum = 0;
+    $sum += $_->[1] for grep { $_->[0]{route} eq $route }
+        @{ $family->{platform_gateway_requests_total}{samples} };
+    my $classes = 0;
+    $classes += $_->[1] for grep { $_->[0]{route} eq $route }
+        @{ $family->{platform_gateway_upstream_responses_total}{samples} };
+    $sum != (buckets($route))[-1] || $sum != $classes;
+} '', qw(branch ssi shadow status dead slow) ], [],
+    'each request is counted once in each family';
+
 my $total = 0;
 $total += $sample->{$_} for grep {/requests_total/} keys %$sample;
 my @counted = grep { !m{"path":"/metrics"|"path":"/","status":200} }
@@ -291,27 +391,53 @@ nothing_lost('killed');
 http_get($port, '/public') for 1 .. 8;
 requests('pub"\{é}', 'allow', 35);
 
-# Another set of routes, of workers, and back.
+# What killed workers had in their caches is in nobody's.
+
+my $entries = 'platform_gateway_token_cache_entries{signature="good"}';
+http_get($port, '/branch', token => $branch);
+scrape();
+is $sample->{$entries}, 1, 'a token is in a cache';
+kill 'KILL', $nginx->workers;
+ok eventually(sub { scrape(); ($sample->{$entries} // 1) == 0 }, 10),
+    'with the last worker the last token is gone';
+nothing_lost('all killed');
+
+# Another set of routes, of workers, and back.  A request that is on its way
+# meanwhile counts for the route that it came by, there or not.
+
+$c = Platform::Test::Http->new(port => $port);
+$c->send(http_request_bytes(GET => '/slow?delay=1.5'));
+ok eventually(sub { grep { $_->{uri} =~ /delay=1.5/ } $upstream->requests }),
+    'a request is on its way';
 
 $t->set(WORKERS => 1, MORE => join "\n", map {
     "location /more$_ { platform_gateway_access public; empty_gif;"
         . "platform_gateway_route more-$_; }"
 } 1 .. 40);
-$nginx = $t->gateway_conf($SERVER =~ s/route ssi;/route renamed;/r,
+$nginx = $t->gateway_conf(
+    $SERVER =~ s/route ssi;/route renamed;/r =~ s/route slow;/route quick;/r,
     %AROUND);
-ok reload(), 'forty routes more, one fewer';
+ok reload(), 'forty routes more, two fewer';
 $running = 1;
 nothing_lost('more routes');
 http_get($port, "/more$_") for 1 .. 40;
 requests("more-$_", 'allow', 1) for 1, 2, 39, 40;
 requests('pub"\{é}', 'allow', 35);
-ok !(grep {/route="ssi"/} keys %$sample), 'the one that is gone is gone';
-is +(grep {/requests_total/} keys %$sample), 4 * 45, 'others are no more';
+ok !(grep {/route="(?:ssi|slow)"/} keys %$sample),
+    'those that are gone are gone';
+is $c->read_response->status, 200, 'the old worker answers';
+requests('quick', 'allow', 0);
+is +(grep {/requests_total/} keys %$sample), 4 * 49, 'others are no more';
 $t->set(WORKERS => 2, MORE => '');
 $t->gateway_conf($SERVER, %AROUND);
 ok reload(), 'and back';
 $running = 2;
 requests('ssi', 'allow', 1);
+requests('slow', 'allow', 4);
+upstream('slow', '2xx', 4);
+counts('request_duration_seconds_count{route="slow"}', 4);
+is +(buckets('slow'))[6], (buckets('slow'))[5] + $slow[6],
+    'in the same bucket as before';
 requests('branch', 'deny', 4 * $n + 4);
 ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
 
@@ -342,10 +468,13 @@ cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 2 * $t->scale,
 
 my %allowed = (
     decision => qr/\A(?:none|allow|deny|shadow)\z/,
+    class    => qr/\A(?:none|[1-5]xx)\z/,
+    le       => qr/\A(?:[\d.]+|\+Inf)\z/,
+    version  => qr/\A[\d.]+\z/, nginx_version => qr/\A[\d.]+\z/,
     event    => qr/\A(?:hit|miss|eviction)\z/,
     outcome  => qr/\A(?:new|unchanged|failed|superseded)\z/,
     reason   => qr/\A[a-z_]+\z/, result => qr/\A[a-z_]+\z/,
-    route    => qr/\A(?:|branch|ssi|shadow|pub"\\\{é\})\z/,
+    route    => qr/\A(?:|branch|ssi|shadow|status|slow|dead|retried|pub"\\\{é\})\z/,
     zone     => qr/\Agateway\z/,
 );
 my @odd;
@@ -357,7 +486,7 @@ for my $samples (map { $_->{samples} } values %$family) {
     }
 }
 is_deeply \@odd, [], 'labels are what they may be';
-cmp_ok keys %$sample, '<', 130, 'and bounded';
+cmp_ok keys %$sample, '<', 110 + 9 * 24, 'and bounded';
 $t->stop($nginx);
 
 # nginx -t
@@ -385,8 +514,19 @@ like $said, qr/no "platform_gateway_access"/, 'with the remedy';
 ($ok, $said) = check('platform_gateway_zone gateway:1m; platform_gateway on;'
     . 'platform_gateway_access public;', 'platform_gateway_metrics;');
 ok $ok, 'with a level' or diag $said;
-($ok, $said) = check('platform_gateway_zone gateway:256k;',
-    'platform_gateway_metrics; platform_gateway_route ' . 'x' x 200_000 . ';');
-ok !$ok, 'a zone that cannot hold the names: refused';
+sub routes {
+    my ($n) = @_;
+
+    return check('platform_gateway_zone gateway:256k;',
+        'platform_gateway_metrics;' . join '', map {
+            "location /here/$_ { platform_gateway_route $_; }"
+        } 1 .. $n);
+}
+($ok, $said) = routes(100);
+ok $ok, 'a small zone holds a hundred routes' or diag $said;
+($ok, $said) = routes(1000);
+ok !$ok, 'but not a thousand: refused';
+like $said, qr/platform_gateway_zone "gateway" is too small for the counters/,
+    'with the reason';
 
 $t->done;

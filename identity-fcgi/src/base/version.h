@@ -1,10 +1,10 @@
-/* What the program calls its own version. */
+/* What the program calls its own version: that of the gateway too. */
 
 #ifndef VERSION_H_INCLUDED
 #define VERSION_H_INCLUDED
 
-#ifndef IDENTITY_VERSION
-#define IDENTITY_VERSION "0.1.0"
-#endif
+#include <pj_version.h>
+
+#define IDENTITY_VERSION PLATFORM_VERSION
 
 #endif

@@ -49,7 +49,39 @@ sub metrics_parse {
         $sample{$series} = $value;
         push @{ $family{$name}{samples} }, [ _labels($labels // ''), $value ];
     }
+    _histogram($_, \%sample, $family{$_}{samples})
+        for grep { $family{$_}{type} eq 'histogram' } keys %family;
     return (\%sample, \%family);
+}
+
+# The buckets of a histogram, in the order of the text: each holds those before
+# it, and the last one all.
+sub _histogram {
+    my ($name, $sample, $samples) = @_;
+
+    my (%last, %bound);
+    for my $labels_value (@$samples) {
+        my ($labels, $value) = @$labels_value;
+        my ($le) = $labels->{le} // next;
+        my $of = join ',', map {"$_=$labels->{$_}"}
+            grep { $_ ne 'le' } sort keys %$labels;
+        die "$name: bucket $le of $of has fewer than the one before\n"
+            if $value < ($last{$of} // 0);
+        die "$name: bounds of $of fall\n"
+            if defined $bound{$of} && $le <= $bound{$of};
+        ($last{$of}, $bound{$of}) = ($value, $le);
+    }
+    for my $of (keys %bound) {
+        die "$name: no bucket of all for $of\n" if $bound{$of} ne '+Inf';
+    }
+    my @count = map { $sample->{$_} } grep {/\A\Q$name\E_count\b/}
+        keys %$sample;
+    my ($all, $counted) = (0, 0);
+    $all += $_ for values %last;
+    $counted += $_ for @count;
+    die "$name: the counts are not those of the buckets\n"
+        if @count != keys %last || $all != $counted;
+    return;
 }
 
 # The samples of what a port says at a path.

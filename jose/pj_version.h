@@ -1,0 +1,8 @@
+/* What both halves call their version. */
+
+#ifndef PJ_VERSION_H_INCLUDED
+#define PJ_VERSION_H_INCLUDED
+
+#define PLATFORM_VERSION "0.1.0"
+
+#endif
