@@ -9,8 +9,6 @@ use Platform::Test;
 use Test::More;
 
 use Bench::Gateway::Goals;
-use Bench::Gateway::Markdown;
-use Bench::Gateway::Picture;
 use Bench::Gateway::Round;
 use Bench::Gateway::Stats qw(interval median quantile);
 
@@ -64,32 +62,6 @@ like wrong($good x 9 . $cut x 3, 200, 2, 9), qr/3 requests were cut off/,
 like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/,
     'another status';
 like wrong($good x 8, 200, 2, 9), qr/only 8 answers/, 'too few lines';
-
-# -- the picture and the page --------------------------------------------------------
-
-my %figure = (median => 2e4, low => 1e4, high => 3e4, rounds => 6);
-my %result = (
-    machine => { processor => 'A & B', map { $_ => 1 }
-        qw(cores kernel nginx openssl haproxy date) },
-    order  => ['public'],
-    groups => { public => {
-        title => 'Public', verify => \%figure, goals => [],
-        cases => [ map {
-            { name => $_, map { $_ => \%figure } qw(ns rate p50 p99) }
-        } 'bare', 'public route' ],
-    } },
-);
-my $picture = Bench::Gateway::Picture::draw(\%result);
-like $picture, qr/\A<svg .*<\/svg>\n\z/s, 'a picture of one group';
-like $picture, qr/A &amp; B/, 'its text is escaped';
-
-my $mark = '<!-- gateway figures: bench/gateway --docs -->';
-my $page = Bench::Gateway::Markdown::page(
-    "before\n$mark\nold\n<!-- end -->\nafter\n", \%result);
-like $page, qr/\Abefore\n\Q$mark\E\n.*^\| public route \| 20\.0 \|/ms,
-    'tables between the marks of a page';
-like $page, qr/\n<!-- end -->\nafter\n\z/, 'and what comes after';
-unlike $page, qr/old/, 'in place of those that were there';
 
 # -- real rounds --------------------------------------------------------------------
 
