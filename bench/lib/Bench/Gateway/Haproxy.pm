@@ -8,10 +8,7 @@ use warnings;
 
 use Bench::Gateway::Round;
 use Bench::Gateway::Variants;
-use Platform::Test::Env;
-use Platform::Test::Http;
-use Platform::Test::Jwt;
-use Platform::Test::Process;
+use Platform::Test;
 
 my @CLAIMS = (
     [ account_id   => 'X-Account-Id' ],   [ account_type => 'X-Account-Type' ],
@@ -28,11 +25,6 @@ sub missing {
         : 'haproxy is not installed (Debian package haproxy)';
 }
 
-sub version {
-    my $bin = Platform::Test::Env::find('haproxy') or return undef;
-    return (qx{$bin -v} =~ /version (\S+)/)[0];
-}
-
 sub new {
     my ($class, $t, $tokens, $variants) = @_;
 
@@ -47,18 +39,10 @@ sub new {
     ));
     $self->{pid} = $p->pid;
     for my $kind (qw(good none forged expired)) {
-        my $request = $variants->request($kind);
-        my $status = 0;
-        for (1 .. 200) {
-            $status = eval {
-                http($t->port('haproxy'), 'GET', '/api/x',
-                    headers => $request->{headers})->status;
-            } // 0;
-            last if $status;
-            select undef, undef, undef, 0.02;
-        }
-        die "HAProxy says $status to $kind\n"
-            if $status != $request->{status};
+        eventually(sub { eval { $self->case('', '', $kind)->{status}
+            == http($t->port('haproxy'), 'GET', '/api/x',
+                headers => $variants->request($kind)->{headers})->status } })
+            or die "HAProxy does not answer $kind as it should\n";
     }
     return $self;
 }
@@ -129,15 +113,15 @@ CONF
 
 # A case as Bench::Gateway::Variants has them.
 sub case {
-    my ($self, $name, $kind, %o) = @_;
+    my ($self, $name, undef, $kind, %o) = @_;
 
-    my $case = $self->{v}->case($name, 'bare', 'bare_good', $kind, %o);
-    my $port = $self->{t}->port('haproxy');
-    $case->{url} =~ s/:\d+/:$port/;
-    $case->{pid} = $self->{pid};
-    $case->{log} = $self->{t}->dir . '/haproxy.out';
-    $case->{grows} = 1;
-    return $case;
+    return {
+        %{ $self->{v}->case($name, 'gateway', $kind, %o) },
+        url => 'http://127.0.0.1:' . $self->{t}->port('haproxy') . '/api/x',
+        pid => $self->{pid},
+        log => $self->{t}->dir . '/haproxy.out',
+        grows => 1,
+    };
 }
 
 1;
