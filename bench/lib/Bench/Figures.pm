@@ -135,11 +135,9 @@ sub machine {
     my ($cpu) = qx{cat /proc/cpuinfo} =~ /^model name\s*:\s*(.*)/m;
     my ($nginx, $postgres) = (Platform::Test::Env::nginx(),
         Platform::Test::Env::postgres('postgres'));
-    my ($haproxy) = Platform::Test::Env::find('haproxy');
     my %said = (
         nproc => 'nproc', nginx => "$nginx -v", openssl => 'openssl version',
         postgres => "$postgres --version",
-        $haproxy ? (haproxy => "$haproxy -v") : (),
     );
     for (values %said) {
         ($_) = split /\n/, qx{$_ 2>&1};

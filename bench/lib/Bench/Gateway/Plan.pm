@@ -6,7 +6,6 @@ package Bench::Gateway::Plan;
 use strict;
 use warnings;
 
-use Bench::Gateway::Haproxy;
 use Bench::Gateway::Variants;
 use Platform::Test::Jwt;
 
@@ -93,18 +92,6 @@ our @GROUPS = (
             [ 'expired', 'native 401, expired token', undef ],
         ],
     },
-    {   name  => 'haproxy',
-        title => 'HAProxy jwt_verify',
-        cases => [
-            [ 'bare', 'bare', 'good' ],
-            [ 'HAProxy, one token', 'haproxy', 'good' ],
-            [ 'HAProxy, 10,000 tokens', 'haproxy', 'good', list => 10_000 ],
-            [ 'HAProxy, forged', 'haproxy', 'forged' ],
-            [ 'HAProxy, no token', 'haproxy', 'none' ],
-        ],
-        goals => [ map { [ "HAProxy, $_", 'bare', undef ] } 'one token',
-            '10,000 tokens', 'forged', 'no token' ],
-    },
 );
 
 my @KINDS = qw(good public none forged expired preflight kept);
@@ -119,24 +106,11 @@ sub new {
         there => { gateway => 1, bare => 1, again => 1 } }, $class;
 }
 
-# Why a group cannot run here, or nothing.
-sub missing {
-    my ($self, $group) = @_;
-
-    return $group->{name} eq 'haproxy' ? Bench::Gateway::Haproxy::missing()
-        : '';
-}
-
 # An instance, started when it is first needed.
 sub _start {
     my ($self, $name) = @_;
 
     return if $self->{there}{$name}++;
-    if ($name eq 'haproxy') {
-        $self->{haproxy} = Bench::Gateway::Haproxy->new($self->{t},
-            $self->{tokens}, $self->{v});
-        return;
-    }
     my %o = %{ $GATEWAY{$name} };
     if (my $count = delete $o{keys}) {
         my $key = $self->{tokens}->key;
@@ -156,8 +130,7 @@ sub case {
     $o{list} = $self->{quick} ? 10_000 : 100_000
         if ($o{list} // '') eq 'many';
     $o{list} = $self->{tokens}->list($o{list}, $kind) if $o{list};
-    my $by = $instance eq 'haproxy' ? $self->{haproxy} : $self->{v};
-    return $by->case($name, $instance, $kind, %o);
+    return $self->{v}->case($name, $instance, $kind, %o);
 }
 
 sub group {

@@ -39,10 +39,9 @@ sub prepare {
 }
 
 sub _slurp {
-    my ($file, $from) = @_;
+    my ($file) = @_;
 
     open my $fh, '<:raw', $file or return '';
-    seek $fh, $from, 0 if $from;
     local $/;
     return <$fh> // '';
 }
@@ -70,18 +69,17 @@ sub round {
     my ($case, $seconds) = @_;
 
     my ($pid, $log) = @{$case}{qw(pid log)};
-    # What nginx appends to can be emptied, HAProxy writes where it was.
-    my $from = $case->{grows} ? -s $log : 0;
-    truncate $log, 0 if !$from;
+    truncate $log, 0;
     my $us = process_cpu_us($pid);
     my $got = wrk(core => $LOAD_CORE, seconds => $seconds,
         (map { $_ => $case->{$_} } qw(url connections headers)),
         args => { method => $case->{method}, words => $case->{list},
-            bearer => $case->{list} && 1, order => $case->{order} });
+            bearer => $case->{list} && 1, order => $case->{order},
+            $case->{once} ? (once => 1, seconds => $seconds) : () });
     sleep 0.02;
     $got->{ns} = 1000 * (process_cpu_us($pid) - $us) / $got->{requests}
         if $got->{requests};
-    $got->{refused} //= wrong_in_log(_slurp($log, $from), $case->{status},
+    $got->{refused} //= wrong_in_log(_slurp($log), $case->{status},
         $case->{connections}, $got->{requests});
     return $got;
 }
