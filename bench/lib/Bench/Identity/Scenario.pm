@@ -77,7 +77,7 @@ sub _refresh {
     # The floor program answers with bytes that the service gave.
     my @keep = grep { $_->[0] =~ /^(?:Content-|Cache-|Set-Cookie)/i }
         $res->headers;
-    $stage->start_floor([ map { session_id($_) } $FLOOR .. $SESSIONS ],
+    $stage->start_floor($FLOOR, $SESSIONS,
         join('', (map {"$_->[0]: $_->[1]\r\n"} @keep), "\r\n", $res->body));
     my @args = ('/api/auth/refresh', body => '{"refreshToken":"@"}',
         chain => 1);

@@ -13,9 +13,6 @@ use Platform::Test;
 
 use Bench::Cpu;
 
-use Exporter qw(import);
-our @EXPORT = qw(session_id);
-
 our $THREADS = 16;    # the service's default, and the floor's
 
 # What the cluster is told beyond PostgreSQL's defaults; a quarter of the memory
@@ -134,10 +131,10 @@ sub _nginx_conf {
 
 sub _floor_socket { return "$_[0]{t}{dir}/floor.sock" }
 
-# Starts the floor program on these sessions; it answers with what the service
+# Starts the floor program on sessions of these numbers; it answers with what the service
 # answered.
 sub start_floor {
-    my ($self, $sessions, $response) = @_;
+    my ($self, $first, $last, $response) = @_;
 
     my $t = $self->{t};
     my $socket = $self->_floor_socket;
@@ -145,10 +142,10 @@ sub start_floor {
         name => 'floor',
         dir  => $t->dir,
         log  => $t->dir . '/floor.log',
-        cmd  => [ program('floor_fcgi'), $self->{key_file}, $self->conninfo,
-            $THREADS, $socket,
-            $t->write_file('floor.sessions', join '', map {"$_\n"} @$sessions),
-            $t->write_file('floor.response', $response) ],
+        cmd  => [ 'sh', '-c', 'in=$1; shift; exec "$@" <"$in"', 'sh',
+            $t->write_file('floor.response', $response),
+            program('floor_fcgi'), $self->{key_file}, $self->conninfo,
+            $THREADS, $socket, $first, $last ],
         ok_status => ['any'],
     );
     $t->track($process);
