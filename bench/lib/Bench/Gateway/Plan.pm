@@ -7,25 +7,20 @@ use strict;
 use warnings;
 
 use Bench::Gateway::Variants;
-use Platform::Test::Jwt;
 
-# Gateways beside the one with all defaults.  A list of tokens that goes round
+# The caches of gateways beside the one with all defaults.  A list of tokens that goes round
 # and round finds none of them in a cache that is smaller.
 my %GATEWAY = (
-    small => { cache => 'entries=1000' },
-    fifty => { cache => 'entries=1000', keys => 50 },
-    map { $_ => { cache => 'entries=200000 size=1000m' } }
-        qw(large memory_good memory_large),
+    small => 'entries=1000',
+    map { $_ => 'entries=200000 size=1000m' } qw(memory_good memory_large),
 );
 
 # Cases: [name, instance, kind of request, list => number of tokens that come
 # in turn, order].  Goals: [case, case that it is held against, at most so many
-# times, verify => so many RSA verifications may come on top, field].  Those of
-# more than three rounds are there and back that often.
+# times, verify => so many RSA verifications may come on top, field].
 our @GROUPS = (
     {   name  => 'proxied',
         title => 'Proxied',
-        pairs => 20,
         warm  => [ [ 'fill', 'gateway', 'good', list => 10_000 ] ],
         cases => [
             [ 'bare', 'bare', 'good' ],
@@ -49,14 +44,12 @@ our @GROUPS = (
     },
     {   name  => 'public',
         title => 'Public route',
-        pairs => 20,
         cases => [ [ 'bare', 'bare', 'public' ],
             [ 'public route', 'gateway', 'public' ] ],
         goals => [ [ 'public route', 'bare', 1.05 ] ],
     },
     {   name  => 'refused',
         title => 'Refused (401)',
-        pairs => 20,
         cases => [
             [ 'native 401', 'bare', 'none' ],
             [ 'no token', 'gateway', 'none' ],
@@ -70,31 +63,13 @@ our @GROUPS = (
     },
     {   name  => 'preflight',
         title => 'Preflight',
-        pairs => 20,
         cases => [ [ 'native 204', 'bare', 'preflight' ],
             [ 'preflight', 'gateway', 'preflight' ] ],
         goals => [ [ 'preflight', 'native 204', 1.08 ] ],
     },
-    {   name  => 'kinds',
-        title => 'Other tokens and keys',
-        warm  => [ [ 'fill', 'large', 'good', list => 'many', seconds => 6 ] ],
-        cases => [
-            [ 'bare', 'bare', 'good' ],
-            [ '100,000 tokens', 'large', 'good', list => 'many',
-                order => 'shuffled' ],
-            [ '50 keys, each token once', 'fifty', 'good', list => 10_000 ],
-            [ 'native 401, expired token', 'bare', 'expired' ],
-            [ 'expired', 'gateway', 'expired' ],
-        ],
-        goals => [
-            [ '100,000 tokens', 'bare', undef ],
-            [ '50 keys, each token once', 'bare', undef, verify => 1.3 ],
-            [ 'expired', 'native 401, expired token', undef ],
-        ],
-    },
 );
 
-my @KINDS = qw(good public none forged expired preflight kept);
+my @KINDS = qw(good public none forged preflight kept);
 
 sub new {
     my ($class, $t, $tokens, $quick) = @_;
@@ -102,7 +77,7 @@ sub new {
     my $v = Bench::Gateway::Variants->new($t, $tokens);
     $v->both(@KINDS);
     $v->bare('again', again_good => $v->{seen}{good});
-    return bless { t => $t, tokens => $tokens, v => $v, quick => $quick,
+    return bless { tokens => $tokens, v => $v, quick => $quick,
         there => { gateway => 1, bare => 1, again => 1 } }, $class;
 }
 
@@ -111,13 +86,7 @@ sub _start {
     my ($self, $name) = @_;
 
     return if $self->{there}{$name}++;
-    my %o = %{ $GATEWAY{$name} };
-    if (my $count = delete $o{keys}) {
-        my $key = $self->{tokens}->key;
-        $o{keys} = $self->{t}->write_file("$name.json",
-            jwks((map { $key->as("other-$_") } 2 .. $count), $key));
-    }
-    $self->{v}->gateway($name, %o);
+    $self->{v}->gateway($name, $GATEWAY{$name});
     return;
 }
 
@@ -136,9 +105,7 @@ sub case {
 sub group {
     my ($self, $group) = @_;
 
-    my $pairs = $group->{pairs} // 3;
-    return { %$group,
-        pairs => !$self->{quick} ? $pairs : $pairs > 3 ? 3 : 1,
+    return { %$group, pairs => $self->{quick} ? 3 : 20,
         (map { my $cases = $_;
             $cases => [ map { $self->case($_) } @{ $group->{$cases} // [] } ]
         } qw(warm cases)) };

@@ -112,15 +112,13 @@ sub pid {
 
 sub log_of { return $_[0]{t}->nginx($_[1])->{access} }
 
-# A gateway: cache => what the directive says, keys => file.
+# A gateway, with a cache of what that directive says.
 sub gateway {
-    my ($self, $name, %o) = @_;
+    my ($self, $name, $cache) = @_;
 
-    my $t = $self->{t};
-    my $cache = $o{cache} ? "platform_gateway_token_cache $o{cache};" : '';
-    my $keys = $o{keys} // "%%DIR%%/keys.json";
+    $cache = $cache ? "platform_gateway_token_cache $cache;" : '';
     $self->_start($name, 1, <<"CONF");
-    platform_gateway_key_file $keys;
+    platform_gateway_key_file %%DIR%%/keys.json;
     $cache
     log_format platform escape=none '\$platform_access_json';
     server {
@@ -175,7 +173,7 @@ sub request {
     return { method => 'GET', path => '/api/x',
         headers => [ ($kind eq 'kept' ? @IDS : ()), Authorization => 'Bearer '
             . $self->{tokens}->one($kind) ],
-        status => $kind =~ /^(?:forged|expired)$/ ? 401 : 200 };
+        status => $kind eq 'forged' ? 401 : 200 };
 }
 
 # The port of an instance for a kind of request: a bare nginx has one for each.

@@ -208,8 +208,6 @@ sub _uuid {
     return join '-', unpack 'A8 A4 A4 A4 A12', $hex;
 }
 
-sub session_id { return _uuid(s => $_[0]) }
-
 sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
 
 # Ten sessions an account, ten accounts a workspace; each session in branch
@@ -283,7 +281,7 @@ sub mint {
         $json->encode({ iss => $ISSUER, sub => '#2', account_id => '#2',
             session_id => '#1', jti => '#3', token_type => 'refresh',
             iat => $iat, exp => $iat + 30 * 86_400 }),
-        map { join ' ', session_id($_), _uuid(a => 1 + $_ % $accounts),
+        map { join ' ', _uuid(s => $_), _uuid(a => 1 + $_ % $accounts),
             _uuid(j => $_) } @numbers);
     my @cmd = (program('sign'), $self->{key_file}, cores());
     my $file = "$self->{t}{dir}/$name.tokens";
