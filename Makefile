@@ -195,17 +195,9 @@ $(TEST_MOD): t/modules/ngx_http_test_late_module.c $(NGX_STAMP)
 	  $(NGX_LD_OPT) $(LDFLAGS) -o $@ $<
 
 .PHONY: t-modules
-t-modules: $(TEST_MOD) $(BUILD)/bench/load
+t-modules: $(TEST_MOD)
 
-# -- benchmarks of the gateway --------------------------------------------------------
-
-BENCH_GW := $(addprefix $(BUILD)/bench/,sign_tokens rsa_verify)
-
-$(BENCH_GW): $(BUILD)/bench/%: bench/%.c build/config.mk
-	@mkdir -p $(@D)
-	$(call SAY,CC,$<)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
-	  $(OPENSSL_CFLAGS) -pie $(LDFLAGS) -o $@ $< $(OPENSSL_LIBS)
+# -- benchmarks ------------------------------------------------------------------------
 
 BENCH_JOSE := $(BUILD)/bench/jose
 
@@ -217,35 +209,27 @@ $(BENCH_JOSE): bench/jose.c $(JOSE_LIB)
 
 # What the core adds to OpenSSL, alone.
 bench-jose: $(BENCH_JOSE)
-	@$(BENCH_JOSE) $(BENCH_ROUNDS)
+	@$(BENCH_JOSE)
 
-# BENCH_FLAGS: --quick, --only proxied,refused, ...
-bench-gateway: all $(BENCH_GW)
-	@PLATFORM_BUILD=$(BUILD) bench/gateway $(BENCH_FLAGS)
+BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign)
 
-# -- benchmarks of the identity service ---------------------------------------------
-
-BENCH_ID := $(addprefix $(BUILD)/bench/,floors floor_fcgi load mint)
-BENCH_ID_CFLAGS := $(ID_CFLAGS) -Ibench
-
-$(BENCH_ID): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
+$(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
-	$(Q)$(CC) $(BENCH_ID_CFLAGS) -pie $(LDFLAGS) -o $@ $< \
-	  $(if $(filter %/load,$@),,bench/rsa.c $(ID_LIBS))
+	$(Q)$(CC) $(ID_CFLAGS) -Ibench -pie $(LDFLAGS) -o $@ $< \
+	  bench/rsa.c $(ID_LIBS)
 
-.PHONY: bench-identity-programs bench-identity bench-gateway bench-jose bench
-bench-identity-programs: $(BENCH_ID)
+# BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
+.PHONY: bench-programs bench-identity bench-gateway bench-jose bench
+bench-programs: $(BENCH)
 
-# BENCH_FLAGS: --quick, --only refresh,login, ...
-bench-identity: all $(BENCH_ID)
-	@PLATFORM_BUILD=$(BUILD) bench/identity $(BENCH_FLAGS)
+bench-gateway bench-identity: bench-%: all $(BENCH)
+	@PLATFORM_BUILD=$(BUILD) bench/$* $(BENCH_FLAGS)
 
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)
 	@$(MAKE) --no-print-directory bench-jose
 	@$(MAKE) --no-print-directory bench-gateway
 	@$(MAKE) --no-print-directory bench-identity
-
 
 # -- targets ---------------------------------------------------------------------------
 

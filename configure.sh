@@ -312,8 +312,6 @@ probe_all() {
     probe_optional "shellcheck" shellcheck shellcheck \
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
-    probe_optional "HAProxy" haproxy haproxy \
-        "make bench compares with nginx alone" "haproxy -v"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
 }

@@ -4,10 +4,10 @@
  * this and nothing else, with as many threads as the service has and a
  * database connection each.
  *
- *   floor_fcgi KEY.pem CONNINFO THREADS SOCKET SESSIONS RESPONSE
+ *   floor_fcgi KEY.pem CONNINFO THREADS SOCKET FIRST LAST <RESPONSE
  *
- * SESSIONS is a file of session ids, of which each request takes one at
- * random; RESPONSE is a file with the bytes, headers and body, that it
+ * Each request takes one of the sessions that were generated with the numbers
+ * FIRST to LAST, at random.  RESPONSE has the bytes, headers and body, that it
  * answers with.
  */
 
@@ -25,15 +25,14 @@
 
 #define MAX_THREADS 256
 #define BACKLOG 1024
-#define UUID_LEN 36
+#define MAX_RESPONSE 32768
 #define ACCESS_BYTES 1100 /* signing input of a branch token */
 #define REFRESH_BYTES 560 /* and of a refresh token */
 
 static const char *key_path, *conninfo;
 static int listener;
-static char (*sessions)[UUID_LEN + 1];
-static size_t session_count;
-static char *response;
+static unsigned long first, last;
+static char response[MAX_RESPONSE];
 static size_t response_len;
 static char text[ACCESS_BYTES];
 
@@ -64,11 +63,12 @@ static bool start(struct thread *t)
     return t->rsa != NULL &&
            prepare(t->db, "r",
                    "SELECT account_id, jti, status, expires_at"
-                   "  FROM auth_sessions WHERE session_id = $1") &&
+                   "  FROM auth_sessions"
+                   " WHERE session_id = md5('s' || $1::int)::uuid") &&
            prepare(t->db, "w",
-                   "UPDATE auth_sessions SET jti = $1,"
+                   "UPDATE auth_sessions SET jti = gen_random_uuid(),"
                    " expires_at = now() + interval '30 days'"
-                   " WHERE session_id = $1") &&
+                   " WHERE session_id = md5('s' || $1::int)::uuid") &&
            rsa_sign(t->rsa, text, REFRESH_BYTES, t->old_signature);
 }
 
@@ -85,19 +85,21 @@ static bool statement(struct thread *t, const char *name, const char *session)
     return ok;
 }
 
-static const char *any_session(struct thread *t)
+static unsigned long any_session(struct thread *t)
 {
     /* xorshift64 */
     t->random ^= t->random << 13;
     t->random ^= t->random >> 7;
     t->random ^= t->random << 17;
-    return sessions[t->random % session_count];
+    return first + t->random % (last - first + 1);
 }
 
 static bool serve(struct thread *t)
 {
     unsigned char sig[RSA_SIGNATURE_BYTES];
-    const char *session = any_session(t);
+    char session[24];
+
+    snprintf(session, sizeof(session), "%lu", any_session(t));
 
     return rsa_verify(t->rsa, text, REFRESH_BYTES, t->old_signature) &&
            statement(t, "r", session) &&
@@ -132,47 +134,6 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* The bytes of a file with a NUL behind them. */
-static char *slurp(const char *path, size_t *len)
-{
-    FILE *file = fopen(path, "r");
-    char *bytes = NULL;
-    long size;
-
-    if (file == NULL || fseek(file, 0, SEEK_END) != 0 ||
-        (size = ftell(file)) < 0) {
-        perror(path);
-        exit(1);
-    }
-    rewind(file);
-    bytes = calloc(1, (size_t) size + 1);
-    if (bytes == NULL ||
-        fread(bytes, 1, (size_t) size, file) != (size_t) size) {
-        perror(path);
-        exit(1);
-    }
-    fclose(file);
-    *len = (size_t) size;
-    return bytes;
-}
-
-static void read_sessions(const char *path)
-{
-    size_t len;
-    char *bytes = slurp(path, &len);
-
-    sessions = calloc(len / UUID_LEN + 1, sizeof(*sessions));
-    for (size_t at = 0; sessions != NULL && at + UUID_LEN < len;
-         at += UUID_LEN + 1) {
-        memcpy(sessions[session_count++], bytes + at, UUID_LEN);
-    }
-    free(bytes);
-    if (session_count == 0) {
-        fprintf(stderr, "floor_fcgi: no sessions in %s\n", path);
-        exit(1);
-    }
-}
-
 int main(int argc, char **argv)
 {
     static struct thread threads[MAX_THREADS];
@@ -180,7 +141,7 @@ int main(int argc, char **argv)
 
     if (argc != 7) {
         fprintf(stderr, "usage: floor_fcgi KEY.pem CONNINFO THREADS SOCKET "
-                        "SESSIONS RESPONSE\n");
+                        "FIRST LAST <RESPONSE\n");
         return 2;
     }
     key_path = argv[1];
@@ -191,8 +152,13 @@ int main(int argc, char **argv)
         return 2;
     }
     memset(text, 'x', sizeof(text));
-    read_sessions(argv[5]);
-    response = slurp(argv[6], &response_len);
+    first = strtoul(argv[5], NULL, 10);
+    last = strtoul(argv[6], NULL, 10);
+    response_len = fread(response, 1, sizeof(response), stdin);
+    if (first > last || response_len == 0) {
+        fprintf(stderr, "floor_fcgi: no sessions or no response\n");
+        return 2;
+    }
     if (FCGX_Init() != 0 ||
         (listener = FCGX_OpenSocket(argv[4], BACKLOG)) < 0) {
         fprintf(stderr, "floor_fcgi: cannot listen on %s\n", argv[4]);

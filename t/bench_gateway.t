@@ -8,11 +8,9 @@ use lib "$FindBin::Bin/lib", "$FindBin::Bin/../bench/lib";
 use Platform::Test;
 use Test::More;
 
-use Bench::Gateway::Goals;
-use Bench::Gateway::Markdown;
-use Bench::Gateway::Picture;
+use Bench::Figures;
 use Bench::Gateway::Round;
-use Bench::Gateway::Stats qw(interval median quantile);
+use Bench::Wrk;
 
 is median(5), 5, 'median of one';
 is median(9, 1, 5), 5, 'of three';
@@ -28,29 +26,25 @@ cmp_ok $high - $low, '<', 0.15, 'narrower than the values';
 is_deeply [ interval(@values) ], [ $low, $high ], 'the same every time';
 is_deeply [ interval((2) x 20) ], [ 2, 2 ], 'no spread, no width';
 
-sub verdict {
+sub said_of {
     my %ratio;
     @ratio{qw(low median high)} = @_;
-    return Bench::Gateway::Goals::verdict(\%ratio, 1.10);
+    return Bench::Figures::verdict(\%ratio, 1.10);
 }
-is verdict(1.00, 1.05, 1.10), 'pass', 'the whole interval within the goal';
-like verdict(1.00, 1.05, 1.21), qr/^the median passes, .* 10\.0 % over$/,
+is said_of(1.00, 1.05, 1.10), 'pass', 'the whole interval within the goal';
+like said_of(1.00, 1.05, 1.21), qr/^the median passes, .* 10\.0 % off$/,
     'only the median within it';
-is verdict(1.10, 1.21, 1.30), 'over by 10.0 %', 'over the goal';
+is said_of(1.10, 1.21, 1.30), 'over by 10.0 %', 'over the goal';
 
 # Pairs in which the case costs what base and one verification cost.
-my %got = (
-    case   => [ map { [ { ns => 40 }, { ns => 44 } ] } 1 .. 5 ],
-    base   => [ map { [ { ns => 21 }, { ns => 23 } ] } 1 .. 5 ],
-    verify => [ (20) x 5 ],
-);
-my $goal = Bench::Gateway::Goals::judge(
-    { name => 'case', base => 'base', verify => 1 }, \%got);
+my @pairs = ({ case => [ { ns => 40 }, { ns => 44 } ],
+    base => [ { ns => 21 }, { ns => 23 } ], verify => 20 }) x 5;
+my $judge = \&Bench::Gateway::Round::judge;
+my $goal = $judge->([ 'case', 'base', 1, verify => 1 ], \@pairs);
 is $goal->{ratio}{median}, 1, 'a goal of base and a verification';
-is $goal->{verdict}, 'pass', 'which passes';
-$goal = Bench::Gateway::Goals::judge(
-    { name => 'case', base => 'base', times => 1.5 }, \%got);
-like $goal->{verdict}, qr/^over by 27\.3 %/, 'a goal by ratio';
+like goal_table($goal), qr/^\| case .* \| pass +\|$/m, 'which passes';
+$goal = $judge->([ 'case', 'base', 1.5 ], \@pairs);
+like goal_table($goal), qr/\| over by 27\.3 % \|$/m, 'a goal by ratio';
 
 # -- what a log says --------------------------------------------------------------
 
@@ -65,37 +59,11 @@ like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/,
     'another status';
 like wrong($good x 8, 200, 2, 9), qr/only 8 answers/, 'too few lines';
 
-# -- the picture and the page --------------------------------------------------------
-
-my %figure = (median => 2e4, low => 1e4, high => 3e4, rounds => 6);
-my %result = (
-    machine => { processor => 'A & B', map { $_ => 1 }
-        qw(cores kernel nginx openssl haproxy date) },
-    order  => ['public'],
-    groups => { public => {
-        title => 'Public', verify => \%figure, goals => [],
-        cases => [ map {
-            { name => $_, map { $_ => \%figure } qw(ns rate p50 p99) }
-        } 'bare', 'public route' ],
-    } },
-);
-my $picture = Bench::Gateway::Picture::draw(\%result);
-like $picture, qr/\A<svg .*<\/svg>\n\z/s, 'a picture of one group';
-like $picture, qr/A &amp; B/, 'its text is escaped';
-
-my $mark = '<!-- gateway figures: bench/gateway --docs -->';
-my $page = Bench::Gateway::Markdown::page(
-    "before\n$mark\nold\n<!-- end -->\nafter\n", \%result);
-like $page, qr/\Abefore\n\Q$mark\E\n.*^\| public route \| 20\.0 \|/ms,
-    'tables between the marks of a page';
-like $page, qr/\n<!-- end -->\nafter\n\z/, 'and what comes after';
-unlike $page, qr/old/, 'in place of those that were there';
-
 # -- real rounds --------------------------------------------------------------------
 
 SKIP: {
     skip 'needs wrk, and a plain build', 3
-        if !Bench::Gateway::Round::wrk() || Platform::Test::Env::asan()
+        if !Bench::Wrk::program() || Platform::Test::Env::asan()
         || Platform::Test::Env::valgrind();
 
     my $t = Platform::Test->new(module => 0);
@@ -116,12 +84,13 @@ http {
 CONF
     $t->start_nginx;
     my ($pid) = $nginx->workers;
-    Bench::Gateway::Round::place();
+    Bench::Gateway::Round::prepare();
     my $round = sub {
         my ($path) = @_;
         return Bench::Gateway::Round::round({
             pid => $pid, log => $nginx->{access}, status => 200,
             url => 'http://127.0.0.1:' . $t->port('web') . $path,
+            method => 'GET',
             headers => [], connections => 2 }, 1);
     };
     my $one = $round->('/');

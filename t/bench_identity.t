@@ -5,41 +5,38 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib", "$FindBin::Bin/../bench/lib";
-use JSON::PP;
 use Platform::Test;
 use Test::More;
 
-use Bench::Identity::Cpu;
-use Bench::Identity::Report;
+use Bench::Cpu;
+use Bench::Figures;
 use Bench::Identity::Scenario;
-use Bench::Identity::Stats;
+use Bench::Wrk;
 
 # -- figures --------------------------------------------------------------------
 
-is median(3), 3, 'median of one';
-is median(9, 1, 5), 5, 'of three';
-is median(4, 1, 2, 9), 3, 'of four';
-is_deeply summary(3, 1, 2), { median => 2, low => 1, high => 3, n => 3 },
+is_deeply summary(1 .. 5), { median => 3, low => 2, high => 4, n => 5 },
     'a summary';
 
-my $goal = \&Bench::Identity::Scenario::goal;
-is $goal->([ map { [ $_, '<=', 1.1 ] } 1.0, 1.1, 1.3 ])->{pass}, 1,
-    'a median at its limit passes';
-is $goal->([ map { [ $_, '<=', 1.1 ] } 1.0, 1.2, 1.3 ])->{pass}, 0,
-    'one above it does not';
-is $goal->([ map { [ $_, '>=', 0.8 ] } 0.7, 0.7, 1.3 ])->{pass}, 0,
-    'nor one below where more is better';
-is $goal->([ [ 2, undef, 1 ] ])->{pass}, undef, 'no goal, no verdict';
+sub verdict_of { my ($relation, $limit, @values) = @_;
+    return verdict(ratio(@values), $limit, $relation) }
+is verdict_of('>=', 0.8, (0.8) x 3), 'pass', 'a rate at its limit passes';
+is verdict_of('>=', 0.8, (0.72) x 3), 'short by 10.0 %',
+    'one below it does not';
+is verdict_of('<=', 0.8, (0.72) x 3), 'pass', 'where less is better it does';
 
-my $cell = { (map { $_ => summary(1200) } qw(rate p50_us p99_us)),
-    cpu => { map { $_ => summary(10) } qw(identity postgres nginx) } };
-my $text = report({ sections => { refresh => {
-    cells  => { 'identity/16' => $cell }, floors => {},
-    goals  => { 'a ratio, 16' => $goal->([ [ 1.32, '<=', 1.1 ] ]) },
-} } });
-like $text, qr/^\| 16 +\| 1200 \(1200 to 1200\) +\| 1\.20 /m, 'a row';
-like $text, qr/^\| a ratio, 16 connections .*\| off by 20\.0 % +\|$/m,
-    'a distance';
+my $round = { rate => 1200, p50_us => 1200, p99_us => 1200,
+    cpu => { map { $_ => 10 } qw(identity postgres nginx) } };
+my $text = Bench::Identity::Scenario::report({
+    title => 'refresh', rounds => 1, floors => {},
+    cells => { 'identity/16' => [$round], 'floor/16' => [$round] },
+    goals => [ { text => 'a ratio, 16', limit => 1.1, ratio => ratio(1.32) },
+        { text => 'another, 16', ratio => ratio(1) } ],
+});
+like $text, qr/^\| 16 +\| 1200 \(1200 to 1200\) +\| 1\.20 .*\n\| 16, floor/m,
+    'a row, and that of the floor';
+like $text, qr/^\| a ratio, 16 .*\| over by 20\.0 % +\|\n\| another.*no goal/m,
+    'a distance, and what is no goal';
 
 # -- processor time ---------------------------------------------------------------
 
@@ -81,44 +78,39 @@ my $server = $t->http_server(api => sub {
 });
 
 sub load {
-    my (@args) = @_;
+    my ($path, $seconds, $connections, %args) = @_;
 
-    my $program = Platform::Test::Env::build() . '/bench/load';
-    my @cmd = ($program, '--port', $server->port, @args);
-    my $pid = open(my $fh, '-|', @cmd) // die "@cmd: $!\n";
-    my $said = do { local $/; <$fh> };
-    close $fh;
-    return ($? >> 8, decode_json($said));
+    return wrk(url => 'http://127.0.0.1:' . $server->port . $path,
+        connections => $connections, seconds => 60, args => {
+            method => 'POST', body => '{"refreshToken":"@"}',
+            seconds => $seconds, %args });
 }
 
-my @json = ('--method', 'POST', '--body', '{"refreshToken":"@"}');
-my $pool = $t->write_file('pool', "a\nb\n");
-my ($status, $got) = load('--connections', 2, '--requests', 20, @json,
-    '--path', '/chain', '--pool', $pool, '--chain');
-is $status, 0, 'a chain runs' or diag explain $got;
-is $got->{requests}, 20, 'as many requests as were asked for';
-my %last = map { /^([ab])(\d+)$/ } split /\n/, $t->read_file('pool');
-is_deeply [ sort keys %last ], [qw(a b)], 'the last tokens are kept';
-is $last{a} + $last{b}, 20, 'which twenty refreshes led to';
+SKIP: {
+    skip 'needs wrk', 10 if !Bench::Wrk::program();
 
-$t->write_file('pool', "a\nb\nc\n");
-($status, $got) = load('--connections', 1, '--requests', 20, @json,
-    '--path', '/chain', '--pool', $pool, '--chain');
-is $status, 1, 'a stale token is an error';
-like $got->{error}, qr/^answer: HTTP\/1\.1 401/, 'which is told';
-is $t->read_file('pool'), "a\nb\nc\n", 'the file stays as it was';
+    my $words = $t->write_file('words', "a\nb\n");
+    my $got = load('/chain', 1, 2, words => $words, chain => 1);
+    is $got->{refused}, undef, 'a chain runs' or diag explain $got;
+    cmp_ok $got->{requests}, '>', 2, 'and goes on with the tokens it got';
+    cmp_ok $got->{us}, '<', 30e6, 'until its time is over';
 
-($status, $got) = load('--connections', 1, '--requests', 20, @json,
-    '--path', '/use', '--pool', $pool, '--once');
-is $status, 0, 'tokens that are used once';
-is $got->{requests}, 3, 'end the run with the last';
+    $t->write_file('words', "a\nb\nc\n");
+    $got = load('/chain', 60, 1, words => $words, chain => 1);
+    like $got->{refused}, qr/^status 401: stale b/,
+        'a stale token is an error, which is told';
 
-($status, $got) = load('--connections', 1, '--requests', 20, '--path',
-    '/fail');
-is $status, 1, 'a 500 among good answers is an error';
-is $got->{requests}, 5, 'and ends the run';
-($status, $got) = load('--connections', 1, '--requests', 20, '--path',
-    '/good');
-is $status, 0, 'control: without it there is none';
+    $got = load('/use', 60, 1, words => $words, once => 1);
+    is $got->{refused}, undef, 'tokens that are used once';
+    is $got->{requests}, 3, 'end the run with the last';
+
+    $got = load('/fail', 60, 1, words => $words);
+    like $got->{refused}, qr/^status 500/,
+        'a 500 among good answers is an error';
+    is $got->{requests}, 5, 'and ends the run';
+    $got = load('/good', 0.3, 1, words => $words);
+    is $got->{refused}, undef, 'control: without it there is none';
+    cmp_ok $got->{requests}, '>', 3, 'and the words go round';
+}
 
 $t->done;

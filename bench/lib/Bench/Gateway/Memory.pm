@@ -5,7 +5,11 @@ package Bench::Gateway::Memory;
 use strict;
 use warnings;
 
+use Bench::Figures qw(count);
 use Bench::Gateway::Round;
+
+my $A_TOKEN = 3 * 1024;    # at most, for one of the usual size
+my $GROWTH = 0.02;
 
 # Resident bytes of a process that are its own.
 sub rss {
@@ -16,52 +20,50 @@ sub rss {
     return $kb * 1024;
 }
 
-# Sends at least so many requests; returns how many it were.
+# Each token of the list once; or one for a second.
 sub _send {
-    my ($case, $requests) = @_;
+    my ($case) = @_;
 
-    my $sent = 0;
-    for (1 .. 100) {
-        my $round = Bench::Gateway::Round::round($case, 2);
-        die "memory: $round->{refused}\n" if $round->{refused};
-        $sent += $round->{requests};
-        return $sent if $sent >= $requests;
-    }
-    die "memory: too slow, $sent requests in 200 seconds\n";
-}
-
-# Bytes that each token of a list takes in an empty, large enough cache, for
-# what Bench::Gateway::Plan::memory gives.  The case with one token warms up
-# everything else first.
-sub per_token {
-    my ($what) = @_;
-
-    my ($one, $many, $count) = @{$what}{qw(one many count)};
-    _send($one, $count);
-    my $before = rss($one->{pid});
-    # wrk starts at the front of the list each time: one long round.
-    my $round = Bench::Gateway::Round::round($many, 2 + int($count / 8000));
+    my $round = Bench::Gateway::Round::round($case, $case->{once} ? 300 : 1);
     die "memory: $round->{refused}\n" if $round->{refused};
-    die "memory: only $round->{requests} requests\n"
-        if $round->{requests} < $count;
-    my $after = rss($one->{pid});
-    return { tokens => $count, token_bytes => $what->{bytes},
-        before => $before, after => $after,
-        each => ($after - $before) / $count };
+    return;
 }
 
-# Resident bytes after every so many requests to a cache that is full: a list
-# much longer than the cache goes round.
-sub full {
-    my ($case, $fill, $requests, $steps) = @_;
+sub _line {
+    my ($what, $bytes, $limit) = @_;
 
-    my @at = (_send($case, $fill));
-    my @rss = (rss($case->{pid}));
-    for my $step (1 .. $steps) {
-        push @at, $at[-1] + _send($case, $requests / $steps);
-        push @rss, rss($case->{pid});
+    return { what => $what, bytes => count($bytes), limit => count($limit),
+        verdict => $bytes <= $limit ? 'pass'
+        : sprintf 'over by %.1f %%', 100 * ($bytes / $limit - 1) };
+}
+
+sub measure {
+    my ($plan, $quick) = @_;
+
+    my ($usual, @lines);
+    for my $kind ([ good => $quick ? 10_000 : 100_000 ], [ large => 2000 ]) {
+        my ($name, $count) = @$kind;
+        my $one = $plan->case([ one => "memory_$name", $name ]);
+        my $many = $plan->case([ many => "memory_$name", $name,
+            list => $count, once => 1 ]);
+        my $length = length $plan->{tokens}->one($name);
+        $usual //= $length;
+        _send($one);    # warms up everything else
+        my $before = rss($one->{pid});
+        _send($many);
+        push @lines, _line('a cached token of ' . count($length)
+                . ' bytes, all included',
+            (rss($one->{pid}) - $before) / $count,
+            $A_TOKEN * $length / $usual);
     }
-    return { requests => $at[-1] - $at[0], rss => \@rss };
+    my $full = $plan->case([ full => $quick ? 'small' : 'gateway', 'good',
+        list => 'many', once => 1 ]);
+    my $times = $quick ? 3 : 10;
+    _send($full) for 1 .. 3;
+    my $before = rss($full->{pid});
+    _send($full) for 1 .. $times;
+    return @lines, _line("worker with a full cache, $times x as many tokens "
+        . 'later', rss($full->{pid}), $before * (1 + $GROWTH));
 }
 
 1;

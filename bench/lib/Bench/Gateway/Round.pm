@@ -1,34 +1,22 @@
 package Bench::Gateway::Round;
 
-# One round: wrk for a second or so, what it cost the gateway's process, and
-# whether every answer was the one that was meant.
+# Rounds of a second: wrk, what it cost the gateway's process, and whether
+# every answer was the one that was meant.  The cases of a group run in turn,
+# there and back again (A B C C B A), as often as asked: whatever drifts in the
+# meantime drifts for all of them alike.
 
 use strict;
 use warnings;
 
-use POSIX ();
 use Time::HiRes qw(sleep);
 
+use Bench::Cpu;
+use Bench::Figures;
+use Bench::Wrk;
 use Platform::Test::Env;
-
-use Exporter qw(import);
-our @EXPORT_OK = qw(round wrk parse_wrk wrong_in_log cpu_ns cpu_ticks);
 
 # The gateway has core 0 alone; everything else runs on core 1.
 our ($GATEWAY_CORE, $LOAD_CORE) = (0, 1);
-
-sub cores {
-    chomp(my $cores = qx{getconf _NPROCESSORS_ONLN});
-    return $cores;
-}
-
-# Where there is one core alone, all share it, and figures say little.
-sub place {
-    return if cores() > 1;
-    $LOAD_CORE = 0;
-    print STDERR "bench: one core only: the load disturbs what is measured\n";
-    return;
-}
 
 my $awake;
 
@@ -36,55 +24,26 @@ my $awake;
 # Otherwise every answer that finds wrk asleep pays for waking its core, which
 # on a virtual machine takes microseconds, and a slow case pays more often
 # than a quick one.  Returns what idle cores do.
-sub stay_awake {
-    my $file = '/dev/cpu_dma_latency';
-    if (open $awake, '>:raw', $file and syswrite $awake, pack 'l', 0) {
-        return 'polls';
+sub prepare {
+    if (qx{nproc --all} < 2) {
+        $LOAD_CORE = 0;
+        print STDERR "bench: one core only: the load disturbs what is "
+            . "measured\n";
     }
+    my $file = '/dev/cpu_dma_latency';
+    return 'polls'
+        if open $awake, '>:raw', $file and syswrite $awake, pack 'l', 0;
     print STDERR "bench: $file cannot be written: answers to a sleeping wrk "
         . "pay for waking it\n";
     return 'halts';
 }
 
-sub wrk { return Platform::Test::Env::find('wrk') }
-
 sub _slurp {
-    my ($file, $from) = @_;
+    my ($file) = @_;
 
     open my $fh, '<:raw', $file or return '';
-    seek $fh, $from, 0 if $from;
     local $/;
     return <$fh> // '';
-}
-
-# Nanoseconds on a core of all threads of a process, by the scheduler.
-sub cpu_ns {
-    my ($pid) = @_;
-
-    my $ns = 0;
-    for my $file (glob "/proc/$pid/task/*/schedstat") {
-        my ($ran) = split ' ', _slurp($file);
-        $ns += $ran // 0;
-    }
-    return $ns;
-}
-
-# (user, system) clock ticks of a process.
-sub cpu_ticks {
-    my ($pid) = @_;
-
-    my $stat = _slurp("/proc/$pid/stat");
-    $stat =~ s/^.*\)//s;
-    return (split ' ', $stat)[ 11, 12 ];
-}
-
-# What wrk.lua printed, as a hash.
-sub parse_wrk {
-    my ($said) = @_;
-
-    my ($line) = $said =~ /^BENCH (.*)$/m
-        or return { failed => 'wrk: ' . ($said =~ s/\s+/ /gr) };
-    return { map { split /=/ } split ' ', $line };
 }
 
 # Why the answers that a log tells of are not the ones meant, or nothing.
@@ -104,64 +63,104 @@ sub wrong_in_log {
     return;
 }
 
-sub _wrk_command {
-    my ($case, $seconds) = @_;
-
-    return (qw(setpriv --pdeathsig TERM -- taskset -c), $LOAD_CORE, wrk(), '-t1',
-        "-c$case->{connections}", "-d${seconds}s", '--timeout', '10s',
-        '-s', Platform::Test::Env::root() . '/bench/wrk.lua',
-        (map { ('-H', $_) } @{ $case->{headers} }),
-        $case->{url}, '--', $case->{method} // 'GET',
-        ($case->{list} ? ($case->{list}, $case->{order} // 'in order') : ()));
-}
-
-sub _run {
-    my (@cmd) = @_;
-
-    my $pid = open(my $fh, '-|') // die "fork: $!\n";
-    if ($pid == 0) {
-        open STDERR, '>&', \*STDOUT;
-        exec @cmd or POSIX::_exit(127);
-    }
-    local $/;
-    my $said = <$fh> // '';
-    close $fh;
-    return $said;
-}
-
-# Runs a case for some seconds.  Gives { refused => why }, or ns (of the
-# gateway's process, a request), rate, p50, p99 (microseconds), requests.
+# Runs a case for some seconds: what Bench::Wrk says, and ns, of the gateway's
+# process a request.
 sub round {
     my ($case, $seconds) = @_;
 
     my ($pid, $log) = @{$case}{qw(pid log)};
-    # What nginx appends to can be emptied, HAProxy writes where it was.
-    my $from = $case->{grows} ? -s $log : 0;
-    truncate $log, 0 if !$from;
-    my $ns = cpu_ns($pid);
-    my @ticks = cpu_ticks($pid);
-    my $got = parse_wrk(_run(_wrk_command($case, $seconds)));
+    truncate $log, 0;
+    my $us = process_cpu_us($pid);
+    my $got = wrk(core => $LOAD_CORE, seconds => $seconds,
+        (map { $_ => $case->{$_} } qw(url connections headers)),
+        args => { method => $case->{method}, words => $case->{list},
+            bearer => $case->{list} && 1, order => $case->{order},
+            $case->{once} ? (once => 1, seconds => $seconds) : () });
     sleep 0.02;
-    $ns = cpu_ns($pid) - $ns;
-    my @after = cpu_ticks($pid);
-
-    return { refused => $got->{failed} } if $got->{failed};
-    for my $error (qw(connect read write timeout)) {
-        return { refused => "$got->{$error} $error errors" }
-            if $got->{$error};
-    }
-    return { refused => 'no answer' } if !$got->{requests};
-    my $wrong = wrong_in_log(_slurp($log, $from), $case->{status},
+    $got->{ns} = 1000 * (process_cpu_us($pid) - $us) / $got->{requests}
+        if $got->{requests};
+    $got->{refused} //= wrong_in_log(_slurp($log), $case->{status},
         $case->{connections}, $got->{requests});
-    return { refused => $wrong } if $wrong;
+    return $got;
+}
+
+sub _there_and_back {
+    my (@cases) = @_;
+
+    my %rounds;
+    for my $case (@cases, reverse @cases) {
+        my $round = round($case, 1);
+        if ($round->{refused}) {
+            print STDERR "refused: $case->{name}: $round->{refused}\n";
+            return undef;
+        }
+        push @{ $rounds{ $case->{name} } }, $round;
+    }
+    return \%rounds;
+}
+
+# Nanoseconds of one RSA verification, on the gateway's core.
+sub _verify {
+    my ($key_file) = @_;
+
+    my @cmd = ('taskset', '-c', $GATEWAY_CORE,
+        Platform::Test::Env::build() . '/bench/floors', $key_file, 150, 1,
+        'verify');
+    my $us = qx{@cmd};
+    die "@cmd failed\n" if $? != 0;
+    return 1000 * $us;
+}
+
+# A goal as in Bench::Gateway::Plan, judged: ratios of what the case cost to
+# what it may cost, pair by pair.
+sub judge {
+    my ($goal, $pairs) = @_;
+
+    my ($name, $base, $limit, %o) = @$goal;
+    my $field = $o{field} // 'ns';
+    my $on_top = $o{verify} // 0;
+    my $text = $on_top ? "$name / ($base + $on_top verify)" : "$name / $base";
+    my $cost = sub { my ($pair, $case) = @_;
+        return mean(map { $_->{$field} } @{ $pair->{$case} }) };
+    return { text => $field eq 'ns' ? $text : "$field of $text",
+        limit => $limit, ratio => ratio(map {
+            $cost->($_, $name)
+                / ($cost->($_, $base) + $on_top * ($_->{verify} // 0))
+        } @$pairs) };
+}
+
+# Runs a group; its figures and verdicts.  A time there and back in which
+# anything went wrong is not used, and tried again for a while.
+sub group {
+    my ($group, $key_file) = @_;
+
+    for my $case (@{ $group->{warm} }, @{ $group->{cases} }) {
+        my $got = round($case, $case->{seconds} // 1);
+        print STDERR "warming up, $case->{name}: $got->{refused}\n"
+            if $got->{refused};
+    }
+    my @pairs;
+    for my $try (1 .. $group->{pairs} + 5) {
+        last if @pairs == $group->{pairs};
+        print STDERR "$group->{title}: " . (@pairs + 1)
+            . " of $group->{pairs}\n";
+        my $verify = _verify($key_file);
+        my $pair = _there_and_back(@{ $group->{cases} }) or next;
+        push @pairs, { %$pair, verify => $verify };
+    }
+    die "$group->{title}: too many rounds were refused\n"
+        if @pairs < $group->{pairs};
     return {
-        ns       => $ns / $got->{requests},
-        rate     => $got->{requests} / ($got->{us} / 1e6),
-        p50      => $got->{p50},
-        p99      => $got->{p99},
-        requests => $got->{requests},
-        user     => $after[0] - $ticks[0],
-        system   => $after[1] - $ticks[1],
+        title  => $group->{title},
+        verify => summary(map { $_->{verify} } @pairs),
+        cases  => [ map {
+            my $name = $_->{name};
+            my @rounds = map { @{ $_->{$name} } } @pairs;
+            +{ name => $name, map { my $field = $_;
+                $field => summary(map { $_->{$field} } @rounds)
+            } qw(ns rate p50_us p99_us) }
+        } @{ $group->{cases} } ],
+        goals => [ map { judge($_, \@pairs) } @{ $group->{goals} } ],
     };
 }
 

@@ -9,12 +9,8 @@ package Bench::Gateway::Variants;
 use strict;
 use warnings;
 
-use JSON::PP;
-
 use Bench::Gateway::Round;
-use Platform::Test::Env;
-use Platform::Test::Http;
-use Platform::Test::Jwt;
+use Platform::Test;
 
 our $ORIGIN = 'https://app.test';
 our @CLIENT = (Accept => 'application/json', 'User-Agent' => 'bench/1.0');
@@ -41,12 +37,12 @@ my $PROXY = <<'CONF';
     proxy_set_header X-Forwarded-Proto $scheme;
 CONF
 
+# run_in => [command], for nginx without a master.
 sub new {
-    my ($class, $t, $tokens) = @_;
+    my ($class, $t, $tokens, %o) = @_;
 
-    my $self = bless { t => $t, tokens => $tokens }, $class;
+    my $self = bless { t => $t, tokens => $tokens, %o }, $class;
     $t->write_file('keys.json', jwks($tokens->key));
-    $self->_certificate;
     $self->_start('up', 0, <<'CONF');
     server {
         listen 127.0.0.1:%%PORT_up%%;
@@ -60,17 +56,6 @@ CONF
     return $self;
 }
 
-sub _certificate {
-    my ($self) = @_;
-
-    my $dir = $self->{t}->dir;
-    system("openssl req -x509 -newkey rsa:2048 -nodes -days 2 -batch "
-        . "-subj /CN=bench -keyout $dir/tls.key -out $dir/tls.crt "
-        . ">$dir/openssl.out 2>&1") == 0
-        or die "openssl could not make a certificate\n";
-    return;
-}
-
 # Starts an nginx of one worker on its core.
 sub _start {
     my ($self, $name, $loaded, $servers) = @_;
@@ -80,12 +65,15 @@ sub _start {
         : $Bench::Gateway::Round::GATEWAY_CORE;
     my $mask = '1' . '0' x $core;
     my $user = $> == 0 ? 'user root;' : '';
+    my $run_in = $name eq 'up' ? undef : $self->{run_in};
+    my $master = $run_in ? 'master_process off;' : '';
     my $load = $loaded
         ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
     my $temp = join "\n", map {"    ${_}_temp_path %%DIR%%/$name/$_;"}
         qw(client_body proxy fastcgi uwsgi scgi);
-    $t->nginx_conf(<<"CONF", $name);
+    my $nginx = $t->nginx_conf(<<"CONF", $name);
 daemon off;
+$master
 pid %%DIR%%/$name.pid;
 error_log %%DIR%%/$name.error.log warn;
 $user
@@ -107,8 +95,12 @@ $temp
 $servers
 }
 CONF
-    $t->start_nginx($name);
-    return;
+    return $t->start_nginx($name) if !$run_in;
+    $self->{process}{$name} = $t->track(Platform::Test::Process->start(
+        name => $name, dir => $t->dir, log => $t->dir . "/$name.out.log",
+        cmd  => [ (map {s/%n/$name/r} @$run_in), $nginx->_command ]));
+    return eventually(sub { -s $nginx->{pidfile} }, 60)
+        || die "$name did not start\n";
 }
 
 sub pid {
@@ -120,24 +112,17 @@ sub pid {
 
 sub log_of { return $_[0]{t}->nginx($_[1])->{access} }
 
-# A gateway: cache => what the directive says, keys => file, more => further
-# locations.
+# A gateway, with a cache of what that directive says.
 sub gateway {
-    my ($self, $name, %o) = @_;
+    my ($self, $name, $cache) = @_;
 
-    my $t = $self->{t};
-    my $cache = $o{cache} ? "platform_gateway_token_cache $o{cache};" : '';
-    my $keys = $o{keys} // "%%DIR%%/keys.json";
-    my $more = $o{more} // '';
+    $cache = $cache ? "platform_gateway_token_cache $cache;" : '';
     $self->_start($name, 1, <<"CONF");
-    platform_gateway_key_file $keys;
+    platform_gateway_key_file %%DIR%%/keys.json;
     $cache
     log_format platform escape=none '\$platform_access_json';
     server {
         listen 127.0.0.1:%%PORT_$name%%;
-        listen 127.0.0.1:%%PORT_${name}_tls%% ssl;
-        ssl_certificate %%DIR%%/tls.crt;
-        ssl_certificate_key %%DIR%%/tls.key;
         access_log %%DIR%%/$name.access.log platform;
         platform_gateway on;
         platform_gateway_issuer $Platform::Test::Jwt::ISSUER;
@@ -161,7 +146,6 @@ $PROXY
             platform_gateway_access public;
             proxy_pass http://127.0.0.1:%%PORT_echo%%;
         }
-$more
     }
 CONF
     return $self;
@@ -189,42 +173,50 @@ sub request {
     return { method => 'GET', path => '/api/x',
         headers => [ ($kind eq 'kept' ? @IDS : ()), Authorization => 'Bearer '
             . $self->{tokens}->one($kind) ],
-        status => $kind =~ /^(?:forged|expired)$/ ? 401 : 200 };
+        status => $kind eq 'forged' ? 401 : 200 };
 }
 
-# A case for Bench::Gateway::Round: instance and port of the nginx, kind of request;
-# list => a file of tokens, order, connections, tls, path.
+# The port of an instance for a kind of request: a bare nginx has one for each.
+sub port {
+    my ($self, $instance, $kind) = @_;
+
+    return $self->{t}->port($self->{servers}{$instance}
+        ? "${instance}_$kind" : $instance);
+}
+
+# A case for Bench::Gateway::Round; list => a file of tokens, order, seconds.
 sub case {
-    my ($self, $name, $instance, $port, $kind, %o) = @_;
+    my ($self, $name, $instance, $kind, %o) = @_;
 
     my $request = $self->request($kind);
     my @headers = (@CLIENT, $o{list} ? () : @{ $request->{headers} });
-    $port .= '_tls' if $o{tls};
     return {
+        %o,
         name    => $name,
         pid     => $self->pid($instance),
         log     => $self->log_of($instance),
-        url     => ($o{tls} ? 'https' : 'http') . '://127.0.0.1:'
-            . $self->{t}->port($port) . ($o{path} // $request->{path}),
+        url     => 'http://127.0.0.1:' . $self->port($instance, $kind)
+            . $request->{path},
         headers => [ map {"$headers[2 * $_]: $headers[2 * $_ + 1]"}
             0 .. $#headers / 2 ],
         method      => $request->{method},
         status      => $request->{status},
-        connections => $o{connections} // 32,
-        list        => $o{list},
-        order       => $o{order},
-        seconds     => $o{seconds},
+        connections => 32,
     };
 }
 
 # -- what the gateway does, seen from both sides ------------------------------
 
-sub _ask {
-    my ($self, $port, $request, $prefix) = @_;
+sub ask {
+    my ($self, $instance, $kind, $prefix) = @_;
 
-    return http($self->{t}->port($port), $request->{method},
-        $prefix . $request->{path},
+    my $request = $self->request($kind);
+    my $res = http($self->port($instance, $kind), $request->{method},
+        ($prefix // '') . $request->{path},
         headers => [ @CLIENT, @{ $request->{headers} } ]);
+    die "$instance, $kind: " . $res->status . ' ' . $res->body . "\n"
+        if $res->status != $request->{status};
+    return $res;
 }
 
 # Header lines that nginx itself writes or passes on from the upstream.
@@ -234,29 +226,22 @@ my %NGINX = map { $_ => 1 } qw(server date content-type content-length
 my %GIVEN = map { $_ => 1 } qw(host connection accept user-agent
     x-forwarded-for x-forwarded-host x-forwarded-proto);
 
-# What nginx $port does with a request: what its upstream sees, what the
-# client gets, what the log says.
+# What an nginx does with a request: what its upstream sees, what the client
+# gets, what the log says.
 sub observe {
-    my ($self, $instance, $port, $kind) = @_;
+    my ($self, $instance, $kind) = @_;
 
-    my $request = $self->request($kind);
     my $log = $self->log_of($instance);
     truncate $log, 0;
-    my $res = $self->_ask($port, $request, '');
+    my $res = $self->ask($instance, $kind);
     my $line = '';
-    for (1 .. 100) {
+    eventually(sub {
         open my $fh, '<', $log or die "$log: $!\n";
         $line = <$fh> // '';
-        last if $line =~ /\n/;
-        select undef, undef, undef, 0.01;
-    }
-    my @sent;
-    if ($res->status == 200) {
-        my $seen = $self->_ask($port, $request, '/seen');
-        @sent = grep { !$GIVEN{ lc $_->[0] } } @{ $seen->json->{headers} };
-    }
-    die "$port, $kind: " . $res->status . ' ' . $res->body . "\n"
-        if $res->status != $request->{status};
+        return $line =~ /\n/;
+    }, 10);
+    my @sent = $res->status != 200 ? () : grep { !$GIVEN{ lc $_->[0] } }
+        @{ $self->ask($instance, $kind, '/seen')->json->{headers} };
     return {
         status => $res->status,
         body   => $res->body,
@@ -277,21 +262,6 @@ sub _quoted {
     $value =~ s/(["\\])/\\$1/g;
     $value =~ s/\Q$seen->{id}\E/$id/g if length $seen->{id};
     return qq("$value");
-}
-
-# The same for values of any length: nginx reads no word over 4 KB, so long
-# ones are put together of variables.
-sub _value {
-    my ($name, $seen, $value, $id) = @_;
-
-    my @parts = unpack '(a3000)*', $value;
-    return ('', _quoted($seen, $value, $id)) if @parts == 1;
-    my $maps = join '', map {
-        "    map '' \$${name}_part_$_ { default "
-            . _quoted($seen, $parts[$_], $id) . "; }\n"
-    } 0 .. $#parts;
-    return ($maps, '"' . join('', map {"\${${name}_part_$_}"} 0 .. $#parts)
-        . '"');
 }
 
 # A log_format with the members of the gateway's line.
@@ -318,19 +288,17 @@ sub _log_format {
 # A server that does what was seen.  An id that the client brought comes from
 # the request, another one is nginx's own.
 sub _server {
-    my ($name, $seen, %o) = @_;
+    my ($instance, $name, $seen) = @_;
 
     my $id = $seen->{id} eq $IDS[1] ? '$http_x_request_id' : '$request_id';
     my $add = join '', map {
         "        add_header $_->[0] " . _quoted($seen, $_->[1], $id)
             . " always;\n"
     } @{ $seen->{added} };
-    my ($maps, $set) = ('', '');
-    for my $header (@{ $seen->{sent} }) {
-        my ($map, $value) = _value($name, $seen, $header->[1], $id);
-        $maps .= $map;
-        $set .= "        proxy_set_header $header->[0] $value;\n";
-    }
+    my $set = join '', map {
+        "        proxy_set_header $_->[0] " . _quoted($seen, $_->[1], $id)
+            . ";\n"
+    } @{ $seen->{sent} };
     my $return = $seen->{status} == 200 ? '' : "return $seen->{status} "
         . (length $seen->{body} ? _quoted($seen, $seen->{body}, $id) : '')
         . ';';
@@ -338,35 +306,40 @@ sub _server {
     my ($to, $echo) = $return ? ($return, $return)
         : ('proxy_pass http://u;',
             'proxy_pass http://127.0.0.1:%%PORT_echo%%;');
-    my $log = '%%DIR%%/' . $o{instance} . '.access.log';
-    my $more = $o{more} // '';
-    return _log_format($name, $seen, $id) . $maps . <<"CONF";
+    return _log_format($name, $seen, $id) . <<"CONF";
     server {
         listen 127.0.0.1:%%PORT_$name%%;
-        listen 127.0.0.1:%%PORT_${name}_tls%% ssl;
-        ssl_certificate %%DIR%%/tls.crt;
-        ssl_certificate_key %%DIR%%/tls.key;
-        access_log $log $name;
+        access_log %%DIR%%/$instance.access.log $name;
         $type
 $PROXY
         proxy_set_header Authorization "";
 $set$add
         location / { $to }
         location /seen/ { $echo }
-$more
     }
 CONF
 }
 
-# Starts an nginx without the module: servers => [[name, what was seen,
-# options], ...].
+# Starts an nginx without the module, with a server for each thing seen: name
+# => what it was.
 sub bare {
-    my ($self, $instance, @servers) = @_;
+    my ($self, $instance, %seen) = @_;
 
-    $self->_start($instance, 0, join '', map {
-        my ($name, $seen, @o) = @$_;
-        _server($name, $seen, @o, instance => $instance);
-    } @servers);
+    $self->{servers}{$instance} = 1;
+    $self->_start($instance, 0, join '',
+        map { _server($instance, $_, $seen{$_}) } sort keys %seen);
+    return $self;
+}
+
+# The gateway and the bare nginx that does the same with these kinds.
+sub both {
+    my ($self, @kinds) = @_;
+
+    $self->gateway('gateway');
+    $self->{seen} = { map { $_ => $self->observe('gateway', $_) } @kinds };
+    $self->bare('bare', map {; "bare_$_" => $self->{seen}{$_} } @kinds);
+    $self->_compare($_, $self->{seen}{$_}, $self->observe('bare', $_))
+        for @kinds;
     return $self;
 }
 
@@ -379,7 +352,7 @@ sub _shape {
 }
 
 # Dies unless bare nginx was seen to do the same as the gateway.
-sub compare {
+sub _compare {
     my ($self, $name, $ours, $bare) = @_;
 
     my @members = map { join ',', /"(\w+)":/g } $ours->{log}, $bare->{log};
@@ -396,7 +369,7 @@ sub compare {
         die "$name: bare nginx differs in $what:\n$one\n---\n$other\n"
             if $one ne $other;
     }
-    return $self;
+    return;
 }
 
 1;

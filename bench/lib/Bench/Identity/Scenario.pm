@@ -1,24 +1,31 @@
 package Bench::Identity::Scenario;
 
-# What is measured, section by section.  Each gives { cells => { "BACKEND/N" =>
-# figures at N connections }, floors, goals }.
+# What is measured, section by section: what is sent to which backend with how
+# many connections ("BACKEND/N"), round by round, and what of it is a goal.
 
 use strict;
 use warnings;
 
 use Platform::Test;
 
+use Bench::Figures;
 use Bench::Identity::Growth;
-use Bench::Identity::Measure;
 use Bench::Identity::Stage;
-use Bench::Identity::Stats;
+use Bench::Wrk;
 
 my $CREDENTIAL = 'Demo-passw0rd!';
 my $HARBOUR_EAST = '00000000-0000-4000-8000-000500000031';
-our $SESSIONS = 10_000;
+# Refreshes begin at the first ones, logouts at the second, and the floor
+# program works on those from the third on.
+my ($SESSIONS, $REFRESH, $LOGOUT, $FLOOR) = (20_000, 1, 5_001, 10_001);
 
-# name => { title, setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving
-# arguments of load }, floors => [...], goals => sub ($round) }
+# Logins of 64 clients at once need places for 64 that hash or wait, and half
+# of the threads are that.
+my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
+
+# setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving the path and
+# arguments of wrk.lua, anew for each round }; goals => sub ($cells, $n,
+# $floors) giving [what, ratio, limit, relation] of a round.
 our @ORDER = qw(refresh login select logout keyset health growth);
 our %SECTION = (
     refresh => {
@@ -26,7 +33,6 @@ our %SECTION = (
         setup  => \&_refresh,
         floors => [qw(sign verify)],
         goals  => \&_refresh_goals,
-        updates => 1,
     },
     login => {
         title  => 'login',
@@ -36,164 +42,118 @@ our %SECTION = (
     },
     select => { title => 'select-branch', setup => \&_select },
     logout => { title => 'logout', setup => \&_logout },
-    keyset => {
-        title => 'key set',
-        setup => sub { return _get($_[1], '/.well-known/jwks.json') },
-    },
-    health =>
-        { title => 'health', setup => sub { return _get($_[1], '/healthz') } },
+    keyset => { title => 'key set', setup => _get('/.well-known/jwks.json') },
+    health => { title => 'health', setup => _get('/healthz') },
     growth => {
         title => 'refresh, by the number of sessions in the table',
         setup => \&Bench::Identity::Growth::setup,
         goals => \&Bench::Identity::Growth::goals,
-        facts => \&Bench::Identity::Growth::facts,
         stage => \&Bench::Identity::Growth::stage,
     },
 );
 
-sub _json { return ('--method', 'POST', '--path', "/api/auth/$_[0]",
-    '--body', $_[1]) }
+# For everything but what brings a stage of its own.
+sub stage {
+    my (@names) = @_;
+
+    my %wanted = map { $_ => 1 } @names;
+    my $stage = Bench::Identity::Stage->new(floor => $wanted{refresh},
+        extra => $wanted{login} ? { login => \%LOGIN_ENV } : {});
+    $stage->generate($SESSIONS, 'platform');
+    return $stage;
+}
+
+sub _each { my ($o, $sub) = @_; return { map { $sub->($_) } @{ $o->{connections} } } }
 
 sub _refresh {
     my ($stage, $o) = @_;
 
-    my @args = (_json(refresh => '{"refreshToken":"@"}'), '--chain',
-        '--seconds', $o->{seconds});
-    my ($next, %run) = (1);
-    for my $c (@{ $o->{connections} }) {
-        my @numbers = $next .. $next + $c - 1;
-        my $pool = $stage->mint("refresh-$c", $SESSIONS, @numbers);
-        my $decoy = $stage->mint("floor-$c", $SESSIONS, $next);
-        $next += $c;
-        my @both = ('--connections', $c, @args);
-        $run{"identity/$c"} = sub {
-            my ($again) = @_;
-            if ($again) {    # a refused round leaves stale tokens behind
-                $stage->reset('platform', @numbers);
-                $stage->mint("refresh-$c", $SESSIONS, @numbers);
-            }
-            return (@both, '--pool', $pool);
-        };
-        # The floor answers with one and the same token.
-        my $copies = _copies($stage, $decoy, $c);
-        $run{"floor/$c"} = sub { return (@both, '--pool', $copies) };
-    }
-    _start_floor($stage, $next);
-    return \%run;
-}
-
-sub _copies {
-    my ($stage, $file, $n) = @_;
-
-    open my $fh, '<', $file or die "$file: $!\n";
-    my $token = <$fh>;
-    my ($name) = $file =~ m{([^/]*)$};
-    return $stage->t->write_file("$name.copies", $token x $n);
-}
-
-# It works on the sessions nobody else uses, and answers with bytes that the
-# service gave for one of them.
-sub _start_floor {
-    my ($stage, $n) = @_;
-
-    my $file = $stage->mint('floor-answer', $SESSIONS, $n);
-    open my $fh, '<', $file or die "$file: $!\n";
-    chomp(my $token = <$fh>);
+    my $next = $REFRESH;
+    my $answer = $stage->mint('answer', $SESSIONS, $next++);
+    my $token = $stage->t->read_file('answer.tokens') =~ s/\n//r;
     my $res = http_post($stage->port('identity'), '/api/auth/refresh',
         json => { refreshToken => $token });
     die 'refresh: ' . $res->status . ' ' . $res->body if $res->status != 200;
+    # The floor program answers with bytes that the service gave.
     my @keep = grep { $_->[0] =~ /^(?:Content-|Cache-|Set-Cookie)/i }
         $res->headers;
-    $stage->start_floor(
-        [ map { session_id($_) } $SESSIONS / 2 + 1 .. $SESSIONS ],
+    $stage->start_floor($FLOOR, $SESSIONS,
         join('', (map {"$_->[0]: $_->[1]\r\n"} @keep), "\r\n", $res->body));
-    return;
+    my @args = ('/api/auth/refresh', body => '{"refreshToken":"@"}',
+        chain => 1);
+    return _each($o, sub {
+        my ($c) = @_;
+        return ("identity/$c" => sub {
+            $next += $c;
+            die "too many rounds\n" if $next > $LOGOUT;
+            return (@args, words => $stage->mint("refresh-$c", $SESSIONS,
+                $next - $c .. $next - 1));
+        }, "floor/$c" => sub {
+            return (@args, words => $stage->mint("floor-$c", $SESSIONS,
+                $FLOOR .. $FLOOR + $c - 1));
+        });
+    });
 }
 
 # With one client there is no goal: between its requests the cores sleep, and
 # the floors are those of cores that do not.
-sub _judged {
-    my ($value, $c, $relation, $limit) = @_;
-
-    return [ $value, $c == 1 ? undef : $relation, $limit ];
-}
+sub _limit { my ($c, $limit) = @_; return $c == 1 ? undef : $limit }
 
 sub _refresh_goals {
-    my ($round, @connections) = @_;
+    my ($cells, $c, $floors) = @_;
 
-    my %value;
-    for my $c (@connections) {
-        my ($id, $floor) = @{ $round->{cells} }{ "identity/$c", "floor/$c" };
-        next unless $id && $floor;
-        my $f = $round->{at}{$c}{floors}{all};
-        my $crypto = 2 * $f->{sign} + $f->{verify};
-        $value{"refresh, identity CPU / (2 signs + 1 verify), $c"}
-            = _judged($id->{cpu}{identity} / $crypto, $c, '<=', 1.15);
-        $value{"refresh, floor program's CPU / (2 signs + 1 verify), $c"}
-            = [ $floor->{cpu}{identity} / $crypto ];
-        $value{"refresh, rate / the floor program's, $c"}
-            = _judged($id->{rate} / $floor->{rate}, $c, '>=', 0.80);
-    }
-    return %value;
+    my ($id, $floor) = @{$cells}{ "identity/$c", "floor/$c" };
+    my $crypto = 2 * $floors->{sign} + $floors->{verify};
+    return ([ 'refresh, identity CPU / (2 signs + 1 verify)',
+            $id->{cpu}{identity} / $crypto, _limit($c, 1.20) ],
+        [ "refresh, floor program's CPU / (2 signs + 1 verify)",
+            $floor->{cpu}{identity} / $crypto ],
+        [ "refresh, rate / the floor program's",
+            $id->{rate} / $floor->{rate}, _limit($c, 0.80), '>=' ]);
 }
-
-# Logins of 64 clients at once need places for 64 that hash or wait, and half
-# of the threads are that.
-our %LOGIN_ENV = (
-    PLATFORM_WORKER_THREADS => 128,
-    PLATFORM_DB_POOL_SIZE   => 16,
-);
 
 sub _login {
     my ($stage, $o) = @_;
 
     my $accounts = $stage->t->write_file('login.accounts',
         join '', map {"bench$_\@bench.test\n"} 1 .. 1000);
-    return {
-        map {
-            my @args = ('--connections', $_, _json(login =>
-                qq({"account":"\@","credential":"$CREDENTIAL"})),
-                '--pool', $accounts, '--seconds', $o->{seconds});
-            ("login/$_" => sub { return @args })
-        } @{ $o->{connections} }
-    };
+    return _each($o, sub {
+        return ("login/$_[0]" => sub {
+            return ('/api/auth/login', words => $accounts,
+                body => qq({"account":"\@","credential":"$CREDENTIAL"}));
+        });
+    });
 }
 
 sub _login_goals {
-    my ($round, @connections) = @_;
+    my ($cells, $c, $floors) = @_;
 
-    my %value;
-    for my $c (@connections) {
-        my $id = $round->{cells}{"login/$c"} or next;
-        my $f = $round->{at}{$c}{floors}{all};
-        $value{"login, identity CPU / (1 Argon2id verify + 2 signs), $c"}
-            = _judged($id->{cpu}{identity} / ($f->{argon2id} + 2 * $f->{sign}),
-            $c, '<=', 1.10);
-    }
-    return %value;
+    return [ 'login, identity CPU / (1 Argon2id verify + 2 signs)',
+        $cells->{"login/$c"}{cpu}{identity}
+            / ($floors->{argon2id} + 2 * $floors->{sign}), _limit($c, 1.10) ];
 }
 
-# Every client switches its own session to a branch, again and again.
+# Sessions are switched to a branch again and again; there are twice as many
+# as clients, so that no two switch the same.
 sub _select {
     my ($stage, $o) = @_;
 
-    my %run;
-    for my $c (@{ $o->{connections} }) {
+    return _each($o, sub {
+        my ($c) = @_;
         my @tokens = map {
             my $res = http_post($stage->port('identity'), '/api/auth/login',
                 json => { account => 'several@demo.test',
                     credential => $CREDENTIAL });
             $res->json->{accountAccessToken}
                 // die 'login: ' . $res->status . "\n";
-        } 1 .. $c;
-        my $pool = $stage->t->write_file("select-$c.tokens",
+        } 1 .. 2 * $c;
+        my $words = $stage->t->write_file("select-$c.tokens",
             join '', map {"$_\n"} @tokens);
-        my @args = ('--connections', $c, '--bearer', '--pool', $pool,
-            _json('select-branch', qq({"branchId":"$HARBOUR_EAST"})),
-            '--seconds', $o->{seconds});
-        $run{"identity/$c"} = sub { return @args };
-    }
-    return \%run;
+        return ("identity/$c" => sub {
+            return ('/api/auth/select-branch', bearer => 1, words => $words,
+                body => qq({"branchId":"$HARBOUR_EAST"}));
+        });
+    });
 }
 
 # Each logout ends a session that is active: they are activated anew before
@@ -202,36 +162,56 @@ sub _logout {
     my ($stage, $o) = @_;
 
     my $requests = $o->{quick} ? 300 : 3000;
-    my $pool = $stage->mint('logout', $SESSIONS, 1001 .. 1000 + $requests);
-    my $again = "set session_replication_role = replica;
-        update auth_sessions set status = 'ACTIVE', revoked_at = null
-         where status = 'REVOKED'";
-    return {
-        map {
-            my @args = ('--connections', $_, '--once', '--pool', $pool,
-                _json(logout => '{"refreshToken":"@"}'),
-                '--requests', $requests);
-            ("identity/$_" => sub {
-                $stage->pg->sql($again, user => 'postgres');
-                return @args;
-            })
-        } @{ $o->{connections} }
-    };
+    my $words = $stage->mint('logout', $SESSIONS,
+        $LOGOUT .. $LOGOUT + $requests - 1);
+    return _each($o, sub {
+        return ("identity/$_[0]" => sub {
+            $stage->pg->sql("set session_replication_role = replica;
+                update auth_sessions set status = 'ACTIVE', revoked_at = null
+                 where status = 'REVOKED'", user => 'postgres');
+            return ('/api/auth/logout', body => '{"refreshToken":"@"}',
+                words => $words, once => 1, seconds => 60);
+        });
+    });
 }
 
 sub _get {
-    my ($o, $path) = @_;
+    my ($path) = @_;
 
-    return {
-        map {
-            my @args = ('--connections', $_, '--path', $path, '--seconds',
-                $o->{seconds} / 2);
-            ("identity/$_" => sub { return @args })
-        } @{ $o->{connections} }
+    return sub {
+        return _each($_[1], sub {
+            return ("identity/$_[0]" => sub { return ($path,
+                method => 'GET') });
+        });
     };
 }
 
 # -- rounds -----------------------------------------------------------------------
+
+# One round of a cell: what wrk said, and the processor time of a request by
+# who used it.  A round with an error in it is measured again, a few times.
+sub _round {
+    my ($stage, $cell, $args, $seconds) = @_;
+
+    my ($backend, $c) = split m{/}, $cell;
+    for my $try (1 .. 3) {
+        my ($path, %args) = $args->();
+        my $before = $stage->cpu($backend);
+        my $got = wrk(connections => $c, seconds => 120,
+            url => 'http://127.0.0.1:' . $stage->port($backend) . $path,
+            headers => ['Host: bench.test'],
+            args => { method => 'POST', seconds => $seconds, %args });
+        my $after = $stage->cpu($backend);
+        if (!$got->{refused}) {
+            $got->{cpu} = { map { $_ => ($after->{$_} - $before->{$_})
+                / $got->{requests} } keys %$before };
+            return $got;
+        }
+        print STDERR "refused, $cell: $got->{refused}\n";
+        sleep 3;    # what it left in flight ends
+    }
+    die "three refused rounds of $cell in a row\n";
+}
 
 # Runs a section's rounds.  Backends alternate, and change places each round.
 sub run {
@@ -239,95 +219,72 @@ sub run {
 
     my $section = $SECTION{$name};
     my $run = $section->{setup}->($stage, $o);
-    my @backends = sort keys %{ { map { (split m{/})[0] => 1 } keys %$run } };
-    for my $cell (sort keys %$run) {    # connections, statements, caches
-        load_round($stage, (split m{/}, $cell)[0], $run->{$cell}->())
-            // die "$name does not work\n";
-    }
-    my @rounds;
-    for my $n (1 .. $o->{rounds}) {
-        my $round = { cells => {} };
-        $round->{updates} = calibrate_updates($stage, $o->{calibrate_ms})
-            if $section->{updates};
-        for my $c (@{ $o->{connections} }) {
-            $round->{at}{$c}{floors} = calibrate($stage, $o->{calibrate_ms},
-                @{ $section->{floors} })
-                if $section->{floors};
-            for my $backend ($n % 2 ? @backends : reverse @backends) {
-                next unless $run->{"$backend/$c"};
-                $round->{cells}{"$backend/$c"} = _try($stage, $backend,
-                    $run->{"$backend/$c"});
-            }
-        }
-        push @rounds, $round;
-        print STDERR "$name: round $n of $o->{rounds}\n";
-    }
-    my $result = summarise($section, \@rounds, $o);
-    $result->{facts} = $section->{facts}->($stage, $o, \@rounds)
-        if $section->{facts};
-    return $result;
-}
-
-# A round that had an error is measured again, a few times.
-sub _try {
-    my ($stage, $backend, $args) = @_;
-
-    for my $try (1 .. 3) {
-        my $got = load_round($stage, $backend, $args->($try > 1));
-        return $got if $got;
-        sleep 3;    # what it left in flight ends
-    }
-    die "three refused rounds of $backend in a row\n";
-}
-
-sub summarise {
-    my ($section, $rounds, $o) = @_;
-
+    my $once = sub { return _round($stage, $_[0], $run->{ $_[0] },
+        $o->{seconds}) };
+    $once->($_) for sort keys %$run;    # connections, statements, caches
     my (%cells, %floors, %goals);
-    for my $cell (keys %{ $rounds->[0]{cells} }) {
-        my @got = map { $_->{cells}{$cell} } @$rounds;
-        my %figures = map {
-            my $f = $_;
-            $f => summary(map { $_->{$f} } @got)
-        } qw(rate mean_us p50_us p99_us requests);
-        for my $who (keys %{ $got[0]{cpu} }) {
-            $figures{cpu}{$who} = summary(map { $_->{cpu}{$who} } @got);
-        }
-        $cells{$cell} = \%figures;
-    }
-    my @at = map { $_->{floors} } grep {defined} map { values %{ $_->{at} } }
-        @$rounds;
-    for my $load (@at ? keys %{ $at[0] } : ()) {
-        for my $kind (@{ $section->{floors} }) {
-            $floors{$load}{$kind} = summary(map { $_->{$load}{$kind} } @at);
+    for my $n (1 .. $o->{rounds}) {
+        print STDERR "$name: round $n of $o->{rounds}\n";
+        for my $c (@{ $o->{connections} }) {
+            my %floor = map { $_ => $stage->floor($_, $o->{quick} ? 100 : 300) }
+                @{ $section->{floors} // [] };
+            push @{ $floors{$_} }, $floor{$_} for keys %floor;
+            my @cells = sort grep {m{/$c$}} keys %$run;
+            my %got = map { $_ => $once->($_) }
+                $n % 2 ? @cells : reverse @cells;
+            push @{ $cells{$_} }, $got{$_} for @cells;
+            next if !$section->{goals};
+            push @{ $goals{$_->[0] . ", $c"} }, $_
+                for $section->{goals}->(\%got, $c, \%floor);
         }
     }
-    for my $clients (keys %{ $rounds->[0]{updates} // {} }) {
-        $floors{updates}{$clients}
-            = summary(map { $_->{updates}{$clients} } @$rounds);
-    }
-    if ($section->{goals}) {
-        my %values;
-        for my $round (@$rounds) {
-            my %v = $section->{goals}->($round, @{ $o->{connections} });
-            push @{ $values{$_} }, $v{$_} for keys %v;
-        }
-        $goals{$_} = goal($values{$_}) for keys %values;
-    }
-    return { cells => \%cells, floors => \%floors, goals => \%goals };
+    return { title => $section->{title}, rounds => $o->{rounds},
+        cells => \%cells, floors => \%floors, goals => [ map {
+            my @rounds = @{ $goals{$_} };
+            { text => $_, ratio => ratio(map { $_->[1] } @rounds),
+                limit => $rounds[0][2], relation => $rounds[0][3] }
+        } sort keys %goals ] };
 }
 
-# Values of all rounds, each [value, relation, limit], as one verdict.
-sub goal {
-    my ($values) = @_;
+# -- what comes out ----------------------------------------------------------------
 
-    my (undef, $relation, $limit) = @{ $values->[0] };
-    my $value = summary(map { $_->[0] } @$values);
-    my $m = $value->{median};
-    return { value => $value, relation => $relation, limit => $limit,
-        pass => !defined $relation ? undef
-        : $relation eq '<=' ? $m <= $limit ? 1 : 0
-        : $m >= $limit ? 1 : 0 };
+sub _value {
+    my ($unit, @values) = @_;
+
+    my $s = summary(map { $_ / $unit } @values);
+    return sprintf '%s (%s to %s)', map { number($s->{$_}) }
+        qw(median low high);
+}
+
+# By connections, then by the number in the name; the floor last.
+sub _order {
+    my ($an, $ac, $bn, $bc) = map { m{^\D*(\d*)/(\d+)} ? ($1 || 0, $2) : () }
+        $a, $b;
+    return $ac <=> $bc || $an <=> $bn || $b cmp $a;
+}
+
+sub report {
+    my ($got) = @_;
+
+    my @rows = map {
+        my ($backend, $c) = split m{/};
+        my @rounds = @{ $got->{cells}{$_} };
+        my $label = $backend eq 'floor' ? ', floor program'
+            : $backend =~ /(\d+)/ ? ', ' . count($1) . ' sessions' : '';
+        [ "$c$label", _value(1, map { $_->{rate} } @rounds),
+            (map { my $f = $_; _value(1000, map { $_->{$f} } @rounds) }
+                qw(p50_us p99_us)),
+            (map { my $who = $_; _value(1, map { $_->{cpu}{$who} } @rounds) }
+                qw(identity postgres nginx)) ]
+    } sort _order keys %{ $got->{cells} };
+    return "$got->{title}; $got->{rounds} rounds, medians (quartiles)\n\n"
+        . table([ 'connections', 'requests/s', 'p50 ms', 'p99 ms',
+            'identity us', 'PostgreSQL us', 'nginx us' ], @rows)
+        . (%{ $got->{floors} }
+            ? table([ 'floor, a thread a core', 'CPU us' ],
+                map { [ $_, _value(1, @{ $got->{floors}{$_} }) ] }
+                    sort keys %{ $got->{floors} }) : '')
+        . goal_table(@{ $got->{goals} });
 }
 
 1;

@@ -8,13 +8,10 @@ use strict;
 use warnings;
 
 use Digest::MD5 qw(md5_hex);
+use JSON::PP;
 use Platform::Test;
 
-use Bench::Identity::Cluster;
-use Bench::Identity::Cpu;
-
-use Exporter qw(import);
-our @EXPORT = qw(session_id);
+use Bench::Cpu;
 
 our $THREADS = 16;    # the service's default, and the floor's
 
@@ -36,31 +33,24 @@ sub memory_mib {
 
 # extra => { NAME => { variables } }: further identity processes; databases =>
 # [names]: made if they are not there; floor => 0: without the floor program's
-# face; home => where a cluster is kept between runs.
+# face.
 sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
-        t       => Platform::Test->new(timeout => $o{timeout} // 36_000),
-        home    => $o{home},
+        t       => Platform::Test->new(timeout => 36_000),
         backend => {},
         extra   => $o{extra} // {},
-        floor   => $o{floor} // 1,
-        runs    => 0,
+        floor   => $o{floor},
     }, $class;
     $self->_start_postgres;
     for my $db (@{ $o{databases} // [] }) {
-        my $there = $self->pg->sql(
-            "select 1 from pg_database where datname = '$db'");
         $self->pg->sql("create database $db owner platform",
-            user => 'postgres', db => 'postgres') if $there eq '';
+            user => 'postgres', db => 'postgres');
     }
     $self->_start_servers;
     return $self;
 }
-
-# Where what is kept between runs lies.
-sub home { my ($self) = @_; return $self->{home} // $self->{t}->dir }
 
 sub t { return $_[0]{t} }
 
@@ -74,11 +64,7 @@ sub _start_postgres {
     my ($self) = @_;
 
     my $t = $self->{t};
-    my %o = (durable => 1, settings => \%SETTINGS);
-    $t->{postgres}{postgres} = $t->track(Bench::Identity::Cluster->new(
-        name => 'postgres', home => $self->{home}, %o)) if $self->{home};
-    my $pg = $t->postgres(%o);
-    return if $pg->sql('show wal_segment_size') eq '16MB';
+    my $pg = $t->postgres(durable => 1, settings => \%SETTINGS);
 
     # Segments of a megabyte are for tests; these are PostgreSQL's own.
     $pg->stop('INT');
@@ -145,10 +131,10 @@ sub _nginx_conf {
 
 sub _floor_socket { return "$_[0]{t}{dir}/floor.sock" }
 
-# Starts the floor program on these sessions; it answers with what the service
+# Starts the floor program on sessions of these numbers; it answers with what the service
 # answered.
 sub start_floor {
-    my ($self, $sessions, $response) = @_;
+    my ($self, $first, $last, $response) = @_;
 
     my $t = $self->{t};
     my $socket = $self->_floor_socket;
@@ -156,10 +142,10 @@ sub start_floor {
         name => 'floor',
         dir  => $t->dir,
         log  => $t->dir . '/floor.log',
-        cmd  => [ program('floor_fcgi'), $self->{key_file}, $self->conninfo,
-            $THREADS, $socket,
-            $t->write_file('floor.sessions', join '', map {"$_\n"} @$sessions),
-            $t->write_file('floor.response', $response) ],
+        cmd  => [ 'sh', '-c', 'in=$1; shift; exec "$@" <"$in"', 'sh',
+            $t->write_file('floor.response', $response),
+            program('floor_fcgi'), $self->{key_file}, $self->conninfo,
+            $THREADS, $socket, $first, $last ],
         ok_status => ['any'],
     );
     $t->track($process);
@@ -181,7 +167,7 @@ sub program {
     my ($name) = @_;
 
     my $path = Platform::Test::Env::build() . "/bench/$name";
-    die "$path is missing: make bench-identity-programs\n" unless -x $path;
+    die "$path is missing: make bench-programs\n" unless -x $path;
     return $path;
 }
 
@@ -199,27 +185,17 @@ sub cpu {
     };
 }
 
-# Runs a program to its end and returns what it printed.
-sub run {
-    my ($self, $program, @args) = @_;
+# Microseconds of processor time of one operation while all cores do it.
+sub floor {
+    my ($self, $kind, $ms) = @_;
 
-    my $t = $self->{t};
-    my $out = $t->dir . '/run-' . ++$self->{runs} . '.out';
-    my $process = Platform::Test::Process->start(
-        name => $program,
-        dir  => $t->dir,
-        log  => $out,
-        cmd  => [ program($program), @args ],
-    )->expect_end;
-    $t->track($process);
-    $process->wait_end(600) or die "$program did not end\n";
-    pop @{ $t->{running} };
-    open my $fh, '<', $out or die "$out: $!\n";
-    my $said = do { local $/; <$fh> };
-    close $fh;
-    unlink $out;
-    return ($process->status >> 8, $said);
+    my @cmd = (program('floors'), $self->{key_file}, $ms, cores(), $kind);
+    my $us = qx{@cmd};
+    die "@cmd failed\n" if $? != 0;
+    return $us + 0;
 }
+
+sub cores { chomp(my $n = qx{nproc}); return $n }
 
 # -- sessions and tokens --------------------------------------------------------
 # Every id is a digest of a number, so rows lie as scattered as random ids
@@ -232,8 +208,6 @@ sub _uuid {
     return join '-', unpack 'A8 A4 A4 A4 A12', $hex;
 }
 
-sub session_id { return _uuid(s => $_[0]) }
-
 sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
 
 # Ten sessions an account, ten accounts a workspace; each session in branch
@@ -241,7 +215,6 @@ sub accounts { my ($sessions) = @_; return int($sessions / 10) || 1 }
 sub generate {
     my ($self, $sessions, $db) = @_;
 
-    $db //= 'platform';
     my $accounts = accounts($sessions);
     my $workspaces = int($accounts / 10) || 1;
     my $id = sub { my ($what, $n) = @_; return "md5('$what' || $n)::uuid" };
@@ -252,9 +225,6 @@ sub generate {
     $self->pg->sql(<<"SQL", user => 'postgres', db => $db);
 set session_replication_role = replica;    -- triggers would take minutes
 set synchronous_commit = off;
-create table bench_floor (id int primary key, n int not null)
-  with (fillfactor = 70);
-insert into bench_floor select n, 0 from generate_series(1, 4096) n;
 insert into workspaces (workspace_id, tenant_id, workspace_name)
 select @{[ $id->(w => 'n') ]}, (select min(tenant_id::text)::uuid from tenants),
        'Workspace ' || n from generate_series(1, $workspaces) n;
@@ -280,21 +250,21 @@ insert into auth_sessions (session_id, account_id, workspace_id, member_id,
 select @{[ $id->(s => 'n') ]}, $sa, $sw, $sm, $sb, @{[ $id->(j => 'n') ]},
        now() - interval '1 day', now() + interval '29 days'
   from generate_series(1, $sessions) n;
-grant all on bench_floor to platform;
 SQL
     $self->pg->sql($_, user => 'postgres', db => $db)
         for 'vacuum analyze', 'checkpoint';
     return;
 }
 
-# Gives sessions the jti again that they were generated with.
+# Gives the sessions of a database the jti again that they were generated with.
 sub reset {
-    my ($self, $db, @numbers) = @_;
+    my ($self, $db) = @_;
 
-    my $list = join ',', @numbers;
-    $self->pg->sql("update auth_sessions set jti = md5('j' || n)::uuid
-        from unnest(array[$list]) n where session_id = md5('s' || n)::uuid",
+    my $sessions = $self->pg->sql('select count(*) from auth_sessions',
         db => $db);
+    $self->pg->sql("update auth_sessions set jti = md5('j' || n)::uuid
+        from generate_series(1, $sessions) n
+        where session_id = md5('s' || n)::uuid", db => $db);
     return;
 }
 
@@ -303,16 +273,19 @@ sub reset {
 sub mint {
     my ($self, $name, $of, @numbers) = @_;
 
-    my $accounts = accounts($of);
-    my $input = $self->{t}->write_file("$name.ids", join '', map {
-        join(' ', session_id($_), _uuid(a => 1 + $_ % $accounts),
-            _uuid(j => $_)) . "\n"
-    } @numbers);
+    my ($iat, $accounts) = (time - 86_400, accounts($of));
+    my $json = JSON::PP->new->canonical;
+    my $input = $self->{t}->write_file("$name.in", join '', map {"$_\n"}
+        $json->encode({ alg => 'RS256', typ => 'JWT',
+            kid => jwt_key('identity')->kid }),
+        $json->encode({ iss => $ISSUER, sub => '#2', account_id => '#2',
+            session_id => '#1', jti => '#3', token_type => 'refresh',
+            iat => $iat, exp => $iat + 30 * 86_400 }),
+        map { join ' ', _uuid(s => $_), _uuid(a => 1 + $_ % $accounts),
+            _uuid(j => $_) } @numbers);
+    my @cmd = (program('sign'), $self->{key_file}, cores());
     my $file = "$self->{t}{dir}/$name.tokens";
-    system('sh', '-c', 'in=$1 out=$2; shift 2; exec "$@" <"$in" >"$out"', 'sh',
-        $input, $file, program('mint'), $self->{key_file},
-        jwt_key('identity')->kid, $ISSUER, 86_400, 30 * 86_400) == 0
-        or die "mint failed\n";
+    system("@cmd <$input >$file") == 0 or die "@cmd failed\n";
     return $file;
 }
 

@@ -1,4 +1,4 @@
-package Bench::Identity::Cpu;
+package Bench::Cpu;
 
 # The processor time that processes have used, to the nanosecond: the kernel
 # gives each process a clock of its own.

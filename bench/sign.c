@@ -1,0 +1,142 @@
+/*
+ * Signs many RS256 tokens at once: sign KEY.pem THREADS <INPUT >TOKENS
+ *
+ * The first line of the input is the header, the second the payload.  Each
+ * further line has the words of a token, which stand in the payload for #1,
+ * #2 and so on.  A token a line comes out, in order.
+ */
+
+#include "rsa.h"
+
+#include <openssl/evp.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 64
+#define MAX_LINES 1000000
+#define MAX_TEXT 16384
+#define MAX_WORDS 9
+
+static const char *key_path;
+static char *header, *payload;
+static char *lines[MAX_LINES]; /* the words, then the token */
+static long count, threads;
+
+/* Base64url of len bytes; returns where it ends. */
+static char *base64url(char *dst, const void *src, size_t len)
+{
+    int n = EVP_EncodeBlock((unsigned char *) dst, src, (int) len);
+
+    while (n > 0 && dst[n - 1] == '=') {
+        n--;
+    }
+    for (int i = 0; i < n; i++) {
+        dst[i] = dst[i] == '+' ? '-' : dst[i] == '/' ? '_' : dst[i];
+    }
+    return dst + n;
+}
+
+/* The payload with the words of a line in it; its length, 0 if too long. */
+static size_t fill(char dst[MAX_TEXT], char *line)
+{
+    char *words[MAX_WORDS] = {NULL}, *save;
+    size_t len = 0;
+
+    for (int i = 0; i < MAX_WORDS; i++) {
+        words[i] = strtok_r(i == 0 ? line : NULL, " ", &save);
+    }
+    for (const char *p = payload; *p != '\0'; p++) {
+        int word = p[0] == '#' ? p[1] - '1' : -1;
+        bool is_word = word >= 0 && word < MAX_WORDS && words[word] != NULL;
+        const char *from = is_word ? words[word] : p;
+        size_t n = is_word ? strlen(from) : 1;
+
+        if (n > MAX_TEXT - len) {
+            return 0;
+        }
+        memcpy(dst + len, from, n);
+        len += n;
+        p += is_word;
+    }
+    return len;
+}
+
+static char *sign(struct rsa *rsa, char *line)
+{
+    char claims[MAX_TEXT], token[4 * MAX_TEXT];
+    unsigned char sig[RSA_SIGNATURE_BYTES];
+    size_t len = fill(claims, line);
+    char *end = base64url(token, header, strlen(header));
+
+    *end++ = '.';
+    end = base64url(end, claims, len);
+    if (len == 0 || !rsa_sign(rsa, token, (size_t) (end - token), sig)) {
+        return NULL;
+    }
+    *end++ = '.';
+    *base64url(end, sig, sizeof(sig)) = '\0';
+    return strdup(token);
+}
+
+static void *work(void *first)
+{
+    struct rsa *rsa = rsa_new(key_path);
+
+    for (long n = (long) (size_t) first; n < count; n += threads) {
+        char *line = lines[n];
+
+        lines[n] = rsa != NULL ? sign(rsa, line) : NULL;
+        free(line);
+    }
+    rsa_free(rsa);
+    return NULL;
+}
+
+static char *read_line(void)
+{
+    char *line = NULL;
+    size_t cap = 0;
+
+    if (getline(&line, &cap, stdin) <= 0) {
+        free(line);
+        return NULL;
+    }
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_t id[MAX_THREADS];
+
+    threads = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
+    header = read_line();
+    payload = read_line();
+    if (threads < 1 || threads > MAX_THREADS || payload == NULL ||
+        strlen(header) > MAX_TEXT) {
+        fprintf(stderr, "usage: sign KEY.pem THREADS <INPUT >TOKENS\n");
+        return 2;
+    }
+    key_path = argv[1];
+    while (count < MAX_LINES && (lines[count] = read_line()) != NULL) {
+        count++;
+    }
+    for (long i = 0; i < threads; i++) {
+        if (pthread_create(&id[i], NULL, work, (void *) (size_t) i) != 0) {
+            perror("sign: pthread_create");
+            return 1;
+        }
+    }
+    for (long i = 0; i < threads; i++) {
+        pthread_join(id[i], NULL);
+    }
+    for (long n = 0; n < count; n++) {
+        if (lines[n] == NULL || puts(lines[n]) < 0) {
+            fprintf(stderr, "sign: token %ld could not be made\n", n + 1);
+            return 1;
+        }
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}
