@@ -5,9 +5,9 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
  * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
- * keys -> fetch; problem -> { refusal, cors }; request -> ids.  All know
- * request, log and metrics read it.  What a reason means is in the table of
- * reason, which all of them read.  Only token and keys verify with pj.
+ * refresh -> { keys, fetch }; problem -> { refusal, cors }; request -> ids.
+ * All know request; log and metrics read it.  What a reason means is in the
+ * table of reason, which all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -91,13 +91,9 @@ typedef enum {
 
 
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
-
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
-
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
-
 typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
-
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
 
