@@ -199,35 +199,26 @@ t-modules: $(TEST_MOD)
 
 # -- benchmarks ------------------------------------------------------------------------
 
-BENCH_JOSE := $(BUILD)/bench/jose
-
-$(BENCH_JOSE): bench/jose.c $(JOSE_LIB)
-	@mkdir -p $(@D)
-	$(call SAY,CC,$<)
-	$(Q)$(CC) -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -Ijose \
-	  $(OPENSSL_CFLAGS) -pie $(LDFLAGS) -o $@ $< $(JOSE_LIB) $(JOSE_LIBS)
-
-# What the core adds to OpenSSL, alone.
-bench-jose: $(BENCH_JOSE)
-	@$(BENCH_JOSE)
-
 BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign)
 
-$(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h build/config.mk
+$(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/config.mk
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(ID_CFLAGS) -Ibench -pie $(LDFLAGS) -o $@ $< \
-	  bench/rsa.c $(ID_LIBS)
+	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS)
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
 .PHONY: bench-programs bench-identity bench-gateway bench-jose bench
 bench-programs: $(BENCH)
 
+# What the core adds to OpenSSL, alone.
+bench-jose: all $(BENCH)
+	@PLATFORM_BUILD=$(BUILD) bench/gateway --only core
+
 bench-gateway bench-identity: bench-%: all $(BENCH)
 	@PLATFORM_BUILD=$(BUILD) bench/$* $(BENCH_FLAGS)
 
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)
-	@$(MAKE) --no-print-directory bench-jose
 	@$(MAKE) --no-print-directory bench-gateway
 	@$(MAKE) --no-print-directory bench-identity
 

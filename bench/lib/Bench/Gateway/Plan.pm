@@ -17,7 +17,7 @@ my %GATEWAY = (
 
 # Cases: [name, instance, kind of request, list => number of tokens that come
 # in turn, order].  Goals: [case, case that it is held against, at most so many
-# times, verify => so many RSA verifications may come on top, field].
+# times, verify => so many RSA verifications may come on top].
 our @GROUPS = (
     {   name  => 'proxied',
         title => 'Proxied',
@@ -38,8 +38,6 @@ our @GROUPS = (
             [ 'each token once', 'bare', 1, verify => 1.3 ],
             [ 'one warm token, ids kept', 'bare, ids kept', undef ],
             [ 'bare again', 'bare', undef ],
-            [ 'one warm token', 'bare', undef, field => 'p99_us' ],
-            [ 'bare again', 'bare', undef, field => 'p99_us' ],
         ],
     },
     {   name  => 'public',

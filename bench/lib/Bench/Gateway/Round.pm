@@ -99,13 +99,14 @@ sub _there_and_back {
     return \%rounds;
 }
 
-# Nanoseconds of one RSA verification, on the gateway's core.
-sub _verify {
-    my ($key_file) = @_;
+# Nanoseconds of an operation that the program floors knows, on the gateway's
+# core.
+sub operation {
+    my ($kind, $key_file) = @_;
 
     my @cmd = ('taskset', '-c', $GATEWAY_CORE,
         Platform::Test::Env::build() . '/bench/floors', $key_file, 150, 1,
-        'verify');
+        $kind);
     my $us = qx{@cmd};
     die "@cmd failed\n" if $? != 0;
     return 1000 * $us;
@@ -117,13 +118,11 @@ sub judge {
     my ($goal, $pairs) = @_;
 
     my ($name, $base, $limit, %o) = @$goal;
-    my $field = $o{field} // 'ns';
     my $on_top = $o{verify} // 0;
     my $text = $on_top ? "$name / ($base + $on_top verify)" : "$name / $base";
     my $cost = sub { my ($pair, $case) = @_;
-        return mean(map { $_->{$field} } @{ $pair->{$case} }) };
-    return { text => $field eq 'ns' ? $text : "$field of $text",
-        limit => $limit, ratio => ratio(map {
+        return mean(map { $_->{ns} } @{ $pair->{$case} }) };
+    return { text => $text, limit => $limit, ratio => ratio(map {
             $cost->($_, $name)
                 / ($cost->($_, $base) + $on_top * ($_->{verify} // 0))
         } @$pairs) };
@@ -144,7 +143,7 @@ sub group {
         last if @pairs == $group->{pairs};
         print STDERR "$group->{title}: " . (@pairs + 1)
             . " of $group->{pairs}\n";
-        my $verify = _verify($key_file);
+        my $verify = operation('verify', $key_file);
         my $pair = _there_and_back(@{ $group->{cases} }) or next;
         push @pairs, { %$pair, verify => $verify };
     }

@@ -10,6 +10,7 @@ use warnings;
 use List::Util qw(min);
 
 use Bench::Identity::Stage;
+use Platform::Test;
 
 # Coprime to the sizes: its multiples visit every session once, in an order
 # that has nothing to do with where the rows lie.
@@ -33,6 +34,8 @@ sub stage {
     );
     for my $n (@sizes) {
         print STDERR "growth: generating $n sessions\n";
+        eventually(sub { $stage->pg->sql('select count(*) from tenants',
+            db => "bench_$n") > 0 }, 20) or die "bench_$n is not seeded\n";
         $stage->generate($n, "bench_$n");
         # A server that has run for long has in memory what fits there.
         $stage->pg->sql($_, user => 'postgres', db => "bench_$n")

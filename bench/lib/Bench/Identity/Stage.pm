@@ -32,7 +32,7 @@ sub memory_mib {
 }
 
 # extra => { NAME => { variables } }: further identity processes; databases =>
-# [names]: made if they are not there; floor => 0: without the floor program's
+# [names]: made first; floor => 0: without the floor program's
 # face.
 sub new {
     my ($class, %o) = @_;
@@ -44,10 +44,8 @@ sub new {
         floor   => $o{floor},
     }, $class;
     $self->_start_postgres;
-    for my $db (@{ $o{databases} // [] }) {
-        $self->pg->sql("create database $db owner platform",
-            user => 'postgres', db => 'postgres');
-    }
+    $self->pg->sql("create database $_ owner platform", user => 'postgres',
+        db => 'postgres') for @{ $o{databases} // [] };
     $self->_start_servers;
     return $self;
 }
@@ -189,13 +187,12 @@ sub cpu {
 sub floor {
     my ($self, $kind, $ms) = @_;
 
-    my @cmd = (program('floors'), $self->{key_file}, $ms, cores(), $kind);
+    my @cmd = (program('floors'), $self->{key_file}, $ms, qx{nproc} + 0,
+        $kind);
     my $us = qx{@cmd};
     die "@cmd failed\n" if $? != 0;
     return $us + 0;
 }
-
-sub cores { chomp(my $n = qx{nproc}); return $n }
 
 # -- sessions and tokens --------------------------------------------------------
 # Every id is a digest of a number, so rows lie as scattered as random ids
@@ -283,7 +280,7 @@ sub mint {
             iat => $iat, exp => $iat + 30 * 86_400 }),
         map { join ' ', _uuid(s => $_), _uuid(a => 1 + $_ % $accounts),
             _uuid(j => $_) } @numbers);
-    my @cmd = (program('sign'), $self->{key_file}, cores());
+    my @cmd = (program('sign'), $self->{key_file}, qx{nproc} + 0);
     my $file = "$self->{t}{dir}/$name.tokens";
     system("@cmd <$input >$file") == 0 or die "@cmd failed\n";
     return $file;
