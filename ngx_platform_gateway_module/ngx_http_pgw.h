@@ -5,9 +5,10 @@
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
  * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
- * refresh -> { keys, fetch }; problem -> { refusal, cors }; request -> ids.  All
- * know request; log and metrics read it.  What a reason means is in the table
- * of reason, which all of them read.  Only token and keys verify with pj.
+ * refresh -> { keys, fetch }; problem -> { refusal, cors };
+ * request -> ids.  All know request; log and metrics read it.  What a reason
+ * means is in the table of reason, which all of them read.  Only token and keys
+ * verify with pj.
  */
 
 
