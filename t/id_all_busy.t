@@ -55,6 +55,17 @@ is http_get($port, $jwks)->status, 200, 'then it goes on as before';
 
 # Too long: the process stands still while two requests are on their way.
 
+# A signal is on its way for a moment: whether every thread stands still.
+sub stands_still {
+    my ($pid) = @_;
+
+    for my $file (glob "/proc/$pid/task/*/stat") {
+        open my $fh, '<', $file or return 0;
+        return 0 unless <$fh> =~ /^\d+ \(.*\) T /;
+    }
+    return 1;
+}
+
 sub held {
     my ($timeout_s, $seconds) = @_;
 
@@ -70,6 +81,7 @@ sub held {
             =~ /^identity_workers_busy 3$/m;
     }), 'two are with workers, this with another';
     $one->process->signal('STOP');
+    ok eventually(sub { stands_still($one->pid) }), 'which stands still';
     $_->send(substr $request, 30) for @early;
     sleep $seconds;
     $one->process->signal('CONT');
