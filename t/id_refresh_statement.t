@@ -231,9 +231,10 @@ run_all('revoke');
 
 my $token = session_in(undef);
 my $claims = claims($token);
-$pg->sql("update auth_sessions set expires_at =
-    date_trunc('second', clock_timestamp()) + interval '0.9 s'
-    where session_id = '$claims->{session_id}'");
+$pg->sql("set session_replication_role = replica;
+    update auth_sessions set created_at = created_at - interval '1 minute',
+        expires_at = date_trunc('second', clock_timestamp()) + interval '0.9 s'
+    where session_id = '$claims->{session_id}'", user => 'postgres');
 is_problem(refresh($token), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'in the second in which the session ends');
 is row($claims->{session_id}), "$claims->{jti}|ACTIVE|",
