@@ -399,9 +399,12 @@ static void derive(struct config *cfg, const struct envfile *file)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
+    /* One core is left to all that is not hashing: on a machine whose every
+     * core hashes, a refresh takes several times as long, at whatever priority
+     * the hashes run. */
     if (cfg->hash_concurrency == 0) {
         cfg->hash_concurrency = cores > 256 ? 256
-                                : cores > 1 ? (int) cores
+                                : cores > 2 ? (int) cores - 1
                                             : 1;
     }
     if (cfg->db_pool_size == 0 || cfg->db_pool_size > cfg->worker_threads) {
