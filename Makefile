@@ -3,7 +3,7 @@
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .DELETE_ON_ERROR:
 .SUFFIXES:
-.DEFAULT_GOAL := help
+.DEFAULT_GOAL := all
 SHELL := /bin/sh
 
 # BUILD is where everything made goes; config.mk always lives in build/.
@@ -17,7 +17,7 @@ T ?= t
 SOAK ?= t/soak
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
-  $(or $(MAKECMDGOALS),help))
+  $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
 include build/config.mk
@@ -224,7 +224,7 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run check unit t soak asan valgrind fuzz lint fmt install \
+.PHONY: help all run reload check unit t soak asan valgrind fuzz lint fmt install \
   clean distclean
 
 help: ## this list
@@ -237,6 +237,9 @@ all: $(JOSE_LIB) $(ID_BIN) $(MOD_SO) ## build the module and the identity servic
 
 run: all ## start everything in the foreground (Ctrl-C stops it)
 	@BUILD=$(BUILD) tools/run
+
+reload: ## have the nginx of make run take over your routes
+	@BUILD=$(BUILD) tools/run --reload
 
 check: unit t ## run every test: unit, then t
 

@@ -56,7 +56,13 @@ HTTP_PORT=9081
 PLATFORM_JWT_PRIVATE_KEY_BASE64=top-secret
 ENV
 
+my $route = "location /api/mine/ { platform_gateway_access public; }\n";
+ok -d "$etc/routes.d", 'a place for routes of their own';
+$t->write_file('dest/etc/platform-gateway/routes.d/mine.conf', $route);
+
 ok make_install(), 'installs again';
+is content('etc/platform-gateway/routes.d/mine.conf'), $route,
+    'a route of theirs is as it was';
 my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
 like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
 like $gateway, qr{issuer https://identity\.example\.com;}, 'the issuer too';
@@ -65,6 +71,8 @@ like content('etc/platform-gateway/nginx/identity.conf'),
     qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';
 like content('etc/platform-gateway/gateway.env'), qr/^# my gateway/,
     'the environment file is as it was';
+like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;},
+    'and included';
 my $all = qx{cat $etc/nginx/*};
 unlike $all, qr/top-secret/, 'nginx never sees the key';
 like $all, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'proxies are trusted';

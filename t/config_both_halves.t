@@ -38,7 +38,7 @@ my %default = (
     LOGIN_BURST       => 'burst=20 nodelay',
     REFRESH_RATE      => '50r/s',
     REFRESH_BURST     => 'burst=100 nodelay',
-    ACCESS_LOG        => '/run/platform/logs/access.log platform',
+    ACCESS_LOG        => '/run/platform/logs/platform-access.log platform',
     TRUSTED_PROXIES   => '',
 );
 for my $name (sort keys %default) {

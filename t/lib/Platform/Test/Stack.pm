@@ -191,6 +191,7 @@ sub render_nginx {
         METRICS_LISTEN    => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR           => $run,
         LOG_DIR           => $logs,
+        GATEWAY_ACCESS_LOG => "$logs/access.log",
         MODULE_PATH       => Platform::Test::Env::module(),
         IDENTITY_UPSTREAM => $upstream,
         NGINX_USER        => $> == 0 ? 'root' : '',

@@ -1,0 +1,100 @@
+# docs/your-service.md, followed word by word under make run: each block prints
+# what the page says, and the route is still there after another make run.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'make run has no sanitizer mode';
+}
+
+my $t = Platform::Test->new;
+my ($root, $dir) = ($t->root, $t->dir);
+my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
+    8083 => 'metrics');
+$_ = $t->port($_) for values %port;
+
+open my $fh, '<', "$root/docs/your-service.md" or die "your-service.md: $!\n";
+my $page = do { local $/; <$fh> };
+close $fh;
+my @steps;
+push @steps, [$1, $2 // '']
+    while $page =~ /^```sh\n(.*?)^```\n(?:\s*^```(?:json|text)\n(.*?)^```\n)?/gms;
+is scalar @steps, 5, 'the page has its steps';
+
+# The reader's checkout is a directory with this one's Makefile and run/.
+my $own = "$dir/checkout";
+mkdir $own;
+symlink "$root/$_", "$own/$_" or die "$_: $!\n"
+    for grep { $_ ne 'run' } map { s{.*/}{}r } glob "$root/*";
+
+my $runs = 0;
+
+sub make_run {
+    my $name = 'make-run-' . ++$runs;
+    my $p = $t->track(Platform::Test::Process->start(
+        name => $name, dir => $own, log => "$dir/$name.log",
+        env => { PATH => $ENV{PATH}, RUN_DIR => "$own/run",
+            GATEWAY_PORT => $port{8080}, IDENTITY_PORT => $port{8081},
+            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}" },
+        cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
+        ok_status => ['any'])->expect_end);
+    ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^Ready\.$/m
+        || !$p->alive }, 90), "$name is ready" or diag $t->read_file("$name.log");
+    return $p;
+}
+
+sub ours {
+    my ($text) = @_;
+    $text =~ s/\b(808[0-3])\b/$port{$1}/g;
+    return $text;
+}
+
+sub shell {
+    my ($name, $script) = @_;
+    $t->write_file("$name.sh", "cd $own\n$script");
+    local $ENV{RUN_DIR} = "$own/run";
+    return qx{sh $dir/$name.sh 2>&1};
+}
+
+my $p = make_run();
+my $script = ours(join "echo '=== next'\n", map { $_->[0] } @steps);
+my @said = split /^=== next\n/m, shell(page => $script), -1;
+for my $i (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
+    is $said[$i] // '', $steps[$i][1],
+        'step ' . ($i + 1) . ' prints what the page says';
+}
+like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf\n\z}, 'the reload says so';
+
+# A mistake is told by file and line, and changes nothing.
+my $route = "$own/run/routes.d/broken.conf";
+$t->write_file('checkout/run/routes.d/broken.conf',
+    "location /api/open/ {\n    proxy_pass http://127.0.0.1:$port{8082};\n}\n");
+my $out = shell(broken => 'make reload');
+like $out, qr{^run: nginx refuses its configuration: .*access.* \S+/broken\.conf:\d+$}m,
+    'a route without a level is refused by its file and line';
+my $url = "http://127.0.0.1:$port{8080}/api";
+is qx{curl -s -o /dev/null -w '%{http_code}' $url/reports/x}, 401,
+    'and the other route stays';
+unlink $route;
+
+# A second run has the route too.
+kill 'INT', -$p->pid;
+$p->wait_end(60);
+like shell(stopped => 'make reload'), qr{^run: nothing runs in }m,
+    'a reload of nothing says so';
+$p = make_run();
+is qx{curl -s -o /dev/null -w '%{http_code}' $url/reports/x}, 401,
+    'the route is there after another make run';
+is qx{curl -s -o /dev/null -w '%{http_code}' $url/reporters}, 404,
+    'and no other';
+kill 'INT', -$p->pid;
+$p->wait_end(60);
+
+# The refused route is in nginx's log, as it should be.
+$t->allow(qr/no "platform_gateway_access"/);
+$t->done;
