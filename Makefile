@@ -16,7 +16,7 @@ VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
 T ?= t
 SOAK ?= t/soak
 
-NEEDS_CONFIG := $(filter-out help clean distclean lint fmt,\
+NEEDS_CONFIG := $(filter-out help clean distclean lint fmt deb check-deb,\
   $(or $(MAKECMDGOALS),all))
 
 ifneq ($(wildcard build/config.mk),)
@@ -224,12 +224,12 @@ bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes
 
 # -- targets ---------------------------------------------------------------------------
 
-.PHONY: help all run reload check unit t soak asan valgrind fuzz lint fmt install \
+.PHONY: help all run reload check unit t soak asan valgrind fuzz lint fmt install deb check-deb \
   clean distclean
 
 help: ## this list
 	@echo "Targets (./configure.sh comes first, see its --help):"
-	@sed -n 's/^\([a-z][a-z]*\):.*## \(.*\)/\1|\2/p' Makefile | \
+	@sed -n 's/^\([a-z][a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | \
 	  while IFS='|' read -r name what; do \
 	    printf '  %-10s %s\n' "$$name" "$$what"; done
 
@@ -273,6 +273,12 @@ fmt: ## format the C sources (the module keeps nginx's style)
 	clang-format -i $(wildcard jose/*.[ch] jose/test/*.[ch] fuzz/*.[ch] \
 	  identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch] \
 	  identity-fcgi/test/*.[ch] bench/*.[ch])
+
+deb: ## build the Debian packages in build/deb
+	@tools/deb
+
+check-deb: ## the packages in fresh Debian 12 and 13, as docs/install.md has it
+	@t/deb/check
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
 	@DESTDIR=$(DESTDIR) PREFIX=$(PREFIX) SYSCONFDIR=$(SYSCONFDIR) \

@@ -16,6 +16,8 @@ nginx_src=
 pg_bindir=${PG_BINDIR:-}
 cc=${CC:-}
 install_deps=no
+bench_deps=no
+tests=yes
 
 usage() {
     cat <<'USAGE'
@@ -26,6 +28,8 @@ each what it found, and writes build/config.mk for make.
 
   --install-deps        install what is missing (Debian, Ubuntu; as root or
                         with sudo); starts and enables no service
+  --install-bench-deps  the same, and what make bench needs
+  --without-tests       looks for what building needs, and nothing else
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev)
@@ -51,6 +55,8 @@ for arg; do
     case $arg in
     --help | -h) usage; exit 0 ;;
     --install-deps) install_deps=yes ;;
+    --install-bench-deps) install_deps=yes bench_deps=yes ;;
+    --without-tests) tests=no ;;
     --with-nginx=?*) nginx_bin=$value ;;
     --with-nginx-src=?*) nginx_src=$value ;;
     --with-pg-bindir=?*) pg_bindir=$value ;;
@@ -287,6 +293,8 @@ probe_all() {
     optional_packages=''
     wrong_names=''
     nginx_src_path=''
+    pg_path=''
+    check_cflags='' check_libs=''
     probe_cc
     probe_tool "make" make make "make --version"
     probe_tool "pkg-config" pkg-config pkgconf "pkg-config --version"
@@ -297,6 +305,10 @@ probe_all() {
     probe_lib fcgi "libfcgi" fcgi 2.4 libfcgi-dev
     probe_lib pq "libpq" libpq 13 libpq-dev
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
+    [ $tests = no ] || probe_tests
+}
+
+probe_tests() {
     probe_lib check "Check" check 0.15 check
     probe_postgres
     probe_certificates
@@ -311,9 +323,11 @@ probe_all() {
         "no make fmt, no make lint" "clang-format --version"
     probe_optional "shellcheck" shellcheck shellcheck \
         "make lint checks the syntax of scripts only" "shellcheck --version"
-    probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
+    others=$optional_packages
+    probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
+    [ $bench_deps = yes ] || optional_packages=$others
 }
 
 # -- installing --------------------------------------------------------------

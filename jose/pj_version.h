@@ -3,6 +3,6 @@
 #ifndef PJ_VERSION_H_INCLUDED
 #define PJ_VERSION_H_INCLUDED
 
-#define PLATFORM_VERSION "0.1.0"
+#define PLATFORM_VERSION "0.2.0"
 
 #endif

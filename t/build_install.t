@@ -32,12 +32,33 @@ my ($module) = glob "$dest/*/*/*/ngx_http_platform_gateway_module.so
 ok $module, 'the module';
 ok -x "$dest/usr/bin/identity-fcgi", 'the program';
 like qx{$dest/usr/bin/identity-fcgi --version}, qr/\d/, 'which runs';
-ok -f "$dest/lib/systemd/system/identity-fcgi.$_", "unit: $_"
-    for qw(socket service);
-unlike content('lib/systemd/system/identity-fcgi.service'), qr/\@[A-Z]+\@/,
+ok -f "$dest/lib/systemd/system/platform-identity$_", "unit: $_"
+    for qw(.socket .service @.socket @.service -sweep.service -sweep.timer);
+like content('lib/systemd/system/platform-identity@.socket'),
+    qr{^ListenStream=/run/identity-fcgi/%i\.sock$}m, 'each with its own socket';
+like content('lib/systemd/system/platform-identity@.service'),
+    qr{^Requires=platform-identity\@%i\.socket$}m, 'which its process gets';
+unlike content('lib/systemd/system/platform-identity.service'), qr/\@[A-Z]+\@/,
     'no placeholder is left in the service';
-like content('lib/systemd/system/identity-fcgi.service'),
+like content('lib/systemd/system/platform-identity.service'),
     qr{^ExecStart=/usr/bin/identity-fcgi }m, 'the service names the program';
+
+# Every command and setting is in the manual.
+
+sub manual { return content("usr/share/man/$_[0]") =~ s/\\f[BIP]|\\(?=-)//gr }
+my $manual = manual('man8/identity-fcgi.8');
+my @commands = map { /^  ([a-z-]+(?: [a-z-]+)?)/ ? $1 : () }
+    qx{$dest/usr/bin/identity-fcgi help};
+cmp_ok scalar @commands, '>=', 20, 'the commands';
+is_deeply [ grep { $manual !~ /^\Q$_\E/m } @commands ], [],
+    'each is in identity-fcgi(8)';
+my $settings = manual('man5/platform-gateway.5');
+is_deeply [ grep { $settings !~ /\b\Q$_\E\b/ } map { /^([A-Z_0-9]+)=/ ? $1 : () }
+    qx{$dest/usr/bin/identity-fcgi --print-config} ], [],
+    'each setting of the program is in platform-gateway(5)';
+is_deeply [ grep { $settings !~ /\b\Q$_\E\b/ } split /\n/,
+    qx{$dest/usr/share/platform-gateway/tools/render --settings} ], [],
+    'and each of the gateway';
 
 # The operator's files.
 
@@ -61,6 +82,9 @@ ok -d "$etc/routes.d", 'a place for routes of their own';
 $t->write_file('dest/etc/platform-gateway/routes.d/mine.conf', $route);
 
 ok make_install(), 'installs again';
+is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
+    '--sysconfdir', $etc, '--conf-dir', '/etc/platform-gateway/nginx',
+    '--out', "$etc/nginx"), 0, 'and is rendered';
 is content('etc/platform-gateway/routes.d/mine.conf'), $route,
     'a route of theirs is as it was';
 my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
