@@ -319,6 +319,8 @@ probe_tests() {
     probe_njs
     probe_optional "PgBouncer" pgbouncer pgbouncer \
         "no test of transaction pooling" "pgbouncer --version"
+    probe_optional "Prometheus" prometheus prometheus \
+        "no test that it can scrape us" "prometheus --version"
     probe_optional "clang-format" clang-format clang-format \
         "no make fmt, no make lint" "clang-format --version"
     probe_optional "shellcheck" shellcheck shellcheck \
@@ -355,6 +357,8 @@ hold_services() {
         new_services="$new_services postgresql.service"
     [ -x /usr/sbin/pgbouncer ] ||
         new_services="$new_services pgbouncer.service"
+    [ -x /usr/bin/prometheus ] ||
+        new_services="$new_services prometheus.service"
     trap release_services EXIT
     trap 'exit 130' INT TERM HUP
     if [ ! -e $policy ]; then

@@ -1,0 +1,142 @@
+# Prometheus scrapes three identity processes and the gateway by the example's
+# configuration: what it has counted is what nginx has logged, and no counter ever
+# went back.  The example's alerts and dashboard name metrics that exist.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Metrics;
+use JSON::PP;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'the programs are slow then, and Prometheus is not ours';
+}
+chomp(my $prometheus = `sh -c "command -v prometheus"`);
+plan skip_all => 'needs prometheus' unless $prometheus;
+
+my $t = Platform::Test->new;
+my ($root, $dir) = ($t->root, $t->dir);
+my %env = (PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'));
+my @process = map { $t->identity(name => "identity$_", %env) } 1 .. 3;
+my $stack = $t->full_stack(identity => $process[0], env => {
+    IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
+my ($face, $gateway, $local) = map { $t->port($_) } qw(identity gateway metrics);
+
+sub content {
+    my ($file) = @_;
+    open my $fh, '<', $file or die "$file: $!\n";
+    local $/;
+    return <$fh>;
+}
+
+# Where the processes are, each by itself.
+
+my $targets = decode_json(http_get($face, '/actuator/targets')->body);
+is_deeply [ map { $_->{labels}{__metrics_path__} } @$targets ],
+    [ map {"/actuator/prometheus/$_"} 1 .. 3 ], 'three targets';
+is_deeply [ map { $_->{targets} } @$targets ], [ (["127.0.0.1:$face"]) x 3 ],
+    'at the address of the face';
+my $own = 'identity_requests_total{endpoint="/actuator/prometheus",status="200",code=""}';
+for my $n (1 .. 3) {
+    my $seen;
+    $seen = metrics_scrape($face, "/actuator/prometheus/$n") for 0 .. 2 * $n;
+    is $seen->{$own}, 2 * $n, "process $n counts what it was asked, and no other";
+}
+is http_get($face, '/actuator/prometheus/4')->status, 404, 'there is no fourth';
+for my $path ('/actuator/prometheus/1', '/actuator/targets') {
+    is http_get($face, $path, headers => [ 'X-Forwarded-For' => '192.0.2.1' ])
+        ->status, 403, "$path: not for others";
+    is http_get($gateway, $path)->status, 404, 'nor through the gateway';
+}
+
+# The example, with this test's ports and quicker scrapes.
+
+my $conf = content("$root/examples/prometheus/prometheus.yml");
+$conf =~ s/127\.0\.0\.1:8083/127.0.0.1:$local/ or die "no gateway target\n";
+$conf =~ s/127\.0\.0\.1:8081/127.0.0.1:$face/ or die "no identity target\n";
+$conf =~ s/_interval: \d+s/_interval: 1s/g;
+$t->write_file('prometheus/prometheus.yml', $conf);
+$t->write_file('prometheus/alerts.yml',
+    my $alerts = content("$root/examples/prometheus/alerts.yml"));
+my $port = $t->port('prometheus');
+$t->track(Platform::Test::Process->start(
+    name => 'prometheus', dir => $dir, log => "$dir/prometheus.out",
+    cmd => [ $prometheus, "--config.file=$dir/prometheus/prometheus.yml",
+        "--storage.tsdb.path=$dir/prometheus/data",
+        "--web.listen-address=127.0.0.1:$port" ]));
+
+sub query {
+    my ($expr) = @_;
+    $expr =~ s/([^A-Za-z0-9_])/sprintf '%%%02X', ord $1/ge;
+    my $res = eval { http_get($port, "/api/v1/query?query=$expr") } or return [];
+    return $res->status == 200 ? decode_json($res->body)->{data}{result} : [];
+}
+
+sub number { return (query($_[0])->[0] // {})->{value}[1] // 'none' }
+
+ok eventually(sub { number('count(up == 1)') eq '4' }, 60),
+    'Prometheus scrapes the gateway and the three';
+my $served = 'sum(identity_requests_total{endpoint="/.well-known/jwks.json"})';
+my $routed = 'sum(platform_gateway_requests_total{route="identity-keys"})';
+sleep 3;
+my @before = (number($served), number($routed));
+
+my ($count, $began) = (0, time);
+while ($count < 15 * 150) {
+    my $early = $began + $count / 150 - time;
+    sleep $early if $early > 0;
+    $count += http_get($gateway, '/.well-known/jwks.json')->status == 200;
+}
+my $pace = $count / (time - $began);
+my $rate = number('sum(rate(identity_requests_total{endpoint="/.well-known/jwks.json"}[10s]))');
+my $logged = grep { $_->{routeId} eq 'identity-keys' && $_->{status} == 200 }
+    map { decode_json($_) } split /\n/, $stack->nginx->access_log;
+is $logged, $count, "$count requests, and so says nginx's log";
+cmp_ok $count, '>=', 1000, 'a load';
+
+# The last scrapes have to come; then nothing moves any more.
+ok eventually(sub {
+    my $is = number($served);
+    return $is ne 'none' && $is - $before[0] >= $count;
+}, 20), 'all of it is scraped';
+my ($in, $through) = (number($served) - $before[0], number($routed) - $before[1]);
+cmp_ok abs($in - $count), '<=', 0.01 * $count, "identity: $in of $count";
+cmp_ok abs($through - $count), '<=', 0.01 * $count, "gateway: $through of $count";
+cmp_ok abs($rate - $pace), '<=', 0.05 * $pace,
+    sprintf 'a rate of %.1f a second, which was %.1f', $rate, $pace;
+is number('sum(resets(identity_requests_total[2m]))'), 0, 'no counter went back';
+is number('count(sum by (process) (identity_requests_total{endpoint="/.well-known/jwks.json"}) > 0)'),
+    3, 'each process had its part';
+is_deeply [ map { $_->{metric}{alertname} } @{ query('ALERTS{alertstate="firing"}') } ],
+    [], 'no alert';
+
+# Alerts and dashboard: their tests pass, and each metric is one of ours.
+
+my $said = `cd $root/examples/prometheus && promtool test rules alerts.test.yml 2>&1`;
+is $?, 0, "promtool's tests of the alerts" or diag $said;
+my %known = map { $_ => 1 } qw(up);
+for my $text (http_get($local, '/internal/metrics')->body,
+    http_get($face, '/actuator/prometheus/1')->body)
+{
+    my (undef, $family) = metrics_parse($text);
+    for my $name (keys %$family) {
+        $known{$name} = 1;
+        $known{"${name}_$_"} = 1 for qw(bucket sum count);
+    }
+}
+my $board = decode_json(content("$root/examples/grafana/platform.json"));
+my @expr = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $board->{panels} };
+cmp_ok scalar @expr, '>=', 15, 'the dashboard has queries';
+push @expr, $alerts =~ /expr: (?:\|\n)?(.*?)(?:^ +for:|^ +labels:)/msg;
+my @unknown = grep { !$known{$_} } map {
+    /\b((?:platform_gateway|identity|process)_[a-z_]+|up)\b(?=[\[{) ])/g } @expr;
+is_deeply \@unknown, [], 'every metric in them exists';
+is_deeply [ grep { @{ query($_ =~ s/\$__rate_interval/1m/gr
+    =~ s/\$(?:gateway|identity)/.*/gr) } == 0 && !/refusals|resets/ } @expr[0 .. 3] ],
+    [], 'and the first ones have an answer';
+
+$t->done;
