@@ -1,4 +1,4 @@
-/* The program's settings: one table of names, parsers, defaults and rules. */
+/* The program's settings, and the texts they are read from. */
 
 #ifndef CONFIG_H_INCLUDED
 #define CONFIG_H_INCLUDED
@@ -89,8 +89,8 @@ bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
 
 /*
  * Prints NAME=value for every setting, in the order of the table; a default
- * is marked, a secret shown as set or unset.  Values as config_load() would
- * read them; false with err when env_file cannot be read.
+ * is marked, a secret shown as set or unset.  False with err when env_file
+ * cannot be read.
  */
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
@@ -103,5 +103,87 @@ void config_free(struct config *cfg);
 
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
+
+/*
+ * The texts of values (config_text.c).  Each returns whether text is of its
+ * form, and then fills *out where there is one.
+ */
+
+/* A decimal integer with nothing around it, 0 to INT64_MAX. */
+bool parse_int(const char *text, int64_t *out);
+
+/* Integer seconds, or a number (with up to three decimals) followed by s, m,
+ * h or d; in milliseconds. */
+bool parse_duration(const char *text, int64_t *out_ms);
+
+/* A number, or a duration, within range: "LOW to HIGH". */
+bool parse_within(const char *text, const char *range, bool duration,
+                  int64_t *out);
+
+/* One of words ("one, two"), in any case; its place among them. */
+bool parse_word(const char *text, const char *words, int64_t *place);
+
+/* At most max bytes (0: 65536), all of which match an extended regular
+ * expression (NULL: whatever they are). */
+bool parse_form(const char *text, const char *form, size_t max);
+
+/* For forms: visible ASCII without the double quote and the backslash; 1 to
+ * 65535; what else than "]" and ":" a bracket of host characters holds. */
+#define PARSE_VISIBLE "[]!#-[^-~]"
+#define PARSE_PORT                                                            \
+    "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|"        \
+    "655[0-2][0-9]|6553[0-5])"
+#define PARSE_HOST "*._0-9A-Za-z[-"
+
+/* The id of a key: 1 to 255 bytes that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS
+ * and an unquoted line of an environment file can hold. */
+#define PARSE_KID_ACCEPTED                                                    \
+    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
+    "most 255"
+bool parse_kid(const char *text);
+
+/* host:port, [v6]:port, or (with a slash in it) a Unix socket's path, each
+ * optionally as nginx writes it ("unix:"). */
+bool parse_listen(const char *text);
+
+/* A comma-separated list of hosts, as libpq takes them, all this machine. */
+bool parse_loopback(const char *hosts);
+
+/*
+ * scheme://host[:port]; the host may begin with a "*." label before two or
+ * more others: all below a top-level domain are no one's.  The gateway's
+ * rules.  Turned into what a browser sends: small letters, no default port.
+ */
+bool parse_origin(char *text);
+
+/* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused.
+ */
+bool parse_cidr_list(const char *text);
+
+/* An environment file: a plain subset of systemd's EnvironmentFile=. */
+#define ENVFILE_MAX_BYTES (1024 * 1024)
+
+struct envfile {
+    char **vars; /* NAME=value as in environ; they stand in text */
+    size_t count;
+    char *text;
+};
+
+/*
+ * Reads path: lines NAME=value, blank lines, comments after # or ; at the
+ * start of a line.  A value is bare, or whole between double quotes, where \
+ * before one of "\`$ stands for that character, or between single quotes.  A
+ * later line wins over an earlier one of that name.  On failure one line in
+ * err, without any value, and *file is empty: also for what systemd would read
+ * in another way (a value of several lines, a bare backslash) or only warn of.
+ */
+bool envfile_read(struct envfile *file, const char *path, char *err,
+                  size_t err_cap) __attribute__((warn_unused_result));
+
+/* The value of name, or NULL. */
+const char *envfile_get(const struct envfile *file, const char *name);
+
+/* Wipes and frees. */
+void envfile_free(struct envfile *file);
 
 #endif

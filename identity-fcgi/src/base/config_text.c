@@ -1,0 +1,347 @@
+/* The texts of settings: the forms of values, and environment files. */
+
+#include "base/config.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <regex.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+
+/* -- values --------------------------------------------------------------- */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Digits at *text, moved past; false when there are none or too many. */
+static bool take_int(const char **text, int64_t *out)
+{
+    char *end;
+
+    if (!is_digit(**text)) {
+        return false;
+    }
+    errno = 0;
+    *out = strtoll(*text, &end, 10);
+    *text = end;
+    return errno == 0;
+}
+
+static bool take_duration(const char **text, int64_t *out_ms)
+{
+    static const char units[] = "smhd";
+    static const int64_t seconds[] = {1, 60, 3600, 86400};
+    const char *unit;
+    int64_t whole, thousandths = 0, scale = 1000, unit_s = 1;
+
+    if (!take_int(text, &whole)) {
+        return false;
+    }
+    if (**text == '.') {
+        for (++*text; is_digit(**text) && scale > 1; ++*text) {
+            scale /= 10;
+            thousandths += (**text - '0') * scale;
+        }
+        if (scale == 1000 || is_digit(**text)) {
+            return false;
+        }
+    }
+    unit = **text != '\0' ? strchr(units, **text) : NULL;
+    if (unit != NULL) {
+        unit_s = seconds[unit - units];
+        ++*text;
+    } else if (scale < 1000) {
+        return false; /* a bare number is whole seconds */
+    }
+    if (whole > INT64_MAX / 1000 / unit_s - 1) {
+        return false;
+    }
+    *out_ms = (whole * 1000 + thousandths) * unit_s;
+    return true;
+}
+
+bool parse_int(const char *text, int64_t *out)
+{
+    return take_int(&text, out) && *text == '\0';
+}
+
+bool parse_duration(const char *text, int64_t *out_ms)
+{
+    return take_duration(&text, out_ms) && *text == '\0';
+}
+
+bool parse_within(const char *text, const char *range, bool duration,
+                  int64_t *out)
+{
+    bool (*take)(const char **, int64_t *) =
+        duration ? take_duration : take_int;
+    int64_t low, high;
+
+    if (!take(&text, out) || *text != '\0' || !take(&range, &low)) {
+        return false;
+    }
+    range = strstr(range, " to ") + strlen(" to ");
+    return take(&range, &high) && *out >= low && *out <= high;
+}
+
+bool parse_word(const char *text, const char *words, int64_t *place)
+{
+    size_t len = strlen(text);
+
+    for (*place = 0;; ++*place) {
+        size_t word_len = strcspn(words, ",");
+
+        if (word_len == len && strncasecmp(words, text, len) == 0) {
+            return true;
+        }
+        if (words[word_len] == '\0') {
+            return false;
+        }
+        words += word_len + strlen(", ");
+    }
+}
+
+bool parse_form(const char *text, const char *form, size_t max)
+{
+    char whole[512];
+    regex_t re;
+    bool ok;
+
+    if (strlen(text) > (max != 0 ? max : 65536)) {
+        return false;
+    }
+    if (form == NULL) {
+        return true;
+    }
+    (void) snprintf(whole, sizeof(whole), "^(%s)$", form);
+    if (regcomp(&re, whole, REG_EXTENDED | REG_NOSUB) != 0) {
+        return false;
+    }
+    ok = regexec(&re, text, 0, NULL, 0) == 0;
+    regfree(&re);
+    return ok;
+}
+
+bool parse_kid(const char *text)
+{
+    return parse_form(text, PARSE_VISIBLE "+", 255) &&
+           strpbrk(text, "',=") == NULL;
+}
+
+bool parse_listen(const char *text)
+{
+    if (strncmp(text, "unix:", 5) == 0) {
+        text += 5;
+    }
+    if (strchr(text, '/') != NULL) {
+        return strlen(text) < sizeof(((struct sockaddr_un *) 0)->sun_path);
+    }
+    return parse_form(
+        text, "([]" PARSE_HOST "]+|\\[[]:" PARSE_HOST "]*\\]):" PARSE_PORT,
+        260);
+}
+
+bool parse_loopback(const char *hosts)
+{
+#define LOOPBACK "(|[/@][^,]*|localhost|127\\.[0-9.]*|::1)"
+    return parse_form(hosts, LOOPBACK "(," LOOPBACK ")*", 0);
+}
+
+bool parse_origin(char *text)
+{
+#define LABEL "[-_0-9A-Za-z]+"
+    char *colon = strrchr(text, ':');
+
+    if (!parse_form(text,
+                    "https?://(\\*\\." LABEL "(\\." LABEL ")+|" LABEL
+                    "(\\." LABEL ")*|\\[[^]]{2,}\\])(:" PARSE_PORT ")?",
+                    0)) {
+        return false;
+    }
+    if (strcmp(colon, text[4] == 's' ? ":443" : ":80") == 0) {
+        *colon = '\0';
+    }
+    for (; *text != '\0'; text++) {
+        *text = (char) tolower((unsigned char) *text);
+    }
+    return true;
+}
+
+static bool is_cidr(char *text)
+{
+    bool v6 = strchr(text, ':') != NULL;
+    char *slash = strchr(text, '/');
+    unsigned char addr[16];
+    int64_t bits;
+
+    if (slash != NULL) {
+        *slash++ = '\0';
+    }
+    return inet_pton(v6 ? AF_INET6 : AF_INET, text, addr) == 1 &&
+           (slash == NULL ||
+            parse_within(slash, v6 ? "1 to 128" : "1 to 32", false, &bits));
+}
+
+bool parse_cidr_list(const char *text)
+{
+    char item[64];
+
+    for (;;) {
+        size_t len;
+
+        text += strspn(text, " ,");
+        len = strcspn(text, " ,");
+        if (len == 0) {
+            return true;
+        }
+        if (len >= sizeof(item)) {
+            return false;
+        }
+        memcpy(item, text, len);
+        item[len] = '\0';
+        if (!is_cidr(item)) {
+            return false;
+        }
+        text += len;
+    }
+}
+
+/* -- environment files ---------------------------------------------------- */
+
+#define BLANKS " \t\r"
+#define NAME_CHARS                                                            \
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789"
+
+/* Takes quotes and escapes out of value, in place; what is wrong, or NULL. */
+static const char *unquote(char *value)
+{
+    char quote = value[0];
+    char *in = value + 1, *out = value;
+
+    if (quote != '"' && quote != '\'') {
+        return strchr(value, '\\') != NULL
+                   ? "a backslash; quote the value to mean one"
+                   : NULL;
+    }
+    while (*in != quote) {
+        if (quote == '"' && *in == '\\' && in[1] != '\0' &&
+            strchr("\"\\`$", in[1]) != NULL) {
+            in++;
+        }
+        if (*in == '\0') {
+            return "a quote is not closed on its line";
+        }
+        *out++ = *in++;
+    }
+    *out = '\0';
+    return in[1] != '\0' ? "text behind the closing quote" : NULL;
+}
+
+/* One line, without its end; what is wrong with it, or NULL. */
+static const char *read_line(struct envfile *file, char *line)
+{
+    char *name = line + strspn(line, BLANKS);
+    size_t len = strspn(name, NAME_CHARS);
+    char *value = name + len + strspn(name + len, BLANKS);
+    char *end = value + strlen(value);
+    char **more;
+
+    if (*name == '\0' || *name == '#' || *name == ';') {
+        return NULL;
+    }
+    if (len == 0 || is_digit(*name) || *value != '=') {
+        return "not of the form NAME=value";
+    }
+    while (strchr(BLANKS, end[-1]) != NULL) {
+        *--end = '\0';
+    }
+    value++;
+    value += strspn(value, BLANKS);
+    more = reallocarray(file->vars, file->count + 2, sizeof(*file->vars));
+    if (more == NULL) {
+        return "out of memory";
+    }
+    file->vars = more;
+    file->vars[file->count++] = name;
+    file->vars[file->count] = NULL;
+    name[len++] = '=';
+    memmove(name + len, value, strlen(value) + 1);
+    return unquote(name + len);
+}
+
+/* Every line of text[0..len); what is wrong with the *line-th, or NULL. */
+static const char *read_lines(struct envfile *file, size_t len, size_t *line)
+{
+    const char *problem = NULL;
+    char *rest = file->text, *this;
+
+    *line = 0;
+    while (problem == NULL && (this = strsep(&rest, "\n")) != NULL) {
+        ++*line;
+        problem = rest == NULL && this + strlen(this) != file->text + len
+                      ? "a NUL byte"
+                      : read_line(file, this);
+    }
+    return problem;
+}
+
+bool envfile_read(struct envfile *file, const char *path, char *err,
+                  size_t err_cap)
+{
+    FILE *in = fopen(path, "re");
+    const char *problem;
+    size_t len, line;
+
+    memset(file, 0, sizeof(*file));
+    if (in == NULL) {
+        snprintf(err, err_cap, "%s: cannot open: %s", path, strerror(errno));
+        return false;
+    }
+    setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
+    file->text = calloc(1, ENVFILE_MAX_BYTES + 1);
+    errno = ENOMEM;
+    len = file->text != NULL ? fread(file->text, 1, ENVFILE_MAX_BYTES, in) : 0;
+    if (len == ENVFILE_MAX_BYTES) {
+        errno = EFBIG;
+    }
+    if (file->text == NULL || ferror(in) || len == ENVFILE_MAX_BYTES) {
+        snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
+        problem = err;
+    } else if ((problem = read_lines(file, len, &line)) != NULL) {
+        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
+    }
+    fclose(in);
+    if (problem != NULL) {
+        envfile_free(file);
+    }
+    return problem == NULL;
+}
+
+const char *envfile_get(const struct envfile *file, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = file->count; i-- > 0;) {
+        if (strncmp(file->vars[i], name, len) == 0 &&
+            file->vars[i][len] == '=') {
+            return file->vars[i] + len + 1;
+        }
+    }
+    return NULL;
+}
+
+void envfile_free(struct envfile *file)
+{
+    if (file->text != NULL) {
+        OPENSSL_cleanse(file->text, ENVFILE_MAX_BYTES);
+    }
+    free(file->text);
+    free(file->vars);
+    memset(file, 0, sizeof(*file));
+}
