@@ -4,7 +4,6 @@
 #include "auth/password.h"
 #include "base/config.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "cmd/cmd.h"
 #include "server/listener.h"
 #include "server/serve.h"
@@ -12,6 +11,7 @@
 #include "store/store.h"
 
 #include <fcntl.h>
+#include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static int usage(const char *what, const char *arg)
 static int command_version(const struct options *opt)
 {
     (void) opt;
-    puts("identity-fcgi " IDENTITY_VERSION);
+    puts("identity-fcgi " PLATFORM_VERSION);
     return 0;
 }
 

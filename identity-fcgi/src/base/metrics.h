@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 
+#include <pj.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -65,16 +66,13 @@ struct metrics_gauge {
     int64_t value;
 };
 
-/* Notes the process's start. */
+/* Begins to count and notes the process's start, before there are threads. */
 void metrics_start(void);
 
 /* CLOCK_MONOTONIC in microseconds. */
 int64_t metrics_now_us(void);
 
-/*
- * Counting takes no lock: each thread has counters of its own, which only
- * metrics_render() adds up.  Threads need no preparation.
- */
+/* Any thread may count; it takes no lock. */
 void metrics_add(enum metrics_counter counter, uint64_t n);
 void metrics_count(enum metrics_counter counter);
 void metrics_time(enum metrics_timer timer, int64_t microseconds);
@@ -87,12 +85,10 @@ void metrics_time(enum metrics_timer timer, int64_t microseconds);
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds);
 
-/*
- * Appends the exposition.  endpoint_name gives the label of each endpoint,
- * kid (kid_len bytes) is the signing key's id; none when it is NULL.
- */
+/* Appends the exposition.  endpoint_name gives the label of each endpoint; kid
+ * is the signing key's id, without data where there is none. */
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
                     const struct metrics_gauge *gauges, size_t gauge_count,
-                    const void *kid, size_t kid_len);
+                    pj_str_t kid);
 
 #endif
