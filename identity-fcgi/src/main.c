@@ -4,6 +4,7 @@
 #include "auth/password.h"
 #include "base/config.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "cmd/cmd.h"
 #include "server/listener.h"
 #include "server/serve.h"
@@ -11,7 +12,6 @@
 #include "store/store.h"
 
 #include <fcntl.h>
-#include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,7 +196,7 @@ static int usage(const char *what, const char *arg)
 static int command_version(const struct options *opt)
 {
     (void) opt;
-    puts("identity-fcgi " PLATFORM_VERSION);
+    puts("identity-fcgi " IDENTITY_VERSION);
     return 0;
 }
 

@@ -23,8 +23,8 @@ static const char *render(const struct metrics_gauge *gauges, size_t count,
     struct buf out;
 
     buf_init(&out, text, TEXT_MAX);
-    metrics_render(&out, endpoint, gauges, count,
-                   kid != NULL ? str(kid) : (pj_str_t){NULL, 0});
+    metrics_render(&out, endpoint, gauges, count, kid,
+                   kid != NULL ? strlen(kid) : 0);
     ck_assert(!out.overflow);
     text[out.len] = '\0';
     return text;

@@ -81,7 +81,7 @@ static uint64_t work(void)
     char *at;
 
     buf_init(&out, text, sizeof(text) - 1);
-    metrics_render(&out, no_name, NULL, 0, (pj_str_t){NULL, 0});
+    metrics_render(&out, no_name, NULL, 0, NULL, 0);
     text[out.len] = '\0';
     at = strstr(text, "\nidentity_hash_work_total ");
     ck_assert_ptr_nonnull(at);

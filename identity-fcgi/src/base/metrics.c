@@ -5,8 +5,9 @@
 
 #include "base/metrics.h"
 
+#include "base/version.h"
+
 #include <inttypes.h>
-#include <pj_version.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -309,21 +310,19 @@ static void add_gauge(struct buf *out, const char *name, const char *help,
     buf_addf(out, "%s %" PRId64 "\n", name, value);
 }
 
-static void add_info(struct buf *out, pj_str_t kid)
+static void add_info(struct buf *out, const char *kid, size_t kid_len)
 {
     add_header(out, "identity_build_info", "The program's version.", "gauge");
-    buf_addz(out, "identity_build_info{version=\"" PLATFORM_VERSION "\"} 1\n");
+    buf_addz(out, "identity_build_info{version=\"" IDENTITY_VERSION "\"} 1\n");
     add_header(out, "identity_signing_key_info",
                "The id of the key that signs; none is loaded without it.",
                "gauge");
-    if (kid.data == NULL) {
+    if (kid == NULL) {
         return;
     }
     buf_addz(out, "identity_signing_key_info{kid=\"");
-    for (size_t i = 0; i < kid.len; i++) {
-        buf_addf(out,
-                 kid.data[i] == '"' || kid.data[i] == '\\' ? "\\%c" : "%c",
-                 kid.data[i]);
+    for (size_t i = 0; i < kid_len; i++) {
+        buf_addf(out, kid[i] == '"' || kid[i] == '\\' ? "\\%c" : "%c", kid[i]);
     }
     buf_addz(out, "\"} 1\n");
 }
@@ -363,7 +362,7 @@ static void add_process(struct buf *out)
 
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
                     const struct metrics_gauge *gauges, size_t gauge_count,
-                    pj_str_t kid)
+                    const void *kid, size_t kid_len)
 {
     add_requests(out, endpoint_name);
     add_counters(out);
@@ -371,6 +370,6 @@ void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
     for (size_t i = 0; i < gauge_count; i++) {
         add_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
     }
-    add_info(out, kid);
+    add_info(out, kid, kid_len);
     add_process(out);
 }

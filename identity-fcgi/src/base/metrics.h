@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 
-#include <pj.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -86,9 +85,9 @@ void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds);
 
 /* Appends the exposition.  endpoint_name gives the label of each endpoint; kid
- * is the signing key's id, without data where there is none. */
+ * is the signing key's id, NULL where there is none. */
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
                     const struct metrics_gauge *gauges, size_t gauge_count,
-                    pj_str_t kid);
+                    const void *kid, size_t kid_len);
 
 #endif

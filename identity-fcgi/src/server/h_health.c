@@ -2,8 +2,7 @@
 
 #include "auth/app.h"
 #include "base/jsonw.h"
-
-#include <pj_version.h>
+#include "base/version.h"
 
 static void send_json(struct http_response *res)
 {
@@ -71,7 +70,7 @@ void h_info(struct worker *w, const struct http_request *req,
     jsonw_cstr(&json, "name", w->cfg->app_name);
     jsonw_cstr(&json, "environment",
                w->cfg->app_env != NULL ? w->cfg->app_env : "");
-    jsonw_cstr(&json, "version", PLATFORM_VERSION);
+    jsonw_cstr(&json, "version", IDENTITY_VERSION);
     jsonw_int(&json, "schema", store_schema_version());
     jsonw_object_end(&json);
     jsonw_object_end(&json);

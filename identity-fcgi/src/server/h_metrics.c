@@ -77,5 +77,6 @@ void h_prometheus(struct worker *w, const struct http_request *req,
     http_header(res, "Content-Type",
                 "text/plain; version=0.0.4; charset=utf-8");
     http_header(res, "Cache-Control", "no-store");
-    metrics_render(&res->body, route_label, g.list, g.count, kid);
+    metrics_render(&res->body, route_label, g.list, g.count, kid.data,
+                   kid.len);
 }

@@ -6,12 +6,12 @@
 #include "auth/hasher.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/version.h"
 #include "server/route.h"
 #include "server/server.h"
 #include "store/sweep.h"
 
 #include <openssl/crypto.h>
-#include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -339,7 +339,7 @@ int serve(const struct config *cfg, struct keys *keys,
     metrics_start();
     log_line(LOG_INFO_, "service.listening",
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
-             PLATFORM_VERSION, (long) getpid(), listener->name,
+             IDENTITY_VERSION, (long) getpid(), listener->name,
              limits.threads);
     /* As many again for signatures: a login whose credential was right does
      * not wait for others' hashes. */
