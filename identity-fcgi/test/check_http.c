@@ -1,4 +1,4 @@
-/* Tests of http.c and http_rules.c. */
+/* Tests of http.c. */
 
 #include "base/http.h"
 #include "testing.h"

@@ -11,7 +11,6 @@
 #include <stddef.h>
 
 #define HTTP_BODY_MAX 16384 /* a larger body is 413 */
-#define HTTP_ID_MAX 128     /* of the two ids */
 
 /* Absent headers have data == NULL; all point into the request's memory. */
 struct http_request {
@@ -46,11 +45,8 @@ struct http_response {
     char session_id[37];
 };
 
-/*
- * Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
- * which must outlive it.  These are never the process's environment: there
- * HTTP_HOST is a bind address, here it is the Host header.
- */
+/* Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
+ * which must outlive it.  (HTTP_HOST of the environment is a bind address.) */
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large);
 
@@ -58,17 +54,11 @@ void http_request_init(struct http_request *req, char *const *params,
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap);
 
-/*
- * Writes the response's head as CGI wants it (Status, the response's headers,
- * both ids, Content-Length, an empty line) into head, which is emptied first.
- * A response that overflowed its memory becomes a 500.  For HEAD, 204 and 304
- * the body is dropped.
- */
+/* Writes the response's head as CGI wants it into head, which is emptied
+ * first. A response that overflowed its memory becomes a 500.  For HEAD, 204
+ * and 304 the body is dropped. */
 void http_response_head(struct http_response *res,
                         const struct http_request *req, struct buf *head);
-
-/* The reason phrase of status: "Not Found". */
-const char *http_status_title(int status);
 
 /* Appends "name: value"; CR and LF in value make the response a 500. */
 void http_header(struct http_response *res, const char *name,
@@ -104,10 +94,8 @@ void http_cookie_clear(struct http_response *res, const struct config *cfg);
  */
 pj_str_t http_bearer(pj_str_t authorization);
 
-/*
- * Whether a request that carries the cookie may act on it: Origin listed or
- * the request's own, or no browser at all.
- */
+/* Whether a request that carries the cookie may act on it: Origin listed or
+ * the request's own, or no browser at all. */
 bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req);
 
