@@ -116,6 +116,20 @@ START_TEST (test_time_is_utc_with_milliseconds) {
 }
 END_TEST
 
+/* Each of these bytes takes six. */
+START_TEST (test_a_line_that_grows_too_long_keeps_its_head) {
+    char message[1000];
+
+    memset(message, 1, sizeof(message) - 1);
+    message[sizeof(message) - 1] = '\0';
+    log_line(LOG_INFO_, "three", "%s", message);
+    ck_assert_int_eq(next_write(), 1);
+    ck_assert(strncmp(text, "{\"time\":", 8) == 0);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"event\":\"three\",\"truncated\":true}\n"));
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
@@ -123,6 +137,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_lines_of_a_request_leave_at_its_end);
     tcase_add_test(t, test_a_warning_does_not_wait_nor_overtake);
     tcase_add_test(t, test_many_lines_leave_in_writes_that_a_pipe_keeps_whole);
+    tcase_add_test(t, test_a_line_that_grows_too_long_keeps_its_head);
     tcase_add_test(t, test_time_is_utc_with_milliseconds);
 }
 
