@@ -15,19 +15,6 @@
 /* Times: PostgreSQL counts from 2000, we from 1970. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
 
-/* Types of parameters; values travel in binary except DB_INET's. */
-enum db_type {
-    DB_UUID,
-    DB_TEXT,
-    DB_INT8,
-    DB_BOOL,
-    DB_BYTEA,
-    DB_INET,
-    DB_UUIDS,
-    DB_TIMESTAMPTZ,
-    DB_FENCE
-};
-
 /*
  * A statement of the program's fixed set.  Prepared once a connection under
  * its name, where prepared statements are on.
@@ -41,11 +28,14 @@ struct db_statement {
 /* Parameters in order; every db_param_*() adds the next one. */
 struct db_params {
     size_t count;
-    enum db_type types[DB_MAX_PARAMS];
+    unsigned types[DB_MAX_PARAMS]; /* OIDs */
     const char *values[DB_MAX_PARAMS];
     int lengths[DB_MAX_PARAMS];
+    int formats[DB_MAX_PARAMS];               /* 1: binary */
     unsigned char scratch[DB_MAX_PARAMS][16]; /* UUIDs and integers */
-    bool bad_uuid; /* some UUID was none: the statement cannot match */
+    bool bad_uuid;  /* some UUID was none: the statement cannot match */
+    bool has_fence; /* the value of this number is the connection's */
+    size_t fence;
 };
 
 void db_param_uuid(struct db_params *p, const char *text, size_t len);
@@ -134,9 +124,6 @@ struct db_array {
 
 void db_array_open(const struct db_rows *rows, size_t row, int col,
                    struct db_array *array);
-/* The same over the bytes of an array value. */
-void db_array_bind(struct db_array *array, const unsigned char *data,
-                   size_t len);
 /* The next element's bytes; false at the end. */
 bool db_array_next(struct db_array *array, const unsigned char **data,
                    size_t *len);

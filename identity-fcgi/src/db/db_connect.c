@@ -4,15 +4,10 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_HOSTS 8
-
-void db_pg_first_line(const char *message, char *out, size_t cap)
-{
-    snprintf(out, cap, "%.*s", (int) strcspn(message, "\n"), message);
-}
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What the server says beside results is for its own log. */
 static void ignore_notice(void *arg, const char *message)
@@ -21,20 +16,7 @@ static void ignore_notice(void *arg, const char *message)
     (void) message;
 }
 
-struct db_conn *db_conn_new(void)
-{
-    return calloc(1, sizeof(struct db_conn));
-}
-
-void db_conn_free(struct db_conn *c)
-{
-    if (c != NULL) {
-        db_conn_disconnect(c);
-        free(c);
-    }
-}
-
-void db_conn_disconnect(struct db_conn *c)
+void db_pg_disconnect(struct db_conn *c)
 {
     PQfinish(c->pg);
     c->pg = NULL;
@@ -43,101 +25,64 @@ void db_conn_disconnect(struct db_conn *c)
     c->clock_read_ms = 0;
 }
 
-bool db_conn_is_connected(const struct db_conn *c)
+/* Copies the nth of a comma-separated list, or its only one; nothing where
+ * there is none.  How many there are. */
+static size_t list_item(const char *list, size_t n, char *out, size_t cap)
 {
-    return c->pg != NULL;
-}
+    size_t count = 0;
 
-/* The nth of a comma-separated list, or its only one, in out. */
-static bool list_item(const char *list, size_t n, char *out, size_t cap)
-{
-    const char *end;
+    out[0] = '\0';
+    for (const char *p = list; p != NULL; count++) {
+        size_t len = strcspn(p, ",");
 
-    if (list == NULL) {
-        out[0] = '\0';
-        return n == 0;
-    }
-    if (strchr(list, ',') == NULL) {
-        n = 0;
-    }
-    for (; n > 0; n--) {
-        list = strchr(list, ',');
-        if (list == NULL) {
-            return false;
+        if (count == n || (count == 0 && p[len] == '\0')) {
+            (void) snprintf(out, cap, "%.*s", (int) len, p);
         }
-        list++;
+        p = p[len] != '\0' ? p + len + 1 : NULL;
     }
-    end = strchr(list, ',');
-    snprintf(out, cap, "%.*s",
-             (int) (end != NULL ? (size_t) (end - list) : strlen(list)), list);
-    return true;
-}
-
-static size_t host_count(const struct config *cfg)
-{
-    size_t n = 1;
-
-    for (const char *p = cfg->db_host; p != NULL && *p != '\0'; p++) {
-        n += *p == ',';
-    }
-    return n < MAX_HOSTS ? n : MAX_HOSTS;
+    return count;
 }
 
 /* Begins connecting to the nth host; NULL when memory is short. */
 static PGconn *start(const struct config *cfg, size_t n)
 {
     char host[256], port[16];
-    const char *names[] = {"host",
-                           "port",
-                           "dbname",
-                           "user",
-                           "password",
-                           "sslmode",
-                           "application_name",
-                           "client_encoding",
-                           "target_session_attrs",
-                           "tcp_user_timeout",
-                           NULL};
-    const char *values[] = {host,
-                            port,
-                            cfg->db_name,
-                            cfg->db_user,
-                            cfg->db_password,
-                            cfg->db_sslmode,
-                            cfg->app_name,
-                            "UTF8",
-                            "read-write",
-                            "10000",
-                            NULL};
+    const char *const settings[][2] = {
+        {"host", host},
+        {"port", port},
+        {"dbname", cfg->db_name},
+        {"user", cfg->db_user},
+        {"password", cfg->db_password},
+        {"sslmode", cfg->db_sslmode},
+        {"application_name", cfg->app_name},
+        {"client_encoding", "UTF8"},
+        {"target_session_attrs", "read-write"},
+        {"tcp_user_timeout", "10000"},
+        {NULL, NULL},
+    };
+    const char *names[COUNT(settings)], *values[COUNT(settings)];
 
-    if (!list_item(cfg->db_host, n, host, sizeof(host)) ||
-        !list_item(cfg->db_port, n, port, sizeof(port))) {
-        port[0] = '\0';
+    (void) list_item(cfg->db_host, n, host, sizeof(host));
+    (void) list_item(cfg->db_port, n, port, sizeof(port));
+    for (size_t i = 0; i < COUNT(settings); i++) {
+        names[i] = settings[i][0];
+        values[i] = settings[i][1];
     }
     return PQconnectStartParams(names, values, 0);
 }
 
 static bool finish_connecting(PGconn *pg, int64_t deadline_ms)
 {
-    short events = POLLOUT;
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
 
-    for (;;) {
-        if (!db_pg_wait(pg, events, deadline_ms)) {
+    while (next == PGRES_POLLING_READING || next == PGRES_POLLING_WRITING) {
+        if (!db_pg_wait(pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT,
+                        deadline_ms)) {
             return false;
         }
-        switch (PQconnectPoll(pg)) {
-        case PGRES_POLLING_OK:
-            return true;
-        case PGRES_POLLING_READING:
-            events = POLLIN;
-            break;
-        case PGRES_POLLING_WRITING:
-            events = POLLOUT;
-            break;
-        default:
-            return false;
-        }
+        next = PQconnectPoll(pg);
     }
+    return next == PGRES_POLLING_OK;
 }
 
 /*
@@ -158,9 +103,9 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
     PGresult *res = NULL;
     bool ok;
 
-    snprintf(announced, sizeof(announced), "%d", PQbackendPID(pg));
-    snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
-             (long long) cfg->db_statement_timeout_ms);
+    (void) snprintf(announced, sizeof(announced), "%d", PQbackendPID(pg));
+    (void) snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
+                    (long long) cfg->db_statement_timeout_ms);
     ok = PQsendQueryParams(pg, sql, 2, NULL, values, NULL, NULL, 0) &&
          db_pg_collect(pg, deadline_ms, &res) == DB_DONE;
     c->shared = ok && PQntuples(res) == 0;
@@ -174,22 +119,21 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
                         size_t err_cap)
 {
     PGconn *pg = start(cfg, n);
+    const char *why;
 
-    if (pg != NULL && PQstatus(pg) != CONNECTION_BAD &&
-        finish_connecting(pg, deadline_ms)) {
+    if (PQstatus(pg) != CONNECTION_BAD && finish_connecting(pg, deadline_ms)) {
         PQsetNoticeProcessor(pg, ignore_notice, NULL);
         if (PQsetnonblocking(pg, 1) == 0 &&
             (!autocommit || settle(c, pg, cfg, deadline_ms))) {
             c->pg = pg;
-            c->prepared_count = 0;
             return true;
         }
     }
-    if (pg != NULL && PQerrorMessage(pg)[0] != '\0') {
-        db_pg_first_line(PQerrorMessage(pg), err, err_cap);
-    } else {
-        snprintf(err, err_cap, "no answer from the database in time");
+    why = PQerrorMessage(pg);
+    if (why[0] == '\0') {
+        why = "no answer from the database in time";
     }
+    (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
     PQfinish(pg);
     return false;
 }
@@ -198,9 +142,12 @@ bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                    bool autocommit, int64_t deadline_ms, char *err,
                    size_t err_cap)
 {
-    size_t hosts = host_count(cfg);
+    char item[2];
+    size_t hosts = list_item(cfg->db_host, 0, item, sizeof(item));
 
-    snprintf(err, err_cap, "no time left to connect");
+    hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
+    db_pg_disconnect(c);
+    (void) snprintf(err, err_cap, "no time left to connect");
     for (size_t i = 0; i < hosts; i++) {
         size_t n = (*host + i) % hosts;
         int64_t now = db_now_ms();
@@ -213,11 +160,4 @@ bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
         }
     }
     return false;
-}
-
-bool db_conn_connect(struct db_conn *c, const struct config *cfg, size_t *host,
-                     int64_t deadline_ms, char *err, size_t err_cap)
-{
-    db_conn_disconnect(c);
-    return db_pg_connect(c, cfg, host, true, deadline_ms, err, err_cap);
 }

@@ -1,6 +1,6 @@
 /* A bounded pool of connections, which all threads of the process share. */
 
-#include "db/db_conn.h"
+#include "db/db_pg.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
@@ -16,19 +16,19 @@ struct db_pool {
     const struct config *cfg;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct db_conn **idle;  /* connected: the last one used is the warmest */
-    struct db_conn **spare; /* not connected */
-    size_t idle_count, spare_count, size;
+    size_t size, lent;
     /* Connecting, for all threads together. */
     unsigned failures; /* in a row */
     int64_t retry_at_ms;
     size_t host; /* the one that worked last */
+    struct db_conn conns[];
 };
 
 struct db_pool *db_pool_new(const struct config *cfg)
 {
-    struct db_pool *pool = calloc(1, sizeof(*pool));
     size_t size = cfg->db_pool_size > 0 ? (size_t) cfg->db_pool_size : 1;
+    struct db_pool *pool =
+        calloc(1, sizeof(*pool) + size * sizeof(pool->conns[0]));
     pthread_condattr_t attr;
 
     if (pool == NULL) {
@@ -41,18 +41,6 @@ struct db_pool *db_pool_new(const struct config *cfg)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&pool->changed, &attr);
     pthread_condattr_destroy(&attr);
-
-    pool->idle = calloc(size, sizeof(struct db_conn *));
-    pool->spare = calloc(size, sizeof(struct db_conn *));
-    while (pool->idle != NULL && pool->spare != NULL &&
-           pool->spare_count < size &&
-           (pool->spare[pool->spare_count] = db_conn_new()) != NULL) {
-        pool->spare_count++;
-    }
-    if (pool->spare_count < size) {
-        db_pool_free(pool);
-        return NULL;
-    }
     return pool;
 }
 
@@ -61,29 +49,19 @@ void db_pool_free(struct db_pool *pool)
     if (pool == NULL) {
         return;
     }
-    for (size_t i = 0; i < pool->idle_count; i++) {
-        db_conn_free(pool->idle[i]);
-    }
-    for (size_t i = 0; i < pool->spare_count; i++) {
-        db_conn_free(pool->spare[i]);
+    for (size_t i = 0; i < pool->size; i++) {
+        db_pg_disconnect(&pool->conns[i]);
     }
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->idle);
-    free(pool->spare);
     free(pool);
-}
-
-static size_t lent(const struct db_pool *pool)
-{
-    return pool->size - pool->idle_count - pool->spare_count;
 }
 
 void db_pool_use(struct db_pool *pool, int *size, int *used)
 {
     pthread_mutex_lock(&pool->lock);
     *size = (int) pool->size;
-    *used = (int) lent(pool);
+    *used = (int) pool->lent;
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -92,12 +70,25 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-static void wait_for_change(struct db_pool *pool, int64_t until_ms)
+/* The connections nobody has: the one that answered last, and one that is not
+ * connected. */
+static void find_free(struct db_pool *pool, struct db_conn **idle,
+                      struct db_conn **spare)
 {
-    struct timespec until = {(time_t) (until_ms / 1000),
-                             (long) (until_ms % 1000) * 1000000};
+    *idle = NULL;
+    *spare = NULL;
+    for (size_t i = 0; i < pool->size; i++) {
+        struct db_conn *c = &pool->conns[i];
 
-    (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &until);
+        if (c->lent) {
+            continue;
+        }
+        if (c->pg == NULL) {
+            *spare = c;
+        } else if (*idle == NULL || c->answered_ms > (*idle)->answered_ms) {
+            *idle = c;
+        }
+    }
 }
 
 /*
@@ -114,28 +105,28 @@ static struct db_conn *take(struct db_pool *pool, bool another,
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        int64_t now = db_now_ms();
-        bool wait = pool->failures > 0 && now < pool->retry_at_ms;
-        bool connect = pool->spare_count > 0 && !wait;
+        struct db_conn *idle, *spare;
+        int64_t now = db_now_ms(), until = deadline_ms;
+        struct timespec ts;
 
+        find_free(pool, &idle, &spare);
         *late = now >= deadline_ms;
-        if (*late) {
+        if (spare != NULL && pool->failures > 0 && now < pool->retry_at_ms) {
+            until = earlier(deadline_ms, pool->retry_at_ms);
+            spare = NULL;
+        }
+        c = spare != NULL && (another || idle == NULL) ? spare : idle;
+        if (*late || c != NULL || pool->lent == 0) {
             break;
         }
-        if (pool->idle_count > 0 && !(another && connect)) {
-            c = pool->idle[--pool->idle_count];
-            break;
-        }
-        if (connect) {
-            c = pool->spare[--pool->spare_count];
-            break;
-        }
-        if (lent(pool) == 0) {
-            break;
-        }
-        wait_for_change(pool, wait && pool->spare_count > 0
-                                  ? earlier(deadline_ms, pool->retry_at_ms)
-                                  : deadline_ms);
+        ts = (struct timespec){(time_t) (until / 1000),
+                               (long) (until % 1000) * 1000000};
+        (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &ts);
+    }
+    c = *late ? NULL : c;
+    if (c != NULL) {
+        c->lent = true;
+        pool->lent++;
     }
     pthread_mutex_unlock(&pool->lock);
     return c;
@@ -144,11 +135,8 @@ static struct db_conn *take(struct db_pool *pool, bool another,
 static void give(struct db_pool *pool, struct db_conn *c)
 {
     pthread_mutex_lock(&pool->lock);
-    if (db_conn_is_connected(c)) {
-        pool->idle[pool->idle_count++] = c;
-    } else {
-        pool->spare[pool->spare_count++] = c;
-    }
+    c->lent = false;
+    pool->lent--;
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -195,7 +183,8 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     pthread_mutex_unlock(&pool->lock);
     deadline_ms =
         earlier(deadline_ms, db_now_ms() + pool->cfg->db_connect_timeout_ms);
-    ok = db_conn_connect(c, pool->cfg, &host, deadline_ms, err, sizeof(err));
+    ok = db_pg_connect(c, pool->cfg, &host, true, deadline_ms, err,
+                       sizeof(err));
     note_connect(pool, ok, host, err);
     return ok;
 }
@@ -208,11 +197,11 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
     bool late;
 
     while ((c = take(pool, another, deadline_ms, &late)) != NULL) {
-        if (db_conn_is_connected(c) ? db_conn_is_alive(c, before_write)
-                                    : connect_within(pool, c, deadline_ms)) {
+        if (c->pg != NULL ? db_pg_is_alive(c, before_write)
+                          : connect_within(pool, c, deadline_ms)) {
             return c;
         }
-        db_conn_disconnect(c);
+        db_pg_disconnect(c);
         give(pool, c);
     }
     if (late) {
@@ -222,53 +211,34 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
     return NULL;
 }
 
-/* One attempt, timed and counted. */
-static enum db_outcome try_once(struct db_conn *c, const struct config *cfg,
-                                const struct db_statement *st,
-                                const struct db_params *params,
-                                int64_t deadline_ms,
-                                struct meanwhile *meanwhile,
-                                struct db_rows **rows, bool *sent)
-{
-    int64_t started_us = metrics_now_us();
-    enum db_outcome outcome =
-        db_conn_try(c, cfg, st, params, deadline_ms, meanwhile, rows, sent);
-
-    metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
-    switch (outcome) {
-    case DB_DONE:
-        break;
-    case DB_REFUSED:
-        metrics_count(METRICS_DB_ERROR_REFUSED);
-        break;
-    case DB_RETRY:
-        metrics_count(METRICS_DB_ERROR_TRANSIENT);
-        break;
-    case DB_LOST:
-        metrics_count(METRICS_DB_ERROR_LOST);
-        break;
-    }
-    return outcome;
-}
-
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
                       struct meanwhile *meanwhile, struct db_rows **rows)
 {
+    static const enum metrics_counter errors[] = {
+        [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
+        [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
+        [DB_LOST] = METRICS_DB_ERROR_LOST,
+    };
     enum db_outcome outcome = DB_RETRY;
-    bool sent;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && (outcome == DB_RETRY || outcome == DB_LOST);
+    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED;
          i++) {
         /* Where one was lost, others are likely to be. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
+        int64_t started_us = metrics_now_us();
+        bool sent;
 
         if (c == NULL) {
             break;
         }
-        outcome = try_once(c, pool->cfg, st, params, deadline_ms, meanwhile,
-                           rows, &sent);
+        outcome = db_pg_try(c, pool->cfg, st, params, deadline_ms, meanwhile,
+                            rows, &sent);
+        metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
+        if (outcome != DB_DONE) {
+            metrics_count(errors[outcome]);
+        }
         give(pool, c);
         if (outcome == DB_LOST && sent && st->writes) {
             return DB_UNKNOWN;
