@@ -1,7 +1,5 @@
 /*
- * One statement on one connection: bounded waiting, and one honest answer to
- * "did it happen?".
- *
+ * One statement on one connection, and one honest answer to "did it happen?".
  * libpq is used without blocking: every wait is a poll() with a deadline, so a
  * server that hangs costs a request its time and no more.  There is no
  * PQcancel(): it blocks on a server that does not answer, and the server's own
@@ -61,6 +59,13 @@ static bool flush(PGconn *pg, int64_t deadline_ms)
     return n == 0;
 }
 
+static const char *field(const PGresult *res, int which)
+{
+    const char *text = PQresultErrorField(res, which);
+
+    return text != NULL ? text : "";
+}
+
 static enum db_outcome judge(const PGresult *res)
 {
     static const char *const transient[] = {
@@ -72,10 +77,9 @@ static enum db_outcome judge(const PGresult *res)
         "53300", /* too many connections */
         "57P",   /* shutting down */
     };
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    const char *state = field(res, PG_DIAG_SQLSTATE);
 
-    for (size_t i = 0;
-         state != NULL && i < sizeof(transient) / sizeof(transient[0]); i++) {
+    for (size_t i = 0; i < sizeof(transient) / sizeof(transient[0]); i++) {
         if (strncmp(state, transient[i], strlen(transient[i])) == 0) {
             return DB_RETRY;
         }
@@ -131,20 +135,18 @@ enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 
 void db_pg_error(const PGconn *pg, const PGresult *res, struct db_error *error)
 {
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-    const char *constraint = PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME);
-    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
+    const char *text = field(res, PG_DIAG_MESSAGE_PRIMARY);
 
-    if (text == NULL) {
+    if (text[0] == '\0') {
         text = PQerrorMessage(pg);
     }
     if (text[0] == '\0') {
         text = "no answer in time";
     }
     (void) snprintf(error->state, sizeof(error->state), "%s",
-                    state != NULL ? state : "");
+                    field(res, PG_DIAG_SQLSTATE));
     (void) snprintf(error->constraint, sizeof(error->constraint), "%s",
-                    constraint != NULL ? constraint : "");
+                    field(res, PG_DIAG_CONSTRAINT_NAME));
     (void) snprintf(error->message, sizeof(error->message), "%.*s",
                     (int) strcspn(text, "\n"), text);
 }
@@ -175,11 +177,9 @@ static enum db_outcome prepare(struct db_conn *c,
     return outcome;
 }
 
-/*
- * Sets up the statement's fence, where it has one: asks for the server's
+/* Sets up the statement's fence, where it has one: asks for the server's
  * clock, now and then.  It was read before its answer came, so a fence errs by
- * that little to the early side, which is the safe one.
- */
+ * that little to the early side, which is the safe one. */
 static enum db_outcome set_fence(struct db_conn *c,
                                  const struct db_params *params,
                                  int64_t deadline_ms, PGresult **res)
@@ -206,11 +206,9 @@ static enum db_outcome set_fence(struct db_conn *c,
     return outcome;
 }
 
-/*
- * Begins a pipeline, all of which is one transaction: its isolation, then the
+/* Begins a pipeline, all of which is one transaction: its isolation, then the
  * statement's timeout.  (SET LOCAL would do the same, but the server warns of
- * it in its log.)
- */
+ * it in its log.) */
 static bool send_settings(struct db_conn *c)
 {
     const char *timeout[] = {c->timeout_ms};
@@ -252,11 +250,14 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
                            int64_t deadline_ms, struct meanwhile *meanwhile,
                            PGresult **res)
 {
+    enum db_outcome outcome;
+
     if (!db_pg_send(c, st, params, prepared) || !flush(c->pg, deadline_ms) ||
         (meanwhile_run(meanwhile) && !PQconsumeInput(c->pg))) {
-        return DB_LOST;
+        return DB_DOUBT;
     }
-    return db_pg_collect(c->pg, deadline_ms, res);
+    outcome = db_pg_collect(c->pg, deadline_ms, res);
+    return outcome == DB_LOST ? DB_DOUBT : outcome;
 }
 
 /* A server that went away has usually said so or closed: reading that here,
@@ -264,28 +265,24 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
 bool db_pg_is_alive(struct db_conn *c, bool before_write)
 {
     int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
+    struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
 
     if (db_now_ms() - c->answered_ms < fresh_ms) {
         return true;
     }
-    for (int i = 0; i < 4; i++) {
-        struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
-
-        if (poll(&p, 1, 0) == 0) {
-            return true;
-        }
-        if (!PQconsumeInput(c->pg) || PQstatus(c->pg) != CONNECTION_OK) {
+    for (int i = 0; poll(&p, 1, 0) != 0; i++) {
+        if (i == 4 || !PQconsumeInput(c->pg) ||
+            PQstatus(c->pg) != CONNECTION_OK) {
             return false;
         }
     }
-    return false;
+    return true;
 }
 
 enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
                           const struct db_statement *st,
                           const struct db_params *params, int64_t deadline_ms,
-                          struct meanwhile *meanwhile, struct db_rows **rows,
-                          bool *sent)
+                          struct meanwhile *meanwhile, struct db_rows **rows)
 {
     int64_t most_ms = db_now_ms() + cfg->db_statement_timeout_ms + GRACE_MS;
     enum db_outcome outcome = DB_DONE;
@@ -295,7 +292,6 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
     if (deadline_ms > most_ms) {
         deadline_ms = most_ms;
     }
-    *sent = false;
     *rows = NULL;
     if (cfg->db_prepared) {
         outcome = prepare(c, st, params, deadline_ms, &res);
@@ -306,7 +302,6 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
     if (outcome == DB_DONE) {
         PQclear(res);
         res = NULL;
-        *sent = true;
         outcome =
             run(c, st, params, cfg->db_prepared, deadline_ms, meanwhile, &res);
     }

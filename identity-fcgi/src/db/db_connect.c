@@ -7,7 +7,6 @@
 #include <string.h>
 
 #define MAX_HOSTS 8
-#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* What the server says beside results is for its own log. */
 static void ignore_notice(void *arg, const char *message)
@@ -47,27 +46,18 @@ static size_t list_item(const char *list, size_t n, char *out, size_t cap)
 static PGconn *start(const struct config *cfg, size_t n)
 {
     char host[256], port[16];
-    const char *const settings[][2] = {
-        {"host", host},
-        {"port", port},
-        {"dbname", cfg->db_name},
-        {"user", cfg->db_user},
-        {"password", cfg->db_password},
-        {"sslmode", cfg->db_sslmode},
-        {"application_name", cfg->app_name},
-        {"client_encoding", "UTF8"},
-        {"target_session_attrs", "read-write"},
-        {"tcp_user_timeout", "10000"},
-        {NULL, NULL},
-    };
-    const char *names[COUNT(settings)], *values[COUNT(settings)];
+    /* clang-format off */
+    const char *const names[] = {
+        "host", "port", "dbname", "user", "password", "sslmode",
+        "application_name", "client_encoding", "target_session_attrs",
+        "tcp_user_timeout", NULL};
+    const char *const values[] = {
+        host, port, cfg->db_name, cfg->db_user, cfg->db_password,
+        cfg->db_sslmode, cfg->app_name, "UTF8", "read-write", "10000", NULL};
+    /* clang-format on */
 
     (void) list_item(cfg->db_host, n, host, sizeof(host));
     (void) list_item(cfg->db_port, n, port, sizeof(port));
-    for (size_t i = 0; i < COUNT(settings); i++) {
-        names[i] = settings[i][0];
-        values[i] = settings[i][1];
-    }
     return PQconnectStartParams(names, values, 0);
 }
 
@@ -85,11 +75,9 @@ static bool finish_connecting(PGconn *pg, int64_t deadline_ms)
     return next == PGRES_POLLING_OK;
 }
 
-/*
- * Sets a session up, if it is ours: the server process that answers is the one
+/* Sets a session up, if it is ours: the server process that answers is the one
  * that was announced at the start.  A pooler that shares server connections
- * announces itself, and nothing is set behind it.
- */
+ * announces itself, and nothing is set behind it. */
 static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
                    int64_t deadline_ms)
 {

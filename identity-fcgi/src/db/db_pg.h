@@ -30,35 +30,30 @@ enum db_outcome {
     DB_DONE,
     DB_REFUSED, /* the server said no: nothing was changed */
     DB_RETRY,   /* likewise, and a second try may go better */
-    DB_LOST     /* no answer */
+    DB_LOST,    /* no answer to what came before the statement */
+    DB_DOUBT    /* no answer to the statement */
 };
 
-/*
- * Tries each host of cfg once, *host first, and sets *host to the one that
+/* Tries each host of cfg once, *host first, and sets *host to the one that
  * answered; each gets an equal part of what is left of the time.  Where
  * statements are to be transactions of their own they are READ COMMITTED, with
  * the statement timeout of cfg, whatever the role's defaults; explicit
- * transactions say so themselves.  On failure one line in err.
- */
+ * transactions say so themselves.  On failure one line in err. */
 bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                    bool autocommit, int64_t deadline_ms, char *err,
                    size_t err_cap);
 void db_pg_disconnect(struct db_conn *c);
 
-/*
- * Whether a connection, as far as can be told without asking, still is one.
+/* Whether a connection, as far as can be told without asking, still is one.
  * One that answered just now is trusted: for a moment before a write, which
- * must not be lost, and longer before a read.
- */
+ * must not be lost, and longer before a read. */
 bool db_pg_is_alive(struct db_conn *c, bool before_write);
 
-/* Runs st once.  *sent tells whether the server may have got it.  After
- * DB_LOST and DB_RETRY the connection is closed. */
+/* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
 enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
                           const struct db_statement *st,
                           const struct db_params *params, int64_t deadline_ms,
-                          struct meanwhile *meanwhile, struct db_rows **rows,
-                          bool *sent);
+                          struct meanwhile *meanwhile, struct db_rows **rows);
 
 /* Waits for events on pg's socket; false when the deadline came first. */
 bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
@@ -68,12 +63,10 @@ bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
 bool db_pg_send(struct db_conn *c, const struct db_statement *st,
                 const struct db_params *params, bool prepared);
 
-/*
- * Reads results until the server is ready for the next statement, and leaves
+/* Reads results until the server is ready for the next statement, and leaves
  * pipeline mode.  The commit happens after the statement's own result was sent
  * and may still fail, so only that "ready" makes it DONE.  *out is the last
- * result, to be cleared.
- */
+ * result, to be cleared. */
 enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
 
 /* What was said of a failure, in one line; res may be NULL. */

@@ -99,37 +99,40 @@ static void find_free(struct db_pool *pool, struct db_conn **idle,
  * connecting failed just now.
  */
 static struct db_conn *take(struct db_pool *pool, bool another,
-                            int64_t deadline_ms, bool *late)
+                            int64_t deadline_ms)
 {
-    struct db_conn *c = NULL;
+    struct db_conn *idle, *spare, *c = NULL;
+    bool late;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        struct db_conn *idle, *spare;
         int64_t now = db_now_ms(), until = deadline_ms;
         struct timespec ts;
 
+        late = now >= deadline_ms;
         find_free(pool, &idle, &spare);
-        *late = now >= deadline_ms;
         if (spare != NULL && pool->failures > 0 && now < pool->retry_at_ms) {
             until = earlier(deadline_ms, pool->retry_at_ms);
             spare = NULL;
         }
         c = spare != NULL && (another || idle == NULL) ? spare : idle;
-        if (*late || c != NULL || pool->lent == 0) {
+        if (late || c != NULL || pool->lent == 0) {
             break;
         }
-        ts = (struct timespec){(time_t) (until / 1000),
-                               (long) (until % 1000) * 1000000};
+        ts.tv_sec = (time_t) (until / 1000);
+        ts.tv_nsec = (long) (until % 1000) * 1000000;
         (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &ts);
     }
-    c = *late ? NULL : c;
-    if (c != NULL) {
+    if (c != NULL && !late) {
         c->lent = true;
         pool->lent++;
     }
     pthread_mutex_unlock(&pool->lock);
-    return c;
+    if (late) {
+        metrics_count(METRICS_DB_ERROR_POOL);
+        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
+    }
+    return late ? NULL : c;
 }
 
 static void give(struct db_pool *pool, struct db_conn *c)
@@ -141,12 +144,21 @@ static void give(struct db_pool *pool, struct db_conn *c)
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Notes how connecting went; says so once when that changes. */
-static void note_connect(struct db_pool *pool, bool ok, size_t host,
-                         const char *err)
+/* Connects c and notes how that went; says so once when it changes. */
+static bool connect_within(struct db_pool *pool, struct db_conn *c,
+                           int64_t deadline_ms)
 {
-    int64_t wait = BACKOFF_FIRST_MS;
+    int64_t most_ms = db_now_ms() + pool->cfg->db_connect_timeout_ms;
+    char err[256];
     unsigned before;
+    size_t host;
+    bool ok;
+
+    pthread_mutex_lock(&pool->lock);
+    host = pool->host;
+    pthread_mutex_unlock(&pool->lock);
+    ok = db_pg_connect(c, pool->cfg, &host, true,
+                       earlier(deadline_ms, most_ms), err, sizeof(err));
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
@@ -154,11 +166,10 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
         pool->failures = 0;
         pool->host = host;
     } else {
-        for (unsigned i = 0; i < before && wait < BACKOFF_MOST_MS; i++) {
-            wait *= 2;
-        }
         pool->failures++;
-        pool->retry_at_ms = db_now_ms() + earlier(wait, BACKOFF_MOST_MS);
+        pool->retry_at_ms =
+            db_now_ms() +
+            earlier(BACKOFF_FIRST_MS << earlier(before, 8), BACKOFF_MOST_MS);
     }
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
@@ -169,23 +180,6 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
     } else if (!ok && before == 0) {
         log_line(LOG_ERROR_, "db.unavailable", "%s", err);
     }
-}
-
-static bool connect_within(struct db_pool *pool, struct db_conn *c,
-                           int64_t deadline_ms)
-{
-    char err[256];
-    size_t host;
-    bool ok;
-
-    pthread_mutex_lock(&pool->lock);
-    host = pool->host;
-    pthread_mutex_unlock(&pool->lock);
-    deadline_ms =
-        earlier(deadline_ms, db_now_ms() + pool->cfg->db_connect_timeout_ms);
-    ok = db_pg_connect(c, pool->cfg, &host, true, deadline_ms, err,
-                       sizeof(err));
-    note_connect(pool, ok, host, err);
     return ok;
 }
 
@@ -194,21 +188,16 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
                             bool before_write, int64_t deadline_ms)
 {
     struct db_conn *c;
-    bool late;
 
-    while ((c = take(pool, another, deadline_ms, &late)) != NULL) {
+    while ((c = take(pool, another, deadline_ms)) != NULL) {
         if (c->pg != NULL ? db_pg_is_alive(c, before_write)
                           : connect_within(pool, c, deadline_ms)) {
-            return c;
+            break;
         }
         db_pg_disconnect(c);
         give(pool, c);
     }
-    if (late) {
-        metrics_count(METRICS_DB_ERROR_POOL);
-        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
-    }
-    return NULL;
+    return c;
 }
 
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
@@ -219,6 +208,7 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
         [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
         [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
         [DB_LOST] = METRICS_DB_ERROR_LOST,
+        [DB_DOUBT] = METRICS_DB_ERROR_LOST,
     };
     enum db_outcome outcome = DB_RETRY;
 
@@ -228,19 +218,18 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
         /* Where one was lost, others are likely to be. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
-        bool sent;
 
         if (c == NULL) {
             break;
         }
-        outcome = db_pg_try(c, pool->cfg, st, params, deadline_ms, meanwhile,
-                            rows, &sent);
+        outcome =
+            db_pg_try(c, pool->cfg, st, params, deadline_ms, meanwhile, rows);
         metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
         if (outcome != DB_DONE) {
             metrics_count(errors[outcome]);
         }
         give(pool, c);
-        if (outcome == DB_LOST && sent && st->writes) {
+        if (outcome == DB_DOUBT && st->writes) {
             return DB_UNKNOWN;
         }
     }

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct db_script {
     struct db_conn conn;
@@ -109,8 +108,7 @@ bool db_script_is_local(const struct db_script *s)
     const char *addr = PQhostaddr(s->conn.pg);
 
     return (host != NULL && (host[0] == '/' || host[0] == '@')) ||
-           (addr != NULL &&
-            (strncmp(addr, "127.", 4) == 0 || strcmp(addr, "::1") == 0));
+           (addr != NULL && addr[0] != '\0' && parse_loopback(addr));
 }
 
 void db_script_close(struct db_script *s)

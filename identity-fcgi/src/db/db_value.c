@@ -11,22 +11,14 @@
 #define ARRAY_HEADER 20
 #define ELEMENT_BYTES (4 + UUID_BYTES)
 
-enum oid {
-    OID_BOOL = 16,
-    OID_BYTEA = 17,
-    OID_INT8 = 20,
-    OID_TEXT = 25,
-    OID_INET = 869,
-    OID_TIMESTAMPTZ = 1184,
-    OID_UUID = 2950,
-    OID_UUIDS = 2951
-};
-
-static void put32(unsigned char *to, uint32_t v)
-{
-    v = htobe32(v);
-    memcpy(to, &v, sizeof(v));
-}
+#define OID_BOOL 16
+#define OID_BYTEA 17
+#define OID_INT8 20
+#define OID_TEXT 25
+#define OID_INET 869
+#define OID_TIMESTAMPTZ 1184
+#define OID_UUID 2950
+#define OID_UUIDS 2951
 
 static uint32_t get32(const unsigned char *from)
 {
@@ -43,11 +35,6 @@ void db_pg_int64(unsigned char out[8], int64_t v)
     memcpy(out, &be, sizeof(be));
 }
 
-static bool parse(unsigned char out[UUID_BYTES], const char *text, size_t len)
-{
-    return uuid_parse(out, (pj_str_t){(const unsigned char *) text, len});
-}
-
 void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
 {
     uuid_write(out, bytes);
@@ -56,8 +43,7 @@ void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
 
 /* -- parameters ----------------------------------------------------------- */
 
-static void add(struct db_params *p, enum oid type, const void *value,
-                size_t len)
+static void add(struct db_params *p, Oid type, const void *value, size_t len)
 {
     p->types[p->count] = type;
     p->values[p->count] = value;
@@ -70,7 +56,7 @@ void db_param_uuid(struct db_params *p, const char *text, size_t len)
 {
     unsigned char *bytes = p->scratch[p->count];
 
-    if (!parse(bytes, text, len)) {
+    if (!uuid_parse(bytes, (pj_str_t){(const void *) text, len})) {
         p->bad_uuid = true;
         memset(bytes, 0, UUID_BYTES);
     }
@@ -97,7 +83,7 @@ void db_param_bytes(struct db_params *p, const void *data, size_t len)
     add(p, OID_BYTEA, data != NULL ? data : "", len);
 }
 
-static void add64(struct db_params *p, enum oid type, int64_t value)
+static void add64(struct db_params *p, Oid type, int64_t value)
 {
     db_pg_int64(p->scratch[p->count], value);
     add(p, type, p->scratch[p->count], 8);
@@ -139,30 +125,26 @@ void db_param_uuids(struct db_params *p, const void *data, size_t len)
 bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
                        size_t text_len)
 {
+    /* Dimensions, no nulls, type, elements, lower bound. */
+    uint32_t head[] = {htobe32(1), 0, htobe32(OID_UUID), 0, htobe32(1)};
+    uint32_t length = htobe32(UUID_BYTES);
     unsigned char bytes[UUID_BYTES];
     size_t at = *len > 0 ? *len : ARRAY_HEADER;
 
-    if (!parse(bytes, text, text_len)) {
+    if (!uuid_parse(bytes, (pj_str_t){(const void *) text, text_len})) {
         return false;
     }
-    put32(array + at, UUID_BYTES);
-    memcpy(array + at + 4, bytes, UUID_BYTES);
+    memcpy(array + at, &length, sizeof(length));
+    memcpy(array + at + sizeof(length), bytes, UUID_BYTES);
     *len = at + ELEMENT_BYTES;
-
-    put32(array, 1);     /* dimensions */
-    put32(array + 4, 0); /* no nulls */
-    put32(array + 8, OID_UUID);
-    put32(array + 12, (uint32_t) ((*len - ARRAY_HEADER) / ELEMENT_BYTES));
-    put32(array + 16, 1); /* lower bound */
+    head[3] = htobe32((uint32_t) ((*len - ARRAY_HEADER) / ELEMENT_BYTES));
+    memcpy(array, head, sizeof(head));
     return true;
 }
 
 /* -- rows ----------------------------------------------------------------- */
 
-static const PGresult *result(const struct db_rows *rows)
-{
-    return (const PGresult *) rows;
-}
+#define result(rows) ((const PGresult *) (rows))
 
 size_t db_row_count(const struct db_rows *rows)
 {
