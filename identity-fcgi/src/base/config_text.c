@@ -14,99 +14,6 @@
 
 /* -- values --------------------------------------------------------------- */
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-/* Digits at *text, moved past; false when there are none or too many. */
-static bool take_int(const char **text, int64_t *out)
-{
-    char *end;
-
-    if (!is_digit(**text)) {
-        return false;
-    }
-    errno = 0;
-    *out = strtoll(*text, &end, 10);
-    *text = end;
-    return errno == 0;
-}
-
-static bool take_duration(const char **text, int64_t *out_ms)
-{
-    static const char units[] = "smhd";
-    static const int64_t seconds[] = {1, 60, 3600, 86400};
-    const char *unit;
-    int64_t whole, thousandths = 0, scale = 1000, unit_s = 1;
-
-    if (!take_int(text, &whole)) {
-        return false;
-    }
-    if (**text == '.') {
-        for (++*text; is_digit(**text) && scale > 1; ++*text) {
-            scale /= 10;
-            thousandths += (**text - '0') * scale;
-        }
-        if (scale == 1000 || is_digit(**text)) {
-            return false;
-        }
-    }
-    unit = **text != '\0' ? strchr(units, **text) : NULL;
-    if (unit != NULL) {
-        unit_s = seconds[unit - units];
-        ++*text;
-    } else if (scale < 1000) {
-        return false; /* a bare number is whole seconds */
-    }
-    if (whole > INT64_MAX / 1000 / unit_s - 1) {
-        return false;
-    }
-    *out_ms = (whole * 1000 + thousandths) * unit_s;
-    return true;
-}
-
-bool parse_int(const char *text, int64_t *out)
-{
-    return take_int(&text, out) && *text == '\0';
-}
-
-bool parse_duration(const char *text, int64_t *out_ms)
-{
-    return take_duration(&text, out_ms) && *text == '\0';
-}
-
-bool parse_within(const char *text, const char *range, bool duration,
-                  int64_t *out)
-{
-    bool (*take)(const char **, int64_t *) =
-        duration ? take_duration : take_int;
-    int64_t low, high;
-
-    if (!take(&text, out) || *text != '\0' || !take(&range, &low)) {
-        return false;
-    }
-    range = strstr(range, " to ") + strlen(" to ");
-    return take(&range, &high) && *out >= low && *out <= high;
-}
-
-bool parse_word(const char *text, const char *words, int64_t *place)
-{
-    size_t len = strlen(text);
-
-    for (*place = 0;; ++*place) {
-        size_t word_len = strcspn(words, ",");
-
-        if (word_len == len && strncasecmp(words, text, len) == 0) {
-            return true;
-        }
-        if (words[word_len] == '\0') {
-            return false;
-        }
-        words += word_len + strlen(", ");
-    }
-}
-
 bool parse_form(const char *text, const char *form, size_t max)
 {
     char whole[512];
@@ -126,6 +33,67 @@ bool parse_form(const char *text, const char *form, size_t max)
     ok = regexec(&re, text, 0, NULL, 0) == 0;
     regfree(&re);
     return ok;
+}
+
+bool parse_int(const char *text, int64_t *out)
+{
+    if (!parse_form(text, "0*[0-9]{1,18}", 0)) {
+        return false;
+    }
+    *out = strtoll(text, NULL, 10);
+    return true;
+}
+
+bool parse_duration(const char *text, int64_t *out_ms)
+{
+    static const double units_ms[] = {['s'] = 1000,
+                                      ['m'] = 60 * 1000,
+                                      ['h'] = 3600 * 1000,
+                                      ['d'] = 86400 * 1000};
+    double number;
+    char *unit;
+
+    if (!parse_form(text, "0*[0-9]{1,9}([smhd]?|\\.[0-9]{1,3}[smhd])", 0)) {
+        return false;
+    }
+    number = strtod(text, &unit);
+    *out_ms =
+        (int64_t) (number *
+                       units_ms[*unit != '\0' ? (unsigned char) *unit : 's'] +
+                   0.5);
+    return true;
+}
+
+bool parse_within(const char *text, const char *range, bool duration,
+                  int64_t *out)
+{
+    bool (*parse)(const char *, int64_t *) =
+        duration ? parse_duration : parse_int;
+    char low_text[16] = "";
+    int64_t low, high;
+
+    (void) snprintf(low_text, sizeof(low_text), "%.*s",
+                    (int) strcspn(range, " "), range);
+    return parse(text, out) && parse(low_text, &low) &&
+           parse(strrchr(range, ' ') + 1, &high) && *out >= low &&
+           *out <= high;
+}
+
+bool parse_word(const char *text, const char *words, int64_t *place)
+{
+    size_t len = strlen(text);
+
+    for (*place = 0;; ++*place) {
+        size_t word_len = strcspn(words, ",");
+
+        if (word_len == len && strncasecmp(words, text, len) == 0) {
+            return true;
+        }
+        if (words[word_len] == '\0') {
+            return false;
+        }
+        words += word_len + strlen(", ");
+    }
 }
 
 bool parse_kid(const char *text)
@@ -190,26 +158,14 @@ static bool is_cidr(char *text)
 
 bool parse_cidr_list(const char *text)
 {
-    char item[64];
+    char *copy = strdup(text), *rest = copy, *item;
+    bool ok = copy != NULL;
 
-    for (;;) {
-        size_t len;
-
-        text += strspn(text, " ,");
-        len = strcspn(text, " ,");
-        if (len == 0) {
-            return true;
-        }
-        if (len >= sizeof(item)) {
-            return false;
-        }
-        memcpy(item, text, len);
-        item[len] = '\0';
-        if (!is_cidr(item)) {
-            return false;
-        }
-        text += len;
+    while (ok && (item = strsep(&rest, " ,")) != NULL) {
+        ok = *item == '\0' || is_cidr(item);
     }
+    free(copy);
+    return ok;
 }
 
 /* -- environment files ---------------------------------------------------- */
@@ -255,7 +211,7 @@ static const char *read_line(struct envfile *file, char *line)
     if (*name == '\0' || *name == '#' || *name == ';') {
         return NULL;
     }
-    if (len == 0 || is_digit(*name) || *value != '=') {
+    if (len == 0 || (*name >= '0' && *name <= '9') || *value != '=') {
         return "not of the form NAME=value";
     }
     while (strchr(BLANKS, end[-1]) != NULL) {

@@ -59,6 +59,13 @@ static bool begins(pj_str_t s, const char *text)
     return s.len >= len && (len == 0 || memcmp(s.data, text, len) == 0);
 }
 
+static bool ends(pj_str_t s, const char *text)
+{
+    size_t len = strlen(text);
+
+    return s.len >= len && begins(skip(s, s.len - len), text);
+}
+
 static bool equals(pj_str_t s, const char *text)
 {
     return s.len == strlen(text) && begins(s, text);
@@ -198,23 +205,21 @@ static const char *title_of(int status)
     static const struct {
         int status;
         const char *title;
-    } titles[] = {
-        {200, "OK"},
-        {204, "No Content"},
-        {304, "Not Modified"},
-        {400, "Bad Request"},
-        {401, "Unauthorized"},
-        {403, "Forbidden"},
-        {404, "Not Found"},
-        {405, "Method Not Allowed"},
-        {409, "Conflict"},
-        {412, "Precondition Failed"},
-        {413, "Content Too Large"},
-        {415, "Unsupported Media Type"},
-        {429, "Too Many Requests"},
-        {500, "Internal Server Error"},
-        {503, "Service Unavailable"},
-    };
+    } titles[] = {{200, "OK"},
+                  {204, "No Content"},
+                  {304, "Not Modified"},
+                  {400, "Bad Request"},
+                  {401, "Unauthorized"},
+                  {403, "Forbidden"},
+                  {404, "Not Found"},
+                  {405, "Method Not Allowed"},
+                  {409, "Conflict"},
+                  {412, "Precondition Failed"},
+                  {413, "Content Too Large"},
+                  {415, "Unsupported Media Type"},
+                  {429, "Too Many Requests"},
+                  {500, "Internal Server Error"},
+                  {503, "Service Unavailable"}};
 
     for (size_t i = 0; i < COUNT(titles); i++) {
         if (titles[i].status == status) {
@@ -380,8 +385,7 @@ static bool matches_wildcard(pj_str_t origin, const char *pattern)
     pj_str_t label, labels;
 
     if (star == NULL || origin.len <= head + tail ||
-        memcmp(origin.data, pattern, head) != 0 ||
-        !equals(skip(origin, origin.len - tail), star + 1)) {
+        memcmp(origin.data, pattern, head) != 0 || !ends(origin, star + 1)) {
         return false;
     }
     labels = (pj_str_t){origin.data + head, origin.len - head - tail + 1};
@@ -405,23 +409,14 @@ static bool origin_listed(const struct config *cfg, pj_str_t origin)
     return false;
 }
 
-/* Splits host[:port]; a port left out is default_port. */
-static pj_str_t split_port(pj_str_t s, const char *default_port,
-                           pj_str_t *port)
+static pj_str_t without_port(pj_str_t host, const char *port)
 {
-    size_t i = s.len;
-
-    *port = span(default_port);
-    while (i > 0 && s.data[i - 1] != ':' && s.data[i - 1] != ']') {
-        i--;
+    if (ends(host, port)) {
+        host.len -= strlen(port);
+    } else if (ends(host, ":")) {
+        host.len--;
     }
-    if (i > 0 && s.data[i - 1] == ':') {
-        if (i < s.len) {
-            *port = skip(s, i);
-        }
-        s.len = i - 1;
-    }
-    return s;
+    return host;
 }
 
 /*
@@ -431,19 +426,16 @@ static pj_str_t split_port(pj_str_t s, const char *default_port,
  */
 static bool origin_is_own(const struct http_request *req, pj_str_t origin)
 {
-    pj_str_t host, port, own_host, own_port, rest;
-    pj_str_t scheme = split(origin, ':', &rest);
-    const char *default_port = equals_nocase(scheme, "http")    ? "80"
-                               : equals_nocase(scheme, "https") ? "443"
-                                                                : NULL;
+    pj_str_t host, scheme = split(origin, ':', &host);
+    const char *port = equals_nocase(scheme, "http")    ? ":80"
+                       : equals_nocase(scheme, "https") ? ":443"
+                                                        : NULL;
 
-    if (default_port == NULL || !begins(rest, "//")) {
+    if (port == NULL || !begins(host, "//")) {
         return false;
     }
-    host = split_port(skip(rest, 2), default_port, &port);
-    own_host = split_port(req->host, default_port, &own_port);
-    return host.len != 0 && same_nocase(host, own_host) &&
-           same_nocase(port, own_port);
+    host = without_port(skip(host, 2), port);
+    return host.len != 0 && same_nocase(host, without_port(req->host, port));
 }
 
 bool http_origin_allowed(const struct config *cfg,
