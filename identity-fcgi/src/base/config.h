@@ -70,28 +70,21 @@ struct config {
 
 #define CONFIG_DEFAULT_LISTEN "run/identity.sock"
 
-/*
- * Reads the environment (env_file, if not NULL, wins over it) into *cfg and
- * checks every rule but those of the keys (keys_load()).  On failure writes
- * one line to err[0..err_cap) that names the variable, what is wrong and what
- * is accepted, never a secret's value, and returns false; *cfg is then empty.
- */
+/* Reads the environment (env_file, if not NULL, wins over it) into *cfg and
+ * checks every rule but those of the keys (keys_load()).  On failure *cfg is
+ * empty and err has one line that names the variable, what is wrong and what
+ * is accepted, never a secret's value. */
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap) __attribute__((warn_unused_result));
 
-/*
- * Whether local data may be put into the database that cfg names: APP_ENV is
- * local and every host is a loopback address or a Unix socket.  Else one line
- * in err.
- */
+/* Whether local data may be put into the database that cfg names: APP_ENV is
+ * local and every host is this machine.  Else one line in err. */
 bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
 
-/*
- * Prints NAME=value for every setting, in the order of the table; a default
+/* Prints NAME=value for every setting, in the order of the table; a default
  * is marked, a secret shown as set or unset.  False with err when env_file
- * cannot be read.
- */
+ * cannot be read. */
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
 
@@ -104,12 +97,10 @@ void config_free(struct config *cfg);
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
 
-/*
- * The texts of values (config_text.c).  Each returns whether text is of its
- * form, and then fills *out where there is one.
- */
+/* -- the texts of settings (config_text.c) --------------------------------
+ * Each tells whether text is of its form, and then fills *out. */
 
-/* A decimal integer with nothing around it, 0 to INT64_MAX. */
+/* A decimal integer with nothing around it. */
 bool parse_int(const char *text, int64_t *out);
 
 /* Integer seconds, or a number (with up to three decimals) followed by s, m,
@@ -121,7 +112,7 @@ bool parse_within(const char *text, const char *range, bool duration,
                   int64_t *out);
 
 /* One of words ("one, two"), in any case; its place among them. */
-bool parse_word(const char *text, const char *words, int64_t *place);
+bool parse_word(const char *text, const char *words, int64_t *out);
 
 /* At most max bytes (0: 65536), all of which match an extended regular
  * expression (NULL: whatever they are). */
@@ -135,8 +126,8 @@ bool parse_form(const char *text, const char *form, size_t max);
     "655[0-2][0-9]|6553[0-5])"
 #define PARSE_HOST "*._0-9A-Za-z[-"
 
-/* The id of a key: 1 to 255 bytes that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS
- * and an unquoted line of an environment file can hold. */
+/* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
+ * unquoted line of an environment file can hold. */
 #define PARSE_KID_ACCEPTED                                                    \
     "visible ASCII without quotes, backslashes, commas and equals signs, at " \
     "most 255"
@@ -149,18 +140,14 @@ bool parse_listen(const char *text);
 /* A comma-separated list of hosts, as libpq takes them, all this machine. */
 bool parse_loopback(const char *hosts);
 
-/*
- * scheme://host[:port]; the host may begin with a "*." label before two or
- * more others: all below a top-level domain are no one's.  The gateway's
- * rules.  Turned into what a browser sends: small letters, no default port.
- */
-bool parse_origin(char *text);
-
-/* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused.
- */
+/* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused. */
 bool parse_cidr_list(const char *text);
 
-/* An environment file: a plain subset of systemd's EnvironmentFile=. */
+/* scheme://host[:port], by the gateway's rules: the host may begin with a "*."
+ * label before two or more others, as all below a top-level domain are no
+ * one's.  Turned into what a browser sends: small letters, no default port. */
+bool parse_origin(char *text);
+
 #define ENVFILE_MAX_BYTES (1024 * 1024)
 
 struct envfile {
@@ -170,12 +157,13 @@ struct envfile {
 };
 
 /*
- * Reads path: lines NAME=value, blank lines, comments after # or ; at the
- * start of a line.  A value is bare, or whole between double quotes, where \
- * before one of "\`$ stands for that character, or between single quotes.  A
- * later line wins over an earlier one of that name.  On failure one line in
- * err, without any value, and *file is empty: also for what systemd would read
- * in another way (a value of several lines, a bare backslash) or only warn of.
+ * Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
+ * lines, comments after # or ; at the start of a line.  A value is bare, or
+ * whole between double quotes, where \ before one of "\`$ stands for that
+ * character, or between single quotes.  A later line wins over an earlier one
+ * of that name.  What systemd would read in another way (a value of several
+ * lines, a bare backslash) or only warn of is refused: one line in err,
+ * without any value, and *file is empty.
  */
 bool envfile_read(struct envfile *file, const char *path, char *err,
                   size_t err_cap) __attribute__((warn_unused_result));

@@ -27,8 +27,7 @@ static struct {
 /* The ids of the request that a thread is at, NULL between requests; and the
  * lines of it that wait for its end. */
 static _Thread_local struct {
-    const char *request_id, *correlation_id;
-    size_t request_id_len, correlation_id_len;
+    struct log_field request_id, correlation_id;
     char held[LINE_MAX_BYTES];
     size_t held_len;
     bool lost;
@@ -44,10 +43,10 @@ void log_setup(const char *app_name, const char *app_env, enum log_level least)
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len)
 {
-    bound.request_id = request_id;
-    bound.request_id_len = request_id_len;
-    bound.correlation_id = correlation_id;
-    bound.correlation_id_len = correlation_id_len;
+    bound.request_id =
+        (struct log_field){"requestId", request_id, request_id_len};
+    bound.correlation_id = (struct log_field){"correlationId", correlation_id,
+                                              correlation_id_len};
 }
 
 /* -- writing -------------------------------------------------------------- */
@@ -87,7 +86,7 @@ bool log_lost(void)
 
 void log_unbind(void)
 {
-    bound.request_id = NULL;
+    bound.request_id.value = bound.correlation_id.value = NULL;
     write_held();
 }
 
@@ -106,18 +105,18 @@ static void mark(struct line *l)
     }
 }
 
-static void add(struct line *l, const char *name, const char *text, size_t len)
+static void add(struct line *l, const struct log_field *f)
 {
-    if (text != NULL) {
-        jsonw_string(&l->json, name, text,
-                     len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
+    if (f->value != NULL) {
+        jsonw_string(&l->json, f->name, f->value,
+                     f->len < FIELD_MAX_BYTES ? f->len : FIELD_MAX_BYTES);
         mark(l);
     }
 }
 
 static void add_z(struct line *l, const char *name, const char *text)
 {
-    add(l, name, text, text != NULL ? strlen(text) : 0);
+    add(l, &(struct log_field){name, text, text != NULL ? strlen(text) : 0});
 }
 
 static void add_time(struct line *l)
@@ -157,18 +156,15 @@ static void write_event(enum log_level level, enum kind kind,
     if (kind == AUDIT) {
         jsonw_bool(&l.json, "audit", true);
     }
-    if (bound.request_id != NULL) {
-        add(&l, "requestId", bound.request_id, bound.request_id_len);
-        add(&l, "correlationId", bound.correlation_id,
-            bound.correlation_id_len);
-    }
+    add(&l, &bound.request_id);
+    add(&l, &bound.correlation_id);
     add_z(&l, "message", message);
     for (size_t i = 0; i < number_count; i++) {
         jsonw_int(&l.json, numbers[i].name, numbers[i].value);
         mark(&l);
     }
     for (size_t i = 0; i < count; i++) {
-        add(&l, fields[i].name, fields[i].value, fields[i].len);
+        add(&l, &fields[i]);
     }
     l.text.cap = sizeof(mem);
     if (l.text.overflow) {
@@ -179,7 +175,7 @@ static void write_event(enum log_level level, enum kind kind,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    write_line(&l.text, kind != EVENT && bound.request_id != NULL);
+    write_line(&l.text, kind != EVENT && bound.request_id.value != NULL);
 }
 
 void log_event_numbers(enum log_level level, const char *event,

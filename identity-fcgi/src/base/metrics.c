@@ -64,19 +64,17 @@ static const struct {
      "Rows deleted by sweeps, by table.", "table",
      {"auth_sessions", "rotated_tokens", "login_attempts"}},
 };
-/* clang-format on */
 
 static const struct {
     const char *name;
     const char *help;
 } timers[METRICS_TIMERS] = {
-    [METRICS_HASH] = {"identity_hash_duration_seconds",
-                      "Time of one Argon2id computation."},
-    [METRICS_HASH_WAIT] = {"identity_hash_wait_seconds",
-                           "Time spent waiting for a hash slot."},
-    [METRICS_STATEMENT] = {"identity_db_statement_duration_seconds",
-                           "Time of one SQL statement and its answer."},
+    {"identity_hash_duration_seconds", "Time of one Argon2id computation."},
+    {"identity_hash_wait_seconds", "Time spent waiting for a hash slot."},
+    {"identity_db_statement_duration_seconds",
+     "Time of one SQL statement and its answer."},
 };
+/* clang-format on */
 
 static const struct {
     int status;
@@ -254,14 +252,6 @@ static void add_histogram(struct buf *out, const char *name, const char *label,
              count);
 }
 
-static void add_timers(struct buf *out)
-{
-    for (size_t i = 0; i < METRICS_TIMERS; i++) {
-        add_header(out, timers[i].name, timers[i].help, "histogram");
-        add_histogram(out, timers[i].name, "", &counted.timers[i]);
-    }
-}
-
 static void add_requests(struct buf *out, const char *(*endpoint_name)(size_t))
 {
     static const char total[] = "identity_requests_total";
@@ -317,27 +307,25 @@ static void add_info(struct buf *out, const char *kid, size_t kid_len)
     add_header(out, "identity_signing_key_info",
                "The id of the key that signs; none is loaded without it.",
                "gauge");
-    if (kid == NULL) {
-        return;
+    if (kid != NULL) {
+        buf_addz(out, "identity_signing_key_info{kid=\"");
+        for (size_t i = 0; i < kid_len; i++) {
+            buf_addz(out, kid[i] == '"' || kid[i] == '\\' ? "\\" : "");
+            buf_addc(out, kid[i]);
+        }
+        buf_addz(out, "\"} 1\n");
     }
-    buf_addz(out, "identity_signing_key_info{kid=\"");
-    for (size_t i = 0; i < kid_len; i++) {
-        buf_addf(out, kid[i] == '"' || kid[i] == '\\' ? "\\%c" : "%c", kid[i]);
-    }
-    buf_addz(out, "\"} 1\n");
 }
 
-/* Resident pages from /proc, which stays readable for a process that is not
- * dumpable; 0 where there is no /proc. */
+/* From /proc, which stays readable for a process that is not dumpable; 0 where
+ * there is no /proc. */
 static int64_t resident_bytes(void)
 {
-    long long size, resident = 0;
+    long resident = 0;
     FILE *f = fopen("/proc/self/statm", "re");
 
     if (f != NULL) {
-        if (fscanf(f, "%lld %lld", &size, &resident) != 2) {
-            resident = 0;
-        }
+        (void) !fscanf(f, "%*d %ld", &resident);
         fclose(f);
     }
     return (int64_t) resident * sysconf(_SC_PAGESIZE);
@@ -366,7 +354,10 @@ void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
 {
     add_requests(out, endpoint_name);
     add_counters(out);
-    add_timers(out);
+    for (size_t i = 0; i < METRICS_TIMERS; i++) {
+        add_header(out, timers[i].name, timers[i].help, "histogram");
+        add_histogram(out, timers[i].name, "", &counted.timers[i]);
+    }
     for (size_t i = 0; i < gauge_count; i++) {
         add_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
     }

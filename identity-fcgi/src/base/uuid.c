@@ -36,24 +36,14 @@ static int digit(unsigned char c)
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
 {
     const unsigned char *p = text.data;
+    bool ok = text.len == UUID_LEN;
 
-    if (text.len != UUID_LEN) {
-        return false;
+    for (size_t i = 0; ok && i < UUID_BYTES; i++, p += 2) {
+        ok = (!dash_before(i) || *p++ == '-') && digit(p[0]) >= 0 &&
+             digit(p[1]) >= 0;
+        bytes[i] = (unsigned char) (digit(p[0]) * 16 + digit(p[1]));
     }
-    for (size_t i = 0; i < UUID_BYTES; i++, p += 2) {
-        int high, low;
-
-        if (dash_before(i) && *p++ != '-') {
-            return false;
-        }
-        high = digit(p[0]);
-        low = digit(p[1]);
-        if (high < 0 || low < 0) {
-            return false;
-        }
-        bytes[i] = (unsigned char) (high << 4 | low);
-    }
-    return true;
+    return ok;
 }
 
 bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
