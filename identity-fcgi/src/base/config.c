@@ -17,8 +17,7 @@ enum kind {
     KIND_WORD,    /* enum: its place in accepted */
     KIND_NUMBER,  /* within accepted */
     KIND_SECONDS, /* likewise, a duration in whole seconds */
-    KIND_MS,      /* likewise, in milliseconds */
-    KIND_ORIGINS  /* cors_origins */
+    KIND_MS       /* likewise, in milliseconds */
 };
 
 struct setting {
@@ -33,6 +32,14 @@ struct setting {
     const char *local; /* the default where APP_ENV is local, if another */
     bool secret;
 };
+
+/* scheme://host[:port], by the gateway's rules: the host may begin with a "*."
+ * label before two or more others, as all below a top-level domain are no
+ * one's. */
+#define LABEL "[-_0-9A-Za-z]+"
+#define ORIGIN                                                                \
+    "https?://(\\*\\." LABEL "(\\." LABEL ")+|" LABEL "(\\." LABEL ")*|"      \
+    "\\[[^] \t]{2,}\\])(:" PARSE_PORT ")?"
 
 /* What is accepted, and its form. */
 #define A_LABEL                                                               \
@@ -111,10 +118,11 @@ static const struct setting settings[] = {
     FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL,
             "header names, separated by spaces or commas",
             .form = "[-_ ,0-9A-Za-z]*"),
-    SETTING(KIND_ORIGINS, "PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
-            "origins as a browser sends them, separated by spaces; "
-            "https://*.example.com for all below a domain; never *",
-            .local = "http://127.0.0.1:8080"),
+    TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
+         "origins as a browser sends them, separated by spaces; "
+         "https://*.example.com for all below a domain; never *",
+         .form = "[ \t]*(" ORIGIN "([ \t]+" ORIGIN ")*)?[ \t]*",
+         .local = "http://127.0.0.1:8080"),
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
        "0.1s to 60s"),
     TEXT("PLATFORM_DB_HOST", db_host, NULL, "libpq's host"),
@@ -206,28 +214,6 @@ static bool store_text(char **member, const struct setting *s,
     return *member != NULL;
 }
 
-static bool store_origins(struct config *cfg, const char *text)
-{
-    size_t len;
-
-    cfg->cors_origins = calloc(strlen(text) / 2 + 2, sizeof(char *));
-    for (; cfg->cors_origins != NULL; text += len) {
-        char *item;
-
-        text += strspn(text, " \t");
-        len = strcspn(text, " \t");
-        if (len == 0) {
-            return true;
-        }
-        item = strndup(text, len);
-        cfg->cors_origins[cfg->cors_origin_count++] = item;
-        if (item == NULL || !parse_origin(item)) {
-            break;
-        }
-    }
-    return false;
-}
-
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
@@ -236,9 +222,6 @@ static bool store_value(struct config *cfg, const struct setting *s,
 
     if (s->kind == KIND_TEXT) {
         return store_text(member, s, text);
-    }
-    if (s->kind == KIND_ORIGINS) {
-        return store_origins(cfg, text);
     }
     if (s->kind == KIND_BOOL || s->kind == KIND_WORD
             ? !parse_word(text, s->accepted, &v)
@@ -383,43 +366,30 @@ static bool is_near(const char *a, size_t len, const char *b, int edits)
  * would silently keep its default: refused.  Any other unknown PLATFORM_ name
  * may belong to somebody else (an orchestrator, a newer version): warned of.
  */
-static bool check_name(struct config *cfg, const char *name, size_t len,
-                       char *err, size_t err_cap)
-{
-    const struct setting *meant = NULL;
-    char line[160];
-
-    if (len < 9 || strncmp(name, "PLATFORM_", 9) != 0) {
-        return true;
-    }
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (is_near(name, len, settings[i].name, 0)) {
-            return true;
-        }
-        if (is_near(name, len, settings[i].name, 2)) {
-            meant = &settings[i];
-        }
-    }
-    if (meant != NULL) {
-        (void) snprintf(err, err_cap,
-                        "%.*s: no such setting; did you mean %s?", (int) len,
-                        name, meant->name);
-        return false;
-    }
-    if (cfg->warning == NULL) {
-        (void) snprintf(line, sizeof(line), "%.*s: no such setting, ignored",
-                        len < 100 ? (int) len : 100, name);
-        cfg->warning = strdup(line);
-    }
-    return true;
-}
-
 static bool check_names(struct config *cfg, char **vars, char *err,
                         size_t err_cap)
 {
     for (; vars != NULL && *vars != NULL; vars++) {
-        if (!check_name(cfg, *vars, strcspn(*vars, "="), err, err_cap)) {
+        const char *name = *vars, *meant = NULL;
+        size_t len = strcspn(name, "=");
+        bool known = strncmp(name, "PLATFORM_", 9) != 0;
+
+        for (size_t i = 0; !known && i < SETTING_COUNT; i++) {
+            known = is_near(name, len, settings[i].name, 0);
+            if (is_near(name, len, settings[i].name, 2)) {
+                meant = settings[i].name;
+            }
+        }
+        if (!known && meant != NULL) {
+            (void) snprintf(err, err_cap,
+                            "%.*s: no such setting; did you mean %s?",
+                            (int) len, name, meant);
             return false;
+        }
+        if (!known && cfg->warning == NULL &&
+            asprintf(&cfg->warning, "%.*s: no such setting, ignored",
+                     len < 100 ? (int) len : 100, name) < 0) {
+            cfg->warning = NULL;
         }
     }
     return true;
@@ -472,23 +442,6 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
     return ok;
 }
 
-static void print_default(FILE *out, struct config *cfg,
-                          const struct setting *s)
-{
-    const char *text = preset_of(cfg, s);
-
-    if (text != NULL) {
-        fprintf(out, "%s=%s (default)\n", s->name, text);
-    } else if (s->kind == KIND_NUMBER) {
-        fprintf(out, "%s=%d (default)\n", s->name, *(int *) member_of(cfg, s));
-    } else if (s->kind == KIND_BOOL) {
-        fprintf(out, "%s=%s (default)\n", s->name,
-                *(bool *) member_of(cfg, s) ? "true" : "false");
-    } else {
-        fprintf(out, "%s=(unset)\n", s->name);
-    }
-}
-
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
 {
     struct envfile file = {0};
@@ -501,15 +454,25 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         const struct setting *s = &settings[i];
         const char *value = lookup(&file, s->name);
+        const char *mark = value == NULL ? " (default)" : "";
+        void *member = (char *) &cfg + s->member;
+        char number[12];
 
         if (s->secret) {
-            fprintf(out, "%s=(%s)\n", s->name,
-                    value != NULL ? "set" : "unset");
-        } else if (value != NULL) {
-            fprintf(out, "%s=%s\n", s->name, value);
-        } else {
-            print_default(out, &cfg, s);
+            fprintf(out, "%s=(%s)\n", s->name, *mark ? "unset" : "set");
+            continue;
         }
+        if (value == NULL) {
+            value = preset_of(&cfg, s);
+        }
+        if (value == NULL && s->kind == KIND_NUMBER) {
+            (void) snprintf(number, sizeof(number), "%d", *(int *) member);
+            value = number;
+        } else if (value == NULL && s->kind == KIND_BOOL) {
+            value = *(bool *) member ? "true" : "false";
+        }
+        fprintf(out, "%s=%s%s\n", s->name, value != NULL ? value : "(unset)",
+                value != NULL ? mark : "");
     }
     config_free(&cfg);
     envfile_free(&file);
@@ -537,10 +500,6 @@ void config_free(struct config *cfg)
             wipe_free(*(char **) member_of(cfg, &settings[i]));
         }
     }
-    for (size_t i = 0; i < cfg->cors_origin_count; i++) {
-        free(cfg->cors_origins[i]);
-    }
-    free(cfg->cors_origins);
     free(cfg->warning);
     memset(cfg, 0, sizeof(*cfg));
 }

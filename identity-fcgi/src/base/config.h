@@ -62,8 +62,7 @@ struct config {
     int worker_threads;
     int64_t request_timeout_ms;
     int64_t sweep_interval_s; /* 0: off */
-    char **cors_origins;      /* NULL-terminated */
-    size_t cors_origin_count;
+    char *cors_origins;       /* separated by blanks; NULL: none */
 
     char *warning; /* one line about names nobody reads, or NULL */
 };
@@ -142,11 +141,6 @@ bool parse_loopback(const char *hosts);
 
 /* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused. */
 bool parse_cidr_list(const char *text);
-
-/* scheme://host[:port], by the gateway's rules: the host may begin with a "*."
- * label before two or more others, as all below a top-level domain are no
- * one's.  Turned into what a browser sends: small letters, no default port. */
-bool parse_origin(char *text);
 
 #define ENVFILE_MAX_BYTES (1024 * 1024)
 

@@ -3,7 +3,6 @@
 #include "base/config.h"
 
 #include <arpa/inet.h>
-#include <ctype.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <regex.h>
@@ -16,7 +15,7 @@
 
 bool parse_form(const char *text, const char *form, size_t max)
 {
-    char whole[512];
+    char whole[1024];
     regex_t re;
     bool ok;
 
@@ -119,26 +118,6 @@ bool parse_loopback(const char *hosts)
 {
 #define LOOPBACK "(|[/@][^,]*|localhost|127\\.[0-9.]*|::1)"
     return parse_form(hosts, LOOPBACK "(," LOOPBACK ")*", 0);
-}
-
-bool parse_origin(char *text)
-{
-#define LABEL "[-_0-9A-Za-z]+"
-    char *colon = strrchr(text, ':');
-
-    if (!parse_form(text,
-                    "https?://(\\*\\." LABEL "(\\." LABEL ")+|" LABEL
-                    "(\\." LABEL ")*|\\[[^]]{2,}\\])(:" PARSE_PORT ")?",
-                    0)) {
-        return false;
-    }
-    if (strcmp(colon, text[4] == 's' ? ":443" : ":80") == 0) {
-        *colon = '\0';
-    }
-    for (; *text != '\0'; text++) {
-        *text = (char) tolower((unsigned char) *text);
-    }
-    return true;
 }
 
 static bool is_cidr(char *text)

@@ -375,40 +375,6 @@ pj_str_t http_bearer(pj_str_t authorization)
 
 /* -- Origin --------------------------------------------------------------- */
 
-/* Whether origin stands below a pattern whose host begins with a "*." label:
- * one label more, or several. */
-static bool matches_wildcard(pj_str_t origin, const char *pattern)
-{
-    const char *star = strchr(pattern, '*');
-    size_t head = star != NULL ? (size_t) (star - pattern) : 0;
-    size_t tail = star != NULL ? strlen(star + 1) : 0;
-    pj_str_t label, labels;
-
-    if (star == NULL || origin.len <= head + tail ||
-        memcmp(origin.data, pattern, head) != 0 || !ends(origin, star + 1)) {
-        return false;
-    }
-    labels = (pj_str_t){origin.data + head, origin.len - head - tail + 1};
-    while (labels.len != 0) { /* with the dot that tail begins with */
-        label = split(labels, '.', &labels);
-        if (label.len == 0 || !has_only(label, "-_", false)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool origin_listed(const struct config *cfg, pj_str_t origin)
-{
-    for (size_t i = 0; i < cfg->cors_origin_count; i++) {
-        if (equals(origin, cfg->cors_origins[i]) ||
-            matches_wildcard(origin, cfg->cors_origins[i])) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static pj_str_t without_port(pj_str_t host, const char *port)
 {
     if (ends(host, port)) {
@@ -417,6 +383,56 @@ static pj_str_t without_port(pj_str_t host, const char *port)
         host.len--;
     }
     return host;
+}
+
+/* Whether origin is the listed one; or, where the host of that begins with a
+ * "*." label, has one label or several in its place. */
+static bool matches(pj_str_t origin, pj_str_t listed)
+{
+    pj_str_t tail, label, head = split(listed, '*', &tail);
+
+    if (tail.data == NULL) {
+        return same_nocase(origin, listed);
+    }
+    if (origin.len <= head.len + tail.len ||
+        !same_nocase((pj_str_t){origin.data, head.len}, head) ||
+        !same_nocase(skip(origin, origin.len - tail.len), tail)) {
+        return false;
+    }
+    /* What the star stands for, with the dot that tail begins with. */
+    origin = (pj_str_t){origin.data + head.len,
+                        origin.len - head.len - tail.len + 1};
+    while (origin.len != 0) {
+        label = split(origin, '.', &origin);
+        if (label.len == 0 || !has_only(label, "-_", false)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A browser leaves out a port that is its scheme's, so that does not count. */
+static bool origin_listed(const struct config *cfg, pj_str_t origin)
+{
+    const char *p = cfg->cors_origins != NULL ? cfg->cors_origins : "";
+
+    if (!has_only(origin, "-_.:/[]", false)) {
+        return false; /* what no browser sends */
+    }
+    for (size_t len; *p != '\0'; p += len) {
+        pj_str_t listed;
+
+        p += strspn(p, " \t");
+        len = strcspn(p, " \t");
+        listed = (pj_str_t){(const unsigned char *) p, len};
+        if (len != 0 &&
+            matches(origin,
+                    without_port(listed,
+                                 begins(listed, "https") ? ":443" : ":80"))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /*
