@@ -6,10 +6,6 @@
 #include "base/config.h"
 #include "base/meanwhile.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #define DB_MAX_PARAMS 12
 
 /* Times: PostgreSQL counts from 2000, we from 1970. */
@@ -72,7 +68,6 @@ struct db_rows; /* a result; db_rows_free() it */
  * must outlive it.  NULL when memory is short. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
-
 /* How many connections there may be, and how many are in use. */
 void db_pool_use(struct db_pool *pool, int *size, int *used);
 

@@ -1,5 +1,4 @@
-/* One connection and what the files that speak libpq share; nobody else
- * includes it. */
+/* What the files that speak libpq share; nobody else includes it. */
 
 #ifndef DB_PG_H_INCLUDED
 #define DB_PG_H_INCLUDED
@@ -54,9 +53,6 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
                           const struct db_statement *st,
                           const struct db_params *params, int64_t deadline_ms,
                           struct meanwhile *meanwhile, struct db_rows **rows);
-
-/* Waits for events on pg's socket; false when the deadline came first. */
-bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
 
 /* Sends a statement, by its name where it is prepared; on a session that is
  * shared, in one transaction and one packet with its settings. */

@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 1000
@@ -29,18 +28,13 @@ struct db_pool *db_pool_new(const struct config *cfg)
     size_t size = cfg->db_pool_size > 0 ? (size_t) cfg->db_pool_size : 1;
     struct db_pool *pool =
         calloc(1, sizeof(*pool) + size * sizeof(pool->conns[0]));
-    pthread_condattr_t attr;
 
-    if (pool == NULL) {
-        return NULL;
+    if (pool != NULL) {
+        pool->cfg = cfg;
+        pool->size = size;
+        pthread_mutex_init(&pool->lock, NULL);
+        pthread_cond_init(&pool->changed, NULL);
     }
-    pool->cfg = cfg;
-    pool->size = size;
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool->changed, &attr);
-    pthread_condattr_destroy(&attr);
     return pool;
 }
 
@@ -70,27 +64,6 @@ static int64_t earlier(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* The connections nobody has: the one that answered last, and one that is not
- * connected. */
-static void find_free(struct db_pool *pool, struct db_conn **idle,
-                      struct db_conn **spare)
-{
-    *idle = NULL;
-    *spare = NULL;
-    for (size_t i = 0; i < pool->size; i++) {
-        struct db_conn *c = &pool->conns[i];
-
-        if (c->lent) {
-            continue;
-        }
-        if (c->pg == NULL) {
-            *spare = c;
-        } else if (*idle == NULL || c->answered_ms > (*idle)->answered_ms) {
-            *idle = c;
-        }
-    }
-}
-
 /*
  * Takes a connection that is connected or, where there is none or another one
  * than those is wanted, one to be connected: a server's limit may leave us
@@ -101,16 +74,24 @@ static void find_free(struct db_pool *pool, struct db_conn **idle,
 static struct db_conn *take(struct db_pool *pool, bool another,
                             int64_t deadline_ms)
 {
-    struct db_conn *idle, *spare, *c = NULL;
+    struct db_conn *c;
     bool late;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
         int64_t now = db_now_ms(), until = deadline_ms;
+        struct db_conn *idle = NULL, *spare = NULL; /* the warmest, any */
         struct timespec ts;
 
         late = now >= deadline_ms;
-        find_free(pool, &idle, &spare);
+        for (c = pool->conns; c < pool->conns + pool->size; c++) {
+            if (!c->lent && c->pg == NULL) {
+                spare = c;
+            } else if (!c->lent &&
+                       (idle == NULL || c->answered_ms > idle->answered_ms)) {
+                idle = c;
+            }
+        }
         if (spare != NULL && pool->failures > 0 && now < pool->retry_at_ms) {
             until = earlier(deadline_ms, pool->retry_at_ms);
             spare = NULL;
@@ -121,7 +102,8 @@ static struct db_conn *take(struct db_pool *pool, bool another,
         }
         ts.tv_sec = (time_t) (until / 1000);
         ts.tv_nsec = (long) (until % 1000) * 1000000;
-        (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &ts);
+        (void) pthread_cond_clockwait(&pool->changed, &pool->lock,
+                                      CLOCK_MONOTONIC, &ts);
     }
     if (c != NULL && !late) {
         c->lent = true;

@@ -15,15 +15,12 @@ struct db_script *db_script_open(const struct config *cfg, char *err,
     struct db_script *s = calloc(1, sizeof(*s));
     size_t host = 0;
 
-    if (s == NULL) {
-        (void) snprintf(err, err_cap, "out of memory");
-        return NULL;
-    }
-    if (!db_pg_connect(&s->conn, cfg, &host, false,
-                       db_now_ms() + cfg->db_connect_timeout_ms, err,
-                       err_cap)) {
+    (void) snprintf(err, err_cap, "out of memory");
+    if (s != NULL && !db_pg_connect(&s->conn, cfg, &host, false,
+                                    db_now_ms() + cfg->db_connect_timeout_ms,
+                                    err, err_cap)) {
         db_script_close(s);
-        return NULL;
+        s = NULL;
     }
     return s;
 }
