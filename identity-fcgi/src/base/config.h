@@ -29,23 +29,17 @@ struct config {
     /* NULL where unset: libpq's own default holds. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
     int db_pool_size; /* at most worker_threads */
-    bool db_migrate_on_start;
-    bool db_seed_on_start;
-    bool db_prepared;
-    int64_t db_statement_timeout_ms;
-    int64_t db_connect_timeout_ms;
+    bool db_migrate_on_start, db_seed_on_start, db_prepared;
+    int64_t db_statement_timeout_ms, db_connect_timeout_ms;
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
-    char *jwt_public_key_base64;
-    char *jwt_additional_public_keys;
-    int64_t access_ttl_s;
-    int64_t refresh_ttl_s;
+    char *jwt_public_key_base64, *jwt_additional_public_keys;
+    int64_t access_ttl_s, refresh_ttl_s;
 
-    char *cookie_name;
-    char *cookie_path;
+    char *cookie_name, *cookie_path;
     bool cookie_partitioned; /* only with Secure and SameSite=None */
     bool cookie_secure;
     enum same_site cookie_same_site;
@@ -56,8 +50,7 @@ struct config {
     int max_failures; /* 0: attempts are not limited */
     int64_t failure_window_s;
     int hash_concurrency;
-    int64_t argon2_memory_kib;
-    int64_t argon2_iterations;
+    int64_t argon2_memory_kib, argon2_iterations;
 
     int worker_threads;
     int64_t request_timeout_ms;

@@ -16,18 +16,12 @@
 struct http_request {
     pj_str_t method;
     pj_str_t path; /* decoded by nginx, no query */
-    pj_str_t content_type;
-    pj_str_t body;
-    pj_str_t authorization;
-    pj_str_t cookie;
-    pj_str_t origin;
-    pj_str_t host;
+    pj_str_t content_type, body;
+    pj_str_t authorization, cookie;
+    pj_str_t host, origin, sec_fetch_site;
     pj_str_t scheme; /* http or https, from nginx */
-    pj_str_t sec_fetch_site;
-    pj_str_t if_match;
-    pj_str_t if_none_match;
-    pj_str_t remote_addr;
-    pj_str_t user_agent;
+    pj_str_t if_match, if_none_match;
+    pj_str_t remote_addr, user_agent;
     pj_str_t request_id; /* normalised by nginx; made here when it is not */
     pj_str_t correlation_id;
     bool body_too_large;
@@ -64,20 +58,16 @@ void http_response_head(struct http_response *res,
 void http_header(struct http_response *res, const char *name,
                  const char *value);
 
-/*
- * Turns *res into an RFC 9457 problem: drops body and headers but not a
+/* Turns *res into an RFC 9457 problem: drops body and headers but not a
  * Set-Cookie, fills title from status.  detail must not hold a secret. Headers
- * that belong to the problem (Retry-After) are added after it.
- */
+ * that belong to the problem (Retry-After) are added after it. */
 void http_problem(struct http_response *res, const struct http_request *req,
                   int status, const char *code, const char *detail);
 
 enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 
-/*
- * Finds the cookie called name (RFC 6265 section 4.2).  Several with one value
- * count as one; an empty value as none; different values are a conflict.
- */
+/* Finds the cookie called name (RFC 6265 section 4.2).  Several with one value
+ * count as one; an empty value as none; different values are a conflict. */
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value);
 
@@ -90,8 +80,7 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
                      pj_str_t token, int64_t max_age_s);
 void http_cookie_clear(struct http_response *res, const struct config *cfg);
 
-/* The token of "Authorization: Bearer x" (RFC 6750 section 2.1), else empty.
- */
+/* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty. */
 pj_str_t http_bearer(pj_str_t authorization);
 
 /* Whether a request that carries the cookie may act on it: Origin listed or
@@ -102,11 +91,9 @@ bool http_origin_allowed(const struct config *cfg,
 /* Whether the media type is application/json, charset utf-8 or none. */
 bool http_is_json(pj_str_t content_type);
 
-/*
- * Whether the value of If-Match (to be compared strongly, RFC 9110 section
+/* Whether the value of If-Match (to be compared strongly, RFC 9110 section
  * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
- * quoted and strong: "*", or a list that holds it.
- */
+ * quoted and strong: "*", or a list that holds it. */
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong);
 
 #endif

@@ -8,7 +8,6 @@
 #include "base/version.h"
 
 #include <inttypes.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -144,14 +143,9 @@ void metrics_start(void)
 
 /* -- counting ------------------------------------------------------------- */
 
-static void add(_Atomic uint64_t *number, uint64_t n)
-{
-    atomic_fetch_add_explicit(number, n, memory_order_relaxed);
-}
-
 void metrics_add(enum metrics_counter counter, uint64_t n)
 {
-    add(&counted.counters[counter], n);
+    counted.counters[counter] += n;
 }
 
 void metrics_count(enum metrics_counter counter)
@@ -166,8 +160,8 @@ static void observe(struct histogram *h, int64_t us)
     while (i < COUNT(bounds) && us > bounds[i]) {
         i++;
     }
-    add(&h->within[i], 1);
-    add(&h->sum_us, us > 0 ? (uint64_t) us : 0);
+    h->within[i]++;
+    h->sum_us += us > 0 ? (uint64_t) us : 0;
 }
 
 void metrics_time(enum metrics_timer timer, int64_t microseconds)
@@ -187,16 +181,11 @@ void metrics_request(size_t endpoint, int status, const char *code,
             strcmp(outcomes[o].code, code != NULL ? code : "") != 0)) {
         o--;
     }
-    add(&counted.requests[e][o], 1);
+    counted.requests[e][o]++;
     observe(&counted.durations[e], microseconds);
 }
 
 /* -- Prometheus's text format 0.0.4 --------------------------------------- */
-
-static uint64_t get(_Atomic uint64_t *number)
-{
-    return atomic_load_explicit(number, memory_order_relaxed);
-}
 
 static void add_header(struct buf *out, const char *name, const char *help,
                        const char *type)
@@ -217,14 +206,9 @@ static void add_counters(struct buf *out)
             } else {
                 buf_addf(out, "%s{%s=\"%s\"}", name, label, *v);
             }
-            buf_addf(out, " %" PRIu64 "\n", get(number++));
+            buf_addf(out, " %" PRIu64 "\n", *number++);
         }
     }
-}
-
-static void add_seconds(struct buf *out, uint64_t us)
-{
-    buf_addf(out, " %" PRIu64 ".%06" PRIu64 "\n", us / 1000000, us % 1000000);
 }
 
 /* label is `name="value"` or "". */
@@ -237,17 +221,17 @@ static void add_histogram(struct buf *out, const char *name, const char *label,
     uint64_t count = 0;
 
     for (size_t i = 0; i <= COUNT(bounds); i++) {
-        count += get(&h->within[i]);
-        buf_addf(out, "%s_bucket{%s%sle=\"", name, label, comma);
+        char le[16] = "+Inf";
+
         if (i < COUNT(bounds)) {
-            buf_addf(out, "%g", (double) bounds[i] / 1e6);
-        } else {
-            buf_addz(out, "+Inf");
+            (void) snprintf(le, sizeof(le), "%g", (double) bounds[i] / 1e6);
         }
-        buf_addf(out, "\"} %" PRIu64 "\n", count);
+        count += h->within[i];
+        buf_addf(out, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", name, label,
+                 comma, le, count);
     }
-    buf_addf(out, "%s_sum%s%s%s", name, open, label, close);
-    add_seconds(out, get(&h->sum_us));
+    buf_addf(out, "%s_sum%s%s%s %.6f\n", name, open, label, close,
+             (double) h->sum_us / 1e6);
     buf_addf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close,
              count);
 }
@@ -262,7 +246,7 @@ static void add_requests(struct buf *out, const char *(*endpoint_name)(size_t))
                "counter");
     for (size_t e = 0; e < METRICS_MAX_ENDPOINTS; e++) {
         for (size_t o = 0; o < COUNT(outcomes); o++) {
-            uint64_t n = get(&counted.requests[e][o]);
+            uint64_t n = counted.requests[e][o];
             char status[12] = "other";
 
             if (n == 0) {
@@ -338,10 +322,9 @@ static void add_process(struct buf *out)
     (void) getrusage(RUSAGE_SELF, &use);
     add_header(out, "process_cpu_seconds_total",
                "User and system time spent in seconds.", "counter");
-    buf_addz(out, "process_cpu_seconds_total");
-    add_seconds(
-        out, (uint64_t) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) * 1000000 +
-                 (uint64_t) (use.ru_utime.tv_usec + use.ru_stime.tv_usec));
+    buf_addf(out, "process_cpu_seconds_total %.6f\n",
+             (double) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                 (double) (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6);
     add_gauge(out, "process_resident_memory_bytes", "Resident memory.",
               resident_bytes());
     add_gauge(out, "process_start_time_seconds",
