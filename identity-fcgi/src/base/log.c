@@ -24,14 +24,10 @@ static struct {
     enum log_level least;
 } settings = {"identity-service", NULL, LOG_INFO_};
 
-/* The ids of the request that a thread is at, NULL between requests; and the
- * lines of it that wait for its end. */
-static _Thread_local struct {
-    struct log_field request_id, correlation_id;
-    char held[LINE_MAX_BYTES];
-    size_t held_len;
-    bool lost;
-} bound;
+/* The ids of the request that a thread is at, NULL between requests. */
+static _Thread_local struct log_field bound[2] = {{.name = "requestId"},
+                                                  {.name = "correlationId"}};
+static _Thread_local bool lost;
 
 void log_setup(const char *app_name, const char *app_env, enum log_level least)
 {
@@ -43,54 +39,21 @@ void log_setup(const char *app_name, const char *app_env, enum log_level least)
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len)
 {
-    bound.request_id =
-        (struct log_field){"requestId", request_id, request_id_len};
-    bound.correlation_id = (struct log_field){"correlationId", correlation_id,
-                                              correlation_id_len};
-}
-
-/* -- writing -------------------------------------------------------------- */
-
-/* A log that cannot be written has nobody to be reported to but by the exit
- * status of a command. */
-static void write_out(const char *data, size_t len)
-{
-    bound.lost = write(STDERR_FILENO, data, len) != (ssize_t) len;
-}
-
-static void write_held(void)
-{
-    if (bound.held_len != 0) {
-        write_out(bound.held, bound.held_len);
-        bound.held_len = 0;
-    }
-}
-
-static void write_line(const struct buf *line, bool hold)
-{
-    if (!hold || line->len > sizeof(bound.held) - bound.held_len) {
-        write_held();
-    }
-    if (hold) {
-        memcpy(bound.held + bound.held_len, line->data, line->len);
-        bound.held_len += line->len;
-    } else {
-        write_out(line->data, line->len);
-    }
-}
-
-bool log_lost(void)
-{
-    return bound.lost;
+    bound[0].value = request_id;
+    bound[0].len = request_id_len;
+    bound[1].value = correlation_id;
+    bound[1].len = correlation_id_len;
 }
 
 void log_unbind(void)
 {
-    bound.request_id.value = bound.correlation_id.value = NULL;
-    write_held();
+    log_bind(NULL, 0, NULL, 0);
 }
 
-/* -- lines ---------------------------------------------------------------- */
+bool log_lost(void)
+{
+    return lost;
+}
 
 struct line {
     struct buf text;
@@ -133,13 +96,10 @@ static void add_time(struct line *l)
     add_z(l, "time", when);
 }
 
-/* Which kind of line it is decides whether it waits for the request's end. */
-enum kind { EVENT, AUDIT, ACCESS };
-
-static void write_event(enum log_level level, enum kind kind,
-                        const char *event, const char *message,
-                        const struct log_field *fields, size_t count,
-                        const struct log_number *numbers, size_t number_count)
+static void write_event(enum log_level level, bool audit, const char *event,
+                        const char *message, const struct log_field *fields,
+                        size_t count, const struct log_number *numbers,
+                        size_t number_count)
 {
     static const char *const levels[] = {"debug", "info", "warn", "error"};
     char mem[LINE_MAX_BYTES];
@@ -153,11 +113,11 @@ static void write_event(enum log_level level, enum kind kind,
     add_z(&l, "service", settings.app_name);
     add_z(&l, "env", settings.app_env);
     add_z(&l, "event", event);
-    if (kind == AUDIT) {
+    if (audit) {
         jsonw_bool(&l.json, "audit", true);
     }
-    add(&l, &bound.request_id);
-    add(&l, &bound.correlation_id);
+    add(&l, &bound[0]);
+    add(&l, &bound[1]);
     add_z(&l, "message", message);
     for (size_t i = 0; i < number_count; i++) {
         jsonw_int(&l.json, numbers[i].name, numbers[i].value);
@@ -175,7 +135,10 @@ static void write_event(enum log_level level, enum kind kind,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    write_line(&l.text, kind != EVENT && bound.request_id.value != NULL);
+    /* A log that cannot be written has nobody to be reported to but by the
+     * exit status of a command. */
+    lost =
+        write(STDERR_FILENO, l.text.data, l.text.len) != (ssize_t) l.text.len;
 }
 
 void log_event_numbers(enum log_level level, const char *event,
@@ -184,7 +147,7 @@ void log_event_numbers(enum log_level level, const char *event,
                        size_t number_count)
 {
     if (level >= settings.least) {
-        write_event(level, EVENT, event, message, fields, count, numbers,
+        write_event(level, false, event, message, fields, count, numbers,
                     number_count);
     }
 }
@@ -199,15 +162,15 @@ void log_audit(const char *event, const char *message,
                const struct log_field *fields, size_t count,
                const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, AUDIT, event, message, fields, count, numbers,
+    write_event(LOG_INFO_, true, event, message, fields, count, numbers,
                 number_count);
 }
 
 void log_access(const struct log_field *fields, size_t count,
                 const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, ACCESS, "http.request", NULL, fields, count,
-                numbers, number_count);
+    write_event(LOG_INFO_, false, "http.request", NULL, fields, count, numbers,
+                number_count);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

@@ -27,8 +27,7 @@ void log_setup(const char *app_name, const char *app_env,
                enum log_level least);
 
 /* Every line of this thread carries these two ids from now on, until they are
- * unbound; the strings are kept, not copied.  Audit and access lines wait
- * until then, or for a line of another kind, and leave in one write(2). */
+ * unbound; the strings are kept, not copied. */
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len);
 void log_unbind(void);
@@ -54,8 +53,7 @@ void log_audit(const char *event, const char *message,
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
 
-/* A line of the access log ("http.request"), which has a switch of its own and
- * so no level either. */
+/* A line of the access log ("http.request"), which has a switch of its own. */
 void log_access(const struct log_field *fields, size_t count,
                 const struct log_number *numbers, size_t number_count);
 
