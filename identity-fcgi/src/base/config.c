@@ -42,12 +42,9 @@ struct setting {
     "\\[[^] \t]{2,}\\])(:" PARSE_PORT ")?"
 
 /* What is accepted, and its form. */
-#define A_LABEL                                                               \
-    "visible ASCII without quotes and backslashes, at most 64",               \
-        .form = PARSE_VISIBLE "+", .max = 64
-#define A_URI                                                                 \
-    "visible ASCII without quotes and backslashes, at most 512",              \
-        .form = PARSE_VISIBLE "+", .max = 512
+#define A_TEXT(most)                                                          \
+    "visible ASCII without quotes and backslashes, at most " #most,           \
+        .form = PARSE_VISIBLE "+", .max = most
 #define A_RATE                                                                \
     "off, or like 10r/s burst 20",                                            \
         .form = "[Oo][Ff][Ff]|0*([1-9][0-9]{0,5}|1000000)r/[sm]"              \
@@ -80,8 +77,8 @@ struct setting {
 
 /* clang-format off */
 static const struct setting settings[] = {
-    TEXT("APP_ENV", app_env, NULL, A_LABEL),
-    TEXT("APP_NAME", app_name, "identity-service", A_LABEL),
+    TEXT("APP_ENV", app_env, NULL, A_TEXT(64)),
+    TEXT("APP_NAME", app_name, "identity-service", A_TEXT(64)),
     FOREIGN("HTTP_HOST", "127.0.0.1", "a host name or address",
             .form = "[]:" PARSE_HOST "]+", .max = 253),
     FOREIGN("HTTP_PORT", "8081", "1 to 65535", .form = PARSE_PORT),
@@ -147,8 +144,8 @@ static const struct setting settings[] = {
     SECONDS("PLATFORM_JWT_ACCESS_TOKEN_TTL", access_ttl_s, "15m", "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,
          NULL, "kid=base64,kid=base64"),
-    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, A_URI),
-    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081", A_URI),
+    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, A_TEXT(512)),
+    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081", A_TEXT(512)),
     TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, PARSE_KID_ACCEPTED,
          .check = parse_kid),
     SECRET("PLATFORM_JWT_PRIVATE_KEY_BASE64", jwt_private_key_base64),
@@ -190,10 +187,7 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
     return cfg->is_local && s->local != NULL ? s->local : s->preset;
 }
 
-static void *member_of(struct config *cfg, const struct setting *s)
-{
-    return (char *) cfg + s->member;
-}
+#define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
 static bool is_duration(const struct setting *s)
 {
@@ -217,7 +211,7 @@ static bool store_text(char **member, const struct setting *s,
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
-    void *member = (char *) cfg + s->member;
+    void *member = MEMBER(cfg, s);
     int64_t v;
 
     if (s->kind == KIND_TEXT) {
@@ -455,7 +449,7 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
         const struct setting *s = &settings[i];
         const char *value = lookup(&file, s->name);
         const char *mark = value == NULL ? " (default)" : "";
-        void *member = (char *) &cfg + s->member;
+        void *member = MEMBER(&cfg, s);
         char number[12];
 
         if (s->secret) {
@@ -497,7 +491,7 @@ void config_free(struct config *cfg)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
         if (settings[i].kind == KIND_TEXT && settings[i].size != 0) {
-            wipe_free(*(char **) member_of(cfg, &settings[i]));
+            wipe_free(*(char **) MEMBER(cfg, &settings[i]));
         }
     }
     free(cfg->warning);

@@ -185,7 +185,6 @@ static const char *read_line(struct envfile *file, char *line)
     size_t len = strspn(name, NAME_CHARS);
     char *value = name + len + strspn(name + len, BLANKS);
     char *end = value + strlen(value);
-    char **more;
 
     if (*name == '\0' || *name == '#' || *name == ';') {
         return NULL;
@@ -198,40 +197,19 @@ static const char *read_line(struct envfile *file, char *line)
     }
     value++;
     value += strspn(value, BLANKS);
-    more = reallocarray(file->vars, file->count + 2, sizeof(*file->vars));
-    if (more == NULL) {
-        return "out of memory";
-    }
-    file->vars = more;
     file->vars[file->count++] = name;
-    file->vars[file->count] = NULL;
     name[len++] = '=';
     memmove(name + len, value, strlen(value) + 1);
     return unquote(name + len);
-}
-
-/* Every line of text[0..len); what is wrong with the *line-th, or NULL. */
-static const char *read_lines(struct envfile *file, size_t len, size_t *line)
-{
-    const char *problem = NULL;
-    char *rest = file->text, *this;
-
-    *line = 0;
-    while (problem == NULL && (this = strsep(&rest, "\n")) != NULL) {
-        ++*line;
-        problem = rest == NULL && this + strlen(this) != file->text + len
-                      ? "a NUL byte"
-                      : read_line(file, this);
-    }
-    return problem;
 }
 
 bool envfile_read(struct envfile *file, const char *path, char *err,
                   size_t err_cap)
 {
     FILE *in = fopen(path, "re");
-    const char *problem;
-    size_t len, line;
+    const char *problem = NULL;
+    char *rest, *this;
+    size_t len, line = 0;
 
     memset(file, 0, sizeof(*file));
     if (in == NULL) {
@@ -239,20 +217,30 @@ bool envfile_read(struct envfile *file, const char *path, char *err,
         return false;
     }
     setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
-    file->text = calloc(1, ENVFILE_MAX_BYTES + 1);
+    rest = file->text = calloc(1, ENVFILE_MAX_BYTES + 1);
+    /* A variable takes three bytes at least; the last one is NULL. */
+    file->vars = calloc(ENVFILE_MAX_BYTES / 3 + 2, sizeof(char *));
     errno = ENOMEM;
-    len = file->text != NULL ? fread(file->text, 1, ENVFILE_MAX_BYTES, in) : 0;
+    len = rest != NULL ? fread(rest, 1, ENVFILE_MAX_BYTES, in) : 0;
     if (len == ENVFILE_MAX_BYTES) {
         errno = EFBIG;
     }
-    if (file->text == NULL || ferror(in) || len == ENVFILE_MAX_BYTES) {
+    if (file->text == NULL || file->vars == NULL || ferror(in) ||
+        len == ENVFILE_MAX_BYTES) {
         snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
-        problem = err;
-    } else if ((problem = read_lines(file, len, &line)) != NULL) {
-        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
+        fclose(in);
+        envfile_free(file);
+        return false;
     }
     fclose(in);
+    while (problem == NULL && (this = strsep(&rest, "\n")) != NULL) {
+        line++;
+        problem = rest == NULL && this + strlen(this) != file->text + len
+                      ? "a NUL byte"
+                      : read_line(file, this);
+    }
     if (problem != NULL) {
+        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
         envfile_free(file);
     }
     return problem == NULL;

@@ -4,6 +4,7 @@
 
 #include "base/jsonw.h"
 
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
@@ -136,22 +137,6 @@ static const struct {
     PARAM("HTTP_X_CORRELATION_ID", correlation_id),
 };
 
-static void take_param(struct http_request *req, const char *param)
-{
-    for (size_t i = 0; i < COUNT(request_params); i++) {
-        size_t len = request_params[i].len;
-        pj_str_t *field =
-            (pj_str_t *) ((char *) req + request_params[i].field);
-
-        /* The first one counts: nginx's own parameters precede those that it
-         * makes of the client's headers. */
-        if (strncmp(param, request_params[i].name, len) == 0 &&
-            field->data == NULL && param[len] != '\0') {
-            *field = span(param + len);
-        }
-    }
-}
-
 static bool id_is_valid(pj_str_t id)
 {
     return id.len != 0 && id.len <= 128 && has_only(id, "._:-", true);
@@ -160,16 +145,12 @@ static bool id_is_valid(pj_str_t id)
 /* The ids of a peer that is not our nginx: same rules, made when absent. */
 static void settle_ids(struct http_request *req)
 {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char raw[16] = {0};
+    uint64_t raw[2] = {0};
 
     if (!id_is_valid(req->request_id)) {
-        (void) RAND_bytes(raw, sizeof(raw));
-        for (size_t i = 0; i < sizeof(raw); i++) {
-            req->made_id[2 * i] = hex[raw[i] >> 4];
-            req->made_id[2 * i + 1] = hex[raw[i] & 15];
-        }
-        req->made_id[32] = '\0';
+        (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
+        (void) snprintf(req->made_id, sizeof(req->made_id),
+                        "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
         req->request_id = span(req->made_id);
     }
     if (!id_is_valid(req->correlation_id)) {
@@ -180,12 +161,22 @@ static void settle_ids(struct http_request *req)
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large)
 {
-    memset(req, 0, sizeof(*req));
+    *req =
+        (struct http_request){.body = body, .body_too_large = body_too_large};
     for (; *params != NULL; params++) {
-        take_param(req, *params);
+        for (size_t i = 0; i < COUNT(request_params); i++) {
+            size_t len = request_params[i].len;
+            pj_str_t *field =
+                (pj_str_t *) ((char *) req + request_params[i].field);
+
+            /* The first one counts: nginx's own parameters precede those that
+             * it makes of the client's headers. */
+            if (strncmp(*params, request_params[i].name, len) == 0 &&
+                field->data == NULL && (*params)[len] != '\0') {
+                *field = span(*params + len);
+            }
+        }
     }
-    req->body = body;
-    req->body_too_large = body_too_large;
     settle_ids(req);
 }
 
@@ -493,16 +484,14 @@ bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
         return true;
     }
     while (rest.len != 0) {
-        bool weak;
+        bool weak = begins(rest, "W/");
 
-        /* Commas may stand inside a tag, so tags are taken by their quotes. */
-        while (rest.len != 0 && (is_blank(*rest.data) || *rest.data == ',')) {
+        if (is_blank(*rest.data) || *rest.data == ',') {
             rest = skip(rest, 1);
+            continue;
         }
-        weak = begins(rest, "W/");
-        if (weak) {
-            rest = skip(rest, 2);
-        }
+        /* Commas may stand inside a tag, so tags are taken by their quotes. */
+        rest = skip(rest, weak ? 2 : 0);
         if (!begins(rest, "\"")) {
             return false;
         }

@@ -2,6 +2,7 @@
 
 #include "base/uuid.h"
 
+#include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
 
@@ -24,24 +25,19 @@ void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])
     }
 }
 
-/* The value of a hex digit, or -1. */
-static int digit(unsigned char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
 {
     const unsigned char *p = text.data;
     bool ok = text.len == UUID_LEN;
 
     for (size_t i = 0; ok && i < UUID_BYTES; i++, p += 2) {
-        ok = (!dash_before(i) || *p++ == '-') && digit(p[0]) >= 0 &&
-             digit(p[1]) >= 0;
-        bytes[i] = (unsigned char) (digit(p[0]) * 16 + digit(p[1]));
+        int high, low;
+
+        ok = !dash_before(i) || *p++ == '-';
+        high = OPENSSL_hexchar2int(p[0]);
+        low = OPENSSL_hexchar2int(p[1]);
+        ok = ok && high >= 0 && low >= 0;
+        bytes[i] = (unsigned char) (high * 16 + low);
     }
     return ok;
 }
