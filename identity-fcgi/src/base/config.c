@@ -168,8 +168,6 @@ static const struct setting settings[] = {
 
 #define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
-/* -- one value ------------------------------------------------------------ */
-
 /* Where values come from: the file wins over the process's environment; an
  * empty value is no value. */
 static const char *lookup(const struct envfile *file, const char *name)
@@ -194,20 +192,6 @@ static bool is_duration(const struct setting *s)
     return s->kind == KIND_SECONDS || s->kind == KIND_MS;
 }
 
-static bool store_text(char **member, const struct setting *s,
-                       const char *text)
-{
-    if (s->check != NULL ? !s->check(text)
-                         : !parse_form(text, s->form, s->max)) {
-        return false;
-    }
-    if (s->size == 0) {
-        return true;
-    }
-    *member = strdup(text);
-    return *member != NULL;
-}
-
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
@@ -215,7 +199,11 @@ static bool store_value(struct config *cfg, const struct setting *s,
     int64_t v;
 
     if (s->kind == KIND_TEXT) {
-        return store_text(member, s, text);
+        if (s->check != NULL ? !s->check(text)
+                             : !parse_form(text, s->form, s->max)) {
+            return false;
+        }
+        return s->size == 0 || (*(char **) member = strdup(text)) != NULL;
     }
     if (s->kind == KIND_BOOL || s->kind == KIND_WORD
             ? !parse_word(text, s->accepted, &v)
@@ -337,8 +325,6 @@ static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
     }
     return !cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap);
 }
-
-/* -- names nobody reads --------------------------------------------------- */
 
 /* Whether a[0..len) turns into b by so many insertions, deletions and
  * replacements of letters at most. */

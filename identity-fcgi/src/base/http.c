@@ -142,25 +142,11 @@ static bool id_is_valid(pj_str_t id)
     return id.len != 0 && id.len <= 128 && has_only(id, "._:-", true);
 }
 
-/* The ids of a peer that is not our nginx: same rules, made when absent. */
-static void settle_ids(struct http_request *req)
-{
-    uint64_t raw[2] = {0};
-
-    if (!id_is_valid(req->request_id)) {
-        (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
-        (void) snprintf(req->made_id, sizeof(req->made_id),
-                        "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
-        req->request_id = span(req->made_id);
-    }
-    if (!id_is_valid(req->correlation_id)) {
-        req->correlation_id = req->request_id;
-    }
-}
-
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large)
 {
+    uint64_t raw[2] = {0};
+
     *req =
         (struct http_request){.body = body, .body_too_large = body_too_large};
     for (; *params != NULL; params++) {
@@ -177,7 +163,16 @@ void http_request_init(struct http_request *req, char *const *params,
             }
         }
     }
-    settle_ids(req);
+    /* A peer that is not our nginx may have sent any ids, or none. */
+    if (!id_is_valid(req->request_id)) {
+        (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
+        (void) snprintf(req->made_id, sizeof(req->made_id),
+                        "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
+        req->request_id = span(req->made_id);
+    }
+    if (!id_is_valid(req->correlation_id)) {
+        req->correlation_id = req->request_id;
+    }
 }
 
 /* -- response ------------------------------------------------------------- */
@@ -294,8 +289,6 @@ void http_response_head(struct http_response *res,
     }
 }
 
-/* -- cookies -------------------------------------------------------------- */
-
 bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value)
 {
     while (rest->len != 0) {
@@ -350,8 +343,6 @@ void http_cookie_clear(struct http_response *res, const struct config *cfg)
     http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0);
 }
 
-/* -- Authorization -------------------------------------------------------- */
-
 pj_str_t http_bearer(pj_str_t authorization)
 {
     pj_str_t token, scheme = split(trim(authorization), ' ', &token);
@@ -363,8 +354,6 @@ pj_str_t http_bearer(pj_str_t authorization)
     }
     return token;
 }
-
-/* -- Origin --------------------------------------------------------------- */
 
 static pj_str_t without_port(pj_str_t host, const char *port)
 {

@@ -141,8 +141,6 @@ void metrics_start(void)
     started = time(NULL);
 }
 
-/* -- counting ------------------------------------------------------------- */
-
 void metrics_add(enum metrics_counter counter, uint64_t n)
 {
     counted.counters[counter] += n;
@@ -284,10 +282,31 @@ static void add_gauge(struct buf *out, const char *name, const char *help,
     buf_addf(out, "%s %" PRId64 "\n", name, value);
 }
 
-static void add_info(struct buf *out, const char *kid, size_t kid_len)
+static void add_process(struct buf *out)
 {
-    add_header(out, "identity_build_info", "The program's version.", "gauge");
-    buf_addz(out, "identity_build_info{version=\"" IDENTITY_VERSION "\"} 1\n");
+    struct rusage use = {0};
+    long resident = 0;
+    /* It stays readable for a process that is not dumpable. */
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f != NULL) {
+        (void) !fscanf(f, "%*d %ld", &resident);
+        fclose(f);
+    }
+    (void) getrusage(RUSAGE_SELF, &use);
+    add_header(out, "process_cpu_seconds_total",
+               "User and system time spent in seconds.", "counter");
+    buf_addf(out, "process_cpu_seconds_total %.6f\n",
+             (double) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                 (double) (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6);
+    add_gauge(out, "process_resident_memory_bytes", "Resident memory.",
+              resident * sysconf(_SC_PAGESIZE));
+    add_gauge(out, "process_start_time_seconds",
+              "Start of the process in seconds of the epoch.", started);
+}
+
+static void add_key(struct buf *out, const char *kid, size_t kid_len)
+{
     add_header(out, "identity_signing_key_info",
                "The id of the key that signs; none is loaded without it.",
                "gauge");
@@ -299,36 +318,6 @@ static void add_info(struct buf *out, const char *kid, size_t kid_len)
         }
         buf_addz(out, "\"} 1\n");
     }
-}
-
-/* From /proc, which stays readable for a process that is not dumpable; 0 where
- * there is no /proc. */
-static int64_t resident_bytes(void)
-{
-    long resident = 0;
-    FILE *f = fopen("/proc/self/statm", "re");
-
-    if (f != NULL) {
-        (void) !fscanf(f, "%*d %ld", &resident);
-        fclose(f);
-    }
-    return (int64_t) resident * sysconf(_SC_PAGESIZE);
-}
-
-static void add_process(struct buf *out)
-{
-    struct rusage use = {0};
-
-    (void) getrusage(RUSAGE_SELF, &use);
-    add_header(out, "process_cpu_seconds_total",
-               "User and system time spent in seconds.", "counter");
-    buf_addf(out, "process_cpu_seconds_total %.6f\n",
-             (double) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
-                 (double) (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6);
-    add_gauge(out, "process_resident_memory_bytes", "Resident memory.",
-              resident_bytes());
-    add_gauge(out, "process_start_time_seconds",
-              "Start of the process in seconds of the epoch.", started);
 }
 
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
@@ -344,6 +333,8 @@ void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
     for (size_t i = 0; i < gauge_count; i++) {
         add_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
     }
-    add_info(out, kid, kid_len);
+    add_header(out, "identity_build_info", "The program's version.", "gauge");
+    buf_addz(out, "identity_build_info{version=\"" IDENTITY_VERSION "\"} 1\n");
+    add_key(out, kid, kid_len);
     add_process(out);
 }
