@@ -4,7 +4,6 @@
 #define ACCOUNT_NAME_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
 
 /* Trims spaces, tabs, CR and LF and folds A-Z; all other bytes stay.  out has
  * room for in.len bytes, and the result points into it. */

@@ -16,7 +16,7 @@ enum kind {
     KIND_BOOL,    /* bool: whether its place in accepted is even */
     KIND_WORD,    /* enum: its place in accepted */
     KIND_NUMBER,  /* within accepted */
-    KIND_SECONDS, /* likewise, a duration in whole seconds */
+    KIND_SECONDS, /* likewise, a duration (as all from here) in seconds */
     KIND_MS       /* likewise, in milliseconds */
 };
 
@@ -187,11 +187,6 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
 
 #define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
-static bool is_duration(const struct setting *s)
-{
-    return s->kind == KIND_SECONDS || s->kind == KIND_MS;
-}
-
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
@@ -207,7 +202,7 @@ static bool store_value(struct config *cfg, const struct setting *s,
     }
     if (s->kind == KIND_BOOL || s->kind == KIND_WORD
             ? !parse_word(text, s->accepted, &v)
-            : !parse_within(text, s->accepted, is_duration(s), &v) ||
+            : !parse_within(text, s->accepted, s->kind >= KIND_SECONDS, &v) ||
                   (s->kind == KIND_SECONDS && v % 1000 != 0)) {
         return false;
     }
@@ -234,11 +229,12 @@ static void say_refused(const struct setting *s, const char *text, char *err,
         }
         (void) snprintf(out, 5, "%s\"", *text != '\0' ? "..." : "");
     }
-    (void) snprintf(
-        err, err_cap, "%s: %s is not accepted; accepted: %s%s", s->name, shown,
-        is_duration(s) ? "integer seconds or a number with s, m, h or d, "
-                       : "",
-        s->accepted);
+    (void) snprintf(err, err_cap, "%s: %s is not accepted; accepted: %s%s",
+                    s->name, shown,
+                    s->kind >= KIND_SECONDS
+                        ? "integer seconds or a number with s, m, h or d, "
+                        : "",
+                    s->accepted);
 }
 
 /* -- rules that join settings --------------------------------------------- */
@@ -264,10 +260,13 @@ static void derive(struct config *cfg, const struct envfile *file)
     }
 }
 
-static bool say(char *err, size_t err_cap, const char *wrong)
+/* Whether nothing is wrong; else err says what. */
+static bool say_wrong(const char *wrong, char *err, size_t err_cap)
 {
-    (void) snprintf(err, err_cap, "%s", wrong);
-    return false;
+    if (wrong != NULL) {
+        (void) snprintf(err, err_cap, "%s", wrong);
+    }
+    return wrong == NULL;
 }
 
 bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
@@ -275,20 +274,18 @@ bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
     /* libpq looks at these two by itself. */
     const char *addr = getenv("PGHOSTADDR");
     const char *host = cfg->db_host != NULL ? cfg->db_host : getenv("PGHOST");
+    const char *wrong = NULL;
 
     if (!cfg->is_local) {
-        return say(err, err_cap,
-                   "PLATFORM_DB_SEED_ON_START: local data is accepted only "
-                   "where APP_ENV is local; accepted: false");
+        wrong = "PLATFORM_DB_SEED_ON_START: local data is accepted only "
+                "where APP_ENV is local; accepted: false";
+    } else if ((host != NULL && !parse_loopback(host)) ||
+               (addr != NULL && !parse_loopback(addr))) {
+        wrong = "PLATFORM_DB_SEED_ON_START: local data goes only into a "
+                "database on a loopback address or a Unix socket; "
+                "accepted: false, or another PLATFORM_DB_HOST";
     }
-    if ((host != NULL && !parse_loopback(host)) ||
-        (addr != NULL && !parse_loopback(addr))) {
-        return say(err, err_cap,
-                   "PLATFORM_DB_SEED_ON_START: local data goes only into a "
-                   "database on a loopback address or a Unix socket; "
-                   "accepted: false, or another PLATFORM_DB_HOST");
-    }
-    return true;
+    return say_wrong(wrong, err, err_cap);
 }
 
 static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
@@ -320,10 +317,8 @@ static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
     }
-    if (wrong != NULL) {
-        return say(err, err_cap, wrong);
-    }
-    return !cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap);
+    return say_wrong(wrong, err, err_cap) &&
+           (!cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap));
 }
 
 /* Whether a[0..len) turns into b by so many insertions, deletions and

@@ -12,8 +12,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* -- spans ---------------------------------------------------------------- */
-
 static pj_str_t span(const char *text)
 {
     return (pj_str_t){(const unsigned char *) text, strlen(text)};
@@ -188,31 +186,27 @@ void http_response_init(struct http_response *res, void *headers,
 
 static const char *title_of(int status)
 {
-    static const struct {
-        int status;
-        const char *title;
-    } titles[] = {{200, "OK"},
-                  {204, "No Content"},
-                  {304, "Not Modified"},
-                  {400, "Bad Request"},
-                  {401, "Unauthorized"},
-                  {403, "Forbidden"},
-                  {404, "Not Found"},
-                  {405, "Method Not Allowed"},
-                  {409, "Conflict"},
-                  {412, "Precondition Failed"},
-                  {413, "Content Too Large"},
-                  {415, "Unsupported Media Type"},
-                  {429, "Too Many Requests"},
-                  {500, "Internal Server Error"},
-                  {503, "Service Unavailable"}};
+    static const char *const titles[] = {
+        [200] = "OK",
+        [204] = "No Content",
+        [304] = "Not Modified",
+        [400] = "Bad Request",
+        [401] = "Unauthorized",
+        [403] = "Forbidden",
+        [404] = "Not Found",
+        [405] = "Method Not Allowed",
+        [409] = "Conflict",
+        [412] = "Precondition Failed",
+        [413] = "Content Too Large",
+        [415] = "Unsupported Media Type",
+        [429] = "Too Many Requests",
+        [500] = "Internal Server Error",
+        [503] = "Service Unavailable",
+    };
+    const char *title =
+        status > 0 && (size_t) status < COUNT(titles) ? titles[status] : NULL;
 
-    for (size_t i = 0; i < COUNT(titles); i++) {
-        if (titles[i].status == status) {
-            return titles[i].title;
-        }
-    }
-    return "Unknown";
+    return title != NULL ? title : "Unknown";
 }
 
 void http_header(struct http_response *res, const char *name,
@@ -444,8 +438,6 @@ bool http_origin_allowed(const struct config *cfg,
            (origin_listed(cfg, req->origin) ||
             origin_is_own(req, req->origin));
 }
-
-/* -- media type, If-Match, If-None-Match ---------------------------------- */
 
 bool http_is_json(pj_str_t content_type)
 {

@@ -7,8 +7,6 @@
 #include "base/config.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #define HTTP_BODY_MAX 16384 /* a larger body is 413 */
 

@@ -5,10 +5,6 @@
 
 #include "base/config.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /* A field of a log line; never a token, credential, cookie or key. */
 struct log_field {
     const char *name;

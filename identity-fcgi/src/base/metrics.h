@@ -5,9 +5,6 @@
 
 #include "base/buf.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 /* More routes than this share the last place. */
 #define METRICS_MAX_ENDPOINTS 24
 

@@ -4,7 +4,6 @@
 #define UUID_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
 
 #define UUID_BYTES 16
 #define UUID_LEN 36 /* of the text: lower case, with its four dashes */
