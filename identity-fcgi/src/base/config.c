@@ -13,8 +13,7 @@ extern char **environ;
 /* What a value is; a number's size is that of its member. */
 enum kind {
     KIND_TEXT,    /* char *, of the form or accepted by check */
-    KIND_BOOL,    /* bool: whether its place in accepted is even */
-    KIND_WORD,    /* enum: its place in accepted */
+    KIND_WORD,    /* enum: its place in accepted; bool: whether that is even */
     KIND_NUMBER,  /* within accepted */
     KIND_SECONDS, /* likewise, a duration (as all from here) in seconds */
     KIND_MS       /* likewise, in milliseconds */
@@ -69,7 +68,7 @@ struct setting {
 #define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
 #define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
 #define BOOL(n, m, p, ...)                                                    \
-    SETTING(KIND_BOOL, n, m, p, "true, false, 1, 0, on, off", __VA_ARGS__)
+    SETTING(KIND_WORD, n, m, p, "true, false, 1, 0, on, off", __VA_ARGS__)
 #define WORD(...) SETTING(KIND_WORD, __VA_ARGS__)
 #define NUMBER(...) SETTING(KIND_NUMBER, __VA_ARGS__)
 #define SECONDS(...) SETTING(KIND_SECONDS, __VA_ARGS__)
@@ -163,10 +162,9 @@ static const struct setting settings[] = {
             "addresses and CIDRs; a prefix length of 0 is refused",
             .check = parse_cidr_list),
     NUMBER("PLATFORM_WORKER_THREADS", worker_threads, "16", "1 to 256"),
+    {.name = NULL}
 };
 /* clang-format on */
-
-#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
 /* Where values come from: the file wins over the process's environment; an
  * empty value is no value. */
@@ -200,13 +198,13 @@ static bool store_value(struct config *cfg, const struct setting *s,
         }
         return s->size == 0 || (*(char **) member = strdup(text)) != NULL;
     }
-    if (s->kind == KIND_BOOL || s->kind == KIND_WORD
+    if (s->kind == KIND_WORD
             ? !parse_word(text, s->accepted, &v)
             : !parse_within(text, s->accepted, s->kind >= KIND_SECONDS, &v) ||
                   (s->kind == KIND_SECONDS && v % 1000 != 0)) {
         return false;
     }
-    if (s->kind == KIND_BOOL) {
+    if (s->size == sizeof(bool)) {
         *(bool *) member = v % 2 == 0;
     } else if (s->size == sizeof(int)) {
         *(int *) member = (int) v;
@@ -336,8 +334,7 @@ static bool is_near(const char *a, size_t len, const char *b, int edits)
                           is_near(a + 1, len - 1, b + 1, edits - 1)));
 }
 
-/*
- * A name one or two letters off a known one is a typing error whose setting
+/* A name one or two letters off a known one is a typing error whose setting
  * would silently keep its default: refused.  Any other unknown PLATFORM_ name
  * may belong to somebody else (an orchestrator, a newer version): warned of.
  */
@@ -349,10 +346,11 @@ static bool check_names(struct config *cfg, char **vars, char *err,
         size_t len = strcspn(name, "=");
         bool known = strncmp(name, "PLATFORM_", 9) != 0;
 
-        for (size_t i = 0; !known && i < SETTING_COUNT; i++) {
-            known = is_near(name, len, settings[i].name, 0);
-            if (is_near(name, len, settings[i].name, 2)) {
-                meant = settings[i].name;
+        for (const struct setting *s = settings; !known && s->name != NULL;
+             s++) {
+            known = is_near(name, len, s->name, 0);
+            if (is_near(name, len, s->name, 2)) {
+                meant = s->name;
             }
         }
         if (!known && meant != NULL) {
@@ -380,8 +378,7 @@ static bool load_values(struct config *cfg, const struct envfile *file,
     const char *env = lookup(file, "APP_ENV");
 
     cfg->is_local = env != NULL && strcmp(env, "local") == 0;
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
+    for (const struct setting *s = settings; s->name != NULL; s++) {
         const char *text = lookup(file, s->name);
 
         if (text == NULL) {
@@ -426,8 +423,7 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
         return false;
     }
     (void) load_values(&cfg, &file, NULL, 0);
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
+    for (const struct setting *s = settings; s->name != NULL; s++) {
         const char *value = lookup(&file, s->name);
         const char *mark = value == NULL ? " (default)" : "";
         void *member = MEMBER(&cfg, s);
@@ -443,7 +439,7 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
         if (value == NULL && s->kind == KIND_NUMBER) {
             (void) snprintf(number, sizeof(number), "%d", *(int *) member);
             value = number;
-        } else if (value == NULL && s->kind == KIND_BOOL) {
+        } else if (value == NULL && s->size == sizeof(bool)) {
             value = *(bool *) member ? "true" : "false";
         }
         fprintf(out, "%s=%s%s\n", s->name, value != NULL ? value : "(unset)",
@@ -470,9 +466,9 @@ void config_wipe_private_key(struct config *cfg)
 
 void config_free(struct config *cfg)
 {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (settings[i].kind == KIND_TEXT && settings[i].size != 0) {
-            wipe_free(*(char **) MEMBER(cfg, &settings[i]));
+    for (const struct setting *s = settings; s->name != NULL; s++) {
+        if (s->kind == KIND_TEXT && s->size != 0) {
+            wipe_free(*(char **) MEMBER(cfg, s));
         }
     }
     free(cfg->warning);
@@ -481,13 +477,13 @@ void config_free(struct config *cfg)
 
 void config_scrub_environment(void)
 {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        char *value = settings[i].secret ? getenv(settings[i].name) : NULL;
+    for (const struct setting *s = settings; s->name != NULL; s++) {
+        char *value = s->secret ? getenv(s->name) : NULL;
 
         /* getenv() points at the very bytes that /proc/PID/environ shows. */
         if (value != NULL) {
             OPENSSL_cleanse(value, strlen(value));
-            unsetenv(settings[i].name);
+            unsetenv(s->name);
         }
     }
 }

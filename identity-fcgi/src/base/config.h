@@ -12,10 +12,8 @@ enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
 enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
 enum log_level { LOG_DEBUG_, LOG_INFO_, LOG_WARN_, LOG_ERROR_ };
 
-/*
- * Everything the program may be told.  Strings are owned by the struct.
- * Durations are in the unit of their suffix.
- */
+/* Everything the program may be told.  Strings are owned by the struct.
+ * Durations are in the unit of their suffix. */
 struct config {
     char *app_name;
     char *app_env;
@@ -143,15 +141,13 @@ struct envfile {
     char *text;
 };
 
-/*
- * Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
+/* Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
  * lines, comments after # or ; at the start of a line.  A value is bare, or
  * whole between double quotes, where \ before one of "\`$ stands for that
  * character, or between single quotes.  A later line wins over an earlier one
  * of that name.  What systemd would read in another way (a value of several
  * lines, a bare backslash) or only warn of is refused: one line in err,
- * without any value, and *file is empty.
- */
+ * without any value, and *file is empty. */
 bool envfile_read(struct envfile *file, const char *path, char *err,
                   size_t err_cap) __attribute__((warn_unused_result));
 

@@ -409,11 +409,9 @@ static bool origin_listed(const struct config *cfg, pj_str_t origin)
     return false;
 }
 
-/*
- * Whether origin has the host and port that the request was sent to.  The
+/* Whether origin has the host and port that the request was sent to.  The
  * scheme is not compared: TLS may end before nginx.  So a port left out on
- * either side is the default of the origin's scheme.
- */
+ * either side is the default of the origin's scheme. */
 static bool origin_is_own(const struct http_request *req, pj_str_t origin)
 {
     pj_str_t host, scheme = split(origin, ':', &host);

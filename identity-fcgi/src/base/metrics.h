@@ -62,7 +62,7 @@ struct metrics_gauge {
     int64_t value;
 };
 
-/* Begins to count and notes the process's start, before there are threads. */
+/* Notes the process's start, before there are threads. */
 void metrics_start(void);
 
 /* CLOCK_MONOTONIC in microseconds. */
@@ -73,11 +73,9 @@ void metrics_add(enum metrics_counter counter, uint64_t n);
 void metrics_count(enum metrics_counter counter);
 void metrics_time(enum metrics_timer timer, int64_t microseconds);
 
-/*
- * Counts a request that was answered with status and code (NULL: none) after
+/* Counts a request that was answered with status and code (NULL: none) after
  * so many microseconds.  A pair that metrics.c does not know is counted as
- * "other", so that no client can make a series.
- */
+ * "other", so that no client can make a series. */
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds);
 

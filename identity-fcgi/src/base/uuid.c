@@ -7,17 +7,14 @@
 #include <string.h>
 
 /* Whether a dash stands before the byte of this number. */
-static bool dash_before(size_t i)
-{
-    return i == 4 || i == 6 || i == 8 || i == 10;
-}
+#define DASH_BEFORE(i) ((i) == 4 || (i) == 6 || (i) == 8 || (i) == 10)
 
 void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])
 {
     static const char hex[] = "0123456789abcdef";
 
     for (size_t i = 0; i < UUID_BYTES; i++) {
-        if (dash_before(i)) {
+        if (DASH_BEFORE(i)) {
             *out++ = '-';
         }
         *out++ = hex[bytes[i] >> 4];
@@ -33,7 +30,7 @@ bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
     for (size_t i = 0; ok && i < UUID_BYTES; i++, p += 2) {
         int high, low;
 
-        ok = !dash_before(i) || *p++ == '-';
+        ok = !DASH_BEFORE(i) || *p++ == '-';
         high = OPENSSL_hexchar2int(p[0]);
         low = OPENSSL_hexchar2int(p[1]);
         ok = ok && high >= 0 && low >= 0;
