@@ -1,4 +1,4 @@
-/* Tests of http.c and http_rules.c. */
+/* Tests of http.c. */
 
 #include "base/http.h"
 #include "testing.h"
@@ -12,9 +12,6 @@ static struct buf head;
 static void init(char *const *params)
 {
     static char *const none[] = {NULL};
-    static char *origins[] = {(char *) "https://app.example.com",
-                              (char *) "https://*.example.org", NULL};
-
     http_request_init(&req, params != NULL ? params : none,
                       (pj_str_t){NULL, 0}, false);
     http_response_init(&res, headers, sizeof(headers), body, sizeof(body));
@@ -23,8 +20,10 @@ static void init(char *const *params)
     cfg.cookie_name = (char *) "rt";
     cfg.cookie_path = (char *) "/api/auth";
     cfg.cookie_same_site = SAME_SITE_LAX;
-    cfg.cors_origins = origins;
-    cfg.cors_origin_count = 2;
+    cfg.cors_origins =
+        (char *) " https://app.example.com https://*.example.org\t"
+                 "https://B.Example:443 http://c.example:80 "
+                 "http://c.example:443  https://*.D.Example:443 ";
 }
 
 static void setup(void)
@@ -267,6 +266,7 @@ static const struct {
     {"https://app.example.com:444", "h", "", false},
     {"http://app.example.com", "h", "", false},
     {"https://app.example.com.evil.com", "h", "", false},
+    {"https://APP.example.com", "h", "", false}, /* no browser's */
     {"https://a.example.org", "h", "", true},
     {"https://a.b.example.org", "h", "", true},
     {"https://a_b.example.org", "h", "", true},
@@ -279,7 +279,17 @@ static const struct {
     {"https://aexample.org", "h", "", false},
     {"http://127.0.0.1:8080", "127.0.0.1:8080", "", true},
     {"http://127.0.0.1:8080", "127.0.0.1:8081", "", false},
+    {"https://b.example", "h", "", true}, /* as browsers send it */
+    {"https://b.example:80", "h", "", false},
+    {"http://b.example", "h", "", false},
+    {"http://c.example", "h", "", true},
+    {"http://c.example:443", "h", "", true},
+    {"https://c.example", "h", "", false},
+    {"https://a.d.example", "h", "", true},
+    {"https://A.d.example", "h", "", false},
+    {"https://d.example", "h", "", false},
     {"https://own.test", "own.test", "", true},
+    {"https://own.test", "own.test:", "", true},
     {"https://own.test", "OWN.test:443", "", true},
     {"https://own.test:8443", "own.test", "", false},
     {"http://[::1]:8080", "[::1]:8080", "", true},

@@ -1,5 +1,4 @@
-/* Tests of log.c: whole lines, and which of them wait for the request's end.
- */
+/* Tests of log.c: whole lines, one a write. */
 
 #include "base/log.h"
 #include "testing.h"
@@ -51,56 +50,27 @@ static void audit(const char *event)
     log_audit(event, NULL, NULL, 0, NULL, 0);
 }
 
-START_TEST (test_outside_of_requests_nothing_waits) {
+START_TEST (test_each_line_is_one_write) {
     audit("one");
     ck_assert_int_eq(next_write(), 1);
     log_access(NULL, 0, NULL, 0);
     ck_assert_int_eq(next_write(), 1);
     log_line(LOG_INFO_, "two", "text");
     ck_assert_int_eq(next_write(), 1);
+    ck_assert_ptr_null(strstr(text, "requestId"));
 }
 END_TEST
 
-START_TEST (test_lines_of_a_request_leave_at_its_end) {
+START_TEST (test_lines_of_a_request_carry_its_ids) {
     log_bind("r", 1, "c", 1);
     audit("one");
-    log_access(NULL, 0, NULL, 0);
-    ck_assert_int_eq(next_write(), 0);
-    log_unbind();
-    ck_assert_int_eq(next_write(), 2);
-    ck_assert(strstr(text, "\"one\"") < strstr(text, "\"http.request\""));
-    ck_assert_ptr_nonnull(strstr(text, "\"requestId\":\"r\""));
-    log_unbind();
-    ck_assert_int_eq(next_write(), 0);
-}
-END_TEST
-
-START_TEST (test_a_warning_does_not_wait_nor_overtake) {
-    log_bind("r", 1, "c", 1);
-    audit("one");
-    log_line(LOG_WARN_, "two", "text");
     ck_assert_int_eq(next_write(), 1);
-    ck_assert_ptr_nonnull(strstr(text, "\"one\""));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"requestId\":\"r\",\"correlationId\":\"c\""));
+    log_unbind();
+    audit("two");
     ck_assert_int_eq(next_write(), 1);
-    ck_assert_ptr_nonnull(strstr(text, "\"two\""));
-    log_unbind();
-    ck_assert_int_eq(next_write(), 0);
-}
-END_TEST
-
-START_TEST (test_many_lines_leave_in_writes_that_a_pipe_keeps_whole) {
-    int lines = 0, n;
-
-    log_bind("r", 1, "c", 1);
-    for (int i = 0; i < 100; i++) {
-        audit("one");
-    }
-    log_unbind();
-    while ((n = next_write()) != 0) {
-        ck_assert_uint_le(strlen(text), 4096);
-        lines += n;
-    }
-    ck_assert_int_eq(lines, 100);
+    ck_assert_ptr_null(strstr(text, "requestId"));
 }
 END_TEST
 
@@ -116,13 +86,26 @@ START_TEST (test_time_is_utc_with_milliseconds) {
 }
 END_TEST
 
+/* Each of these bytes takes six. */
+START_TEST (test_a_line_that_grows_too_long_keeps_its_head) {
+    char message[1000];
+
+    memset(message, 1, sizeof(message) - 1);
+    message[sizeof(message) - 1] = '\0';
+    log_line(LOG_INFO_, "three", "%s", message);
+    ck_assert_int_eq(next_write(), 1);
+    ck_assert(strncmp(text, "{\"time\":", 8) == 0);
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"event\":\"three\",\"truncated\":true}\n"));
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_add_test(t, test_outside_of_requests_nothing_waits);
-    tcase_add_test(t, test_lines_of_a_request_leave_at_its_end);
-    tcase_add_test(t, test_a_warning_does_not_wait_nor_overtake);
-    tcase_add_test(t, test_many_lines_leave_in_writes_that_a_pipe_keeps_whole);
+    tcase_add_test(t, test_each_line_is_one_write);
+    tcase_add_test(t, test_lines_of_a_request_carry_its_ids);
+    tcase_add_test(t, test_a_line_that_grows_too_long_keeps_its_head);
     tcase_add_test(t, test_time_is_utc_with_milliseconds);
 }
 

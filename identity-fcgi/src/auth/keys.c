@@ -2,8 +2,6 @@
 
 #include "auth/keys.h"
 
-#include "base/config_parse.h"
-
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <pthread.h>

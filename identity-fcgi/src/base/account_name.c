@@ -2,18 +2,19 @@
 
 #include "base/account_name.h"
 
+#include <string.h>
+
 static bool is_space(unsigned char c)
 {
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+    return c != '\0' && strchr(" \t\r\n", c) != NULL;
 }
 
 pj_str_t account_name_fold(pj_str_t in, unsigned char *out)
 {
-    while (in.len > 0 && is_space(in.data[0])) {
-        in.data++;
+    while (in.len > 0 && is_space(in.data[in.len - 1])) {
         in.len--;
     }
-    while (in.len > 0 && is_space(in.data[in.len - 1])) {
+    for (; in.len > 0 && is_space(in.data[0]); in.data++) {
         in.len--;
     }
     for (size_t i = 0; i < in.len; i++) {
@@ -27,10 +28,8 @@ pj_str_t account_name_fold(pj_str_t in, unsigned char *out)
 bool account_name_has_control(pj_str_t s)
 {
     for (size_t i = 0; i < s.len; i++) {
-        unsigned char c = s.data[i];
-
-        if (c < 0x20 || c == 0x7f ||
-            (c == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
+        if (s.data[i] < 0x20 || s.data[i] == 0x7f ||
+            (s.data[i] == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
             return true;
         }
     }

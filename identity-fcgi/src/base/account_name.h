@@ -4,12 +4,9 @@
 #define ACCOUNT_NAME_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
 
-/*
- * Trims spaces, tabs, CR and LF and folds A-Z; all other bytes stay.  out has
- * room for in.len bytes, and the result points into it.
- */
+/* Trims spaces, tabs, CR and LF and folds A-Z; all other bytes stay.  out has
+ * room for in.len bytes, and the result points into it. */
 pj_str_t account_name_fold(pj_str_t in, unsigned char *out);
 
 /* Whether s holds control characters: ASCII's, or U+0080 to U+009F. */

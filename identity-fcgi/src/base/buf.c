@@ -55,18 +55,10 @@ void buf_addc(struct buf *b, char c)
 
 void buf_addi(struct buf *b, int64_t v)
 {
-    char digits[20];
-    size_t n = sizeof(digits);
-    uint64_t u = v < 0 ? 0 - (uint64_t) v : (uint64_t) v;
+    char digits[24];
 
-    do {
-        digits[--n] = (char) ('0' + u % 10);
-        u /= 10;
-    } while (u != 0);
-    if (v < 0) {
-        digits[--n] = '-';
-    }
-    buf_add(b, digits + n, sizeof(digits) - n);
+    buf_add(b, digits,
+            (size_t) snprintf(digits, sizeof(digits), "%lld", (long long) v));
 }
 
 void buf_addf(struct buf *b, const char *format, ...)

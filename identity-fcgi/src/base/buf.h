@@ -7,11 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/*
- * Appends never write past cap; one that does not fit sets overflow, and from
- * then on the content is not to be used.  So a sequence of appends needs one
- * check at its end.
- */
+/* An append that does not fit sets overflow, and from then on the content is
+ * not to be used: a sequence of appends needs one check at its end. */
 struct buf {
     char *data;
     size_t len;

@@ -1,9 +1,6 @@
-/* The program's settings: one table of names, parsers, defaults and rules. */
+/* The program's settings: one table of names, forms, defaults and rules. */
 
 #include "base/config.h"
-
-#include "base/config_parse.h"
-#include "base/envfile.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -13,207 +10,161 @@
 
 extern char **environ;
 
-#define UNUSED_FIELD SIZE_MAX /* known, checked, read by others */
-#define YEAR_S (365 * 86400LL)
-
-/* What a value is; says how it is parsed and what the field's type is. */
+/* What a value is; a number's size is that of its member. */
 enum kind {
-    KIND_BOOL,    /* bool */
-    KIND_INT,     /* int, min..max */
-    KIND_INT64,   /* int64_t, min..max */
-    KIND_SECONDS, /* int64_t, min..max in seconds */
-    KIND_MS,      /* int64_t, min..max in milliseconds */
-    KIND_WORD,    /* int: index of the value in words */
-    KIND_TEXT,    /* char *, accepted by check */
-    KIND_ORIGINS  /* cors_origins */
+    KIND_TEXT,    /* char *, of the form or accepted by check */
+    KIND_WORD,    /* enum: its place in accepted; bool: whether that is even */
+    KIND_NUMBER,  /* within accepted */
+    KIND_SECONDS, /* likewise, a duration (as all from here) in seconds */
+    KIND_MS       /* likewise, in milliseconds */
 };
 
 struct setting {
     const char *name;
     enum kind kind;
-    size_t field;
-    const char *local;     /* default where APP_ENV is local */
-    const char *elsewhere; /* default anywhere else; NULL: unset */
-    int64_t min, max;
-    const char *const *words;
+    size_t member, size;  /* in struct config; no size: checked for others */
+    const char *preset;   /* the default; NULL: unset, or see derive() */
+    const char *accepted; /* for the error line; the rule of many kinds */
+    const char *form;     /* of a text, as the two that follow */
+    size_t max;           /* bytes; 0: 65536 */
     bool (*check)(const char *text);
-    const char *accepted; /* for the error line */
+    const char *local; /* the default where APP_ENV is local, if another */
     bool secret;
 };
 
-#define FIELD(member) offsetof(struct config, member)
+/* scheme://host[:port], by the gateway's rules: the host may begin with a "*."
+ * label before two or more others, as all below a top-level domain are no
+ * one's. */
+#define LABEL "[-_0-9A-Za-z]+"
+#define ORIGIN                                                                \
+    "https?://(\\*\\." LABEL "(\\." LABEL ")+|" LABEL "(\\." LABEL ")*|"      \
+    "\\[[^] \t]{2,}\\])(:" PARSE_PORT ")?"
 
-static const char *const same_site_words[] = {"Strict", "Lax", "None", NULL};
-static const char *const reuse_words[] = {"reject", "revoke", NULL};
-static const char *const level_words[] = {"debug", "info", "warn", "error",
-                                          NULL};
-static const char *const sslmode_words[] = {
-    "disable", "allow", "prefer", "require", "verify-ca", "verify-full", NULL};
+/* What is accepted, and its form. */
+#define A_TEXT(most)                                                          \
+    "visible ASCII without quotes and backslashes, at most " #most,           \
+        .form = PARSE_VISIBLE "+", .max = most
+#define A_RATE                                                                \
+    "off, or like 10r/s burst 20",                                            \
+        .form = "[Oo][Ff][Ff]|0*([1-9][0-9]{0,5}|1000000)r/[sm]"              \
+                "( burst[ =]0*([0-9]{1,6}|1000000))?"
+/* Without user and fragment. */
+#define A_URL                                                                 \
+    "an http or https URL",                                                   \
+        .form = "https?://[]!%-.0-:<-?A-[^-z|~][]!%-:<-?A-[^-z|~]*",          \
+        .max = 2048
 
-static bool is_label(const char *text)
-{
-    return parse_visible(text, 64);
-}
-
-static bool is_uri_string(const char *text)
-{
-    return parse_visible(text, 512);
-}
-
-static bool is_name_list(const char *text)
-{
-    return text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                             "abcdefghijklmnopqrstuvwxyz0123456789-_ ,")] ==
-           '\0';
-}
-
-static bool is_anything(const char *text)
-{
-    return strlen(text) <= 65536;
-}
-
-static bool is_sslmode(const char *text)
-{
-    for (size_t i = 0; sslmode_words[i] != NULL; i++) {
-        if (strcmp(text, sslmode_words[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Rows of the table, by kind. */
-#define BOOL(n, f, l, e)                                                      \
+#define SETTING(k, n, m, p, a, ...)                                           \
     {                                                                         \
-        .name = n, .kind = KIND_BOOL, .field = FIELD(f), .local = l,          \
-        .elsewhere = e, .accepted = "true, false, 1, 0, on, off"              \
-    }
-#define NUMBER(n, k, f, d, lo, hi, a)                                         \
-    {                                                                         \
-        .name = n, .kind = k, .field = FIELD(f), .local = d, .elsewhere = d,  \
-        .min = lo, .max = hi, .accepted = a                                   \
-    }
-#define WORD(n, f, d, w, a)                                                   \
-    {                                                                         \
-        .name = n, .kind = KIND_WORD, .field = FIELD(f), .local = d,          \
-        .elsewhere = d, .words = w, .accepted = a                             \
-    }
-#define TEXT(n, f, d, c, a)                                                   \
-    {                                                                         \
-        .name = n, .kind = KIND_TEXT, .field = FIELD(f), .local = d,          \
-        .elsewhere = d, .check = c, .accepted = a                             \
-    }
-#define SECRET(n, f)                                                          \
-    {                                                                         \
-        .name = n, .kind = KIND_TEXT, .field = FIELD(f),                      \
-        .check = is_anything, .accepted = "at most 65536 bytes",              \
-        .secret = true                                                        \
+        .name = n, .kind = k, .member = offsetof(struct config, m),           \
+        .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a, \
+        __VA_ARGS__                                                           \
     }
 /* Read by nginx's templates, not by this program: checked all the same. */
-#define FOREIGN(n, d, c, a)                                                   \
+#define FOREIGN(n, p, a, ...)                                                 \
     {                                                                         \
-        .name = n, .kind = KIND_TEXT, .field = UNUSED_FIELD, .local = d,      \
-        .elsewhere = d, .check = c, .accepted = a                             \
+        .name = n, .preset = p, .accepted = a, __VA_ARGS__                    \
     }
-
-#define A_DURATION "integer seconds or a number with s, m, h or d, "
-#define A_VISIBLE "visible ASCII without quotes and backslashes, "
+#define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
+#define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
+#define BOOL(n, m, p, ...)                                                    \
+    SETTING(KIND_WORD, n, m, p, "true, false, 1, 0, on, off", __VA_ARGS__)
+#define WORD(...) SETTING(KIND_WORD, __VA_ARGS__)
+#define NUMBER(...) SETTING(KIND_NUMBER, __VA_ARGS__)
+#define SECONDS(...) SETTING(KIND_SECONDS, __VA_ARGS__)
+#define MS(...) SETTING(KIND_MS, __VA_ARGS__)
 
 /* clang-format off */
 static const struct setting settings[] = {
-    TEXT("APP_ENV", app_env, NULL, is_label, A_VISIBLE "at most 64"),
-    TEXT("APP_NAME", app_name, "identity-service", is_label,
-         A_VISIBLE "at most 64"),
-    FOREIGN("HTTP_HOST", "127.0.0.1", parse_host, "a host name or address"),
-    FOREIGN("HTTP_PORT", "8081", parse_port, "1 to 65535"),
-    TEXT("IDENTITY_LISTEN", listen, NULL, parse_listen,
-         "the path of a socket (with a slash) or host:port"),
-    NUMBER("PLATFORM_AUTH_ARGON2_ITERATIONS", KIND_INT64, argon2_iterations,
-           "2", 2, 10, "2 to 10"),
-    NUMBER("PLATFORM_AUTH_ARGON2_MEMORY_KIB", KIND_INT64, argon2_memory_kib,
-           "19456", 19456, 262144, "19456 to 262144"),
-    BOOL("PLATFORM_AUTH_COOKIE_PARTITIONED", cookie_partitioned, "false",
-         "false"),
+    TEXT("APP_ENV", app_env, NULL, A_TEXT(64)),
+    TEXT("APP_NAME", app_name, "identity-service", A_TEXT(64)),
+    FOREIGN("HTTP_HOST", "127.0.0.1", "a host name or address",
+            .form = "[]:" PARSE_HOST "]+", .max = 253),
+    FOREIGN("HTTP_PORT", "8081", "1 to 65535", .form = PARSE_PORT),
+    TEXT("IDENTITY_LISTEN", listen, NULL,
+         "the path of a socket (with a slash) or host:port",
+         .check = parse_listen),
+    NUMBER("PLATFORM_AUTH_ARGON2_ITERATIONS", argon2_iterations, "2",
+           "2 to 10"),
+    NUMBER("PLATFORM_AUTH_ARGON2_MEMORY_KIB", argon2_memory_kib, "19456",
+           "19456 to 262144"),
+    BOOL("PLATFORM_AUTH_COOKIE_PARTITIONED", cookie_partitioned, "false"),
     TEXT("PLATFORM_AUTH_COOKIE_PATH", cookie_path, "/api/auth",
-         parse_cookie_path, "a path that starts with / and has no ;"),
+         "a path that starts with / and has no ;",
+         .form = "/[]!#-:<-[^-~]*", .max = 256),
     WORD("PLATFORM_AUTH_COOKIE_SAME_SITE", cookie_same_site, "Lax",
-         same_site_words, "Strict, Lax, None"),
-    BOOL("PLATFORM_AUTH_COOKIE_SECURE", cookie_secure, "false", "true"),
-    NUMBER("PLATFORM_AUTH_FAILURE_WINDOW", KIND_SECONDS, failure_window_s,
-           "15m", 1, 30 * 86400, A_DURATION "1s to 30d"),
-    NUMBER("PLATFORM_AUTH_HASH_CONCURRENCY", KIND_INT, hash_concurrency, NULL,
-           1, 256, "1 to 256"),
-    NUMBER("PLATFORM_AUTH_MAX_FAILURES", KIND_INT, max_failures, "10", 0,
-           1000000, "0 (off) to 1000000"),
-    NUMBER("PLATFORM_AUTH_MAX_SESSIONS", KIND_INT, max_sessions, "1000", 0,
-           100000, "0 (no limit) to 100000"),
-    TEXT("PLATFORM_AUTH_REFRESH_COOKIE_NAME", cookie_name,
-         "platform_refresh_token", parse_token, "an RFC 6265 token"),
-    WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject", reuse_words,
-         "reject, revoke"),
-    NUMBER("PLATFORM_AUTH_SESSION_MAX_LIFETIME", KIND_SECONDS,
-           session_max_lifetime_s, "90d", 0, 10 * YEAR_S,
-           A_DURATION "0 (no cap) to 3650d"),
-    FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL, is_name_list,
-            "header names, separated by spaces or commas"),
-    {.name = "PLATFORM_CORS_ALLOWED_ORIGINS", .kind = KIND_ORIGINS,
-     .field = FIELD(cors_origins), .local = "http://127.0.0.1:8080",
-     .accepted = "origins as a browser sends them, separated by spaces; "
-                 "https://*.example.com for all below a domain; never *"},
-    NUMBER("PLATFORM_DB_CONNECT_TIMEOUT", KIND_MS, db_connect_timeout_ms,
-           "2s", 100, 60000, A_DURATION "0.1s to 60s"),
-    TEXT("PLATFORM_DB_HOST", db_host, NULL, is_anything, "libpq's host"),
-    BOOL("PLATFORM_DB_MIGRATE_ON_START", db_migrate_on_start, "true",
-         "false"),
-    TEXT("PLATFORM_DB_NAME", db_name, NULL, is_anything, "libpq's dbname"),
-    SECRET("PLATFORM_DB_PASSWORD", db_password),
-    NUMBER("PLATFORM_DB_POOL_SIZE", KIND_INT, db_pool_size, NULL, 1, 256,
+         "Strict, Lax, None"),
+    BOOL("PLATFORM_AUTH_COOKIE_SECURE", cookie_secure, "true",
+         .local = "false"),
+    SECONDS("PLATFORM_AUTH_FAILURE_WINDOW", failure_window_s, "15m",
+            "1s to 30d"),
+    NUMBER("PLATFORM_AUTH_HASH_CONCURRENCY", hash_concurrency, NULL,
            "1 to 256"),
-    TEXT("PLATFORM_DB_PORT", db_port, NULL, parse_port_list,
-         "1 to 65535, or a comma-separated list as libpq's port"),
-    BOOL("PLATFORM_DB_PREPARED", db_prepared, "true", "true"),
-    BOOL("PLATFORM_DB_SEED_ON_START", db_seed_on_start, NULL, "false"),
-    TEXT("PLATFORM_DB_SSLMODE", db_sslmode, NULL, is_sslmode,
-         "disable, allow, prefer, require, verify-ca, verify-full"),
-    NUMBER("PLATFORM_DB_STATEMENT_TIMEOUT", KIND_MS, db_statement_timeout_ms,
-           "3s", 100, 60000, A_DURATION "0.1s to 60s"),
-    TEXT("PLATFORM_DB_USER", db_user, NULL, is_anything, "libpq's user"),
-    FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", parse_url,
-            "an http or https URL"),
-    BOOL("PLATFORM_HTTP_ACCESS_LOG_ENABLED", access_log, "true", "true"),
-    NUMBER("PLATFORM_JWT_ACCESS_TOKEN_TTL", KIND_SECONDS, access_ttl_s, "15m",
-           1, 86400, A_DURATION "1s to 1d"),
+    NUMBER("PLATFORM_AUTH_MAX_FAILURES", max_failures, "10",
+           "0 (off) to 1000000"),
+    NUMBER("PLATFORM_AUTH_MAX_SESSIONS", max_sessions, "1000",
+           "0 (no limit) to 100000"),
+    TEXT("PLATFORM_AUTH_REFRESH_COOKIE_NAME", cookie_name,
+         "platform_refresh_token", "an RFC 6265 token",
+         .form = "[0-9A-Za-z!#$%&'*+.^_`|~-]+", .max = 128),
+    WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject",
+         "reject, revoke"),
+    SECONDS("PLATFORM_AUTH_SESSION_MAX_LIFETIME", session_max_lifetime_s,
+            "90d", "0 (no cap) to 3650d"),
+    FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL,
+            "header names, separated by spaces or commas",
+            .form = "[-_ ,0-9A-Za-z]*"),
+    TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
+         "origins as a browser sends them, separated by spaces; "
+         "https://*.example.com for all below a domain; never *",
+         .form = "[ \t]*(" ORIGIN "([ \t]+" ORIGIN ")*)?[ \t]*",
+         .local = "http://127.0.0.1:8080"),
+    MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
+       "0.1s to 60s"),
+    TEXT("PLATFORM_DB_HOST", db_host, NULL, "libpq's host"),
+    BOOL("PLATFORM_DB_MIGRATE_ON_START", db_migrate_on_start, "false",
+         .local = "true"),
+    TEXT("PLATFORM_DB_NAME", db_name, NULL, "libpq's dbname"),
+    SECRET("PLATFORM_DB_PASSWORD", db_password),
+    NUMBER("PLATFORM_DB_POOL_SIZE", db_pool_size, NULL, "1 to 256"),
+    TEXT("PLATFORM_DB_PORT", db_port, NULL,
+         "1 to 65535, or a comma-separated list as libpq's port",
+         .form = "(" PARSE_PORT ")?(,(" PARSE_PORT ")?)*"),
+    BOOL("PLATFORM_DB_PREPARED", db_prepared, "true"),
+    BOOL("PLATFORM_DB_SEED_ON_START", db_seed_on_start, NULL),
+    TEXT("PLATFORM_DB_SSLMODE", db_sslmode, NULL,
+         "disable, allow, prefer, require, verify-ca, verify-full",
+         .form = "disable|allow|prefer|require|verify-ca|verify-full"),
+    MS("PLATFORM_DB_STATEMENT_TIMEOUT", db_statement_timeout_ms, "3s",
+       "0.1s to 60s"),
+    TEXT("PLATFORM_DB_USER", db_user, NULL, "libpq's user"),
+    FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", A_URL),
+    BOOL("PLATFORM_HTTP_ACCESS_LOG_ENABLED", access_log, "true"),
+    SECONDS("PLATFORM_JWT_ACCESS_TOKEN_TTL", access_ttl_s, "15m", "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,
-         NULL, is_anything, "kid=base64,kid=base64"),
-    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, is_uri_string,
-         A_VISIBLE "at most 512"),
-    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081",
-         is_uri_string, A_VISIBLE "at most 512"),
-    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, parse_kid,
-         PARSE_KID_ACCEPTED),
+         NULL, "kid=base64,kid=base64"),
+    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, A_TEXT(512)),
+    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081", A_TEXT(512)),
+    TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, PARSE_KID_ACCEPTED,
+         .check = parse_kid),
     SECRET("PLATFORM_JWT_PRIVATE_KEY_BASE64", jwt_private_key_base64),
     TEXT("PLATFORM_JWT_PUBLIC_KEY_BASE64", jwt_public_key_base64, NULL,
-         is_anything, "base64 of PEM or DER"),
-    NUMBER("PLATFORM_JWT_REFRESH_TOKEN_TTL", KIND_SECONDS, refresh_ttl_s,
-           "30d", 1, 10 * YEAR_S, A_DURATION "1s to 3650d"),
-    FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", parse_rate,
-            "off, or like 10r/s burst 20"),
-    WORD("PLATFORM_LOG_LEVEL", log_level, "info", level_words,
-         "debug, info, warn, error"),
-    FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", parse_rate,
-            "off, or like 50r/s burst 100"),
-    NUMBER("PLATFORM_REQUEST_TIMEOUT", KIND_MS, request_timeout_ms, "5s", 100,
-           300000, A_DURATION "0.1s to 5m"),
-    NUMBER("PLATFORM_SWEEP_INTERVAL", KIND_SECONDS, sweep_interval_s, "10m",
-           0, 7 * 86400, A_DURATION "0 (off) to 7d"),
-    FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL, parse_cidr_list,
-            "addresses and CIDRs; a prefix length of 0 is refused"),
-    NUMBER("PLATFORM_WORKER_THREADS", KIND_INT, worker_threads, "16", 1, 256,
-           "1 to 256"),
+         "base64 of PEM or DER"),
+    SECONDS("PLATFORM_JWT_REFRESH_TOKEN_TTL", refresh_ttl_s, "30d",
+            "1s to 3650d"),
+    FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", A_RATE),
+    WORD("PLATFORM_LOG_LEVEL", log_level, "info", "debug, info, warn, error"),
+    FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", A_RATE),
+    MS("PLATFORM_REQUEST_TIMEOUT", request_timeout_ms, "5s", "0.1s to 5m"),
+    SECONDS("PLATFORM_SWEEP_INTERVAL", sweep_interval_s, "10m",
+            "0 (off) to 7d"),
+    FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL,
+            "addresses and CIDRs; a prefix length of 0 is refused",
+            .check = parse_cidr_list),
+    NUMBER("PLATFORM_WORKER_THREADS", worker_threads, "16", "1 to 256"),
+    {.name = NULL}
 };
 /* clang-format on */
-
-#define SETTING_COUNT (sizeof(settings) / sizeof(settings[0]))
 
 /* Where values come from: the file wins over the process's environment; an
  * empty value is no value. */
@@ -227,172 +178,64 @@ static const char *lookup(const struct envfile *file, const char *name)
     return value != NULL && *value != '\0' ? value : NULL;
 }
 
-static bool is_local(const struct envfile *file)
+static const char *preset_of(const struct config *cfg, const struct setting *s)
 {
-    const char *env = lookup(file, "APP_ENV");
-
-    return env != NULL && strcmp(env, "local") == 0;
+    return cfg->is_local && s->local != NULL ? s->local : s->preset;
 }
 
-static const struct setting *find_setting(const char *name, size_t len)
-{
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (strlen(settings[i].name) == len &&
-            memcmp(settings[i].name, name, len) == 0) {
-            return &settings[i];
-        }
-    }
-    return NULL;
-}
-
-static void *field_of(struct config *cfg, const struct setting *s)
-{
-    return (char *) cfg + s->field;
-}
-
-/* -- one value ----------------------------------------------------------- */
-
-static bool store_number(struct config *cfg, const struct setting *s,
-                         const char *text)
-{
-    bool duration = s->kind == KIND_SECONDS || s->kind == KIND_MS;
-    int64_t v;
-
-    if (!(duration ? parse_duration(text, &v) : parse_int(text, &v))) {
-        return false;
-    }
-    if (s->kind == KIND_SECONDS) {
-        if (v % 1000 != 0) {
-            return false;
-        }
-        v /= 1000;
-    }
-    if (v < s->min || v > s->max) {
-        return false;
-    }
-    if (s->kind == KIND_INT) {
-        *(int *) field_of(cfg, s) = (int) v;
-    } else {
-        *(int64_t *) field_of(cfg, s) = v;
-    }
-    return true;
-}
-
-static bool store_word(struct config *cfg, const struct setting *s,
-                       const char *text)
-{
-    for (unsigned i = 0; s->words[i] != NULL; i++) {
-        if (strcasecmp(s->words[i], text) == 0) {
-            *(unsigned *) field_of(cfg, s) = i;
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool store_text(struct config *cfg, const struct setting *s,
-                       const char *text)
-{
-    if (!s->check(text)) {
-        return false;
-    }
-    if (s->field == UNUSED_FIELD) {
-        return true;
-    }
-    *(char **) field_of(cfg, s) = strdup(text);
-    return *(char **) field_of(cfg, s) != NULL;
-}
-
-static bool store_origins(struct config *cfg, const char *text)
-{
-    size_t cap = strlen(text) / 2 + 2;
-
-    cfg->cors_origins = calloc(cap, sizeof(char *));
-    if (cfg->cors_origins == NULL) {
-        return false;
-    }
-    for (;;) {
-        size_t len;
-
-        text += strspn(text, " \t");
-        len = strcspn(text, " \t");
-        if (len == 0) {
-            return true;
-        }
-        if (!parse_origin(text, len, true)) {
-            return false;
-        }
-        cfg->cors_origins[cfg->cors_origin_count] = strndup(text, len);
-        if (cfg->cors_origins[cfg->cors_origin_count] == NULL) {
-            return false;
-        }
-        fold_origin(cfg->cors_origins[cfg->cors_origin_count++]);
-        text += len;
-    }
-}
+#define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
-    switch (s->kind) {
-    case KIND_BOOL:
-        return parse_bool(text, field_of(cfg, s));
-    case KIND_INT:
-    case KIND_INT64:
-    case KIND_SECONDS:
-    case KIND_MS:
-        return store_number(cfg, s, text);
-    case KIND_WORD:
-        return store_word(cfg, s, text);
-    case KIND_ORIGINS:
-        return store_origins(cfg, text);
-    case KIND_TEXT:
-        break;
-    }
-    return store_text(cfg, s, text);
-}
+    void *member = MEMBER(cfg, s);
+    int64_t v;
 
-/* A value in an error line: short, and nothing that upsets a terminal. */
-static void print_value(char *out, size_t cap, const struct setting *s,
-                        const char *text)
-{
-    size_t n = 0;
-
-    if (s->secret) {
-        snprintf(out, cap, "the value");
-        return;
-    }
-    out[n++] = '"';
-    for (; *text != '\0' && n < cap - 5; text++) {
-        out[n++] = *text >= ' ' && *text <= '~' ? *text : '?';
-    }
-    snprintf(out + n, cap - n, "%s\"", *text != '\0' ? "..." : "");
-}
-
-static bool load_values(struct config *cfg, const struct envfile *file,
-                        char *err, size_t err_cap)
-{
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
-        const char *text = lookup(file, s->name);
-        char shown[64];
-
-        if (text == NULL) {
-            text = cfg->is_local ? s->local : s->elsewhere;
+    if (s->kind == KIND_TEXT) {
+        if (s->check != NULL ? !s->check(text)
+                             : !parse_form(text, s->form, s->max)) {
+            return false;
         }
-        if (text == NULL || store_value(cfg, s, text)) {
-            continue;
-        }
-        print_value(shown, sizeof(shown), s, text);
-        snprintf(err, err_cap, "%s: %s is not accepted; accepted: %s", s->name,
-                 shown, s->accepted);
+        return s->size == 0 || (*(char **) member = strdup(text)) != NULL;
+    }
+    if (s->kind == KIND_WORD
+            ? !parse_word(text, s->accepted, &v)
+            : !parse_within(text, s->accepted, s->kind >= KIND_SECONDS, &v) ||
+                  (s->kind == KIND_SECONDS && v % 1000 != 0)) {
         return false;
+    }
+    if (s->size == sizeof(bool)) {
+        *(bool *) member = v % 2 == 0;
+    } else if (s->size == sizeof(int)) {
+        *(int *) member = (int) v;
+    } else {
+        *(int64_t *) member = s->kind == KIND_SECONDS ? v / 1000 : v;
     }
     return true;
 }
 
-/* -- rules that join settings ---------------------------------------------
- */
+/* Says what is wrong with text: short, and nothing that upsets a terminal. */
+static void say_refused(const struct setting *s, const char *text, char *err,
+                        size_t err_cap)
+{
+    char shown[64] = "the value", *out = shown;
+
+    if (!s->secret) {
+        *out++ = '"';
+        for (; *text != '\0' && out < shown + sizeof(shown) - 5; text++) {
+            *out++ = (char) (*text >= ' ' && *text <= '~' ? *text : '?');
+        }
+        (void) snprintf(out, 5, "%s\"", *text != '\0' ? "..." : "");
+    }
+    (void) snprintf(err, err_cap, "%s: %s is not accepted; accepted: %s%s",
+                    s->name, shown,
+                    s->kind >= KIND_SECONDS
+                        ? "integer seconds or a number with s, m, h or d, "
+                        : "",
+                    s->accepted);
+}
+
+/* -- rules that join settings --------------------------------------------- */
 
 /* Defaults that follow from other settings or from the machine. */
 static void derive(struct config *cfg, const struct envfile *file)
@@ -415,7 +258,35 @@ static void derive(struct config *cfg, const struct envfile *file)
     }
 }
 
-static bool cookie_rules(const struct config *cfg, char *err, size_t err_cap)
+/* Whether nothing is wrong; else err says what. */
+static bool say_wrong(const char *wrong, char *err, size_t err_cap)
+{
+    if (wrong != NULL) {
+        (void) snprintf(err, err_cap, "%s", wrong);
+    }
+    return wrong == NULL;
+}
+
+bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
+{
+    /* libpq looks at these two by itself. */
+    const char *addr = getenv("PGHOSTADDR");
+    const char *host = cfg->db_host != NULL ? cfg->db_host : getenv("PGHOST");
+    const char *wrong = NULL;
+
+    if (!cfg->is_local) {
+        wrong = "PLATFORM_DB_SEED_ON_START: local data is accepted only "
+                "where APP_ENV is local; accepted: false";
+    } else if ((host != NULL && !parse_loopback(host)) ||
+               (addr != NULL && !parse_loopback(addr))) {
+        wrong = "PLATFORM_DB_SEED_ON_START: local data goes only into a "
+                "database on a loopback address or a Unix socket; "
+                "accepted: false, or another PLATFORM_DB_HOST";
+    }
+    return say_wrong(wrong, err, err_cap);
+}
+
+static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
 {
     const char *wrong = NULL;
 
@@ -440,179 +311,102 @@ static bool cookie_rules(const struct config *cfg, char *err, size_t err_cap)
         wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Host- is accepted only "
                 "with PLATFORM_AUTH_COOKIE_SECURE=true and "
                 "PLATFORM_AUTH_COOKIE_PATH=/";
+    } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
+        wrong = "PLATFORM_DB_SEED_ON_START: true needs "
+                "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
     }
-    if (wrong != NULL) {
-        snprintf(err, err_cap, "%s", wrong);
-    }
-    return wrong == NULL;
+    return say_wrong(wrong, err, err_cap) &&
+           (!cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap));
 }
 
-static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
+/* Whether a[0..len) turns into b by so many insertions, deletions and
+ * replacements of letters at most. */
+static bool is_near(const char *a, size_t len, const char *b, int edits)
 {
-    if (!cookie_rules(cfg, err, err_cap)) {
-        return false;
+    for (; len > 0 && *a == *b; a++, b++, len--) {
     }
-    if (!cfg->db_seed_on_start) {
+    if (len == 0 && *b == '\0') {
         return true;
     }
-    if (!cfg->db_migrate_on_start) {
-        snprintf(err, err_cap,
-                 "PLATFORM_DB_SEED_ON_START: true needs "
-                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false");
-        return false;
-    }
-    return config_may_seed(cfg, err, err_cap);
+    return edits > 0 && ((len > 0 && is_near(a + 1, len - 1, b, edits - 1)) ||
+                         (*b != '\0' && is_near(a, len, b + 1, edits - 1)) ||
+                         (len > 0 && *b != '\0' &&
+                          is_near(a + 1, len - 1, b + 1, edits - 1)));
 }
 
-static bool is_loopback(const char *host, size_t len)
-{
-    return len == 0 || host[0] == '/' || host[0] == '@' ||
-           (len == 9 && memcmp(host, "localhost", 9) == 0) ||
-           (len > 4 && memcmp(host, "127.", 4) == 0 &&
-            strspn(host, "0123456789.") >= len) ||
-           (len == 3 && memcmp(host, "::1", 3) == 0);
-}
-
-static bool all_loopback(const char *hosts)
-{
-    for (;;) {
-        size_t len = strcspn(hosts, ",");
-
-        if (!is_loopback(hosts, len)) {
-            return false;
-        }
-        if (hosts[len] == '\0') {
-            return true;
-        }
-        hosts += len + 1;
-    }
-}
-
-bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
-{
-    /* libpq looks at these two by itself. */
-    const char *addr = getenv("PGHOSTADDR");
-    const char *host = cfg->db_host != NULL ? cfg->db_host : getenv("PGHOST");
-
-    if (!cfg->is_local) {
-        snprintf(err, err_cap,
-                 "PLATFORM_DB_SEED_ON_START: local data is accepted only "
-                 "where APP_ENV is local; accepted: false");
-        return false;
-    }
-    if ((host != NULL && !all_loopback(host)) ||
-        (addr != NULL && !all_loopback(addr))) {
-        snprintf(err, err_cap,
-                 "PLATFORM_DB_SEED_ON_START: local data goes only into a "
-                 "database on a loopback address or a Unix socket; "
-                 "accepted: false, or another PLATFORM_DB_HOST");
-        return false;
-    }
-    return true;
-}
-
-/* -- names nobody reads ---------------------------------------------------
- */
-
-#define NAME_MAX_BYTES 64
-
-static size_t min3(size_t a, size_t b, size_t c)
-{
-    size_t least = a < b ? a : b;
-
-    return least < c ? least : c;
-}
-
-/* Levenshtein distance of a[0..len) and b. */
-static size_t distance(const char *a, size_t len, const char *b)
-{
-    size_t row[NAME_MAX_BYTES + 1];
-    size_t b_len = strlen(b);
-
-    for (size_t j = 0; j <= b_len; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; i <= len; i++) {
-        size_t diagonal = row[0];
-
-        row[0] = i;
-        for (size_t j = 1; j <= b_len; j++) {
-            size_t above = row[j];
-
-            row[j] = min3(above + 1, row[j - 1] + 1,
-                          diagonal + (a[i - 1] != b[j - 1]));
-            diagonal = above;
-        }
-    }
-    return row[b_len];
-}
-
-/*
- * A name one or two letters off a known one is a typing error whose setting
+/* A name one or two letters off a known one is a typing error whose setting
  * would silently keep its default: refused.  Any other unknown PLATFORM_ name
  * may belong to somebody else (an orchestrator, a newer version): warned of.
  */
-static bool check_name(struct config *cfg, const char *name, size_t len,
-                       char *err, size_t err_cap)
+static bool check_names(struct config *cfg, char **vars, char *err,
+                        size_t err_cap)
 {
-    char line[160];
+    for (; vars != NULL && *vars != NULL; vars++) {
+        const char *name = *vars, *meant = NULL;
+        size_t len = strcspn(name, "=");
+        bool known = strncmp(name, "PLATFORM_", 9) != 0;
 
-    if (len < 9 || strncmp(name, "PLATFORM_", 9) != 0 ||
-        find_setting(name, len) != NULL) {
-        return true;
-    }
-    for (size_t i = 0; len <= NAME_MAX_BYTES && i < SETTING_COUNT; i++) {
-        if (distance(name, len, settings[i].name) <= 2) {
-            snprintf(err, err_cap, "%.*s: no such setting; did you mean %s?",
-                     (int) len, name, settings[i].name);
+        for (const struct setting *s = settings; !known && s->name != NULL;
+             s++) {
+            known = is_near(name, len, s->name, 0);
+            if (is_near(name, len, s->name, 2)) {
+                meant = s->name;
+            }
+        }
+        if (!known && meant != NULL) {
+            (void) snprintf(err, err_cap,
+                            "%.*s: no such setting; did you mean %s?",
+                            (int) len, name, meant);
             return false;
         }
-    }
-    if (cfg->warning == NULL) {
-        snprintf(line, sizeof(line), "%.*s: no such setting, ignored",
-                 len < 100 ? (int) len : 100, name);
-        cfg->warning = strdup(line);
+        if (!known && cfg->warning == NULL &&
+            asprintf(&cfg->warning, "%.*s: no such setting, ignored",
+                     len < 100 ? (int) len : 100, name) < 0) {
+            cfg->warning = NULL;
+        }
     }
     return true;
 }
 
-static bool check_names(struct config *cfg, const struct envfile *file,
+/* -- the whole ------------------------------------------------------------ */
+
+/* Reads every value; false and err for the first that is refused.  Without
+ * err those are left out. */
+static bool load_values(struct config *cfg, const struct envfile *file,
                         char *err, size_t err_cap)
 {
-    for (size_t i = 0; i < file->count; i++) {
-        const char *name = file->vars[i].name;
+    const char *env = lookup(file, "APP_ENV");
 
-        if (!check_name(cfg, name, strlen(name), err, err_cap)) {
+    cfg->is_local = env != NULL && strcmp(env, "local") == 0;
+    for (const struct setting *s = settings; s->name != NULL; s++) {
+        const char *text = lookup(file, s->name);
+
+        if (text == NULL) {
+            text = preset_of(cfg, s);
+        }
+        if (text != NULL && !store_value(cfg, s, text) && err != NULL) {
+            say_refused(s, text, err, err_cap);
             return false;
         }
     }
-    for (char **p = environ; p != NULL && *p != NULL; p++) {
-        if (!check_name(cfg, *p, strcspn(*p, "="), err, err_cap)) {
-            return false;
-        }
-    }
+    derive(cfg, file);
     return true;
 }
-
-/* -- the whole ------------------------------------------------------------
- */
 
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap)
 {
     struct envfile file = {0};
-    bool ok = false;
+    bool ok;
 
     memset(cfg, 0, sizeof(*cfg));
     if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {
         return false;
     }
-    cfg->is_local = is_local(&file);
-    if (check_names(cfg, &file, err, err_cap) &&
-        load_values(cfg, &file, err, err_cap)) {
-        derive(cfg, &file);
-        ok = check_rules(cfg, err, err_cap);
-    }
+    ok = check_names(cfg, file.vars, err, err_cap) &&
+         check_names(cfg, environ, err, err_cap) &&
+         load_values(cfg, &file, err, err_cap) &&
+         check_rules(cfg, err, err_cap);
     envfile_free(&file);
     if (!ok) {
         config_free(cfg);
@@ -620,65 +414,36 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
     return ok;
 }
 
-/* What config_load() would make of it, bad values left out. */
-static void load_good_values(struct config *cfg, const struct envfile *file)
-{
-    memset(cfg, 0, sizeof(*cfg));
-    cfg->is_local = is_local(file);
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
-        const char *text = lookup(file, s->name);
-
-        if (text == NULL) {
-            text = cfg->is_local ? s->local : s->elsewhere;
-        }
-        if (text != NULL) {
-            (void) store_value(cfg, s, text);
-        }
-    }
-    derive(cfg, file);
-}
-
-static void print_default(FILE *out, const struct config *cfg,
-                          const struct setting *s)
-{
-    const char *text = cfg->is_local ? s->local : s->elsewhere;
-
-    if (text != NULL) {
-        fprintf(out, "%s=%s (default)\n", s->name, text);
-    } else if (s->kind == KIND_INT) {
-        fprintf(out, "%s=%d (default)\n", s->name,
-                *(const int *) ((const char *) cfg + s->field));
-    } else if (s->kind == KIND_BOOL) {
-        bool value = *(const bool *) ((const char *) cfg + s->field);
-
-        fprintf(out, "%s=%s (default)\n", s->name, value ? "true" : "false");
-    } else {
-        fprintf(out, "%s=(unset)\n", s->name);
-    }
-}
-
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
 {
     struct envfile file = {0};
-    struct config cfg;
+    struct config cfg = {0};
 
     if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {
         return false;
     }
-    load_good_values(&cfg, &file);
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
+    (void) load_values(&cfg, &file, NULL, 0);
+    for (const struct setting *s = settings; s->name != NULL; s++) {
         const char *value = lookup(&file, s->name);
+        const char *mark = value == NULL ? " (default)" : "";
+        void *member = MEMBER(&cfg, s);
+        char number[12];
 
         if (s->secret) {
-            fprintf(out, "%s=(%s)\n", s->name,
-                    value != NULL ? "set" : "unset");
-        } else if (value != NULL) {
-            fprintf(out, "%s=%s\n", s->name, value);
-        } else {
-            print_default(out, &cfg, s);
+            fprintf(out, "%s=(%s)\n", s->name, *mark ? "unset" : "set");
+            continue;
         }
+        if (value == NULL) {
+            value = preset_of(&cfg, s);
+        }
+        if (value == NULL && s->kind == KIND_NUMBER) {
+            (void) snprintf(number, sizeof(number), "%d", *(int *) member);
+            value = number;
+        } else if (value == NULL && s->size == sizeof(bool)) {
+            value = *(bool *) member ? "true" : "false";
+        }
+        fprintf(out, "%s=%s%s\n", s->name, value != NULL ? value : "(unset)",
+                value != NULL ? mark : "");
     }
     config_free(&cfg);
     envfile_free(&file);
@@ -701,30 +466,24 @@ void config_wipe_private_key(struct config *cfg)
 
 void config_free(struct config *cfg)
 {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        const struct setting *s = &settings[i];
-
-        if (s->kind == KIND_TEXT && s->field != UNUSED_FIELD) {
-            wipe_free(*(char **) field_of(cfg, s));
+    for (const struct setting *s = settings; s->name != NULL; s++) {
+        if (s->kind == KIND_TEXT && s->size != 0) {
+            wipe_free(*(char **) MEMBER(cfg, s));
         }
     }
-    for (size_t i = 0; i < cfg->cors_origin_count; i++) {
-        free(cfg->cors_origins[i]);
-    }
-    free(cfg->cors_origins);
     free(cfg->warning);
     memset(cfg, 0, sizeof(*cfg));
 }
 
 void config_scrub_environment(void)
 {
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        char *value = settings[i].secret ? getenv(settings[i].name) : NULL;
+    for (const struct setting *s = settings; s->name != NULL; s++) {
+        char *value = s->secret ? getenv(s->name) : NULL;
 
         /* getenv() points at the very bytes that /proc/PID/environ shows. */
         if (value != NULL) {
             OPENSSL_cleanse(value, strlen(value));
-            unsetenv(settings[i].name);
+            unsetenv(s->name);
         }
     }
 }

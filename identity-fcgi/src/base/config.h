@@ -1,4 +1,4 @@
-/* The program's settings: one table of names, parsers, defaults and rules. */
+/* The program's settings, and the texts they are read from. */
 
 #ifndef CONFIG_H_INCLUDED
 #define CONFIG_H_INCLUDED
@@ -12,10 +12,8 @@ enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
 enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
 enum log_level { LOG_DEBUG_, LOG_INFO_, LOG_WARN_, LOG_ERROR_ };
 
-/*
- * Everything the program may be told.  Strings are owned by the struct.
- * Durations are in the unit of their suffix.
- */
+/* Everything the program may be told.  Strings are owned by the struct.
+ * Durations are in the unit of their suffix. */
 struct config {
     char *app_name;
     char *app_env;
@@ -29,23 +27,17 @@ struct config {
     /* NULL where unset: libpq's own default holds. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;
     int db_pool_size; /* at most worker_threads */
-    bool db_migrate_on_start;
-    bool db_seed_on_start;
-    bool db_prepared;
-    int64_t db_statement_timeout_ms;
-    int64_t db_connect_timeout_ms;
+    bool db_migrate_on_start, db_seed_on_start, db_prepared;
+    int64_t db_statement_timeout_ms, db_connect_timeout_ms;
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
-    char *jwt_public_key_base64;
-    char *jwt_additional_public_keys;
-    int64_t access_ttl_s;
-    int64_t refresh_ttl_s;
+    char *jwt_public_key_base64, *jwt_additional_public_keys;
+    int64_t access_ttl_s, refresh_ttl_s;
 
-    char *cookie_name;
-    char *cookie_path;
+    char *cookie_name, *cookie_path;
     bool cookie_partitioned; /* only with Secure and SameSite=None */
     bool cookie_secure;
     enum same_site cookie_same_site;
@@ -56,42 +48,33 @@ struct config {
     int max_failures; /* 0: attempts are not limited */
     int64_t failure_window_s;
     int hash_concurrency;
-    int64_t argon2_memory_kib;
-    int64_t argon2_iterations;
+    int64_t argon2_memory_kib, argon2_iterations;
 
     int worker_threads;
     int64_t request_timeout_ms;
     int64_t sweep_interval_s; /* 0: off */
-    char **cors_origins;      /* NULL-terminated */
-    size_t cors_origin_count;
+    char *cors_origins;       /* separated by blanks; NULL: none */
 
     char *warning; /* one line about names nobody reads, or NULL */
 };
 
 #define CONFIG_DEFAULT_LISTEN "run/identity.sock"
 
-/*
- * Reads the environment (env_file, if not NULL, wins over it) into *cfg and
- * checks every rule but those of the keys (keys_load()).  On failure writes
- * one line to err[0..err_cap) that names the variable, what is wrong and what
- * is accepted, never a secret's value, and returns false; *cfg is then empty.
- */
+/* Reads the environment (env_file, if not NULL, wins over it) into *cfg and
+ * checks every rule but those of the keys (keys_load()).  On failure *cfg is
+ * empty and err has one line that names the variable, what is wrong and what
+ * is accepted, never a secret's value. */
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap) __attribute__((warn_unused_result));
 
-/*
- * Whether local data may be put into the database that cfg names: APP_ENV is
- * local and every host is a loopback address or a Unix socket.  Else one line
- * in err.
- */
+/* Whether local data may be put into the database that cfg names: APP_ENV is
+ * local and every host is this machine.  Else one line in err. */
 bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
 
-/*
- * Prints NAME=value for every setting, in the order of the table; a default
- * is marked, a secret shown as set or unset.  Values as config_load() would
- * read them; false with err when env_file cannot be read.
- */
+/* Prints NAME=value for every setting, in the order of the table; a default
+ * is marked, a secret shown as set or unset.  False with err when env_file
+ * cannot be read. */
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
 
@@ -103,5 +86,75 @@ void config_free(struct config *cfg);
 
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
+
+/* -- the texts of settings (config_text.c) --------------------------------
+ * Each tells whether text is of its form, and then fills *out. */
+
+/* A decimal integer with nothing around it. */
+bool parse_int(const char *text, int64_t *out);
+
+/* Integer seconds, or a number (with up to three decimals) followed by s, m,
+ * h or d; in milliseconds. */
+bool parse_duration(const char *text, int64_t *out_ms);
+
+/* A number, or a duration, within range: "LOW to HIGH". */
+bool parse_within(const char *text, const char *range, bool duration,
+                  int64_t *out);
+
+/* One of words ("one, two"), in any case; its place among them. */
+bool parse_word(const char *text, const char *words, int64_t *out);
+
+/* At most max bytes (0: 65536), all of which match an extended regular
+ * expression (NULL: whatever they are). */
+bool parse_form(const char *text, const char *form, size_t max);
+
+/* For forms: visible ASCII without the double quote and the backslash; 1 to
+ * 65535; what else than "]" and ":" a bracket of host characters holds. */
+#define PARSE_VISIBLE "[]!#-[^-~]"
+#define PARSE_PORT                                                            \
+    "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|"        \
+    "655[0-2][0-9]|6553[0-5])"
+#define PARSE_HOST "*._0-9A-Za-z[-"
+
+/* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
+ * unquoted line of an environment file can hold. */
+#define PARSE_KID_ACCEPTED                                                    \
+    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
+    "most 255"
+bool parse_kid(const char *text);
+
+/* host:port, [v6]:port, or (with a slash in it) a Unix socket's path, each
+ * optionally as nginx writes it ("unix:"). */
+bool parse_listen(const char *text);
+
+/* A comma-separated list of hosts, as libpq takes them, all this machine. */
+bool parse_loopback(const char *hosts);
+
+/* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused. */
+bool parse_cidr_list(const char *text);
+
+#define ENVFILE_MAX_BYTES (1024 * 1024)
+
+struct envfile {
+    char **vars; /* NAME=value as in environ; they stand in text */
+    size_t count;
+    char *text;
+};
+
+/* Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
+ * lines, comments after # or ; at the start of a line.  A value is bare, or
+ * whole between double quotes, where \ before one of "\`$ stands for that
+ * character, or between single quotes.  A later line wins over an earlier one
+ * of that name.  What systemd would read in another way (a value of several
+ * lines, a bare backslash) or only warn of is refused: one line in err,
+ * without any value, and *file is empty. */
+bool envfile_read(struct envfile *file, const char *path, char *err,
+                  size_t err_cap) __attribute__((warn_unused_result));
+
+/* The value of name, or NULL. */
+const char *envfile_get(const struct envfile *file, const char *name);
+
+/* Wipes and frees. */
+void envfile_free(struct envfile *file);
 
 #endif

@@ -1,18 +1,116 @@
-/* Requests from FastCGI parameters, responses to CGI, problem+json. */
+/* Requests from FastCGI parameters, responses to CGI, and header values. */
 
 #include "base/http.h"
 
 #include "base/jsonw.h"
 
+#include <inttypes.h>
+#include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
+#include <strings.h>
 
-/* -- request --------------------------------------------------------------
- */
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static pj_str_t span(const char *text)
+{
+    return (pj_str_t){(const unsigned char *) text, strlen(text)};
+}
+
+static pj_str_t skip(pj_str_t s, size_t n)
+{
+    return (pj_str_t){s.data + n, s.len - n};
+}
+
+static bool is_blank(unsigned char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static pj_str_t trim(pj_str_t s)
+{
+    while (s.len > 0 && is_blank(s.data[0])) {
+        s = skip(s, 1);
+    }
+    while (s.len > 0 && is_blank(s.data[s.len - 1])) {
+        s.len--;
+    }
+    return s;
+}
+
+/* What stands before the first sep; *rest is what stands behind it. */
+static pj_str_t split(pj_str_t s, char sep, pj_str_t *rest)
+{
+    const unsigned char *at = s.len != 0 ? memchr(s.data, sep, s.len) : NULL;
+
+    *rest = (pj_str_t){NULL, 0};
+    if (at != NULL) {
+        *rest = skip(s, (size_t) (at - s.data) + 1);
+        s.len = (size_t) (at - s.data);
+    }
+    return s;
+}
+
+static bool begins(pj_str_t s, const char *text)
+{
+    size_t len = strlen(text);
+
+    return s.len >= len && (len == 0 || memcmp(s.data, text, len) == 0);
+}
+
+static bool ends(pj_str_t s, const char *text)
+{
+    size_t len = strlen(text);
+
+    return s.len >= len && begins(skip(s, s.len - len), text);
+}
+
+static bool equals(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) && begins(s, text);
+}
+
+static bool same_nocase(pj_str_t a, pj_str_t b)
+{
+    return a.len == b.len &&
+           (a.len == 0 || strncasecmp((const char *) a.data,
+                                      (const char *) b.data, a.len) == 0);
+}
+
+static bool equals_nocase(pj_str_t s, const char *text)
+{
+    return same_nocase(s, span(text));
+}
+
+static pj_str_t unquote(pj_str_t s)
+{
+    if (s.len >= 2 && s.data[0] == '"' && s.data[s.len - 1] == '"') {
+        s = skip(s, 1);
+        s.len--;
+    }
+    return s;
+}
+
+/* Whether s has but small letters, digits, those of others, and capitals. */
+static bool has_only(pj_str_t s, const char *others, bool capitals)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        unsigned char c = s.data[i];
+
+        if (!(c >= '0' && c <= '9') && !(c >= 'a' && c <= 'z') &&
+            !(capitals && c >= 'A' && c <= 'Z') &&
+            (c == '\0' || strchr(others, c) == NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* -- request -------------------------------------------------------------- */
 
 #define PARAM(name, field)                                                    \
     {                                                                         \
-        name, sizeof(name) - 1, offsetof(struct http_request, field)          \
+        name "=", sizeof(name), offsetof(struct http_request, field)          \
     }
 
 static const struct {
@@ -37,85 +135,45 @@ static const struct {
     PARAM("HTTP_X_CORRELATION_ID", correlation_id),
 };
 
-#define PARAM_COUNT (sizeof(request_params) / sizeof(request_params[0]))
-
-static void take_param(struct http_request *req, const char *param)
-{
-    const char *eq = strchr(param, '=');
-    size_t len = eq != NULL ? (size_t) (eq - param) : 0;
-
-    for (size_t i = 0; i < PARAM_COUNT; i++) {
-        pj_str_t *field;
-
-        if (request_params[i].len != len ||
-            memcmp(request_params[i].name, param, len) != 0) {
-            continue;
-        }
-        field = (pj_str_t *) ((char *) req + request_params[i].field);
-        /* The first one counts: nginx's own parameters precede those that it
-         * makes of the client's headers. */
-        if (field->data == NULL && eq[1] != '\0') {
-            field->data = (const unsigned char *) eq + 1;
-            field->len = strlen(eq + 1);
-        }
-        return;
-    }
-}
-
 static bool id_is_valid(pj_str_t id)
 {
-    static const char punctuation[] = "._:-";
-
-    if (id.len == 0 || id.len > HTTP_ID_MAX) {
-        return false;
-    }
-    for (size_t i = 0; i < id.len; i++) {
-        unsigned char c = id.data[i];
-        bool alnum = (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') ||
-                     (c >= 'a' && c <= 'z');
-
-        if (!alnum && (c == '\0' || strchr(punctuation, c) == NULL)) {
-            return false;
-        }
-    }
-    return true;
+    return id.len != 0 && id.len <= 128 && has_only(id, "._:-", true);
 }
 
-/* The ids of a peer that is not our nginx: same rules, made when absent. */
-static void settle_ids(struct http_request *req)
+void http_request_init(struct http_request *req, char *const *params,
+                       pj_str_t body, bool body_too_large)
 {
-    static const char hex[] = "0123456789abcdef";
-    unsigned char raw[16] = {0};
+    uint64_t raw[2] = {0};
 
-    if (!id_is_valid(req->request_id)) {
-        (void) RAND_bytes(raw, sizeof(raw));
-        for (size_t i = 0; i < sizeof(raw); i++) {
-            req->made_id[2 * i] = hex[raw[i] >> 4];
-            req->made_id[2 * i + 1] = hex[raw[i] & 15];
+    *req =
+        (struct http_request){.body = body, .body_too_large = body_too_large};
+    for (; *params != NULL; params++) {
+        for (size_t i = 0; i < COUNT(request_params); i++) {
+            size_t len = request_params[i].len;
+            pj_str_t *field =
+                (pj_str_t *) ((char *) req + request_params[i].field);
+
+            /* The first one counts: nginx's own parameters precede those that
+             * it makes of the client's headers. */
+            if (strncmp(*params, request_params[i].name, len) == 0 &&
+                field->data == NULL && (*params)[len] != '\0') {
+                *field = span(*params + len);
+            }
         }
-        req->made_id[32] = '\0';
-        req->request_id.data = (const unsigned char *) req->made_id;
-        req->request_id.len = 32;
+    }
+    /* A peer that is not our nginx may have sent any ids, or none. */
+    if (!id_is_valid(req->request_id)) {
+        (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
+        (void) snprintf(req->made_id, sizeof(req->made_id),
+                        "%016" PRIx64 "%016" PRIx64, raw[0], raw[1]);
+        req->request_id = span(req->made_id);
     }
     if (!id_is_valid(req->correlation_id)) {
         req->correlation_id = req->request_id;
     }
 }
 
-void http_request_init(struct http_request *req, char *const *params,
-                       pj_str_t body, bool body_too_large)
-{
-    memset(req, 0, sizeof(*req));
-    for (; *params != NULL; params++) {
-        take_param(req, *params);
-    }
-    req->body = body;
-    req->body_too_large = body_too_large;
-    settle_ids(req);
-}
-
-/* -- response -------------------------------------------------------------
- */
+/* -- response ------------------------------------------------------------- */
 
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap)
@@ -126,42 +184,29 @@ void http_response_init(struct http_response *res, void *headers,
     buf_init(&res->body, body, body_cap);
 }
 
-const char *http_status_title(int status)
+static const char *title_of(int status)
 {
-    switch (status) {
-    case 200:
-        return "OK";
-    case 204:
-        return "No Content";
-    case 304:
-        return "Not Modified";
-    case 400:
-        return "Bad Request";
-    case 401:
-        return "Unauthorized";
-    case 403:
-        return "Forbidden";
-    case 404:
-        return "Not Found";
-    case 405:
-        return "Method Not Allowed";
-    case 409:
-        return "Conflict";
-    case 412:
-        return "Precondition Failed";
-    case 413:
-        return "Content Too Large";
-    case 415:
-        return "Unsupported Media Type";
-    case 429:
-        return "Too Many Requests";
-    case 500:
-        return "Internal Server Error";
-    case 503:
-        return "Service Unavailable";
-    default:
-        return "Unknown";
-    }
+    static const char *const titles[] = {
+        [200] = "OK",
+        [204] = "No Content",
+        [304] = "Not Modified",
+        [400] = "Bad Request",
+        [401] = "Unauthorized",
+        [403] = "Forbidden",
+        [404] = "Not Found",
+        [405] = "Method Not Allowed",
+        [409] = "Conflict",
+        [412] = "Precondition Failed",
+        [413] = "Content Too Large",
+        [415] = "Unsupported Media Type",
+        [429] = "Too Many Requests",
+        [500] = "Internal Server Error",
+        [503] = "Service Unavailable",
+    };
+    const char *title =
+        status > 0 && (size_t) status < COUNT(titles) ? titles[status] : NULL;
+
+    return title != NULL ? title : "Unknown";
 }
 
 void http_header(struct http_response *res, const char *name,
@@ -171,31 +216,22 @@ void http_header(struct http_response *res, const char *name,
         res->headers.overflow = true; /* answered as a 500 */
         return;
     }
-    buf_addz(&res->headers, name);
-    buf_addz(&res->headers, ": ");
-    buf_addz(&res->headers, value);
-    buf_addz(&res->headers, "\r\n");
+    buf_addf(&res->headers, "%s: %s\r\n", name, value);
 }
 
 /* Drops every header line but Set-Cookie. */
 static void keep_cookies(struct buf *headers)
 {
-    static const char name[] = "Set-Cookie:";
-    char *from = headers->data, *end = headers->data + headers->len;
-    char *to = headers->data;
+    pj_str_t line, rest = {(unsigned char *) headers->data, headers->len};
 
-    while (from < end) {
-        char *eol = memchr(from, '\n', (size_t) (end - from));
-        size_t len = (size_t) ((eol != NULL ? eol + 1 : end) - from);
-
-        if (len >= sizeof(name) - 1 &&
-            memcmp(from, name, sizeof(name) - 1) == 0) {
-            memmove(to, from, len);
-            to += len;
+    headers->len = 0;
+    while (rest.len != 0) {
+        line = split(rest, '\n', &rest);
+        if (begins(line, "Set-Cookie:")) {
+            memmove(headers->data + headers->len, line.data, line.len + 1);
+            headers->len += line.len + 1;
         }
-        from += len;
     }
-    headers->len = (size_t) (to - headers->data);
 }
 
 void http_problem(struct http_response *res, const struct http_request *req,
@@ -215,25 +251,12 @@ void http_problem(struct http_response *res, const struct http_request *req,
     jsonw_init(&w, &res->body);
     jsonw_object(&w, NULL);
     jsonw_cstr(&w, "type", "about:blank");
-    jsonw_cstr(&w, "title", http_status_title(status));
+    jsonw_cstr(&w, "title", title_of(status));
     jsonw_int(&w, "status", status);
     jsonw_cstr(&w, "detail", detail);
     jsonw_cstr(&w, "code", code);
     jsonw_string(&w, "requestId", req->request_id.data, req->request_id.len);
     jsonw_object_end(&w);
-}
-
-static bool is_method(const struct http_request *req, const char *name)
-{
-    return req->method.len == strlen(name) &&
-           memcmp(req->method.data, name, req->method.len) == 0;
-}
-
-static void add_id(struct buf *head, const char *name, pj_str_t id)
-{
-    buf_addz(head, name);
-    buf_add(head, id.data, id.len);
-    buf_addz(head, "\r\n");
 }
 
 void http_response_head(struct http_response *res,
@@ -244,23 +267,221 @@ void http_response_head(struct http_response *res,
                      "The answer could not be written.");
     }
     buf_reset(head);
-    buf_addz(head, "Status: ");
-    buf_addi(head, res->status);
-    buf_addc(head, ' ');
-    buf_addz(head, http_status_title(res->status));
-    buf_addz(head, "\r\n");
+    buf_addf(head, "Status: %d %s\r\n", res->status, title_of(res->status));
     buf_add(head, res->headers.data, res->headers.len);
-    add_id(head, "X-Request-Id: ", req->request_id);
-    add_id(head, "X-Correlation-Id: ", req->correlation_id);
+    buf_addf(head, "X-Request-Id: %.*s\r\nX-Correlation-Id: %.*s\r\n",
+             (int) req->request_id.len, req->request_id.data,
+             (int) req->correlation_id.len, req->correlation_id.data);
     if (res->status == 204 || res->status == 304) {
         buf_reset(&res->body);
     } else {
-        buf_addz(head, "Content-Length: ");
-        buf_addi(head, (int64_t) res->body.len);
-        buf_addz(head, "\r\n");
+        buf_addf(head, "Content-Length: %zu\r\n", res->body.len);
     }
     buf_addz(head, "\r\n");
-    if (is_method(req, "HEAD")) {
+    if (equals(req->method, "HEAD")) {
         buf_reset(&res->body);
     }
+}
+
+bool http_cookie_next(pj_str_t *rest, const char *name, pj_str_t *value)
+{
+    while (rest->len != 0) {
+        pj_str_t pair = split(*rest, ';', rest);
+
+        if (!equals(trim(split(pair, '=', value)), name)) {
+            continue;
+        }
+        *value = unquote(trim(*value));
+        if (value->len != 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
+                                  pj_str_t *value)
+{
+    pj_str_t rest = cookie_header, other;
+
+    if (!http_cookie_next(&rest, name, value)) {
+        *value = (pj_str_t){NULL, 0};
+        return HTTP_COOKIE_NONE;
+    }
+    while (http_cookie_next(&rest, name, &other)) {
+        if (other.len != value->len ||
+            CRYPTO_memcmp(other.data, value->data, other.len) != 0) {
+            return HTTP_COOKIE_CONFLICT;
+        }
+    }
+    return HTTP_COOKIE_ONE;
+}
+
+void http_cookie_set(struct http_response *res, const struct config *cfg,
+                     pj_str_t token, int64_t max_age_s)
+{
+    static const char *const same_site[] = {"Strict", "Lax", "None"};
+    struct buf *out = &res->headers;
+
+    buf_addf(out, "Set-Cookie: %s=", cfg->cookie_name);
+    buf_add(out, token.data, token.len);
+    buf_addf(out, "; Path=%s; Max-Age=%lld; HttpOnly%s; SameSite=%s%s\r\n",
+             cfg->cookie_path, max_age_s > 0 ? (long long) max_age_s : 0,
+             cfg->cookie_secure ? "; Secure" : "",
+             same_site[cfg->cookie_same_site],
+             cfg->cookie_partitioned ? "; Partitioned" : "");
+}
+
+void http_cookie_clear(struct http_response *res, const struct config *cfg)
+{
+    http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0);
+}
+
+pj_str_t http_bearer(pj_str_t authorization)
+{
+    pj_str_t token, scheme = split(trim(authorization), ' ', &token);
+
+    token = trim(token);
+    if (!equals_nocase(scheme, "Bearer") ||
+        !has_only(token, "-._~+/=", true)) {
+        return (pj_str_t){NULL, 0};
+    }
+    return token;
+}
+
+static pj_str_t without_port(pj_str_t host, const char *port)
+{
+    if (ends(host, port)) {
+        host.len -= strlen(port);
+    } else if (ends(host, ":")) {
+        host.len--;
+    }
+    return host;
+}
+
+/* Whether origin is the listed one; or, where the host of that begins with a
+ * "*." label, has one label or several in its place. */
+static bool matches(pj_str_t origin, pj_str_t listed)
+{
+    pj_str_t tail, label, head = split(listed, '*', &tail);
+
+    if (tail.data == NULL) {
+        return same_nocase(origin, listed);
+    }
+    if (origin.len <= head.len + tail.len ||
+        !same_nocase((pj_str_t){origin.data, head.len}, head) ||
+        !same_nocase(skip(origin, origin.len - tail.len), tail)) {
+        return false;
+    }
+    /* What the star stands for, with the dot that tail begins with. */
+    origin = (pj_str_t){origin.data + head.len,
+                        origin.len - head.len - tail.len + 1};
+    while (origin.len != 0) {
+        label = split(origin, '.', &origin);
+        if (label.len == 0 || !has_only(label, "-_", false)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A browser leaves out a port that is its scheme's, so that does not count. */
+static bool origin_listed(const struct config *cfg, pj_str_t origin)
+{
+    const char *p = cfg->cors_origins != NULL ? cfg->cors_origins : "";
+
+    if (!has_only(origin, "-_.:/[]", false)) {
+        return false; /* what no browser sends */
+    }
+    for (size_t len; *p != '\0'; p += len) {
+        pj_str_t listed;
+
+        p += strspn(p, " \t");
+        len = strcspn(p, " \t");
+        listed = (pj_str_t){(const unsigned char *) p, len};
+        if (len != 0 &&
+            matches(origin,
+                    without_port(listed,
+                                 begins(listed, "https") ? ":443" : ":80"))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether origin has the host and port that the request was sent to.  The
+ * scheme is not compared: TLS may end before nginx.  So a port left out on
+ * either side is the default of the origin's scheme. */
+static bool origin_is_own(const struct http_request *req, pj_str_t origin)
+{
+    pj_str_t host, scheme = split(origin, ':', &host);
+    const char *port = equals_nocase(scheme, "http")    ? ":80"
+                       : equals_nocase(scheme, "https") ? ":443"
+                                                        : NULL;
+
+    if (port == NULL || !begins(host, "//")) {
+        return false;
+    }
+    host = without_port(skip(host, 2), port);
+    return host.len != 0 && same_nocase(host, without_port(req->host, port));
+}
+
+bool http_origin_allowed(const struct config *cfg,
+                         const struct http_request *req)
+{
+    if (req->origin.len == 0) {
+        return !equals_nocase(req->sec_fetch_site, "cross-site");
+    }
+    return !equals_nocase(req->origin, "null") &&
+           (origin_listed(cfg, req->origin) ||
+            origin_is_own(req, req->origin));
+}
+
+bool http_is_json(pj_str_t content_type)
+{
+    pj_str_t rest, name, value;
+
+    if (!equals_nocase(trim(split(content_type, ';', &rest)),
+                       "application/json")) {
+        return false;
+    }
+    while (rest.len != 0) {
+        name = split(split(rest, ';', &rest), '=', &value);
+        if (equals_nocase(trim(name), "charset") &&
+            !equals_nocase(unquote(trim(value)), "utf-8")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
+{
+    pj_str_t tag, rest = trim(value);
+
+    if (equals(rest, "*")) {
+        return true;
+    }
+    while (rest.len != 0) {
+        bool weak = begins(rest, "W/");
+
+        if (is_blank(*rest.data) || *rest.data == ',') {
+            rest = skip(rest, 1);
+            continue;
+        }
+        /* Commas may stand inside a tag, so tags are taken by their quotes. */
+        rest = skip(rest, weak ? 2 : 0);
+        if (!begins(rest, "\"")) {
+            return false;
+        }
+        tag = split(skip(rest, 1), '"', &rest);
+        if (rest.data == NULL) {
+            return false; /* not closed */
+        }
+        tag = (pj_str_t){tag.data - 1, tag.len + 2};
+        if (equals(tag, etag) && !(weak && strong)) {
+            return true;
+        }
+    }
+    return false;
 }

@@ -7,28 +7,19 @@
 #include "base/config.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stddef.h>
 
 #define HTTP_BODY_MAX 16384 /* a larger body is 413 */
-#define HTTP_ID_MAX 128     /* of the two ids */
 
 /* Absent headers have data == NULL; all point into the request's memory. */
 struct http_request {
     pj_str_t method;
     pj_str_t path; /* decoded by nginx, no query */
-    pj_str_t content_type;
-    pj_str_t body;
-    pj_str_t authorization;
-    pj_str_t cookie;
-    pj_str_t origin;
-    pj_str_t host;
+    pj_str_t content_type, body;
+    pj_str_t authorization, cookie;
+    pj_str_t host, origin, sec_fetch_site;
     pj_str_t scheme; /* http or https, from nginx */
-    pj_str_t sec_fetch_site;
-    pj_str_t if_match;
-    pj_str_t if_none_match;
-    pj_str_t remote_addr;
-    pj_str_t user_agent;
+    pj_str_t if_match, if_none_match;
+    pj_str_t remote_addr, user_agent;
     pj_str_t request_id; /* normalised by nginx; made here when it is not */
     pj_str_t correlation_id;
     bool body_too_large;
@@ -46,11 +37,8 @@ struct http_response {
     char session_id[37];
 };
 
-/*
- * Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
- * which must outlive it.  These are never the process's environment: there
- * HTTP_HOST is a bind address, here it is the Host header.
- */
+/* Fills *req from FastCGI parameters: NULL-terminated NAME=value strings,
+ * which must outlive it.  (HTTP_HOST of the environment is a bind address.) */
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large);
 
@@ -58,36 +46,26 @@ void http_request_init(struct http_request *req, char *const *params,
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap);
 
-/*
- * Writes the response's head as CGI wants it (Status, the response's headers,
- * both ids, Content-Length, an empty line) into head, which is emptied first.
- * A response that overflowed its memory becomes a 500.  For HEAD, 204 and 304
- * the body is dropped.
- */
+/* Writes the response's head as CGI wants it into head, which is emptied
+ * first. A response that overflowed its memory becomes a 500.  For HEAD, 204
+ * and 304 the body is dropped. */
 void http_response_head(struct http_response *res,
                         const struct http_request *req, struct buf *head);
-
-/* The reason phrase of status: "Not Found". */
-const char *http_status_title(int status);
 
 /* Appends "name: value"; CR and LF in value make the response a 500. */
 void http_header(struct http_response *res, const char *name,
                  const char *value);
 
-/*
- * Turns *res into an RFC 9457 problem: drops body and headers but not a
+/* Turns *res into an RFC 9457 problem: drops body and headers but not a
  * Set-Cookie, fills title from status.  detail must not hold a secret. Headers
- * that belong to the problem (Retry-After) are added after it.
- */
+ * that belong to the problem (Retry-After) are added after it. */
 void http_problem(struct http_response *res, const struct http_request *req,
                   int status, const char *code, const char *detail);
 
 enum http_cookie { HTTP_COOKIE_NONE, HTTP_COOKIE_ONE, HTTP_COOKIE_CONFLICT };
 
-/*
- * Finds the cookie called name (RFC 6265 section 4.2).  Several with one value
- * count as one; an empty value as none; different values are a conflict.
- */
+/* Finds the cookie called name (RFC 6265 section 4.2).  Several with one value
+ * count as one; an empty value as none; different values are a conflict. */
 enum http_cookie http_cookie_find(pj_str_t cookie_header, const char *name,
                                   pj_str_t *value);
 
@@ -100,25 +78,20 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
                      pj_str_t token, int64_t max_age_s);
 void http_cookie_clear(struct http_response *res, const struct config *cfg);
 
-/* The token of "Authorization: Bearer x" (RFC 6750 section 2.1), else empty.
- */
+/* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty. */
 pj_str_t http_bearer(pj_str_t authorization);
 
-/*
- * Whether a request that carries the cookie may act on it: Origin listed or
- * the request's own, or no browser at all.
- */
+/* Whether a request that carries the cookie may act on it: Origin listed or
+ * the request's own, or no browser at all. */
 bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req);
 
 /* Whether the media type is application/json, charset utf-8 or none. */
 bool http_is_json(pj_str_t content_type);
 
-/*
- * Whether the value of If-Match (to be compared strongly, RFC 9110 section
+/* Whether the value of If-Match (to be compared strongly, RFC 9110 section
  * 13.1.1) or If-None-Match (weakly, section 13.1.2) names etag, which is
- * quoted and strong: "*", or a list that holds it.
- */
+ * quoted and strong: "*", or a list that holds it. */
 bool http_etag_matches(pj_str_t value, const char *etag, bool strong);
 
 #endif

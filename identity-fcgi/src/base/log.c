@@ -22,97 +22,32 @@ static struct {
     const char *app_name;
     const char *app_env;
     enum log_level least;
-} settings = {"identity-service", "", LOG_INFO_};
+} settings = {"identity-service", NULL, LOG_INFO_};
 
-static const char *const level_names[] = {"debug", "info", "warn", "error"};
+/* The ids of the request that a thread is at, NULL between requests. */
+static _Thread_local struct log_field bound[2] = {{.name = "requestId"},
+                                                  {.name = "correlationId"}};
+static _Thread_local bool lost;
 
 void log_setup(const char *app_name, const char *app_env, enum log_level least)
 {
     settings.app_name = app_name;
-    settings.app_env = app_env != NULL ? app_env : "";
+    settings.app_env = app_env != NULL && *app_env != '\0' ? app_env : NULL;
     settings.least = least;
 }
-
-/* Those of the request that a thread is at; NULL between requests. */
-static _Thread_local struct {
-    const char *request_id, *correlation_id;
-    size_t request_id_len, correlation_id_len;
-} bound;
 
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len)
 {
-    bound.request_id = request_id;
-    bound.request_id_len = request_id_len;
-    bound.correlation_id = correlation_id;
-    bound.correlation_id_len = correlation_id_len;
+    bound[0].value = request_id;
+    bound[0].len = request_id_len;
+    bound[1].value = correlation_id;
+    bound[1].len = correlation_id_len;
 }
 
-/* The text of a second is made once and serves until the next. */
-static void add_time(struct jsonw *w)
+void log_unbind(void)
 {
-    static _Thread_local char when[] = "yyyy-mm-ddThh:mm:ss.000Z";
-    static _Thread_local time_t second;
-    struct timespec ts;
-    struct tm tm;
-    char *p = when + sizeof("yyyy-mm-ddThh:mm:ss.") - 1;
-
-    clock_gettime(CLOCK_REALTIME, &ts);
-    if (ts.tv_sec != second) {
-        gmtime_r(&ts.tv_sec, &tm);
-        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S.000Z", &tm);
-        second = ts.tv_sec;
-    }
-    p[0] = (char) ('0' + ts.tv_nsec / 100000000);
-    p[1] = (char) ('0' + ts.tv_nsec / 10000000 % 10);
-    p[2] = (char) ('0' + ts.tv_nsec / 1000000 % 10);
-    jsonw_string(w, "time", when, sizeof(when) - 1);
-}
-
-static void add_text(struct jsonw *w, const char *name, const char *text,
-                     size_t len)
-{
-    jsonw_string(w, name, text, len < FIELD_MAX_BYTES ? len : FIELD_MAX_BYTES);
-}
-
-static void begin_line(struct jsonw *w, struct buf *line, enum log_level level,
-                       bool audit, const char *event, const char *message)
-{
-    jsonw_init(w, line);
-    jsonw_object(w, NULL);
-    add_time(w);
-    jsonw_cstr(w, "level", level_names[level]);
-    jsonw_cstr(w, "service", settings.app_name);
-    if (settings.app_env[0] != '\0') {
-        jsonw_cstr(w, "env", settings.app_env);
-    }
-    jsonw_cstr(w, "event", event);
-    if (audit) {
-        jsonw_bool(w, "audit", true);
-    }
-    if (bound.request_id != NULL) {
-        add_text(w, "requestId", bound.request_id, bound.request_id_len);
-        add_text(w, "correlationId", bound.correlation_id,
-                 bound.correlation_id_len);
-    }
-    if (message != NULL) {
-        add_text(w, "message", message, strlen(message));
-    }
-}
-
-/* Lines of the request in hand that wait for its end. */
-static _Thread_local struct {
-    char data[LINE_MAX_BYTES];
-    size_t len;
-} held;
-
-static _Thread_local bool lost;
-
-/* A log that cannot be written has nobody to be reported to but by the exit
- * status of a command. */
-static void write_out(const char *data, size_t len)
-{
-    lost = write(STDERR_FILENO, data, len) != (ssize_t) len;
+    log_bind(NULL, 0, NULL, 0);
 }
 
 bool log_lost(void)
@@ -120,81 +55,90 @@ bool log_lost(void)
     return lost;
 }
 
-static void write_held(void)
+struct line {
+    struct buf text;
+    struct jsonw json;
+    size_t whole; /* up to the last field that fitted */
+};
+
+static void mark(struct line *l)
 {
-    if (held.len != 0) {
-        write_out(held.data, held.len);
-        held.len = 0;
+    if (!l->text.overflow) {
+        l->whole = l->text.len;
     }
 }
 
-static void write_line(const struct buf *line, bool hold)
+static void add(struct line *l, const struct log_field *f)
 {
-    if (!hold || line->len > sizeof(held.data) - held.len) {
-        write_held();
-    }
-    if (hold) {
-        memcpy(held.data + held.len, line->data, line->len);
-        held.len += line->len;
-    } else {
-        write_out(line->data, line->len);
+    if (f->value != NULL) {
+        jsonw_string(&l->json, f->name, f->value,
+                     f->len < FIELD_MAX_BYTES ? f->len : FIELD_MAX_BYTES);
+        mark(l);
     }
 }
 
-/* Ends the line; one that grew too long keeps its head only. */
-static void end_line(struct jsonw *w, struct buf *line, size_t head_len,
-                     bool hold)
+static void add_z(struct line *l, const char *name, const char *text)
 {
-    if (line->overflow) {
-        line->len = head_len;
-        line->overflow = false;
-        buf_addz(line, TRUNCATED);
-    } else {
-        jsonw_object_end(w);
-        buf_addc(line, '\n');
-    }
-    write_line(line, hold);
+    add(l, &(struct log_field){name, text, text != NULL ? strlen(text) : 0});
 }
 
-/* Keeps the length up to which the line is whole, for end_line(). */
-static void mark(const struct buf *line, size_t *head_len)
+static void add_time(struct line *l)
 {
-    if (!line->overflow) {
-        *head_len = line->len;
-    }
+    char second[sizeof("yyyy-mm-ddThh:mm:ss")], when[48];
+    struct timespec ts;
+    struct tm tm;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    (void) strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S",
+                    gmtime_r(&ts.tv_sec, &tm));
+    (void) snprintf(when, sizeof(when), "%s.%03dZ", second,
+                    (int) (ts.tv_nsec / 1000000));
+    add_z(l, "time", when);
 }
 
-void log_unbind(void)
+static void write_event(enum log_level level, bool audit, const char *event,
+                        const char *message, const struct log_field *fields,
+                        size_t count, const struct log_number *numbers,
+                        size_t number_count)
 {
-    bound.request_id = NULL;
-    write_held();
-}
-
-static void write_event(enum log_level level, bool audit, bool hold,
-                        const char *event, const char *message,
-                        const struct log_field *fields, size_t count,
-                        const struct log_number *numbers, size_t number_count)
-{
+    static const char *const levels[] = {"debug", "info", "warn", "error"};
     char mem[LINE_MAX_BYTES];
-    struct buf line;
-    struct jsonw w;
-    size_t head_len = 0;
+    struct line l = {.whole = 0};
 
-    buf_init(&line, mem, sizeof(mem) - sizeof(TRUNCATED));
-    begin_line(&w, &line, level, audit, event, message);
-    mark(&line, &head_len);
+    buf_init(&l.text, mem, sizeof(mem) - sizeof(TRUNCATED));
+    jsonw_init(&l.json, &l.text);
+    jsonw_object(&l.json, NULL);
+    add_time(&l);
+    add_z(&l, "level", levels[level]);
+    add_z(&l, "service", settings.app_name);
+    add_z(&l, "env", settings.app_env);
+    add_z(&l, "event", event);
+    if (audit) {
+        jsonw_bool(&l.json, "audit", true);
+    }
+    add(&l, &bound[0]);
+    add(&l, &bound[1]);
+    add_z(&l, "message", message);
     for (size_t i = 0; i < number_count; i++) {
-        jsonw_int(&w, numbers[i].name, numbers[i].value);
-        mark(&line, &head_len);
+        jsonw_int(&l.json, numbers[i].name, numbers[i].value);
+        mark(&l);
     }
     for (size_t i = 0; i < count; i++) {
-        if (fields[i].value != NULL) {
-            add_text(&w, fields[i].name, fields[i].value, fields[i].len);
-            mark(&line, &head_len);
-        }
+        add(&l, &fields[i]);
     }
-    line.cap = sizeof(mem);
-    end_line(&w, &line, head_len, hold && bound.request_id != NULL);
+    l.text.cap = sizeof(mem);
+    if (l.text.overflow) {
+        l.text.len = l.whole;
+        l.text.overflow = false;
+        buf_addz(&l.text, TRUNCATED);
+    } else {
+        jsonw_object_end(&l.json);
+        buf_addc(&l.text, '\n');
+    }
+    /* A log that cannot be written has nobody to be reported to but by the
+     * exit status of a command. */
+    lost =
+        write(STDERR_FILENO, l.text.data, l.text.len) != (ssize_t) l.text.len;
 }
 
 void log_event_numbers(enum log_level level, const char *event,
@@ -203,8 +147,8 @@ void log_event_numbers(enum log_level level, const char *event,
                        size_t number_count)
 {
     if (level >= settings.least) {
-        write_event(level, false, false, event, message, fields, count,
-                    numbers, number_count);
+        write_event(level, false, event, message, fields, count, numbers,
+                    number_count);
     }
 }
 
@@ -218,15 +162,15 @@ void log_audit(const char *event, const char *message,
                const struct log_field *fields, size_t count,
                const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, true, true, event, message, fields, count, numbers,
+    write_event(LOG_INFO_, true, event, message, fields, count, numbers,
                 number_count);
 }
 
 void log_access(const struct log_field *fields, size_t count,
                 const struct log_number *numbers, size_t number_count)
 {
-    write_event(LOG_INFO_, false, true, "http.request", NULL, fields, count,
-                numbers, number_count);
+    write_event(LOG_INFO_, false, "http.request", NULL, fields, count, numbers,
+                number_count);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)
@@ -234,11 +178,8 @@ void log_line(enum log_level level, const char *event, const char *format, ...)
     char message[FIELD_MAX_BYTES];
     va_list ap;
 
-    if (level < settings.least) {
-        return;
-    }
     va_start(ap, format);
-    vsnprintf(message, sizeof(message), format, ap);
+    (void) vsnprintf(message, sizeof(message), format, ap);
     va_end(ap);
     log_event(level, event, message, NULL, 0);
 }

@@ -5,10 +5,6 @@
 
 #include "base/config.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 /* A field of a log line; never a token, credential, cookie or key. */
 struct log_field {
     const char *name;
@@ -16,7 +12,6 @@ struct log_field {
     size_t len;        /* bytes of value */
 };
 
-/* A numeric field. */
 struct log_number {
     const char *name;
     int64_t value;
@@ -27,20 +22,15 @@ struct log_number {
 void log_setup(const char *app_name, const char *app_env,
                enum log_level least);
 
-/*
- * Every line of this thread carries these two ids from now on, until they are
- * unbound; the strings are kept, not copied.  Audit and access lines wait
- * until then, or for a line of another kind, and leave in one write(2).
- */
+/* Every line of this thread carries these two ids from now on, until they are
+ * unbound; the strings are kept, not copied. */
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len);
 void log_unbind(void);
 
-/*
- * Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
+/* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields as one line.  event is a stable dotted name
- * ("auth.login.failed"), message one clear sentence or NULL.
- */
+ * ("auth.login.failed"), message one clear sentence or NULL. */
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
@@ -59,8 +49,7 @@ void log_audit(const char *event, const char *message,
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
 
-/* A line of the access log ("http.request"), which has a switch of its own and
- * so no level either. */
+/* A line of the access log ("http.request"), which has a switch of its own. */
 void log_access(const struct log_field *fields, size_t count,
                 const struct log_number *numbers, size_t number_count);
 

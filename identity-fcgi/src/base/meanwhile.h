@@ -6,11 +6,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/*
- * Run at most once, in the caller's own thread, when a question has been sent
- * and before its answer is waited for; not run at all where nothing was sent.
- * A thread that has something to do then need not sleep and be woken up.
- */
+/* Run at most once, in the caller's own thread, between sending a question and
+ * waiting for its answer; not run at all where nothing was sent. */
 struct meanwhile {
     void (*run)(void *arg);
     void *arg;
@@ -21,12 +18,11 @@ static inline bool meanwhile_run(struct meanwhile *m)
 {
     void (*run)(void *arg) = m != NULL ? m->run : NULL;
 
-    if (run == NULL) {
-        return false;
+    if (run != NULL) {
+        m->run = NULL;
+        run(m->arg);
     }
-    m->run = NULL;
-    run(m->arg);
-    return true;
+    return run != NULL;
 }
 
 #endif

@@ -1,21 +1,84 @@
 /*
- * Counters and histograms: cells that each thread has for itself.
- *
- * A cell has one writer, so counting is an addition to memory that no other
- * thread's cache holds.  Whoever reads adds all threads' cells up; a sum may
- * miss what is being counted at that moment, and never goes back.
+ * Counters and histograms: atomic numbers, which all threads add to.  A sum
+ * may miss what is being counted at that moment, and never goes back.
  */
 
-#include "base/metrics_cells.h"
+#include "base/metrics.h"
 
-#include <stdatomic.h>
-#include <stdlib.h>
+#include "base/version.h"
+
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
-#define CACHE_LINE 64
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-const struct metrics_outcome metrics_outcomes[METRICS_OUTCOMES] = {
+/* clang-format off */
+/* Counters by name, in the order of their enum. */
+static const struct {
+    enum metrics_counter first;
+    const char *name;
+    const char *help;
+    const char *label; /* NULL: the name has one counter */
+    const char *values[8];
+} families[] = {
+    {METRICS_LOGIN_SUCCEEDED, "identity_logins_total",
+     "Logins by what became of them.", "outcome",
+     {"succeeded", "failed", "limited", "busy", "unavailable", "invalid",
+      "error"}},
+    {METRICS_ROTATIONS, "identity_refresh_rotations_total",
+     "Refresh tokens replaced by new ones.", NULL, {""}},
+    {METRICS_STALE_REFRESHES, "identity_refresh_stale_total",
+     "Refresh tokens presented after they had been replaced.", NULL, {""}},
+    {METRICS_SESSIONS_REVOKED_LOGOUT, "identity_sessions_revoked_total",
+     "Sessions revoked, by why.", "reason",
+     {"logout", "reuse", "account_disabled", "limit"}},
+    {METRICS_BRANCHES_SELECTED, "identity_branches_selected_total",
+     "Branches bound to sessions by clients.", NULL, {""}},
+    {METRICS_REHASHES, "identity_rehashes_total",
+     "Credentials hashed anew with risen parameters.", NULL, {""}},
+    {METRICS_HASH_WORK, "identity_hash_work_total",
+     "What Argon2id was asked for: KiB of memory times passes over it.", NULL,
+     {""}},
+    {METRICS_DB_CONNECTS, "identity_db_connects_total",
+     "Connections made to the database.", NULL, {""}},
+    {METRICS_DB_ERROR_CONNECT, "identity_db_errors_total",
+     "Failures at the database, by kind.", "kind",
+     {"connect", "pool_busy", "refused", "transient", "lost"}},
+    {METRICS_CONN_ACCEPTED, "identity_connections_accepted_total",
+     "FastCGI connections accepted.", NULL, {""}},
+    {METRICS_CONN_GARBAGE, "identity_connections_dropped_total",
+     "FastCGI connections closed without an answer, by why.", "reason",
+     {"garbage", "incomplete", "timeout"}},
+    {METRICS_KEYS_RELOADED, "identity_key_reloads_total",
+     "Attempts to read new keys, by result.", "result",
+     {"succeeded", "failed"}},
+    {METRICS_SWEEPS, "identity_sweeps_total",
+     "Sweeps of what has long expired, by result.", "result",
+     {"succeeded", "busy", "failed"}},
+    {METRICS_SWEPT_SESSIONS, "identity_swept_rows_total",
+     "Rows deleted by sweeps, by table.", "table",
+     {"auth_sessions", "rotated_tokens", "login_attempts"}},
+};
+
+static const struct {
+    const char *name;
+    const char *help;
+} timers[METRICS_TIMERS] = {
+    {"identity_hash_duration_seconds", "Time of one Argon2id computation."},
+    {"identity_hash_wait_seconds", "Time spent waiting for a hash slot."},
+    {"identity_db_statement_duration_seconds",
+     "Time of one SQL statement and its answer."},
+};
+/* clang-format on */
+
+static const struct {
+    int status;
+    const char *code; /* "" for answers without one */
+} outcomes[] = {
     {0, "other"}, /* the first: where all else goes */
     {200, ""},
     {200, "AUTH_LOGIN_SUCCESS"},
@@ -45,24 +108,24 @@ const struct metrics_outcome metrics_outcomes[METRICS_OUTCOMES] = {
     {503, "SERVICE_NOT_READY"},
 };
 
-const int64_t metrics_bounds_us[METRICS_BOUNDS] = {
-    1000,   2500,   5000,    10000,   25000,   50000,   100000,
-    250000, 500000, 1000000, 2500000, 5000000, 10000000};
+/* Upper bounds of histograms in microseconds. */
+static const int64_t bounds[] = {1000,    2500,    5000,    10000,  25000,
+                                 50000,   100000,  250000,  500000, 1000000,
+                                 2500000, 5000000, 10000000};
 
-const char *const metrics_bounds_s[METRICS_BOUNDS] = {
-    "0.001", "0.0025", "0.005", "0.01", "0.025", "0.05", "0.1",
-    "0.25",  "0.5",    "1",     "2.5",  "5",     "10"};
-
-/* One thread's cells.  They stay when it ends: sums never go back. */
-struct shard {
-    struct shard *next;
-    _Atomic uint64_t cells[METRICS_CELLS];
+struct histogram {
+    _Atomic uint64_t within[COUNT(bounds) + 1]; /* the last: +Inf */
+    _Atomic uint64_t sum_us;
 };
 
-static struct shard shared; /* of threads that got no memory */
-static _Atomic(struct shard *) shards = &shared;
-static _Thread_local struct shard *mine;
-static _Atomic int64_t started_s;
+static struct {
+    _Atomic uint64_t counters[METRICS_COUNTERS];
+    _Atomic uint64_t requests[METRICS_MAX_ENDPOINTS][COUNT(outcomes)];
+    struct histogram durations[METRICS_MAX_ENDPOINTS];
+    struct histogram timers[METRICS_TIMERS];
+} counted;
+
+static time_t started; /* written before threads start */
 
 int64_t metrics_now_us(void)
 {
@@ -74,116 +137,203 @@ int64_t metrics_now_us(void)
 
 void metrics_start(void)
 {
-    atomic_store(&started_s, (int64_t) time(NULL));
-}
-
-int64_t metrics_started_s(void)
-{
-    return atomic_load(&started_s);
-}
-
-/* -- counting -------------------------------------------------------------
- */
-
-static struct shard *shard_new(void)
-{
-    size_t size = (sizeof(struct shard) + CACHE_LINE - 1) / CACHE_LINE;
-    struct shard *s = aligned_alloc(CACHE_LINE, size * CACHE_LINE);
-
-    if (s == NULL) {
-        return &shared;
-    }
-    memset(s, 0, sizeof(*s));
-    s->next = atomic_load(&shards);
-    while (!atomic_compare_exchange_weak(&shards, &s->next, s)) {
-    }
-    return s;
-}
-
-static void add(size_t cell, uint64_t n)
-{
-    if (mine == NULL) {
-        mine = shard_new();
-    }
-    atomic_fetch_add_explicit(&mine->cells[cell], n, memory_order_relaxed);
+    started = time(NULL);
 }
 
 void metrics_add(enum metrics_counter counter, uint64_t n)
 {
-    add(counter, n);
+    counted.counters[counter] += n;
 }
 
 void metrics_count(enum metrics_counter counter)
 {
-    add(counter, 1);
+    metrics_add(counter, 1);
 }
 
-static void observe(size_t histogram, int64_t us)
+static void observe(struct histogram *h, int64_t us)
 {
-    size_t first = metrics_histogram_cell(histogram);
     size_t i = 0;
 
-    if (us < 0) {
-        us = 0;
-    }
-    while (i < METRICS_BOUNDS && us > metrics_bounds_us[i]) {
+    while (i < COUNT(bounds) && us > bounds[i]) {
         i++;
     }
-    add(first + i, 1);
-    add(first + METRICS_BOUNDS + 1, (uint64_t) us);
+    h->within[i]++;
+    h->sum_us += us > 0 ? (uint64_t) us : 0;
 }
 
 void metrics_time(enum metrics_timer timer, int64_t microseconds)
 {
-    observe(timer, microseconds);
-}
-
-static size_t outcome_of(int status, const char *code)
-{
-    for (size_t i = 1; i < METRICS_OUTCOMES; i++) {
-        const struct metrics_outcome *o = &metrics_outcomes[i];
-
-        if (o->code == NULL) {
-            break;
-        }
-        if (o->status == status && strcmp(o->code, code) == 0) {
-            return i;
-        }
-    }
-    return 0;
+    observe(&counted.timers[timer], microseconds);
 }
 
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds)
 {
-    if (endpoint >= METRICS_MAX_ENDPOINTS) {
-        endpoint = METRICS_MAX_ENDPOINTS - 1;
+    size_t e = endpoint < METRICS_MAX_ENDPOINTS ? endpoint
+                                                : METRICS_MAX_ENDPOINTS - 1;
+    size_t o = COUNT(outcomes) - 1;
+
+    while (o > 0 &&
+           (outcomes[o].status != status ||
+            strcmp(outcomes[o].code, code != NULL ? code : "") != 0)) {
+        o--;
     }
-    add(metrics_request_cell(endpoint,
-                             outcome_of(status, code != NULL ? code : "")),
-        1);
-    observe(METRICS_TIMERS + endpoint, microseconds);
+    counted.requests[e][o]++;
+    observe(&counted.durations[e], microseconds);
 }
 
-/* -- reading --------------------------------------------------------------
- */
+/* -- Prometheus's text format 0.0.4 --------------------------------------- */
 
-void metrics_sum(uint64_t cells[METRICS_CELLS])
+static void add_header(struct buf *out, const char *name, const char *help,
+                       const char *type)
 {
-    memset(cells, 0, METRICS_CELLS * sizeof(cells[0]));
-    for (struct shard *s = atomic_load(&shards); s != NULL; s = s->next) {
-        for (size_t i = 0; i < METRICS_CELLS; i++) {
-            cells[i] +=
-                atomic_load_explicit(&s->cells[i], memory_order_relaxed);
+    buf_addf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void add_counters(struct buf *out)
+{
+    for (size_t f = 0; f < COUNT(families); f++) {
+        const char *name = families[f].name, *label = families[f].label;
+        _Atomic uint64_t *number = &counted.counters[families[f].first];
+
+        add_header(out, name, families[f].help, "counter");
+        for (const char *const *v = families[f].values; *v != NULL; v++) {
+            if (label == NULL) {
+                buf_addz(out, name);
+            } else {
+                buf_addf(out, "%s{%s=\"%s\"}", name, label, *v);
+            }
+            buf_addf(out, " %" PRIu64 "\n", *number++);
         }
     }
 }
 
-void metrics_clear(void)
+/* label is `name="value"` or "". */
+static void add_histogram(struct buf *out, const char *name, const char *label,
+                          struct histogram *h)
 {
-    for (struct shard *s = atomic_load(&shards); s != NULL; s = s->next) {
-        for (size_t i = 0; i < METRICS_CELLS; i++) {
-            atomic_store_explicit(&s->cells[i], 0, memory_order_relaxed);
+    const char *open = label[0] != '\0' ? "{" : "";
+    const char *close = label[0] != '\0' ? "}" : "";
+    const char *comma = label[0] != '\0' ? "," : "";
+    uint64_t count = 0;
+
+    for (size_t i = 0; i <= COUNT(bounds); i++) {
+        char le[16] = "+Inf";
+
+        if (i < COUNT(bounds)) {
+            (void) snprintf(le, sizeof(le), "%g", (double) bounds[i] / 1e6);
+        }
+        count += h->within[i];
+        buf_addf(out, "%s_bucket{%s%sle=\"%s\"} %" PRIu64 "\n", name, label,
+                 comma, le, count);
+    }
+    buf_addf(out, "%s_sum%s%s%s %.6f\n", name, open, label, close,
+             (double) h->sum_us / 1e6);
+    buf_addf(out, "%s_count%s%s%s %" PRIu64 "\n", name, open, label, close,
+             count);
+}
+
+static void add_requests(struct buf *out, const char *(*endpoint_name)(size_t))
+{
+    static const char total[] = "identity_requests_total";
+    static const char duration[] = "identity_request_duration_seconds";
+    uint64_t answered[METRICS_MAX_ENDPOINTS] = {0};
+
+    add_header(out, total, "Requests answered, by endpoint, status and code.",
+               "counter");
+    for (size_t e = 0; e < METRICS_MAX_ENDPOINTS; e++) {
+        for (size_t o = 0; o < COUNT(outcomes); o++) {
+            uint64_t n = counted.requests[e][o];
+            char status[12] = "other";
+
+            if (n == 0) {
+                continue;
+            }
+            if (o != 0) {
+                (void) snprintf(status, sizeof(status), "%d",
+                                outcomes[o].status);
+            }
+            buf_addf(out,
+                     "%s{endpoint=\"%s\",status=\"%s\",code=\"%s\"} %" PRIu64
+                     "\n",
+                     total, endpoint_name(e), status, outcomes[o].code, n);
+            answered[e] += n;
         }
     }
+    add_header(out, duration,
+               "Time from a request's first byte to its answer, by endpoint.",
+               "histogram");
+    for (size_t e = 0; e < METRICS_MAX_ENDPOINTS; e++) {
+        char label[64];
+
+        (void) snprintf(label, sizeof(label), "endpoint=\"%s\"",
+                        endpoint_name(e));
+        if (answered[e] != 0) {
+            add_histogram(out, duration, label, &counted.durations[e]);
+        }
+    }
+}
+
+static void add_gauge(struct buf *out, const char *name, const char *help,
+                      int64_t value)
+{
+    add_header(out, name, help, "gauge");
+    buf_addf(out, "%s %" PRId64 "\n", name, value);
+}
+
+static void add_process(struct buf *out)
+{
+    struct rusage use = {0};
+    long resident = 0;
+    /* It stays readable for a process that is not dumpable. */
+    FILE *f = fopen("/proc/self/statm", "re");
+
+    if (f != NULL) {
+        (void) !fscanf(f, "%*d %ld", &resident);
+        fclose(f);
+    }
+    (void) getrusage(RUSAGE_SELF, &use);
+    add_header(out, "process_cpu_seconds_total",
+               "User and system time spent in seconds.", "counter");
+    buf_addf(out, "process_cpu_seconds_total %.6f\n",
+             (double) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
+                 (double) (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6);
+    add_gauge(out, "process_resident_memory_bytes", "Resident memory.",
+              resident * sysconf(_SC_PAGESIZE));
+    add_gauge(out, "process_start_time_seconds",
+              "Start of the process in seconds of the epoch.", started);
+}
+
+static void add_key(struct buf *out, const char *kid, size_t kid_len)
+{
+    add_header(out, "identity_signing_key_info",
+               "The id of the key that signs; none is loaded without it.",
+               "gauge");
+    if (kid != NULL) {
+        buf_addz(out, "identity_signing_key_info{kid=\"");
+        for (size_t i = 0; i < kid_len; i++) {
+            buf_addz(out, kid[i] == '"' || kid[i] == '\\' ? "\\" : "");
+            buf_addc(out, kid[i]);
+        }
+        buf_addz(out, "\"} 1\n");
+    }
+}
+
+void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
+                    const struct metrics_gauge *gauges, size_t gauge_count,
+                    const void *kid, size_t kid_len)
+{
+    add_requests(out, endpoint_name);
+    add_counters(out);
+    for (size_t i = 0; i < METRICS_TIMERS; i++) {
+        add_header(out, timers[i].name, timers[i].help, "histogram");
+        add_histogram(out, timers[i].name, "", &counted.timers[i]);
+    }
+    for (size_t i = 0; i < gauge_count; i++) {
+        add_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
+    }
+    add_header(out, "identity_build_info", "The program's version.", "gauge");
+    buf_addz(out, "identity_build_info{version=\"" IDENTITY_VERSION "\"} 1\n");
+    add_key(out, kid, kid_len);
+    add_process(out);
 }

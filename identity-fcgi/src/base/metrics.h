@@ -5,9 +5,6 @@
 
 #include "base/buf.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 /* More routes than this share the last place. */
 #define METRICS_MAX_ENDPOINTS 24
 
@@ -65,32 +62,25 @@ struct metrics_gauge {
     int64_t value;
 };
 
-/* Notes the process's start. */
+/* Notes the process's start, before there are threads. */
 void metrics_start(void);
 
 /* CLOCK_MONOTONIC in microseconds. */
 int64_t metrics_now_us(void);
 
-/*
- * Counting takes no lock: each thread has counters of its own, which only
- * metrics_render() adds up.  Threads need no preparation.
- */
+/* Any thread may count; it takes no lock. */
 void metrics_add(enum metrics_counter counter, uint64_t n);
 void metrics_count(enum metrics_counter counter);
 void metrics_time(enum metrics_timer timer, int64_t microseconds);
 
-/*
- * Counts a request that was answered with status and code (NULL: none) after
+/* Counts a request that was answered with status and code (NULL: none) after
  * so many microseconds.  A pair that metrics.c does not know is counted as
- * "other", so that no client can make a series.
- */
+ * "other", so that no client can make a series. */
 void metrics_request(size_t endpoint, int status, const char *code,
                      int64_t microseconds);
 
-/*
- * Appends the exposition.  endpoint_name gives the label of each endpoint,
- * kid (kid_len bytes) is the signing key's id; none when it is NULL.
- */
+/* Appends the exposition.  endpoint_name gives the label of each endpoint; kid
+ * is the signing key's id, NULL where there is none. */
 void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
                     const struct metrics_gauge *gauges, size_t gauge_count,
                     const void *kid, size_t kid_len);

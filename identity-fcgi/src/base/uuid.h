@@ -4,7 +4,6 @@
 #define UUID_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
 
 #define UUID_BYTES 16
 #define UUID_LEN 36 /* of the text: lower case, with its four dashes */
@@ -15,12 +14,10 @@ bool uuid_generate(char out[UUID_LEN + 1]) __attribute__((warn_unused_result));
 /* The text of bytes; no NUL is added. */
 void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES]);
 
-/* The bytes of which text is, to the letter, what uuid_write() writes; false
- * for any other text, and bytes are then unspecified. */
+/* The bytes of which text is, to the letter, what uuid_write() writes; with
+ * uuid_parse() it may have capital letters too.  Else false. */
 bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
     __attribute__((warn_unused_result));
-
-/* Likewise of a text that may have capital letters too. */
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
     __attribute__((warn_unused_result));
 

@@ -2,7 +2,6 @@
 
 #include "cmd/cmd.h"
 
-#include "base/config_parse.h"
 #include "store/store_sweep.h"
 
 #include <openssl/crypto.h>

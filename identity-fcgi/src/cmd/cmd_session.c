@@ -8,8 +8,6 @@
 
 #include "cmd/cmd.h"
 
-#include "base/config_parse.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

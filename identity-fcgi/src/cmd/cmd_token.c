@@ -3,7 +3,6 @@
 #include "cmd/cmd.h"
 
 #include "auth/token.h"
-#include "base/config_parse.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /*
- * Connections to PostgreSQL: bounded waiting, and one honest answer to "did it
- * happen?".
- *
+ * One connection, and one honest answer to "did it happen?".
  * libpq is used without blocking: every wait is a poll() with a deadline, so a
  * server that hangs costs a request its time and no more.  There is no
  * PQcancel(): it blocks on a server that does not answer, and the server's own
@@ -11,10 +9,11 @@
 #include "db/db_pg.h"
 
 #include "base/log.h"
+#include "base/metrics.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* The client waits this much longer than the server, whose answer "canceled"
  * is worth more than our giving up. */
@@ -25,42 +24,48 @@
 #define FRESH_FOR_READ_MS 1000
 /* How long the difference between the server's clock and ours is trusted. */
 #define CLOCK_TRUSTED_MS 1000
-
-/* -- time -- */
+#define MAX_HOSTS 8
 
 int64_t db_now_ms(void)
 {
-    struct timespec ts;
-
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+    return metrics_now_us() / 1000;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+/* -- waiting -------------------------------------------------------------- */
 
-bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms)
+static bool wait_for(PGconn *pg, short events, int64_t deadline_ms)
 {
     struct pollfd p = {PQsocket(pg), events, 0};
+    int64_t left;
 
-    for (;;) {
-        int64_t left = deadline_ms - db_now_ms();
-        int n;
-
-        if (left <= 0 || p.fd < 0) {
-            return false;
-        }
-        n = poll(&p, 1, left < 60000 ? (int) left : 60000);
-        if (n > 0) {
+    while (p.fd >= 0 && (left = deadline_ms - db_now_ms()) > 0) {
+        if (poll(&p, 1, left < 60000 ? (int) left : 60000) > 0) {
             return true;
         }
         /* 0 and EINTR: look at the clock again. */
     }
+    return false;
 }
 
-/* -- one statement on one connection -- */
+static bool flush(PGconn *pg, int64_t deadline_ms)
+{
+    int n;
+
+    while ((n = PQflush(pg)) > 0) {
+        if (!wait_for(pg, POLLIN | POLLOUT, deadline_ms) ||
+            !PQconsumeInput(pg)) {
+            return false;
+        }
+    }
+    return n == 0;
+}
+
+static const char *field(const PGresult *res, int which)
+{
+    const char *text = PQresultErrorField(res, which);
+
+    return text != NULL ? text : "";
+}
 
 static enum db_outcome judge(const PGresult *res)
 {
@@ -73,30 +78,14 @@ static enum db_outcome judge(const PGresult *res)
         "53300", /* too many connections */
         "57P",   /* shutting down */
     };
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
+    const char *state = field(res, PG_DIAG_SQLSTATE);
 
-    for (size_t i = 0;
-         state != NULL && i < sizeof(transient) / sizeof(transient[0]); i++) {
+    for (size_t i = 0; i < sizeof(transient) / sizeof(transient[0]); i++) {
         if (strncmp(state, transient[i], strlen(transient[i])) == 0) {
             return DB_RETRY;
         }
     }
     return DB_REFUSED;
-}
-
-static bool flush(PGconn *pg, int64_t deadline_ms)
-{
-    for (;;) {
-        int n = PQflush(pg);
-
-        if (n <= 0) {
-            return n == 0;
-        }
-        if (!db_pg_wait(pg, POLLIN | POLLOUT, deadline_ms) ||
-            !PQconsumeInput(pg)) {
-            return false;
-        }
-    }
 }
 
 enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
@@ -110,7 +99,7 @@ enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
         PGresult *res;
 
         while (PQisBusy(pg)) {
-            if (!db_pg_wait(pg, POLLIN, deadline_ms) || !PQconsumeInput(pg)) {
+            if (!wait_for(pg, POLLIN, deadline_ms) || !PQconsumeInput(pg)) {
                 return DB_LOST;
             }
         }
@@ -145,51 +134,177 @@ enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
     }
 }
 
-/* Likewise, after doing what there is to do meanwhile: the answer may then be
- * there, and there is no need to ask for it. */
-static enum db_outcome collect_meanwhile(PGconn *pg, int64_t deadline_ms,
-                                         struct meanwhile *meanwhile,
-                                         PGresult **out)
+void db_pg_error(const PGconn *pg, const PGresult *res, struct db_error *error)
 {
-    if (!flush(pg, deadline_ms) ||
-        (meanwhile_run(meanwhile) && !PQconsumeInput(pg))) {
-        return DB_LOST;
+    const char *text = field(res, PG_DIAG_MESSAGE_PRIMARY);
+
+    if (text[0] == '\0') {
+        text = PQerrorMessage(pg);
     }
-    return db_pg_collect(pg, deadline_ms, out);
+    if (text[0] == '\0') {
+        text = "no answer in time";
+    }
+    (void) snprintf(error->state, sizeof(error->state), "%s",
+                    field(res, PG_DIAG_SQLSTATE));
+    (void) snprintf(error->constraint, sizeof(error->constraint), "%s",
+                    field(res, PG_DIAG_CONSTRAINT_NAME));
+    (void) snprintf(error->message, sizeof(error->message), "%.*s",
+                    (int) strcspn(text, "\n"), text);
 }
 
-static const Oid oids[] = {
-    [DB_UUID] = 2950,  [DB_TEXT] = 25,          [DB_INT8] = 20,
-    [DB_BOOL] = 16,    [DB_BYTEA] = 17,         [DB_INET] = 869,
-    [DB_UUIDS] = 2951, [DB_TIMESTAMPTZ] = 1184, [DB_FENCE] = 1184,
-};
+/* -- connecting ----------------------------------------------------------- */
 
-static bool is_prepared(const struct db_conn *c, const struct db_statement *st)
+/* What the server says beside results is for its own log. */
+static void ignore_notice(void *arg, const char *message)
 {
-    for (size_t i = 0; i < c->prepared_count; i++) {
-        if (c->prepared[i] == st) {
+    (void) arg;
+    (void) message;
+}
+
+void db_pg_disconnect(struct db_conn *c)
+{
+    PQfinish(c->pg);
+    c->pg = NULL;
+    c->prepared_count = 0;
+    c->answered_ms = 0;
+    c->clock_read_ms = 0;
+}
+
+/* Copies the nth of a comma-separated list, or its only one; nothing where
+ * there is none.  How many there are. */
+static size_t list_item(const char *list, size_t n, char *out, size_t cap)
+{
+    size_t count = 0;
+
+    out[0] = '\0';
+    for (const char *p = list; p != NULL; count++) {
+        size_t len = strcspn(p, ",");
+
+        if (count == n || (count == 0 && p[len] == '\0')) {
+            (void) snprintf(out, cap, "%.*s", (int) len, p);
+        }
+        p = p[len] != '\0' ? p + len + 1 : NULL;
+    }
+    return count;
+}
+
+/* Begins connecting to the nth host; NULL when memory is short. */
+static PGconn *start(const struct config *cfg, size_t n)
+{
+    char host[256], port[16];
+    /* clang-format off */
+    const char *const names[] = {
+        "host", "port", "dbname", "user", "password", "sslmode",
+        "application_name", "client_encoding", "target_session_attrs",
+        "tcp_user_timeout", NULL};
+    const char *const values[] = {
+        host, port, cfg->db_name, cfg->db_user, cfg->db_password,
+        cfg->db_sslmode, cfg->app_name, "UTF8", "read-write", "10000", NULL};
+    /* clang-format on */
+
+    (void) list_item(cfg->db_host, n, host, sizeof(host));
+    (void) list_item(cfg->db_port, n, port, sizeof(port));
+    return PQconnectStartParams(names, values, 0);
+}
+
+/* Sets a session up, if it is ours: the server process that answers is the one
+ * that was announced at the start.  A pooler that shares server connections
+ * announces itself, and nothing is set behind it. */
+static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
+                   int64_t deadline_ms)
+{
+    static const char sql[] =
+        "SELECT set_config('default_transaction_isolation', 'read committed',"
+        "                  false),"
+        "       set_config('statement_timeout', $2, false)"
+        " WHERE pg_backend_pid() = $1";
+    char announced[24];
+    const char *values[] = {announced, c->timeout_ms};
+    PGresult *res = NULL;
+    bool ok;
+
+    (void) snprintf(announced, sizeof(announced), "%d", PQbackendPID(pg));
+    (void) snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
+                    (long long) cfg->db_statement_timeout_ms);
+    ok = PQsendQueryParams(pg, sql, 2, NULL, values, NULL, NULL, 0) &&
+         db_pg_collect(pg, deadline_ms, &res) == DB_DONE;
+    c->shared = ok && PQntuples(res) == 0;
+    PQclear(res);
+    return ok;
+}
+
+/* Connects to one host; false with one line in err. */
+static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
+                        bool autocommit, int64_t deadline_ms, char *err,
+                        size_t err_cap)
+{
+    PGconn *pg = start(cfg, n);
+    PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+    bool ok = PQstatus(pg) != CONNECTION_BAD;
+    const char *why;
+
+    while (ok && next != PGRES_POLLING_OK) {
+        ok = next != PGRES_POLLING_FAILED &&
+             wait_for(pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT,
+                      deadline_ms);
+        next = ok ? PQconnectPoll(pg) : next;
+    }
+    (void) PQsetNoticeProcessor(pg, ignore_notice, NULL);
+    if (ok && PQsetnonblocking(pg, 1) == 0 &&
+        (!autocommit || settle(c, pg, cfg, deadline_ms))) {
+        c->pg = pg;
+        return true;
+    }
+    why = PQerrorMessage(pg);
+    if (why[0] == '\0') {
+        why = "no answer from the database in time";
+    }
+    (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
+    PQfinish(pg);
+    return false;
+}
+
+bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
+                   bool autocommit, int64_t deadline_ms, char *err,
+                   size_t err_cap)
+{
+    char item[2];
+    size_t hosts = list_item(cfg->db_host, 0, item, sizeof(item));
+
+    hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
+    db_pg_disconnect(c);
+    (void) snprintf(err, err_cap, "no time left to connect");
+    for (size_t i = 0; i < hosts; i++) {
+        size_t n = (*host + i) % hosts;
+        int64_t now = db_now_ms();
+        int64_t part = (deadline_ms - now) / (int64_t) (hosts - i);
+
+        if (part > 0 &&
+            connect_one(c, cfg, n, autocommit, now + part, err, err_cap)) {
+            *host = n;
             return true;
         }
     }
     return false;
 }
 
+/* -- one statement -------------------------------------------------------- */
+
 static enum db_outcome prepare(struct db_conn *c,
                                const struct db_statement *st,
                                const struct db_params *params,
                                int64_t deadline_ms, PGresult **res)
 {
-    Oid types[DB_MAX_PARAMS];
     enum db_outcome outcome;
 
-    if (is_prepared(c, st)) {
-        return DB_DONE;
-    }
-    for (size_t i = 0; i < params->count; i++) {
-        types[i] = oids[params->types[i]];
+    for (size_t i = 0; i < c->prepared_count; i++) {
+        if (c->prepared[i] == st) {
+            return DB_DONE;
+        }
     }
     if (c->prepared_count == DB_MAX_PREPARED ||
-        !PQsendPrepare(c->pg, st->name, st->sql, (int) params->count, types)) {
+        !PQsendPrepare(c->pg, st->name, st->sql, (int) params->count,
+                       params->types)) {
         return DB_LOST;
     }
     outcome = db_pg_collect(c->pg, deadline_ms, res);
@@ -199,11 +314,38 @@ static enum db_outcome prepare(struct db_conn *c,
     return outcome;
 }
 
-/*
- * Begins a pipeline, all of which is one transaction: its isolation, then the
+/* Sets up the statement's fence, where it has one: asks for the server's
+ * clock, now and then.  It was read before its answer came, so a fence errs by
+ * that little to the early side, which is the safe one. */
+static enum db_outcome set_fence(struct db_conn *c,
+                                 const struct db_params *params,
+                                 int64_t deadline_ms, PGresult **res)
+{
+    enum db_outcome outcome = DB_DONE;
+
+    if (!params->has_fence) {
+        return DB_DONE;
+    }
+    if (c->clock_read_ms == 0 ||
+        db_now_ms() - c->clock_read_ms >= CLOCK_TRUSTED_MS) {
+        outcome = PQsendQueryParams(c->pg, "SELECT clock_timestamp()", 0, NULL,
+                                    NULL, NULL, NULL, 1)
+                      ? db_pg_collect(c->pg, deadline_ms, res)
+                      : DB_LOST;
+        if (outcome == DB_DONE) {
+            c->clock_read_ms = db_now_ms();
+            c->clock_ahead_us = db_time_us((struct db_rows *) *res, 0, 0) -
+                                c->clock_read_ms * 1000;
+        }
+    }
+    db_pg_int64(c->fence,
+                c->clock_ahead_us + deadline_ms * 1000 - DB_EPOCH_US);
+    return outcome;
+}
+
+/* Begins a pipeline, all of which is one transaction: its isolation, then the
  * statement's timeout.  (SET LOCAL would do the same, but the server warns of
- * it in its log.)
- */
+ * it in its log.) */
 static bool send_settings(struct db_conn *c)
 {
     const char *timeout[] = {c->timeout_ms};
@@ -220,140 +362,73 @@ static bool send_settings(struct db_conn *c)
 bool db_pg_send(struct db_conn *c, const struct db_statement *st,
                 const struct db_params *params, bool prepared)
 {
-    Oid types[DB_MAX_PARAMS];
     const char *values[DB_MAX_PARAMS];
-    int formats[DB_MAX_PARAMS];
     int n = (int) params->count;
     bool ok;
 
     if (c->shared && !send_settings(c)) {
         return false;
     }
-    for (size_t i = 0; i < params->count; i++) {
-        types[i] = oids[params->types[i]];
-        values[i] = params->types[i] == DB_FENCE ? (const char *) c->fence
-                                                 : params->values[i];
-        formats[i] = params->types[i] != DB_INET;
+    memcpy(values, params->values, sizeof(values));
+    if (params->has_fence) {
+        values[params->fence] = (const char *) c->fence;
     }
     ok = prepared ? PQsendQueryPrepared(c->pg, st->name, n, values,
-                                        params->lengths, formats, 1)
-                  : PQsendQueryParams(c->pg, st->sql, n, types, values,
-                                      params->lengths, formats, 1);
+                                        params->lengths, params->formats, 1)
+                  : PQsendQueryParams(c->pg, st->sql, n, params->types, values,
+                                      params->lengths, params->formats, 1);
     return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
-/*
- * Asks for the server's clock, now and then.  It was read before its answer
- * came, so a fence errs by that little to the early side, which is the safe
- * one.
- */
-static enum db_outcome read_clock(struct db_conn *c, int64_t deadline_ms,
-                                  PGresult **res)
+/* Sends the statement and, while the server works, does what there is to do:
+ * the answer may then be there, and there is no need to ask for it. */
+static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
+                           const struct db_params *params, bool prepared,
+                           int64_t deadline_ms, struct meanwhile *meanwhile,
+                           PGresult **res)
 {
     enum db_outcome outcome;
-    int64_t now = db_now_ms();
 
-    if (c->clock_read_ms != 0 && now - c->clock_read_ms < CLOCK_TRUSTED_MS) {
-        return DB_DONE;
-    }
-    if (!PQsendQueryParams(c->pg, "SELECT clock_timestamp()", 0, NULL, NULL,
-                           NULL, NULL, 1)) {
-        return DB_LOST;
+    if (!db_pg_send(c, st, params, prepared) || !flush(c->pg, deadline_ms) ||
+        (meanwhile_run(meanwhile) && !PQconsumeInput(c->pg))) {
+        return DB_DOUBT;
     }
     outcome = db_pg_collect(c->pg, deadline_ms, res);
-    if (outcome == DB_DONE) {
-        c->clock_read_ms = db_now_ms();
-        c->clock_ahead_us = db_time_us((struct db_rows *) *res, 0, 0) -
-                            c->clock_read_ms * 1000;
-    }
-    return outcome;
+    return outcome == DB_LOST ? DB_DOUBT : outcome;
 }
 
-static bool has_fence(const struct db_params *params)
-{
-    for (size_t i = 0; i < params->count; i++) {
-        if (params->types[i] == DB_FENCE) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Sets up the statement's fence, where it has one. */
-static enum db_outcome set_fence(struct db_conn *c,
-                                 const struct db_params *params,
-                                 int64_t deadline_ms, PGresult **res)
-{
-    enum db_outcome outcome;
-
-    if (!has_fence(params)) {
-        return DB_DONE;
-    }
-    outcome = read_clock(c, deadline_ms, res);
-    db_fence_bytes(c->clock_ahead_us + deadline_ms * 1000, c->fence);
-    return outcome;
-}
-
-/* A write that did nothing may have met a clock that was set: its next try
- * shall know. */
-static void doubt_clock(struct db_conn *c, const struct db_params *params,
-                        PGresult *res)
-{
-    if (has_fence(params) && strcmp(PQcmdTuples(res), "0") == 0) {
-        c->clock_read_ms = 0;
-    }
-}
-
-/*
- * Whether an idle connection still is one.  A server that went away has
- * usually said so or closed: reading that here, before a write is sent, is
- * what keeps "answer lost" rare.
- */
-bool db_conn_is_alive(struct db_conn *c, bool before_write)
+/* A server that went away has usually said so or closed: reading that here,
+ * before a write is sent, is what keeps "answer lost" rare. */
+bool db_pg_is_alive(struct db_conn *c, bool before_write)
 {
     int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
+    struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
 
     if (db_now_ms() - c->answered_ms < fresh_ms) {
         return true;
     }
-    for (int i = 0; i < 4; i++) {
-        struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
-
-        if (poll(&p, 1, 0) == 0) {
-            return true;
-        }
-        if (!PQconsumeInput(c->pg) || PQstatus(c->pg) != CONNECTION_OK) {
+    for (int i = 0; poll(&p, 1, 0) != 0; i++) {
+        if (i == 4 || !PQconsumeInput(c->pg) ||
+            PQstatus(c->pg) != CONNECTION_OK) {
             return false;
         }
     }
-    return false;
+    return true;
 }
 
-static void log_refusal(const struct db_statement *st, PGconn *pg,
-                        const PGresult *res)
+enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
+                          const struct db_statement *st,
+                          const struct db_params *params, int64_t deadline_ms,
+                          struct meanwhile *meanwhile, struct db_rows **rows)
 {
-    const char *state = PQresultErrorField(res, PG_DIAG_SQLSTATE);
-    const char *text = PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY);
-
-    if (text == NULL) {
-        text = res == NULL ? "no answer in time" : PQerrorMessage(pg);
-    }
-    log_line(LOG_ERROR_, "db.error", "%s: %s %.*s", st->name,
-             state != NULL ? state : "-", (int) strcspn(text, "\n"), text);
-}
-
-enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
-                            const struct db_statement *st,
-                            const struct db_params *params,
-                            int64_t deadline_ms, struct meanwhile *meanwhile,
-                            struct db_rows **rows, bool *sent)
-{
+    int64_t most_ms = db_now_ms() + cfg->db_statement_timeout_ms + GRACE_MS;
     enum db_outcome outcome = DB_DONE;
     PGresult *res = NULL;
+    struct db_error error;
 
-    deadline_ms = earlier(
-        deadline_ms, db_now_ms() + cfg->db_statement_timeout_ms + GRACE_MS);
-    *sent = false;
+    if (deadline_ms > most_ms) {
+        deadline_ms = most_ms;
+    }
     *rows = NULL;
     if (cfg->db_prepared) {
         outcome = prepare(c, st, params, deadline_ms, &res);
@@ -364,23 +439,27 @@ enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
     if (outcome == DB_DONE) {
         PQclear(res);
         res = NULL;
-        *sent = true;
-        outcome = db_pg_send(c, st, params, cfg->db_prepared)
-                      ? collect_meanwhile(c->pg, deadline_ms, meanwhile, &res)
-                      : DB_LOST;
+        outcome =
+            run(c, st, params, cfg->db_prepared, deadline_ms, meanwhile, &res);
     }
     if (outcome == DB_DONE) {
         c->answered_ms = db_now_ms();
-        doubt_clock(c, params, res);
+        /* A write that did nothing may have met a clock that was set: its next
+         * try shall know. */
+        if (params->has_fence && strcmp(PQcmdTuples(res), "0") == 0) {
+            c->clock_read_ms = 0;
+        }
         *rows = (struct db_rows *) res;
         return outcome;
     }
-    log_refusal(st, c->pg, res);
+    db_pg_error(c->pg, res, &error);
+    log_line(LOG_ERROR_, "db.error", "%s: %s %s", st->name,
+             error.state[0] != '\0' ? error.state : "-", error.message);
     PQclear(res);
     /* A connection that has not answered, or not as it should, is not used
      * again; a plain refusal leaves it as it was. */
     if (outcome != DB_REFUSED) {
-        db_conn_disconnect(c);
+        db_pg_disconnect(c);
     }
     return outcome;
 }

@@ -6,32 +6,13 @@
 #include "base/config.h"
 #include "base/meanwhile.h"
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #define DB_MAX_PARAMS 12
 
 /* Times: PostgreSQL counts from 2000, we from 1970. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
 
-/* Types of parameters; values travel in binary except DB_INET's. */
-enum db_type {
-    DB_UUID,
-    DB_TEXT,
-    DB_INT8,
-    DB_BOOL,
-    DB_BYTEA,
-    DB_INET,
-    DB_UUIDS,
-    DB_TIMESTAMPTZ,
-    DB_FENCE
-};
-
-/*
- * A statement of the program's fixed set.  Prepared once a connection under
- * its name, where prepared statements are on.
- */
+/* A statement of the program's fixed set.  Prepared once a connection under
+ * its name, where prepared statements are on. */
 struct db_statement {
     const char *name;
     const char *sql;
@@ -41,11 +22,14 @@ struct db_statement {
 /* Parameters in order; every db_param_*() adds the next one. */
 struct db_params {
     size_t count;
-    enum db_type types[DB_MAX_PARAMS];
+    unsigned types[DB_MAX_PARAMS]; /* OIDs */
     const char *values[DB_MAX_PARAMS];
     int lengths[DB_MAX_PARAMS];
+    int formats[DB_MAX_PARAMS];               /* 1: binary */
     unsigned char scratch[DB_MAX_PARAMS][16]; /* UUIDs and integers */
-    bool bad_uuid; /* some UUID was none: the statement cannot match */
+    bool bad_uuid;  /* some UUID was none: the statement cannot match */
+    bool has_fence; /* the value of this number is the connection's */
+    size_t fence;
 };
 
 void db_param_uuid(struct db_params *p, const char *text, size_t len);
@@ -55,28 +39,22 @@ void db_param_text(struct db_params *p, const void *text, size_t len);
 void db_param_int64(struct db_params *p, int64_t value);
 /* A timestamptz, given in microseconds since 1970. */
 void db_param_time_us(struct db_params *p, int64_t us);
-/*
- * The time of the database's clock, a timestamptz, at which whoever sent the
- * statement has given it up.  A write that lies before a server which hangs
- * would be done when that comes to its senses, long after a client was told
- * that nothing has happened: unless it looks at its own clock first.  It looks
- * before it waits for a row that is merely locked; that wait is bounded by the
- * statement timeout.
- */
+/* The time of the database's clock, a timestamptz, at which whoever sent the
+ * statement has given it up.  A server that hung for a while would do a write
+ * long after the client was told that nothing has happened, unless the write
+ * compares this first.  (It does so before it waits for a locked row; that
+ * wait is bounded by the statement timeout.) */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 void db_param_inet(struct db_params *p, const char *text);
-/* An array of UUIDs in binary, as db_uuid_array() makes it. */
-void db_param_uuids(struct db_params *p, const void *data, size_t len);
 
-/* Bytes that db_uuid_array() needs for count UUIDs. */
+/* An array of UUIDs: begins with *len = 0 in so many bytes; each text is
+ * added, false when it is none. */
 #define DB_UUID_ARRAY_BYTES(count) (20 + 20 * (size_t) (count))
-
-/* Appends one UUID to an array being built (start with *len = 0); false when
- * text is none. */
 bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
                        size_t text_len);
+void db_param_uuids(struct db_params *p, const void *data, size_t len);
 
 enum db_result {
     DB_OK,
@@ -90,18 +68,15 @@ struct db_rows; /* a result; db_rows_free() it */
  * must outlive it.  NULL when memory is short. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
-
 /* How many connections there may be, and how many are in use. */
 void db_pool_use(struct db_pool *pool, int *size, int *used);
 
 /* Milliseconds of a clock that never jumps. */
 int64_t db_now_ms(void);
 
-/*
- * Runs a statement on some connection of the pool, waiting for one, connecting
+/* Runs a statement on some connection of the pool, waiting for one, connecting
  * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
- * NULL, is run while the server works.  On DB_OK *rows is the caller's.
- */
+ * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
                       struct meanwhile *meanwhile, struct db_rows **rows)
@@ -134,24 +109,17 @@ struct db_array {
 
 void db_array_open(const struct db_rows *rows, size_t row, int col,
                    struct db_array *array);
-/* The same over the bytes of an array value. */
-void db_array_bind(struct db_array *array, const unsigned char *data,
-                   size_t len);
 /* The next element's bytes; false at the end. */
 bool db_array_next(struct db_array *array, const unsigned char **data,
                    size_t *len);
 /* The text of 16 bytes of UUID, and a NUL. */
 void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
-/*
- * A session for migrations, sweeps and operators: a connection of its own, for
- * transactions of several statements.
- */
-struct db_script; /* opaque */
-
-/* NULL with one line in err. */
+/* A session for migrations, sweeps and operators: a connection of its own, for
+ * transactions of several statements.  NULL with one line in err. */
 struct db_script *db_script_open(const struct config *cfg, char *err,
                                  size_t err_cap);
+
 /* What was said of a statement that failed. */
 struct db_error {
     char state[6];       /* SQLSTATE; "" where there was no answer */
@@ -159,29 +127,23 @@ struct db_error {
     char message[256];   /* one line */
 };
 
-/*
- * Runs statements until deadline_ms of db_now_ms(); the first value of the
+/* Runs statements until deadline_ms of db_now_ms(); the first value of the
  * last row, if any, is copied to value ("" without one).  Unlike those of
  * db_script_query(), which live until the next statement, their results hold
- * no snapshot when it returns.
- */
+ * no snapshot when it returns. */
 bool db_script_run(struct db_script *s, const char *sql, int64_t deadline_ms,
                    char *value, size_t value_cap, struct db_error *error)
     __attribute__((warn_unused_result));
 
-/*
- * Begins a transaction: READ COMMITTED, and each statement may take
- * timeout_ms, whatever the role's defaults; 0: as long as it takes.
- */
+/* Begins a transaction: READ COMMITTED, and each statement may take
+ * timeout_ms, whatever the role's defaults; 0: as long as it takes. */
 bool db_script_begin(struct db_script *s, int64_t timeout_ms,
                      int64_t deadline_ms, struct db_error *error)
     __attribute__((warn_unused_result));
 
-/*
- * Runs one statement with parameters until deadline_ms of db_now_ms().  On
+/* Runs one statement with parameters until deadline_ms of db_now_ms().  On
  * success *rows is the caller's.  Where error->state is "" the connection is
- * not to be used again, and a COMMIT may or may not have happened.
- */
+ * not to be used again, and a COMMIT may or may not have happened. */
 bool db_script_query(struct db_script *s, const char *sql,
                      const struct db_params *params, int64_t deadline_ms,
                      struct db_rows **rows, struct db_error *error)

@@ -3,7 +3,7 @@
 #ifndef DB_PG_H_INCLUDED
 #define DB_PG_H_INCLUDED
 
-#include "db/db_conn.h"
+#include "db/db.h"
 
 #include <libpq-fe.h>
 
@@ -11,6 +11,7 @@
 
 struct db_conn {
     PGconn *pg; /* NULL: not connected */
+    bool lent;  /* by the pool, under its lock */
     const struct db_statement *prepared[DB_MAX_PREPARED];
     size_t prepared_count;
     /* Somebody stands between who may hand the server's session to others: it
@@ -23,34 +24,52 @@ struct db_conn {
     unsigned char fence[8];                /* of the statement in hand */
 };
 
-/* Waits for events on pg's socket; false when the deadline came first. */
-bool db_pg_wait(PGconn *pg, short events, int64_t deadline_ms);
+/* What became of one attempt to run a statement. */
+enum db_outcome {
+    DB_DONE,
+    DB_REFUSED, /* the server said no: nothing was changed */
+    DB_RETRY,   /* likewise, and a second try may go better */
+    DB_LOST,    /* no answer to what came before the statement */
+    DB_DOUBT    /* no answer to the statement */
+};
 
-/*
- * Reads results until the server is ready for the next statement, and leaves
- * pipeline mode.  The commit happens after the statement's own result was sent
- * and may still fail, so only that "ready" makes it DONE.  *out is the last
- * result, to be cleared.
- */
-enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
+/* Tries each host of cfg once, *host first, and sets *host to the one that
+ * answered; each gets an equal part of what is left of the time.  Where
+ * statements are to be transactions of their own they are READ COMMITTED, with
+ * the statement timeout of cfg, whatever the role's defaults; explicit
+ * transactions say so themselves.  On failure one line in err. */
+bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
+                   bool autocommit, int64_t deadline_ms, char *err,
+                   size_t err_cap);
+void db_pg_disconnect(struct db_conn *c);
+
+/* Whether a connection, as far as can be told without asking, still is one.
+ * One that answered just now is trusted: for a moment before a write, which
+ * must not be lost, and longer before a read. */
+bool db_pg_is_alive(struct db_conn *c, bool before_write);
+
+/* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
+enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
+                          const struct db_statement *st,
+                          const struct db_params *params, int64_t deadline_ms,
+                          struct meanwhile *meanwhile, struct db_rows **rows);
 
 /* Sends a statement, by its name where it is prepared; on a session that is
  * shared, in one transaction and one packet with its settings. */
 bool db_pg_send(struct db_conn *c, const struct db_statement *st,
                 const struct db_params *params, bool prepared);
 
-/*
- * Tries each host of cfg once, *host first; each gets an equal part of what is
- * left of the time.  Where statements are to be transactions of their own they
- * are READ COMMITTED, with the statement timeout of cfg, whatever the role's
- * defaults; explicit transactions say so themselves.  On failure one line in
- * err.
- */
-bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
-                   bool autocommit, int64_t deadline_ms, char *err,
-                   size_t err_cap);
+/* Reads results until the server is ready for the next statement, and leaves
+ * pipeline mode.  The commit happens after the statement's own result was sent
+ * and may still fail, so only that "ready" makes it DONE.  *out is the last
+ * result, to be cleared. */
+enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
 
-/* Copies the first line of libpq's message. */
-void db_pg_first_line(const char *message, char *out, size_t cap);
+/* What was said of a failure, in one line; res may be NULL. */
+void db_pg_error(const PGconn *pg, const PGresult *res,
+                 struct db_error *error);
+
+/* A bigint, and so a timestamptz, as it travels in binary. */
+void db_pg_int64(unsigned char out[8], int64_t v);
 
 #endif

@@ -1,13 +1,12 @@
 /* A bounded pool of connections, which all threads of the process share. */
 
-#include "db/db_conn.h"
+#include "db/db_pg.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 1000
@@ -16,42 +15,25 @@ struct db_pool {
     const struct config *cfg;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct db_conn **idle;  /* connected: the last one used is the warmest */
-    struct db_conn **spare; /* not connected */
-    size_t idle_count, spare_count, size;
+    size_t size, lent;
     /* Connecting, for all threads together. */
     unsigned failures; /* in a row */
     int64_t retry_at_ms;
     size_t host; /* the one that worked last */
+    struct db_conn conns[];
 };
 
 struct db_pool *db_pool_new(const struct config *cfg)
 {
-    struct db_pool *pool = calloc(1, sizeof(*pool));
     size_t size = cfg->db_pool_size > 0 ? (size_t) cfg->db_pool_size : 1;
-    pthread_condattr_t attr;
+    struct db_pool *pool =
+        calloc(1, sizeof(*pool) + size * sizeof(pool->conns[0]));
 
-    if (pool == NULL) {
-        return NULL;
-    }
-    pool->cfg = cfg;
-    pool->size = size;
-    pthread_mutex_init(&pool->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&pool->changed, &attr);
-    pthread_condattr_destroy(&attr);
-
-    pool->idle = calloc(size, sizeof(struct db_conn *));
-    pool->spare = calloc(size, sizeof(struct db_conn *));
-    while (pool->idle != NULL && pool->spare != NULL &&
-           pool->spare_count < size &&
-           (pool->spare[pool->spare_count] = db_conn_new()) != NULL) {
-        pool->spare_count++;
-    }
-    if (pool->spare_count < size) {
-        db_pool_free(pool);
-        return NULL;
+    if (pool != NULL) {
+        pool->cfg = cfg;
+        pool->size = size;
+        pthread_mutex_init(&pool->lock, NULL);
+        pthread_cond_init(&pool->changed, NULL);
     }
     return pool;
 }
@@ -61,43 +43,25 @@ void db_pool_free(struct db_pool *pool)
     if (pool == NULL) {
         return;
     }
-    for (size_t i = 0; i < pool->idle_count; i++) {
-        db_conn_free(pool->idle[i]);
-    }
-    for (size_t i = 0; i < pool->spare_count; i++) {
-        db_conn_free(pool->spare[i]);
+    for (size_t i = 0; i < pool->size; i++) {
+        db_pg_disconnect(&pool->conns[i]);
     }
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
-    free(pool->idle);
-    free(pool->spare);
     free(pool);
-}
-
-static size_t lent(const struct db_pool *pool)
-{
-    return pool->size - pool->idle_count - pool->spare_count;
 }
 
 void db_pool_use(struct db_pool *pool, int *size, int *used)
 {
     pthread_mutex_lock(&pool->lock);
     *size = (int) pool->size;
-    *used = (int) lent(pool);
+    *used = (int) pool->lent;
     pthread_mutex_unlock(&pool->lock);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
 {
     return a < b ? a : b;
-}
-
-static void wait_for_change(struct db_pool *pool, int64_t until_ms)
-{
-    struct timespec until = {(time_t) (until_ms / 1000),
-                             (long) (until_ms % 1000) * 1000000};
-
-    (void) pthread_cond_timedwait(&pool->changed, &pool->lock, &until);
 }
 
 /*
@@ -108,57 +72,75 @@ static void wait_for_change(struct db_pool *pool, int64_t until_ms)
  * connecting failed just now.
  */
 static struct db_conn *take(struct db_pool *pool, bool another,
-                            int64_t deadline_ms, bool *late)
+                            int64_t deadline_ms)
 {
-    struct db_conn *c = NULL;
+    struct db_conn *c;
+    bool late;
 
     pthread_mutex_lock(&pool->lock);
     for (;;) {
-        int64_t now = db_now_ms();
-        bool wait = pool->failures > 0 && now < pool->retry_at_ms;
-        bool connect = pool->spare_count > 0 && !wait;
+        int64_t now = db_now_ms(), until = deadline_ms;
+        struct db_conn *idle = NULL, *spare = NULL; /* the warmest, any */
+        struct timespec ts;
 
-        *late = now >= deadline_ms;
-        if (*late) {
+        late = now >= deadline_ms;
+        for (c = pool->conns; c < pool->conns + pool->size; c++) {
+            if (!c->lent && c->pg == NULL) {
+                spare = c;
+            } else if (!c->lent &&
+                       (idle == NULL || c->answered_ms > idle->answered_ms)) {
+                idle = c;
+            }
+        }
+        if (spare != NULL && pool->failures > 0 && now < pool->retry_at_ms) {
+            until = earlier(deadline_ms, pool->retry_at_ms);
+            spare = NULL;
+        }
+        c = spare != NULL && (another || idle == NULL) ? spare : idle;
+        if (late || c != NULL || pool->lent == 0) {
             break;
         }
-        if (pool->idle_count > 0 && !(another && connect)) {
-            c = pool->idle[--pool->idle_count];
-            break;
-        }
-        if (connect) {
-            c = pool->spare[--pool->spare_count];
-            break;
-        }
-        if (lent(pool) == 0) {
-            break;
-        }
-        wait_for_change(pool, wait && pool->spare_count > 0
-                                  ? earlier(deadline_ms, pool->retry_at_ms)
-                                  : deadline_ms);
+        ts.tv_sec = (time_t) (until / 1000);
+        ts.tv_nsec = (long) (until % 1000) * 1000000;
+        (void) pthread_cond_clockwait(&pool->changed, &pool->lock,
+                                      CLOCK_MONOTONIC, &ts);
+    }
+    if (c != NULL && !late) {
+        c->lent = true;
+        pool->lent++;
     }
     pthread_mutex_unlock(&pool->lock);
-    return c;
+    if (late) {
+        metrics_count(METRICS_DB_ERROR_POOL);
+        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
+    }
+    return late ? NULL : c;
 }
 
 static void give(struct db_pool *pool, struct db_conn *c)
 {
     pthread_mutex_lock(&pool->lock);
-    if (db_conn_is_connected(c)) {
-        pool->idle[pool->idle_count++] = c;
-    } else {
-        pool->spare[pool->spare_count++] = c;
-    }
+    c->lent = false;
+    pool->lent--;
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
 }
 
-/* Notes how connecting went; says so once when that changes. */
-static void note_connect(struct db_pool *pool, bool ok, size_t host,
-                         const char *err)
+/* Connects c and notes how that went; says so once when it changes. */
+static bool connect_within(struct db_pool *pool, struct db_conn *c,
+                           int64_t deadline_ms)
 {
-    int64_t wait = BACKOFF_FIRST_MS;
+    int64_t most_ms = db_now_ms() + pool->cfg->db_connect_timeout_ms;
+    char err[256];
     unsigned before;
+    size_t host;
+    bool ok;
+
+    pthread_mutex_lock(&pool->lock);
+    host = pool->host;
+    pthread_mutex_unlock(&pool->lock);
+    ok = db_pg_connect(c, pool->cfg, &host, true,
+                       earlier(deadline_ms, most_ms), err, sizeof(err));
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
@@ -166,11 +148,10 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
         pool->failures = 0;
         pool->host = host;
     } else {
-        for (unsigned i = 0; i < before && wait < BACKOFF_MOST_MS; i++) {
-            wait *= 2;
-        }
         pool->failures++;
-        pool->retry_at_ms = db_now_ms() + earlier(wait, BACKOFF_MOST_MS);
+        pool->retry_at_ms =
+            db_now_ms() +
+            earlier(BACKOFF_FIRST_MS << earlier(before, 8), BACKOFF_MOST_MS);
     }
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
@@ -181,22 +162,6 @@ static void note_connect(struct db_pool *pool, bool ok, size_t host,
     } else if (!ok && before == 0) {
         log_line(LOG_ERROR_, "db.unavailable", "%s", err);
     }
-}
-
-static bool connect_within(struct db_pool *pool, struct db_conn *c,
-                           int64_t deadline_ms)
-{
-    char err[256];
-    size_t host;
-    bool ok;
-
-    pthread_mutex_lock(&pool->lock);
-    host = pool->host;
-    pthread_mutex_unlock(&pool->lock);
-    deadline_ms =
-        earlier(deadline_ms, db_now_ms() + pool->cfg->db_connect_timeout_ms);
-    ok = db_conn_connect(c, pool->cfg, &host, deadline_ms, err, sizeof(err));
-    note_connect(pool, ok, host, err);
     return ok;
 }
 
@@ -205,72 +170,48 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
                             bool before_write, int64_t deadline_ms)
 {
     struct db_conn *c;
-    bool late;
 
-    while ((c = take(pool, another, deadline_ms, &late)) != NULL) {
-        if (db_conn_is_connected(c) ? db_conn_is_alive(c, before_write)
-                                    : connect_within(pool, c, deadline_ms)) {
-            return c;
+    while ((c = take(pool, another, deadline_ms)) != NULL) {
+        if (c->pg != NULL ? db_pg_is_alive(c, before_write)
+                          : connect_within(pool, c, deadline_ms)) {
+            break;
         }
-        db_conn_disconnect(c);
+        db_pg_disconnect(c);
         give(pool, c);
     }
-    if (late) {
-        metrics_count(METRICS_DB_ERROR_POOL);
-        log_line(LOG_WARN_, "db.pool_busy", "no connection free in time");
-    }
-    return NULL;
-}
-
-/* One attempt, timed and counted. */
-static enum db_outcome try_once(struct db_conn *c, const struct config *cfg,
-                                const struct db_statement *st,
-                                const struct db_params *params,
-                                int64_t deadline_ms,
-                                struct meanwhile *meanwhile,
-                                struct db_rows **rows, bool *sent)
-{
-    int64_t started_us = metrics_now_us();
-    enum db_outcome outcome =
-        db_conn_try(c, cfg, st, params, deadline_ms, meanwhile, rows, sent);
-
-    metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
-    switch (outcome) {
-    case DB_DONE:
-        break;
-    case DB_REFUSED:
-        metrics_count(METRICS_DB_ERROR_REFUSED);
-        break;
-    case DB_RETRY:
-        metrics_count(METRICS_DB_ERROR_TRANSIENT);
-        break;
-    case DB_LOST:
-        metrics_count(METRICS_DB_ERROR_LOST);
-        break;
-    }
-    return outcome;
+    return c;
 }
 
 enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
                       const struct db_params *params, int64_t deadline_ms,
                       struct meanwhile *meanwhile, struct db_rows **rows)
 {
+    static const enum metrics_counter errors[] = {
+        [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
+        [DB_RETRY] = METRICS_DB_ERROR_TRANSIENT,
+        [DB_LOST] = METRICS_DB_ERROR_LOST,
+        [DB_DOUBT] = METRICS_DB_ERROR_LOST,
+    };
     enum db_outcome outcome = DB_RETRY;
-    bool sent;
 
     *rows = NULL;
-    for (int i = 0; i < 2 && (outcome == DB_RETRY || outcome == DB_LOST);
+    for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED;
          i++) {
         /* Where one was lost, others are likely to be. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
+        int64_t started_us = metrics_now_us();
 
         if (c == NULL) {
             break;
         }
-        outcome = try_once(c, pool->cfg, st, params, deadline_ms, meanwhile,
-                           rows, &sent);
+        outcome =
+            db_pg_try(c, pool->cfg, st, params, deadline_ms, meanwhile, rows);
+        metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
+        if (outcome != DB_DONE) {
+            metrics_count(errors[outcome]);
+        }
         give(pool, c);
-        if (outcome == DB_LOST && sent && st->writes) {
+        if (outcome == DB_DOUBT && st->writes) {
             return DB_UNKNOWN;
         }
     }

@@ -1,33 +1,38 @@
-/* PostgreSQL's binary formats: parameters out, arrays and UUIDs in. */
+/* PostgreSQL's binary formats: parameters out, rows in. */
+
+#include "db/db_pg.h"
 
 #include "base/uuid.h"
-#include "db/db_conn.h"
 
+#include <endian.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ARRAY_HEADER 20
-#define OID_UUID 2950
+#define ELEMENT_BYTES (4 + UUID_BYTES)
 
-static void put32(unsigned char *to, uint32_t v)
-{
-    to[0] = (unsigned char) (v >> 24);
-    to[1] = (unsigned char) (v >> 16);
-    to[2] = (unsigned char) (v >> 8);
-    to[3] = (unsigned char) v;
-}
+#define OID_BOOL 16
+#define OID_BYTEA 17
+#define OID_INT8 20
+#define OID_TEXT 25
+#define OID_INET 869
+#define OID_TIMESTAMPTZ 1184
+#define OID_UUID 2950
+#define OID_UUIDS 2951
 
 static uint32_t get32(const unsigned char *from)
 {
-    return (uint32_t) from[0] << 24 | (uint32_t) from[1] << 16 |
-           (uint32_t) from[2] << 8 | (uint32_t) from[3];
+    uint32_t v;
+
+    memcpy(&v, from, sizeof(v));
+    return be32toh(v);
 }
 
-/* Any other text than a UUID's is refused. */
-static bool parse(unsigned char out[UUID_BYTES], const char *text, size_t len)
+void db_pg_int64(unsigned char out[8], int64_t v)
 {
-    pj_str_t s = {(const unsigned char *) text, len};
+    uint64_t be = htobe64((uint64_t) v);
 
-    return uuid_parse(out, s);
+    memcpy(out, &be, sizeof(be));
 }
 
 void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
@@ -36,12 +41,14 @@ void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
     out[UUID_LEN] = '\0';
 }
 
-static void add(struct db_params *p, enum db_type type, const void *value,
-                size_t len)
+/* -- parameters ----------------------------------------------------------- */
+
+static void add(struct db_params *p, Oid type, const void *value, size_t len)
 {
     p->types[p->count] = type;
     p->values[p->count] = value;
     p->lengths[p->count] = (int) len;
+    p->formats[p->count] = type != OID_INET;
     p->count++;
 }
 
@@ -49,137 +56,197 @@ void db_param_uuid(struct db_params *p, const char *text, size_t len)
 {
     unsigned char *bytes = p->scratch[p->count];
 
-    if (!parse(bytes, text, len)) {
+    if (!uuid_parse(bytes, (pj_str_t){(const void *) text, len})) {
         p->bad_uuid = true;
         memset(bytes, 0, UUID_BYTES);
     }
-    add(p, DB_UUID, bytes, UUID_BYTES);
+    add(p, OID_UUID, bytes, UUID_BYTES);
 }
 
 void db_param_uuid_or_null(struct db_params *p, const char *text)
 {
     if (text == NULL || text[0] == '\0') {
-        add(p, DB_UUID, NULL, 0);
+        add(p, OID_UUID, NULL, 0);
     } else {
         db_param_uuid(p, text, strlen(text));
     }
 }
 
+/* A null pointer would be SQL's null, not the empty string. */
 void db_param_text(struct db_params *p, const void *text, size_t len)
 {
-    /* A null pointer would be SQL's null, not the empty string. */
-    add(p, DB_TEXT, text != NULL ? text : "", len);
+    add(p, OID_TEXT, text != NULL ? text : "", len);
 }
 
-static void add64(struct db_params *p, enum db_type type, int64_t value)
+void db_param_bytes(struct db_params *p, const void *data, size_t len)
 {
-    unsigned char *bytes = p->scratch[p->count];
-    uint64_t v = (uint64_t) value;
+    add(p, OID_BYTEA, data != NULL ? data : "", len);
+}
 
-    put32(bytes, (uint32_t) (v >> 32));
-    put32(bytes + 4, (uint32_t) v);
-    add(p, type, bytes, 8);
+static void add64(struct db_params *p, Oid type, int64_t value)
+{
+    db_pg_int64(p->scratch[p->count], value);
+    add(p, type, p->scratch[p->count], 8);
 }
 
 void db_param_int64(struct db_params *p, int64_t value)
 {
-    add64(p, DB_INT8, value);
+    add64(p, OID_INT8, value);
 }
 
 void db_param_time_us(struct db_params *p, int64_t us)
 {
-    add64(p, DB_TIMESTAMPTZ, us - DB_EPOCH_US);
+    add64(p, OID_TIMESTAMPTZ, us - DB_EPOCH_US);
 }
 
 void db_param_fence(struct db_params *p)
 {
-    /* What it is, is known once there is a connection. */
-    add(p, DB_FENCE, p->scratch[p->count], 8);
-}
-
-void db_fence_bytes(int64_t us, unsigned char out[8])
-{
-    uint64_t v = (uint64_t) (us - DB_EPOCH_US);
-
-    put32(out, (uint32_t) (v >> 32));
-    put32(out + 4, (uint32_t) v);
+    p->has_fence = true; /* what it is, is known once there is a connection */
+    p->fence = p->count;
+    add64(p, OID_TIMESTAMPTZ, 0);
 }
 
 void db_param_bool(struct db_params *p, bool value)
 {
     p->scratch[p->count][0] = value;
-    add(p, DB_BOOL, p->scratch[p->count], 1);
-}
-
-void db_param_bytes(struct db_params *p, const void *data, size_t len)
-{
-    add(p, DB_BYTEA, data != NULL ? data : "", len);
+    add(p, OID_BOOL, p->scratch[p->count], 1);
 }
 
 void db_param_inet(struct db_params *p, const char *text)
 {
-    add(p, DB_INET, text, strlen(text));
+    add(p, OID_INET, text, strlen(text));
 }
 
 void db_param_uuids(struct db_params *p, const void *data, size_t len)
 {
-    add(p, DB_UUIDS, data, len);
+    add(p, OID_UUIDS, data, len);
 }
 
 bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
                        size_t text_len)
 {
+    /* Dimensions, no nulls, type, elements, lower bound. */
+    uint32_t head[] = {htobe32(1), 0, htobe32(OID_UUID), 0, htobe32(1)};
+    uint32_t length = htobe32(UUID_BYTES);
     unsigned char bytes[UUID_BYTES];
     size_t at = *len > 0 ? *len : ARRAY_HEADER;
 
-    if (!parse(bytes, text, text_len)) {
+    if (!uuid_parse(bytes, (pj_str_t){(const void *) text, text_len})) {
         return false;
     }
-    put32(array + at, UUID_BYTES);
-    memcpy(array + at + 4, bytes, UUID_BYTES);
-    *len = at + 4 + UUID_BYTES;
-
-    put32(array, 1);     /* dimensions */
-    put32(array + 4, 0); /* no nulls */
-    put32(array + 8, OID_UUID);
-    put32(array + 12, (uint32_t) ((*len - ARRAY_HEADER) / (4 + UUID_BYTES)));
-    put32(array + 16, 1); /* lower bound */
+    memcpy(array + at, &length, sizeof(length));
+    memcpy(array + at + sizeof(length), bytes, UUID_BYTES);
+    *len = at + ELEMENT_BYTES;
+    head[3] = htobe32((uint32_t) ((*len - ARRAY_HEADER) / ELEMENT_BYTES));
+    memcpy(array, head, sizeof(head));
     return true;
 }
 
-void db_array_bind(struct db_array *array, const unsigned char *data,
-                   size_t len)
+/* -- rows ----------------------------------------------------------------- */
+
+#define result(rows) ((const PGresult *) (rows))
+
+size_t db_row_count(const struct db_rows *rows)
 {
+    return (size_t) PQntuples(result(rows));
+}
+
+size_t db_affected(const struct db_rows *rows)
+{
+    /* libpq's signature lacks a const. */
+    return (size_t) strtoul(PQcmdTuples((PGresult *) rows), NULL, 10);
+}
+
+int db_column(const struct db_rows *rows, const char *name)
+{
+    return PQfnumber(result(rows), name);
+}
+
+bool db_is_null(const struct db_rows *rows, size_t row, int col)
+{
+    return PQgetisnull(result(rows), (int) row, col) != 0;
+}
+
+const char *db_text(const struct db_rows *rows, size_t row, int col,
+                    size_t *len)
+{
+    if (len != NULL) {
+        *len = (size_t) PQgetlength(result(rows), (int) row, col);
+    }
+    return PQgetvalue(result(rows), (int) row, col);
+}
+
+void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37])
+{
+    size_t len;
+    const char *bytes = db_text(rows, row, col, &len);
+
+    out[0] = '\0';
+    if (len == UUID_BYTES) {
+        db_uuid_text((const unsigned char *) bytes, out);
+    }
+}
+
+int64_t db_int64(const struct db_rows *rows, size_t row, int col)
+{
+    uint64_t v = 0;
+    size_t len;
+    const char *bytes = db_text(rows, row, col, &len);
+
+    if (len == sizeof(v)) {
+        memcpy(&v, bytes, sizeof(v));
+    }
+    return (int64_t) be64toh(v);
+}
+
+int64_t db_time_us(const struct db_rows *rows, size_t row, int col)
+{
+    return db_int64(rows, row, col) + DB_EPOCH_US;
+}
+
+bool db_bool(const struct db_rows *rows, size_t row, int col)
+{
+    size_t len;
+    const char *bytes = db_text(rows, row, col, &len);
+
+    return len == 1 && bytes[0] != 0;
+}
+
+void db_array_open(const struct db_rows *rows, size_t row, int col,
+                   struct db_array *array)
+{
+    size_t len;
+    const unsigned char *data =
+        (const unsigned char *) db_text(rows, row, col, &len);
+
     *array = (struct db_array){0};
     /* Fewer dimensions than one is an empty array; more we never ask for. */
-    if (len < ARRAY_HEADER || get32(data) != 1) {
-        return;
+    if (len >= ARRAY_HEADER && get32(data) == 1) {
+        array->count = get32(data + 12);
+        array->pos = data + ARRAY_HEADER;
+        array->end = data + len;
     }
-    array->count = get32(data + 12);
-    array->pos = data + ARRAY_HEADER;
-    array->end = data + len;
 }
 
 bool db_array_next(struct db_array *array, const unsigned char **data,
                    size_t *len)
 {
-    size_t left;
-    uint32_t n;
+    size_t left = (size_t) (array->end - array->pos);
 
-    if (array->pos == array->end) {
-        return false;
-    }
-    left = (size_t) (array->end - array->pos);
     if (left < 4) {
         return false;
     }
-    n = get32(array->pos);
-    if (n > left - 4) { /* null (-1) or damaged: there is no more */
+    *data = array->pos + 4;
+    *len = get32(array->pos);
+    if (*len > left - 4) { /* null (-1) or damaged: there is no more */
         array->pos = array->end;
         return false;
     }
-    *data = array->pos + 4;
-    *len = n;
-    array->pos += 4 + n;
+    array->pos += 4 + *len;
     return true;
+}
+
+void db_rows_free(struct db_rows *rows)
+{
+    PQclear((PGresult *) rows);
 }
