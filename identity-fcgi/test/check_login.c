@@ -39,7 +39,7 @@ START_TEST (test_login_one_branch) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches scope create settle ");
+              "attempt find choices create settle ");
     ck_assert(db.settled_success);
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
     ck_assert_str_eq(db.created.workspace_id, WORKSPACE);
@@ -79,7 +79,7 @@ START_TEST (test_login_no_and_several_branches) {
     send_login("none@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle ");
+              "attempt find choices create settle ");
     ck_assert(body_has("\"branches\":[],"));
     ck_assert_str_eq(db.created.active_branch_id, "");
 
@@ -138,7 +138,7 @@ START_TEST (test_login_limits_off) {
     cfg.max_failures = 0;
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
-    ck_answer(200, "AUTH_LOGIN_SUCCESS", "find branches create ");
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "find choices create ");
 }
 END_TEST
 
@@ -147,7 +147,7 @@ START_TEST (test_login_ends_the_oldest_sessions) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle limit ");
+              "attempt find choices create settle limit ");
 }
 END_TEST
 
@@ -158,7 +158,7 @@ START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle limit ");
+              "attempt find choices create settle limit ");
 }
 END_TEST
 
@@ -170,7 +170,7 @@ START_TEST (test_login_rehashes_weaker_credentials) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find rehash branches create settle ");
+              "attempt find rehash choices create settle ");
     ck_assert_str_eq(db.created_with, db.rehashed_to);
 }
 END_TEST
@@ -181,7 +181,7 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
     tell(&db.create, STORE_OK);
     h_login(&w, &req, &res);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create find branches create settle ");
+              "attempt find choices create find choices create settle ");
     ck_assert(db.settled_success);
     ck_assert_str_eq(db.created_with, db.account.credential_hash);
     http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
@@ -196,7 +196,7 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
     tell(&db.find, STORE_NONE);
     h_login(&w, &req, &res);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS",
-              "attempt find branches create find ");
+              "attempt find choices create find ");
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 
@@ -205,8 +205,8 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
     memset(&db.find, 0, sizeof(db.find));
     h_login(&w, &req, &res);
     ck_answer(503, "AUTH_BUSY",
-              "attempt find branches create find branches create find "
-              "branches create settle ");
+              "attempt find choices create find choices create find "
+              "choices create settle ");
     ck_assert(!db.settled_success);
 }
 END_TEST
@@ -235,7 +235,7 @@ START_TEST (test_login_database_down) {
     send_login("one@demo.test", "right");
     h_login(&w, &req, &res);
     ck_answer(503, "DATABASE_UNAVAILABLE",
-              "attempt find branches create settle ");
+              "attempt find choices create settle ");
     ck_assert(!db.settled_success);
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));

@@ -17,14 +17,13 @@
 /* One per thread; nothing in it is shared. */
 struct worker {
     const struct config *cfg;
-    const struct store_ops *store_ops; /* real, or a test's table */
-    struct store *store;               /* this thread's connection */
-    struct keys *keys;                 /* for the request in hand */
-    const pj_key_t *signer;            /* of keys, this thread's alone */
-    size_t number;                     /* of this thread, from 0 */
-    pj_arena_t arena;                  /* reset before every request */
-    int64_t now_s;                     /* time of the request in hand */
-    int64_t deadline_ms; /* CLOCK_MONOTONIC: end of all waiting */
+    struct store store;     /* this thread's way to the database */
+    struct keys *keys;      /* for the request in hand */
+    const pj_key_t *signer; /* of keys, this thread's alone */
+    size_t number;          /* of this thread, from 0 */
+    pj_arena_t arena;       /* reset before every request */
+    int64_t now_s;          /* time of the request in hand */
+    int64_t deadline_ms;    /* CLOCK_MONOTONIC: end of all waiting */
 };
 
 /* A handler fills res; it never fails, a problem is an answer too. */

@@ -102,9 +102,9 @@ static bool count_attempt(struct worker *w, const struct http_request *req,
     if (w->cfg->max_failures == 0) {
         return true;
     }
-    switch (w->store_ops->attempt_begin(
-        w->store, &login->attempt, w->cfg->max_failures,
-        w->cfg->failure_window_s, &retry_after_s)) {
+    switch (store_attempt_begin(&w->store, &login->attempt,
+                                w->cfg->max_failures, w->cfg->failure_window_s,
+                                &retry_after_s)) {
     case STORE_OK:
         login->counted = true;
         return true;
@@ -121,8 +121,7 @@ static bool count_attempt(struct worker *w, const struct http_request *req,
 static void settle_attempt(struct worker *w, struct login *login, bool success)
 {
     if (login->counted) {
-        (void) w->store_ops->attempt_settle(w->store, &login->attempt,
-                                            success);
+        (void) store_attempt_settle(&w->store, &login->attempt, success);
         login->counted = false;
     }
 }
@@ -162,9 +161,8 @@ static bool check_credential(struct worker *w, const struct http_request *req,
     enum password_result verdict;
 
     login->known = false;
-    switch (w->store_ops->account_find(w->store, login->account_name,
-                                       login->attempt.stand_in,
-                                       &login->account)) {
+    switch (store_account_find(&w->store, login->account_name,
+                               login->attempt.stand_in, &login->account)) {
     case STORE_OK:
         login->known = true;
         break;
@@ -206,8 +204,8 @@ static void rehash(struct worker *w, struct login *login)
         !password_hash(login->credential, PASSWORD_NO_WAIT, fresh)) {
         return;
     }
-    if (w->store_ops->credential_rehash(
-            w->store, a->account_id, a->credential_hash, fresh) == STORE_OK) {
+    if (store_credential_rehash(&w->store, a->account_id, a->credential_hash,
+                                fresh) == STORE_OK) {
         snprintf(a->credential_hash, sizeof(a->credential_hash), "%s", fresh);
         metrics_count(METRICS_REHASHES);
     }
@@ -216,43 +214,22 @@ static void rehash(struct worker *w, struct login *login)
 
 /* -- the session -- */
 
-/* Exactly one selectable branch is chosen at once.  *scope stays NULL where
- * there is a choice, or none. */
-static enum store_result choose(struct worker *w, const char *account_id,
-                                struct branch_list *list, struct scope *room,
-                                const struct scope **scope)
-{
-    enum store_result result =
-        w->store_ops->branches(w->store, &w->arena, account_id, list);
-
-    *scope = NULL;
-    if (result != STORE_OK || list->count != 1) {
-        return result;
-    }
-    result = w->store_ops->scope(w->store, &w->arena, account_id,
-                                 list->items[0].branch_id, room);
-    if (result == STORE_OK) {
-        *scope = room;
-    } else if (result == STORE_NONE) { /* gone since: read once more */
-        result = w->store_ops->branches(w->store, &w->arena, account_id, list);
-    }
-    return result;
-}
-
+/* Makes view's session a new one, in the branch that is selectable if there is
+ * exactly one. */
 static bool new_session(struct worker *w, const struct account *account,
-                        const struct scope *scope, struct session *s)
+                        struct session_view *view)
 {
-    memset(s, 0, sizeof(*s));
+    struct session *s = &view->session;
+    const struct scope *scope = &view->scope;
+
     snprintf(s->account_id, sizeof(s->account_id), "%s", account->account_id);
     snprintf(s->account_type, sizeof(s->account_type), "%s",
              account->account_type);
-    s->account_enabled = true;
-    s->active = true;
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
                        w->cfg->session_max_lifetime_s);
-    if (scope != NULL) {
+    if (view->selectable) {
         snprintf(s->workspace_id, sizeof(s->workspace_id), "%s",
                  scope->workspace_id);
         snprintf(s->member_id, sizeof(s->member_id), "%s", scope->member_id);
@@ -271,8 +248,8 @@ static void end_oldest(struct worker *w, const struct http_request *req,
     size_t n = 0;
 
     if (w->cfg->max_sessions == 0 ||
-        w->store_ops->session_limit(w->store, s, w->cfg->max_sessions, done,
-                                    &n) != STORE_OK) {
+        store_session_limit(&w->store, s, w->cfg->max_sessions, done, &n) !=
+            STORE_OK) {
         return;
     }
     metrics_add(METRICS_SESSIONS_REVOKED_LIMIT, n);
@@ -308,26 +285,24 @@ static void sign(void *arg)
 static bool open_session(struct worker *w, const struct http_request *req,
                          struct http_response *res, struct login *login)
 {
-    struct branch_list list = {0};
-    struct scope room;
-    const struct scope *scope;
-    struct session s;
+    struct session_view view;
+    struct session *s = &view.session;
     struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
                                  .message = "Login succeeded.",
-                                 .session = &s};
+                                 .session = s};
     struct signing signing = {.worker = w, .answer = &answer};
 
-    if (choose(w, login->account.account_id, &list, &room, &scope) !=
-        STORE_OK) {
+    if (store_choices(&w->store, &w->arena, login->account.account_id,
+                      &view) != STORE_OK) {
         refuse_unavailable(w, req, res, login);
         return true;
     }
-    if (!new_session(w, &login->account, scope, &s)) {
+    if (!new_session(w, &login->account, &view)) {
         auth_failed(req, res, "no randomness");
         return true;
     }
-    answer.scope = scope;
-    answer.branches = scope == NULL ? &list : NULL;
+    answer.scope = view.selectable ? &view.scope : NULL;
+    answer.branches = view.selectable ? NULL : &view.branches;
     hasher_run(sign, &signing);
     if (!signing.ok) {
         auth_failed(req, res, "cannot sign the tokens");
@@ -336,8 +311,8 @@ static bool open_session(struct worker *w, const struct http_request *req,
     if (!auth_answer(w, req, res, &answer)) {
         return true;
     }
-    switch (w->store_ops->session_create(w->store, &s,
-                                         login->account.credential_hash)) {
+    switch (
+        store_session_create(&w->store, s, login->account.credential_hash)) {
     case STORE_OK:
         break;
     case STORE_NONE:
@@ -347,10 +322,10 @@ static bool open_session(struct worker *w, const struct http_request *req,
         return true;
     }
     settle_attempt(w, login, true);
-    end_oldest(w, req, &s);
+    end_oldest(w, req, s);
     http_cookie_set(res, w->cfg, answer.refresh_token,
-                    s.expires_at_s - w->now_s);
-    auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);
+                    s->expires_at_s - w->now_s);
+    auth_audit(req, "auth.login.succeeded", s->account_id, s->session_id);
     return true;
 }
 

@@ -67,8 +67,8 @@ static bool revoke(struct worker *w, const struct http_request *req,
     if (named->count == 0) {
         return true;
     }
-    result = w->store_ops->session_revoke(w->store, named->ids, named->count,
-                                          done, &n);
+    result =
+        store_session_revoke(&w->store, named->ids, named->count, done, &n);
     if (result != STORE_OK && result != STORE_NONE) {
         auth_database_unavailable(req, res);
         return false;

@@ -160,8 +160,8 @@ static bool revoke(struct worker *w, const struct http_request *req,
 {
     struct session_ref done;
     size_t n;
-    enum store_result result = w->store_ops->session_revoke(
-        w->store, &r->claims.session_id, 1, &done, &n);
+    enum store_result result =
+        store_session_revoke(&w->store, &r->claims.session_id, 1, &done, &n);
 
     if (result == STORE_OK) {
         metrics_add(counter, n);
@@ -183,8 +183,8 @@ static void refuse_stale(struct worker *w, const struct http_request *req,
     auth_names(res, s->account_id, s->session_id);
     if (w->cfg->refresh_reuse == REUSE_REVOKE &&
         w->now_s > r->claims.iat + REUSE_GRACE_S) {
-        young = w->store_ops->session_rotated(w->store, s->session_id,
-                                              r->claims.jti, REUSE_GRACE_S);
+        young = store_session_rotated(&w->store, s->session_id, r->claims.jti,
+                                      REUSE_GRACE_S);
     }
     if ((young == STORE_NONE &&
          !revoke(w, req, r, "auth.refresh.reuse_revoked",
@@ -322,9 +322,8 @@ static void rotate_back(struct worker *w, const struct http_request *req,
 
     memcpy(rotated.jti, r->jti, sizeof(rotated.jti));
     copy_id(jti, r->claims.jti);
-    if (w->store_ops->session_rotate(w->store, &rotated, jti,
-                                     rotated.expires_at_s, false,
-                                     false) != STORE_OK) {
+    if (store_session_rotate(&w->store, &rotated, jti, rotated.expires_at_s,
+                             false, false) != STORE_OK) {
         refuse_in_doubt(req, res);
     }
 }
@@ -344,10 +343,10 @@ static enum step rotate(struct worker *w, const struct http_request *req,
     if (rotated && verdict != SESSION_SCOPE_LOST) {
         return ROTATED;
     }
-    switch (w->store_ops->session_rotate(
-        w->store, &r->view.session, r->jti, r->exp,
-        verdict == SESSION_SCOPE_LOST,
-        w->cfg->refresh_reuse == REUSE_REVOKE && !rotated)) {
+    switch (store_session_rotate(&w->store, &r->view.session, r->jti, r->exp,
+                                 verdict == SESSION_SCOPE_LOST,
+                                 w->cfg->refresh_reuse == REUSE_REVOKE &&
+                                     !rotated)) {
     case STORE_OK:
         return ROTATED;
     case STORE_NONE:
@@ -380,13 +379,13 @@ static enum store_result look(struct worker *w, struct refresh *r, bool first)
                           .remember = w->cfg->refresh_reuse == REUSE_REVOKE};
 
     if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
-        return w->store_ops->session_refresh(w->store, &w->arena, &to,
-                                             r->include_account_token,
-                                             &r->meanwhile, &r->view);
+        return store_session_refresh(&w->store, &w->arena, &to,
+                                     r->include_account_token, &r->meanwhile,
+                                     &r->view);
     }
-    return w->store_ops->session_read(w->store, &w->arena, c->session_id, NULL,
-                                      r->include_account_token, &r->meanwhile,
-                                      &r->view);
+    return store_session_read(&w->store, &w->arena, c->session_id, NULL,
+                              r->include_account_token, &r->meanwhile,
+                              &r->view);
 }
 
 /* One look, one decision and, where the look was not it already, one

@@ -63,8 +63,8 @@ static bool check(struct worker *w, const struct http_request *req,
                   struct http_response *res, const pj_claims_t *claims,
                   pj_str_t branch_id, struct session_view *view)
 {
-    switch (w->store_ops->session_read(w->store, &w->arena, claims->session_id,
-                                       &branch_id, false, NULL, view)) {
+    switch (store_session_read(&w->store, &w->arena, claims->session_id,
+                               &branch_id, false, NULL, view)) {
     case STORE_OK:
         break;
     case STORE_NONE:
@@ -124,13 +124,13 @@ void h_select_branch(struct worker *w, const struct http_request *req,
         !answer(w, req, res, &view)) {
         return;
     }
-    result = w->store_ops->session_select(w->store, view.session.session_id,
-                                          &view.scope);
+    result =
+        store_session_select(&w->store, view.session.session_id, &view.scope);
     if (result == STORE_UNKNOWN || result == STORE_NONE) {
         /* Selecting the same twice is selecting it once; and the first may
          * have been held off by a clock that was set (db_param_fence()). */
-        result = w->store_ops->session_select(
-            w->store, view.session.session_id, &view.scope);
+        result = store_session_select(&w->store, view.session.session_id,
+                                      &view.scope);
     }
     if (result == STORE_OK) {
         metrics_count(METRICS_BRANCHES_SELECTED);

@@ -38,7 +38,7 @@ void h_readyz(struct worker *w, const struct http_request *req,
         http_header(res, "Retry-After", "1");
         return;
     }
-    result = w->store_ops->ping(w->store, &version);
+    result = store_ping(&w->store, &version);
     if (result != STORE_OK && result != STORE_NONE) {
         http_problem(res, req, 503, "DATABASE_UNAVAILABLE",
                      "Check failed: database (no answer).");

@@ -49,14 +49,14 @@ static void add_hashing(struct gauges *g)
         use.waiting);
 }
 
-static void add_database(struct gauges *g, struct store *store)
+static void add_database(struct gauges *g, const struct store *store)
 {
-    struct store_use use;
+    int size, used;
 
-    store_use(store, &use);
+    store_use(store, &size, &used);
     add(g, "identity_db_pool_used", "Database connections lent to requests.",
-        use.used);
-    add(g, "identity_db_pool_size", "Database connections at most.", use.size);
+        used);
+    add(g, "identity_db_pool_size", "Database connections at most.", size);
 }
 
 void h_prometheus(struct worker *w, const struct http_request *req,
@@ -68,7 +68,7 @@ void h_prometheus(struct worker *w, const struct http_request *req,
     (void) req;
     add_server(&g);
     add_hashing(&g);
-    add_database(&g, w->store);
+    add_database(&g, &w->store);
     add(&g, "identity_keys", "Public keys in the key set.",
         (int64_t) w->keys->verifying_count);
     if (w->keys->signing != NULL) {

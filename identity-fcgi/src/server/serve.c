@@ -9,7 +9,7 @@
 #include "base/version.h"
 #include "server/route.h"
 #include "server/server.h"
-#include "store/sweep.h"
+#include "store/store_sweep.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -108,7 +108,7 @@ static void answer(struct serve_worker *sw, size_t route,
     if (now_ms(CLOCK_MONOTONIC) >= w->deadline_ms) {
         refuse_late(req, res);
     } else {
-        w->store_ops->begin(w->store, w->deadline_ms);
+        w->store.deadline_ms = w->deadline_ms;
         route_handle(route, w, req, res);
     }
     keys_release(w->keys);
@@ -176,9 +176,6 @@ static void worker_free(struct serve_worker *sw)
     if (sw == NULL) {
         return;
     }
-    if (sw->app.store != NULL) {
-        store_close(sw->app.store);
-    }
     free(sw->arena);
     free(sw->headers);
     free(sw->body);
@@ -186,7 +183,8 @@ static void worker_free(struct serve_worker *sw)
     free(sw);
 }
 
-static struct serve_worker *worker_new(const struct config *cfg, size_t number)
+static struct serve_worker *
+worker_new(const struct config *cfg, const struct store *store, size_t number)
 {
     struct serve_worker *sw = calloc(1, sizeof(*sw));
 
@@ -195,14 +193,13 @@ static struct serve_worker *worker_new(const struct config *cfg, size_t number)
     }
     sw->app.cfg = cfg;
     sw->app.number = number;
-    sw->app.store_ops = &store_postgres;
-    sw->app.store = store_open(cfg);
+    sw->app.store = *store;
     sw->arena = malloc(WORKER_ARENA_BYTES);
     sw->headers = malloc(HEAD_MAX_BYTES / 2);
     sw->body = malloc(BODY_MAX_BYTES);
     sw->head = malloc(HEAD_MAX_BYTES);
-    if (sw->app.store == NULL || sw->arena == NULL || sw->headers == NULL ||
-        sw->body == NULL || sw->head == NULL) {
+    if (sw->arena == NULL || sw->headers == NULL || sw->body == NULL ||
+        sw->head == NULL) {
         worker_free(sw);
         return NULL;
     }
@@ -217,12 +214,12 @@ static void workers_free(void **workers, int count)
     free(workers);
 }
 
-static void **workers_new(const struct config *cfg)
+static void **workers_new(const struct config *cfg, const struct store *store)
 {
     void **workers = calloc((size_t) cfg->worker_threads, sizeof(void *));
 
     for (int i = 0; workers != NULL && i < cfg->worker_threads; i++) {
-        workers[i] = worker_new(cfg, (size_t) i);
+        workers[i] = worker_new(cfg, store, (size_t) i);
         if (workers[i] == NULL) {
             workers_free(workers, i);
             return NULL;
@@ -313,18 +310,20 @@ static int connection_limit(const struct config *cfg)
 int serve(const struct config *cfg, struct keys *keys,
           struct listener *listener, const char *env_file)
 {
+    struct store store;
     struct serve_state state = {cfg, env_file, NULL};
     struct server_limits limits = {.threads = cfg->worker_threads,
                                    .max_connections = connection_limit(cfg),
                                    .request_timeout_ms =
                                        cfg->request_timeout_ms,
                                    .body_max = HTTP_BODY_MAX};
-    struct server_service service = {.workers = workers_new(cfg),
-                                     .handle = handle,
-                                     .sent = sent,
-                                     .reload = reload,
-                                     .stopping = stopping,
-                                     .app = &state};
+    struct server_service service = {
+        .workers = store_open(&store, cfg) ? workers_new(cfg, &store) : NULL,
+        .handle = handle,
+        .sent = sent,
+        .reload = reload,
+        .stopping = stopping,
+        .app = &state};
 
     if (service.workers == NULL) {
         fprintf(stderr, "identity-fcgi: out of memory\n");
@@ -360,6 +359,7 @@ int serve(const struct config *cfg, struct keys *keys,
     }
     hasher_stop();
     workers_free(service.workers, cfg->worker_threads);
+    store_close(&store);
     keys_publish(NULL);
     log_line(LOG_INFO_, "service.stopped", "all requests finished");
     return 0;
