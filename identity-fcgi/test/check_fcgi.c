@@ -19,9 +19,10 @@ static size_t len;
 static struct fcgi_exchange *ex;
 static int pair[2];
 static struct fcgi_call call;
-static const struct fcgi_reply reply = {
-    {(const unsigned char *) "Status: 200 OK\r\n\r\n", 18},
-    {(const unsigned char *) "hello", 5}};
+static struct buf ok_head = {.data = (char *) "Status: 200 OK\r\n\r\n",
+                             .len = 18};
+static struct buf hello = {.data = (char *) "hello", .len = 5};
+static const struct fcgi_reply reply = {&ok_head, &hello};
 
 static void setup(void)
 {
@@ -600,13 +601,15 @@ static void *answer_large(void *arg)
 START_TEST (test_answers_of_all_lengths) {
     static const size_t lengths[] = {0,     1,     32743, 32744,  32745,
                                      32767, 32768, 65536, 1000000};
-    static unsigned char sent[1000000], got[1000018];
+    static char sent[1000000];
+    static unsigned char got[1000018];
 
     for (size_t i = 0; i < sizeof(sent); i++) {
-        sent[i] = (unsigned char) (i % 251);
+        sent[i] = (char) (i % 251);
     }
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        struct fcgi_reply r = {reply.head, {sent, lengths[i]}};
+        struct buf body = {.data = sent, .len = lengths[i]};
+        struct fcgi_reply r = {&ok_head, &body};
         pthread_t thread;
         void *end;
 
@@ -616,15 +619,16 @@ START_TEST (test_answers_of_all_lengths) {
         ck_assert_uint_eq(read_answer(got, sizeof(got)), 18 + lengths[i]);
         pthread_join(thread, &end);
         ck_assert_int_eq(*(enum fcgi_end *) end, FCGI_WHOLE);
-        ck_assert_mem_eq(got, reply.head.data, 18);
+        ck_assert_mem_eq(got, ok_head.data, 18);
         ck_assert_mem_eq(got + 18, sent, lengths[i]);
     }
 }
 END_TEST
 
 START_TEST (test_peer_that_does_not_read) {
-    static unsigned char large[1000000];
-    const struct fcgi_reply r = {reply.head, {large, sizeof(large)}};
+    static char large[1000000];
+    struct buf body = {.data = large, .len = sizeof(large)};
+    const struct fcgi_reply r = {&ok_head, &body};
 
     whole(0, "");
     ck_assert_int_eq(end_of(len), FCGI_WHOLE);
@@ -634,8 +638,9 @@ START_TEST (test_peer_that_does_not_read) {
 END_TEST
 
 START_TEST (test_answer_beyond_the_bound) {
-    static unsigned char large[FCGI_ANSWER_MAX + 65536];
-    const struct fcgi_reply r = {reply.head, {large, sizeof(large)}};
+    static char large[FCGI_ANSWER_MAX + 65536];
+    struct buf body = {.data = large, .len = sizeof(large)};
+    const struct fcgi_reply r = {&ok_head, &body};
 
     whole(0, "");
     ck_assert_int_eq(end_of(len), FCGI_WHOLE);
@@ -687,8 +692,8 @@ static bool is_kept(void)
 /* Bodies hold credentials, parameters tokens. */
 START_TEST (test_nothing_stays_in_memory) {
     static const unsigned char content[] = "\x0b\x07HTTP_COOKIEhunter1";
-    const struct fcgi_reply r = {reply.head,
-                                 {(const unsigned char *) "hunter3", 7}};
+    struct buf body = {.data = (char *) "hunter3", .len = 7};
+    const struct fcgi_reply r = {&ok_head, &body};
 
     len = 0;
     begin(1, 0);

@@ -5,7 +5,7 @@
 START_TEST (test_refresh_scoped) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
@@ -23,7 +23,7 @@ END_TEST
 START_TEST (test_refresh_unscoped) {
     view_is(usable_session());
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accountAccessToken\":\""));
@@ -37,7 +37,7 @@ START_TEST (test_refresh_include_account_token) {
     view_is(scoped_session());
     req.body = join("{\"refreshToken\":\"", refresh_token(JTI),
                     "\",\"includeAccountToken\":true}");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
@@ -53,7 +53,7 @@ START_TEST (test_refresh_scope_lost) {
     v.selectable = false;
     view_is(v);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert(db.cleared);
@@ -67,7 +67,7 @@ START_TEST (test_refresh_expiry_is_capped) {
     cfg.session_max_lifetime_s = 1500; /* 500 s are left */
     view_is(v);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert_int_eq(db.rotated_exp, NOW + 500);
@@ -109,7 +109,7 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,
     cfg.session_max_lifetime_s = 1000 + left_s;
     view_is(scoped_session());
     send_in_body(issue('r', SESSION, JTI, 10, old_ttl_s));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", calls);
     claims = answered_token();
@@ -161,7 +161,7 @@ START_TEST (test_refresh_missing) {
     for (size_t i = 0; i < 4; i++) {
         send_body(bodies[i]);
         req.cookie = PJ_STR("rt=; other=x");
-        h_refresh(&w, &req, &res);
+        h_refresh(&w);
         ck_answer(401, "AUTH_REFRESH_TOKEN_MISSING", "");
         ck_assert(cookie_untouched());
     }
@@ -172,12 +172,12 @@ START_TEST (test_refresh_origin_comes_before_conflict) {
     send_in_body("a");
     send_in_cookie("b");
     req.origin = PJ_STR("https://evil.test");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(403, "AUTH_ORIGIN_NOT_ALLOWED", "");
     ck_assert(cookie_untouched());
 
     req.origin = PJ_STR("http://localhost:8081");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
     ck_assert(cookie_untouched());
 }
@@ -188,7 +188,7 @@ START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
     req.origin = PJ_STR("https://evil.test");
     req.cookie = PJ_STR("other=x");
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
@@ -198,25 +198,25 @@ START_TEST (test_refresh_two_cookies) {
 
     view_is(scoped_session());
     req.cookie = PJ_STR("rt=a; rt=b");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
 
     snprintf(text, sizeof(text), "rt=%s; x=y; rt=%s", token, token);
     req.cookie = join("", text, "");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
 
 START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
     send_in_body("not.a.token");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     req.body = PJ_STR("");
     send_in_cookie("not.a.token");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_cleared());
 }
@@ -225,25 +225,25 @@ END_TEST
 /* It is good for whoever's clock is right: refused, but never thrown away. */
 START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
     send_in_cookie(issue('r', SESSION, JTI, -31, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     view_is(scoped_session());
     send_in_cookie(issue('r', SESSION, JTI, -30, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST
 
 START_TEST (test_refresh_takes_refresh_tokens_only) {
     send_in_body(issue('a', SESSION, JTI, 10, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert_ptr_nonnull(strstr(
         headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
     send_in_body(issue('b', SESSION, JTI, 10, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
 }
 END_TEST
@@ -251,10 +251,10 @@ END_TEST
 START_TEST (test_refresh_expiry_has_no_leeway) {
     view_is(scoped_session());
     send_in_body(issue('r', SESSION, JTI, 100, 100));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     send_in_body(issue('r', SESSION, JTI, 100, 101));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
 }
 END_TEST
@@ -263,7 +263,7 @@ START_TEST (test_refresh_no_such_session) {
     view_is(usable_session());
     tell(&db.read, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_cleared());
 }
@@ -275,7 +275,7 @@ START_TEST (test_refresh_stale_token_of_a_revoked_session) {
     v.session.active = false;
     view_is(v);
     send_in_body(refresh_token(OTHER_JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_untouched()); /* the token came in the body */
 }
@@ -284,7 +284,7 @@ END_TEST
 START_TEST (test_refresh_stale_leaves_the_cookie) {
     view_is(usable_session());
     send_in_cookie(refresh_token(OTHER_JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
     ck_assert(cookie_untouched());
 }
@@ -296,7 +296,7 @@ START_TEST (test_refresh_disabled_account_ends_the_session) {
     v.session.account_enabled = false;
     view_is(v);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_cleared());
@@ -312,7 +312,7 @@ START_TEST (test_refresh_goes_round_while_the_scope_moves) {
     tell(&db.rotate, STORE_NONE);
     tell(&db.rotate, STORE_OK);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
     /* The answer is that of the second decision. */
     ck_assert(body_has("\"accessToken\":\""));
@@ -325,7 +325,7 @@ START_TEST (test_refresh_gives_up_after_three_more_times) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "AUTH_BUSY",
               "refresh rotate read rotate read rotate read rotate ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
@@ -342,7 +342,7 @@ START_TEST (test_refresh_that_lost_the_race_is_stale) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotate read ");
     ck_assert(cookie_untouched());
 }
@@ -357,7 +357,7 @@ START_TEST (test_refresh_that_lost_to_a_logout) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh rotate read ");
 }
 END_TEST
@@ -375,7 +375,7 @@ START_TEST (test_refresh_finds_out_that_its_write_happened) {
     tell(&db.read, STORE_OK);
     tell(&db.rotate, STORE_UNKNOWN);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read read ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
@@ -388,7 +388,7 @@ START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     tell(&db.rotate, STORE_UNKNOWN);
     tell(&db.rotate, STORE_OK);
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
 }
 END_TEST
@@ -401,7 +401,7 @@ static void lose_the_first(struct session_view then)
     tell(&db.read, STORE_UNKNOWN);
     tell(&db.read, STORE_OK);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 }
 
 static struct session_view rotated_by_us(void)
@@ -466,13 +466,13 @@ START_TEST (test_refresh_that_cannot_sign_rotates_back) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh back ");
     ck_assert(!body_has("Token"));
 
     tell(&db.rotate, STORE_UNKNOWN);
     memset(db.rotated_to, 0, sizeof(db.rotated_to));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh back refresh back ");
     ck_assert(body_has("may or may not"));
 }
@@ -484,7 +484,7 @@ START_TEST (test_refresh_that_cannot_sign_writes_nothing) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh ");
 }
 END_TEST
@@ -496,7 +496,7 @@ START_TEST (test_refresh_never_finds_out) {
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.rotate, STORE_UNKNOWN);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
     ck_assert_int_eq(res.status, 503);
     ck_assert(body_has("may or may not"));
@@ -509,14 +509,14 @@ START_TEST (test_refresh_database_down) {
     view_is(scoped_session());
     tell(&db.read, STORE_UNAVAILABLE);
     send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
 
     memset(&db.read, 0, sizeof(db.read));
     db.moved = true;
     tell(&db.rotate, STORE_UNAVAILABLE);
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh refresh rotate ");
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
@@ -528,7 +528,7 @@ END_TEST
 START_TEST (test_reuse_rejected_but_survived) {
     view_is(usable_session());
     send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
 }
 END_TEST
@@ -538,7 +538,7 @@ START_TEST (test_reuse_of_an_old_token_revokes) {
     view_is(usable_session());
     tell(&db.rotated, STORE_NONE);
     send_in_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_untouched());
@@ -550,12 +550,12 @@ START_TEST (test_reuse_of_a_young_token_does_no_harm) {
     view_is(usable_session());
     tell(&db.rotated, STORE_OK); /* rotated out within the minute */
     send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated ");
 
     /* Issued within the minute: rotated out within it, too. */
     send_in_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated refresh ");
 }
 END_TEST
@@ -564,7 +564,7 @@ START_TEST (test_reuse_policy_remembers_what_it_rotates) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(db.remembered);
 }

@@ -1,7 +1,7 @@
-/* Tests of route.c, h_jwks.c, h_health.c and h_metrics.c. */
+/* Tests of route.c and h_service.c. */
 
 #include "fake_store.h"
-#include "server/route.h"
+#include "server/serve.h"
 #include "testing.h"
 
 static struct worker worker;
@@ -35,6 +35,8 @@ static void setup(void)
     memset(&worker, 0, sizeof(worker));
     worker.cfg = &cfg;
     worker.keys = &keys;
+    worker.req = &req;
+    worker.res = &res;
     tell_ping(STORE_OK, store_schema_version());
 }
 
@@ -51,7 +53,7 @@ static void ask(const char *method, const char *path)
 static void run(const char *method, const char *path)
 {
     ask(method, path);
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     res.headers.data[res.headers.len] = '\0';
     res.body.data[res.body.len] = '\0';
 }
@@ -114,7 +116,7 @@ START_TEST (test_size_comes_after_path_and_method) {
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         ask(order[i].method, order[i].path);
         req.body_too_large = true;
-        route_handle(route_find(req.path), &worker, &req, &res);
+        route_handle(route_find(req.path), &worker);
         ck_assert_int_eq(res.status, order[i].status);
     }
     ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
@@ -179,13 +181,13 @@ START_TEST (test_key_set_and_its_validators) {
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"x\", W/\"abc\"");
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 304);
     ck_assert_uint_eq(res.body.len, 0);
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"abd\"");
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST

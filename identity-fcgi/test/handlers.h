@@ -135,10 +135,12 @@ static inline void setup(void)
 
     memset(&w, 0, sizeof(w));
     w.cfg = &cfg;
+    w.req = &req;
+    w.res = &res;
     w.keys = keys;
     w.signer = keys->signing;
     w.now_s = NOW;
-    w.deadline_ms = monotonic_ms() + 400;
+    w.store.deadline_ms = monotonic_ms() + 400;
     pj_arena_init(&w.arena, arena, sizeof(arena));
     pj_arena_init(&scratch, scratch_mem, sizeof(scratch_mem));
 
@@ -169,24 +171,21 @@ static inline char *issue(char kind, const char *session_id, const char *jti,
                           int64_t ago_s, int64_t ttl_s)
 {
     struct session s = usable_session().session;
+    const struct token token = {.kind = kind == 'r'   ? TOKEN_REFRESH
+                                        : kind == 'a' ? TOKEN_ACCOUNT
+                                                      : TOKEN_BRANCH,
+                                .session = &s,
+                                .scope = &one_scope,
+                                .jti = kind == 'r' ? jti : NULL,
+                                .iat = NOW - ago_s,
+                                .exp = NOW - ago_s + ttl_s};
     char *mem = pj_arena_alloc(&scratch, 8192);
     struct buf out;
-    bool ok;
 
     ck_assert_ptr_nonnull(mem);
     buf_init(&out, mem, 8191);
     snprintf(s.session_id, STORE_UUID, "%s", session_id);
-    if (kind == 'r') {
-        ok = token_issue_refresh(&cfg, keys->signing, &s, jti, NOW - ago_s,
-                                 NOW - ago_s + ttl_s, &out);
-    } else if (kind == 'a') {
-        ok = token_issue_account(&cfg, keys->signing, &s, NOW - ago_s,
-                                 NOW - ago_s + ttl_s, &out);
-    } else {
-        ok = token_issue_branch(&cfg, keys->signing, &s, &one_scope,
-                                NOW - ago_s, NOW - ago_s + ttl_s, &out);
-    }
-    ck_assert(ok);
+    ck_assert(token_issue(&cfg, keys->signing, &token, &out));
     mem[out.len] = '\0';
     return mem;
 }

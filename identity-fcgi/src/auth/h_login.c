@@ -2,14 +2,12 @@
 
 #include "auth/app.h"
 #include "auth/attempt.h"
-#include "auth/auth.h"
-#include "auth/hasher.h"
 #include "auth/password.h"
 #include "auth/session.h"
-#include "auth/token.h"
 #include "base/account_name.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/uuid.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -27,77 +25,60 @@ struct login {
     struct account account;
 };
 
-/* -- what was sent -- */
-
-/* False when out of memory. */
-static bool normalise(pj_arena_t *arena, pj_str_t in, pj_str_t *out)
-{
-    unsigned char *folded = pj_arena_alloc(arena, in.len + 1);
-
-    if (folded == NULL) {
-        return false;
-    }
-    *out = account_name_fold(in, folded);
-    return true;
-}
-
-static bool read_body(struct worker *w, const struct http_request *req,
-                      struct http_response *res, struct login *login)
+static bool read_body(struct worker *w, struct login *login)
 {
     const pj_json_t *root;
     pj_str_t account;
+    unsigned char *folded;
 
-    if (auth_body(w, req, res, false, &root) != AUTH_BODY_OBJECT ||
-        !auth_member(req, res, root, "account", &account) ||
-        !auth_member(req, res, root, "credential", &login->credential)) {
+    if (!auth_body(w, false, &root) ||
+        !auth_member(w, root, "account", &account) ||
+        !auth_member(w, root, "credential", &login->credential)) {
         return false;
     }
-    if (!normalise(&w->arena, account, &login->account_name)) {
-        auth_failed(req, res, "the request's memory is spent");
-        return false;
+    folded = pj_arena_alloc(&w->arena, account.len + 1);
+    if (folded == NULL) {
+        return auth_failed(w, "the request's memory is spent");
     }
+    login->account_name = account_name_fold(account, folded);
     if (login->account_name.len == 0 ||
         login->account_name.len > STORE_ACCOUNT_NAME_MAX) {
-        auth_invalid(req, res, "The member account must be 1 to 320 bytes.");
-        return false;
+        return auth_invalid(w, "The member account must be 1 to 320 bytes.");
     }
     if (account_name_has_control(login->account_name)) {
-        auth_invalid(req, res,
-                     "The member account must not hold control characters.");
-        return false;
+        return auth_invalid(
+            w, "The member account must not hold control characters.");
     }
     if (login->credential.len == 0 || login->credential.len > CREDENTIAL_MAX) {
-        auth_invalid(req, res,
-                     "The member credential must be 1 to 1024 bytes.");
-        return false;
+        return auth_invalid(w,
+                            "The member credential must be 1 to 1024 bytes.");
     }
     return true;
 }
 
-/* -- attempts -- */
+/* -- attempts --
+ */
 
-static void refuse_attempts(const struct http_request *req,
-                            struct http_response *res, int64_t retry_after_s)
+static bool refuse_attempts(struct worker *w, int64_t retry_after_s)
 {
     char seconds[24];
 
     snprintf(seconds, sizeof(seconds), "%lld", (long long) retry_after_s);
-    http_problem(res, req, 429, "AUTH_TOO_MANY_ATTEMPTS",
-                 "Too many failed logins; try again later.");
-    http_header(res, "Retry-After", seconds);
-    auth_audit(req, "auth.login.limited", NULL, NULL);
+    auth_audit(w, "auth.login.limited", NULL, NULL);
+    (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
+                       "Too many failed logins; try again later.");
+    http_header(w->res, "Retry-After", seconds);
+    return false;
 }
 
 /* Counts this login as failed until it has succeeded. */
-static bool count_attempt(struct worker *w, const struct http_request *req,
-                          struct http_response *res, struct login *login)
+static bool count_attempt(struct worker *w, struct login *login)
 {
     int64_t retry_after_s = 1;
 
-    if (!attempt_identify(w->keys, login->account_name, req->remote_addr,
+    if (!attempt_identify(w->keys, login->account_name, w->req->remote_addr,
                           &login->attempt)) {
-        auth_failed(req, res, "cannot compute the attempt's name");
-        return false;
+        return auth_failed(w, "cannot compute the attempt's name");
     }
     if (w->cfg->max_failures == 0) {
         return true;
@@ -109,11 +90,9 @@ static bool count_attempt(struct worker *w, const struct http_request *req,
         login->counted = true;
         return true;
     case STORE_NONE:
-        refuse_attempts(req, res, retry_after_s);
-        return false;
+        return refuse_attempts(w, retry_after_s);
     default:
-        auth_database_unavailable(req, res);
-        return false;
+        return auth_database_unavailable(w);
     }
 }
 
@@ -126,27 +105,21 @@ static void settle_attempt(struct worker *w, struct login *login, bool success)
     }
 }
 
-/* A database that went away is nobody's failed login. */
-static void refuse_unavailable(struct worker *w,
-                               const struct http_request *req,
-                               struct http_response *res, struct login *login)
+/* A service or database that gives up is nobody's failed login. */
+static bool refuse_busy(struct worker *w, struct login *login)
 {
     settle_attempt(w, login, false);
-    auth_database_unavailable(req, res);
+    return auth_busy(w);
 }
 
-/* -- the credential -- */
-
-static void refuse_credentials(const struct http_request *req,
-                               struct http_response *res,
-                               const struct login *login)
+static bool refuse_unavailable(struct worker *w, struct login *login)
 {
-    auth_unauthorized(req, res, "AUTH_INVALID_CREDENTIALS",
-                      "The account or the credential is not right.",
-                      AUTH_CHALLENGE_LOGIN);
-    auth_audit(req, "auth.login.failed",
-               login->known ? login->account.account_id : NULL, NULL);
+    settle_attempt(w, login, false);
+    return auth_database_unavailable(w);
 }
+
+/* -- the credential --
+ */
 
 /*
  * The same statements and one hash, whether the account is unknown, disabled
@@ -154,41 +127,36 @@ static void refuse_credentials(const struct http_request *req,
  * unknown account's hash is another account's, so that its parameters are as
  * likely old ones as anybody's, and matching it is of no avail.
  */
-static bool check_credential(struct worker *w, const struct http_request *req,
-                             struct http_response *res, struct login *login)
+static bool check_credential(struct worker *w, struct login *login)
 {
-    const char *phc = login->account.credential_hash;
+    const struct account *a = &login->account;
     enum password_result verdict;
+    enum store_result result =
+        store_account_find(&w->store, login->account_name,
+                           login->attempt.stand_in, &login->account);
 
-    login->known = false;
-    switch (store_account_find(&w->store, login->account_name,
-                               login->attempt.stand_in, &login->account)) {
-    case STORE_OK:
-        login->known = true;
-        break;
-    case STORE_NONE:
-        break;
-    default:
-        refuse_unavailable(w, req, res, login);
-        return false;
+    if (result != STORE_OK && result != STORE_NONE) {
+        return refuse_unavailable(w, login);
     }
-    verdict = password_verify(phc, login->credential, w->deadline_ms);
+    login->known = result == STORE_OK;
+    verdict = password_verify(a->credential_hash, login->credential,
+                              w->store.deadline_ms);
     if (verdict == PASSWORD_BUSY) {
-        settle_attempt(w, login, false);
-        auth_busy(req, res);
-        return false;
+        return refuse_busy(w, login);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
-        log_event(LOG_ERROR_, "auth.credential.unusable",
-                  "The stored credential is no Argon2id string within bounds.",
-                  LOG_FIELDS({"accountId", login->account.account_id,
-                              strlen(login->account.account_id)}));
+        log_event(
+            LOG_ERROR_, "auth.credential.unusable",
+            "The stored credential is no Argon2id string within bounds.",
+            LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
     }
-    if (!login->known || verdict != PASSWORD_OK || !login->account.enabled) {
-        refuse_credentials(req, res, login);
-        return false;
+    if (login->known && verdict == PASSWORD_OK && a->enabled) {
+        return true;
     }
-    return true;
+    auth_audit(w, "auth.login.failed", login->known ? a->account_id : NULL,
+               NULL);
+    return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
+                       "The account or the credential is not right.");
 }
 
 /*
@@ -212,7 +180,8 @@ static void rehash(struct worker *w, struct login *login)
     OPENSSL_cleanse(fresh, sizeof(fresh));
 }
 
-/* -- the session -- */
+/* -- the session --
+ */
 
 /* Makes view's session a new one, in the branch that is selectable if there is
  * exactly one. */
@@ -220,29 +189,24 @@ static bool new_session(struct worker *w, const struct account *account,
                         struct session_view *view)
 {
     struct session *s = &view->session;
-    const struct scope *scope = &view->scope;
 
-    snprintf(s->account_id, sizeof(s->account_id), "%s", account->account_id);
-    snprintf(s->account_type, sizeof(s->account_type), "%s",
-             account->account_type);
+    memcpy(s->account_id, account->account_id, sizeof(s->account_id));
+    memcpy(s->account_type, account->account_type, sizeof(s->account_type));
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
                        w->cfg->session_max_lifetime_s);
     if (view->selectable) {
-        snprintf(s->workspace_id, sizeof(s->workspace_id), "%s",
-                 scope->workspace_id);
-        snprintf(s->member_id, sizeof(s->member_id), "%s", scope->member_id);
-        snprintf(s->active_branch_id, sizeof(s->active_branch_id), "%s",
-                 scope->active_branch_id);
+        memcpy(s->workspace_id, view->scope.workspace_id, STORE_UUID);
+        memcpy(s->member_id, view->scope.member_id, STORE_UUID);
+        memcpy(s->active_branch_id, view->scope.active_branch_id, STORE_UUID);
     }
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
 /* Ends the oldest sessions past the limit.  Best effort: what is not ended
  * now the next login ends. */
-static void end_oldest(struct worker *w, const struct http_request *req,
-                       const struct session *s)
+static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_ref done[STORE_MAX_REVOKE];
     size_t n = 0;
@@ -254,7 +218,7 @@ static void end_oldest(struct worker *w, const struct http_request *req,
     }
     metrics_add(METRICS_SESSIONS_REVOKED_LIMIT, n);
     for (size_t i = 0; i < n; i++) {
-        auth_audit(req, "auth.session.over_limit", done[i].account_id,
+        auth_audit(w, "auth.session.over_limit", done[i].account_id,
                    done[i].session_id);
     }
 }
@@ -268,7 +232,7 @@ struct signing {
 static void sign(void *arg)
 {
     struct signing *s = arg;
-    const struct session *session = s->answer->session;
+    const struct session *session = &s->answer->view->session;
 
     s->ok =
         auth_sign_refresh(s->worker, session, session->jti,
@@ -279,54 +243,48 @@ static void sign(void *arg)
 /*
  * Everything is signed before the session is written, where credentials are
  * hashed: a login's signatures take longer than a refresh may have to wait.
- * False, without an answer, when the account's credential or status is no
+ * True, without an answer, when the account's credential or status is no
  * longer what was checked.
  */
-static bool open_session(struct worker *w, const struct http_request *req,
-                         struct http_response *res, struct login *login)
+static bool is_overtaken(struct worker *w, struct login *login)
 {
     struct session_view view;
     struct session *s = &view.session;
     struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
                                  .message = "Login succeeded.",
-                                 .session = s};
-    struct signing signing = {.worker = w, .answer = &answer};
+                                 .view = &view};
+    struct signing signing = {w, &answer, false};
+    enum store_result result =
+        store_choices(&w->store, &w->arena, login->account.account_id, &view);
 
-    if (store_choices(&w->store, &w->arena, login->account.account_id,
-                      &view) != STORE_OK) {
-        refuse_unavailable(w, req, res, login);
-        return true;
+    if (result != STORE_OK) {
+        return refuse_unavailable(w, login);
     }
+    answer.scoped = view.selectable;
+    answer.list = !view.selectable;
     if (!new_session(w, &login->account, &view)) {
-        auth_failed(req, res, "no randomness");
-        return true;
+        return auth_failed(w, "no randomness");
     }
-    answer.scope = view.selectable ? &view.scope : NULL;
-    answer.branches = view.selectable ? NULL : &view.branches;
-    hasher_run(sign, &signing);
+    if (!hasher_run(HASHER_SIGN, w->store.deadline_ms, sign, &signing)) {
+        return refuse_busy(w, login);
+    }
     if (!signing.ok) {
-        auth_failed(req, res, "cannot sign the tokens");
-        return true;
+        return auth_failed(w, "cannot sign the tokens");
     }
-    if (!auth_answer(w, req, res, &answer)) {
-        return true;
-    }
-    switch (
-        store_session_create(&w->store, s, login->account.credential_hash)) {
-    case STORE_OK:
-        break;
-    case STORE_NONE:
+    if (!auth_answer(w, &answer)) {
         return false;
-    default:
-        refuse_unavailable(w, req, res, login);
-        return true;
+    }
+    result =
+        store_session_create(&w->store, s, login->account.credential_hash);
+    if (result != STORE_OK) {
+        return result == STORE_NONE || refuse_unavailable(w, login);
     }
     settle_attempt(w, login, true);
-    end_oldest(w, req, s);
-    http_cookie_set(res, w->cfg, answer.refresh_token,
+    end_oldest(w, s);
+    http_cookie_set(w->res, w->cfg, answer.refresh_token,
                     s->expires_at_s - w->now_s);
-    auth_audit(req, "auth.login.succeeded", s->account_id, s->session_id);
-    return true;
+    auth_audit(w, "auth.login.succeeded", s->account_id, s->session_id);
+    return false;
 }
 
 /*
@@ -334,20 +292,18 @@ static bool open_session(struct worker *w, const struct http_request *req,
  * login with the old one is under way: such a login starts over, and so does
  * one that another login's rehash has overtaken.
  */
-static void log_in(struct worker *w, const struct http_request *req,
-                   struct http_response *res, struct login *login)
+static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {
-        if (!check_credential(w, req, res, login)) {
+        if (!check_credential(w, login)) {
             return;
         }
         rehash(w, login);
-        if (open_session(w, req, res, login)) {
+        if (!is_overtaken(w, login)) {
             return;
         }
     }
-    settle_attempt(w, login, false);
-    auth_busy(req, res);
+    (void) refuse_busy(w, login);
 }
 
 /* Counts what became of the login, as the answer tells it. */
@@ -357,34 +313,29 @@ static void count_outcome(const struct http_response *res)
         int status;
         enum metrics_counter counter;
     } outcomes[] = {
-        {200, METRICS_LOGIN_SUCCEEDED},
-        {401, METRICS_LOGIN_FAILED},
-        {429, METRICS_LOGIN_LIMITED},
-        {500, METRICS_LOGIN_ERROR},
+        {200, METRICS_LOGIN_SUCCEEDED},   {401, METRICS_LOGIN_FAILED},
+        {429, METRICS_LOGIN_LIMITED},     {500, METRICS_LOGIN_ERROR},
+        {503, METRICS_LOGIN_UNAVAILABLE},
     };
+    enum metrics_counter counter = METRICS_LOGIN_INVALID;
 
     for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
         if (res->status == outcomes[i].status) {
-            metrics_count(outcomes[i].counter);
-            return;
+            counter = outcomes[i].counter;
         }
     }
-    if (res->status == 503) {
-        metrics_count(strcmp(res->code, "AUTH_BUSY") == 0
-                          ? METRICS_LOGIN_BUSY
-                          : METRICS_LOGIN_UNAVAILABLE);
-    } else {
-        metrics_count(METRICS_LOGIN_INVALID);
+    if (res->status == 503 && strcmp(res->code, "AUTH_BUSY") == 0) {
+        counter = METRICS_LOGIN_BUSY;
     }
+    metrics_count(counter);
 }
 
-void h_login(struct worker *w, const struct http_request *req,
-             struct http_response *res)
+void h_login(struct worker *w)
 {
     struct login login = {0};
 
-    if (read_body(w, req, res, &login) && count_attempt(w, req, res, &login)) {
-        log_in(w, req, res, &login);
+    if (read_body(w, &login) && count_attempt(w, &login)) {
+        log_in(w, &login);
     }
-    count_outcome(res);
+    count_outcome(w->res);
 }

@@ -107,32 +107,24 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
 /* -- reading --------------------------------------------------------------
  */
 
-/* Receives more of the request. */
-static bool fill(struct fcgi_exchange *ex)
-{
-    ssize_t n;
-
-    if (ex->len == REQUEST_ROOM) {
-        return fail(ex, FCGI_GARBAGE);
-    }
-    if (!wait_for(ex, POLLIN)) {
-        return false;
-    }
-    n = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len, MSG_DONTWAIT);
-    if (n <= 0) {
-        return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
-    }
-    ex->len += (size_t) n;
-    return true;
-}
-
 /* Receives until n bytes are there that were not taken. */
 static bool await(struct fcgi_exchange *ex, size_t n)
 {
     while (ex->len - ex->pos < n) {
-        if (!fill(ex)) {
+        ssize_t got;
+
+        if (ex->len == REQUEST_ROOM) {
+            return fail(ex, FCGI_GARBAGE);
+        }
+        if (!wait_for(ex, POLLIN)) {
             return false;
         }
+        got = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len,
+                   MSG_DONTWAIT);
+        if (got <= 0) {
+            return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
+        }
+        ex->len += (size_t) got;
     }
     return true;
 }
@@ -282,31 +274,31 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
 /* -- answering ------------------------------------------------------------
  */
 
-static void put(struct fcgi_exchange *ex, pj_str_t text)
+static void put(struct fcgi_exchange *ex, const struct buf *text)
 {
-    if (text.len != 0) {
-        (void) FCGX_PutStr((const char *) text.data, (int) text.len,
-                           ex->req.out);
+    if (text->len != 0) {
+        (void) FCGX_PutStr(text->data, (int) text->len, ex->req.out);
     }
 }
 
-static bool send_all(struct fcgi_exchange *ex, const unsigned char *p,
-                     size_t left)
+/* Sends what libfcgi has made of the answer. */
+static void send_answer(struct fcgi_exchange *ex)
 {
-    while (left > 0) {
-        ssize_t n;
+    const unsigned char *p = ex->raw + REQUEST_ROOM;
+    const unsigned char *end = ex->raw + lseek(ex->file, 0, SEEK_CUR);
 
-        if (!wait_for(ex, POLLOUT)) {
-            return false;
-        }
-        n = send(ex->fd, p, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (p < end && wait_for(ex, POLLOUT)) {
+        ssize_t n =
+            send(ex->fd, p, (size_t) (end - p), MSG_DONTWAIT | MSG_NOSIGNAL);
+
         if (n < 0) {
-            return fail(ex, FCGI_LEFT);
+            (void) fail(ex, FCGI_LEFT);
+            break;
         }
         p += n;
-        left -= (size_t) n;
     }
-    return true;
+    OPENSSL_cleanse(ex->raw + REQUEST_ROOM,
+                    (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
 /* Until the peer has seen the answer and closes: one that still sends takes a
@@ -317,8 +309,8 @@ static void drain(struct fcgi_exchange *ex)
 
     (void) shutdown(ex->fd, SHUT_WR);
     do {
-        ex->len = 0;
-        (void) fill(ex);
+        ex->len = ex->pos = 0;
+        (void) await(ex, 1);
         OPENSSL_cleanse(ex->raw, ex->len);
         drained += ex->len;
     } while (ex->len != 0 && drained < DRAIN_MAX);
@@ -327,18 +319,14 @@ static void drain(struct fcgi_exchange *ex)
 enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
                           const struct fcgi_reply *reply)
 {
-    unsigned char *answer = ex->raw + REQUEST_ROOM;
     enum fcgi_end end;
-    size_t len;
 
     ex->deadline_us = deadline_us;
     (void) lseek(ex->file, REQUEST_ROOM, SEEK_SET);
     put(ex, reply->head);
     put(ex, reply->body);
     if (finish(ex)) {
-        len = (size_t) lseek(ex->file, 0, SEEK_CUR) - REQUEST_ROOM;
-        (void) send_all(ex, answer, len);
-        OPENSSL_cleanse(answer, len);
+        send_answer(ex);
     }
     end = ex->end;
     if (end == FCGI_WHOLE && ex->body_len > ex->body_max) {

@@ -3,6 +3,8 @@
 #ifndef FCGI_H_INCLUDED
 #define FCGI_H_INCLUDED
 
+#include "base/buf.h"
+
 #include <pj.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,8 +23,8 @@ struct fcgi_call {
 
 /* Its answer, of no more bytes than that. */
 struct fcgi_reply {
-    pj_str_t head; /* CGI headers and an empty line */
-    pj_str_t body;
+    struct buf *head; /* CGI headers and an empty line */
+    struct buf *body;
 };
 
 /* How reading a request, or answering it, ended. */
@@ -53,7 +55,7 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
                         struct fcgi_call *call)
     __attribute__((warn_unused_result));
 
-/* Answers the request just read, and wipes it and the answer. */
+/* Answers the request just read, which is wiped; the reply stays. */
 enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
                           const struct fcgi_reply *reply)
     __attribute__((warn_unused_result));

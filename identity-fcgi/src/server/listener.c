@@ -1,8 +1,6 @@
 /* The listening socket: made here, or inherited from a supervisor. */
 
-#include "server/listener.h"
-
-#include "base/config.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +16,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define BACKLOG 4096
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
 
 /* Over TCP, and inherited by what is accepted: an answer does not wait for the
@@ -75,7 +74,7 @@ static int open_address(const struct sockaddr *addr, socklen_t len)
 
     (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     set_nodelay(fd);
-    if (bind(fd, addr, len) != 0 || listen(fd, LISTENER_BACKLOG) != 0) {
+    if (bind(fd, addr, len) != 0 || listen(fd, BACKLOG) != 0) {
         fd = give_up(fd);
     }
     umask(old);
@@ -203,6 +202,7 @@ void listener_unlink(struct listener *l)
 
 void listener_close(struct listener *l)
 {
+    listener_unlink(l);
     if (l->fd >= 0) {
         close(l->fd);
         l->fd = -1;

@@ -1,31 +1,28 @@
 /* From method and path to a handler. */
 
-#include "server/route.h"
-
 #include "base/metrics.h"
+#include "server/serve.h"
 
 #include <string.h>
 
-struct route {
+static const struct {
     const char *path;
-    const char *method; /* GET includes HEAD */
-    handler_fn handler;
-};
-
-static const struct route routes[] = {
-    {"/.well-known/jwks.json", "GET", h_jwks},
-    {"/actuator/health", "GET", h_readyz},
-    {"/actuator/health/liveness", "GET", h_healthz},
-    {"/actuator/health/readiness", "GET", h_readyz},
-    {"/actuator/info", "GET", h_info},
-    {"/actuator/prometheus", "GET", h_prometheus},
-    {"/api/auth/login", "POST", h_login},
-    {"/api/auth/logout", "POST", h_logout},
-    {"/api/auth/refresh", "POST", h_refresh},
-    {"/api/auth/select-branch", "POST", h_select_branch},
-    {"/healthz", "GET", h_healthz},
-    {"/internal/readyz", "GET", h_readyz},
-    {"/readyz", "GET", h_readyz},
+    handler_fn *handler;
+    bool post; /* else GET and HEAD */
+} routes[] = {
+    {"/.well-known/jwks.json", h_jwks, false},
+    {"/actuator/health", h_readyz, false},
+    {"/actuator/health/liveness", h_healthz, false},
+    {"/actuator/health/readiness", h_readyz, false},
+    {"/actuator/info", h_info, false},
+    {"/actuator/prometheus", h_prometheus, false},
+    {"/api/auth/login", h_login, true},
+    {"/api/auth/logout", h_logout, true},
+    {"/api/auth/refresh", h_refresh, true},
+    {"/api/auth/select-branch", h_select_branch, true},
+    {"/healthz", h_healthz, false},
+    {"/internal/readyz", h_readyz, false},
+    {"/readyz", h_readyz, false},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
@@ -35,47 +32,38 @@ _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
 
 static bool equals(pj_str_t s, const char *text)
 {
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+    return s.len != 0 && s.len == strlen(text) &&
+           memcmp(s.data, text, s.len) == 0;
 }
 
 size_t route_find(pj_str_t path)
 {
     size_t i = 0;
 
-    while (i < ROUTE_COUNT &&
-           (path.len == 0 || !equals(path, routes[i].path))) {
+    while (i < ROUTE_COUNT && !equals(path, routes[i].path)) {
         i++;
     }
     return i;
 }
 
-static bool takes_method(const struct route *route, pj_str_t method)
+void route_handle(size_t route, struct worker *w)
 {
-    if (method.len == 0) {
-        return false;
-    }
-    return equals(method, route->method) ||
-           (equals(method, "HEAD") && strcmp(route->method, "GET") == 0);
-}
+    pj_str_t method = w->req->method;
+    bool post = route < ROUTE_COUNT && routes[route].post;
 
-void route_handle(size_t number, struct worker *w,
-                  const struct http_request *req, struct http_response *res)
-{
-    const struct route *route = &routes[number];
-
-    if (number >= ROUTE_COUNT) {
-        http_problem(res, req, 404, "RESOURCE_NOT_FOUND",
-                     "There is nothing at this path.");
-    } else if (!takes_method(route, req->method)) {
-        http_problem(res, req, 405, "METHOD_NOT_ALLOWED",
-                     "This path does not take that method.");
-        http_header(res, "Allow",
-                    strcmp(route->method, "GET") == 0 ? "GET, HEAD" : "POST");
-    } else if (req->body_too_large) {
-        http_problem(res, req, 413, "REQUEST_TOO_LARGE",
-                     "The body is larger than 16 KiB.");
+    if (route >= ROUTE_COUNT) {
+        auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
+                    "There is nothing at this path.");
+    } else if (!equals(method, post ? "POST" : "GET") &&
+               (post || !equals(method, "HEAD"))) {
+        auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
+                    "This path does not take that method.");
+        http_header(w->res, "Allow", post ? "POST" : "GET, HEAD");
+    } else if (w->req->body_too_large) {
+        auth_refuse(w, 413, "REQUEST_TOO_LARGE",
+                    "The body is larger than 16 KiB.");
     } else {
-        route->handler(w, req, res);
+        routes[route].handler(w);
     }
 }
 

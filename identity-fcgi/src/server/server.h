@@ -1,34 +1,52 @@
-/* The server: one acceptor, a queue with arrival times, workers. */
+/* The server: a listening socket, one acceptor, a queue, workers. */
 
 #ifndef SERVER_H_INCLUDED
 #define SERVER_H_INCLUDED
 
+#include "base/config.h"
 #include "server/fcgi.h"
-#include "server/listener.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
+#include <sys/types.h>
 
-struct server_service {
-    void **workers; /* one opaque state per thread */
-    /* Fills reply from memory of the worker that stays until it is told that
-     * the reply was sent, or could not be. */
-    void (*handle)(void *worker, const struct fcgi_call *call,
-                   struct fcgi_reply *reply);
-    void (*sent)(void *worker);
-    /* SIGHUP arrived; called on the main thread. */
-    void (*reload)(void *app);
-    /* Told once, when shutdown begins. */
-    void (*stopping)(void *app);
-    void *app;
+/* -- listener.c -- */
+
+struct listener {
+    int fd;
+    bool inherited; /* descriptor 0: others may share its queue */
+    char path[108]; /* of a Unix socket made here, else "" */
+    dev_t dev;      /* of that path, so that only our own is removed */
+    ino_t ino;
+    char name[280]; /* for messages */
 };
 
-struct server_limits {
-    int threads;
-    int max_connections; /* open at once; more wait in the backlog */
-    int64_t request_timeout_ms;
-    size_t body_max; /* bytes handed on; the rest is drained */
+/*
+ * Opens address (a path, unix:path, host:port or [v6]:port).  NULL takes
+ * descriptor 0 where that is a listening socket, else the default path.  A
+ * Unix socket gets mode 0660; one left behind by a process that is gone is
+ * replaced, one that somebody listens on is not.  On failure one line in err.
+ */
+bool listener_open(struct listener *l, const char *address, char *err,
+                   size_t err_cap) __attribute__((warn_unused_result));
+
+/* Removes the path, if it is still ours, so that no new client comes. */
+void listener_unlink(struct listener *l);
+
+/* That, and closes the descriptor. */
+void listener_close(struct listener *l);
+
+/* -- server.c -- */
+
+struct server_service {
+    /* Makes the reply in memory of the thread (counted from 0); the server
+     * empties it when it was sent, or could not be. */
+    void (*handle)(size_t thread, const struct fcgi_call *call,
+                   struct fcgi_reply *reply);
+    /* Called on the main thread at a SIGHUP, */
+    void (*reload)(void);
+    /* and once when shutdown begins. */
+    void (*stopping)(void);
 };
 
 /*
@@ -38,26 +56,25 @@ struct server_limits {
 void server_block_signals(void);
 
 /*
- * Serves until SIGTERM or SIGINT, then stops accepting, finishes what is in
- * flight and returns true.  false when it could not start, or when finishing
- * took longer than the request timeout and one second; then threads may still
- * run and the process has to end by _exit().  A second signal ends the process
- * at once.  SIGHUP calls reload().
+ * Serves with the threads and the request timeout of cfg until SIGTERM or
+ * SIGINT, then stops accepting, finishes what is in flight and returns true.
+ * Beyond max_connections peers wait in the backlog.  false when it could not
+ * start, or when finishing took longer than the request timeout and one
+ * second; then threads may still run and the process has to end by _exit().  A
+ * second signal ends the process at once.
  */
-bool server_run(struct listener *listener, const struct server_limits *limits,
-                const struct server_service *service)
+bool server_run(struct listener *listener, const struct config *cfg,
+                int max_connections, const struct server_service *service)
     __attribute__((warn_unused_result));
 
-/* What the server is doing. */
+/* What the server is doing; zeros while none runs. */
 struct server_use {
     int threads;
     int max_connections;
-    uint32_t queued; /* connections that wait for a thread */
-    uint32_t busy;   /* and those that have one */
+    unsigned queued; /* connections that wait for a thread */
+    unsigned busy;   /* and those that have one */
 };
 
-/* Zeros while no server runs.  For its workers and for whom it has not
- * started yet. */
-void server_use(struct server_use *use);
+struct server_use server_use(void);
 
 #endif
