@@ -1,7 +1,7 @@
 /* Tests of fcgi.c: whole requests, pieces, garbage, deadlines, answers. */
 
 #include "base/metrics.h"
-#include "server/fcgi.h"
+#include "server/server.h"
 #include "testing.h"
 
 #include <malloc.h>

@@ -150,7 +150,7 @@ START_TEST (test_login_ends_the_oldest_sessions) {
     send_login("one@demo.test", "right");
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find choices create settle limit ");
+              "attempt find choices create limit settle ");
 }
 END_TEST
 
@@ -161,7 +161,7 @@ START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
     send_login("one@demo.test", "right");
     h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find choices create settle limit ");
+              "attempt find choices create limit settle ");
 }
 END_TEST
 

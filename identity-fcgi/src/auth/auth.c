@@ -13,8 +13,7 @@
 /* A 200-branch token is about 14 KiB, the rest below one. */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
 
-/* -- refusals --
- */
+/* -- refusals -- */
 
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail)
@@ -68,8 +67,7 @@ bool auth_failed(struct worker *w, const char *what)
                        "The request could not be completed.");
 }
 
-/* -- request bodies --
- */
+/* -- request bodies -- */
 
 bool auth_body(struct worker *w, bool optional, const pj_json_t **root)
 {
@@ -119,8 +117,7 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
            auth_member(w, root, name, out);
 }
 
-/* -- tokens --
- */
+/* -- tokens -- */
 
 /* Signs a token at the arena's free end; what it takes is kept. */
 static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
@@ -172,8 +169,7 @@ bool auth_sign_access(struct worker *w, struct auth_answer *a)
            sign(w, &token, &a->account_token);
 }
 
-/* -- answers --
- */
+/* -- answers -- */
 
 static void add_branches(struct jsonw *json, const struct branch_list *list)
 {

@@ -56,8 +56,7 @@ static bool read_body(struct worker *w, struct login *login)
     return true;
 }
 
-/* -- attempts --
- */
+/* -- attempts -- */
 
 static bool refuse_attempts(struct worker *w, int64_t retry_after_s)
 {
@@ -96,30 +95,7 @@ static bool count_attempt(struct worker *w, struct login *login)
     }
 }
 
-/* Best effort: a count that stays is one failure too many, and expires. */
-static void settle_attempt(struct worker *w, struct login *login, bool success)
-{
-    if (login->counted) {
-        (void) store_attempt_settle(&w->store, &login->attempt, success);
-        login->counted = false;
-    }
-}
-
-/* A service or database that gives up is nobody's failed login. */
-static bool refuse_busy(struct worker *w, struct login *login)
-{
-    settle_attempt(w, login, false);
-    return auth_busy(w);
-}
-
-static bool refuse_unavailable(struct worker *w, struct login *login)
-{
-    settle_attempt(w, login, false);
-    return auth_database_unavailable(w);
-}
-
-/* -- the credential --
- */
+/* -- the credential -- */
 
 /*
  * The same statements and one hash, whether the account is unknown, disabled
@@ -136,13 +112,13 @@ static bool check_credential(struct worker *w, struct login *login)
                            login->attempt.stand_in, &login->account);
 
     if (result != STORE_OK && result != STORE_NONE) {
-        return refuse_unavailable(w, login);
+        return auth_database_unavailable(w);
     }
     login->known = result == STORE_OK;
     verdict = password_verify(a->credential_hash, login->credential,
                               w->store.deadline_ms);
     if (verdict == PASSWORD_BUSY) {
-        return refuse_busy(w, login);
+        return auth_busy(w);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
         log_event(
@@ -180,8 +156,7 @@ static void rehash(struct worker *w, struct login *login)
     OPENSSL_cleanse(fresh, sizeof(fresh));
 }
 
-/* -- the session --
- */
+/* -- the session -- */
 
 /* Makes view's session a new one, in the branch that is selectable if there is
  * exactly one. */
@@ -258,7 +233,7 @@ static bool is_overtaken(struct worker *w, struct login *login)
         store_choices(&w->store, &w->arena, login->account.account_id, &view);
 
     if (result != STORE_OK) {
-        return refuse_unavailable(w, login);
+        return auth_database_unavailable(w);
     }
     answer.scoped = view.selectable;
     answer.list = !view.selectable;
@@ -266,7 +241,7 @@ static bool is_overtaken(struct worker *w, struct login *login)
         return auth_failed(w, "no randomness");
     }
     if (!hasher_run(HASHER_SIGN, w->store.deadline_ms, sign, &signing)) {
-        return refuse_busy(w, login);
+        return auth_busy(w);
     }
     if (!signing.ok) {
         return auth_failed(w, "cannot sign the tokens");
@@ -277,9 +252,8 @@ static bool is_overtaken(struct worker *w, struct login *login)
     result =
         store_session_create(&w->store, s, login->account.credential_hash);
     if (result != STORE_OK) {
-        return result == STORE_NONE || refuse_unavailable(w, login);
+        return result == STORE_NONE || auth_database_unavailable(w);
     }
-    settle_attempt(w, login, true);
     end_oldest(w, s);
     http_cookie_set(w->res, w->cfg, answer.refresh_token,
                     s->expires_at_s - w->now_s);
@@ -303,31 +277,41 @@ static void log_in(struct worker *w, struct login *login)
             return;
         }
     }
-    (void) refuse_busy(w, login);
+    (void) auth_busy(w);
+}
+
+/* A service or database that gives up is nobody's failed login.  Best effort:
+ * a count that stays is one failure too many, and expires. */
+static void settle_attempt(struct worker *w, const struct login *login)
+{
+    int status = w->res->status;
+
+    if (login->counted && (status == 200 || status == 503)) {
+        (void) store_attempt_settle(&w->store, &login->attempt, status == 200);
+    }
 }
 
 /* Counts what became of the login, as the answer tells it. */
-static void count_outcome(const struct http_response *res)
+static void count_outcome(const char *code)
 {
     static const struct {
-        int status;
+        const char *code;
         enum metrics_counter counter;
     } outcomes[] = {
-        {200, METRICS_LOGIN_SUCCEEDED},   {401, METRICS_LOGIN_FAILED},
-        {429, METRICS_LOGIN_LIMITED},     {500, METRICS_LOGIN_ERROR},
-        {503, METRICS_LOGIN_UNAVAILABLE},
+        {"AUTH_LOGIN_SUCCESS", METRICS_LOGIN_SUCCEEDED},
+        {"AUTH_INVALID_CREDENTIALS", METRICS_LOGIN_FAILED},
+        {"AUTH_TOO_MANY_ATTEMPTS", METRICS_LOGIN_LIMITED},
+        {"AUTH_BUSY", METRICS_LOGIN_BUSY},
+        {"DATABASE_UNAVAILABLE", METRICS_LOGIN_UNAVAILABLE},
+        {"INTERNAL_ERROR", METRICS_LOGIN_ERROR},
     };
-    enum metrics_counter counter = METRICS_LOGIN_INVALID;
+    const size_t count = sizeof(outcomes) / sizeof(outcomes[0]);
+    size_t i = 0;
 
-    for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
-        if (res->status == outcomes[i].status) {
-            counter = outcomes[i].counter;
-        }
+    while (i < count && strcmp(code, outcomes[i].code) != 0) {
+        i++;
     }
-    if (res->status == 503 && strcmp(res->code, "AUTH_BUSY") == 0) {
-        counter = METRICS_LOGIN_BUSY;
-    }
-    metrics_count(counter);
+    metrics_count(i < count ? outcomes[i].counter : METRICS_LOGIN_INVALID);
 }
 
 void h_login(struct worker *w)
@@ -337,5 +321,6 @@ void h_login(struct worker *w)
     if (read_body(w, &login) && count_attempt(w, &login)) {
         log_in(w, &login);
     }
-    count_outcome(w->res);
+    settle_attempt(w, &login);
+    count_outcome(w->res->code);
 }

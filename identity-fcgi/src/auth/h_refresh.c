@@ -38,8 +38,7 @@ struct refresh {
     bool uncertain;       /* the answer to a write was lost */
 };
 
-/* -- what was sent --
- */
+/* -- what was sent -- */
 
 static bool read_body(struct refresh *r)
 {
@@ -87,8 +86,7 @@ static bool find_token(struct refresh *r)
                        "The request carries no refresh token.");
 }
 
-/* -- refusals --
- */
+/* -- refusals -- */
 
 /* For a token that can never work again; its own cookie goes with it. */
 static bool refuse_for_good(const struct refresh *r, const char *code,
@@ -159,7 +157,7 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
     const struct session *s = &r->view.session;
 
     if (verdict == SESSION_SCOPED || verdict == SESSION_UNSCOPED ||
-        verdict == SESSION_SCOPE_LOST) {
+        verdict == SESSION_NOT_SELECTABLE) {
         return true;
     }
     auth_names(r->w, s->account_id, s->session_id);
@@ -174,8 +172,7 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
     return refuse_for_good(r, AUTH_NOT_ACTIVE);
 }
 
-/* -- the rotation --
- */
+/* -- the rotation -- */
 
 /*
  * When the new token will expire, as the old one lets us expect.  One that was
@@ -263,7 +260,7 @@ static void rotate_back(const struct refresh *r)
 static enum step rotate(struct refresh *r, enum session_verdict verdict)
 {
     struct worker *w = r->w;
-    bool rotated = r->view.rotated, lost = verdict == SESSION_SCOPE_LOST;
+    bool rotated = r->view.rotated, lost = verdict == SESSION_NOT_SELECTABLE;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
         if (rotated) {
@@ -348,8 +345,8 @@ static enum step attempt(struct refresh *r, bool first)
         r->view.rotated = true; /* by ourselves: only the answer was lost */
         jti = (pj_str_t){(const unsigned char *) s->jti, strlen(s->jti)};
     }
-    verdict = session_refresh(&r->view, c->account_id, jti, r->w->now_s,
-                              r->w->cfg->session_max_lifetime_s);
+    verdict = session_decide(&r->view, c->account_id, &jti, r->w->now_s,
+                             r->w->cfg->session_max_lifetime_s);
     return may_rotate(r, verdict) ? rotate(r, verdict) : REFUSED;
 }
 

@@ -45,7 +45,7 @@ static bool check(struct worker *w, const pj_claims_t *claims,
         return auth_database_unavailable(w);
     }
     view->session.active &= result == STORE_OK;
-    verdict = session_select(view, claims->account_id, w->now_s,
+    verdict = session_decide(view, claims->account_id, NULL, w->now_s,
                              w->cfg->session_max_lifetime_s);
     if (verdict == SESSION_SCOPED) {
         return true;

@@ -34,27 +34,6 @@ static pj_str_t text_of(const char *s)
     return (pj_str_t){(const unsigned char *) s, strlen(s)};
 }
 
-/* Decodes base64 and parses what is in it; nothing of it stays in memory. */
-static pj_err_t parse_key(pj_key_t **out, key_parser parse, pj_str_t base64,
-                          pj_str_t kid)
-{
-    size_t cap = base64.len + 4, len;
-    unsigned char *der = malloc(cap);
-    pj_err_t err;
-
-    *out = NULL;
-    if (der == NULL) {
-        return PJ_ERR_NO_SPACE;
-    }
-    err = pj_b64_decode(der, cap, &len, base64);
-    if (!err) {
-        err = parse(out, (pj_str_t){der, len}, kid);
-    }
-    OPENSSL_cleanse(der, cap);
-    free(der);
-    return err;
-}
-
 /* One line that names the variable, what is wrong and what is accepted. */
 static bool fail(struct error *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -69,24 +48,42 @@ static bool fail(struct error *e, const char *format, ...)
     return false;
 }
 
+/* Decodes base64 and parses what is in it; nothing of it stays in memory.
+ * name is what to call it in an error. */
+static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
+                      const char *kid, const char *name, const char *accepted,
+                      struct error *e)
+{
+    size_t cap = strlen(base64) + 4, len;
+    unsigned char *der = malloc(cap);
+    pj_err_t code = PJ_ERR_NO_SPACE;
+
+    if (der != NULL) {
+        code = pj_b64_decode(der, cap, &len, text_of(base64));
+        if (!code) {
+            code = parse(out, (pj_str_t){der, len}, text_of(kid));
+        }
+        OPENSSL_cleanse(der, cap);
+        free(der);
+    }
+    return !code ||
+           fail(e, "%s: %s; accepted: %s", name, pj_strerror(code), accepted);
+}
+
 static bool load_signing(struct keys *keys, const struct config *cfg,
                          struct error *e)
 {
-    pj_str_t kid = text_of(cfg->jwt_key_id);
-    pj_err_t code = parse_key(&keys->signing, pj_key_private,
-                              text_of(cfg->jwt_private_key_base64), kid);
+    pj_err_t code;
 
-    if (code) {
-        return fail(e,
-                    PRIVATE ": %s; accepted: base64 of PEM or DER, PKCS#8 or "
-                            "PKCS#1, RSA of 2048 bits or more",
-                    pj_strerror(code));
-    }
-    code = parse_key(&keys->verifying[0], pj_key_public,
-                     text_of(cfg->jwt_public_key_base64), kid);
-    if (code) {
-        return fail(e, PUBLIC ": %s; accepted: " GOOD_PUBLIC,
-                    pj_strerror(code));
+    if (!parse_key(&keys->signing, pj_key_private, cfg->jwt_private_key_base64,
+                   cfg->jwt_key_id, PRIVATE,
+                   "base64 of PEM or DER, PKCS#8 or PKCS#1, RSA of 2048 bits "
+                   "or more",
+                   e) ||
+        !parse_key(&keys->verifying[0], pj_key_public,
+                   cfg->jwt_public_key_base64, cfg->jwt_key_id, PUBLIC,
+                   GOOD_PUBLIC, e)) {
+        return false;
     }
     keys->verifying_count = 1;
     code = pj_key_match(keys->signing, keys->verifying[0]);
@@ -120,20 +117,18 @@ static bool derive_hmac_key(struct keys *keys, struct error *e)
 static bool load_additional_key(struct keys *keys, char *item, struct error *e)
 {
     char *base64 = strchr(item, '=');
-    pj_str_t kid;
-    pj_err_t code;
+    char name[320];
 
     if (base64 == NULL || base64 == item) {
         return fail(e, ADDITIONAL ": an item is not of the form kid=base64; "
                                   "accepted: kid=base64,kid=base64");
     }
     *base64++ = '\0';
-    kid = text_of(item);
     if (!parse_kid(item)) {
         return fail(e, ADDITIONAL ": a kid is not acceptable; "
                                   "accepted: " PARSE_KID_ACCEPTED);
     }
-    if (keys_find(keys, kid) != NULL) {
+    if (keys_find(keys, text_of(item)) != NULL) {
         return fail(e,
                     ADDITIONAL ": the kid %s stands twice, or is " KEY_ID
                                "'s; accepted: a kid of its own for each key",
@@ -143,11 +138,10 @@ static bool load_additional_key(struct keys *keys, char *item, struct error *e)
         return fail(e, ADDITIONAL ": too many keys; accepted: at most %d",
                     KEYS_MAX_ADDITIONAL);
     }
-    code = parse_key(&keys->verifying[keys->verifying_count], pj_key_public,
-                     text_of(base64), kid);
-    if (code) {
-        return fail(e, ADDITIONAL ": key %s: %s; accepted: " GOOD_PUBLIC, item,
-                    pj_strerror(code));
+    snprintf(name, sizeof(name), ADDITIONAL ": key %s", item);
+    if (!parse_key(&keys->verifying[keys->verifying_count], pj_key_public,
+                   base64, item, name, GOOD_PUBLIC, e)) {
+        return false;
     }
     keys->verifying_count++;
     return true;
@@ -197,15 +191,17 @@ static bool render(struct keys *keys, struct error *e)
  * part is there. */
 static const char *missing_part(const struct config *cfg, bool *any)
 {
-    *any = cfg->jwt_key_id != NULL || cfg->jwt_private_key_base64 != NULL ||
-           cfg->jwt_public_key_base64 != NULL;
-    if (cfg->jwt_key_id == NULL) {
-        return KEY_ID;
+    const char *const parts[][2] = {{KEY_ID, cfg->jwt_key_id},
+                                    {PRIVATE, cfg->jwt_private_key_base64},
+                                    {PUBLIC, cfg->jwt_public_key_base64}};
+    const char *missing = NULL;
+
+    *any = false;
+    for (int i = 2; i >= 0; i--) {
+        missing = parts[i][1] == NULL ? parts[i][0] : missing;
+        *any |= parts[i][1] != NULL;
     }
-    if (cfg->jwt_private_key_base64 == NULL) {
-        return PRIVATE;
-    }
-    return cfg->jwt_public_key_base64 == NULL ? PUBLIC : NULL;
+    return missing;
 }
 
 static void keys_free(struct keys *keys)
@@ -268,8 +264,7 @@ const pj_key_t *keys_signer(struct keys *keys, size_t worker)
     return *copy;
 }
 
-/* -- the current set ------------------------------------------------------
- */
+/* -- the current set -- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keys *current;

@@ -19,8 +19,7 @@ static struct {
 _Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES,
                "a PHC string fits");
 
-/* -- stored strings --
- */
+/* -- stored strings -- */
 
 #define PHC_PART_MAX 96 /* bytes that PASSWORD_PHC_MAX characters hold */
 #define SALT_MIN 8

@@ -8,9 +8,8 @@
  * and writes the answer to the same file, which is sent from here.
  */
 
-#include "server/fcgi.h"
-
 #include "base/metrics.h"
+#include "server/server.h"
 
 #include <endian.h>
 #include <fcgiapp.h>
@@ -104,8 +103,7 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
     return poll(&p, 1, left_ms) != 0 || fail(ex, FCGI_LATE);
 }
 
-/* -- reading --------------------------------------------------------------
- */
+/* -- reading -- */
 
 /* Receives until n bytes are there that were not taken. */
 static bool await(struct fcgi_exchange *ex, size_t n)
@@ -271,8 +269,7 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
     return FCGI_WHOLE;
 }
 
-/* -- answering ------------------------------------------------------------
- */
+/* -- answering -- */
 
 static void put(struct fcgi_exchange *ex, const struct buf *text)
 {

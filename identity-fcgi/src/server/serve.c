@@ -39,33 +39,27 @@ static struct {
     struct sweeper *sweeper;
 } self;
 
-/* -- one request ----------------------------------------------------------
- */
+/* -- one request -- */
 
-static struct log_field field(const char *name, pj_str_t value)
+/* Parameters, and so what is taken from them, end in a NUL. */
+static struct log_field field(const char *name, const void *text)
 {
-    return (struct log_field){name, (const char *) value.data, value.len};
-}
+    size_t len = text != NULL ? strlen(text) : 0;
 
-static struct log_field field_z(const char *name, const char *value)
-{
-    bool there = value != NULL && value[0] != '\0';
-
-    return (struct log_field){name, there ? value : NULL,
-                              there ? strlen(value) : 0};
+    return (struct log_field){name, len > 0 ? text : NULL, len};
 }
 
 static void log_request(const struct http_request *req,
                         const struct http_response *res, int64_t duration_ms)
 {
     const struct log_field fields[] = {
-        field("clientIp", req->remote_addr),
-        field("method", req->method),
-        field("path", req->path),
-        field_z("code", res->code),
-        field_z("accountId", res->account_id),
-        field_z("sessionId", res->session_id),
-        field("userAgent", req->user_agent),
+        field("clientIp", req->remote_addr.data),
+        field("method", req->method.data),
+        field("path", req->path.data),
+        field("code", res->code),
+        field("accountId", res->account_id),
+        field("sessionId", res->session_id),
+        field("userAgent", req->user_agent.data),
     };
     const struct log_number numbers[] = {
         {"status", res->status},
@@ -75,19 +69,6 @@ static void log_request(const struct http_request *req,
 
     log_access(fields, sizeof(fields) / sizeof(fields[0]), numbers,
                sizeof(numbers) / sizeof(numbers[0]));
-}
-
-static void answer(struct worker *w, size_t route)
-{
-    w->keys = keys_acquire();
-    w->signer = keys_signer(w->keys, w->number);
-    if (metrics_now_us() / 1000 < w->store.deadline_ms) {
-        route_handle(route, w);
-    } else {
-        /* Nobody waits for it any more: make room for those who do. */
-        auth_refuse(w, 503, "AUTH_BUSY", "The service is busy; try again.");
-    }
-    keys_release(w->keys);
 }
 
 /* Tokens and credentials do not outlive their request in our memory: what
@@ -116,7 +97,15 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->now_s = now.tv_sec;
     w->store.deadline_ms = call->deadline_ms;
     route = route_find(req.path);
-    answer(w, route);
+    w->keys = keys_acquire();
+    w->signer = keys_signer(w->keys, w->number);
+    if (metrics_now_us() / 1000 < call->deadline_ms) {
+        route_handle(route, w);
+    } else {
+        /* Nobody waits for it any more: make room for those who do. */
+        auth_refuse(w, 503, "AUTH_BUSY", "The service is busy; try again.");
+    }
+    keys_release(w->keys);
     http_response_head(res, &req, &sw->res_head);
     duration_us = metrics_now_us() - call->arrived_us;
     metrics_request(route, res->status, res->code, duration_us);
@@ -129,36 +118,25 @@ static void handle(size_t thread, const struct fcgi_call *call,
     *reply = (struct fcgi_reply){&sw->res_head, &res->body};
 }
 
-/* -- signals --------------------------------------------------------------
- */
-
-static void reload_failed(const char *why)
-{
-    char message[640];
-
-    metrics_count(METRICS_KEYS_RELOAD_FAILED);
-    snprintf(message, sizeof(message), "%s; the old keys stay", why);
-    log_audit("keys.reload_failed", message, NULL, 0, NULL, 0);
-}
+/* -- signals -- */
 
 /* SIGHUP: new keys, or the old ones when the new are bad. */
 static void reload(void)
 {
+    char err[512] = "no --env-file to read keys from", message[640];
     struct keys *keys = NULL;
     struct config cfg;
-    char err[512];
     pj_str_t kid = {NULL, 0};
 
-    if (self.env_file == NULL) {
-        reload_failed("no --env-file to read keys from");
-        return;
-    }
-    if (config_load(&cfg, self.env_file, err, sizeof(err))) {
+    if (self.env_file != NULL &&
+        config_load(&cfg, self.env_file, err, sizeof(err))) {
         keys = keys_load(&cfg, err, sizeof(err));
         config_free(&cfg);
     }
     if (keys == NULL) {
-        reload_failed(err);
+        metrics_count(METRICS_KEYS_RELOAD_FAILED);
+        snprintf(message, sizeof(message), "%s; the old keys stay", err);
+        log_audit("keys.reload_failed", message, NULL, 0, NULL, 0);
         return;
     }
     metrics_count(METRICS_KEYS_RELOADED);
@@ -180,25 +158,21 @@ static void stopping(void)
              "finishing what is in flight, then exiting");
 }
 
-/* -- start ----------------------------------------------------------------
- */
+/* -- start -- */
 
 /* As many connections as the descriptors allow, and no more than are sane. */
 static int connection_limit(const struct config *cfg)
 {
-    struct rlimit limit;
+    struct rlimit limit = {256, 256};
     rlim_t reserved = SPARE_DESCRIPTORS + 3 * (rlim_t) cfg->worker_threads;
+    rlim_t wanted = CONNECTIONS_MAX + reserved;
 
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        return 256;
-    }
-    if (limit.rlim_cur < limit.rlim_max) {
-        rlim_t wanted = CONNECTIONS_MAX + reserved;
-
+    (void) getrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur < wanted) {
         limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
         (void) setrlimit(RLIMIT_NOFILE, &limit);
     }
-    if (limit.rlim_cur >= CONNECTIONS_MAX + reserved) {
+    if (limit.rlim_cur >= wanted) {
         return CONNECTIONS_MAX;
     }
     return limit.rlim_cur > reserved + 16 ? (int) (limit.rlim_cur - reserved)

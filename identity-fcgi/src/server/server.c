@@ -56,8 +56,7 @@ static struct {
     atomic_uint queued, busy;
 } server;
 
-/* -- workers --------------------------------------------------------------
- */
+/* -- workers -- */
 
 static void count_end(enum fcgi_end end)
 {
@@ -106,8 +105,7 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* -- acceptor -------------------------------------------------------------
- */
+/* -- acceptor -- */
 
 static void accept_one(void)
 {
@@ -188,8 +186,7 @@ static bool accept_all(void)
     return true;
 }
 
-/* -- start and stop -------------------------------------------------------
- */
+/* -- start and stop -- */
 
 static sigset_t signal_set(void)
 {

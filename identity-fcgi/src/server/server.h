@@ -1,16 +1,71 @@
-/* The server: a listening socket, one acceptor, a queue, workers. */
+/* The server: a listening socket, one acceptor, workers, FastCGI. */
 
 #ifndef SERVER_H_INCLUDED
 #define SERVER_H_INCLUDED
 
+#include "base/buf.h"
 #include "base/config.h"
-#include "server/fcgi.h"
 
+#include <pj.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-/* -- listener.c -- */
+/* -- fcgi.c: FastCGI, one request of a connection -- */
+
+/* One request, as a worker gets it; all of it lives until the answer. */
+struct fcgi_call {
+    char *const *params; /* NAME=value, NULL-terminated */
+    pj_str_t body;
+    bool body_too_large;
+    /* CLOCK_MONOTONIC, both the caller's to fill. */
+    int64_t arrived_us;
+    int64_t deadline_ms; /* that, and the request timeout */
+};
+
+#define FCGI_ANSWER_MAX (2 * 1024 * 1024)
+
+/* Its answer, of no more bytes than that. */
+struct fcgi_reply {
+    struct buf *head; /* CGI headers and an empty line */
+    struct buf *body;
+};
+
+/* How reading a request, or answering it, ended. */
+enum fcgi_end {
+    FCGI_WHOLE,
+    FCGI_GARBAGE,    /* what came is no request for a responder */
+    FCGI_INCOMPLETE, /* the peer left in the middle of it */
+    FCGI_LEFT,       /* the peer left before it, or before its answer */
+    FCGI_LATE        /* the deadline came first */
+};
+
+/* What a thread keeps from request to request. */
+struct fcgi_exchange;
+
+/* Bodies up to body_max bytes (64 KiB at most) are handed on; NULL when memory
+ * or descriptors are short.  Called by one thread. */
+struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
+void fcgi_exchange_free(struct fcgi_exchange *ex);
+
+/*
+ * Reads a request from fd, which stays the caller's.  All of it has to come
+ * until deadline_us of metrics_now_us(), in whatever pieces; what has come
+ * already is read even after that.  Of a body that is too large the end is not
+ * waited for, but drained after the answer.  FCGI_KEEP_CONN is not heeded: a
+ * connection is good for one request.
+ */
+enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
+                        struct fcgi_call *call)
+    __attribute__((warn_unused_result));
+
+/* Answers the request just read, which is wiped; the reply stays. */
+enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
+                          const struct fcgi_reply *reply)
+    __attribute__((warn_unused_result));
+
+/* -- listener.c: the listening socket -- */
 
 struct listener {
     int fd;
@@ -22,7 +77,7 @@ struct listener {
 };
 
 /*
- * Opens address (a path, unix:path, host:port or [v6]:port).  NULL takes
+ * Opens address, which parse_listen() accepted.  NULL takes
  * descriptor 0 where that is a listening socket, else the default path.  A
  * Unix socket gets mode 0660; one left behind by a process that is gone is
  * replaced, one that somebody listens on is not.  On failure one line in err.
@@ -36,7 +91,7 @@ void listener_unlink(struct listener *l);
 /* That, and closes the descriptor. */
 void listener_close(struct listener *l);
 
-/* -- server.c -- */
+/* -- server.c: one acceptor and its workers -- */
 
 struct server_service {
     /* Makes the reply in memory of the thread (counted from 0); the server

@@ -76,8 +76,7 @@ static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
     }
 }
 
-/* -- transactions, under the lock --
- */
+/* -- transactions, under the lock -- */
 
 static bool apply(struct run *r, const struct sql_file *file)
 {

@@ -196,7 +196,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      struct session_view *out);
 /*
  * Reads as store_session_read() does and, in the same statement, replaces jti
- * and expires_at where nothing speaks against it: all that session_refresh()
+ * and expires_at where nothing speaks against it: all that session_decide()
  * of session.h looks at, with a scope (if there is one) that still is
  * selectable and is still what was read.  STORE_OK says that the session was
  * read, out->rotated that it was rotated.

@@ -29,8 +29,7 @@ static const char *keep(pj_arena_t *arena, const void *data, size_t len)
     return copy;
 }
 
-/* -- the scope --
- */
+/* -- the scope -- */
 
 static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
                        size_t row, struct scope *out)
@@ -90,8 +89,7 @@ static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
     return copy_roles(arena, rows, row, &out->scope);
 }
 
-/* -- branches --
- */
+/* -- branches -- */
 
 /* Reads the ids of all branches, within a workspace if that is not NULL. The
  * names are those in rows. */

@@ -97,8 +97,7 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
     }
 }
 
-/* -- statements --
- */
+/* -- statements -- */
 
 static int64_t deadline_ms(const struct sweep *s)
 {
@@ -250,8 +249,7 @@ static bool sweep_attempts(struct sweep *s, int64_t *total)
     return drain(s, attempts_sql, &p, total);
 }
 
-/* -- a sweep --
- */
+/* -- a sweep -- */
 
 static bool open_script(struct sweep *s, struct db_script **db)
 {
@@ -304,8 +302,7 @@ enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
     return sweep(&s, keep_s, counts);
 }
 
-/* -- the thread --
- */
+/* -- the thread -- */
 
 static void sweep_once(struct sweeper *by)
 {
