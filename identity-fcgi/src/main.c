@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "cmd/cmd.h"
-#include "server/serve.h"
+#include "server/server.h"
 #include "store/store.h"
 
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Tests of route.c and h_service.c. */
 
 #include "fake_store.h"
-#include "server/serve.h"
+#include "server/server.h"
 #include "testing.h"
 
 static struct worker worker;

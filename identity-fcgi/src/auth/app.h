@@ -34,6 +34,16 @@ typedef void handler_fn(struct worker *w);
 
 handler_fn h_login, h_refresh, h_select_branch, h_logout;
 
+/*
+ * Fills *out for a login as account (normalised) from remote_addr.  IPv6
+ * addresses count by their /64, IPv4 ones mapped into IPv6 as IPv4.  The
+ * account becomes an HMAC under a key that only holders of the signing key
+ * have, and a UUID made of it; false without a signing key.
+ */
+bool attempt_identify(const struct keys *keys, pj_str_t account,
+                      pj_str_t remote_addr, struct attempt *out)
+    __attribute__((warn_unused_result));
+
 /* -- request bodies: false, with a refusal, for what is not acceptable -- */
 
 /* Media type and syntax, in this order.  *root is an object; NULL for no body
@@ -55,9 +65,6 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
  * in, for which no browser asks its user. */
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
-/* 401, where a token in Authorization would help (RFC 6750 section 3.1). */
-bool auth_refuse_token(struct worker *w, const char *code, const char *detail,
-                       bool sent);
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool auth_database_unavailable(struct worker *w);

@@ -1,7 +1,6 @@
 /* Names whose failed logins are counted together. */
 
-#include "auth/attempt.h"
-
+#include "auth/app.h"
 #include "base/uuid.h"
 
 #include <arpa/inet.h>

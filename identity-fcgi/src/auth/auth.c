@@ -27,16 +27,6 @@ bool auth_refuse(struct worker *w, int status, const char *code,
     return false;
 }
 
-bool auth_refuse_token(struct worker *w, const char *code, const char *detail,
-                       bool sent)
-{
-    http_problem(w->res, w->req, 401, code, detail);
-    http_header(w->res, "WWW-Authenticate",
-                sent ? "Bearer realm=\"platform\", error=\"invalid_token\""
-                     : "Bearer realm=\"platform\"");
-    return false;
-}
-
 bool auth_invalid(struct worker *w, const char *format, ...)
 {
     char detail[160];

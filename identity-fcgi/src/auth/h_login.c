@@ -1,7 +1,6 @@
 /* POST /api/auth/login */
 
 #include "auth/app.h"
-#include "auth/attempt.h"
 #include "auth/password.h"
 #include "auth/session.h"
 #include "base/account_name.h"

@@ -197,7 +197,8 @@ static void copy_id(char out[STORE_UUID], pj_str_t id)
 /*
  * Signs the new refresh token while the database works: all that it says is
  * known from the old one, but for an expiry that the end of the session may
- * bring forward.  Where that comes to nothing, new_token() signs.
+ * bring forward.  Where that comes to nothing, prepare_answer()
+ * signs.
  */
 static void sign_ahead(void *arg)
 {
@@ -209,35 +210,27 @@ static void sign_ahead(void *arg)
     (void) auth_sign_refresh(r->w, &s, r->jti, r->exp, &r->new_token);
 }
 
-/* Signs the new refresh token, once for all attempts. */
-static bool new_token(struct refresh *r)
+/* Makes the 200, which is the answer if the rotation happens or has.  The new
+ * refresh token is signed once for all attempts. */
+static bool prepare_answer(struct refresh *r, bool scoped)
 {
     const struct config *cfg = r->w->cfg;
     const struct session *s = &r->view.session;
-    int64_t exp = session_expiry(r->w->now_s, cfg->refresh_ttl_s,
-                                 s->created_at_s, cfg->session_max_lifetime_s);
-
-    if (r->new_token.len > 0 && r->exp == exp &&
-        session_id_is(s->session_id, r->claims.session_id)) {
-        return true;
-    }
-    r->exp = exp;
-    return auth_sign_refresh(r->w, s, r->jti, exp, &r->new_token) ||
-           auth_failed(r->w, "cannot sign a refresh token");
-}
-
-/* Makes the 200, which is the answer if the rotation happens or has. */
-static bool prepare_answer(struct refresh *r, bool scoped)
-{
     struct auth_answer answer = {.code = "AUTH_REFRESH_SUCCESS",
                                  .message = "The session was refreshed.",
                                  .view = &r->view,
                                  .scoped = scoped,
                                  .account_access = r->include_account_token,
                                  .list = !scoped || r->include_account_token};
+    int64_t exp = session_expiry(r->w->now_s, cfg->refresh_ttl_s,
+                                 s->created_at_s, cfg->session_max_lifetime_s);
 
-    if (!new_token(r)) {
-        return false;
+    if (r->new_token.len == 0 || r->exp != exp ||
+        !session_id_is(s->session_id, r->claims.session_id)) {
+        r->exp = exp;
+        if (!auth_sign_refresh(r->w, s, r->jti, exp, &r->new_token)) {
+            return auth_failed(r->w, "cannot sign a refresh token");
+        }
     }
     answer.refresh_token = r->new_token;
     return auth_answer(r->w, &answer);

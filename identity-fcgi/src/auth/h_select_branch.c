@@ -18,6 +18,18 @@ static bool is_bearer(pj_str_t authorization)
            (authorization.len == len || authorization.data[len] == ' ');
 }
 
+/* A token in Authorization would help. */
+static bool refuse_token(struct worker *w, const char *code,
+                         const char *detail)
+{
+    http_problem(w->res, w->req, 401, code, detail);
+    http_header(w->res, "WWW-Authenticate",
+                is_bearer(w->req->authorization)
+                    ? "Bearer realm=\"platform\", error=\"invalid_token\""
+                    : "Bearer realm=\"platform\"");
+    return false;
+}
+
 /* The token comes before the body: who may not ask is told nothing else. */
 static bool verify(struct worker *w, pj_claims_t *claims)
 {
@@ -27,9 +39,8 @@ static bool verify(struct worker *w, pj_claims_t *claims)
             token_verify(w->cfg, w->keys, &w->arena, token, w->now_s,
                          TOKEN_CHECK_ALL, claims) == PJ_OK &&
             claims->kind == PJ_TOKEN_ACCOUNT) ||
-           auth_refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
-                             "A valid account access token is required.",
-                             is_bearer(w->req->authorization));
+           refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
+                        "A valid account access token is required.");
 }
 
 /* Reads the session as it stands, with the branch asked for. */
@@ -54,7 +65,7 @@ static bool check(struct worker *w, const pj_claims_t *claims,
     return verdict == SESSION_NOT_SELECTABLE
                ? auth_refuse(w, 403, "AUTH_BRANCH_NOT_SELECTABLE",
                              "This branch cannot be selected.")
-               : auth_refuse_token(w, AUTH_NOT_ACTIVE, true);
+               : refuse_token(w, AUTH_NOT_ACTIVE);
 }
 
 void h_select_branch(struct worker *w)

@@ -31,9 +31,8 @@ struct job {
 static struct lane {
     struct job *first, **end; /* not begun; the granted ones come first */
     pthread_t *threads;
-    int count;  /* of them; written before and after all use */
-    int places; /* free now */
-    struct hasher_use use;
+    int places;            /* free now */
+    struct hasher_use use; /* its threads change before and after all use */
 } lanes[HASHER_LANES];
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -100,16 +99,14 @@ bool hasher_start(enum hasher_lane lane, int threads, int places)
 {
     struct lane *l = &lanes[lane];
 
-    l->first = NULL;
     l->end = &l->first;
     l->places = places;
-    l->use = (struct hasher_use){.threads = threads};
     l->threads = calloc((size_t) threads, sizeof(pthread_t));
-    while (l->threads != NULL && l->count < threads &&
-           pthread_create(&l->threads[l->count], NULL, work, l) == 0) {
-        l->count++;
+    while (l->threads != NULL && l->use.threads < threads &&
+           pthread_create(&l->threads[l->use.threads], NULL, work, l) == 0) {
+        l->use.threads++;
     }
-    return l->count == threads;
+    return l->use.threads == threads;
 }
 
 bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
@@ -120,7 +117,7 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
     struct lane *l = &lanes[lane];
     struct job job = {.fn = fn, .arg = arg};
 
-    if (l->count == 0) {
+    if (l->use.threads == 0) {
         fn(arg);
         return true;
     }
@@ -165,7 +162,7 @@ void hasher_stop(void)
     pthread_cond_broadcast(&changed);
     pthread_mutex_unlock(&lock);
     for (struct lane *l = lanes; l < lanes + HASHER_LANES; l++) {
-        for (int i = 0; i < l->count; i++) {
+        for (int i = 0; i < l->use.threads; i++) {
             pthread_join(l->threads[i], NULL);
         }
         free(l->threads);

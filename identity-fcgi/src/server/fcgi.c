@@ -12,6 +12,7 @@
 #include "server/server.h"
 
 #include <endian.h>
+#include <fastcgi.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -22,13 +23,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { BEGIN_REQUEST = 1, PARAMS = 4, STDIN = 5 };
-
-#define VERSION 1
-#define RESPONDER 1
-#define HEADER_LEN 8
-#define BEGIN_LEN 8
 
 #define PARAMS_MAX 65535 /* one record: nginx never sends more */
 /* Parameters, a body, and twice a record beyond what is kept of that. */
@@ -159,36 +153,38 @@ static bool are_pairs(const unsigned char *p, const unsigned char *end)
 static bool take(struct fcgi_exchange *ex, const unsigned char *content,
                  size_t n)
 {
-    if (ex->type == BEGIN_REQUEST) {
-        ex->type = PARAMS;
-        return n == BEGIN_LEN && content[0] == 0 && content[1] == RESPONDER;
+    if (ex->type == FCGI_BEGIN_REQUEST) {
+        ex->type = FCGI_PARAMS;
+        return n == sizeof(FCGI_BeginRequestBody) && content[0] == 0 &&
+               content[1] == FCGI_RESPONDER;
     }
-    if (ex->type == PARAMS) {
+    if (ex->type == FCGI_PARAMS) {
         ex->params_len += n;
-        ex->type = n == 0 ? STDIN : PARAMS;
+        ex->type = n == 0 ? FCGI_STDIN : FCGI_PARAMS;
         return ex->params_len <= PARAMS_MAX && are_pairs(content, content + n);
     }
     ex->body_len += n;
-    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : STDIN;
+    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : FCGI_STDIN;
     return true;
 }
 
 static bool receive(struct fcgi_exchange *ex)
 {
-    ex->type = BEGIN_REQUEST;
+    ex->type = FCGI_BEGIN_REQUEST;
     while (ex->type != 0) {
         const unsigned char *h = ex->raw + ex->pos;
         size_t n, total;
         unsigned id;
 
-        if (!await(ex, HEADER_LEN)) {
+        if (!await(ex, FCGI_HEADER_LEN)) {
             return false;
         }
         id = (unsigned) h[2] << 8 | h[3];
         n = (size_t) h[4] << 8 | h[5];
-        total = HEADER_LEN + n + h[6];
-        ex->id = ex->type == BEGIN_REQUEST ? id : ex->id;
-        if (h[0] != VERSION || h[1] != ex->type || id == 0 || id != ex->id) {
+        total = FCGI_HEADER_LEN + n + h[6];
+        ex->id = ex->type == FCGI_BEGIN_REQUEST ? id : ex->id;
+        if (h[0] != FCGI_VERSION_1 || h[1] != ex->type || id == 0 ||
+            id != ex->id) {
             return fail(ex, FCGI_GARBAGE);
         }
         if (!await(ex, total)) {
@@ -196,8 +192,8 @@ static bool receive(struct fcgi_exchange *ex)
         }
         /* Behind these libfcgi takes padding, which nginx never sends there,
          * for the next record. */
-        if ((h[6] != 0 && (ex->type == BEGIN_REQUEST || n == 0)) ||
-            !take(ex, h + HEADER_LEN, n)) {
+        if ((h[6] != 0 && (ex->type == FCGI_BEGIN_REQUEST || n == 0)) ||
+            !take(ex, h + FCGI_HEADER_LEN, n)) {
             return fail(ex, FCGI_GARBAGE);
         }
         ex->pos += total;

@@ -4,7 +4,7 @@
 #include "base/jsonw.h"
 #include "base/metrics.h"
 #include "base/version.h"
-#include "server/serve.h"
+#include "server/server.h"
 
 static void begin_json(struct worker *w, struct jsonw *json)
 {

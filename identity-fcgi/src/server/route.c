@@ -1,7 +1,7 @@
 /* From method and path to a handler. */
 
 #include "base/metrics.h"
-#include "server/serve.h"
+#include "server/server.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* Serving: workers, key reload, the access log. */
 
-#include "server/serve.h"
+#include "server/server.h"
 
 #include "auth/password.h"
 #include "base/log.h"

@@ -50,6 +50,7 @@ static struct {
     const struct server_service *service;
     struct thread *threads; /* NULL: none runs */
     int max_connections;
+    sigset_t signals; /* that are taken, from */
     int signal_fd;
     int queue[2];           /* a pipe of arrivals; its end is the workers' */
     int64_t drain_until_us; /* 0 while serving */
@@ -188,33 +189,24 @@ static bool accept_all(void)
 
 /* -- start and stop -- */
 
-static sigset_t signal_set(void)
-{
-    sigset_t set;
-
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    return set;
-}
-
 void server_block_signals(void)
 {
-    sigset_t set = signal_set();
-
-    (void) pthread_sigmask(SIG_BLOCK, &set, NULL);
+    sigemptyset(&server.signals);
+    sigaddset(&server.signals, SIGTERM);
+    sigaddset(&server.signals, SIGINT);
+    sigaddset(&server.signals, SIGHUP);
+    (void) pthread_sigmask(SIG_BLOCK, &server.signals, NULL);
     (void) signal(SIGPIPE, SIG_IGN);
 }
 
 static bool start(void)
 {
-    sigset_t set = signal_set();
     /* So that the acceptor never waits: pages are freed as wholes. */
     int room =
         (2 * server.max_connections + 512) * (int) sizeof(struct arrival);
 
-    server.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    server.signal_fd =
+        signalfd(-1, &server.signals, SFD_CLOEXEC | SFD_NONBLOCK);
     server.threads =
         calloc((size_t) server.cfg->worker_threads, sizeof(*server.threads));
     if (server.signal_fd < 0 || server.threads == NULL ||
