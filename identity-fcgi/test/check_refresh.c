@@ -2,12 +2,23 @@
 
 #include "handlers.h"
 
+static void refresh_body(const char *token)
+{
+    send_in_body(token);
+    h_refresh(&w);
+}
+
+static void refresh_cookie(const char *token)
+{
+    send_in_cookie(token);
+    h_refresh(&w);
+}
+
 /* With the session's own token, in a session that is read like this. */
 static void refresh(struct session_view view)
 {
     view_is(view);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
 }
 
 START_TEST (test_refresh_scoped) {
@@ -27,8 +38,7 @@ END_TEST
 
 START_TEST (test_refresh_unscoped) {
     view_is(usable_session());
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accountAccessToken\":\""));
@@ -107,8 +117,7 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,
     db.idle_reads = idle;
     cfg.session_max_lifetime_s = 1000 + left_s;
     view_is(scoped_session());
-    send_in_body(issue('r', SESSION, JTI, 10, old_ttl_s));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, JTI, 10, old_ttl_s));
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", calls);
     claims = answered_token();
@@ -186,8 +195,7 @@ START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
     view_is(scoped_session());
     req.origin = PJ_STR("https://evil.test");
     req.cookie = PJ_STR("other=x");
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
@@ -208,14 +216,12 @@ START_TEST (test_refresh_two_cookies) {
 END_TEST
 
 START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
-    send_in_body("not.a.token");
-    h_refresh(&w);
+    refresh_body("not.a.token");
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     req.body = PJ_STR("");
-    send_in_cookie("not.a.token");
-    h_refresh(&w);
+    refresh_cookie("not.a.token");
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_cleared());
 }
@@ -223,37 +229,31 @@ END_TEST
 
 /* It is good for whoever's clock is right: refused, but never thrown away. */
 START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
-    send_in_cookie(issue('r', SESSION, JTI, -31, 3600));
-    h_refresh(&w);
+    refresh_cookie(issue('r', SESSION, JTI, -31, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     view_is(scoped_session());
-    send_in_cookie(issue('r', SESSION, JTI, -30, 3600));
-    h_refresh(&w);
+    refresh_cookie(issue('r', SESSION, JTI, -30, 3600));
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST
 
 START_TEST (test_refresh_takes_refresh_tokens_only) {
-    send_in_body(issue('a', SESSION, JTI, 10, 3600));
-    h_refresh(&w);
+    refresh_body(issue('a', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert_ptr_nonnull(strstr(
         headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
-    send_in_body(issue('b', SESSION, JTI, 10, 3600));
-    h_refresh(&w);
+    refresh_body(issue('b', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
 }
 END_TEST
 
 START_TEST (test_refresh_expiry_has_no_leeway) {
     view_is(scoped_session());
-    send_in_body(issue('r', SESSION, JTI, 100, 100));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, JTI, 100, 100));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
-    send_in_body(issue('r', SESSION, JTI, 100, 101));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, JTI, 100, 101));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
 }
 END_TEST
@@ -261,8 +261,7 @@ END_TEST
 START_TEST (test_refresh_no_such_session) {
     view_is(usable_session());
     tell(&db.read, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_cleared());
 }
@@ -273,8 +272,7 @@ START_TEST (test_refresh_stale_token_of_a_revoked_session) {
 
     v.session.active = false;
     view_is(v);
-    send_in_body(refresh_token(OTHER_JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(OTHER_JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_untouched()); /* the token came in the body */
 }
@@ -282,8 +280,7 @@ END_TEST
 
 START_TEST (test_refresh_stale_leaves_the_cookie) {
     view_is(usable_session());
-    send_in_cookie(refresh_token(OTHER_JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(OTHER_JTI));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
     ck_assert(cookie_untouched());
 }
@@ -294,8 +291,7 @@ START_TEST (test_refresh_disabled_account_ends_the_session) {
 
     v.session.account_enabled = false;
     view_is(v);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_cleared());
@@ -310,8 +306,7 @@ START_TEST (test_refresh_goes_round_while_the_scope_moves) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     tell(&db.rotate, STORE_OK);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
     /* The answer is that of the second decision. */
     ck_assert(body_has("\"accessToken\":\""));
@@ -323,8 +318,7 @@ START_TEST (test_refresh_gives_up_after_three_more_times) {
     view_is(usable_session());
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(503, "AUTH_BUSY",
               "refresh rotate read rotate read rotate read rotate ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
@@ -340,8 +334,7 @@ START_TEST (test_refresh_that_lost_the_race_is_stale) {
     view_is(v);
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotate read ");
     ck_assert(cookie_untouched());
 }
@@ -355,8 +348,7 @@ START_TEST (test_refresh_that_lost_to_a_logout) {
     view_is(v);
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh rotate read ");
 }
 END_TEST
@@ -373,8 +365,7 @@ START_TEST (test_refresh_finds_out_that_its_write_happened) {
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.read, STORE_OK);
     tell(&db.rotate, STORE_UNKNOWN);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read read ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
@@ -386,8 +377,7 @@ START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     db.moved = true;
     tell(&db.rotate, STORE_UNKNOWN);
     tell(&db.rotate, STORE_OK);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
 }
 END_TEST
@@ -399,8 +389,7 @@ static void lose_the_first(struct session_view then)
     view_is(then);
     tell(&db.read, STORE_UNKNOWN);
     tell(&db.read, STORE_OK);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
 }
 
 static struct session_view rotated_by_us(void)
@@ -494,8 +483,7 @@ START_TEST (test_refresh_never_finds_out) {
     tell(&db.read, STORE_OK);
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.rotate, STORE_UNKNOWN);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
     ck_assert_int_eq(res.status, 503);
     ck_assert(body_has("may or may not"));
@@ -507,8 +495,7 @@ END_TEST
 START_TEST (test_refresh_database_down) {
     view_is(scoped_session());
     tell(&db.read, STORE_UNAVAILABLE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
 
@@ -526,8 +513,7 @@ END_TEST
 
 START_TEST (test_reuse_rejected_but_survived) {
     view_is(usable_session());
-    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
 }
 END_TEST
@@ -536,8 +522,7 @@ START_TEST (test_reuse_of_an_old_token_revokes) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_NONE);
-    send_in_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w);
+    refresh_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_untouched());
@@ -548,13 +533,11 @@ START_TEST (test_reuse_of_a_young_token_does_no_harm) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_OK); /* rotated out within the minute */
-    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated ");
 
     /* Issued within the minute: rotated out within it, too. */
-    send_in_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
-    h_refresh(&w);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated refresh ");
 }
 END_TEST

@@ -6,6 +6,7 @@
 #include "auth/keys.h"
 #include "base/config.h"
 #include "base/http.h"
+#include "base/jsonw.h"
 #include "store/store.h"
 
 #include <pj.h>
@@ -88,6 +89,9 @@ struct auth_answer {
     /* Each is left out when empty. */
     pj_str_t refresh_token, access_token, account_token;
 };
+
+/* Begins an answer of JSON, in whose object the caller goes on. */
+void auth_json(struct worker *w, struct jsonw *json);
 
 /* Signs the access tokens that the answer needs; false when that fails. */
 bool auth_sign_access(struct worker *w, struct auth_answer *answer);

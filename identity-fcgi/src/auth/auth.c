@@ -3,9 +3,12 @@
 #include "auth/app.h"
 #include "auth/session.h"
 #include "auth/token.h"
-#include "base/jsonw.h"
 #include "base/log.h"
+#include "base/uuid.h"
 
+#include <arpa/inet.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -161,6 +164,14 @@ bool auth_sign_access(struct worker *w, struct auth_answer *a)
 
 /* -- answers -- */
 
+void auth_json(struct worker *w, struct jsonw *json)
+{
+    http_header(w->res, "Content-Type", "application/json");
+    http_header(w->res, "Cache-Control", "no-store");
+    jsonw_init(json, &w->res->body);
+    jsonw_object(json, NULL);
+}
+
 static void add_branches(struct jsonw *json, const struct branch_list *list)
 {
     jsonw_array(json, "branches");
@@ -194,9 +205,9 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
         !auth_sign_access(w, a)) {
         return auth_failed(w, "cannot sign an access token");
     }
+    buf_reset(&res->headers);
     buf_reset(&res->body);
-    jsonw_init(&json, &res->body);
-    jsonw_object(&json, NULL);
+    auth_json(w, &json);
     jsonw_cstr(&json, "code", a->code);
     jsonw_cstr(&json, "message", a->message);
     add_token(&json, "accessToken", a->access_token);
@@ -217,9 +228,6 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     }
     res->status = 200;
     res->code = a->code;
-    buf_reset(&res->headers);
-    http_header(res, "Content-Type", "application/json");
-    http_header(res, "Cache-Control", "no-store");
     auth_names(w, s->account_id, s->session_id);
     return true;
 }
@@ -242,4 +250,45 @@ void auth_audit(struct worker *w, const char *event, const char *account_id,
                          {"sessionId", session_id,
                           session_id != NULL ? strlen(session_id) : 0}),
               NULL, 0);
+}
+
+/* -- whose failed logins are counted -- */
+
+static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr a6;
+    struct in_addr a4;
+
+    snprintf(text, sizeof(text), "%.*s",
+             remote_addr.len < sizeof(text) ? (int) remote_addr.len : 0,
+             remote_addr.len > 0 ? (const char *) remote_addr.data : "");
+    if (inet_pton(AF_INET6, text, &a6) == 1) {
+        if (IN6_IS_ADDR_V4MAPPED(&a6)) {
+            inet_ntop(AF_INET, &a6.s6_addr[12], out, (socklen_t) cap);
+            return;
+        }
+        memset(&a6.s6_addr[8], 0, 8);
+        inet_ntop(AF_INET6, &a6, text, sizeof(text));
+        snprintf(out, cap, "%s/64", text);
+        return;
+    }
+    /* A client on a Unix socket has no address: all of them are one. */
+    snprintf(out, cap, "%s",
+             inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
+}
+
+bool attempt_identify(const struct keys *keys, pj_str_t account,
+                      pj_str_t remote_addr, struct attempt *out)
+{
+    fold_address(remote_addr, out->address, sizeof(out->address));
+    if (keys->signing == NULL || /* a local set-up without keys */
+        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key),
+             account.data, account.len, out->account_hmac, NULL) == NULL) {
+        return false;
+    }
+    /* Spread as evenly as the ids of accounts. */
+    uuid_write(out->stand_in, out->account_hmac);
+    out->stand_in[UUID_LEN] = '\0';
+    return true;
 }

@@ -2,7 +2,6 @@
 
 #include "auth/app.h"
 #include "auth/token.h"
-#include "base/jsonw.h"
 #include "base/metrics.h"
 
 #include <string.h>
@@ -61,17 +60,13 @@ static bool revoke(struct worker *w, const struct named *named)
     return true;
 }
 
-static void answer(struct http_response *res)
+static void answer(struct worker *w)
 {
     struct jsonw json;
 
-    res->status = 200;
-    res->code = "AUTH_LOGOUT_SUCCESS";
-    http_header(res, "Content-Type", "application/json");
-    http_header(res, "Cache-Control", "no-store");
-    jsonw_init(&json, &res->body);
-    jsonw_object(&json, NULL);
-    jsonw_cstr(&json, "code", res->code);
+    w->res->code = "AUTH_LOGOUT_SUCCESS";
+    auth_json(w, &json);
+    jsonw_cstr(&json, "code", w->res->code);
     jsonw_cstr(&json, "message", "Logout succeeded.");
     jsonw_object_end(&json);
 }
@@ -95,7 +90,7 @@ void h_logout(struct worker *w)
         name_session(w, token, true, &named);
     }
     if (revoke(w, &named)) {
-        answer(w->res);
+        answer(w);
         if (own_page) {
             http_cookie_clear(w->res, w->cfg);
         }

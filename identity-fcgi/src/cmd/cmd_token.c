@@ -41,10 +41,8 @@ static bool issue(struct cmd *c, int64_t ttl_s, struct issued *t)
     pj_claims_t claims;
     pj_arena_t arena;
     struct session s = {0};
-    const struct token spec = {.kind = TOKEN_SYSTEM,
-                               .session = &s,
-                               .iat = now,
-                               .exp = now + ttl_s};
+    const struct token spec = {
+        .kind = TOKEN_SYSTEM, .session = &s, .iat = now, .exp = now + ttl_s};
     struct buf out;
 
     snprintf(s.account_id, STORE_UUID, "%s", cmd_get(c, "accountId"));

@@ -52,23 +52,17 @@ static struct log_field field(const char *name, const void *text)
 static void log_request(const struct http_request *req,
                         const struct http_response *res, int64_t duration_ms)
 {
-    const struct log_field fields[] = {
-        field("clientIp", req->remote_addr.data),
-        field("method", req->method.data),
-        field("path", req->path.data),
-        field("code", res->code),
-        field("accountId", res->account_id),
-        field("sessionId", res->session_id),
-        field("userAgent", req->user_agent.data),
-    };
-    const struct log_number numbers[] = {
-        {"status", res->status},
-        {"bytes", (int64_t) res->body.len},
-        {"durationMs", duration_ms},
-    };
-
-    log_access(fields, sizeof(fields) / sizeof(fields[0]), numbers,
-               sizeof(numbers) / sizeof(numbers[0]));
+    log_access(LOG_FIELDS(field("clientIp", req->remote_addr.data),
+                          field("method", req->method.data),
+                          field("path", req->path.data),
+                          field("code", res->code),
+                          field("accountId", res->account_id),
+                          field("sessionId", res->session_id),
+                          field("userAgent", req->user_agent.data)),
+               (struct log_number[]){{"status", res->status},
+                                     {"bytes", (int64_t) res->body.len},
+                                     {"durationMs", duration_ms}},
+               3);
 }
 
 /* Tokens and credentials do not outlive their request in our memory: what

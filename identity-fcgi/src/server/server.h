@@ -130,7 +130,7 @@ struct server_use {
 
 struct server_use server_use(void);
 
-/* -- serve.c, route.c, h_service.c: what is served -- */
+/* -- serve.c and route.c: what is served -- */
 
 /*
  * Serves on listener with keys (whose reference is taken over) until told to
@@ -155,8 +155,5 @@ void route_handle(size_t route, struct worker *w);
 /* The path of a route, "other" for the last number: a label that no client can
  * choose. */
 const char *route_label(size_t route);
-
-/* The handlers of h_service.c. */
-handler_fn h_jwks, h_healthz, h_readyz, h_info, h_prometheus;
 
 #endif

@@ -1,9 +1,7 @@
 /* Brings a database to this binary's schema. */
 
 #include "base/log.h"
-#include "db/db.h"
-#include "store/sql_embedded.h"
-#include "store/store.h"
+#include "store/store_sql.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>

@@ -88,4 +88,16 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
 /* By workspace name, branch name and branch id, each by its bytes. */
 void store_sort_branches(struct branch *items, size_t count);
 
+/* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
+struct sql_file {
+    int version; /* number of a migration; 0 for the seed */
+    const char *name;
+    size_t len;
+    const char *sql; /* NUL-terminated */
+};
+
+extern const struct sql_file sql_migrations[]; /* versions 1, 2, 3, ... */
+extern const size_t sql_migration_count;
+extern const struct sql_file sql_seed_local;
+
 #endif
