@@ -219,8 +219,8 @@ static inline bool would_rotate(const struct session_view *v,
 {
     const struct session *s = &v->session;
 
-    return !db.moved && text_is(to->jti, s->jti) &&
-           text_is(to->account_id, s->account_id) && s->active &&
+    return !db.moved && text_is(to->token->jti, s->jti) &&
+           text_is(to->token->account_id, s->account_id) && s->active &&
            s->account_enabled && s->expires_at_s > to->now_s &&
            s->created_at_s >= to->opened_at_s &&
            (s->active_branch_id[0] == '\0' || v->selectable);

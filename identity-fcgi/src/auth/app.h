@@ -84,8 +84,8 @@ struct auth_answer {
     const char *message;
     const struct session_view *view; /* scope and branches as they apply */
     bool scoped;                     /* else a branch is to be chosen */
-    bool account_access;             /* also in a scoped answer */
-    bool list;                       /* the branches are listed */
+    /* A scoped answer has the list and an account token as well. */
+    bool account_access;
     /* Each is left out when empty. */
     pj_str_t refresh_token, access_token, account_token;
 };

@@ -215,7 +215,7 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     add_token(&json, "refreshToken", a->refresh_token);
     jsonw_cstr(&json, "tokenType", "Bearer");
     jsonw_int(&json, "expiresIn", access_expiry(w, s) - w->now_s);
-    if (a->list) {
+    if (!a->scoped || a->account_access) {
         add_branches(&json, &a->view->branches);
     }
     jsonw_object(&json, "nextAction");

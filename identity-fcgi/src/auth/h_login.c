@@ -235,7 +235,6 @@ static bool is_overtaken(struct worker *w, struct login *login)
         return auth_database_unavailable(w);
     }
     answer.scoped = view.selectable;
-    answer.list = !view.selectable;
     if (!new_session(w, &login->account, &view)) {
         return auth_failed(w, "no randomness");
     }

@@ -220,8 +220,7 @@ static bool prepare_answer(struct refresh *r, bool scoped)
                                  .message = "The session was refreshed.",
                                  .view = &r->view,
                                  .scoped = scoped,
-                                 .account_access = r->include_account_token,
-                                 .list = !scoped || r->include_account_token};
+                                 .account_access = r->include_account_token};
     int64_t exp = session_expiry(r->w->now_s, cfg->refresh_ttl_s,
                                  s->created_at_s, cfg->session_max_lifetime_s);
 
@@ -287,11 +286,8 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
 static enum store_result look(struct refresh *r, bool first)
 {
     struct worker *w = r->w;
-    const pj_claims_t *c = &r->claims;
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
-    struct rotation to = {.session_id = c->session_id,
-                          .account_id = c->account_id,
-                          .jti = c->jti,
+    struct rotation to = {.token = &r->claims,
                           .new_jti = r->jti,
                           .expires_at_s = r->exp,
                           .now_s = w->now_s,
@@ -304,7 +300,7 @@ static enum store_result look(struct refresh *r, bool first)
                                      r->include_account_token, &r->meanwhile,
                                      &r->view);
     }
-    return store_session_read(&w->store, &w->arena, c->session_id, NULL,
+    return store_session_read(&w->store, &w->arena, r->claims.session_id, NULL,
                               r->include_account_token, &r->meanwhile,
                               &r->view);
 }

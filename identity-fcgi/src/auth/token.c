@@ -54,15 +54,13 @@ static void write_claims(struct buf *out, const struct config *cfg,
     jsonw_cstr(&w, "jti", jti);
     jsonw_cstr(&w, "account_id", s->account_id);
     jsonw_cstr(&w, "session_id", s->session_id);
+    jsonw_cstr(&w, "token_type", kinds[t->kind].token_type);
     if (t->kind != TOKEN_REFRESH) {
         if (cfg->jwt_audience != NULL) {
             jsonw_cstr(&w, "aud", cfg->jwt_audience);
         }
         jsonw_cstr(&w, "account_type", s->account_type);
         jsonw_cstr(&w, "typ", "access");
-    }
-    jsonw_cstr(&w, "token_type", kinds[t->kind].token_type);
-    if (t->kind != TOKEN_REFRESH) {
         jsonw_cstr(&w, "token_scope", kinds[t->kind].token_scope);
     }
     if (t->kind == TOKEN_BRANCH) {

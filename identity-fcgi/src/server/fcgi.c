@@ -81,9 +81,10 @@ void fcgi_exchange_free(struct fcgi_exchange *ex)
     }
 }
 
+/* The first failure counts. */
 static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
 {
-    ex->end = why;
+    ex->end = ex->end == FCGI_WHOLE ? why : ex->end;
     return false;
 }
 
@@ -257,12 +258,9 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
     ex->end = FCGI_WHOLE;
     ex->len = ex->pos = ex->params_len = ex->body_len = 0;
     if (!receive(ex) || !parse(ex, call)) {
-        enum fcgi_end why = ex->end;
-
         (void) finish(ex);
-        return why;
     }
-    return FCGI_WHOLE;
+    return ex->end;
 }
 
 /* -- answering -- */

@@ -61,10 +61,7 @@ struct session {
 
 /* What a refresh puts into a session, and on what conditions. */
 struct rotation {
-    /* What the token in hand says. */
-    pj_str_t session_id;
-    pj_str_t account_id;
-    pj_str_t jti;
+    const pj_claims_t *token; /* in hand */
     const char *new_jti;
     int64_t expires_at_s; /* of the new token, and of the session with it */
     int64_t now_s;        /* the session is not over then */

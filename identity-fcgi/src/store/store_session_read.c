@@ -193,30 +193,33 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out)
 {
+    const pj_claims_t *token = to->token;
     unsigned char jti[UUID_BYTES];
     struct db_params p = {0};
     struct db_rows *rows;
     enum store_result result;
 
-    db_param_uuid(&p, (const char *) to->session_id.data, to->session_id.len);
-    db_param_uuid(&p, (const char *) to->jti.data, to->jti.len);
+    db_param_uuid(&p, (const char *) token->session_id.data,
+                  token->session_id.len);
+    db_param_uuid(&p, (const char *) token->jti.data, token->jti.len);
     store_param_uuid(&p, to->new_jti);
     db_param_time_us(&p, to->expires_at_s * 1000000);
-    db_param_uuid(&p, (const char *) to->account_id.data, to->account_id.len);
+    db_param_uuid(&p, (const char *) token->account_id.data,
+                  token->account_id.len);
     db_param_time_us(&p, (to->now_s + 1) * 1000000);
     db_param_time_us(&p, to->opened_at_s * 1000000);
     db_param_fence(&p);
-    if (p.bad_uuid || !uuid_read(jti, to->jti)) {
+    if (p.bad_uuid || !uuid_read(jti, token->jti)) {
         /* Some id is none, or a jti not as we write it and so not the
          * session's: there is nothing to rotate. */
-        return store_session_read(st, arena, to->session_id, NULL, list,
+        return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }
     result = store_run(st, &session_refresh_sql[to->remember], &p, meanwhile,
                        &rows);
     result = copy_view(result, &p, rows, arena, true, list, out);
     if (result == STORE_OK && !out->rotated && look_everywhere(out)) {
-        result = store_session_read(st, arena, to->session_id, NULL, list,
+        result = store_session_read(st, arena, token->session_id, NULL, list,
                                     NULL, out);
     }
     return result;
