@@ -19,7 +19,6 @@
 /* One per thread; nothing in it is shared. */
 struct worker {
     const struct config *cfg;
-    size_t number;      /* of this thread, from 0 */
     struct store store; /* with the deadline of the request */
     pj_arena_t arena;   /* reset before every request */
     /* The request in hand. */
@@ -45,7 +44,7 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
                       pj_str_t remote_addr, struct attempt *out)
     __attribute__((warn_unused_result));
 
-/* -- request bodies: false, with a refusal, for what is not acceptable -- */
+/* -- request bodies: what is not acceptable is refused, with false -- */
 
 /* Media type and syntax, in this order.  *root is an object; NULL for no body
  * at all, where that is optional. */
@@ -60,7 +59,7 @@ bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
 bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
                                pj_str_t *out);
 
-/* -- refusals: all false, for who returns that -- */
+/* -- refusals: all return false, for callers that do so too -- */
 
 /* A problem; a 503 gets a Retry-After, a 401 the challenge of who is to log
  * in, for which no browser asks its user. */

@@ -8,6 +8,7 @@
 #include "base/metrics.h"
 #include "base/uuid.h"
 
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
@@ -57,22 +58,11 @@ static bool read_body(struct worker *w, struct login *login)
 
 /* -- attempts -- */
 
-static bool refuse_attempts(struct worker *w, int64_t retry_after_s)
-{
-    char seconds[24];
-
-    snprintf(seconds, sizeof(seconds), "%lld", (long long) retry_after_s);
-    auth_audit(w, "auth.login.limited", NULL, NULL);
-    (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
-                       "Too many failed logins; try again later.");
-    http_header(w->res, "Retry-After", seconds);
-    return false;
-}
-
 /* Counts this login as failed until it has succeeded. */
 static bool count_attempt(struct worker *w, struct login *login)
 {
     int64_t retry_after_s = 1;
+    char seconds[24];
 
     if (!attempt_identify(w->keys, login->account_name, w->req->remote_addr,
                           &login->attempt)) {
@@ -88,7 +78,12 @@ static bool count_attempt(struct worker *w, struct login *login)
         login->counted = true;
         return true;
     case STORE_NONE:
-        return refuse_attempts(w, retry_after_s);
+        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s);
+        (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
+                           "Too many failed logins; try again later.");
+        http_header(w->res, "Retry-After", seconds);
+        auth_audit(w, "auth.login.limited", NULL, NULL);
+        return false;
     default:
         return auth_database_unavailable(w);
     }

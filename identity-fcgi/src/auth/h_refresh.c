@@ -344,8 +344,11 @@ static bool pause_ms(const struct refresh *r, long ms)
 {
     struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
 
-    return metrics_now_us() / 1000 + ms < r->w->store.deadline_ms &&
-           nanosleep(&t, NULL) == 0;
+    if (metrics_now_us() / 1000 + ms >= r->w->store.deadline_ms) {
+        return false;
+    }
+    nanosleep(&t, NULL);
+    return true;
 }
 
 /*

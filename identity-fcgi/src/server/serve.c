@@ -92,7 +92,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->store.deadline_ms = call->deadline_ms;
     route = route_find(req.path);
     w->keys = keys_acquire();
-    w->signer = keys_signer(w->keys, w->number);
+    w->signer = keys_signer(w->keys, thread);
     if (metrics_now_us() / 1000 < call->deadline_ms) {
         route_handle(route, w);
     } else {
@@ -182,8 +182,7 @@ static bool make_workers(const struct config *cfg, struct store *store)
         return false;
     }
     for (size_t i = 0; i < n; i++) {
-        self.workers[i].app =
-            (struct worker){.cfg = cfg, .number = i, .store = *store};
+        self.workers[i].app = (struct worker){.cfg = cfg, .store = *store};
     }
     return true;
 }

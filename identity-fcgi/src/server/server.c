@@ -50,9 +50,9 @@ static struct {
     const struct server_service *service;
     struct thread *threads; /* NULL: none runs */
     int max_connections;
-    sigset_t signals; /* that are taken, from */
+    sigset_t signals; /* that signal_fd takes */
     int signal_fd;
-    int queue[2];           /* a pipe of arrivals; its end is the workers' */
+    int queue[2];           /* a pipe of arrivals; workers end with it */
     int64_t drain_until_us; /* 0 while serving */
     atomic_uint queued, busy;
 } server;
@@ -91,12 +91,16 @@ static void serve_one(const struct thread *t, const struct arrival *a)
     count_end(end);
 }
 
-/* A connection is always counted, if need be twice for a moment. */
+/* For a moment a connection is counted twice, rather than not at all. */
 static void *worker_main(void *arg)
 {
     struct arrival a;
+    ssize_t n;
 
-    while (read(server.queue[0], &a, sizeof(a)) == sizeof(a)) {
+    while ((n = read(server.queue[0], &a, sizeof(a))) != 0) {
+        if (n != sizeof(a)) {
+            continue; /* interrupted */
+        }
         atomic_fetch_add(&server.busy, 1);
         atomic_fetch_sub(&server.queued, 1);
         serve_one(arg, &a);
