@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "base/version.h"
 #include "cmd/cmd.h"
-#include "server/listener.h"
-#include "server/serve.h"
 #include "server/server.h"
 #include "store/store.h"
 
@@ -177,7 +175,6 @@ static int command_serve(const struct options *opt)
     } else {
         keys_release(keys);
     }
-    listener_unlink(&listener);
     listener_close(&listener);
     config_free(&cfg);
     return status;

@@ -1,12 +1,19 @@
 /* Tests of hasher.c. */
 
-#include "auth/hasher.h"
+#include "auth/password.h"
 #include "testing.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
+
+#define CALLERS 16
+
+static void run(void (*fn)(void *arg), void *arg)
+{
+    ck_assert(hasher_run(HASHER_HASH, INT64_MAX, fn, arg));
+}
 
 struct seen {
     pid_t thread;
@@ -24,7 +31,7 @@ static void look(void *arg)
 START_TEST (test_without_threads_it_is_done_here) {
     struct seen seen = {0, 0};
 
-    hasher_run(look, &seen);
+    run(look, &seen);
     ck_assert_int_eq(seen.thread, gettid());
 }
 END_TEST
@@ -33,13 +40,13 @@ START_TEST (test_threads_give_way) {
     struct seen seen = {0, 0};
     int own = getpriority(PRIO_PROCESS, (id_t) gettid());
 
-    ck_assert(hasher_start(1));
-    hasher_run(look, &seen);
+    ck_assert(hasher_start(HASHER_HASH, 1, CALLERS));
+    run(look, &seen);
     ck_assert_int_ne(seen.thread, gettid());
     ck_assert_int_eq(seen.niceness, own < 9 ? own + 10 : 19);
     ck_assert_int_eq(getpriority(PRIO_PROCESS, (id_t) gettid()), own);
     hasher_stop();
-    hasher_run(look, &seen);
+    run(look, &seen);
     ck_assert_int_eq(seen.thread, gettid());
 }
 END_TEST
@@ -49,15 +56,14 @@ START_TEST (test_threads_of_a_process_that_gives_way) {
     struct seen seen = {0, 0};
 
     ck_assert_int_eq(setpriority(PRIO_PROCESS, 0, 19), 0);
-    ck_assert(hasher_start(1));
-    hasher_run(look, &seen);
+    ck_assert(hasher_start(HASHER_HASH, 1, CALLERS));
+    run(look, &seen);
     ck_assert_int_ne(seen.thread, gettid());
     ck_assert_int_eq(seen.niceness, 19);
     hasher_stop();
 }
 END_TEST
 
-#define CALLERS 16
 #define ROUNDS 500
 
 static atomic_int running, most, done;
@@ -80,7 +86,7 @@ static void *call(void *arg)
     for (int i = 0; i < ROUNDS; i++) {
         int mine = 0;
 
-        hasher_run(count, &mine);
+        run(count, &mine);
         if (mine != 1) {
             return NULL;
         }
@@ -91,7 +97,7 @@ static void *call(void *arg)
 START_TEST (test_many_callers_few_threads) {
     pthread_t threads[CALLERS];
 
-    ck_assert(hasher_start(3));
+    ck_assert(hasher_start(HASHER_HASH, 3, CALLERS));
     for (int i = 0; i < CALLERS; i++) {
         ck_assert_int_eq(pthread_create(&threads[i], NULL, call, threads), 0);
     }

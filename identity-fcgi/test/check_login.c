@@ -2,6 +2,7 @@
 
 #include "handlers.h"
 #include "memory_limit.h"
+#include "metric.h"
 
 /* In the place of hasher.c: what is lent to threads of low priority. */
 static struct {
@@ -9,22 +10,21 @@ static struct {
     size_t bytes; /* of the arena that the last of them took */
 } lent;
 
-bool hasher_start(int threads)
+bool hasher_start(enum hasher_lane lane, int threads, int places)
 {
-    return threads > 0;
+    return lane < HASHER_LANES && threads > 0 && places > 0;
 }
 
-void hasher_stop(void)
-{
-}
-
-void hasher_run(void (*fn)(void *arg), void *arg)
+bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
+                void *arg)
 {
     unsigned char *before = w.arena.pos;
 
+    ck_assert(lane < HASHER_LANES && until_ms > 0);
     lent.calls++;
     fn(arg);
     lent.bytes = (size_t) (w.arena.pos - before);
+    return true;
 }
 
 static void send_login(const char *account, const char *credential)
@@ -37,9 +37,9 @@ static void send_login(const char *account, const char *credential)
 START_TEST (test_login_one_branch) {
     db.branch_count = 1;
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches scope create settle ");
+              "attempt find choices create settle ");
     ck_assert(db.settled_success);
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
     ck_assert_str_eq(db.created.workspace_id, WORKSPACE);
@@ -59,7 +59,7 @@ START_TEST (test_login_signs_where_it_hashes) {
     send_login("one@demo.test", "right");
     lent.calls = 0;
     before = w.arena.pos;
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 200);
     ck_assert_int_eq(lent.calls, 2);
     ck_assert_uint_gt(lent.bytes, 1200); /* two tokens */
@@ -68,7 +68,7 @@ START_TEST (test_login_signs_where_it_hashes) {
     http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
                        sizeof(body_mem));
     w.signer = NULL;
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 500);
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
@@ -77,14 +77,14 @@ END_TEST
 
 START_TEST (test_login_no_and_several_branches) {
     send_login("none@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle ");
+              "attempt find choices create settle ");
     ck_assert(body_has("\"branches\":[],"));
     ck_assert_str_eq(db.created.active_branch_id, "");
 
     db.branch_count = 3;
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 200);
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
     ck_assert(!body_has("\"accessToken\""));
@@ -92,29 +92,32 @@ START_TEST (test_login_no_and_several_branches) {
 END_TEST
 
 START_TEST (test_login_equal_work_for_every_refusal) {
-    uint64_t before = password_count();
+    uint64_t before = metric("identity_hash_duration_seconds_count");
     size_t length;
 
     send_login("one@demo.test", "wrong");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
-    ck_assert_uint_eq(password_count(), before + 1);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                      before + 1);
     length = res.body.len;
 
     db.calls[0] = '\0';
     db.account.enabled = false;
     send_login("disabled@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
-    ck_assert_uint_eq(password_count(), before + 2);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                      before + 2);
     ck_assert_uint_eq(res.body.len, length);
 
     db.calls[0] = '\0';
     tell(&db.find, STORE_NONE);
     send_login("nobody@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
-    ck_assert_uint_eq(password_count(), before + 3);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                      before + 3);
     ck_assert_uint_eq(res.body.len, length);
     ck_assert(cookie_untouched());
     ck_assert_ptr_nonnull(strstr(
@@ -123,31 +126,31 @@ START_TEST (test_login_equal_work_for_every_refusal) {
 END_TEST
 
 START_TEST (test_login_over_the_limit_is_not_hashed) {
-    uint64_t before = password_count();
+    uint64_t before = metric("identity_hash_duration_seconds_count");
 
     tell(&db.attempt, STORE_NONE);
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(429, "AUTH_TOO_MANY_ATTEMPTS", "attempt ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 77\r\n"));
-    ck_assert_uint_eq(password_count(), before);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"), before);
 }
 END_TEST
 
 START_TEST (test_login_limits_off) {
     cfg.max_failures = 0;
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
-    ck_answer(200, "AUTH_LOGIN_SUCCESS", "find branches create ");
+    h_login(&w);
+    ck_answer(200, "AUTH_LOGIN_SUCCESS", "find choices create ");
 }
 END_TEST
 
 START_TEST (test_login_ends_the_oldest_sessions) {
     cfg.max_sessions = 2;
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle limit ");
+              "attempt find choices create limit settle ");
 }
 END_TEST
 
@@ -156,9 +159,9 @@ START_TEST (test_login_succeeds_whatever_becomes_of_the_oldest) {
     cfg.max_sessions = 2;
     tell(&db.limit, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create settle limit ");
+              "attempt find choices create limit settle ");
 }
 END_TEST
 
@@ -168,9 +171,9 @@ START_TEST (test_login_rehashes_weaker_credentials) {
     stronger.argon2_memory_kib = 16;
     ck_assert(password_setup(&stronger));
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find rehash branches create settle ");
+              "attempt find rehash choices create settle ");
     ck_assert_str_eq(db.created_with, db.rehashed_to);
 }
 END_TEST
@@ -179,9 +182,9 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
     send_login("one@demo.test", "right");
     tell(&db.create, STORE_NONE);
     tell(&db.create, STORE_OK);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(200, "AUTH_LOGIN_SUCCESS",
-              "attempt find branches create find branches create settle ");
+              "attempt find choices create find choices create settle ");
     ck_assert(db.settled_success);
     ck_assert_str_eq(db.created_with, db.account.credential_hash);
     http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
@@ -194,19 +197,19 @@ START_TEST (test_login_starts_over_when_its_account_changes) {
     tell(&db.create, STORE_NONE);
     tell(&db.find, STORE_OK);
     tell(&db.find, STORE_NONE);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS",
-              "attempt find branches create find ");
+              "attempt find choices create find ");
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 
     /* It never holds still. */
     db.calls[0] = '\0';
     memset(&db.find, 0, sizeof(db.find));
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(503, "AUTH_BUSY",
-              "attempt find branches create find branches create find "
-              "branches create settle ");
+              "attempt find choices create find choices create find "
+              "choices create settle ");
     ck_assert(!db.settled_success);
 }
 END_TEST
@@ -218,14 +221,14 @@ START_TEST (test_login_without_memory_is_no_failure) {
              "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA");
     send_login("one@demo.test", "right");
     memory_limit(64);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(503, "AUTH_BUSY", "attempt find settle ");
     ck_assert(!db.settled_success);
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
 
     memory_limit(0);
     db.calls[0] = '\0';
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(401, "AUTH_INVALID_CREDENTIALS", "attempt find ");
 }
 END_TEST
@@ -233,22 +236,22 @@ END_TEST
 START_TEST (test_login_database_down) {
     tell(&db.create, STORE_UNKNOWN);
     send_login("one@demo.test", "right");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE",
-              "attempt find branches create settle ");
+              "attempt find choices create settle ");
     ck_assert(!db.settled_success);
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
 
     db.calls[0] = '\0';
     tell(&db.attempt, STORE_UNAVAILABLE);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "attempt ");
 
     db.calls[0] = '\0';
     memset(&db.attempt, 0, sizeof(db.attempt));
     tell(&db.find, STORE_UNAVAILABLE);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "attempt find settle ");
     ck_assert(!db.settled_success);
 }
@@ -257,7 +260,7 @@ END_TEST
 static void refused_login(const char *body)
 {
     send_body(body);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_msg(strcmp(res.code, "REQUEST_INVALID") == 0 &&
                       db.calls[0] == '\0',
                   "%s: %s, calls %s", body, res.code, db.calls);
@@ -281,7 +284,7 @@ START_TEST (test_login_bodies) {
 
     send_body("{\"account\":\" A\\u00c9 \\t\",\"credential\":\"right\","
               "\"more\":{}}");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST
@@ -292,33 +295,29 @@ START_TEST (test_login_lengths) {
     memset(name, 'a', 320);
     memset(secret, 'b', 1024);
     send_login(name, secret);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 401);
 
     name[320] = 'a';
     send_login(name, secret);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 400);
 
     name[320] = '\0';
     secret[1024] = 'b';
     send_login(name, secret);
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_assert_int_eq(res.status, 400);
 }
 END_TEST
 
-START_TEST (test_login_size_comes_before_type_before_body) {
+START_TEST (test_login_type_comes_before_body) {
     send_body("{");
     req.content_type = PJ_STR("text/plain");
-    req.body_too_large = true;
-    h_login(&w, &req, &res);
-    ck_answer(413, "REQUEST_TOO_LARGE", "");
-    req.body_too_large = false;
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(415, "MEDIA_TYPE_UNSUPPORTED", "");
     req.content_type = PJ_STR("application/json; charset=utf-8");
-    h_login(&w, &req, &res);
+    h_login(&w);
     ck_answer(400, "REQUEST_INVALID", "");
 }
 END_TEST
@@ -340,7 +339,7 @@ int main(void)
         test_login_database_down,
         test_login_bodies,
         test_login_lengths,
-        test_login_size_comes_before_type_before_body,
+        test_login_type_comes_before_body,
     };
 
     return run_tests("login", tests, sizeof(tests) / sizeof(tests[0]));

@@ -3,6 +3,7 @@
 #include "auth/password.h"
 #include "base/metrics.h"
 #include "memory_limit.h"
+#include "metric.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -14,6 +15,8 @@
 
 #define CREDENTIAL PJ_STR("Demo-passw0rd!")
 
+static int64_t wait_ms = PASSWORD_WAIT_MS;
+
 /* The cheapest that Argon2id allows, so that tests are quick. */
 static void setup(int slots, int workers, int64_t memory_kib)
 {
@@ -23,6 +26,8 @@ static void setup(int slots, int workers, int64_t memory_kib)
                          .argon2_iterations = 1};
 
     ck_assert(password_setup(&cfg));
+    hasher_stop();
+    ck_assert(password_start(&cfg, wait_ms));
 }
 
 START_TEST (test_right_and_wrong) {
@@ -56,37 +61,18 @@ START_TEST (test_unknown_account_costs_one_hash) {
 
     setup(1, 2, 8);
     ck_assert(password_hash(CREDENTIAL, 0, phc));
-    before = password_count();
+    before = metric("identity_hash_duration_seconds_count");
     ck_assert_int_eq(password_verify(NULL, CREDENTIAL, 0), PASSWORD_WRONG);
-    ck_assert_uint_eq(password_count(), before + 1);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                      before + 1);
     ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_OK);
-    ck_assert_uint_eq(password_count(), before + 2);
+    ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                      before + 2);
 }
 END_TEST
 
 #define SALT "AAAAAAAAAAAAAAAAAAAAAA"
 #define HASH "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-
-static const char *no_name(size_t endpoint)
-{
-    (void) endpoint;
-    return "";
-}
-
-/* What Argon2id was asked for so far, in KiB times passes. */
-static uint64_t work(void)
-{
-    static char text[512 * 1024];
-    struct buf out;
-    char *at;
-
-    buf_init(&out, text, sizeof(text) - 1);
-    metrics_render(&out, no_name, NULL, 0, NULL, 0);
-    text[out.len] = '\0';
-    at = strstr(text, "\nidentity_hash_work_total ");
-    ck_assert_ptr_nonnull(at);
-    return strtoull(strchr(at, ' '), NULL, 10);
-}
 
 /* Each is told apart, and costs what any credential does: one hash. */
 START_TEST (test_stored_strings_that_are_none) {
@@ -122,13 +108,14 @@ START_TEST (test_stored_strings_that_are_none) {
 
     setup(1, 2, 16);
     for (size_t i = 0; i < sizeof(unusable) / sizeof(unusable[0]); i++) {
-        hashes = password_count();
-        cost = work();
+        hashes = metric("identity_hash_duration_seconds_count");
+        cost = metric("identity_hash_work_total");
         ck_assert_msg(password_verify(unusable[i], CREDENTIAL, 0) ==
                           PASSWORD_UNUSABLE,
                       "%s", unusable[i]);
-        ck_assert_uint_eq(password_count(), hashes + 1);
-        ck_assert_uint_eq(work(), cost + 16);
+        ck_assert_uint_eq(metric("identity_hash_duration_seconds_count"),
+                          hashes + 1);
+        ck_assert_uint_eq(metric("identity_hash_work_total"), cost + 16);
     }
     ck_assert_int_eq(password_verify("$argon2id$v=19$m=262144,t=1,p=1$" SALT
                                      "$" HASH,
@@ -152,10 +139,11 @@ START_TEST (test_strings_of_other_makers) {
 
     setup(1, 2, 8);
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++) {
-        cost = work();
+        cost = metric("identity_hash_work_total");
         ck_assert_int_eq(password_verify(others[i], CREDENTIAL, 0),
                          PASSWORD_OK);
-        ck_assert_uint_eq(work(), cost + (i == 0 ? 64 * 3 : 64 * 2));
+        ck_assert_uint_eq(metric("identity_hash_work_total"),
+                          cost + (i == 0 ? 64 * 3 : 64 * 2));
         ck_assert_int_eq(password_verify(others[i], PJ_STR("x"), 0),
                          PASSWORD_WRONG);
     }
@@ -165,7 +153,7 @@ END_TEST
 /* Nobody has been asked then, so nobody was wrong. */
 START_TEST (test_no_memory_is_no_verdict) {
     char phc[PASSWORD_PHC_MAX], other[PASSWORD_PHC_MAX];
-    struct password_use use;
+    struct hasher_use use;
 
     setup(1, 2, 256 * 1024);
     ck_assert(password_hash(CREDENTIAL, 0, phc));
@@ -185,7 +173,7 @@ START_TEST (test_no_memory_is_no_verdict) {
     ck_assert(password_hash(CREDENTIAL, 0, phc));
     ck_assert_int_eq(password_verify(phc, CREDENTIAL, 0), PASSWORD_OK);
     ck_assert_int_eq(password_verify(phc, PJ_STR("x"), 0), PASSWORD_WRONG);
-    password_use(&use);
+    use = hasher_use(HASHER_HASH);
     ck_assert_int_eq(use.running, 0);
 }
 END_TEST
@@ -245,8 +233,8 @@ static void run_at_once(struct caller *callers, int n)
 START_TEST (test_never_more_than_half_of_the_workers) {
     struct caller callers[8];
 
+    wait_ms = 60000;
     setup(1, 8, 128 * 1024); /* long enough that they overlap */
-    password_set_wait(60000);
     run_at_once(callers, 8);
     ck_assert_int_ge(count(callers, 8, PASSWORD_WRONG), 4);
     ck_assert_int_ge(count(callers, 8, PASSWORD_BUSY), 1);
@@ -260,13 +248,14 @@ START_TEST (test_waiting_ends) {
     struct caller callers[3];
 
     /* One slot, and each hash takes many times longer than a wait may. */
+    wait_ms = 5;
     setup(1, 6, 128 * 1024);
-    password_set_wait(5);
     run_at_once(callers, 3);
     ck_assert_int_ge(count(callers, 3, PASSWORD_WRONG), 1);
     ck_assert_int_ge(count(callers, 3, PASSWORD_BUSY), 1);
 
-    password_set_wait(60000);
+    wait_ms = 60000;
+    setup(1, 6, 128 * 1024);
     run_at_once(callers, 3);
     ck_assert_int_eq(count(callers, 3, PASSWORD_WRONG), 3);
 }
@@ -280,9 +269,9 @@ START_TEST (test_deadline_ends_the_wait) {
     setup(1, 4, 256 * 1024);
     pthread_create(&first.thread, NULL, verify, &first);
     while (1) {
-        struct password_use use;
+        struct hasher_use use;
 
-        password_use(&use);
+        use = hasher_use(HASHER_HASH);
         if (use.running == 1) {
             break;
         }
@@ -300,11 +289,11 @@ END_TEST
 
 static void await_use(int running, int waiting)
 {
-    struct password_use use;
+    struct hasher_use use;
 
     do {
         sched_yield();
-        password_use(&use);
+        use = hasher_use(HASHER_HASH);
     } while (use.running != running || use.waiting != waiting);
 }
 
@@ -338,8 +327,8 @@ START_TEST (test_who_waits_longest_is_next) {
     pthread_t greedy, patient[2];
     int second = -1, place[2];
 
+    wait_ms = 60000;
     setup(1, 8, 128 * 1024);
-    password_set_wait(60000);
     atomic_store(&verified, 0);
     pthread_create(&greedy, NULL, verify_twice, &second);
     await_use(1, 0);

@@ -2,11 +2,27 @@
 
 #include "handlers.h"
 
-START_TEST (test_refresh_scoped) {
-    view_is(scoped_session());
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+static void refresh_body(const char *token)
+{
+    send_in_body(token);
+    h_refresh(&w);
+}
 
+static void refresh_cookie(const char *token)
+{
+    send_in_cookie(token);
+    h_refresh(&w);
+}
+
+/* With the session's own token, in a session that is read like this. */
+static void refresh(struct session_view view)
+{
+    view_is(view);
+    refresh_body(refresh_token(JTI));
+}
+
+START_TEST (test_refresh_scoped) {
+    refresh(scoped_session());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(body_has("\"refreshToken\":\""));
@@ -22,8 +38,7 @@ END_TEST
 
 START_TEST (test_refresh_unscoped) {
     view_is(usable_session());
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accountAccessToken\":\""));
@@ -37,7 +52,7 @@ START_TEST (test_refresh_include_account_token) {
     view_is(scoped_session());
     req.body = join("{\"refreshToken\":\"", refresh_token(JTI),
                     "\",\"includeAccountToken\":true}");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(body_has("\"accessToken\":\""));
@@ -51,10 +66,7 @@ START_TEST (test_refresh_scope_lost) {
     struct session_view v = scoped_session();
 
     v.selectable = false;
-    view_is(v);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
-
+    refresh(v);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert(db.cleared);
     ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
@@ -65,10 +77,7 @@ START_TEST (test_refresh_expiry_is_capped) {
     struct session_view v = scoped_session();
 
     cfg.session_max_lifetime_s = 1500; /* 500 s are left */
-    view_is(v);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
-
+    refresh(v);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
     ck_assert_int_eq(db.rotated_exp, NOW + 500);
     ck_assert(body_has("\"expiresIn\":500"));
@@ -108,8 +117,7 @@ static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,
     db.idle_reads = idle;
     cfg.session_max_lifetime_s = 1000 + left_s;
     view_is(scoped_session());
-    send_in_body(issue('r', SESSION, JTI, 10, old_ttl_s));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, JTI, 10, old_ttl_s));
 
     ck_answer(200, "AUTH_REFRESH_SUCCESS", calls);
     claims = answered_token();
@@ -161,7 +169,7 @@ START_TEST (test_refresh_missing) {
     for (size_t i = 0; i < 4; i++) {
         send_body(bodies[i]);
         req.cookie = PJ_STR("rt=; other=x");
-        h_refresh(&w, &req, &res);
+        h_refresh(&w);
         ck_answer(401, "AUTH_REFRESH_TOKEN_MISSING", "");
         ck_assert(cookie_untouched());
     }
@@ -172,12 +180,12 @@ START_TEST (test_refresh_origin_comes_before_conflict) {
     send_in_body("a");
     send_in_cookie("b");
     req.origin = PJ_STR("https://evil.test");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(403, "AUTH_ORIGIN_NOT_ALLOWED", "");
     ck_assert(cookie_untouched());
 
     req.origin = PJ_STR("http://localhost:8081");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
     ck_assert(cookie_untouched());
 }
@@ -187,8 +195,7 @@ START_TEST (test_refresh_origin_is_of_no_matter_without_the_cookie) {
     view_is(scoped_session());
     req.origin = PJ_STR("https://evil.test");
     req.cookie = PJ_STR("other=x");
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
@@ -198,25 +205,23 @@ START_TEST (test_refresh_two_cookies) {
 
     view_is(scoped_session());
     req.cookie = PJ_STR("rt=a; rt=b");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(400, "AUTH_REFRESH_TOKEN_CONFLICT", "");
 
     snprintf(text, sizeof(text), "rt=%s; x=y; rt=%s", token, token);
     req.cookie = join("", text, "");
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
 }
 END_TEST
 
 START_TEST (test_refresh_invalid_clears_only_its_own_cookie) {
-    send_in_body("not.a.token");
-    h_refresh(&w, &req, &res);
+    refresh_body("not.a.token");
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     req.body = PJ_STR("");
-    send_in_cookie("not.a.token");
-    h_refresh(&w, &req, &res);
+    refresh_cookie("not.a.token");
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_cleared());
 }
@@ -224,37 +229,31 @@ END_TEST
 
 /* It is good for whoever's clock is right: refused, but never thrown away. */
 START_TEST (test_refresh_from_the_future_leaves_the_cookie) {
-    send_in_cookie(issue('r', SESSION, JTI, -31, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(issue('r', SESSION, JTI, -31, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert(cookie_untouched());
 
     view_is(scoped_session());
-    send_in_cookie(issue('r', SESSION, JTI, -30, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(issue('r', SESSION, JTI, -30, 3600));
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST
 
 START_TEST (test_refresh_takes_refresh_tokens_only) {
-    send_in_body(issue('a', SESSION, JTI, 10, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('a', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
     ck_assert_ptr_nonnull(strstr(
         headers(), "\r\nWWW-Authenticate: Login realm=\"platform\"\r\n"));
-    send_in_body(issue('b', SESSION, JTI, 10, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('b', SESSION, JTI, 10, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
 }
 END_TEST
 
 START_TEST (test_refresh_expiry_has_no_leeway) {
     view_is(scoped_session());
-    send_in_body(issue('r', SESSION, JTI, 100, 100));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, JTI, 100, 100));
     ck_answer(401, "AUTH_REFRESH_TOKEN_INVALID", "");
-    send_in_body(issue('r', SESSION, JTI, 100, 101));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, JTI, 100, 101));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
 }
 END_TEST
@@ -262,8 +261,7 @@ END_TEST
 START_TEST (test_refresh_no_such_session) {
     view_is(usable_session());
     tell(&db.read, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_cleared());
 }
@@ -274,8 +272,7 @@ START_TEST (test_refresh_stale_token_of_a_revoked_session) {
 
     v.session.active = false;
     view_is(v);
-    send_in_body(refresh_token(OTHER_JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(OTHER_JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
     ck_assert(cookie_untouched()); /* the token came in the body */
 }
@@ -283,8 +280,7 @@ END_TEST
 
 START_TEST (test_refresh_stale_leaves_the_cookie) {
     view_is(usable_session());
-    send_in_cookie(refresh_token(OTHER_JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(OTHER_JTI));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
     ck_assert(cookie_untouched());
 }
@@ -295,8 +291,7 @@ START_TEST (test_refresh_disabled_account_ends_the_session) {
 
     v.session.account_enabled = false;
     view_is(v);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_cleared());
@@ -311,8 +306,7 @@ START_TEST (test_refresh_goes_round_while_the_scope_moves) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     tell(&db.rotate, STORE_OK);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
     /* The answer is that of the second decision. */
     ck_assert(body_has("\"accessToken\":\""));
@@ -324,8 +318,7 @@ START_TEST (test_refresh_gives_up_after_three_more_times) {
     view_is(usable_session());
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(503, "AUTH_BUSY",
               "refresh rotate read rotate read rotate read rotate ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
@@ -341,8 +334,7 @@ START_TEST (test_refresh_that_lost_the_race_is_stale) {
     view_is(v);
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotate read ");
     ck_assert(cookie_untouched());
 }
@@ -356,8 +348,7 @@ START_TEST (test_refresh_that_lost_to_a_logout) {
     view_is(v);
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(JTI));
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh rotate read ");
 }
 END_TEST
@@ -374,8 +365,7 @@ START_TEST (test_refresh_finds_out_that_its_write_happened) {
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.read, STORE_OK);
     tell(&db.rotate, STORE_UNKNOWN);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read read ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3600;"));
@@ -387,8 +377,7 @@ START_TEST (test_refresh_finds_out_that_its_write_did_not_happen) {
     db.moved = true;
     tell(&db.rotate, STORE_UNKNOWN);
     tell(&db.rotate, STORE_OK);
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_body(refresh_token(JTI));
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate read rotate ");
 }
 END_TEST
@@ -400,8 +389,7 @@ static void lose_the_first(struct session_view then)
     view_is(then);
     tell(&db.read, STORE_UNKNOWN);
     tell(&db.read, STORE_OK);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
 }
 
 static struct session_view rotated_by_us(void)
@@ -466,13 +454,13 @@ START_TEST (test_refresh_that_cannot_sign_rotates_back) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh back ");
     ck_assert(!body_has("Token"));
 
     tell(&db.rotate, STORE_UNKNOWN);
     memset(db.rotated_to, 0, sizeof(db.rotated_to));
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh back refresh back ");
     ck_assert(body_has("may or may not"));
 }
@@ -484,7 +472,7 @@ START_TEST (test_refresh_that_cannot_sign_writes_nothing) {
     view_is(scoped_session());
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(500, "INTERNAL_ERROR", "refresh ");
 }
 END_TEST
@@ -495,8 +483,7 @@ START_TEST (test_refresh_never_finds_out) {
     tell(&db.read, STORE_OK);
     tell(&db.read, STORE_UNAVAILABLE);
     tell(&db.rotate, STORE_UNKNOWN);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
     ck_assert_int_eq(res.status, 503);
     ck_assert(body_has("may or may not"));
@@ -508,15 +495,14 @@ END_TEST
 START_TEST (test_refresh_database_down) {
     view_is(scoped_session());
     tell(&db.read, STORE_UNAVAILABLE);
-    send_in_cookie(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(refresh_token(JTI));
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh ");
     ck_assert_ptr_nonnull(strstr(headers(), "Retry-After: 1\r\n"));
 
     memset(&db.read, 0, sizeof(db.read));
     db.moved = true;
     tell(&db.rotate, STORE_UNAVAILABLE);
-    h_refresh(&w, &req, &res);
+    h_refresh(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "refresh refresh rotate ");
     ck_assert(cookie_untouched());
     ck_assert(!body_has("Token"));
@@ -527,8 +513,7 @@ END_TEST
 
 START_TEST (test_reuse_rejected_but_survived) {
     view_is(usable_session());
-    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
 }
 END_TEST
@@ -537,8 +522,7 @@ START_TEST (test_reuse_of_an_old_token_revokes) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_NONE);
-    send_in_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_cookie(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
     ck_assert(cookie_untouched());
@@ -549,22 +533,18 @@ START_TEST (test_reuse_of_a_young_token_does_no_harm) {
     cfg.refresh_reuse = REUSE_REVOKE;
     view_is(usable_session());
     tell(&db.rotated, STORE_OK); /* rotated out within the minute */
-    send_in_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 1000, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated ");
 
     /* Issued within the minute: rotated out within it, too. */
-    send_in_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
-    h_refresh(&w, &req, &res);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 60, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh rotated refresh ");
 }
 END_TEST
 
 START_TEST (test_reuse_policy_remembers_what_it_rotates) {
     cfg.refresh_reuse = REUSE_REVOKE;
-    view_is(usable_session());
-    send_in_body(refresh_token(JTI));
-    h_refresh(&w, &req, &res);
+    refresh(usable_session());
     ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
     ck_assert(db.remembered);
 }

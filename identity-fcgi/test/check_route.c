@@ -1,6 +1,7 @@
-/* Tests of route.c, h_jwks.c, h_health.c and h_metrics.c. */
+/* Tests of route.c and h_service.c. */
 
-#include "server/route.h"
+#include "fake_store.h"
+#include "server/server.h"
 #include "testing.h"
 
 static struct worker worker;
@@ -10,17 +11,13 @@ static struct http_request req;
 static struct http_response res;
 static char headers[4096], body[65536];
 
-static enum store_result ping_result;
-static int ping_version;
-
-static enum store_result ping(struct store *st, int *schema_version)
+/* What the database answers. */
+static void tell_ping(enum store_result result, int version)
 {
-    (void) st;
-    *schema_version = ping_version;
-    return ping_result;
+    memset(&db, 0, sizeof(db));
+    tell(&db.ping, result);
+    db.version = version;
 }
-
-static const struct store_ops ops = {.ping = ping};
 
 static void setup(void)
 {
@@ -38,9 +35,9 @@ static void setup(void)
     memset(&worker, 0, sizeof(worker));
     worker.cfg = &cfg;
     worker.keys = &keys;
-    worker.store_ops = &ops;
-    ping_result = STORE_OK;
-    ping_version = store_schema_version();
+    worker.req = &req;
+    worker.res = &res;
+    tell_ping(STORE_OK, store_schema_version());
 }
 
 static void ask(const char *method, const char *path)
@@ -56,7 +53,7 @@ static void ask(const char *method, const char *path)
 static void run(const char *method, const char *path)
 {
     ask(method, path);
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     res.headers.data[res.headers.len] = '\0';
     res.body.data[res.body.len] = '\0';
 }
@@ -119,7 +116,7 @@ START_TEST (test_size_comes_after_path_and_method) {
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         ask(order[i].method, order[i].path);
         req.body_too_large = true;
-        route_handle(route_find(req.path), &worker, &req, &res);
+        route_handle(route_find(req.path), &worker);
         ck_assert_int_eq(res.status, order[i].status);
     }
     ck_assert_str_eq(res.code, "REQUEST_TOO_LARGE");
@@ -137,35 +134,35 @@ START_TEST (test_health_body) {
     run("GET", "/healthz");
     ck_assert_str_eq(res.body.data,
                      "{\"status\":\"UP\",\"service\":\"identity-service\"}");
-    ping_result = STORE_UNAVAILABLE;
+    tell_ping(STORE_UNAVAILABLE, 0);
     run("GET", "/healthz");
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST
 
 START_TEST (test_readiness_names_the_failed_check) {
-    ping_result = STORE_UNAVAILABLE;
+    tell_ping(STORE_UNAVAILABLE, 0);
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
     ck_assert_str_eq(res.code, "DATABASE_UNAVAILABLE");
     ck_assert(has_header("Retry-After: 1\r\n"));
     ck_assert_ptr_nonnull(strstr(res.body.data, "database"));
 
-    ping_result = STORE_OK;
-    ping_version = store_schema_version() - 1;
+    tell_ping(STORE_OK, store_schema_version() - 1);
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
     ck_assert_ptr_nonnull(strstr(res.body.data, "migrations"));
 
-    ping_version = store_schema_version() + 1; /* a newer one is running */
+    tell_ping(STORE_OK,
+              store_schema_version() + 1); /* a newer one is running */
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 200);
 
-    ping_result = STORE_NONE;
+    tell_ping(STORE_NONE, store_schema_version());
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
     ck_assert_ptr_nonnull(strstr(res.body.data, "rights"));
-    ping_version = 0; /* what is not there yet cannot be granted */
+    tell_ping(STORE_NONE, 0); /* what is not there yet cannot be granted */
     run("GET", "/readyz");
     ck_assert_ptr_nonnull(strstr(res.body.data, "migrations"));
 
@@ -184,13 +181,13 @@ START_TEST (test_key_set_and_its_validators) {
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"x\", W/\"abc\"");
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 304);
     ck_assert_uint_eq(res.body.len, 0);
 
     ask("GET", "/.well-known/jwks.json");
     req.if_none_match = str("\"abd\"");
-    route_handle(route_find(req.path), &worker, &req, &res);
+    route_handle(route_find(req.path), &worker);
     ck_assert_int_eq(res.status, 200);
 }
 END_TEST

@@ -12,7 +12,7 @@ START_TEST (test_select) {
     view_is(v);
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     send_body("{\"branchId\":\"" BRANCH "\"}");
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(200, "AUTH_SELECT_BRANCH_SUCCESS", "read select ");
     ck_assert(body_has("\"accessToken\":\""));
     ck_assert(body_has("\"nextAction\":{\"type\":\"load_current_context\"}"));
@@ -24,17 +24,17 @@ END_TEST
 START_TEST (test_select_token_comes_before_the_body) {
     send_body("{");
     req.content_type = PJ_STR("text/plain");
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
 
     send_bearer(issue('a', SESSION, JTI, 10, 900));
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(415, "MEDIA_TYPE_UNSUPPORTED", "");
     req.content_type = PJ_STR("application/json");
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(400, "REQUEST_INVALID", "");
     send_body("{\"branchId\":7}");
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(400, "REQUEST_INVALID", "");
 }
 END_TEST
@@ -65,7 +65,7 @@ START_TEST (test_select_challenges) {
     send_body("{\"branchId\":\"" BRANCH "\"}");
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         req.authorization = str(cases[i].authorization);
-        h_select_branch(&w, &req, &res);
+        h_select_branch(&w);
         ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
         ck_assert_msg(challenge_is(cases[i].challenge), "%s: %s",
                       cases[i].authorization, headers());
@@ -73,7 +73,7 @@ START_TEST (test_select_challenges) {
     v.session.active = false;
     view_is(v);
     send_bearer(issue('a', SESSION, JTI, 10, 900));
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read ");
     ck_assert(challenge_is(bad));
 }
@@ -82,13 +82,13 @@ END_TEST
 START_TEST (test_select_takes_account_tokens_only) {
     send_body("{\"branchId\":\"" BRANCH "\"}");
     send_bearer(issue('b', SESSION, JTI, 10, 900));
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
     send_bearer(issue('r', SESSION, JTI, 10, 900));
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
     send_bearer(issue('a', SESSION, JTI, 1000, 900)); /* expired */
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_ACCOUNT_TOKEN_REQUIRED", "");
 }
 END_TEST
@@ -99,17 +99,17 @@ START_TEST (test_select_refusals) {
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     send_body("{\"branchId\":\"anything\"}");
     view_is(v);
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(403, "AUTH_BRANCH_NOT_SELECTABLE", "read ");
 
     v.session.active = false;
     view_is(v);
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read read ");
 
     tell(&db.read, STORE_NONE);
     db.read.turn = 0;
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read read read ");
 }
 END_TEST
@@ -125,7 +125,7 @@ START_TEST (test_select_that_lost_to_a_logout) {
     tell(&db.select, STORE_NONE);
     send_bearer(issue('a', SESSION, JTI, 10, 900));
     send_body("{\"branchId\":\"" BRANCH "\"}");
-    h_select_branch(&w, &req, &res);
+    h_select_branch(&w);
     ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "read select select read ");
     ck_assert(!body_has("accessToken"));
 }
@@ -135,7 +135,7 @@ END_TEST
 
 START_TEST (test_logout_of_nobody) {
     req.content_type = PJ_STR("");
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(cookie_cleared());
 }
@@ -145,7 +145,7 @@ START_TEST (test_logout_revokes_every_distinct_session_once) {
     send_bearer(issue('b', SESSION, JTI, 10, 900));
     send_in_body(issue('r', SESSION, OTHER_JTI, 10, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
@@ -154,7 +154,7 @@ END_TEST
 
 START_TEST (test_logout_with_an_expired_token) {
     send_in_cookie(issue('r', SESSION, JTI, 1000, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
 }
@@ -164,7 +164,7 @@ END_TEST
 START_TEST (test_logout_with_a_token_from_the_future) {
     send_bearer(issue('b', SESSION, JTI, -3600, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, -86400 * 365, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
@@ -178,7 +178,7 @@ START_TEST (test_logout_ignores_what_is_unusable) {
     send_bearer("nonsense");
     send_in_body(token);
     send_in_cookie(issue('a', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(cookie_cleared());
 }
@@ -190,7 +190,7 @@ START_TEST (test_logout_differing_cookies_both_count) {
 
     snprintf(text, sizeof(text), "rt=%s; rt=%s", a, b);
     req.cookie = join("", text, "");
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
 }
@@ -199,12 +199,12 @@ END_TEST
 START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     req.origin = PJ_STR("https://evil.test");
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(cookie_untouched());
 
     send_in_body(issue('r', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
     ck_assert(cookie_untouched());
@@ -212,11 +212,11 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     /* Nor may a page clear it that makes the browser send none: a form's
      * answer may set cookies that the form itself did not carry. */
     req.body = req.cookie = PJ_STR("");
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_assert_int_eq(res.status, 200);
     ck_assert(cookie_untouched());
     req.origin = PJ_STR("http://localhost:8081");
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_assert(cookie_cleared());
 }
 END_TEST
@@ -224,13 +224,13 @@ END_TEST
 START_TEST (test_logout_failures_leave_the_cookie) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     send_body("{\"refreshToken\":1}");
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(400, "REQUEST_INVALID", "");
     ck_assert(cookie_untouched());
 
     req.body = PJ_STR("");
     tell(&db.revoke, STORE_UNAVAILABLE);
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "revoke ");
     ck_assert(cookie_untouched());
 }
@@ -239,7 +239,7 @@ END_TEST
 START_TEST (test_logout_again_succeeds) {
     tell(&db.revoke, STORE_NONE);
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
-    h_logout(&w, &req, &res);
+    h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert(cookie_cleared());
 }

@@ -17,7 +17,8 @@
 
 static char path[] = "/tmp/check_server.XXXXXX/socket";
 static struct listener listener;
-static struct server_limits limits;
+static struct config cfg;
+static int connections_max;
 static pthread_t runner;
 static bool finished; /* what server_run() returned */
 static int peers[PEERS];
@@ -29,10 +30,13 @@ static bool gate_open, stopping;
 static char order[PEERS + 1];
 static int64_t waited_us, allowed_us;
 
-static void handle(void *worker, const struct fcgi_call *call,
+static void handle(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
-    (void) worker;
+    static char text[] = "Status: 200 OK\r\n\r\n", mem[sizeof(text)];
+    static struct buf head, body;
+
+    ck_assert_uint_eq(thread, 0);
     pthread_mutex_lock(&lock);
     order[strlen(order)] = call->params[1][2]; /* N=x */
     waited_us = metrics_now_us() - call->arrived_us;
@@ -42,22 +46,17 @@ static void handle(void *worker, const struct fcgi_call *call,
         pthread_cond_wait(&change, &lock);
     }
     pthread_mutex_unlock(&lock);
-    reply->head = str("Status: 200 OK\r\n\r\n");
+    buf_init(&head, mem, sizeof(mem));
+    buf_addz(&head, text);
+    *reply = (struct fcgi_reply){&head, &body};
 }
 
-static void sent(void *worker)
+static void reload(void)
 {
-    (void) worker;
 }
 
-static void reload(void *app)
+static void note_stopping(void)
 {
-    (void) app;
-}
-
-static void note_stopping(void *app)
-{
-    (void) app;
     pthread_mutex_lock(&lock);
     stopping = true;
     pthread_cond_broadcast(&change);
@@ -66,20 +65,17 @@ static void note_stopping(void *app)
 
 static void *run(void *arg)
 {
-    static void *workers[1];
-    const struct server_service service = {workers, handle,        sent,
-                                           reload,  note_stopping, NULL};
+    const struct server_service service = {handle, reload, note_stopping};
 
-    finished = server_run(&listener, &limits, &service);
+    finished = server_run(&listener, &cfg, connections_max, &service);
     return arg;
 }
 
 static void start(int max_connections)
 {
-    limits = (struct server_limits){.threads = 1,
-                                    .max_connections = max_connections,
-                                    .request_timeout_ms = TIMEOUT_MS,
-                                    .body_max = 16};
+    cfg.worker_threads = 1;
+    cfg.request_timeout_ms = TIMEOUT_MS;
+    connections_max = max_connections;
     ck_assert_int_eq(pthread_create(&runner, NULL, run, NULL), 0);
 }
 
@@ -107,8 +103,8 @@ static void teardown(void)
             close(peers[i]);
         }
     }
-    listener_unlink(&listener);
     listener_close(&listener);
+    unlink(path);
     *strrchr(path, '/') = '\0';
     rmdir(path);
     path[strlen(path)] = '/';
@@ -159,13 +155,13 @@ static void wait_asked(size_t n)
     pthread_mutex_unlock(&lock);
 }
 
-static void wait_use(uint32_t queued, uint32_t busy)
+static void wait_use(unsigned queued, unsigned busy)
 {
     struct server_use use;
 
     do {
         usleep(1000);
-        server_use(&use);
+        use = server_use();
     } while (use.queued != queued || use.busy != busy);
 }
 
@@ -276,6 +272,7 @@ START_TEST (test_backlog_of_an_inherited_socket_stays) {
     char byte;
 
     listener.inherited = true;
+    listener.path[0] = '\0';
     start(2);
     ask(0, 'a');
     wait_asked(1);

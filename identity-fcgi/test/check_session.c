@@ -8,8 +8,9 @@
 
 #define NOW 1000000
 #define ACCOUNT PJ_STR("account-1")
-#define JTI PJ_STR("jti-1")
 #define NO_CAP 0
+
+static const pj_str_t jti = PJ_STR("jti-1");
 
 /* An active session of an enabled account, without a branch. */
 static struct session_view usable(void)
@@ -36,7 +37,7 @@ static struct session_view scoped(bool selectable)
 
 static enum session_verdict refresh(const struct session_view *v)
 {
-    return session_refresh(v, ACCOUNT, JTI, NOW, NO_CAP);
+    return session_decide(v, ACCOUNT, &jti, NOW, NO_CAP);
 }
 
 START_TEST (test_refresh_tells_the_three_ways_to_go_on) {
@@ -46,7 +47,7 @@ START_TEST (test_refresh_tells_the_three_ways_to_go_on) {
     v = scoped(true);
     ck_assert_int_eq(refresh(&v), SESSION_SCOPED);
     v = scoped(false);
-    ck_assert_int_eq(refresh(&v), SESSION_SCOPE_LOST);
+    ck_assert_int_eq(refresh(&v), SESSION_NOT_SELECTABLE);
 }
 END_TEST
 
@@ -54,10 +55,10 @@ START_TEST (test_refresh_state_comes_before_jti) {
     struct session_view v = usable();
     pj_str_t old = PJ_STR("jti-0");
 
-    ck_assert_int_eq(session_refresh(&v, ACCOUNT, old, NOW, NO_CAP),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, &old, NOW, NO_CAP),
                      SESSION_STALE);
     v.session.active = false;
-    ck_assert_int_eq(session_refresh(&v, ACCOUNT, old, NOW, NO_CAP),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, &old, NOW, NO_CAP),
                      SESSION_NOT_ACTIVE);
     ck_assert_int_eq(refresh(&v), SESSION_NOT_ACTIVE);
 }
@@ -76,9 +77,9 @@ END_TEST
 START_TEST (test_refresh_ends_at_a_lowered_maximum_lifetime) {
     struct session_view v = usable(); /* created 100 s ago */
 
-    ck_assert_int_eq(session_refresh(&v, ACCOUNT, JTI, NOW, 101),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, &jti, NOW, 101),
                      SESSION_UNSCOPED);
-    ck_assert_int_eq(session_refresh(&v, ACCOUNT, JTI, NOW, 100),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, &jti, NOW, 100),
                      SESSION_NOT_ACTIVE);
 }
 END_TEST
@@ -87,12 +88,12 @@ START_TEST (test_refresh_of_another_account_finds_no_session) {
     struct session_view v = usable();
 
     ck_assert_int_eq(
-        session_refresh(&v, PJ_STR("account-2"), JTI, NOW, NO_CAP),
+        session_decide(&v, PJ_STR("account-2"), &jti, NOW, NO_CAP),
         SESSION_NOT_ACTIVE);
     ck_assert_int_eq(
-        session_refresh(&v, PJ_STR("account-11"), JTI, NOW, NO_CAP),
+        session_decide(&v, PJ_STR("account-11"), &jti, NOW, NO_CAP),
         SESSION_NOT_ACTIVE);
-    ck_assert_int_eq(session_refresh(&v, PJ_STR(""), JTI, NOW, NO_CAP),
+    ck_assert_int_eq(session_decide(&v, PJ_STR(""), &jti, NOW, NO_CAP),
                      SESSION_NOT_ACTIVE);
 }
 END_TEST
@@ -111,12 +112,13 @@ START_TEST (test_select) {
     struct session_view v = usable();
 
     v.selectable = true;
-    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP), SESSION_SCOPED);
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, NULL, NOW, NO_CAP),
+                     SESSION_SCOPED);
     v.selectable = false;
-    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, NULL, NOW, NO_CAP),
                      SESSION_NOT_SELECTABLE);
     v.session.active = false; /* its state comes before the branch's */
-    ck_assert_int_eq(session_select(&v, ACCOUNT, NOW, NO_CAP),
+    ck_assert_int_eq(session_decide(&v, ACCOUNT, NULL, NOW, NO_CAP),
                      SESSION_NOT_ACTIVE);
 }
 END_TEST

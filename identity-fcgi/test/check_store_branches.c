@@ -58,36 +58,11 @@ START_TEST (test_none_one_and_many) {
 }
 END_TEST
 
-START_TEST (test_names_are_kept_and_ids_listed) {
-    char name[] = "branch", place[] = "place", other[] = "other";
-    const char *w = "w";
-    struct branch items[] = {
-        {"1", name, w, place}, {"2", name, w, place}, {"3", name, "v", other}};
-    static unsigned char mem[1024];
-    const char *const *ids;
-    pj_arena_t arena;
-
-    pj_arena_init(&arena, mem, sizeof(mem));
-    ck_assert(store_keep_names(&arena, items, 3));
-    ck_assert(store_branch_ids(&arena, items, 3, &ids));
-    name[0] = place[0] = other[0] = '?';
-    ck_assert_str_eq(items[0].branch_name, "branch");
-    ck_assert_str_eq(items[1].workspace_name, "place");
-    ck_assert_str_eq(items[2].workspace_name, "other");
-    ck_assert_str_eq(ids[2], "3");
-
-    pj_arena_init(&arena, mem, 8);
-    ck_assert(!store_keep_names(&arena, items, 3));
-    ck_assert(!store_branch_ids(&arena, items, 3, &ids));
-}
-END_TEST
-
 static void fill(TCase *t)
 {
     tcase_add_test(t, test_workspace_comes_before_branch_before_id);
     tcase_add_test(t, test_names_are_compared_by_their_bytes);
     tcase_add_test(t, test_none_one_and_many);
-    tcase_add_test(t, test_names_are_kept_and_ids_listed);
 }
 
 int main(void)

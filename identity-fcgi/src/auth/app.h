@@ -1,4 +1,4 @@
-/* What handlers are given: the process's shared parts and the worker's own. */
+/* What handlers are given, and how they answer. */
 
 #ifndef APP_H_INCLUDED
 #define APP_H_INCLUDED
@@ -6,9 +6,11 @@
 #include "auth/keys.h"
 #include "base/config.h"
 #include "base/http.h"
+#include "base/jsonw.h"
 #include "store/store.h"
 
 #include <pj.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Parsed tokens, bodies and rows of one request. */
@@ -17,37 +19,96 @@
 /* One per thread; nothing in it is shared. */
 struct worker {
     const struct config *cfg;
-    const struct store_ops *store_ops; /* real, or a test's table */
-    struct store *store;               /* this thread's connection */
-    struct keys *keys;                 /* for the request in hand */
-    const pj_key_t *signer;            /* of keys, this thread's alone */
-    size_t number;                     /* of this thread, from 0 */
-    pj_arena_t arena;                  /* reset before every request */
-    int64_t now_s;                     /* time of the request in hand */
-    int64_t deadline_ms; /* CLOCK_MONOTONIC: end of all waiting */
+    struct store store; /* with the deadline of the request */
+    pj_arena_t arena;   /* reset before every request */
+    /* The request in hand. */
+    const struct http_request *req;
+    struct http_response *res;
+    struct keys *keys;
+    const pj_key_t *signer; /* of keys, this thread's alone */
+    int64_t now_s;
 };
 
-/* A handler fills res; it never fails, a problem is an answer too. */
-typedef void (*handler_fn)(struct worker *w, const struct http_request *req,
-                           struct http_response *res);
+/* Fills w->res; it never fails, a problem is an answer too. */
+typedef void handler_fn(struct worker *w);
 
-void h_login(struct worker *w, const struct http_request *req,
-             struct http_response *res);
-void h_refresh(struct worker *w, const struct http_request *req,
-               struct http_response *res);
-void h_select_branch(struct worker *w, const struct http_request *req,
-                     struct http_response *res);
-void h_logout(struct worker *w, const struct http_request *req,
-              struct http_response *res);
-void h_jwks(struct worker *w, const struct http_request *req,
-            struct http_response *res);
-void h_healthz(struct worker *w, const struct http_request *req,
-               struct http_response *res);
-void h_readyz(struct worker *w, const struct http_request *req,
-              struct http_response *res);
-void h_info(struct worker *w, const struct http_request *req,
-            struct http_response *res);
-void h_prometheus(struct worker *w, const struct http_request *req,
-                  struct http_response *res);
+handler_fn h_login, h_refresh, h_select_branch, h_logout;
+
+/*
+ * Fills *out for a login as account (normalised) from remote_addr.  IPv6
+ * addresses count by their /64, IPv4 ones mapped into IPv6 as IPv4.  The
+ * account becomes an HMAC under a key that only holders of the signing key
+ * have, and a UUID made of it; false without a signing key.
+ */
+bool attempt_identify(const struct keys *keys, pj_str_t account,
+                      pj_str_t remote_addr, struct attempt *out)
+    __attribute__((warn_unused_result));
+
+/* -- request bodies: what is not acceptable is refused, with false -- */
+
+/* Media type and syntax, in this order.  *root is an object; NULL for no body
+ * at all, where that is optional. */
+bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
+
+/* The string member name, which has to be there. */
+bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
+                 pj_str_t *out);
+
+/* The string member refreshToken: missing, null and "" all leave *out empty,
+ * and so does root == NULL. */
+bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
+                               pj_str_t *out);
+
+/* -- refusals: all return false, for callers that do so too -- */
+
+/* A problem; a 503 gets a Retry-After, a 401 the challenge of who is to log
+ * in, for which no browser asks its user. */
+bool auth_refuse(struct worker *w, int status, const char *code,
+                 const char *detail);
+bool auth_invalid(struct worker *w, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+bool auth_database_unavailable(struct worker *w);
+bool auth_busy(struct worker *w);
+/* 500: our own failure (no randomness, no memory, no signature). */
+bool auth_failed(struct worker *w, const char *what);
+
+#define AUTH_NOT_ACTIVE                                                       \
+    "AUTH_SESSION_NOT_ACTIVE",                                                \
+        "The session does not exist, has ended or was revoked."
+
+/* -- answers -- */
+
+struct auth_answer {
+    const char *code;
+    const char *message;
+    const struct session_view *view; /* scope and branches as they apply */
+    bool scoped;                     /* else a branch is to be chosen */
+    /* A scoped answer has the list and an account token as well. */
+    bool account_access;
+    /* Each is left out when empty. */
+    pj_str_t refresh_token, access_token, account_token;
+};
+
+/* Begins an answer of JSON, in whose object the caller goes on. */
+void auth_json(struct worker *w, struct jsonw *json);
+
+/* Signs the access tokens that the answer needs; false when that fails. */
+bool auth_sign_access(struct worker *w, struct auth_answer *answer);
+
+/* Signs a refresh token; false when that fails. */
+bool auth_sign_refresh(struct worker *w, const struct session *s,
+                       const char *jti, int64_t exp, pj_str_t *out);
+
+/* Makes w->res the 200, signing the access tokens where that was not done;
+ * false, with a refusal, when that fails. */
+bool auth_answer(struct worker *w, struct auth_answer *answer);
+
+/* Sets the ids that logs and metrics get to know. */
+void auth_names(struct worker *w, const char *account_id,
+                const char *session_id);
+
+/* An audit line; account_id and session_id may be NULL. */
+void auth_audit(struct worker *w, const char *event, const char *account_id,
+                const char *session_id);
 
 #endif

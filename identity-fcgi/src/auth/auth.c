@@ -1,12 +1,15 @@
-/* What the four auth handlers have in common: bodies, answers, refusals. */
+/* What the auth handlers have in common: bodies, refusals, answers. */
 
-#include "auth/auth.h"
-
+#include "auth/app.h"
 #include "auth/session.h"
 #include "auth/token.h"
-#include "base/jsonw.h"
 #include "base/log.h"
+#include "base/uuid.h"
 
+#include <arpa/inet.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,156 +18,161 @@
 
 /* -- refusals -- */
 
-void auth_invalid(const struct http_request *req, struct http_response *res,
-                  const char *detail)
+bool auth_refuse(struct worker *w, int status, const char *code,
+                 const char *detail)
 {
-    http_problem(res, req, 400, "REQUEST_INVALID", detail);
+    http_problem(w->res, w->req, status, code, detail);
+    if (status == 401) {
+        http_header(w->res, "WWW-Authenticate", "Login realm=\"platform\"");
+    } else if (status == 503) {
+        http_header(w->res, "Retry-After", "1");
+    }
+    return false;
 }
 
-void auth_unauthorized(const struct http_request *req,
-                       struct http_response *res, const char *code,
-                       const char *detail, const char *challenge)
+bool auth_invalid(struct worker *w, const char *format, ...)
 {
-    http_problem(res, req, 401, code, detail);
-    http_header(res, "WWW-Authenticate", challenge);
+    char detail[160];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(detail, sizeof(detail), format, args);
+    va_end(args);
+    return auth_refuse(w, 400, "REQUEST_INVALID", detail);
 }
 
-void auth_unavailable(const struct http_request *req,
-                      struct http_response *res, const char *detail)
+bool auth_database_unavailable(struct worker *w)
 {
-    http_problem(res, req, 503, "DATABASE_UNAVAILABLE", detail);
-    http_header(res, "Retry-After", "1");
+    return auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
+                       "The database does not answer; try again.");
 }
 
-void auth_database_unavailable(const struct http_request *req,
-                               struct http_response *res)
+bool auth_busy(struct worker *w)
 {
-    auth_unavailable(req, res, "The database does not answer; try again.");
+    return auth_refuse(w, 503, "AUTH_BUSY",
+                       "Too much is going on at once; try again.");
 }
 
-void auth_busy(const struct http_request *req, struct http_response *res)
-{
-    http_problem(res, req, 503, "AUTH_BUSY",
-                 "Too much is going on at once; try again.");
-    http_header(res, "Retry-After", "1");
-}
-
-void auth_failed(const struct http_request *req, struct http_response *res,
-                 const char *what)
+bool auth_failed(struct worker *w, const char *what)
 {
     log_event(LOG_ERROR_, "auth.failed", what, NULL, 0);
-    http_problem(res, req, 500, "INTERNAL_ERROR",
-                 "The request could not be completed.");
+    return auth_refuse(w, 500, "INTERNAL_ERROR",
+                       "The request could not be completed.");
 }
 
 /* -- request bodies -- */
 
-enum auth_body auth_body(struct worker *w, const struct http_request *req,
-                         struct http_response *res, bool optional,
-                         const pj_json_t **root)
+bool auth_body(struct worker *w, bool optional, const pj_json_t **root)
 {
-    char detail[160];
     pj_err_t err;
 
-    if (req->body_too_large) {
-        http_problem(res, req, 413, "REQUEST_TOO_LARGE",
-                     "The request body is over 16 KiB.");
-        return AUTH_BODY_REFUSED;
+    *root = NULL;
+    if (optional && w->req->body.len == 0) {
+        return true;
     }
-    if (optional && req->body.len == 0) {
-        return AUTH_BODY_EMPTY;
+    if (!http_is_json(w->req->content_type)) {
+        return auth_refuse(
+            w, 415, "MEDIA_TYPE_UNSUPPORTED",
+            "The request body must be application/json in UTF-8.");
     }
-    if (!http_is_json(req->content_type)) {
-        http_problem(res, req, 415, "MEDIA_TYPE_UNSUPPORTED",
-                     "The request body must be application/json in UTF-8.");
-        return AUTH_BODY_REFUSED;
-    }
-    err = pj_json_parse(&w->arena, req->body, root);
+    err = pj_json_parse(&w->arena, w->req->body, root);
     if (err != PJ_OK) {
-        snprintf(detail, sizeof(detail),
-                 "The request body is not acceptable JSON: %s.",
-                 pj_strerror(err));
-        auth_invalid(req, res, detail);
-        return AUTH_BODY_REFUSED;
+        return auth_invalid(w, "The request body is not acceptable JSON: %s.",
+                            pj_strerror(err));
     }
-    if ((*root)->type != PJ_JSON_OBJECT) {
-        auth_invalid(req, res, "The request body must be a JSON object.");
-        return AUTH_BODY_REFUSED;
-    }
-    return AUTH_BODY_OBJECT;
+    return (*root)->type == PJ_JSON_OBJECT ||
+           auth_invalid(w, "The request body must be a JSON object.");
 }
 
-static bool refuse_member(const struct http_request *req,
-                          struct http_response *res, const char *name,
-                          const char *what)
-{
-    char detail[160];
-
-    snprintf(detail, sizeof(detail), "The member %s %s.", name, what);
-    auth_invalid(req, res, detail);
-    return false;
-}
-
-bool auth_member(const struct http_request *req, struct http_response *res,
-                 const pj_json_t *root, const char *name, pj_str_t *out)
+bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
+                 pj_str_t *out)
 {
     const pj_json_t *member = pj_json_member(root, name);
 
     if (member == NULL) {
-        return refuse_member(req, res, name, "is missing");
+        return auth_invalid(w, "The member %s is missing.", name);
     }
     if (member->type != PJ_JSON_STRING) {
-        return refuse_member(req, res, name, "must be a string");
+        return auth_invalid(w, "The member %s must be a string.", name);
     }
     *out = member->text;
     return true;
 }
 
-bool auth_member_refresh_token(const struct http_request *req,
-                               struct http_response *res,
-                               const pj_json_t *root, pj_str_t *out)
+bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
+                               pj_str_t *out)
 {
-    const pj_json_t *member = pj_json_member(root, "refreshToken");
+    static const char name[] = "refreshToken";
+    const pj_json_t *member = root != NULL ? pj_json_member(root, name) : NULL;
 
     *out = (pj_str_t){NULL, 0};
-    if (member == NULL || member->type == PJ_JSON_NULL) {
-        return true;
-    }
-    return auth_member(req, res, root, "refreshToken", out);
+    return member == NULL || member->type == PJ_JSON_NULL ||
+           auth_member(w, root, name, out);
 }
 
-/* -- answers -- */
+/* -- tokens -- */
 
-/* Lends the arena's free end to a token; what it takes is kept after. */
-static void token_begin(struct worker *w, struct buf *out)
+/* Signs a token at the arena's free end; what it takes is kept. */
+static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 {
     size_t left = (size_t) (w->arena.end - w->arena.pos);
+    struct buf text;
 
-    buf_init(out, w->arena.pos,
+    buf_init(&text, w->arena.pos,
              left < TOKEN_BUF_BYTES ? left : TOKEN_BUF_BYTES);
-}
-
-static pj_str_t token_keep(struct worker *w, const struct buf *token)
-{
-    w->arena.pos += token->len;
-    return (pj_str_t){(const unsigned char *) token->data, token->len};
+    if (!token_issue(w->cfg, w->signer, token, &text)) {
+        return false;
+    }
+    w->arena.pos += text.len;
+    *out = (pj_str_t){(const unsigned char *) text.data, text.len};
+    return true;
 }
 
 bool auth_sign_refresh(struct worker *w, const struct session *s,
                        const char *jti, int64_t exp, pj_str_t *out)
 {
-    struct buf token;
+    const struct token token = {.kind = TOKEN_REFRESH,
+                                .session = s,
+                                .jti = jti,
+                                .iat = w->now_s,
+                                .exp = exp};
 
-    token_begin(w, &token);
-    if (!token_issue_refresh(w->cfg, w->signer, s, jti, w->now_s, exp,
-                             &token)) {
-        return false;
-    }
-    *out = token_keep(w, &token);
-    return true;
+    return sign(w, &token, out);
 }
 
-static void write_branches(struct jsonw *json, const struct branch_list *list)
+static int64_t access_expiry(const struct worker *w, const struct session *s)
+{
+    return session_expiry(w->now_s, w->cfg->access_ttl_s, s->created_at_s,
+                          w->cfg->session_max_lifetime_s);
+}
+
+bool auth_sign_access(struct worker *w, struct auth_answer *a)
+{
+    struct token token = {.kind = TOKEN_BRANCH,
+                          .session = &a->view->session,
+                          .scope = &a->view->scope,
+                          .iat = w->now_s,
+                          .exp = access_expiry(w, &a->view->session)};
+
+    if (a->scoped && !sign(w, &token, &a->access_token)) {
+        return false;
+    }
+    token.kind = TOKEN_ACCOUNT;
+    return (a->scoped && !a->account_access) ||
+           sign(w, &token, &a->account_token);
+}
+
+/* -- answers -- */
+
+void auth_json(struct worker *w, struct jsonw *json)
+{
+    http_header(w->res, "Content-Type", "application/json");
+    http_header(w->res, "Cache-Control", "no-store");
+    jsonw_init(json, &w->res->body);
+    jsonw_object(json, NULL);
+}
+
+static void add_branches(struct jsonw *json, const struct branch_list *list)
 {
     jsonw_array(json, "branches");
     for (size_t i = 0; i < list->count; i++) {
@@ -187,108 +195,100 @@ static void add_token(struct jsonw *json, const char *name, pj_str_t token)
     }
 }
 
-static void write_answer(struct http_response *res,
-                         const struct auth_answer *a, int64_t expires_in_s)
+bool auth_answer(struct worker *w, struct auth_answer *a)
 {
+    const struct session *s = &a->view->session;
+    struct http_response *res = w->res;
     struct jsonw json;
 
+    if (a->access_token.len + a->account_token.len == 0 &&
+        !auth_sign_access(w, a)) {
+        return auth_failed(w, "cannot sign an access token");
+    }
+    buf_reset(&res->headers);
     buf_reset(&res->body);
-    jsonw_init(&json, &res->body);
-    jsonw_object(&json, NULL);
+    auth_json(w, &json);
     jsonw_cstr(&json, "code", a->code);
     jsonw_cstr(&json, "message", a->message);
     add_token(&json, "accessToken", a->access_token);
     add_token(&json, "accountAccessToken", a->account_token);
     add_token(&json, "refreshToken", a->refresh_token);
     jsonw_cstr(&json, "tokenType", "Bearer");
-    jsonw_int(&json, "expiresIn", expires_in_s);
-    if (a->branches != NULL) {
-        write_branches(&json, a->branches);
+    jsonw_int(&json, "expiresIn", access_expiry(w, s) - w->now_s);
+    if (!a->scoped || a->account_access) {
+        add_branches(&json, &a->view->branches);
     }
     jsonw_object(&json, "nextAction");
     jsonw_cstr(&json, "type",
-               a->scope != NULL ? "load_current_context" : "select_branch");
+               a->scoped ? "load_current_context" : "select_branch");
     jsonw_object_end(&json);
     jsonw_object_end(&json);
-}
-
-static int64_t access_expiry(const struct worker *w, const struct session *s)
-{
-    return session_expiry(w->now_s, w->cfg->access_ttl_s, s->created_at_s,
-                          w->cfg->session_max_lifetime_s);
-}
-
-bool auth_sign_access(struct worker *w, struct auth_answer *a)
-{
-    const struct session *s = a->session;
-    int64_t exp = access_expiry(w, s);
-    struct buf token;
-
-    if (a->scope != NULL) {
-        token_begin(w, &token);
-        if (!token_issue_branch(w->cfg, w->signer, s, a->scope, w->now_s, exp,
-                                &token)) {
-            return false;
-        }
-        a->access_token = token_keep(w, &token);
-    }
-    if (a->scope == NULL || a->account_access) {
-        token_begin(w, &token);
-        if (!token_issue_account(w->cfg, w->signer, s, w->now_s, exp,
-                                 &token)) {
-            return false;
-        }
-        a->account_token = token_keep(w, &token);
-    }
-    return true;
-}
-
-bool auth_answer(struct worker *w, const struct http_request *req,
-                 struct http_response *res, struct auth_answer *a)
-{
-    if (a->access_token.len + a->account_token.len == 0 &&
-        !auth_sign_access(w, a)) {
-        auth_failed(req, res, "cannot sign an access token");
-        return false;
-    }
-    write_answer(res, a, access_expiry(w, a->session) - w->now_s);
     if (res->body.overflow) {
-        auth_failed(req, res, "the answer does not fit its buffer");
-        return false;
+        return auth_failed(w, "the answer does not fit its buffer");
     }
     res->status = 200;
     res->code = a->code;
-    buf_reset(&res->headers);
-    http_header(res, "Content-Type", "application/json");
-    http_header(res, "Cache-Control", "no-store");
-    auth_names(res, a->session->account_id, a->session->session_id);
+    auth_names(w, s->account_id, s->session_id);
     return true;
 }
 
-static void copy_id(char out[STORE_UUID], const char *id)
-{
-    size_t len = strnlen(id, STORE_UUID - 1);
-
-    memcpy(out, id, len);
-    out[len] = '\0';
-}
-
-void auth_names(struct http_response *res, const char *account_id,
+void auth_names(struct worker *w, const char *account_id,
                 const char *session_id)
 {
-    copy_id(res->account_id, account_id);
-    copy_id(res->session_id, session_id);
+    snprintf(w->res->account_id, STORE_UUID, "%s", account_id);
+    snprintf(w->res->session_id, STORE_UUID, "%s", session_id);
 }
 
-void auth_audit(const struct http_request *req, const char *event,
-                const char *account_id, const char *session_id)
+void auth_audit(struct worker *w, const char *event, const char *account_id,
+                const char *session_id)
 {
     log_audit(event, NULL,
-              LOG_FIELDS({"clientIp", (const char *) req->remote_addr.data,
-                          req->remote_addr.len},
+              LOG_FIELDS({"clientIp", (const char *) w->req->remote_addr.data,
+                          w->req->remote_addr.len},
                          {"accountId", account_id,
                           account_id != NULL ? strlen(account_id) : 0},
                          {"sessionId", session_id,
                           session_id != NULL ? strlen(session_id) : 0}),
               NULL, 0);
+}
+
+/* -- whose failed logins are counted -- */
+
+static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct in6_addr a6;
+    struct in_addr a4;
+
+    snprintf(text, sizeof(text), "%.*s",
+             remote_addr.len < sizeof(text) ? (int) remote_addr.len : 0,
+             remote_addr.len > 0 ? (const char *) remote_addr.data : "");
+    if (inet_pton(AF_INET6, text, &a6) == 1) {
+        if (IN6_IS_ADDR_V4MAPPED(&a6)) {
+            inet_ntop(AF_INET, &a6.s6_addr[12], out, (socklen_t) cap);
+            return;
+        }
+        memset(&a6.s6_addr[8], 0, 8);
+        inet_ntop(AF_INET6, &a6, text, sizeof(text));
+        snprintf(out, cap, "%s/64", text);
+        return;
+    }
+    /* A client on a Unix socket has no address: all of them are one. */
+    snprintf(out, cap, "%s",
+             inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
+}
+
+bool attempt_identify(const struct keys *keys, pj_str_t account,
+                      pj_str_t remote_addr, struct attempt *out)
+{
+    fold_address(remote_addr, out->address, sizeof(out->address));
+    if (keys->signing == NULL || /* a local set-up without keys */
+        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key),
+             account.data, account.len, out->account_hmac, NULL) == NULL) {
+        return false;
+    }
+    /* Spread as evenly as the ids of accounts. */
+    uuid_write(out->stand_in, out->account_hmac);
+    out->stand_in[UUID_LEN] = '\0';
+    return true;
 }

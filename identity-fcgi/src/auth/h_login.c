@@ -1,16 +1,14 @@
 /* POST /api/auth/login */
 
 #include "auth/app.h"
-#include "auth/attempt.h"
-#include "auth/auth.h"
-#include "auth/hasher.h"
 #include "auth/password.h"
 #include "auth/session.h"
-#include "auth/token.h"
 #include "base/account_name.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/uuid.h"
 
+#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
@@ -27,127 +25,71 @@ struct login {
     struct account account;
 };
 
-/* -- what was sent -- */
-
-/* False when out of memory. */
-static bool normalise(pj_arena_t *arena, pj_str_t in, pj_str_t *out)
-{
-    unsigned char *folded = pj_arena_alloc(arena, in.len + 1);
-
-    if (folded == NULL) {
-        return false;
-    }
-    *out = account_name_fold(in, folded);
-    return true;
-}
-
-static bool read_body(struct worker *w, const struct http_request *req,
-                      struct http_response *res, struct login *login)
+static bool read_body(struct worker *w, struct login *login)
 {
     const pj_json_t *root;
     pj_str_t account;
+    unsigned char *folded;
 
-    if (auth_body(w, req, res, false, &root) != AUTH_BODY_OBJECT ||
-        !auth_member(req, res, root, "account", &account) ||
-        !auth_member(req, res, root, "credential", &login->credential)) {
+    if (!auth_body(w, false, &root) ||
+        !auth_member(w, root, "account", &account) ||
+        !auth_member(w, root, "credential", &login->credential)) {
         return false;
     }
-    if (!normalise(&w->arena, account, &login->account_name)) {
-        auth_failed(req, res, "the request's memory is spent");
-        return false;
+    folded = pj_arena_alloc(&w->arena, account.len + 1);
+    if (folded == NULL) {
+        return auth_failed(w, "the request's memory is spent");
     }
+    login->account_name = account_name_fold(account, folded);
     if (login->account_name.len == 0 ||
         login->account_name.len > STORE_ACCOUNT_NAME_MAX) {
-        auth_invalid(req, res, "The member account must be 1 to 320 bytes.");
-        return false;
+        return auth_invalid(w, "The member account must be 1 to 320 bytes.");
     }
     if (account_name_has_control(login->account_name)) {
-        auth_invalid(req, res,
-                     "The member account must not hold control characters.");
-        return false;
+        return auth_invalid(
+            w, "The member account must not hold control characters.");
     }
     if (login->credential.len == 0 || login->credential.len > CREDENTIAL_MAX) {
-        auth_invalid(req, res,
-                     "The member credential must be 1 to 1024 bytes.");
-        return false;
+        return auth_invalid(w,
+                            "The member credential must be 1 to 1024 bytes.");
     }
     return true;
 }
 
 /* -- attempts -- */
 
-static void refuse_attempts(const struct http_request *req,
-                            struct http_response *res, int64_t retry_after_s)
-{
-    char seconds[24];
-
-    snprintf(seconds, sizeof(seconds), "%lld", (long long) retry_after_s);
-    http_problem(res, req, 429, "AUTH_TOO_MANY_ATTEMPTS",
-                 "Too many failed logins; try again later.");
-    http_header(res, "Retry-After", seconds);
-    auth_audit(req, "auth.login.limited", NULL, NULL);
-}
-
 /* Counts this login as failed until it has succeeded. */
-static bool count_attempt(struct worker *w, const struct http_request *req,
-                          struct http_response *res, struct login *login)
+static bool count_attempt(struct worker *w, struct login *login)
 {
     int64_t retry_after_s = 1;
+    char seconds[24];
 
-    if (!attempt_identify(w->keys, login->account_name, req->remote_addr,
+    if (!attempt_identify(w->keys, login->account_name, w->req->remote_addr,
                           &login->attempt)) {
-        auth_failed(req, res, "cannot compute the attempt's name");
-        return false;
+        return auth_failed(w, "cannot compute the attempt's name");
     }
     if (w->cfg->max_failures == 0) {
         return true;
     }
-    switch (w->store_ops->attempt_begin(
-        w->store, &login->attempt, w->cfg->max_failures,
-        w->cfg->failure_window_s, &retry_after_s)) {
+    switch (store_attempt_begin(&w->store, &login->attempt,
+                                w->cfg->max_failures, w->cfg->failure_window_s,
+                                &retry_after_s)) {
     case STORE_OK:
         login->counted = true;
         return true;
     case STORE_NONE:
-        refuse_attempts(req, res, retry_after_s);
+        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s);
+        (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
+                           "Too many failed logins; try again later.");
+        http_header(w->res, "Retry-After", seconds);
+        auth_audit(w, "auth.login.limited", NULL, NULL);
         return false;
     default:
-        auth_database_unavailable(req, res);
-        return false;
+        return auth_database_unavailable(w);
     }
-}
-
-/* Best effort: a count that stays is one failure too many, and expires. */
-static void settle_attempt(struct worker *w, struct login *login, bool success)
-{
-    if (login->counted) {
-        (void) w->store_ops->attempt_settle(w->store, &login->attempt,
-                                            success);
-        login->counted = false;
-    }
-}
-
-/* A database that went away is nobody's failed login. */
-static void refuse_unavailable(struct worker *w,
-                               const struct http_request *req,
-                               struct http_response *res, struct login *login)
-{
-    settle_attempt(w, login, false);
-    auth_database_unavailable(req, res);
 }
 
 /* -- the credential -- */
-
-static void refuse_credentials(const struct http_request *req,
-                               struct http_response *res,
-                               const struct login *login)
-{
-    auth_unauthorized(req, res, "AUTH_INVALID_CREDENTIALS",
-                      "The account or the credential is not right.",
-                      AUTH_CHALLENGE_LOGIN);
-    auth_audit(req, "auth.login.failed",
-               login->known ? login->account.account_id : NULL, NULL);
-}
 
 /*
  * The same statements and one hash, whether the account is unknown, disabled
@@ -155,42 +97,36 @@ static void refuse_credentials(const struct http_request *req,
  * unknown account's hash is another account's, so that its parameters are as
  * likely old ones as anybody's, and matching it is of no avail.
  */
-static bool check_credential(struct worker *w, const struct http_request *req,
-                             struct http_response *res, struct login *login)
+static bool check_credential(struct worker *w, struct login *login)
 {
-    const char *phc = login->account.credential_hash;
+    const struct account *a = &login->account;
     enum password_result verdict;
+    enum store_result result =
+        store_account_find(&w->store, login->account_name,
+                           login->attempt.stand_in, &login->account);
 
-    login->known = false;
-    switch (w->store_ops->account_find(w->store, login->account_name,
-                                       login->attempt.stand_in,
-                                       &login->account)) {
-    case STORE_OK:
-        login->known = true;
-        break;
-    case STORE_NONE:
-        break;
-    default:
-        refuse_unavailable(w, req, res, login);
-        return false;
+    if (result != STORE_OK && result != STORE_NONE) {
+        return auth_database_unavailable(w);
     }
-    verdict = password_verify(phc, login->credential, w->deadline_ms);
+    login->known = result == STORE_OK;
+    verdict = password_verify(a->credential_hash, login->credential,
+                              w->store.deadline_ms);
     if (verdict == PASSWORD_BUSY) {
-        settle_attempt(w, login, false);
-        auth_busy(req, res);
-        return false;
+        return auth_busy(w);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
-        log_event(LOG_ERROR_, "auth.credential.unusable",
-                  "The stored credential is no Argon2id string within bounds.",
-                  LOG_FIELDS({"accountId", login->account.account_id,
-                              strlen(login->account.account_id)}));
+        log_event(
+            LOG_ERROR_, "auth.credential.unusable",
+            "The stored credential is no Argon2id string within bounds.",
+            LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
     }
-    if (!login->known || verdict != PASSWORD_OK || !login->account.enabled) {
-        refuse_credentials(req, res, login);
-        return false;
+    if (login->known && verdict == PASSWORD_OK && a->enabled) {
+        return true;
     }
-    return true;
+    auth_audit(w, "auth.login.failed", login->known ? a->account_id : NULL,
+               NULL);
+    return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
+                       "The account or the credential is not right.");
 }
 
 /*
@@ -206,8 +142,8 @@ static void rehash(struct worker *w, struct login *login)
         !password_hash(login->credential, PASSWORD_NO_WAIT, fresh)) {
         return;
     }
-    if (w->store_ops->credential_rehash(
-            w->store, a->account_id, a->credential_hash, fresh) == STORE_OK) {
+    if (store_credential_rehash(&w->store, a->account_id, a->credential_hash,
+                                fresh) == STORE_OK) {
         snprintf(a->credential_hash, sizeof(a->credential_hash), "%s", fresh);
         metrics_count(METRICS_REHASHES);
     }
@@ -216,68 +152,42 @@ static void rehash(struct worker *w, struct login *login)
 
 /* -- the session -- */
 
-/* Exactly one selectable branch is chosen at once.  *scope stays NULL where
- * there is a choice, or none. */
-static enum store_result choose(struct worker *w, const char *account_id,
-                                struct branch_list *list, struct scope *room,
-                                const struct scope **scope)
-{
-    enum store_result result =
-        w->store_ops->branches(w->store, &w->arena, account_id, list);
-
-    *scope = NULL;
-    if (result != STORE_OK || list->count != 1) {
-        return result;
-    }
-    result = w->store_ops->scope(w->store, &w->arena, account_id,
-                                 list->items[0].branch_id, room);
-    if (result == STORE_OK) {
-        *scope = room;
-    } else if (result == STORE_NONE) { /* gone since: read once more */
-        result = w->store_ops->branches(w->store, &w->arena, account_id, list);
-    }
-    return result;
-}
-
+/* Makes view's session a new one, in the branch that is selectable if there is
+ * exactly one. */
 static bool new_session(struct worker *w, const struct account *account,
-                        const struct scope *scope, struct session *s)
+                        struct session_view *view)
 {
-    memset(s, 0, sizeof(*s));
-    snprintf(s->account_id, sizeof(s->account_id), "%s", account->account_id);
-    snprintf(s->account_type, sizeof(s->account_type), "%s",
-             account->account_type);
-    s->account_enabled = true;
-    s->active = true;
+    struct session *s = &view->session;
+
+    memcpy(s->account_id, account->account_id, sizeof(s->account_id));
+    memcpy(s->account_type, account->account_type, sizeof(s->account_type));
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
                        w->cfg->session_max_lifetime_s);
-    if (scope != NULL) {
-        snprintf(s->workspace_id, sizeof(s->workspace_id), "%s",
-                 scope->workspace_id);
-        snprintf(s->member_id, sizeof(s->member_id), "%s", scope->member_id);
-        snprintf(s->active_branch_id, sizeof(s->active_branch_id), "%s",
-                 scope->active_branch_id);
+    if (view->selectable) {
+        memcpy(s->workspace_id, view->scope.workspace_id, STORE_UUID);
+        memcpy(s->member_id, view->scope.member_id, STORE_UUID);
+        memcpy(s->active_branch_id, view->scope.active_branch_id, STORE_UUID);
     }
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
 /* Ends the oldest sessions past the limit.  Best effort: what is not ended
  * now the next login ends. */
-static void end_oldest(struct worker *w, const struct http_request *req,
-                       const struct session *s)
+static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_ref done[STORE_MAX_REVOKE];
     size_t n = 0;
 
     if (w->cfg->max_sessions == 0 ||
-        w->store_ops->session_limit(w->store, s, w->cfg->max_sessions, done,
-                                    &n) != STORE_OK) {
+        store_session_limit(&w->store, s, w->cfg->max_sessions, done, &n) !=
+            STORE_OK) {
         return;
     }
     metrics_add(METRICS_SESSIONS_REVOKED_LIMIT, n);
     for (size_t i = 0; i < n; i++) {
-        auth_audit(req, "auth.session.over_limit", done[i].account_id,
+        auth_audit(w, "auth.session.over_limit", done[i].account_id,
                    done[i].session_id);
     }
 }
@@ -291,7 +201,7 @@ struct signing {
 static void sign(void *arg)
 {
     struct signing *s = arg;
-    const struct session *session = s->answer->session;
+    const struct session *session = &s->answer->view->session;
 
     s->ok =
         auth_sign_refresh(s->worker, session, session->jti,
@@ -302,56 +212,46 @@ static void sign(void *arg)
 /*
  * Everything is signed before the session is written, where credentials are
  * hashed: a login's signatures take longer than a refresh may have to wait.
- * False, without an answer, when the account's credential or status is no
+ * True, without an answer, when the account's credential or status is no
  * longer what was checked.
  */
-static bool open_session(struct worker *w, const struct http_request *req,
-                         struct http_response *res, struct login *login)
+static bool is_overtaken(struct worker *w, struct login *login)
 {
-    struct branch_list list = {0};
-    struct scope room;
-    const struct scope *scope;
-    struct session s;
+    struct session_view view;
+    struct session *s = &view.session;
     struct auth_answer answer = {.code = "AUTH_LOGIN_SUCCESS",
                                  .message = "Login succeeded.",
-                                 .session = &s};
-    struct signing signing = {.worker = w, .answer = &answer};
+                                 .view = &view};
+    struct signing signing = {w, &answer, false};
+    enum store_result result =
+        store_choices(&w->store, &w->arena, login->account.account_id, &view);
 
-    if (choose(w, login->account.account_id, &list, &room, &scope) !=
-        STORE_OK) {
-        refuse_unavailable(w, req, res, login);
-        return true;
+    if (result != STORE_OK) {
+        return auth_database_unavailable(w);
     }
-    if (!new_session(w, &login->account, scope, &s)) {
-        auth_failed(req, res, "no randomness");
-        return true;
+    answer.scoped = view.selectable;
+    if (!new_session(w, &login->account, &view)) {
+        return auth_failed(w, "no randomness");
     }
-    answer.scope = scope;
-    answer.branches = scope == NULL ? &list : NULL;
-    hasher_run(sign, &signing);
+    if (!hasher_run(HASHER_SIGN, w->store.deadline_ms, sign, &signing)) {
+        return auth_busy(w);
+    }
     if (!signing.ok) {
-        auth_failed(req, res, "cannot sign the tokens");
-        return true;
+        return auth_failed(w, "cannot sign the tokens");
     }
-    if (!auth_answer(w, req, res, &answer)) {
-        return true;
-    }
-    switch (w->store_ops->session_create(w->store, &s,
-                                         login->account.credential_hash)) {
-    case STORE_OK:
-        break;
-    case STORE_NONE:
+    if (!auth_answer(w, &answer)) {
         return false;
-    default:
-        refuse_unavailable(w, req, res, login);
-        return true;
     }
-    settle_attempt(w, login, true);
-    end_oldest(w, req, &s);
-    http_cookie_set(res, w->cfg, answer.refresh_token,
-                    s.expires_at_s - w->now_s);
-    auth_audit(req, "auth.login.succeeded", s.account_id, s.session_id);
-    return true;
+    result =
+        store_session_create(&w->store, s, login->account.credential_hash);
+    if (result != STORE_OK) {
+        return result == STORE_NONE || auth_database_unavailable(w);
+    }
+    end_oldest(w, s);
+    http_cookie_set(w->res, w->cfg, answer.refresh_token,
+                    s->expires_at_s - w->now_s);
+    auth_audit(w, "auth.login.succeeded", s->account_id, s->session_id);
+    return false;
 }
 
 /*
@@ -359,57 +259,61 @@ static bool open_session(struct worker *w, const struct http_request *req,
  * login with the old one is under way: such a login starts over, and so does
  * one that another login's rehash has overtaken.
  */
-static void log_in(struct worker *w, const struct http_request *req,
-                   struct http_response *res, struct login *login)
+static void log_in(struct worker *w, struct login *login)
 {
     for (int i = 0; i < TRIES; i++) {
-        if (!check_credential(w, req, res, login)) {
+        if (!check_credential(w, login)) {
             return;
         }
         rehash(w, login);
-        if (open_session(w, req, res, login)) {
+        if (!is_overtaken(w, login)) {
             return;
         }
     }
-    settle_attempt(w, login, false);
-    auth_busy(req, res);
+    (void) auth_busy(w);
+}
+
+/* A service or database that gives up is nobody's failed login.  Best effort:
+ * a count that stays is one failure too many, and expires. */
+static void settle_attempt(struct worker *w, const struct login *login)
+{
+    int status = w->res->status;
+
+    if (login->counted && (status == 200 || status == 503)) {
+        (void) store_attempt_settle(&w->store, &login->attempt, status == 200);
+    }
 }
 
 /* Counts what became of the login, as the answer tells it. */
-static void count_outcome(const struct http_response *res)
+static void count_outcome(const char *code)
 {
     static const struct {
-        int status;
+        const char *code;
         enum metrics_counter counter;
     } outcomes[] = {
-        {200, METRICS_LOGIN_SUCCEEDED},
-        {401, METRICS_LOGIN_FAILED},
-        {429, METRICS_LOGIN_LIMITED},
-        {500, METRICS_LOGIN_ERROR},
+        {"AUTH_LOGIN_SUCCESS", METRICS_LOGIN_SUCCEEDED},
+        {"AUTH_INVALID_CREDENTIALS", METRICS_LOGIN_FAILED},
+        {"AUTH_TOO_MANY_ATTEMPTS", METRICS_LOGIN_LIMITED},
+        {"AUTH_BUSY", METRICS_LOGIN_BUSY},
+        {"DATABASE_UNAVAILABLE", METRICS_LOGIN_UNAVAILABLE},
+        {"INTERNAL_ERROR", METRICS_LOGIN_ERROR},
     };
+    const size_t count = sizeof(outcomes) / sizeof(outcomes[0]);
+    size_t i = 0;
 
-    for (size_t i = 0; i < sizeof(outcomes) / sizeof(outcomes[0]); i++) {
-        if (res->status == outcomes[i].status) {
-            metrics_count(outcomes[i].counter);
-            return;
-        }
+    while (i < count && strcmp(code, outcomes[i].code) != 0) {
+        i++;
     }
-    if (res->status == 503) {
-        metrics_count(strcmp(res->code, "AUTH_BUSY") == 0
-                          ? METRICS_LOGIN_BUSY
-                          : METRICS_LOGIN_UNAVAILABLE);
-    } else {
-        metrics_count(METRICS_LOGIN_INVALID);
-    }
+    metrics_count(i < count ? outcomes[i].counter : METRICS_LOGIN_INVALID);
 }
 
-void h_login(struct worker *w, const struct http_request *req,
-             struct http_response *res)
+void h_login(struct worker *w)
 {
     struct login login = {0};
 
-    if (read_body(w, req, res, &login) && count_attempt(w, req, res, &login)) {
-        log_in(w, req, res, &login);
+    if (read_body(w, &login) && count_attempt(w, &login)) {
+        log_in(w, &login);
     }
-    count_outcome(res);
+    settle_attempt(w, &login);
+    count_outcome(w->res->code);
 }

@@ -1,9 +1,7 @@
 /* POST /api/auth/logout */
 
 #include "auth/app.h"
-#include "auth/auth.h"
 #include "auth/token.h"
-#include "base/jsonw.h"
 #include "base/metrics.h"
 
 #include <string.h>
@@ -40,86 +38,61 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
     named->ids[named->count++] = claims.session_id;
 }
 
-static bool read_body(struct worker *w, const struct http_request *req,
-                      struct http_response *res, pj_str_t *token)
-{
-    const pj_json_t *root;
-
-    *token = (pj_str_t){NULL, 0};
-    switch (auth_body(w, req, res, true, &root)) {
-    case AUTH_BODY_EMPTY:
-        return true;
-    case AUTH_BODY_REFUSED:
-        return false;
-    default:
-        return auth_member_refresh_token(req, res, root, token);
-    }
-}
-
-/* False, with res the answer, when the database did not answer. */
-static bool revoke(struct worker *w, const struct http_request *req,
-                   struct http_response *res, const struct named *named)
+static bool revoke(struct worker *w, const struct named *named)
 {
     struct session_ref done[STORE_MAX_REVOKE];
-    size_t n = 0;
     enum store_result result;
+    size_t n = 0;
 
     if (named->count == 0) {
         return true;
     }
-    result = w->store_ops->session_revoke(w->store, named->ids, named->count,
-                                          done, &n);
+    result =
+        store_session_revoke(&w->store, named->ids, named->count, done, &n);
     if (result != STORE_OK && result != STORE_NONE) {
-        auth_database_unavailable(req, res);
-        return false;
+        return auth_database_unavailable(w);
     }
     metrics_add(METRICS_SESSIONS_REVOKED_LOGOUT, n);
     for (size_t i = 0; i < n; i++) {
-        auth_names(res, done[i].account_id, done[i].session_id);
-        auth_audit(req, "auth.logout", done[i].account_id, done[i].session_id);
+        auth_names(w, done[i].account_id, done[i].session_id);
+        auth_audit(w, "auth.logout", done[i].account_id, done[i].session_id);
     }
     return true;
 }
 
-static void answer(struct http_response *res)
+static void answer(struct worker *w)
 {
     struct jsonw json;
 
-    jsonw_init(&json, &res->body);
-    jsonw_object(&json, NULL);
-    jsonw_cstr(&json, "code", "AUTH_LOGOUT_SUCCESS");
+    w->res->code = "AUTH_LOGOUT_SUCCESS";
+    auth_json(w, &json);
+    jsonw_cstr(&json, "code", w->res->code);
     jsonw_cstr(&json, "message", "Logout succeeded.");
     jsonw_object_end(&json);
-
-    res->status = 200;
-    res->code = "AUTH_LOGOUT_SUCCESS";
-    http_header(res, "Content-Type", "application/json");
-    http_header(res, "Cache-Control", "no-store");
 }
 
-void h_logout(struct worker *w, const struct http_request *req,
-              struct http_response *res)
+void h_logout(struct worker *w)
 {
     struct named named = {.count = 0};
-    pj_str_t token, cookie;
-    pj_str_t rest = req->cookie;
-    bool own_page = http_origin_allowed(w->cfg, req);
+    const pj_json_t *root;
+    pj_str_t token, rest = w->req->cookie;
+    bool own_page = http_origin_allowed(w->cfg, w->req);
 
-    if (!read_body(w, req, res, &token)) {
+    if (!auth_body(w, true, &root) ||
+        !auth_member_refresh_token(w, root, &token)) {
         return;
     }
-    name_session(w, http_bearer(req->authorization), false, &named);
+    name_session(w, http_bearer(w->req->authorization), false, &named);
     name_session(w, token, true, &named);
     /* A cookie that another site's page made the browser send is nobody's
      * wish, and neither is that it be cleared; the other tokens are. */
-    while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &cookie)) {
-        name_session(w, cookie, true, &named);
+    while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
+        name_session(w, token, true, &named);
     }
-    if (!revoke(w, req, res, &named)) {
-        return;
-    }
-    answer(res);
-    if (own_page) {
-        http_cookie_clear(res, w->cfg);
+    if (revoke(w, &named)) {
+        answer(w);
+        if (own_page) {
+            http_cookie_clear(w->res, w->cfg);
+        }
     }
 }

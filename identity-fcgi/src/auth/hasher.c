@@ -6,116 +6,167 @@
  * thread that is never in a hurry.
  */
 
-#include "auth/hasher.h"
+#include "auth/password.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Over that of other threads: with a tenth of their weight they go first, and
  * yet hashing goes on beside a machine full of them. */
 #define NICENESS 10
 
+/* On the stack of who waits for it. */
 struct job {
     void (*fn)(void *arg);
     void *arg;
-    bool done;
+    enum { WAITS, GRANTED, DONE } state;
     struct job *next;
 };
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t offered, finished;
-    struct job *first, **end;
-    bool stop;
+/* Memory is bounded by threads; workers taken from other requests by
+ * places. */
+static struct lane {
+    struct job *first, **end; /* not begun; the granted ones come first */
     pthread_t *threads;
-    int count; /* written before and after all use */
-} pool = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .offered = PTHREAD_COND_INITIALIZER,
-          .finished = PTHREAD_COND_INITIALIZER,
-          .end = &pool.first};
+    int places;            /* free now */
+    struct hasher_use use; /* its threads change before and after all use */
+} lanes[HASHER_LANES];
 
-static struct job *take(void)
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool stop;
+
+/* Grants free threads to those who wait longest: left to whoever asks first,
+ * newcomers would pass by the same few until those gave up. */
+static void grant(struct lane *l)
 {
-    struct job *job;
-
-    while (pool.first == NULL && !pool.stop) {
-        pthread_cond_wait(&pool.offered, &pool.lock);
-    }
-    job = pool.first;
-    if (job != NULL) {
-        pool.first = job->next;
-        if (pool.first == NULL) {
-            pool.end = &pool.first;
+    for (struct job *job = l->first;
+         job != NULL && l->use.running < l->use.threads; job = job->next) {
+        if (job->state == WAITS) {
+            job->state = GRANTED;
+            l->use.running++;
+            l->use.waiting--;
         }
     }
-    return job;
+    pthread_cond_broadcast(&changed);
+}
+
+static void unlink_job(struct lane *l, struct job *job)
+{
+    struct job **at = &l->first;
+
+    while (*at != job) {
+        at = &(*at)->next;
+    }
+    *at = job->next;
+    if (*at == NULL) {
+        l->end = at;
+    }
 }
 
 static void *work(void *arg)
 {
-    struct job *job;
+    struct lane *l = arg;
     id_t self = (id_t) gettid();
 
     /* Where a sandbox forbids it they compete as equals. */
     (void) setpriority(PRIO_PROCESS, self,
                        getpriority(PRIO_PROCESS, self) + NICENESS);
-    pthread_mutex_lock(&pool.lock);
-    while ((job = take()) != NULL) {
-        pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_lock(&lock);
+    while (!stop) {
+        struct job *job = l->first;
+
+        if (job == NULL || job->state == WAITS) {
+            pthread_cond_wait(&changed, &lock);
+            continue;
+        }
+        unlink_job(l, job);
+        pthread_mutex_unlock(&lock);
         job->fn(job->arg);
-        pthread_mutex_lock(&pool.lock);
-        job->done = true;
-        pthread_cond_broadcast(&pool.finished);
+        pthread_mutex_lock(&lock);
+        job->state = DONE;
+        l->use.running--;
+        grant(l);
     }
-    pthread_mutex_unlock(&pool.lock);
-    return arg;
+    pthread_mutex_unlock(&lock);
+    return NULL;
 }
 
-bool hasher_start(int threads)
+bool hasher_start(enum hasher_lane lane, int threads, int places)
 {
-    pool.threads = calloc((size_t) threads, sizeof(pthread_t));
-    while (pool.threads != NULL && pool.count < threads &&
-           pthread_create(&pool.threads[pool.count], NULL, work, NULL) == 0) {
-        pool.count++;
+    struct lane *l = &lanes[lane];
+
+    l->end = &l->first;
+    l->places = places;
+    l->threads = calloc((size_t) threads, sizeof(pthread_t));
+    while (l->threads != NULL && l->use.threads < threads &&
+           pthread_create(&l->threads[l->use.threads], NULL, work, l) == 0) {
+        l->use.threads++;
     }
-    if (pool.count == threads) {
-        return true;
-    }
-    hasher_stop();
-    return false;
+    return l->use.threads == threads;
 }
 
-void hasher_run(void (*fn)(void *arg), void *arg)
+bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
+                void *arg)
 {
+    const struct timespec until = {(time_t) (until_ms / 1000),
+                                   (long) (until_ms % 1000) * 1000000};
+    struct lane *l = &lanes[lane];
     struct job job = {.fn = fn, .arg = arg};
 
-    if (pool.count == 0) {
+    if (l->use.threads == 0) {
         fn(arg);
-        return;
+        return true;
     }
-    pthread_mutex_lock(&pool.lock);
-    *pool.end = &job;
-    pool.end = &job.next;
-    pthread_cond_signal(&pool.offered);
-    while (!job.done) {
-        pthread_cond_wait(&pool.finished, &pool.lock);
+    pthread_mutex_lock(&lock);
+    if (l->places > 0) {
+        l->places--;
+        l->use.waiting++;
+        *l->end = &job;
+        l->end = &job.next;
+        grant(l);
+        while (job.state == WAITS &&
+               pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC,
+                                      &until) == 0) {
+        }
+        if (job.state == WAITS) {
+            l->use.waiting--;
+            unlink_job(l, &job);
+        }
+        while (job.state == GRANTED) {
+            pthread_cond_wait(&changed, &lock);
+        }
+        l->places++;
     }
-    pthread_mutex_unlock(&pool.lock);
+    pthread_mutex_unlock(&lock);
+    return job.state == DONE;
+}
+
+struct hasher_use hasher_use(enum hasher_lane lane)
+{
+    struct hasher_use use;
+
+    pthread_mutex_lock(&lock);
+    use = lanes[lane].use;
+    pthread_mutex_unlock(&lock);
+    return use;
 }
 
 void hasher_stop(void)
 {
-    pthread_mutex_lock(&pool.lock);
-    pool.stop = true;
-    pthread_cond_broadcast(&pool.offered);
-    pthread_mutex_unlock(&pool.lock);
-    for (int i = 0; i < pool.count; i++) {
-        pthread_join(pool.threads[i], NULL);
+    pthread_mutex_lock(&lock);
+    stop = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    for (struct lane *l = lanes; l < lanes + HASHER_LANES; l++) {
+        for (int i = 0; i < l->use.threads; i++) {
+            pthread_join(l->threads[i], NULL);
+        }
+        free(l->threads);
+        *l = (struct lane){0};
     }
-    free(pool.threads);
-    pool.threads = NULL;
-    pool.count = 0;
-    pool.stop = false;
+    stop = false;
 }

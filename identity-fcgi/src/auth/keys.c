@@ -5,15 +5,24 @@
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define JWK_MAX_BYTES 4096 /* 8192-bit modulus and a kid of 255 escaped */
 
-static const char private_name[] = "PLATFORM_JWT_PRIVATE_KEY_BASE64";
-static const char public_name[] = "PLATFORM_JWT_PUBLIC_KEY_BASE64";
-static const char additional_name[] = "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS";
+#define KEY_ID "PLATFORM_JWT_KEY_ID"
+#define PRIVATE "PLATFORM_JWT_PRIVATE_KEY_BASE64"
+#define PUBLIC "PLATFORM_JWT_PUBLIC_KEY_BASE64"
+#define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
+#define GOOD_PUBLIC                                                           \
+    "base64 of PEM or DER, SubjectPublicKeyInfo, RSA of 2048 bits or more"
+
+struct error {
+    char *text;
+    size_t cap;
+};
 
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
                                pj_str_t kid);
@@ -23,71 +32,220 @@ static pj_str_t text_of(const char *s)
     return (pj_str_t){(const unsigned char *) s, strlen(s)};
 }
 
-/* Decodes base64 and parses what is in it; nothing of it stays in memory. */
-static pj_err_t parse_key(pj_key_t **out, key_parser parse, pj_str_t base64,
-                          pj_str_t kid)
-{
-    size_t cap = base64.len + 4, len;
-    unsigned char *der = malloc(cap);
-    pj_err_t err;
+/* One line that names the variable, what is wrong and what is accepted. */
+static bool fail(struct error *e, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
-    *out = NULL;
-    if (der == NULL) {
-        return PJ_ERR_NO_SPACE;
-    }
-    err = pj_b64_decode(der, cap, &len, base64);
-    if (!err) {
-        err = parse(out, (pj_str_t){der, len}, kid);
-    }
-    OPENSSL_cleanse(der, cap);
-    free(der);
-    return err;
-}
-
-static bool fail(char *err, size_t err_cap, const char *name, pj_err_t code,
-                 const char *accepted)
+static bool fail(struct error *e, const char *format, ...)
 {
-    snprintf(err, err_cap, "%s: %s; accepted: %s", name, pj_strerror(code),
-             accepted);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(e->text, e->cap, format, args);
+    va_end(args);
     return false;
 }
 
-static bool load_signing(struct keys *keys, const struct config *cfg,
-                         char *err, size_t err_cap)
+/* Decodes base64 and parses what is in it; nothing of it stays in memory.
+ * name is what to call it in an error. */
+static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
+                      const char *kid, const char *name, const char *accepted,
+                      struct error *e)
 {
-    pj_str_t kid = text_of(cfg->jwt_key_id);
+    size_t cap = strlen(base64) + 4, len;
+    unsigned char *der = malloc(cap);
+    pj_err_t code = PJ_ERR_NO_SPACE;
+
+    if (der != NULL) {
+        code = pj_b64_decode(der, cap, &len, text_of(base64));
+        if (!code) {
+            code = parse(out, (pj_str_t){der, len}, text_of(kid));
+        }
+        OPENSSL_cleanse(der, cap);
+        free(der);
+    }
+    return !code ||
+           fail(e, "%s: %s; accepted: %s", name, pj_strerror(code), accepted);
+}
+
+static bool load_signing(struct keys *keys, const struct config *cfg,
+                         struct error *e)
+{
     pj_err_t code;
 
-    code = parse_key(&keys->signing, pj_key_private,
-                     text_of(cfg->jwt_private_key_base64), kid);
-    if (code) {
-        return fail(err, err_cap, private_name, code,
-                    "base64 of PEM or DER, PKCS#8 or PKCS#1, RSA of 2048 bits "
-                    "or more");
-    }
-    code = parse_key(&keys->verifying[0], pj_key_public,
-                     text_of(cfg->jwt_public_key_base64), kid);
-    if (code) {
-        return fail(err, err_cap, public_name, code,
-                    "base64 of PEM or DER, SubjectPublicKeyInfo, RSA of 2048 "
-                    "bits or more");
+    if (!parse_key(&keys->signing, pj_key_private, cfg->jwt_private_key_base64,
+                   cfg->jwt_key_id, PRIVATE,
+                   "base64 of PEM or DER, PKCS#8 or PKCS#1, RSA of 2048 bits "
+                   "or more",
+                   e) ||
+        !parse_key(&keys->verifying[0], pj_key_public,
+                   cfg->jwt_public_key_base64, cfg->jwt_key_id, PUBLIC,
+                   GOOD_PUBLIC, e)) {
+        return false;
     }
     keys->verifying_count = 1;
     code = pj_key_match(keys->signing, keys->verifying[0]);
+    return !code ||
+           fail(e, PUBLIC ": %s; accepted: the public half of " PRIVATE,
+                pj_strerror(code));
+}
+
+/*
+ * An RS256 signature is a function of key and message, and this one is never
+ * published, so its hash is a secret that all processes with the signing key
+ * share and that nobody else, not even a reader of the database, can compute.
+ */
+static bool derive_hmac_key(struct keys *keys, struct error *e)
+{
+    char signature[4 * PJ_RSA_MAX_BYTES];
+    size_t len;
+    pj_err_t code =
+        pj_jws_sign(keys->signing, PJ_TYP_JWT, PJ_STR("login attempts"),
+                    signature, sizeof(signature), &len);
+
     if (code) {
-        return fail(err, err_cap, public_name, code,
-                    "the public half of PLATFORM_JWT_PRIVATE_KEY_BASE64");
+        return fail(e, PRIVATE ": cannot sign: %s", pj_strerror(code));
     }
+    SHA256((const unsigned char *) signature, len, keys->hmac_key);
+    OPENSSL_cleanse(signature, sizeof(signature));
     return true;
 }
 
-/* Room for copies; without memory for it workers share the key. */
-static void make_room(struct keys *keys, const struct config *cfg)
+/* One kid=base64 item. */
+static bool load_additional_key(struct keys *keys, char *item, struct error *e)
 {
-    size_t n = cfg->worker_threads > 0 ? (size_t) cfg->worker_threads : 0;
+    char *base64 = strchr(item, '=');
+    char name[320];
 
-    keys->copies = calloc(n + 1, sizeof(*keys->copies));
-    keys->copy_count = keys->copies != NULL ? n : 0;
+    if (base64 == NULL || base64 == item) {
+        return fail(e, ADDITIONAL ": an item is not of the form kid=base64; "
+                                  "accepted: kid=base64,kid=base64");
+    }
+    *base64++ = '\0';
+    if (!parse_kid(item)) {
+        return fail(e, ADDITIONAL ": a kid is not acceptable; "
+                                  "accepted: " PARSE_KID_ACCEPTED);
+    }
+    if (keys_find(keys, text_of(item)) != NULL) {
+        return fail(e,
+                    ADDITIONAL ": the kid %s stands twice, or is " KEY_ID
+                               "'s; accepted: a kid of its own for each key",
+                    item);
+    }
+    if (keys->verifying_count == 1 + KEYS_MAX_ADDITIONAL) {
+        return fail(e, ADDITIONAL ": too many keys; accepted: at most %d",
+                    KEYS_MAX_ADDITIONAL);
+    }
+    snprintf(name, sizeof(name), ADDITIONAL ": key %s", item);
+    if (!parse_key(&keys->verifying[keys->verifying_count], pj_key_public,
+                   base64, item, name, GOOD_PUBLIC, e)) {
+        return false;
+    }
+    keys->verifying_count++;
+    return true;
+}
+
+static bool load_additional(struct keys *keys, const struct config *cfg,
+                            struct error *e)
+{
+    const char *all = cfg->jwt_additional_public_keys;
+    char *list = strdup(all != NULL ? all : ""), *rest = list, *item;
+    bool ok = list != NULL || fail(e, "out of memory");
+
+    while (ok && (item = strsep(&rest, ",")) != NULL) {
+        ok = item[0] == '\0' || load_additional_key(keys, item, e);
+    }
+    free(list);
+    return ok;
+}
+
+static bool render(struct keys *keys, struct error *e)
+{
+    size_t cap = 32 + keys->verifying_count * JWK_MAX_BYTES;
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    pj_err_t code;
+    char *p = keys->etag;
+
+    keys->jwks = malloc(cap);
+    if (keys->jwks == NULL) {
+        return fail(e, "out of memory");
+    }
+    code =
+        pj_jwks_emit((const pj_key_t *const *) keys->verifying,
+                     keys->verifying_count, keys->jwks, cap, &keys->jwks_len);
+    if (code) {
+        return fail(e, "the key set cannot be written: %s", pj_strerror(code));
+    }
+    SHA256((const unsigned char *) keys->jwks, keys->jwks_len, digest);
+    *p++ = '"';
+    for (size_t i = 0; i < 16; i++, p += 2) {
+        snprintf(p, 3, "%02x", digest[i]);
+    }
+    memcpy(p, "\"", 2);
+    return true;
+}
+
+/* The first missing part of the signing key, or NULL; *any says whether any
+ * part is there. */
+static const char *missing_part(const struct config *cfg, bool *any)
+{
+    const char *const parts[][2] = {{KEY_ID, cfg->jwt_key_id},
+                                    {PRIVATE, cfg->jwt_private_key_base64},
+                                    {PUBLIC, cfg->jwt_public_key_base64}};
+    const char *missing = NULL;
+
+    *any = false;
+    for (int i = 2; i >= 0; i--) {
+        missing = parts[i][1] == NULL ? parts[i][0] : missing;
+        *any |= parts[i][1] != NULL;
+    }
+    return missing;
+}
+
+static void keys_free(struct keys *keys)
+{
+    for (size_t i = 0; i < keys->copy_count; i++) {
+        pj_key_free(keys->copies[i]);
+    }
+    for (size_t i = 0; i < 1 + KEYS_MAX_ADDITIONAL; i++) {
+        pj_key_free(keys->verifying[i]);
+    }
+    pj_key_free(keys->signing);
+    free(keys->jwks);
+    OPENSSL_cleanse(keys->hmac_key, sizeof(keys->hmac_key));
+    free(keys);
+}
+
+struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
+{
+    size_t copies = cfg->worker_threads > 0 ? (size_t) cfg->worker_threads : 0;
+    struct keys *keys =
+        calloc(1, sizeof(*keys) + copies * sizeof(keys->copies[0]));
+    struct error e = {err, err_cap};
+    const char *missing;
+    bool any, ok = true;
+
+    if (keys == NULL) {
+        (void) fail(&e, "out of memory");
+        return NULL;
+    }
+    keys->refs = 1;
+    keys->copy_count = copies;
+    missing = missing_part(cfg, &any);
+    if (missing == NULL) {
+        ok = load_signing(keys, cfg, &e) && derive_hmac_key(keys, &e) &&
+             load_additional(keys, cfg, &e);
+    } else if (any || !cfg->is_local) {
+        ok = fail(&e,
+                  "%s: missing; accepted: what identity-fcgi keys generate "
+                  "prints",
+                  missing);
+    }
+    if (!ok || !render(keys, &e)) {
+        keys_free(keys);
+        return NULL;
+    }
+    return keys;
 }
 
 const pj_key_t *keys_signer(struct keys *keys, size_t worker)
@@ -104,178 +262,7 @@ const pj_key_t *keys_signer(struct keys *keys, size_t worker)
     return *copy;
 }
 
-/* The rules of PLATFORM_JWT_KEY_ID, which a kid here was or will be. */
-static bool kid_is_good(pj_str_t kid)
-{
-    char text[256];
-
-    if (kid.len == 0 || kid.len >= sizeof(text)) {
-        return false;
-    }
-    memcpy(text, kid.data, kid.len);
-    text[kid.len] = '\0';
-    return parse_kid(text);
-}
-
-/* One kid=base64 item. */
-static bool load_additional_item(struct keys *keys, const char *item,
-                                 size_t len, char *err, size_t err_cap)
-{
-    const char *eq = memchr(item, '=', len);
-    pj_str_t kid, base64;
-    pj_err_t code;
-
-    if (eq == NULL || eq == item) {
-        snprintf(err, err_cap,
-                 "%s: an item is not of the form kid=base64; accepted: "
-                 "kid=base64,kid=base64",
-                 additional_name);
-        return false;
-    }
-    kid.data = (const unsigned char *) item;
-    kid.len = (size_t) (eq - item);
-    base64.data = (const unsigned char *) eq + 1;
-    base64.len = len - kid.len - 1;
-    if (!kid_is_good(kid)) {
-        snprintf(err, err_cap,
-                 "%s: a kid is not acceptable; accepted: " PARSE_KID_ACCEPTED,
-                 additional_name);
-        return false;
-    }
-    if (keys_find(keys, kid) != NULL) {
-        snprintf(err, err_cap,
-                 "%s: the kid %.*s stands twice, or is PLATFORM_JWT_KEY_ID's; "
-                 "accepted: a kid of its own for each key",
-                 additional_name, (int) kid.len, item);
-        return false;
-    }
-    if (keys->verifying_count == 1 + KEYS_MAX_ADDITIONAL) {
-        snprintf(err, err_cap, "%s: too many keys; accepted: at most %d",
-                 additional_name, KEYS_MAX_ADDITIONAL);
-        return false;
-    }
-    code = parse_key(&keys->verifying[keys->verifying_count], pj_key_public,
-                     base64, kid);
-    if (code) {
-        snprintf(err, err_cap,
-                 "%s: key %.*s: %s; accepted: base64 of PEM or DER, "
-                 "SubjectPublicKeyInfo, RSA of 2048 bits or more",
-                 additional_name, (int) kid.len, item, pj_strerror(code));
-        return false;
-    }
-    keys->verifying_count++;
-    return true;
-}
-
-static bool load_additional(struct keys *keys, const struct config *cfg,
-                            char *err, size_t err_cap)
-{
-    const char *p = cfg->jwt_additional_public_keys;
-
-    while (p != NULL && *p != '\0') {
-        size_t len = strcspn(p, ",");
-
-        if (len != 0 && !load_additional_item(keys, p, len, err, err_cap)) {
-            return false;
-        }
-        p += len + (p[len] == ',');
-    }
-    return true;
-}
-
-static bool render(struct keys *keys, char *err, size_t err_cap)
-{
-    static const char hex[] = "0123456789abcdef";
-    size_t cap = 32 + keys->verifying_count * JWK_MAX_BYTES;
-    unsigned char digest[SHA256_DIGEST_LENGTH];
-    pj_err_t code;
-    char *p = keys->etag;
-
-    keys->jwks = malloc(cap);
-    if (keys->jwks == NULL) {
-        snprintf(err, err_cap, "out of memory");
-        return false;
-    }
-    code =
-        pj_jwks_emit((const pj_key_t *const *) keys->verifying,
-                     keys->verifying_count, keys->jwks, cap, &keys->jwks_len);
-    if (code) {
-        snprintf(err, err_cap, "the key set cannot be written: %s",
-                 pj_strerror(code));
-        return false;
-    }
-    SHA256((const unsigned char *) keys->jwks, keys->jwks_len, digest);
-    *p++ = '"';
-    for (size_t i = 0; i < 16; i++) {
-        *p++ = hex[digest[i] >> 4];
-        *p++ = hex[digest[i] & 15];
-    }
-    *p++ = '"';
-    *p = '\0';
-    return true;
-}
-
-/* The first missing part of the signing key, or NULL; *any says whether any
- * part is there. */
-static const char *missing_part(const struct config *cfg, bool *any)
-{
-    *any = cfg->jwt_key_id != NULL || cfg->jwt_private_key_base64 != NULL ||
-           cfg->jwt_public_key_base64 != NULL;
-    if (cfg->jwt_key_id == NULL) {
-        return "PLATFORM_JWT_KEY_ID";
-    }
-    if (cfg->jwt_private_key_base64 == NULL) {
-        return private_name;
-    }
-    return cfg->jwt_public_key_base64 == NULL ? public_name : NULL;
-}
-
-static void keys_free(struct keys *keys)
-{
-    pj_key_free(keys->signing);
-    for (size_t i = 0; i < keys->copy_count; i++) {
-        pj_key_free(keys->copies[i]);
-    }
-    free(keys->copies);
-    for (size_t i = 0; i < sizeof(keys->verifying) / sizeof(pj_key_t *); i++) {
-        pj_key_free(keys->verifying[i]);
-    }
-    free(keys->jwks);
-    free(keys);
-}
-
-struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
-{
-    struct keys *keys = calloc(1, sizeof(*keys));
-    const char *missing;
-    bool any, ok = true;
-
-    if (keys == NULL) {
-        snprintf(err, err_cap, "out of memory");
-        return NULL;
-    }
-    keys->refs = 1;
-    missing = missing_part(cfg, &any);
-    if (missing == NULL) {
-        ok = load_signing(keys, cfg, err, err_cap) &&
-             load_additional(keys, cfg, err, err_cap);
-    } else if (any || !cfg->is_local) {
-        snprintf(err, err_cap,
-                 "%s: missing; accepted: what identity-fcgi keys generate "
-                 "prints",
-                 missing);
-        ok = false;
-    }
-    if (!ok || !render(keys, err, err_cap)) {
-        keys_free(keys);
-        return NULL;
-    }
-    make_room(keys, cfg);
-    return keys;
-}
-
-/* -- the current set ------------------------------------------------------
- */
+/* -- the current set -- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct keys *current;

@@ -18,14 +18,16 @@
  */
 struct keys {
     pj_key_t *signing; /* private; NULL where a local set-up has none yet */
-    pj_key_t **copies; /* of signing, one a worker; see keys_signer() */
-    size_t copy_count;
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
     char *jwks; /* the key-set document */
     size_t jwks_len;
     char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
-    int refs;                 /* under the lock of keys.c */
+    /* Secret, and the same wherever the signing key is. */
+    unsigned char hmac_key[32];
+    int refs; /* under the lock of keys.c */
+    size_t copy_count;
+    pj_key_t *copies[]; /* of signing, one a worker; see keys_signer() */
 };
 
 /*

@@ -2,173 +2,22 @@
 
 #include "auth/password.h"
 
-#include "auth/hasher.h"
 #include "base/metrics.h"
 
-#include <pthread.h>
 #include <sodium.h>
-#include <stdatomic.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-/* One who waits, on the stack of its thread. */
-struct waiter {
-    pthread_cond_t granted;
-    bool has_slot;
-    struct waiter *next;
-};
-
-/*
- * Memory is bounded by slots; threads taken from other requests by places.
- * A slot that becomes free goes to the one who waits longest: left to whoever
- * asks first, newcomers would pass by the same few until those gave up.
- */
-static struct {
-    pthread_mutex_t lock;
-    struct waiter *first, **end;
-    int slots;     /* free now */
-    int slots_all; /* free or not */
-    int places;    /* for those who hash or wait, free now */
-    int waiting;
-    int64_t wait_ms;
-} gate = {.lock = PTHREAD_MUTEX_INITIALIZER,
-          .end = &gate.first,
-          .wait_ms = PASSWORD_WAIT_MS};
 
 /* Written once before threads start. */
 static struct {
     unsigned long long iterations;
     size_t memory_bytes;
+    int64_t wait_ms;
     char dummy[PASSWORD_PHC_MAX];
 } today;
 
-static atomic_uint_fast64_t hashes;
-
 _Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES,
                "a PHC string fits");
-
-uint64_t password_count(void)
-{
-    return atomic_load(&hashes);
-}
-
-/* -- the gate -- */
-
-void password_set_wait(int64_t wait_ms)
-{
-    pthread_mutex_lock(&gate.lock);
-    gate.wait_ms = wait_ms;
-    pthread_mutex_unlock(&gate.lock);
-}
-
-static struct timespec wait_end(int64_t deadline_ms)
-{
-    struct timespec t;
-    int64_t until_ms;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    until_ms = (int64_t) t.tv_sec * 1000 + t.tv_nsec / 1000000 + gate.wait_ms;
-    if (deadline_ms > 0 && deadline_ms < until_ms) {
-        until_ms = deadline_ms;
-    }
-    t.tv_sec = (time_t) (until_ms / 1000);
-    t.tv_nsec = (long) (until_ms % 1000) * 1000000;
-    return t;
-}
-
-static void queue_remove(const struct waiter *gone)
-{
-    struct waiter **at = &gate.first;
-
-    while (*at != gone) {
-        at = &(*at)->next;
-    }
-    *at = gone->next;
-    if (*at == NULL) {
-        gate.end = at;
-    }
-}
-
-/* With the lock held: waits until a slot is handed over. */
-static bool await_slot(int64_t deadline_ms)
-{
-    struct timespec until = wait_end(deadline_ms);
-    struct waiter self = {.has_slot = false};
-    pthread_condattr_t attr;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&self.granted, &attr);
-    pthread_condattr_destroy(&attr);
-
-    *gate.end = &self;
-    gate.end = &self.next;
-    gate.waiting++;
-    while (!self.has_slot &&
-           pthread_cond_timedwait(&self.granted, &gate.lock, &until) == 0) {
-    }
-    gate.waiting--;
-    if (!self.has_slot) {
-        queue_remove(&self);
-    }
-    pthread_cond_destroy(&self.granted);
-    return self.has_slot;
-}
-
-/* With the lock held: a free slot, or one to wait for. */
-static bool take_slot(int64_t deadline_ms)
-{
-    if (gate.slots == 0) {
-        return await_slot(deadline_ms);
-    }
-    gate.slots--;
-    return true;
-}
-
-static bool enter(int64_t deadline_ms)
-{
-    int64_t started_us = metrics_now_us();
-    bool ok = false;
-
-    pthread_mutex_lock(&gate.lock);
-    if (gate.places > 0) {
-        gate.places--;
-        ok = take_slot(deadline_ms);
-        if (!ok) {
-            gate.places++;
-        }
-    }
-    pthread_mutex_unlock(&gate.lock);
-    metrics_time(METRICS_HASH_WAIT, metrics_now_us() - started_us);
-    return ok;
-}
-
-static void leave(void)
-{
-    struct waiter *next;
-
-    pthread_mutex_lock(&gate.lock);
-    gate.places++;
-    next = gate.first;
-    if (next == NULL) {
-        gate.slots++;
-    } else {
-        queue_remove(next);
-        next->has_slot = true;
-        pthread_cond_signal(&next->granted);
-    }
-    pthread_mutex_unlock(&gate.lock);
-}
-
-void password_use(struct password_use *use)
-{
-    pthread_mutex_lock(&gate.lock);
-    use->slots = gate.slots_all;
-    use->running = gate.slots_all - gate.slots;
-    use->waiting = gate.waiting;
-    pthread_mutex_unlock(&gate.lock);
-}
 
 /* -- stored strings -- */
 
@@ -181,24 +30,6 @@ struct phc {
     unsigned char salt[PHC_PART_MAX], hash[PHC_PART_MAX];
     size_t salt_len, hash_len;
 };
-
-/* Reads "name=digits" at *p and the character after it. */
-static bool read_param(const char **p, const char *name, char after,
-                       unsigned long *value)
-{
-    size_t n = strlen(name);
-    char *end;
-
-    if (strncmp(*p, name, n) != 0 || (*p)[n] < '1' || (*p)[n] > '9') {
-        return false;
-    }
-    *value = strtoul(*p + n, &end, 10);
-    if (*end != after) {
-        return false;
-    }
-    *p = end + 1;
-    return true;
-}
 
 /* Reads base64 at *p and the character after it. */
 static bool read_bytes(const char **p, char after, size_t min,
@@ -219,17 +50,23 @@ static bool read_bytes(const char **p, char after, size_t min,
  * PASSWORD_MOST_*. */
 static bool parse(const char *text, struct phc *phc)
 {
-    static const char prefix[] = "$argon2id$v=19$";
-    const char *p = text + sizeof(prefix) - 1;
+    static const char format[] = "$argon2id$v=19$m=%lu,t=%lu,p=%lu$";
+    char again[PASSWORD_PHC_MAX];
+    const char *p = text;
 
-    return strncmp(text, prefix, sizeof(prefix) - 1) == 0 &&
-           read_param(&p, "m=", ',', &phc->memory_kib) &&
-           read_param(&p, "t=", ',', &phc->iterations) &&
-           read_param(&p, "p=", '$', &phc->lanes) &&
+    if (sscanf(text, format, &phc->memory_kib, &phc->iterations,
+               &phc->lanes) != 3) {
+        return false;
+    }
+    /* Only one text of these numbers is good: no signs, blanks or zeros. */
+    p += snprintf(again, sizeof(again), format, phc->memory_kib,
+                  phc->iterations, phc->lanes);
+    return strncmp(text, again, (size_t) (p - text)) == 0 &&
            read_bytes(&p, '$', SALT_MIN, phc->salt, &phc->salt_len) &&
            read_bytes(&p, '\0', HASH_MIN, phc->hash, &phc->hash_len) &&
            phc->memory_kib <= PASSWORD_MOST_MEMORY_KIB &&
-           phc->iterations <= PASSWORD_MOST_ITERATIONS &&
+           phc->iterations >= 1 &&
+           phc->iterations <= PASSWORD_MOST_ITERATIONS && phc->lanes >= 1 &&
            phc->lanes <= phc->memory_kib / 8;
 }
 
@@ -250,6 +87,7 @@ struct computation {
     const struct phc *stored;
     const char *text;
     char *out;
+    int64_t started_us;
     enum password_result result; /* PASSWORD_BUSY: there was no memory */
 };
 
@@ -282,53 +120,66 @@ static enum password_result compare(const struct computation *c)
 static void compute(void *arg)
 {
     struct computation *c = arg;
-    int64_t started_us = metrics_now_us();
-    uint64_t work;
+    uint64_t work = today.memory_bytes / 1024 * today.iterations;
+    bool made;
 
+    c->started_us = metrics_now_us();
     if (c->stored != NULL) {
         work = (uint64_t) c->stored->memory_kib * c->stored->iterations;
         c->result = compare(c);
     } else {
-        work = today.memory_bytes / 1024 * today.iterations;
-        c->result = crypto_pwhash_str_alg(c->out, c->credential, c->len,
-                                          today.iterations, today.memory_bytes,
-                                          crypto_pwhash_ALG_ARGON2ID13) == 0
-                        ? PASSWORD_OK
-                        : PASSWORD_BUSY;
+        made = crypto_pwhash_str_alg(c->out, c->credential, c->len,
+                                     today.iterations, today.memory_bytes,
+                                     crypto_pwhash_ALG_ARGON2ID13) == 0;
+        c->result = made ? PASSWORD_OK : PASSWORD_BUSY;
     }
-    atomic_fetch_add(&hashes, 1);
-    metrics_time(METRICS_HASH, metrics_now_us() - started_us);
+    metrics_time(METRICS_HASH, metrics_now_us() - c->started_us);
     metrics_add(METRICS_HASH_WORK, work);
 }
 
-static bool hash_now(const void *credential, size_t len,
-                     char out[PASSWORD_PHC_MAX])
+/* Computes where there is room for it, in time. */
+static enum password_result run(struct computation *c, int64_t deadline_ms)
 {
-    struct computation c = {.credential = credential, .len = len, .out = out};
+    int64_t asked_us = metrics_now_us();
+    int64_t until_ms = asked_us / 1000 + today.wait_ms;
 
-    hasher_run(compute, &c);
-    return c.result == PASSWORD_OK;
+    if (deadline_ms > 0 && deadline_ms < until_ms) {
+        until_ms = deadline_ms;
+    }
+    c->result = PASSWORD_BUSY;
+    if (!hasher_run(HASHER_HASH, until_ms, compute, c)) {
+        c->started_us = metrics_now_us();
+    }
+    metrics_time(METRICS_HASH_WAIT, c->started_us - asked_us);
+    return c->result;
 }
 
 bool password_setup(const struct config *cfg)
 {
     unsigned char nobody_knows[32];
-    bool ok;
+    struct computation c = {.credential = nobody_knows,
+                            .len = sizeof(nobody_knows),
+                            .out = today.dummy};
 
     if (sodium_init() < 0) {
         return false;
     }
-
-    gate.slots = cfg->hash_concurrency > 0 ? cfg->hash_concurrency : 1;
-    gate.slots_all = gate.slots;
-    gate.places = cfg->worker_threads > 1 ? cfg->worker_threads / 2 : 1;
     today.iterations = (unsigned long long) cfg->argon2_iterations;
     today.memory_bytes = (size_t) cfg->argon2_memory_kib * 1024;
-
     randombytes_buf(nobody_knows, sizeof(nobody_knows));
-    ok = hash_now(nobody_knows, sizeof(nobody_knows), today.dummy);
+    compute(&c);
     sodium_memzero(nobody_knows, sizeof(nobody_knows));
-    return ok;
+    return c.result == PASSWORD_OK;
+}
+
+bool password_start(const struct config *cfg, int64_t wait_ms)
+{
+    int places = cfg->worker_threads > 1 ? cfg->worker_threads / 2 : 1;
+
+    today.wait_ms = wait_ms;
+    return hasher_start(HASHER_HASH, cfg->hash_concurrency, places) &&
+           hasher_start(HASHER_SIGN, cfg->hash_concurrency,
+                        cfg->worker_threads);
 }
 
 enum password_result password_verify(const char *text, pj_str_t credential,
@@ -341,12 +192,11 @@ enum password_result password_verify(const char *text, pj_str_t credential,
                             .text = text};
     bool usable = text != NULL && parse(text, &stored);
 
-    if ((!usable && !parse(today.dummy, &stored)) || !enter(deadline_ms)) {
+    if ((!usable && !parse(today.dummy, &stored)) ||
+        run(&c, deadline_ms) == PASSWORD_BUSY) {
         return PASSWORD_BUSY;
     }
-    hasher_run(compute, &c);
-    leave();
-    if (usable || c.result == PASSWORD_BUSY) {
+    if (usable) {
         return c.result;
     }
     return text != NULL ? PASSWORD_UNUSABLE : PASSWORD_WRONG;
@@ -355,12 +205,8 @@ enum password_result password_verify(const char *text, pj_str_t credential,
 bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
 {
-    bool ok;
+    struct computation c = {
+        .credential = credential.data, .len = credential.len, .out = out};
 
-    if (!enter(deadline_ms)) {
-        return false;
-    }
-    ok = hash_now(credential.data, credential.len, out);
-    leave();
-    return ok;
+    return run(&c, deadline_ms) == PASSWORD_OK;
 }

@@ -28,45 +28,24 @@ static bool is_over(const struct session *s, int64_t now_s,
            (max_lifetime_s > 0 && now_s >= s->created_at_s + max_lifetime_s);
 }
 
-/* SESSION_UNSCOPED when the session may be used at all. */
-static enum session_verdict state(const struct session *s, pj_str_t account_id,
-                                  int64_t now_s, int64_t max_lifetime_s)
+enum session_verdict session_decide(const struct session_view *view,
+                                    pj_str_t account_id, const pj_str_t *jti,
+                                    int64_t now_s, int64_t max_lifetime_s)
 {
+    const struct session *s = &view->session;
+
     if (!s->active || is_over(s, now_s, max_lifetime_s) ||
         !session_id_is(s->account_id, account_id)) {
         return SESSION_NOT_ACTIVE;
     }
-    return s->account_enabled ? SESSION_UNSCOPED : SESSION_ACCOUNT_DISABLED;
-}
-
-enum session_verdict session_refresh(const struct session_view *view,
-                                     pj_str_t account_id, pj_str_t jti,
-                                     int64_t now_s, int64_t max_lifetime_s)
-{
-    const struct session *s = &view->session;
-    enum session_verdict verdict = state(s, account_id, now_s, max_lifetime_s);
-
-    if (verdict != SESSION_UNSCOPED) {
-        return verdict;
+    if (!s->account_enabled) {
+        return SESSION_ACCOUNT_DISABLED;
     }
-    if (!session_id_is(s->jti, jti)) {
+    if (jti != NULL && !session_id_is(s->jti, *jti)) {
         return SESSION_STALE;
     }
-    if (s->active_branch_id[0] == '\0') {
+    if (jti != NULL && s->active_branch_id[0] == '\0') {
         return SESSION_UNSCOPED;
-    }
-    return view->selectable ? SESSION_SCOPED : SESSION_SCOPE_LOST;
-}
-
-enum session_verdict session_select(const struct session_view *view,
-                                    pj_str_t account_id, int64_t now_s,
-                                    int64_t max_lifetime_s)
-{
-    enum session_verdict verdict =
-        state(&view->session, account_id, now_s, max_lifetime_s);
-
-    if (verdict != SESSION_UNSCOPED) {
-        return verdict;
     }
     return view->selectable ? SESSION_SCOPED : SESSION_NOT_SELECTABLE;
 }

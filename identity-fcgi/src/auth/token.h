@@ -15,25 +15,18 @@
 #define TOKEN_MAX_BYTES 16384 /* largest token accepted from a client */
 #define TOKEN_LEEWAY_S 30     /* for access tokens; refresh tokens have none */
 
-/*
- * Each appends one token signed by key to out (which must be empty); false on
- * overflow or a failed signature.  exp is absolute; nothing is compared here.
- * branch_ids and roles come from scope.
- */
-bool token_issue_refresh(const struct config *cfg, const pj_key_t *key,
-                         const struct session *s, const char *jti, int64_t iat,
-                         int64_t exp, struct buf *out)
-    __attribute__((warn_unused_result));
-bool token_issue_account(const struct config *cfg, const pj_key_t *key,
-                         const struct session *s, int64_t iat, int64_t exp,
-                         struct buf *out) __attribute__((warn_unused_result));
-bool token_issue_branch(const struct config *cfg, const pj_key_t *key,
-                        const struct session *s, const struct scope *scope,
-                        int64_t iat, int64_t exp, struct buf *out)
-    __attribute__((warn_unused_result));
-bool token_issue_system(const struct config *cfg, const pj_key_t *key,
-                        const char *account_id, const char *account_type,
-                        int64_t iat, int64_t exp, struct buf *out)
+/* What a token says. */
+struct token {
+    enum { TOKEN_REFRESH, TOKEN_ACCOUNT, TOKEN_BRANCH, TOKEN_SYSTEM } kind;
+    const struct session *session; /* its ids and the account's type */
+    const struct scope *scope;     /* of a branch token */
+    const char *jti;               /* NULL: a new one */
+    int64_t iat, exp;
+};
+
+/* Appends a token signed by key; false on overflow or a failed signature. */
+bool token_issue(const struct config *cfg, const pj_key_t *key,
+                 const struct token *t, struct buf *out)
     __attribute__((warn_unused_result));
 
 /* What token_verify() is to overlook. */

@@ -2,7 +2,7 @@
 
 #include "cmd/cmd.h"
 
-#include "auth/attempt.h"
+#include "auth/app.h"
 #include "auth/password.h"
 
 #include <arpa/inet.h>

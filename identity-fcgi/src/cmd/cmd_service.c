@@ -108,7 +108,7 @@ static const struct out_column sweep_columns[] = {
 int cmd_sweep(struct cmd *c)
 {
     const char *keep = cmd_args_value(&c->args, "older-than");
-    struct sweep_plan plan = {.keep_s = SWEEP_KEEP_S};
+    int64_t keep_s = SWEEP_KEEP_S;
     struct sweep_counts counts;
     enum sweep_result result;
     int64_t keep_ms;
@@ -121,12 +121,12 @@ int cmd_sweep(struct cmd *c)
                             "--older-than is integer seconds or a number "
                             "with s, m, h or d, at most 3650d");
         }
-        plan.keep_s = keep_ms / 1000;
+        keep_s = keep_ms / 1000;
     }
     if (!cmd_load(c)) {
         return c->status;
     }
-    result = store_sweep(&c->cfg, &plan, &counts, err, sizeof(err));
+    result = store_sweep(&c->cfg, keep_s, &counts, err, sizeof(err));
     cmd_set_text(c, "busy", result == SWEEP_BUSY ? "t" : "f");
     if (result != SWEEP_BUSY) {
         cmd_set_number(c, "sessions", counts.sessions);

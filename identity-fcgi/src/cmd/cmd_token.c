@@ -39,12 +39,17 @@ static bool issue(struct cmd *c, int64_t ttl_s, struct issued *t)
     int64_t now = (int64_t) time(NULL);
     pj_claims_t claims;
     pj_arena_t arena;
+    struct session s = {0};
+    const struct token spec = {
+        .kind = TOKEN_SYSTEM, .session = &s, .iat = now, .exp = now + ttl_s};
     struct buf out;
 
+    snprintf(s.account_id, STORE_UUID, "%s", cmd_get(c, "accountId"));
+    snprintf(s.account_type, sizeof(s.account_type), "%s", cmd_get(c, "type"));
     buf_init(&out, t->token, sizeof(t->token));
     pj_arena_init(&arena, t->arena, sizeof(t->arena));
-    if (!token_issue_system(&c->cfg, c->keys->signing, cmd_get(c, "accountId"),
-                            cmd_get(c, "type"), now, now + ttl_s, &out) ||
+    if (!uuid_generate(s.session_id) ||
+        !token_issue(&c->cfg, c->keys->signing, &spec, &out) ||
         token_verify(&c->cfg, c->keys, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},
                      now, TOKEN_CHECK_ALL, &claims)) {

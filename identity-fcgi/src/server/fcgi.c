@@ -8,11 +8,11 @@
  * and writes the answer to the same file, which is sent from here.
  */
 
-#include "server/fcgi.h"
-
 #include "base/metrics.h"
+#include "server/server.h"
 
 #include <endian.h>
+#include <fastcgi.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -23,13 +23,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-enum { BEGIN_REQUEST = 1, PARAMS = 4, STDIN = 5 };
-
-#define VERSION 1
-#define RESPONDER 1
-#define HEADER_LEN 8
-#define BEGIN_LEN 8
 
 #define PARAMS_MAX 65535 /* one record: nginx never sends more */
 /* Parameters, a body, and twice a record beyond what is kept of that. */
@@ -88,9 +81,10 @@ void fcgi_exchange_free(struct fcgi_exchange *ex)
     }
 }
 
+/* The first failure counts. */
 static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
 {
-    ex->end = why;
+    ex->end = ex->end == FCGI_WHOLE ? why : ex->end;
     return false;
 }
 
@@ -104,35 +98,26 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
     return poll(&p, 1, left_ms) != 0 || fail(ex, FCGI_LATE);
 }
 
-/* -- reading --------------------------------------------------------------
- */
-
-/* Receives more of the request. */
-static bool fill(struct fcgi_exchange *ex)
-{
-    ssize_t n;
-
-    if (ex->len == REQUEST_ROOM) {
-        return fail(ex, FCGI_GARBAGE);
-    }
-    if (!wait_for(ex, POLLIN)) {
-        return false;
-    }
-    n = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len, MSG_DONTWAIT);
-    if (n <= 0) {
-        return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
-    }
-    ex->len += (size_t) n;
-    return true;
-}
+/* -- reading -- */
 
 /* Receives until n bytes are there that were not taken. */
 static bool await(struct fcgi_exchange *ex, size_t n)
 {
     while (ex->len - ex->pos < n) {
-        if (!fill(ex)) {
+        ssize_t got;
+
+        if (ex->len == REQUEST_ROOM) {
+            return fail(ex, FCGI_GARBAGE);
+        }
+        if (!wait_for(ex, POLLIN)) {
             return false;
         }
+        got = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len,
+                   MSG_DONTWAIT);
+        if (got <= 0) {
+            return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
+        }
+        ex->len += (size_t) got;
     }
     return true;
 }
@@ -169,36 +154,38 @@ static bool are_pairs(const unsigned char *p, const unsigned char *end)
 static bool take(struct fcgi_exchange *ex, const unsigned char *content,
                  size_t n)
 {
-    if (ex->type == BEGIN_REQUEST) {
-        ex->type = PARAMS;
-        return n == BEGIN_LEN && content[0] == 0 && content[1] == RESPONDER;
+    if (ex->type == FCGI_BEGIN_REQUEST) {
+        ex->type = FCGI_PARAMS;
+        return n == sizeof(FCGI_BeginRequestBody) && content[0] == 0 &&
+               content[1] == FCGI_RESPONDER;
     }
-    if (ex->type == PARAMS) {
+    if (ex->type == FCGI_PARAMS) {
         ex->params_len += n;
-        ex->type = n == 0 ? STDIN : PARAMS;
+        ex->type = n == 0 ? FCGI_STDIN : FCGI_PARAMS;
         return ex->params_len <= PARAMS_MAX && are_pairs(content, content + n);
     }
     ex->body_len += n;
-    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : STDIN;
+    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : FCGI_STDIN;
     return true;
 }
 
 static bool receive(struct fcgi_exchange *ex)
 {
-    ex->type = BEGIN_REQUEST;
+    ex->type = FCGI_BEGIN_REQUEST;
     while (ex->type != 0) {
         const unsigned char *h = ex->raw + ex->pos;
         size_t n, total;
         unsigned id;
 
-        if (!await(ex, HEADER_LEN)) {
+        if (!await(ex, FCGI_HEADER_LEN)) {
             return false;
         }
         id = (unsigned) h[2] << 8 | h[3];
         n = (size_t) h[4] << 8 | h[5];
-        total = HEADER_LEN + n + h[6];
-        ex->id = ex->type == BEGIN_REQUEST ? id : ex->id;
-        if (h[0] != VERSION || h[1] != ex->type || id == 0 || id != ex->id) {
+        total = FCGI_HEADER_LEN + n + h[6];
+        ex->id = ex->type == FCGI_BEGIN_REQUEST ? id : ex->id;
+        if (h[0] != FCGI_VERSION_1 || h[1] != ex->type || id == 0 ||
+            id != ex->id) {
             return fail(ex, FCGI_GARBAGE);
         }
         if (!await(ex, total)) {
@@ -206,8 +193,8 @@ static bool receive(struct fcgi_exchange *ex)
         }
         /* Behind these libfcgi takes padding, which nginx never sends there,
          * for the next record. */
-        if ((h[6] != 0 && (ex->type == BEGIN_REQUEST || n == 0)) ||
-            !take(ex, h + HEADER_LEN, n)) {
+        if ((h[6] != 0 && (ex->type == FCGI_BEGIN_REQUEST || n == 0)) ||
+            !take(ex, h + FCGI_HEADER_LEN, n)) {
             return fail(ex, FCGI_GARBAGE);
         }
         ex->pos += total;
@@ -271,42 +258,38 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
     ex->end = FCGI_WHOLE;
     ex->len = ex->pos = ex->params_len = ex->body_len = 0;
     if (!receive(ex) || !parse(ex, call)) {
-        enum fcgi_end why = ex->end;
-
         (void) finish(ex);
-        return why;
     }
-    return FCGI_WHOLE;
+    return ex->end;
 }
 
-/* -- answering ------------------------------------------------------------
- */
+/* -- answering -- */
 
-static void put(struct fcgi_exchange *ex, pj_str_t text)
+static void put(struct fcgi_exchange *ex, const struct buf *text)
 {
-    if (text.len != 0) {
-        (void) FCGX_PutStr((const char *) text.data, (int) text.len,
-                           ex->req.out);
+    if (text->len != 0) {
+        (void) FCGX_PutStr(text->data, (int) text->len, ex->req.out);
     }
 }
 
-static bool send_all(struct fcgi_exchange *ex, const unsigned char *p,
-                     size_t left)
+/* Sends what libfcgi has made of the answer. */
+static void send_answer(struct fcgi_exchange *ex)
 {
-    while (left > 0) {
-        ssize_t n;
+    const unsigned char *p = ex->raw + REQUEST_ROOM;
+    const unsigned char *end = ex->raw + lseek(ex->file, 0, SEEK_CUR);
 
-        if (!wait_for(ex, POLLOUT)) {
-            return false;
-        }
-        n = send(ex->fd, p, left, MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (p < end && wait_for(ex, POLLOUT)) {
+        ssize_t n =
+            send(ex->fd, p, (size_t) (end - p), MSG_DONTWAIT | MSG_NOSIGNAL);
+
         if (n < 0) {
-            return fail(ex, FCGI_LEFT);
+            (void) fail(ex, FCGI_LEFT);
+            break;
         }
         p += n;
-        left -= (size_t) n;
     }
-    return true;
+    OPENSSL_cleanse(ex->raw + REQUEST_ROOM,
+                    (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
 /* Until the peer has seen the answer and closes: one that still sends takes a
@@ -317,8 +300,8 @@ static void drain(struct fcgi_exchange *ex)
 
     (void) shutdown(ex->fd, SHUT_WR);
     do {
-        ex->len = 0;
-        (void) fill(ex);
+        ex->len = ex->pos = 0;
+        (void) await(ex, 1);
         OPENSSL_cleanse(ex->raw, ex->len);
         drained += ex->len;
     } while (ex->len != 0 && drained < DRAIN_MAX);
@@ -327,18 +310,14 @@ static void drain(struct fcgi_exchange *ex)
 enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
                           const struct fcgi_reply *reply)
 {
-    unsigned char *answer = ex->raw + REQUEST_ROOM;
     enum fcgi_end end;
-    size_t len;
 
     ex->deadline_us = deadline_us;
     (void) lseek(ex->file, REQUEST_ROOM, SEEK_SET);
     put(ex, reply->head);
     put(ex, reply->body);
     if (finish(ex)) {
-        len = (size_t) lseek(ex->file, 0, SEEK_CUR) - REQUEST_ROOM;
-        (void) send_all(ex, answer, len);
-        OPENSSL_cleanse(answer, len);
+        send_answer(ex);
     }
     end = ex->end;
     if (end == FCGI_WHOLE && ex->body_len > ex->body_max) {

@@ -1,8 +1,6 @@
 /* The listening socket: made here, or inherited from a supervisor. */
 
-#include "server/listener.h"
-
-#include "base/config.h"
+#include "server/server.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,16 +16,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define BACKLOG 4096
 #define SOCKET_FLAGS (SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK)
-
-/* Over TCP, and inherited by what is accepted: an answer does not wait for the
- * peer's acknowledgement.  A Unix socket has no such option. */
-static void set_nodelay(int fd)
-{
-    int on = 1;
-
-    (void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-}
 
 /* Closes fd, keeps errno; -1. */
 static int give_up(int fd)
@@ -39,9 +29,6 @@ static int give_up(int fd)
     return -1;
 }
 
-/* -- inherited ------------------------------------------------------------
- */
-
 static bool is_listening(int fd)
 {
     int on = 0;
@@ -50,21 +37,17 @@ static bool is_listening(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on;
 }
 
-/* Above the standard three: something else may print to stdout. */
+/* Descriptor 0, above the standard three: something else may print to
+ * stdout. */
 static int adopt(void)
 {
     int fd = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
     int flags = fcntl(fd, F_GETFL);
 
-    if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-        return give_up(fd);
-    }
-    set_nodelay(fd);
-    return fd;
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0
+               ? fd
+               : give_up(fd);
 }
-
-/* -- made here ------------------------------------------------------------
- */
 
 /* A Unix socket gets mode 0660. */
 static int open_address(const struct sockaddr *addr, socklen_t len)
@@ -74,8 +57,7 @@ static int open_address(const struct sockaddr *addr, socklen_t len)
     int on = 1;
 
     (void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    set_nodelay(fd);
-    if (bind(fd, addr, len) != 0 || listen(fd, LISTENER_BACKLOG) != 0) {
+    if (bind(fd, addr, len) != 0 || listen(fd, BACKLOG) != 0) {
         fd = give_up(fd);
     }
     umask(old);
@@ -103,12 +85,8 @@ static int open_path(struct listener *l, const char *path)
     struct stat st;
     int fd, lock_fd;
 
-    if (strlen(path) >= sizeof(addr.sun_path)) {
-        errno = ENAMETOOLONG;
-        return -1;
-    }
-    memcpy(addr.sun_path, path, strlen(path) + 1);
-    memcpy(directory, path, strlen(path) + 1);
+    snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", path);
+    snprintf(directory, sizeof(directory), "%s", path);
     /* Of two starters that find the same dead socket one would remove the
      * other's new one. */
     lock_fd = open(dirname(directory), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -132,23 +110,17 @@ static int open_tcp(const char *address, const char **problem)
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
-    const char *colon = strrchr(address, ':');
-    size_t len = colon != NULL ? (size_t) (colon - address) : 0;
-    char text[256], *host = text;
+    char host[300], *port;
     int rc, fd = -1;
 
-    if (len == 0 || len >= sizeof(text)) {
-        *problem = "neither a path nor host:port";
-        return -1;
+    snprintf(host, sizeof(host), "%s", address);
+    port = strrchr(host, ':');
+    *port++ = '\0';
+    if (host[0] == '[') {
+        port[-2] = '\0';
     }
-    memcpy(text, address, len);
-    text[len] = '\0';
-    if (text[0] == '[' && text[len - 1] == ']') {
-        text[len - 1] = '\0';
-        host++;
-    }
-    rc = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host, colon + 1, &hints,
-                     &list);
+    rc = getaddrinfo(strcmp(host, "*") == 0 ? NULL : host + (host[0] == '['),
+                     port, &hints, &list);
     if (rc != 0) {
         *problem = gai_strerror(rc);
         return -1;
@@ -160,13 +132,11 @@ static int open_tcp(const char *address, const char **problem)
     return fd;
 }
 
-/* -- all ------------------------------------------------------------------
- */
-
 bool listener_open(struct listener *l, const char *address, char *err,
                    size_t err_cap)
 {
     const char *problem = NULL;
+    int on = 1;
 
     memset(l, 0, sizeof(*l));
     l->inherited = address == NULL && is_listening(STDIN_FILENO);
@@ -187,6 +157,9 @@ bool listener_open(struct listener *l, const char *address, char *err,
         snprintf(err, err_cap, "cannot listen on %s: %s", l->name,
                  problem != NULL ? problem : strerror(errno));
     }
+    /* Inherited by what is accepted over TCP: an answer does not wait for the
+     * peer's acknowledgement. */
+    (void) setsockopt(l->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     return l->fd >= 0;
 }
 
@@ -203,6 +176,7 @@ void listener_unlink(struct listener *l)
 
 void listener_close(struct listener *l)
 {
+    listener_unlink(l);
     if (l->fd >= 0) {
         close(l->fd);
         l->fd = -1;

@@ -1,31 +1,149 @@
-/* From method and path to a handler. */
+/* From method and path to a handler, and the handlers that tell of the
+ * service: its keys, health and numbers. */
 
-#include "server/route.h"
-
+#include "auth/password.h"
 #include "base/metrics.h"
+#include "base/version.h"
+#include "server/server.h"
 
 #include <string.h>
 
-struct route {
-    const char *path;
-    const char *method; /* GET includes HEAD */
-    handler_fn handler;
-};
+/* The public key set (RFC 7517). */
+static void h_jwks(struct worker *w)
+{
+    const struct keys *keys = w->keys;
 
-static const struct route routes[] = {
-    {"/.well-known/jwks.json", "GET", h_jwks},
-    {"/actuator/health", "GET", h_readyz},
-    {"/actuator/health/liveness", "GET", h_healthz},
-    {"/actuator/health/readiness", "GET", h_readyz},
-    {"/actuator/info", "GET", h_info},
-    {"/actuator/prometheus", "GET", h_prometheus},
-    {"/api/auth/login", "POST", h_login},
-    {"/api/auth/logout", "POST", h_logout},
-    {"/api/auth/refresh", "POST", h_refresh},
-    {"/api/auth/select-branch", "POST", h_select_branch},
-    {"/healthz", "GET", h_healthz},
-    {"/internal/readyz", "GET", h_readyz},
-    {"/readyz", "GET", h_readyz},
+    if (w->req->if_match.len > 0 &&
+        !http_etag_matches(w->req->if_match, keys->etag, true)) {
+        auth_refuse(w, 412, "PRECONDITION_FAILED",
+                    "The key set is not the one that If-Match names.");
+        return;
+    }
+    http_header(w->res, "Cache-Control", "public, max-age=300");
+    http_header(w->res, "ETag", keys->etag);
+    if (http_etag_matches(w->req->if_none_match, keys->etag, false)) {
+        w->res->status = 304;
+        return;
+    }
+    http_header(w->res, "Content-Type", "application/jwk-set+json");
+    buf_add(&w->res->body, keys->jwks, keys->jwks_len);
+}
+
+/* Alive: it answers, so it is.  The database is none of its business. */
+static void h_healthz(struct worker *w)
+{
+    struct jsonw json;
+
+    auth_json(w, &json);
+    jsonw_cstr(&json, "status", "UP");
+    jsonw_cstr(&json, "service", w->cfg->app_name);
+    jsonw_object_end(&json);
+}
+
+/* Ready: what every login needs is there.  Says which check failed. */
+static void h_readyz(struct worker *w)
+{
+    const char *code = "SERVICE_NOT_READY";
+    enum store_result result;
+    int version = 0;
+
+    if (w->keys->signing == NULL) {
+        auth_refuse(w, 503, code,
+                    "Check failed: signing key (none is loaded).");
+        return;
+    }
+    result = store_ping(&w->store, &version);
+    if (result != STORE_OK && result != STORE_NONE) {
+        auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
+                    "Check failed: database (no answer).");
+    } else if (version < store_schema_version()) {
+        auth_refuse(w, 503, code,
+                    "Check failed: migrations (the database's schema is older "
+                    "than this program).");
+    } else if (result == STORE_NONE) {
+        auth_refuse(w, 503, code,
+                    "Check failed: rights (the database role lacks some; run "
+                    "roles.sql after a migration).");
+    } else {
+        h_healthz(w);
+    }
+}
+
+static void h_info(struct worker *w)
+{
+    const char *environment = w->cfg->app_env;
+    struct jsonw json;
+
+    auth_json(w, &json);
+    jsonw_object(&json, "app");
+    jsonw_cstr(&json, "name", w->cfg->app_name);
+    jsonw_cstr(&json, "environment", environment != NULL ? environment : "");
+    jsonw_cstr(&json, "version", IDENTITY_VERSION);
+    jsonw_int(&json, "schema", store_schema_version());
+    jsonw_object_end(&json);
+    jsonw_object_end(&json);
+}
+
+static void h_prometheus(struct worker *w)
+{
+    struct server_use server = server_use();
+    struct hasher_use hashing = hasher_use(HASHER_HASH);
+    int db_size, db_used;
+    pj_str_t kid = {NULL, 0};
+
+    store_use(&w->store, &db_size, &db_used);
+    if (w->keys->signing != NULL) {
+        kid = pj_key_id(w->keys->signing);
+    }
+    const struct metrics_gauge gauges[] = {
+        {"identity_connections_open", "FastCGI connections open.",
+         (int64_t) server.queued + server.busy},
+        {"identity_connections_max", "FastCGI connections at most.",
+         server.max_connections},
+        {"identity_requests_queued", "Requests waiting for a worker.",
+         server.queued},
+        {"identity_workers_busy", "Worker threads with a request.",
+         server.busy},
+        {"identity_workers", "Worker threads.", server.threads},
+        {"identity_hash_slots_used", "Argon2id computations under way.",
+         hashing.running},
+        {"identity_hash_slots", "Argon2id computations at most.",
+         hashing.threads},
+        {"identity_hash_queue", "Logins waiting for a hash slot.",
+         hashing.waiting},
+        {"identity_db_pool_used", "Database connections lent to requests.",
+         db_used},
+        {"identity_db_pool_size", "Database connections at most.", db_size},
+        {"identity_keys", "Public keys in the key set.",
+         (int64_t) w->keys->verifying_count},
+    };
+    http_header(w->res, "Content-Type",
+                "text/plain; version=0.0.4; charset=utf-8");
+    http_header(w->res, "Cache-Control", "no-store");
+    metrics_render(&w->res->body, route_label, gauges,
+                   sizeof(gauges) / sizeof(gauges[0]), kid.data, kid.len);
+}
+
+/* -- routes -- */
+
+static const struct {
+    const char *path;
+    handler_fn *handler;
+    bool post; /* else GET and HEAD */
+} routes[] = {
+    {"/.well-known/jwks.json", h_jwks, false},
+    {"/actuator/health", h_readyz, false},
+    {"/actuator/health/liveness", h_healthz, false},
+    {"/actuator/health/readiness", h_readyz, false},
+    {"/actuator/info", h_info, false},
+    {"/actuator/prometheus", h_prometheus, false},
+    {"/api/auth/login", h_login, true},
+    {"/api/auth/logout", h_logout, true},
+    {"/api/auth/refresh", h_refresh, true},
+    {"/api/auth/select-branch", h_select_branch, true},
+    {"/healthz", h_healthz, false},
+    {"/internal/readyz", h_readyz, false},
+    {"/readyz", h_readyz, false},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
@@ -35,47 +153,38 @@ _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
 
 static bool equals(pj_str_t s, const char *text)
 {
-    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+    return s.len != 0 && s.len == strlen(text) &&
+           memcmp(s.data, text, s.len) == 0;
 }
 
 size_t route_find(pj_str_t path)
 {
     size_t i = 0;
 
-    while (i < ROUTE_COUNT &&
-           (path.len == 0 || !equals(path, routes[i].path))) {
+    while (i < ROUTE_COUNT && !equals(path, routes[i].path)) {
         i++;
     }
     return i;
 }
 
-static bool takes_method(const struct route *route, pj_str_t method)
+void route_handle(size_t route, struct worker *w)
 {
-    if (method.len == 0) {
-        return false;
-    }
-    return equals(method, route->method) ||
-           (equals(method, "HEAD") && strcmp(route->method, "GET") == 0);
-}
+    pj_str_t method = w->req->method;
+    bool post = route < ROUTE_COUNT && routes[route].post;
 
-void route_handle(size_t number, struct worker *w,
-                  const struct http_request *req, struct http_response *res)
-{
-    const struct route *route = &routes[number];
-
-    if (number >= ROUTE_COUNT) {
-        http_problem(res, req, 404, "RESOURCE_NOT_FOUND",
-                     "There is nothing at this path.");
-    } else if (!takes_method(route, req->method)) {
-        http_problem(res, req, 405, "METHOD_NOT_ALLOWED",
-                     "This path does not take that method.");
-        http_header(res, "Allow",
-                    strcmp(route->method, "GET") == 0 ? "GET, HEAD" : "POST");
-    } else if (req->body_too_large) {
-        http_problem(res, req, 413, "REQUEST_TOO_LARGE",
-                     "The body is larger than 16 KiB.");
+    if (route >= ROUTE_COUNT) {
+        auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
+                    "There is nothing at this path.");
+    } else if (!equals(method, post ? "POST" : "GET") &&
+               (post || !equals(method, "HEAD"))) {
+        auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
+                    "This path does not take that method.");
+        http_header(w->res, "Allow", post ? "POST" : "GET, HEAD");
+    } else if (w->req->body_too_large) {
+        auth_refuse(w, 413, "REQUEST_TOO_LARGE",
+                    "The body is larger than 16 KiB.");
     } else {
-        route->handler(w, req, res);
+        routes[route].handler(w);
     }
 }
 

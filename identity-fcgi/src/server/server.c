@@ -10,13 +10,16 @@
 
 #include "server/server.h"
 
+#include "base/http.h"
 #include "base/log.h"
 #include "base/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -35,95 +38,26 @@ struct arrival {
     int64_t at_us;
 };
 
-struct server {
-    struct listener *listener;
-    const struct server_limits *limits;
-    const struct server_service *service;
-
-    /* The acceptor's own. */
-    int signal_fd;
-    int64_t drain_until_ms; /* 0 while serving */
-
-    pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t more;
-    struct arrival *queue; /* a ring of max_connections */
-    uint32_t head, queued;
-    uint32_t busy;
-    bool stopping;
+struct thread {
+    struct fcgi_exchange *exchange;
+    pthread_t id;
 };
 
 /* Static: after an unfinished stop, threads may still look at it. */
-static struct server the_server = {.lock = PTHREAD_MUTEX_INITIALIZER,
-                                   .more = PTHREAD_COND_INITIALIZER};
+static struct {
+    struct listener *listener;
+    const struct config *cfg;
+    const struct server_service *service;
+    struct thread *threads; /* NULL: none runs */
+    int max_connections;
+    sigset_t signals; /* that signal_fd takes */
+    int signal_fd;
+    int queue[2];           /* a pipe of arrivals; workers end with it */
+    int64_t drain_until_us; /* 0 while serving */
+    atomic_uint queued, busy;
+} server;
 
-struct worker_thread {
-    struct server *server;
-    struct fcgi_exchange *exchange;
-    void *worker;
-    pthread_t thread;
-};
-
-static int64_t now_ms(void)
-{
-    return metrics_now_us() / 1000;
-}
-
-/* -- the queue ------------------------------------------------------------
- */
-
-static void put(struct server *s, int fd)
-{
-    uint32_t size = (uint32_t) s->limits->max_connections;
-
-    pthread_mutex_lock(&s->lock);
-    s->queue[(s->head + s->queued) % size] =
-        (struct arrival){fd, metrics_now_us()};
-    s->queued++;
-    pthread_cond_signal(&s->more);
-    pthread_mutex_unlock(&s->lock);
-}
-
-/* Waits for the next connection; false when there will be none. */
-static bool take(struct server *s, struct arrival *next)
-{
-    uint32_t size = (uint32_t) s->limits->max_connections;
-    bool found;
-
-    pthread_mutex_lock(&s->lock);
-    while (s->queued == 0 && !s->stopping) {
-        pthread_cond_wait(&s->more, &s->lock);
-    }
-    found = s->queued != 0;
-    if (found) {
-        *next = s->queue[s->head];
-        s->head = (s->head + 1) % size;
-        s->queued--;
-        s->busy++;
-    }
-    pthread_mutex_unlock(&s->lock);
-    return found;
-}
-
-static void give_back(struct server *s, const struct arrival *served)
-{
-    close(served->fd);
-    pthread_mutex_lock(&s->lock);
-    s->busy--;
-    pthread_mutex_unlock(&s->lock);
-}
-
-static uint32_t open_connections(struct server *s)
-{
-    uint32_t n;
-
-    pthread_mutex_lock(&s->lock);
-    n = s->queued + s->busy;
-    pthread_mutex_unlock(&s->lock);
-    return n;
-}
-
-/* -- workers --------------------------------------------------------------
- */
+/* -- workers -- */
 
 static void count_end(enum fcgi_end end)
 {
@@ -138,47 +72,59 @@ static void count_end(enum fcgi_end end)
     }
 }
 
-static void serve_one(struct worker_thread *t, const struct arrival *a)
+static void serve_one(const struct thread *t, const struct arrival *a)
 {
-    const struct server *s = t->server;
-    int64_t timeout_us = s->limits->request_timeout_ms * 1000;
+    int64_t timeout_us = server.cfg->request_timeout_ms * 1000;
     int64_t io_us =
         IO_TIMEOUT_MS * 1000 < timeout_us ? IO_TIMEOUT_MS * 1000 : timeout_us;
     struct fcgi_call call = {.arrived_us = a->at_us,
                              .deadline_ms = (a->at_us + timeout_us) / 1000};
-    struct fcgi_reply reply = {{NULL, 0}, {NULL, 0}};
+    struct fcgi_reply reply;
     enum fcgi_end end = fcgi_read(t->exchange, a->fd, a->at_us + io_us, &call);
 
     if (end == FCGI_WHOLE) {
-        s->service->handle(t->worker, &call, &reply);
+        server.service->handle((size_t) (t - server.threads), &call, &reply);
         end = fcgi_answer(t->exchange, metrics_now_us() + io_us, &reply);
-        s->service->sent(t->worker);
+        buf_reset(reply.head);
+        buf_reset(reply.body);
     }
     count_end(end);
 }
 
+/* For a moment a connection is counted twice, rather than not at all. */
 static void *worker_main(void *arg)
 {
-    struct worker_thread *t = arg;
-    struct arrival next;
+    struct arrival a;
+    ssize_t n;
 
-    while (take(t->server, &next)) {
-        serve_one(t, &next);
-        give_back(t->server, &next);
+    while ((n = read(server.queue[0], &a, sizeof(a))) != 0) {
+        if (n != sizeof(a)) {
+            continue; /* interrupted */
+        }
+        atomic_fetch_add(&server.busy, 1);
+        atomic_fetch_sub(&server.queued, 1);
+        serve_one(arg, &a);
+        close(a.fd);
+        atomic_fetch_sub(&server.busy, 1);
     }
     return NULL;
 }
 
-/* -- acceptor -------------------------------------------------------------
- */
+/* -- acceptor -- */
 
-static void accept_one(struct server *s)
+static void accept_one(void)
 {
-    int fd = accept4(s->listener->fd, NULL, NULL, SOCK_CLOEXEC);
+    struct arrival a = {
+        .fd = accept4(server.listener->fd, NULL, NULL, SOCK_CLOEXEC),
+        .at_us = metrics_now_us()};
 
-    if (fd >= 0) {
+    if (a.fd >= 0) {
         metrics_count(METRICS_CONN_ACCEPTED);
-        put(s, fd);
+        atomic_fetch_add(&server.queued, 1);
+        if (write(server.queue[1], &a, sizeof(a)) != sizeof(a)) {
+            atomic_fetch_sub(&server.queued, 1);
+            close(a.fd);
+        }
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         log_line(LOG_ERROR_, "fcgi.accept", "cannot accept: %s",
                  strerror(errno));
@@ -188,93 +134,98 @@ static void accept_one(struct server *s)
 
 /* Of a socket of our own those who are connected already are served; the
  * backlog of an inherited one belongs to the next process. */
-static void drain_begin(struct server *s)
+static void drain_begin(void)
 {
-    s->drain_until_ms =
-        now_ms() + s->limits->request_timeout_ms + DRAIN_GRACE_MS;
-    if (s->listener->inherited) {
-        listener_close(s->listener);
+    server.drain_until_us =
+        metrics_now_us() +
+        (server.cfg->request_timeout_ms + DRAIN_GRACE_MS) * 1000;
+    if (server.listener->inherited) {
+        listener_close(server.listener);
     } else {
-        listener_unlink(s->listener);
+        listener_unlink(server.listener);
     }
-    s->service->stopping(s->service->app);
+    server.service->stopping();
 }
 
-static void on_signal(struct server *s)
+static void on_signal(void)
 {
     struct signalfd_siginfo info;
 
-    if (read(s->signal_fd, &info, sizeof(info)) != sizeof(info)) {
+    if (read(server.signal_fd, &info, sizeof(info)) != sizeof(info)) {
         return;
     }
     if (info.ssi_signo == SIGHUP) {
-        s->service->reload(s->service->app);
-    } else if (s->drain_until_ms != 0) {
+        server.service->reload();
+    } else if (server.drain_until_us != 0) {
         _exit(1); /* asked twice: at once */
     } else {
-        drain_begin(s);
+        drain_begin();
     }
 }
 
 /* Returns whether everything in flight was finished. */
-static bool accept_all(struct server *s)
+static bool accept_all(void)
 {
-    uint32_t open;
+    unsigned open;
 
-    while ((open = open_connections(s)) != 0 || s->listener->fd >= 0) {
-        bool draining = s->drain_until_ms != 0;
-        bool room = open < (uint32_t) s->limits->max_connections &&
-                    s->listener->fd >= 0;
-        struct pollfd p[] = {{s->signal_fd, POLLIN, 0},
-                             {room ? s->listener->fd : -1, POLLIN, 0}};
+    while ((open = server.queued + server.busy) != 0 ||
+           server.listener->fd >= 0) {
+        bool draining = server.drain_until_us != 0;
+        bool room = open < (unsigned) server.max_connections &&
+                    server.listener->fd >= 0;
+        struct pollfd p[] = {{server.signal_fd, POLLIN, 0},
+                             {room ? server.listener->fd : -1, POLLIN, 0}};
 
-        if (draining && now_ms() >= s->drain_until_ms) {
+        if (draining && metrics_now_us() >= server.drain_until_us) {
             return false;
         }
         (void) poll(p, 2, !room ? TICK_MS : draining ? 0 : -1);
         if (p[0].revents != 0) {
-            on_signal(s);
+            on_signal();
         } else if (p[1].revents != 0) {
-            accept_one(s);
+            accept_one();
         } else if (draining && room) {
-            listener_close(s->listener); /* its backlog is empty */
+            listener_close(server.listener); /* its backlog is empty */
         }
     }
     return true;
 }
 
-/* -- start and stop -------------------------------------------------------
- */
-
-static void signal_set(sigset_t *set)
-{
-    sigemptyset(set);
-    sigaddset(set, SIGTERM);
-    sigaddset(set, SIGINT);
-    sigaddset(set, SIGHUP);
-}
+/* -- start and stop -- */
 
 void server_block_signals(void)
 {
-    sigset_t set;
-
-    signal_set(&set);
-    (void) pthread_sigmask(SIG_BLOCK, &set, NULL);
+    sigemptyset(&server.signals);
+    sigaddset(&server.signals, SIGTERM);
+    sigaddset(&server.signals, SIGINT);
+    sigaddset(&server.signals, SIGHUP);
+    (void) pthread_sigmask(SIG_BLOCK, &server.signals, NULL);
     (void) signal(SIGPIPE, SIG_IGN);
 }
 
-static bool start_workers(struct server *s, struct worker_thread *threads)
+static bool start(void)
 {
-    for (int i = 0; i < s->limits->threads; i++) {
-        struct worker_thread *t = &threads[i];
+    /* So that the acceptor never waits: pages are freed as wholes. */
+    int room =
+        (2 * server.max_connections + 512) * (int) sizeof(struct arrival);
 
-        t->server = s;
-        t->worker = s->service->workers[i];
-        t->exchange = fcgi_exchange_new(s->limits->body_max);
+    server.signal_fd =
+        signalfd(-1, &server.signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    server.threads =
+        calloc((size_t) server.cfg->worker_threads, sizeof(*server.threads));
+    if (server.signal_fd < 0 || server.threads == NULL ||
+        pipe2(server.queue, O_CLOEXEC) != 0) {
+        return false;
+    }
+    (void) fcntl(server.queue[1], F_SETPIPE_SZ, room);
+    for (int i = 0; i < server.cfg->worker_threads; i++) {
+        struct thread *t = &server.threads[i];
+
+        t->exchange = fcgi_exchange_new(HTTP_BODY_MAX);
         if (t->exchange == NULL) {
             return false;
         }
-        errno = pthread_create(&t->thread, NULL, worker_main, t);
+        errno = pthread_create(&t->id, NULL, worker_main, t);
         if (errno != 0) {
             return false;
         }
@@ -282,63 +233,45 @@ static bool start_workers(struct server *s, struct worker_thread *threads)
     return true;
 }
 
-static void stop_workers(struct server *s, struct worker_thread *threads)
+static void stop(void)
 {
-    pthread_mutex_lock(&s->lock);
-    s->stopping = true;
-    pthread_cond_broadcast(&s->more);
-    pthread_mutex_unlock(&s->lock);
-    for (int i = 0; i < s->limits->threads; i++) {
-        pthread_join(threads[i].thread, NULL);
-        fcgi_exchange_free(threads[i].exchange);
+    close(server.queue[1]);
+    for (int i = 0; i < server.cfg->worker_threads; i++) {
+        pthread_join(server.threads[i].id, NULL);
+        fcgi_exchange_free(server.threads[i].exchange);
     }
+    close(server.queue[0]);
+    close(server.signal_fd);
+    free(server.threads);
+    server.threads = NULL;
 }
 
-bool server_run(struct listener *listener, const struct server_limits *limits,
-                const struct server_service *service)
+bool server_run(struct listener *listener, const struct config *cfg,
+                int max_connections, const struct server_service *service)
 {
-    struct server *s = &the_server;
-    struct worker_thread *threads =
-        calloc((size_t) limits->threads, sizeof(*threads));
-    sigset_t set;
-
-    signal_set(&set);
-    s->listener = listener;
-    s->limits = limits;
-    s->service = service;
-    s->head = s->queued = s->busy = 0;
-    s->drain_until_ms = 0;
-    s->stopping = false;
-    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    s->queue = calloc((size_t) limits->max_connections, sizeof(*s->queue));
-    if (threads == NULL || s->signal_fd < 0 || s->queue == NULL ||
-        !start_workers(s, threads)) {
+    server.listener = listener;
+    server.cfg = cfg;
+    server.max_connections = max_connections;
+    server.service = service;
+    server.drain_until_us = 0;
+    if (!start()) {
         log_line(LOG_ERROR_, "service.start", "cannot start: %s",
                  strerror(errno));
         return false;
     }
-    if (!accept_all(s)) {
+    if (!accept_all()) {
         return false;
     }
-    stop_workers(s, threads);
-    free(threads);
-    free(s->queue);
-    s->queue = NULL;
-    close(s->signal_fd);
+    stop();
     return true;
 }
 
-void server_use(struct server_use *use)
+struct server_use server_use(void)
 {
-    struct server *s = &the_server;
-
-    memset(use, 0, sizeof(*use));
-    if (s->queue != NULL) {
-        use->threads = s->limits->threads;
-        use->max_connections = s->limits->max_connections;
-        pthread_mutex_lock(&s->lock);
-        use->queued = s->queued;
-        use->busy = s->busy;
-        pthread_mutex_unlock(&s->lock);
+    if (server.threads == NULL) {
+        return (struct server_use){0};
     }
+    return (struct server_use){server.cfg->worker_threads,
+                               server.max_connections, server.queued,
+                               server.busy};
 }

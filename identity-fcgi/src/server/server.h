@@ -1,34 +1,105 @@
-/* The server: one acceptor, a queue with arrival times, workers. */
+/* The server: FastCGI, a listening socket, one acceptor, workers, routes. */
 
 #ifndef SERVER_H_INCLUDED
 #define SERVER_H_INCLUDED
 
-#include "server/fcgi.h"
-#include "server/listener.h"
+#include "auth/app.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
-struct server_service {
-    void **workers; /* one opaque state per thread */
-    /* Fills reply from memory of the worker that stays until it is told that
-     * the reply was sent, or could not be. */
-    void (*handle)(void *worker, const struct fcgi_call *call,
-                   struct fcgi_reply *reply);
-    void (*sent)(void *worker);
-    /* SIGHUP arrived; called on the main thread. */
-    void (*reload)(void *app);
-    /* Told once, when shutdown begins. */
-    void (*stopping)(void *app);
-    void *app;
+/* -- fcgi.c: FastCGI, one request of a connection -- */
+
+/* One request, as a worker gets it; all of it lives until the answer. */
+struct fcgi_call {
+    char *const *params; /* NAME=value, NULL-terminated */
+    pj_str_t body;
+    bool body_too_large;
+    /* CLOCK_MONOTONIC, both the caller's to fill. */
+    int64_t arrived_us;
+    int64_t deadline_ms; /* that, and the request timeout */
 };
 
-struct server_limits {
-    int threads;
-    int max_connections; /* open at once; more wait in the backlog */
-    int64_t request_timeout_ms;
-    size_t body_max; /* bytes handed on; the rest is drained */
+#define FCGI_ANSWER_MAX (2 * 1024 * 1024)
+
+/* Its answer, of no more bytes than that. */
+struct fcgi_reply {
+    struct buf *head; /* CGI headers and an empty line */
+    struct buf *body;
+};
+
+/* How reading a request, or answering it, ended. */
+enum fcgi_end {
+    FCGI_WHOLE,
+    FCGI_GARBAGE,    /* what came is no request for a responder */
+    FCGI_INCOMPLETE, /* the peer left in the middle of it */
+    FCGI_LEFT,       /* the peer left before it, or before its answer */
+    FCGI_LATE        /* the deadline came first */
+};
+
+/* What a thread keeps from request to request. */
+struct fcgi_exchange;
+
+/* Bodies up to body_max bytes (64 KiB at most) are handed on; NULL when memory
+ * or descriptors are short.  Called by one thread. */
+struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
+void fcgi_exchange_free(struct fcgi_exchange *ex);
+
+/*
+ * Reads a request from fd, which stays the caller's.  All of it has to come
+ * until deadline_us of metrics_now_us(), in whatever pieces; what has come
+ * already is read even after that.  Of a body that is too large the end is not
+ * waited for, but drained after the answer.  FCGI_KEEP_CONN is not heeded: a
+ * connection is good for one request.
+ */
+enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
+                        struct fcgi_call *call)
+    __attribute__((warn_unused_result));
+
+/* Answers the request just read, which is wiped; the reply stays. */
+enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
+                          const struct fcgi_reply *reply)
+    __attribute__((warn_unused_result));
+
+/* -- listener.c: the listening socket -- */
+
+struct listener {
+    int fd;
+    bool inherited; /* descriptor 0: others may share its queue */
+    char path[108]; /* of a Unix socket made here, else "" */
+    dev_t dev;      /* of that path, so that only our own is removed */
+    ino_t ino;
+    char name[280]; /* for messages */
+};
+
+/*
+ * Opens address, which parse_listen() accepted.  NULL takes
+ * descriptor 0 where that is a listening socket, else the default path.  A
+ * Unix socket gets mode 0660; one left behind by a process that is gone is
+ * replaced, one that somebody listens on is not.  On failure one line in err.
+ */
+bool listener_open(struct listener *l, const char *address, char *err,
+                   size_t err_cap) __attribute__((warn_unused_result));
+
+/* Removes the path, if it is still ours, so that no new client comes. */
+void listener_unlink(struct listener *l);
+
+/* That, and closes the descriptor. */
+void listener_close(struct listener *l);
+
+/* -- server.c: one acceptor and its workers -- */
+
+struct server_service {
+    /* Makes the reply in memory of the thread (counted from 0); the server
+     * empties it when it was sent, or could not be. */
+    void (*handle)(size_t thread, const struct fcgi_call *call,
+                   struct fcgi_reply *reply);
+    /* Called on the main thread at a SIGHUP, */
+    void (*reload)(void);
+    /* and once when shutdown begins. */
+    void (*stopping)(void);
 };
 
 /*
@@ -38,26 +109,51 @@ struct server_limits {
 void server_block_signals(void);
 
 /*
- * Serves until SIGTERM or SIGINT, then stops accepting, finishes what is in
- * flight and returns true.  false when it could not start, or when finishing
- * took longer than the request timeout and one second; then threads may still
- * run and the process has to end by _exit().  A second signal ends the process
- * at once.  SIGHUP calls reload().
+ * Serves with the threads and the request timeout of cfg until SIGTERM or
+ * SIGINT, then stops accepting, finishes what is in flight and returns true.
+ * Beyond max_connections peers wait in the backlog.  false when it could not
+ * start, or when finishing took longer than the request timeout and one
+ * second; then threads may still run and the process has to end by _exit().  A
+ * second signal ends the process at once.
  */
-bool server_run(struct listener *listener, const struct server_limits *limits,
-                const struct server_service *service)
+bool server_run(struct listener *listener, const struct config *cfg,
+                int max_connections, const struct server_service *service)
     __attribute__((warn_unused_result));
 
-/* What the server is doing. */
+/* What the server is doing; zeros while none runs. */
 struct server_use {
     int threads;
     int max_connections;
-    uint32_t queued; /* connections that wait for a thread */
-    uint32_t busy;   /* and those that have one */
+    unsigned queued; /* connections that wait for a thread */
+    unsigned busy;   /* and those that have one */
 };
 
-/* Zeros while no server runs.  For its workers and for whom it has not
- * started yet. */
-void server_use(struct server_use *use);
+struct server_use server_use(void);
+
+/* -- serve.c and route.c: what is served -- */
+
+/*
+ * Serves on listener with keys (whose reference is taken over) until told to
+ * stop.  env_file is where SIGHUP reads new keys from, or NULL.  Returns the
+ * process's exit status; one line on stderr says why it is not 0.
+ */
+int serve(const struct config *cfg, struct keys *keys,
+          struct listener *listener, const char *env_file);
+
+/* The number of the route that serves path; the last number, past all
+ * routes, when none does. */
+size_t route_find(pj_str_t path);
+
+/*
+ * Answers w->req, whose path route_find() has found: 404 where no route has
+ * it, 405 with Allow where it has other methods, 413 for a body over
+ * HTTP_BODY_MAX, else as the route's handler does.  HEAD is answered wherever
+ * GET is.
+ */
+void route_handle(size_t route, struct worker *w);
+
+/* The path of a route, "other" for the last number: a label that no client can
+ * choose. */
+const char *route_label(size_t route);
 
 #endif

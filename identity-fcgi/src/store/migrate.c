@@ -1,9 +1,7 @@
 /* Brings a database to this binary's schema. */
 
 #include "base/log.h"
-#include "db/db.h"
-#include "store/sql_embedded.h"
-#include "store/store.h"
+#include "store/store_sql.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
@@ -22,12 +20,12 @@
  * for ever for a server that hangs. */
 #define LIMIT_MS (10 * 60 * 1000)
 
-static const char bootstrap[] =
-    "CREATE TABLE schema_migrations ("
-    "  version    integer PRIMARY KEY CHECK (version > 0),"
-    "  name       text NOT NULL UNIQUE,"
-    "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
-    "  applied_at timestamptz NOT NULL DEFAULT now())";
+static const struct sql_file bootstrap = {
+    .sql = "CREATE TABLE schema_migrations ("
+           "  version    integer PRIMARY KEY CHECK (version > 0),"
+           "  name       text NOT NULL UNIQUE,"
+           "  checksum   text NOT NULL CHECK (checksum ~ '^[0-9a-f]{64}$'),"
+           "  applied_at timestamptz NOT NULL DEFAULT now())"};
 
 /* Who may do what we may not. */
 #define WHO_MAY                                                               \
@@ -66,26 +64,6 @@ static bool exec(struct run *r, const char *sql, char *value, size_t cap)
            failed(r, &error);
 }
 
-static bool begin(struct run *r)
-{
-    struct db_error error;
-
-    return (db_script_begin(r->db, 0, db_now_ms() + LIMIT_MS, &error) ||
-            failed(r, &error)) &&
-           exec(r, LOCK, NULL, 0);
-}
-
-static void rollback(struct run *r)
-{
-    struct db_error ignored;
-
-    if (db_script_run(r->db, "ROLLBACK", db_now_ms() + LIMIT_MS, NULL, 0,
-                      &ignored) &&
-        r->forbidden) {
-        (void) exec(r, WHO_MAY, r->err, r->err_cap);
-    }
-}
-
 static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
@@ -96,8 +74,9 @@ static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
     }
 }
 
-/* Inside the transaction and under the lock. */
-static bool apply_locked(struct run *r, const struct sql_file *file)
+/* -- transactions, under the lock -- */
+
+static bool apply(struct run *r, const struct sql_file *file)
 {
     char sum[CHECKSUM_HEX], applied[128], sql[512];
 
@@ -118,48 +97,29 @@ static bool apply_locked(struct run *r, const struct sql_file *file)
                  file->name);
         return false;
     }
-    if (!exec(r, file->sql, NULL, 0)) {
-        return false;
-    }
     /* Name and checksum are ours, of plain characters. */
     snprintf(sql, sizeof(sql),
              "INSERT INTO schema_migrations (version, name, checksum)"
              " VALUES (%d, '%s', '%s')",
              file->version, file->name, sum);
-    if (!exec(r, sql, NULL, 0)) {
+    if (!exec(r, file->sql, NULL, 0) || !exec(r, sql, NULL, 0)) {
         return false;
     }
     log_line(LOG_INFO_, "db.migrated", "applied %s", file->name);
     return true;
 }
 
-static bool apply(struct run *r, const struct sql_file *file)
-{
-    if (begin(r) && apply_locked(r, file) && exec(r, "COMMIT", NULL, 0)) {
-        return true;
-    }
-    rollback(r);
-    return false;
-}
-
 /* A role that may not create tables gets by where there is nothing to do. */
-static bool ensure_table(struct run *r)
+static bool ensure_table(struct run *r, const struct sql_file *table)
 {
     char exists[16];
 
-    if (begin(r) &&
-        exec(r, "SELECT to_regclass('schema_migrations') IS NOT NULL", exists,
-             sizeof(exists)) &&
-        (exists[0] == 't' || exec(r, bootstrap, NULL, 0)) &&
-        exec(r, "COMMIT", NULL, 0)) {
-        return true;
-    }
-    rollback(r);
-    return false;
+    return exec(r, "SELECT to_regclass('schema_migrations') IS NOT NULL",
+                exists, sizeof(exists)) &&
+           (exists[0] == 't' || exec(r, table->sql, NULL, 0));
 }
 
-/* The seed is one transaction too; two processes must not race in it. */
-static bool plant(struct run *r)
+static bool plant(struct run *r, const struct sql_file *seed)
 {
     if (!db_script_is_local(r->db)) {
         snprintf(r->err, r->err_cap,
@@ -167,11 +127,27 @@ static bool plant(struct run *r)
                  "this machine (a Unix socket or a loopback address)");
         return false;
     }
-    if (begin(r) && exec(r, sql_seed_local.sql, NULL, 0) &&
+    return exec(r, seed->sql, NULL, 0);
+}
+
+static bool in_transaction(struct run *r,
+                           bool (*body)(struct run *r,
+                                        const struct sql_file *file),
+                           const struct sql_file *file)
+{
+    struct db_error error;
+
+    if ((db_script_begin(r->db, 0, db_now_ms() + LIMIT_MS, &error) ||
+         failed(r, &error)) &&
+        exec(r, LOCK, NULL, 0) && body(r, file) &&
         exec(r, "COMMIT", NULL, 0)) {
         return true;
     }
-    rollback(r);
+    if (db_script_run(r->db, "ROLLBACK", db_now_ms() + LIMIT_MS, NULL, 0,
+                      &error) &&
+        r->forbidden) {
+        (void) exec(r, WHO_MAY, r->err, r->err_cap);
+    }
     return false;
 }
 
@@ -181,13 +157,13 @@ bool store_migrate(const struct config *cfg, bool seed, char *err,
     struct run r = {.db = db_script_open(cfg, err, err_cap),
                     .err = err,
                     .err_cap = err_cap};
-    bool ok = r.db != NULL && ensure_table(&r);
+    bool ok = r.db != NULL && in_transaction(&r, ensure_table, &bootstrap);
 
     for (size_t i = 0; ok && i < sql_migration_count; i++) {
-        ok = apply(&r, &sql_migrations[i]);
+        ok = in_transaction(&r, apply, &sql_migrations[i]);
     }
     if (ok && seed) {
-        ok = plant(&r);
+        ok = in_transaction(&r, plant, &sql_seed_local);
     }
     db_script_close(r.db);
     return ok;

@@ -61,21 +61,18 @@ struct session {
 
 /* What a refresh puts into a session, and on what conditions. */
 struct rotation {
-    /* What the token in hand says. */
-    pj_str_t session_id;
-    pj_str_t account_id;
-    pj_str_t jti;
+    const pj_claims_t *token; /* in hand */
     const char *new_jti;
     int64_t expires_at_s; /* of the new token, and of the session with it */
     int64_t now_s;        /* the session is not over then */
     int64_t opened_at_s;  /* or later: else it may not live until expires_at */
-    bool remember;        /* the old jti, for session_rotated() */
+    bool remember;        /* the old jti, for store_session_rotated() */
 };
 
 /* A session and what can be chosen in it, as of one moment. */
 struct session_view {
     struct session session;
-    bool rotated;       /* by session_refresh(), after that moment */
+    bool rotated;       /* by store_session_refresh(), after that moment */
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
     /* What there is to choose from, sorted by workspace name, branch name and
@@ -110,146 +107,134 @@ enum store_result {
                           not have happened, and must not be sent again blindly */
 };
 
-struct store; /* one thread's way to the database */
+struct db_pool;
 
-/*
- * The operations, as a table so that handlers can be tested without SQL.  Any
- * may return STORE_UNAVAILABLE, those that write STORE_UNKNOWN too.
- */
-struct store_ops {
-    /* The operations that follow end by deadline_ms of CLOCK_MONOTONIC. */
-    void (*begin)(struct store *st, int64_t deadline_ms);
-
-    /*
-     * Finds an account by its normalised name.  Where there is none,
-     * STORE_NONE and out->credential_hash that of the account which the UUID
-     * stand_in falls on ("" where there are no accounts), found by the same
-     * work: what it costs to verify tells nothing.
-     */
-    enum store_result (*account_find)(struct store *st, pj_str_t name,
-                                      const char *stand_in,
-                                      struct account *out);
-    /* Replaces the credential hash where it is still old_hash. */
-    enum store_result (*credential_rehash)(struct store *st,
-                                           const char *account_id,
-                                           const char *old_hash,
-                                           const char *new_hash);
-
-    /*
-     * Counts a login as failed before it is tried.  STORE_NONE when the pair
-     * has max_failures or the address ten times as many; nothing is counted
-     * then, and *retry_after_s says when there is room again.
-     */
-    enum store_result (*attempt_begin)(struct store *st,
-                                       const struct attempt *attempt,
-                                       int max_failures, int64_t window_s,
-                                       int64_t *retry_after_s);
-    /* Takes the count back; success also forgets the pair's earlier ones. */
-    enum store_result (*attempt_settle)(struct store *st,
-                                        const struct attempt *attempt,
-                                        bool success);
-
-    /* All selectable branches of the account, sorted, over all workspaces. */
-    enum store_result (*branches)(struct store *st, pj_arena_t *arena,
-                                  const char *account_id,
-                                  struct branch_list *out);
-    /* The scope for one branch, STORE_NONE when it is not selectable. */
-    enum store_result (*scope)(struct store *st, pj_arena_t *arena,
-                               const char *account_id, const char *branch_id,
-                               struct scope *out);
-
-    /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where
-     * its account is enabled and still has that credential; else STORE_NONE.
-     * created_at is the database's. */
-    enum store_result (*session_create)(struct store *st,
-                                        const struct session *s,
-                                        const char *credential_hash);
-    /*
-     * Where the account of s has more than most active sessions, revokes the
-     * others that expired and then the oldest, some at a time, which done
-     * (room for STORE_MAX_REVOKE) gets; STORE_NONE where there are none.
-     */
-    enum store_result (*session_limit)(struct store *st,
-                                       const struct session *s, int most,
-                                       struct session_ref *done,
-                                       size_t *done_count);
-    /*
-     * Reads a session, and about branch_id (NULL: its own active branch)
-     * whether it is selectable in the session, all in one statement.  The
-     * list is filled if asked for, and always when that branch is not
-     * selectable.  Both ids may be any strings.  meanwhile, if not NULL, is
-     * run while the database works.
-     */
-    enum store_result (*session_read)(struct store *st, pj_arena_t *arena,
-                                      pj_str_t session_id,
-                                      const pj_str_t *branch_id, bool list,
-                                      struct meanwhile *meanwhile,
-                                      struct session_view *out);
-    /*
-     * Reads as session_read() does and, in the same statement, replaces jti
-     * and expires_at where nothing speaks against it: all that
-     * session_refresh() of session.h looks at, with a scope (if there is one)
-     * that still is selectable and is still what was read.  STORE_OK says that
-     * the session was read, out->rotated that it was rotated.
-     */
-    enum store_result (*session_refresh)(struct store *st, pj_arena_t *arena,
-                                         const struct rotation *to, bool list,
-                                         struct meanwhile *meanwhile,
-                                         struct session_view *out);
-    /*
-     * The compare-and-swap of a refresh by itself: replaces jti and
-     * expires_at, and clears the scope if clear_scope, where id, old->jti,
-     * ACTIVE and the scope columns of old still hold.  STORE_NONE when no row
-     * matched. remember keeps the old jti for session_rotated().
-     */
-    enum store_result (*session_rotate)(struct store *st,
-                                        const struct session *old,
-                                        const char *new_jti,
-                                        int64_t expires_at_s, bool clear_scope,
-                                        bool remember);
-    /* STORE_OK when jti was rotated out of the session at most within_s ago
-     * and remembered, else STORE_NONE. */
-    enum store_result (*session_rotated)(struct store *st,
-                                         const char *session_id, pj_str_t jti,
-                                         int64_t within_s);
-    /* Sets the scope of an ACTIVE session whose workspace is null or the
-     * same. */
-    enum store_result (*session_select)(struct store *st,
-                                        const char *session_id,
-                                        const struct scope *scope);
-    /*
-     * ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done
-     * (room for count) gets those that were ACTIVE.  Repeating it is safe.
-     */
-    enum store_result (*session_revoke)(struct store *st, const pj_str_t *ids,
-                                        size_t count, struct session_ref *done,
-                                        size_t *done_count);
-
-    /*
-     * A round trip; *schema_version is the newest applied migration.
-     * STORE_NONE: the database answers, but its role lacks rights that
-     * requests need.
-     */
-    enum store_result (*ping)(struct store *st, int *schema_version);
+/* One thread's way to the database. */
+struct store {
+    struct db_pool *pool; /* of all threads; its connections open when used */
+    int64_t deadline_ms;  /* of CLOCK_MONOTONIC, for what is asked next */
 };
 
-extern const struct store_ops store_postgres;
-
-/*
- * A thread's handle.  Connections are opened at first use, and again after a
- * failure; all handles share the db_pool_size connections of the process.
- * NULL only when memory is short.
- */
-struct store *store_open(const struct config *cfg);
+/* Makes the pool, of db_pool_size connections, and a handle; copies of that
+ * serve other threads.  False when memory is short. */
+bool store_open(struct store *st, const struct config *cfg)
+    __attribute__((warn_unused_result));
+/* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 
-/* How many database connections there may be, and how many are in use; zeros
- * without a store. */
-struct store_use {
-    int size, used;
-};
+/* How many database connections there may be, and how many are in use. */
+void store_use(const struct store *st, int *size, int *used);
 
-void store_use(struct store *st, struct store_use *use);
+/*
+ * The operations.  Any may return STORE_UNAVAILABLE, those that write
+ * STORE_UNKNOWN too.
+ */
+
+/*
+ * Finds an account by its normalised name.  Where there is none, STORE_NONE
+ * and out->credential_hash that of the account which the UUID stand_in falls
+ * on ("" where there are no accounts), found by the same work: what it costs
+ * to verify tells nothing.
+ */
+enum store_result store_account_find(struct store *st, pj_str_t name,
+                                     const char *stand_in,
+                                     struct account *out);
+/* Replaces the credential hash where it is still old_hash. */
+enum store_result store_credential_rehash(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash);
+
+/*
+ * Counts a login as failed before it is tried.  STORE_NONE when the pair has
+ * max_failures or the address ten times as many; nothing is counted then, and
+ * *retry_after_s says when there is room again.
+ */
+enum store_result store_attempt_begin(struct store *st,
+                                      const struct attempt *attempt,
+                                      int max_failures, int64_t window_s,
+                                      int64_t *retry_after_s);
+/* Takes the count back; success also forgets the pair's earlier ones. */
+enum store_result store_attempt_settle(struct store *st,
+                                       const struct attempt *attempt,
+                                       bool success);
+
+/* What a new session of the account, whose id is the only thing it has, can
+ * choose from; selectable if there is exactly one branch. */
+enum store_result store_choices(struct store *st, pj_arena_t *arena,
+                                const char *account_id,
+                                struct session_view *out);
+
+/* Inserts s (its ids, jti, expiry and, if set, the scope columns), where its
+ * account is enabled and still has that credential; else STORE_NONE.
+ * created_at is the database's. */
+enum store_result store_session_create(struct store *st,
+                                       const struct session *s,
+                                       const char *credential_hash);
+/*
+ * Where the account of s has more than most active sessions, revokes the
+ * others that expired and then the oldest, some at a time, which done (room
+ * for STORE_MAX_REVOKE) gets; STORE_NONE where there are none.
+ */
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count);
+/*
+ * Reads a session, and about branch_id (NULL: its own active branch) whether
+ * it is selectable in the session, all in one statement.  The list is filled
+ * if asked for, and always when that branch is not selectable.  Both ids may
+ * be any strings.  meanwhile, if not NULL, is run while the database works.
+ */
+enum store_result store_session_read(struct store *st, pj_arena_t *arena,
+                                     pj_str_t session_id,
+                                     const pj_str_t *branch_id, bool list,
+                                     struct meanwhile *meanwhile,
+                                     struct session_view *out);
+/*
+ * Reads as store_session_read() does and, in the same statement, replaces jti
+ * and expires_at where nothing speaks against it: all that session_decide()
+ * of session.h looks at, with a scope (if there is one) that still is
+ * selectable and is still what was read.  STORE_OK says that the session was
+ * read, out->rotated that it was rotated.
+ */
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out);
+/*
+ * The compare-and-swap of a refresh by itself: replaces jti and expires_at,
+ * and clears the scope if clear_scope, where id, old->jti, ACTIVE and the
+ * scope columns of old still hold.  STORE_NONE when no row matched.  remember
+ * keeps the old jti for store_session_rotated().
+ */
+enum store_result store_session_rotate(struct store *st,
+                                       const struct session *old,
+                                       const char *new_jti,
+                                       int64_t expires_at_s, bool clear_scope,
+                                       bool remember);
+/* STORE_OK when jti was rotated out of the session at most within_s ago and
+ * remembered, else STORE_NONE. */
+enum store_result store_session_rotated(struct store *st,
+                                        const char *session_id, pj_str_t jti,
+                                        int64_t within_s);
+/* Sets the scope of an ACTIVE session whose workspace is null or the same. */
+enum store_result store_session_select(struct store *st,
+                                       const char *session_id,
+                                       const struct scope *scope);
+/*
+ * ACTIVE -> REVOKED for ids[0..count), count <= STORE_MAX_REVOKE.  done (room
+ * for count) gets those that were ACTIVE.  Repeating it is safe.
+ */
+enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
+                                       size_t count, struct session_ref *done,
+                                       size_t *done_count);
+
+/*
+ * A round trip; *schema_version is the newest applied migration.  STORE_NONE:
+ * the database answers, but its role lacks rights that requests need.
+ */
+enum store_result store_ping(struct store *st, int *schema_version);
 
 /* The newest migration in this binary. */
 int store_schema_version(void);
@@ -261,12 +246,5 @@ int store_schema_version(void);
  */
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap) __attribute__((warn_unused_result));
-
-/*
- * Whether the database, as it is set up for cfg's role, may forget what it has
- * answered for; what that is about in out then.  False where it does not
- * answer.
- */
-bool store_may_forget(const struct config *cfg, char *out, size_t out_cap);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "store/store_sql.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void store_copy_text(const struct db_rows *rows, size_t row, int col,
@@ -17,8 +18,7 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
     out[len] = '\0';
 }
 
-const char *store_arena_text(pj_arena_t *arena, const unsigned char *data,
-                             size_t len)
+static const char *keep(pj_arena_t *arena, const void *data, size_t len)
 {
     char *copy = pj_arena_alloc(arena, len + 1);
 
@@ -29,105 +29,148 @@ const char *store_arena_text(pj_arena_t *arena, const unsigned char *data,
     return copy;
 }
 
-const char *store_arena_uuid(pj_arena_t *arena, const unsigned char *data,
-                             size_t len)
-{
-    char *text = len == 16 ? pj_arena_alloc(arena, STORE_UUID) : NULL;
+/* -- the scope -- */
 
-    if (text != NULL) {
-        db_uuid_text(data, text);
-    }
-    return text;
-}
-
-typedef const char *(*element_fn)(pj_arena_t *arena, const unsigned char *data,
-                                  size_t len);
-
-/* Copies an array column into the arena; false when the arena is spent. */
-static bool copy_array(pj_arena_t *arena, const struct db_rows *rows,
-                       size_t row, int col, element_fn element,
-                       const char *const **out, size_t *count)
+static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
+                       size_t row, struct scope *out)
 {
     struct db_array array;
     const unsigned char *data;
-    const char **items;
-    size_t len, n = 0;
+    const char **roles;
+    size_t len;
 
-    db_array_open(rows, row, col, &array);
-    items = pj_arena_alloc(arena, (array.count + 1) * sizeof(*items));
-    if (items == NULL) {
+    db_array_open(rows, row, STORE_COL_ROLES, &array);
+    roles = pj_arena_alloc(arena, (array.count + 1) * sizeof(*roles));
+    if (roles == NULL) {
         return false;
     }
-    while (n < array.count && db_array_next(&array, &data, &len)) {
-        items[n] = element(arena, data, len);
-        if (items[n++] == NULL) {
+    out->roles = roles;
+    while (out->role_count < array.count &&
+           db_array_next(&array, &data, &len)) {
+        roles[out->role_count] = keep(arena, data, len);
+        if (roles[out->role_count++] == NULL) {
             return false;
         }
     }
-    *out = items;
-    *count = n;
     return true;
 }
 
-/* Reads four array columns as a list of branches. */
-bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                         size_t row, const int cols[4],
-                         struct branch_list *out)
+/* From the row of the branch asked about, if there is one and the session is
+ * in its workspace or in none. */
+static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
+                       struct session_view *out)
 {
-    static const element_fn elements[] = {store_arena_uuid, store_arena_text,
-                                          store_arena_uuid, store_arena_text};
-    const char *const *columns[4];
-    struct branch *items;
-    size_t n = 0;
+    const char *bound = out->session.workspace_id;
+    char *ids[4]; /* as the columns begin */
+    size_t row = 0;
 
-    for (int i = 0; i < 4; i++) {
-        size_t count;
-
-        if (!copy_array(arena, rows, row, cols[i], elements[i], &columns[i],
-                        &count)) {
-            return false;
-        }
-        if (i > 0 && count != n) {
-            return false;
-        }
-        n = count;
+    while (row < db_row_count(rows) &&
+           db_is_null(rows, row, STORE_COL_ROLES)) {
+        row++;
     }
-    items = pj_arena_alloc(arena, (n + 1) * sizeof(*items));
-    if (items == NULL) {
-        return false;
+    if (row == db_row_count(rows)) {
+        return true;
     }
-    for (size_t i = 0; i < n; i++) {
-        items[i] = (struct branch){columns[0][i], columns[1][i], columns[2][i],
-                                   columns[3][i]};
-    }
-    *out = (struct branch_list){items, n};
-    return true;
-}
-
-bool store_copy_uuids(pj_arena_t *arena, const struct db_rows *rows,
-                      size_t row, int col, const char *const **out,
-                      size_t *count)
-{
-    return copy_array(arena, rows, row, col, store_arena_uuid, out, count);
-}
-
-/* Reads workspace, tenant, member, branch and roles from col on. */
-bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
-                      size_t row, int col, struct scope *out)
-{
-    char *ids[4];
-
     for (int i = 0; i < 4; i++) {
         ids[i] = pj_arena_alloc(arena, STORE_UUID);
         if (ids[i] == NULL) {
             return false;
         }
-        db_uuid(rows, row, col + i, ids[i]);
+        db_uuid(rows, row, STORE_COL_WORKSPACE_ID + i, ids[i]);
     }
-    out->workspace_id = ids[0];
-    out->tenant_id = ids[1];
-    out->member_id = ids[2];
-    out->active_branch_id = ids[3];
-    return copy_array(arena, rows, row, col + 4, store_arena_text, &out->roles,
-                      &out->role_count);
+    if (bound[0] != '\0' && strcmp(bound, ids[0]) != 0) {
+        return true;
+    }
+    out->selectable = true;
+    out->scope = (struct scope){.workspace_id = ids[0],
+                                .tenant_id = ids[1],
+                                .member_id = ids[2],
+                                .active_branch_id = ids[3]};
+    return copy_roles(arena, rows, row, &out->scope);
+}
+
+/* -- branches -- */
+
+/* Reads the ids of all branches, within a workspace if that is not NULL. The
+ * names are those in rows. */
+static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
+                          const char *within, struct branch *items, size_t *n)
+{
+    for (size_t i = 0; i < db_row_count(rows); i++) {
+        char branch[STORE_UUID], workspace[STORE_UUID];
+        struct branch *b = &items[*n];
+
+        db_uuid(rows, i, STORE_COL_BRANCH_ID, branch);
+        db_uuid(rows, i, STORE_COL_WORKSPACE_ID, workspace);
+        if (branch[0] == '\0' ||
+            (within != NULL && strcmp(workspace, within) != 0)) {
+            continue;
+        }
+        b->branch_id = keep(arena, branch, STORE_UUID - 1);
+        b->branch_name = db_text(rows, i, STORE_COL_BRANCH_NAME, NULL);
+        b->workspace_id =
+            within != NULL ? within : keep(arena, workspace, STORE_UUID - 1);
+        b->workspace_name = db_text(rows, i, STORE_COL_WORKSPACE_NAME, NULL);
+        if (b->branch_id == NULL || b->workspace_id == NULL) {
+            return false;
+        }
+        ++*n;
+    }
+    return true;
+}
+
+/* No locale has a say in strcmp(), and the text of UUIDs is in the order of
+ * their bytes. */
+static int compare(const void *one, const void *other)
+{
+    const struct branch *a = one, *b = other;
+    int order = strcmp(a->workspace_name, b->workspace_name);
+
+    if (order == 0) {
+        order = strcmp(a->branch_name, b->branch_name);
+    }
+    return order != 0 ? order : strcmp(a->branch_id, b->branch_id);
+}
+
+void store_sort_branches(struct branch *items, size_t count)
+{
+    qsort(items, count, sizeof(*items), compare);
+}
+
+bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
+                         bool list, struct session_view *out)
+{
+    size_t rows_count = db_row_count(rows) + 1, n = 0;
+    struct branch *items = pj_arena_alloc(arena, rows_count * sizeof(*items));
+    const char **ids = pj_arena_alloc(arena, rows_count * sizeof(*ids));
+
+    if (items == NULL || ids == NULL || !copy_scope(arena, rows, out) ||
+        !read_branches(arena, rows,
+                       out->selectable ? out->scope.workspace_id : NULL, items,
+                       &n)) {
+        return false;
+    }
+    store_sort_branches(items, n);
+    if (out->selectable) {
+        for (size_t i = 0; i < n; i++) {
+            ids[i] = items[i].branch_id;
+        }
+        out->scope.branch_ids = ids;
+        out->scope.branch_id_count = n;
+    }
+    if (out->selectable && !list) {
+        return true;
+    }
+    out->branches = (struct branch_list){items, n};
+    for (size_t i = 0; i < n; i++) {
+        struct branch *b = &items[i];
+
+        b->branch_name = keep(arena, b->branch_name, strlen(b->branch_name));
+        b->workspace_name =
+            keep(arena, b->workspace_name, strlen(b->workspace_name));
+        if (b->branch_name == NULL || b->workspace_name == NULL) {
+            return false;
+        }
+    }
+    return true;
 }

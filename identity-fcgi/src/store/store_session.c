@@ -58,7 +58,7 @@ enum store_result store_session_create(struct store *st,
     db_param_uuid_or_null(&p, s->member_id);
     db_param_uuid_or_null(&p, s->active_branch_id);
     db_param_text(&p, credential_hash, strlen(credential_hash));
-    return store_run_write(st, &session_create_sql, &p);
+    return store_run_one(st, &session_create_sql, &p);
 }
 
 /*
@@ -105,7 +105,7 @@ enum store_result store_session_limit(struct store *st,
     db_param_int64(&p, most);
     db_param_int64(&p, SPARE);
     store_param_uuid(&p, s->session_id);
-    result = store_run(st, &session_limit_sql, &p, &rows);
+    result = store_run(st, &session_limit_sql, &p, NULL, &rows);
     return copy_revoked(result, rows, STORE_MAX_REVOKE, done, done_count);
 }
 
@@ -149,7 +149,7 @@ enum store_result store_session_rotate(struct store *st,
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
     db_param_fence(&p);
-    return store_run_write(st, &session_rotate_sql[clear_scope][remember], &p);
+    return store_run_one(st, &session_rotate_sql[clear_scope][remember], &p);
 }
 
 static const struct db_statement session_rotated_sql = {
@@ -163,18 +163,11 @@ enum store_result store_session_rotated(struct store *st,
                                         int64_t within_s)
 {
     struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
 
     store_param_uuid(&p, session_id);
     db_param_uuid(&p, (const char *) jti.data, jti.len);
     db_param_int64(&p, within_s);
-    result = store_run(st, &session_rotated_sql, &p, &rows);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
-        result = STORE_NONE;
-    }
-    db_rows_free(rows);
-    return result;
+    return store_run_one(st, &session_rotated_sql, &p);
 }
 
 static const struct db_statement session_select_sql = {
@@ -197,7 +190,7 @@ enum store_result store_session_select(struct store *st,
     store_param_uuid(&p, to->member_id);
     store_param_uuid(&p, to->active_branch_id);
     db_param_fence(&p);
-    return store_run_write(st, &session_select_sql, &p);
+    return store_run_one(st, &session_select_sql, &p);
 }
 
 /* revoked_at never precedes created_at, which another host's clock wrote. */
@@ -229,10 +222,10 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
         return STORE_NONE;
     }
     db_param_uuids(&p, array, len);
-    result = store_run(st, &session_revoke_sql, &p, &rows);
+    result = store_run(st, &session_revoke_sql, &p, NULL, &rows);
     if (result == STORE_UNKNOWN) {
         /* Revoking twice is revoking once. */
-        result = store_run(st, &session_revoke_sql, &p, &rows);
+        result = store_run(st, &session_revoke_sql, &p, NULL, &rows);
     }
     return copy_revoked(result, rows, count, done, done_count);
 }

@@ -6,12 +6,6 @@
 #include "db/db.h"
 #include "store/store.h"
 
-struct store {
-    struct db_pool *pool;
-    int64_t deadline_ms; /* of the request in hand; 0: none was set */
-    int64_t default_timeout_ms;
-};
-
 /* A condition, that the time of a db_param_fence() has not come. */
 #define STORE_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
@@ -39,22 +33,41 @@ struct store {
     " SELECT session_id, $2 FROM rotated"                                     \
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
-/* Runs a statement.  STORE_OK gives rows to free. */
+/* The first columns of a statement that gives a row for each branch t of
+ * selectable_branches.  The roles are read, and not null, in the row of the
+ * branch that is asked about. */
+#define STORE_BRANCH_COLUMNS(is_asked_about)                                  \
+    "t.workspace_id AS in_workspace_id, t.tenant_id,"                         \
+    " t.member_id AS as_member_id, t.branch_id,"                              \
+    " CASE WHEN " is_asked_about                                              \
+    "      THEN ARRAY(SELECT r.role_code FROM member_roles r"                 \
+    "                  WHERE r.member_id = t.member_id"                       \
+    "                    AND r.branch_id = t.branch_id"                       \
+    "                  ORDER BY r.role_code)"                                 \
+    " END AS roles, t.branch_name, t.workspace_name"
+
+enum {
+    STORE_COL_WORKSPACE_ID,
+    STORE_COL_TENANT_ID,
+    STORE_COL_MEMBER_ID,
+    STORE_COL_BRANCH_ID,
+    STORE_COL_ROLES,
+    STORE_COL_BRANCH_NAME,
+    STORE_COL_WORKSPACE_NAME,
+    STORE_BRANCH_COLS
+};
+
+/* Runs a statement, and what is to be done while the database works (or NULL).
+ * STORE_OK gives rows to free. */
 enum store_result store_run(struct store *st, const struct db_statement *sql,
                             const struct db_params *params,
+                            struct meanwhile *meanwhile,
                             struct db_rows **rows);
 
-/* Likewise, with something to do while the database works, or NULL. */
-enum store_result store_run_meanwhile(struct store *st,
-                                      const struct db_statement *sql,
-                                      const struct db_params *params,
-                                      struct meanwhile *meanwhile,
-                                      struct db_rows **rows);
-
-/* Likewise, for one that is to touch a row: STORE_NONE when it did not. */
-enum store_result store_run_write(struct store *st,
-                                  const struct db_statement *sql,
-                                  const struct db_params *params);
+/* Runs one that is to touch or find a row: STORE_NONE when it did not. */
+enum store_result store_run_one(struct store *st,
+                                const struct db_statement *sql,
+                                const struct db_params *params);
 
 /* Adds a UUID given as a C string. */
 void store_param_uuid(struct db_params *p, const char *uuid);
@@ -63,82 +76,28 @@ void store_param_uuid(struct db_params *p, const char *uuid);
 void store_copy_text(const struct db_rows *rows, size_t row, int col,
                      char *out, size_t cap);
 
-/* Reads four array columns (branch ids and names, workspace ids and names) as
- * a list; false when the arena is spent. */
-bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                         size_t row, const int cols[4],
-                         struct branch_list *out);
-
-/* Reads an array column of UUIDs; false when the arena is spent. */
-bool store_copy_uuids(pj_arena_t *arena, const struct db_rows *rows,
-                      size_t row, int col, const char *const **out,
-                      size_t *count);
-
-/* Reads workspace, tenant, member, branch and roles from col on (branch ids
- * are left alone); false when the arena is spent. */
-bool store_copy_scope(pj_arena_t *arena, const struct db_rows *rows,
-                      size_t row, int col, struct scope *out);
-
-/* Copies, with a NUL; NULL when the arena is spent or data is no UUID. */
-const char *store_arena_text(pj_arena_t *arena, const unsigned char *data,
-                             size_t len);
-const char *store_arena_uuid(pj_arena_t *arena, const unsigned char *data,
-                             size_t len);
-
 /*
- * Reads the branch of each row that has one, if it is in the workspace within
- * (NULL: in any), from the columns of its id and name and its workspace's id
- * and name.  The names are those in rows, until store_keep_names().  False
- * when the arena is spent.
+ * Fills all of out but the session, which is to be filled already, from rows
+ * of STORE_BRANCH_COLUMNS; without a branch, those are null.  The list is
+ * filled if asked for or nothing is selectable.  False when the arena is
+ * spent.
  */
-bool store_row_branches(pj_arena_t *arena, const struct db_rows *rows,
-                        const int cols[4], const char *within,
-                        struct branch **items, size_t *count);
-bool store_keep_names(pj_arena_t *arena, struct branch *items, size_t count);
+bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
+                         bool list, struct session_view *out);
 
 /* By workspace name, branch name and branch id, each by its bytes. */
 void store_sort_branches(struct branch *items, size_t count);
 
-/* Their ids as an array; false when the arena is spent. */
-bool store_branch_ids(pj_arena_t *arena, const struct branch *items,
-                      size_t count, const char *const **out);
+/* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
+struct sql_file {
+    int version; /* number of a migration; 0 for the seed */
+    const char *name;
+    size_t len;
+    const char *sql; /* NUL-terminated */
+};
 
-/* The operations of store_session*.c, as store_ops documents them. */
-enum store_result store_branches(struct store *st, pj_arena_t *arena,
-                                 const char *account_id,
-                                 struct branch_list *out);
-enum store_result store_scope(struct store *st, pj_arena_t *arena,
-                              const char *account_id, const char *branch_id,
-                              struct scope *out);
-enum store_result store_session_create(struct store *st,
-                                       const struct session *s,
-                                       const char *credential_hash);
-enum store_result store_session_limit(struct store *st,
-                                      const struct session *s, int most,
-                                      struct session_ref *done,
-                                      size_t *done_count);
-enum store_result store_session_read(struct store *st, pj_arena_t *arena,
-                                     pj_str_t session_id,
-                                     const pj_str_t *branch_id, bool list,
-                                     struct meanwhile *meanwhile,
-                                     struct session_view *out);
-enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
-                                        const struct rotation *to, bool list,
-                                        struct meanwhile *meanwhile,
-                                        struct session_view *out);
-enum store_result store_session_rotate(struct store *st,
-                                       const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember);
-enum store_result store_session_rotated(struct store *st,
-                                        const char *session_id, pj_str_t jti,
-                                        int64_t within_s);
-enum store_result store_session_select(struct store *st,
-                                       const char *session_id,
-                                       const struct scope *to);
-enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
-                                       size_t count, struct session_ref *done,
-                                       size_t *done_count);
+extern const struct sql_file sql_migrations[]; /* versions 1, 2, 3, ... */
+extern const size_t sql_migration_count;
+extern const struct sql_file sql_seed_local;
 
 #endif

@@ -6,25 +6,37 @@
  * table is read from block to block (a TID range scan), a batch of blocks a
  * statement.  A batch costs the same however large the table is, locks only
  * the rows that it deletes, and passes over those that somebody else holds.
- * The background sweep reads a part of a large table each time, and goes on
- * where it left off.
+ * The sweep of a serving process reads a part of a large table each time, and
+ * goes on where it left off, in a thread of its own that holds no request up.
  */
 
 #include "store/store_sweep.h"
 
+#include "base/log.h"
+#include "base/metrics.h"
 #include "store/store_sql.h"
 
+#include <errno.h>
+#include <openssl/rand.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Of 8 KiB each; a full batch holds some thousand sessions at most. */
 #define BATCH_BLOCKS 64
 #define BATCH_ROWS 500
+/* Between two batches, for the disk and for those who wait for a lock. */
+#define PAUSE_MS 20
 /* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
 #define PART_BLOCKS 4096
 #define PARTS 64
-/* Rotated-out tokens matter for a minute (contract: reuse of a token). */
+/* Tokens that were rotated out matter for a minute, rows of attempts until
+ * their window ends. */
 #define ROTATED_KEEP_S 600
+#define ATTEMPTS_KEEP_S 60
 
 #define GRACE_MS 250
 
@@ -32,14 +44,44 @@
  * goes with its process, also through a pooler, and keeps no snapshot. */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
 
+/* The thread of a serving process. */
+struct sweeper {
+    const struct config *cfg;
+    pthread_t thread;
+    sem_t stop;
+    uint64_t cursor; /* the block at which the next part begins */
+};
+
 struct sweep {
     const struct config *cfg;
-    const struct sweep_plan *plan;
-    struct sweep_counts *counts;
+    struct sweeper *by; /* NULL: the whole at once, without pauses */
     struct db_script *lock, *work;
+    enum sweep_result result;
     char *err;
     size_t err_cap;
 };
+
+static struct timespec in_ms(int64_t ms)
+{
+    int64_t at = db_now_ms() + ms;
+
+    return (struct timespec){(time_t) (at / 1000),
+                             (long) (at % 1000) * 1000000};
+}
+
+/* False once it is to stop. */
+static bool sleep_ms(struct sweeper *s, int64_t ms)
+{
+    struct timespec until = in_ms(ms);
+
+    while (sem_clockwait(&s->stop, CLOCK_MONOTONIC, &until) != 0) {
+        if (errno == ETIMEDOUT) {
+            return true;
+        }
+    }
+    (void) sem_post(&s->stop); /* for who asks next */
+    return false;
+}
 
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count)
@@ -62,6 +104,12 @@ static int64_t deadline_ms(const struct sweep *s)
     return db_now_ms() + s->cfg->db_statement_timeout_ms + GRACE_MS;
 }
 
+static bool end(struct sweep *s, enum sweep_result result)
+{
+    s->result = result;
+    return false;
+}
+
 static bool failed(struct sweep *s, const struct db_error *error)
 {
     if (strcmp(error->state, "42P01") == 0) {
@@ -71,7 +119,7 @@ static bool failed(struct sweep *s, const struct db_error *error)
         snprintf(s->err, s->err_cap, "the database failed: %s",
                  error->message);
     }
-    return false;
+    return end(s, SWEEP_FAILED);
 }
 
 static bool begin(struct sweep *s, struct db_script *db)
@@ -111,13 +159,6 @@ static bool number(struct sweep *s, const char *sql, const struct db_params *p,
     return run_plain(s, s->work, "COMMIT", NULL, 0);
 }
 
-static bool go_on(const struct sweep *s)
-{
-    return s->plan->go_on == NULL || s->plan->go_on(s->plan->arg);
-}
-
-/* -- batches -- */
-
 /* $1 and $2 bound the blocks, $3 is how long rows are kept, $4 how many go at
  * once. */
 #define IN_BLOCKS                                                             \
@@ -144,178 +185,244 @@ static const char attempts_sql[] =
     "   WHERE window_ends_at < now() - make_interval(secs => $1)"
     "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-static bool block_count(struct sweep *s, const char *table, uint64_t *out)
+/* Runs a deletion until there is nothing left for it. */
+static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
+                  int64_t *total)
 {
-    struct db_params p = {0};
-    int64_t n = 0;
-    bool ok;
+    int64_t gone = BATCH_ROWS;
 
-    db_param_text(&p, table, strlen(table));
-    ok = number(s,
-                "SELECT pg_relation_size($1::regclass)"
-                "       / current_setting('block_size')::bigint",
-                &p, &n);
-    *out = (uint64_t) n;
-    return ok;
-}
-
-/* Deletes from the blocks of one batch, until there is nothing more. */
-static enum sweep_result batch(struct sweep *s, const char *sql,
-                               uint64_t first, uint64_t end, int64_t keep_s,
-                               int64_t *total)
-{
-    int64_t gone;
-
-    do {
-        struct db_params p = {0};
-
-        if (!go_on(s)) {
-            return SWEEP_STOPPED;
+    while (gone == BATCH_ROWS) {
+        if (s->by != NULL && !sleep_ms(s->by, PAUSE_MS)) {
+            return end(s, SWEEP_STOPPED);
         }
-        db_param_int64(&p, (int64_t) first);
-        db_param_int64(&p, (int64_t) end);
-        db_param_int64(&p, keep_s);
-        db_param_int64(&p, BATCH_ROWS);
-        if (!number(s, sql, &p, &gone)) {
-            return SWEEP_FAILED;
+        if (!number(s, sql, p, &gone)) {
+            return false;
         }
         *total += gone;
-    } while (gone == BATCH_ROWS);
-    return SWEEP_DONE;
+    }
+    return true;
 }
 
-static enum sweep_result blocks(struct sweep *s, const char *sql,
-                                uint64_t first, uint64_t count, int64_t keep_s,
-                                int64_t *total)
+/* Deletes from a table, or from the part of it at *cursor, which moves on. */
+static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
+                         int64_t keep_s, uint64_t *cursor, int64_t *total)
 {
-    enum sweep_result result = SWEEP_DONE;
+    struct db_params of_table = {0};
+    uint64_t first = 0, count;
+    int64_t all;
 
-    for (uint64_t n = 0; n < count && result == SWEEP_DONE;
-         n += BATCH_BLOCKS) {
-        uint64_t end = n + BATCH_BLOCKS < count ? n + BATCH_BLOCKS : count;
-
-        result = batch(s, sql, first + n, first + end, keep_s, total);
+    db_param_text(&of_table, table, strlen(table));
+    if (!number(s,
+                "SELECT pg_relation_size($1::regclass)"
+                "       / current_setting('block_size')::bigint",
+                &of_table, &all)) {
+        return false;
     }
-    return result;
-}
-
-static enum sweep_result sweep_sessions(struct sweep *s)
-{
-    enum sweep_result result;
-    uint64_t all, first, count;
-
-    if (!block_count(s, "auth_sessions", &all)) {
-        return SWEEP_FAILED;
+    count = (uint64_t) all;
+    if (cursor != NULL) {
+        sweep_part((uint64_t) all, *cursor, &first, &count);
     }
-    if (s->plan->cursor == NULL) {
-        return blocks(s, sessions_sql, 0, all, s->plan->keep_s,
-                      &s->counts->sessions);
-    }
-    sweep_part(all, *s->plan->cursor, &first, &count);
-    result = blocks(s, sessions_sql, first, count, s->plan->keep_s,
-                    &s->counts->sessions);
-    if (result == SWEEP_DONE) {
-        *s->plan->cursor = first + count < all ? first + count : 0;
-    }
-    return result;
-}
-
-/* Written only where PLATFORM_AUTH_REFRESH_REUSE is revoke, and each refresh
- * drops its session's older ones: a small table. */
-static enum sweep_result sweep_rotated(struct sweep *s)
-{
-    uint64_t all;
-
-    if (!block_count(s, "rotated_tokens", &all)) {
-        return SWEEP_FAILED;
-    }
-    return blocks(s, rotated_sql, 0, all, ROTATED_KEEP_S,
-                  &s->counts->rotated_tokens);
-}
-
-static enum sweep_result sweep_attempts(struct sweep *s)
-{
-    int64_t gone;
-
-    do {
+    for (uint64_t n = 0; n < count; n += BATCH_BLOCKS) {
+        uint64_t step = count - n < BATCH_BLOCKS ? count - n : BATCH_BLOCKS;
         struct db_params p = {0};
 
-        if (!go_on(s)) {
-            return SWEEP_STOPPED;
-        }
-        db_param_int64(&p, 60);
+        db_param_int64(&p, (int64_t) (first + n));
+        db_param_int64(&p, (int64_t) (first + n + step));
+        db_param_int64(&p, keep_s);
         db_param_int64(&p, BATCH_ROWS);
-        if (!number(s, attempts_sql, &p, &gone)) {
-            return SWEEP_FAILED;
+        if (!drain(s, sql, &p, total)) {
+            return false;
         }
-        s->counts->attempts += gone;
-    } while (gone == BATCH_ROWS);
-    return SWEEP_DONE;
+    }
+    if (cursor != NULL) {
+        *cursor = first + count < (uint64_t) all ? first + count : 0;
+    }
+    return true;
 }
 
-/* -- the whole -- */
+static bool sweep_attempts(struct sweep *s, int64_t *total)
+{
+    struct db_params p = {0};
 
-static enum sweep_result take_lock(struct sweep *s)
+    db_param_int64(&p, ATTEMPTS_KEEP_S);
+    db_param_int64(&p, BATCH_ROWS);
+    return drain(s, attempts_sql, &p, total);
+}
+
+/* -- a sweep -- */
+
+static bool open_script(struct sweep *s, struct db_script **db)
+{
+    char why[256];
+
+    *db = db_script_open(s->cfg, why, sizeof(why));
+    if (*db == NULL) {
+        snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
+        return end(s, SWEEP_FAILED);
+    }
+    return true;
+}
+
+static bool take_lock(struct sweep *s)
 {
     char ours[8];
 
-    if (!begin(s, s->lock) ||
-        !run_plain(s, s->lock, LOCK, ours, sizeof(ours))) {
-        return SWEEP_FAILED;
-    }
-    return ours[0] == 't' ? SWEEP_DONE : SWEEP_BUSY;
+    return open_script(s, &s->lock) && begin(s, s->lock) &&
+           run_plain(s, s->lock, LOCK, ours, sizeof(ours)) &&
+           (ours[0] == 't' || end(s, SWEEP_BUSY));
 }
 
-static struct db_script *connect_to(struct sweep *s)
+/* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
+ * and each refresh drops its session's older ones: a small table. */
+static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
+                               struct sweep_counts *counts)
 {
-    char why[256];
-    struct db_script *db = db_script_open(s->cfg, why, sizeof(why));
-
-    if (db == NULL) {
-        snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
+    memset(counts, 0, sizeof(*counts));
+    s->err[0] = '\0';
+    if (take_lock(s) && open_script(s, &s->work) &&
+        sweep_blocks(s, "auth_sessions", sessions_sql, keep_s,
+                     s->by != NULL ? &s->by->cursor : NULL,
+                     &counts->sessions) &&
+        sweep_blocks(s, "rotated_tokens", rotated_sql, ROTATED_KEEP_S, NULL,
+                     &counts->rotated_tokens) &&
+        sweep_attempts(s, &counts->attempts)) {
+        s->result = SWEEP_DONE;
     }
-    return db;
+    db_script_close(s->work);
+    db_script_close(s->lock);
+    return s->result;
 }
 
-static enum sweep_result run(struct sweep *s)
-{
-    enum sweep_result result;
-
-    s->lock = connect_to(s);
-    if (s->lock == NULL) {
-        return SWEEP_FAILED;
-    }
-    result = take_lock(s);
-    if (result != SWEEP_DONE) {
-        return result;
-    }
-    s->work = connect_to(s);
-    if (s->work == NULL) {
-        return SWEEP_FAILED;
-    }
-    result = sweep_sessions(s);
-    if (result == SWEEP_DONE) {
-        result = sweep_rotated(s);
-    }
-    return result == SWEEP_DONE ? sweep_attempts(s) : result;
-}
-
-enum sweep_result store_sweep(const struct config *cfg,
-                              const struct sweep_plan *plan,
+enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
                               struct sweep_counts *counts, char *err,
                               size_t err_cap)
 {
-    struct sweep s = {.cfg = cfg,
-                      .plan = plan,
-                      .counts = counts,
-                      .err = err,
-                      .err_cap = err_cap};
-    enum sweep_result result;
+    struct sweep s = {.cfg = cfg, .err = err, .err_cap = err_cap};
 
-    memset(counts, 0, sizeof(*counts));
-    err[0] = '\0';
-    result = run(&s);
-    db_script_close(s.work);
-    db_script_close(s.lock);
-    return result;
+    return sweep(&s, keep_s, counts);
+}
+
+/* -- the thread -- */
+
+static void sweep_once(struct sweeper *by)
+{
+    char err[320];
+    struct sweep s = {
+        .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
+    struct sweep_counts counts;
+    enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
+    const struct log_number numbers[] = {
+        {"sessions", counts.sessions},
+        {"rotatedTokens", counts.rotated_tokens},
+        {"attempts", counts.attempts},
+    };
+    bool any = counts.sessions + counts.rotated_tokens + counts.attempts > 0;
+
+    metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
+    metrics_add(METRICS_SWEPT_TOKENS, (uint64_t) counts.rotated_tokens);
+    metrics_add(METRICS_SWEPT_ATTEMPTS, (uint64_t) counts.attempts);
+    metrics_count(result == SWEEP_FAILED ? METRICS_SWEEPS_FAILED
+                  : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
+                                         : METRICS_SWEEPS);
+    if (result == SWEEP_FAILED) {
+        log_line(LOG_WARN_, "sweep.failed", "%s", err);
+    } else if (result == SWEEP_BUSY) {
+        log_line(LOG_DEBUG_, "sweep.busy", "another process is sweeping");
+    }
+    if (any || result == SWEEP_DONE) {
+        log_event_numbers(any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
+                          NULL, 0, numbers, 3);
+    }
+}
+
+/* Without standbys to wait for, all but off wait for this server's disk. */
+static const char forgetful_sql[] =
+    "SELECT CASE level"
+    "    WHEN 'off' THEN 'a crash of the server'"
+    "    WHEN 'local' THEN 'the failover to a standby'"
+    "    WHEN 'remote_write' THEN 'a crash of server and standby'"
+    "    END || ' loses commits: synchronous_commit is ' || level"
+    "  FROM current_setting('synchronous_commit') AS level"
+    " WHERE level = 'off' OR (level IN ('local', 'remote_write')"
+    "   AND current_setting('synchronous_standby_names') <> '')";
+
+/* A commit that is lost brings logged-out and replaced tokens back. */
+static void warn_of_loss(const struct config *cfg)
+{
+    char why[256];
+    struct db_script *db = db_script_open(cfg, why, sizeof(why));
+    struct db_error error;
+
+    if (db != NULL &&
+        db_script_run(db, forgetful_sql,
+                      db_now_ms() + cfg->db_statement_timeout_ms, why,
+                      sizeof(why), &error) &&
+        why[0] != '\0') {
+        log_line(LOG_WARN_, "db.not_durable",
+                 "%s; ended sessions may come back, and identity-fcgi "
+                 "sessions revoke --help says what to do then",
+                 why);
+    }
+    db_script_close(db);
+}
+
+/* The first look is taken here, where no request waits for the database. */
+static void *run(void *arg)
+{
+    struct sweeper *s = arg;
+    int64_t interval_ms = s->cfg->sweep_interval_s * 1000;
+    unsigned char random[8] = {0};
+
+    warn_of_loss(s->cfg);
+    if (interval_ms == 0) {
+        return NULL;
+    }
+
+    /* Processes that start together take turns, and begin at different
+     * places of a large table. */
+    (void) RAND_bytes(random, sizeof(random));
+    memcpy(&s->cursor, random, 4);
+    if (!sleep_ms(s, interval_ms / 2 + interval_ms / 2 * random[4] / 256)) {
+        return NULL;
+    }
+    do {
+        sweep_once(s);
+    } while (sleep_ms(s, interval_ms));
+    return NULL;
+}
+
+struct sweeper *sweep_start(const struct config *cfg)
+{
+    struct sweeper *s = calloc(1, sizeof(*s));
+
+    if (s != NULL) {
+        s->cfg = cfg;
+        (void) sem_init(&s->stop, 0, 0);
+        if (pthread_create(&s->thread, NULL, run, s) == 0) {
+            return s;
+        }
+        free(s);
+    }
+    log_line(LOG_ERROR_, "sweep.failed", "no memory for the sweeping thread");
+    return NULL;
+}
+
+void sweep_stop(struct sweeper *s)
+{
+    if (s != NULL) {
+        (void) sem_post(&s->stop);
+    }
+}
+
+bool sweep_join(struct sweeper *s, int wait_ms)
+{
+    struct timespec until = in_ms(wait_ms);
+
+    sweep_stop(s);
+    if (s != NULL &&
+        pthread_clockjoin_np(s->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+        return false;
+    }
+    free(s);
+    return true;
 }

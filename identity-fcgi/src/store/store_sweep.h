@@ -12,19 +12,6 @@
 /* How long ended sessions are kept, for those who ask what happened. */
 #define SWEEP_KEEP_S (7 * 86400)
 
-struct sweep_plan {
-    int64_t keep_s; /* sessions that ended longer ago go */
-    /*
-     * NULL: look at the whole table of sessions.  Else at a part of it that
-     * begins at block *cursor (wherever that is: it is taken modulo the
-     * table's size), which is moved on.
-     */
-    uint64_t *cursor;
-    /* Asked between batches, and may take its time; false: stop. */
-    bool (*go_on)(void *arg);
-    void *arg;
-};
-
 struct sweep_counts {
     int64_t sessions;
     int64_t attempts;
@@ -33,23 +20,39 @@ struct sweep_counts {
 
 enum sweep_result {
     SWEEP_DONE,
-    SWEEP_STOPPED, /* go_on said so */
+    SWEEP_STOPPED, /* as the sweeper was told */
     SWEEP_BUSY,    /* another process is at it; nothing was done */
     SWEEP_FAILED   /* one line is in err; counts is what was done */
 };
 
 /*
- * Sweeps over connections of its own, so that no request waits for one, under
- * an advisory lock that only one process of all has.
+ * Sweeps the whole, sessions that ended over keep_s ago, over connections of
+ * its own, under an advisory lock that only one process of all has.
  */
-enum sweep_result store_sweep(const struct config *cfg,
-                              const struct sweep_plan *plan,
+enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
                               struct sweep_counts *counts, char *err,
                               size_t err_cap);
 
-/* Which blocks a part is: from *first on, *count of them, without wrapping.
- * Pure; for the above and its test. */
+/* Which blocks of a table the part at cursor (wherever that is) is: from
+ * *first on, *count of them, without wrapping.  Pure; for the test. */
 void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
                 uint64_t *count);
+
+/*
+ * Starts a thread that first looks whether the database may lose commits and
+ * then, unless that is 0, sweeps a part every sweep_interval_s.  NULL where no
+ * thread could be made (a log line says so).  cfg must outlive it.
+ */
+struct sweeper *sweep_start(const struct config *cfg);
+
+/* Tells it to stop after the batch in hand; returns at once.  NULL allowed. */
+void sweep_stop(struct sweeper *s);
+
+/*
+ * Stops it, waits for the thread to end and frees s; false when it did not
+ * within wait_ms (its database hangs): the process has to end by _exit() then.
+ */
+bool sweep_join(struct sweeper *s, int wait_ms)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -1,0 +1,328 @@
+/*
+ * A store that does as it is told.  The linker takes these functions instead
+ * of those over PostgreSQL.
+ */
+
+#ifndef FAKE_STORE_H_INCLUDED
+#define FAKE_STORE_H_INCLUDED
+
+#include "store/store.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#define NOW 1700000000
+#define ACCOUNT "11111111-1111-4111-8111-111111111111"
+#define SESSION "22222222-2222-4222-8222-222222222222"
+#define OTHER_SESSION "22222222-2222-4222-8222-222222222223"
+#define JTI "33333333-3333-4333-8333-333333333333"
+#define OTHER_JTI "33333333-3333-4333-8333-333333333334"
+#define BRANCH "44444444-4444-4444-8444-444444444444"
+#define WORKSPACE "55555555-5555-4555-8555-555555555555"
+#define MEMBER "66666666-6666-4666-8666-666666666666"
+#define TENANT "77777777-7777-4777-8777-777777777777"
+
+#define MAX_TURNS 8
+
+/* Results by turn; the last one repeats. */
+struct script {
+    enum store_result results[MAX_TURNS];
+    int count;
+    int turn;
+};
+
+static struct {
+    char calls[256]; /* names of operations, each followed by a blank */
+    struct account account;
+    struct script find, attempt, read, rotate, rotated, select, revoke, create,
+        limit, choices, rehash, ping;
+    struct session_view views[MAX_TURNS]; /* what read gives, by turn */
+    int view_count;
+    bool idle_reads; /* a read does nothing meanwhile */
+    bool moved;      /* something came between reading and rotating */
+    char rotated_to[STORE_UUID];
+    int64_t rotated_exp;
+    bool cleared, remembered, settled_success;
+    struct session created;
+    char created_with[256], rehashed_to[256];
+    char revoked[512];
+    size_t branch_count;
+    int version;
+} db;
+
+static struct branch branch_items[3];
+static const char *const branch_ids[] = {BRANCH};
+static const char *const roles[] = {"CASHIER"};
+static const struct scope one_scope = {WORKSPACE,  TENANT, MEMBER, BRANCH,
+                                       branch_ids, 1,      roles,  1};
+
+static inline void called(const char *name)
+{
+    size_t len = strlen(db.calls);
+
+    snprintf(db.calls + len, sizeof(db.calls) - len, "%s ", name);
+}
+
+static inline enum store_result next(struct script *s)
+{
+    int turn = s->turn++;
+
+    if (s->count == 0) {
+        return STORE_OK;
+    }
+    return s->results[turn < s->count ? turn : s->count - 1];
+}
+
+static inline void tell(struct script *s, enum store_result result)
+{
+    s->results[s->count++] = result;
+}
+
+enum store_result store_account_find(struct store *st, pj_str_t name,
+                                     const char *stand_in, struct account *out)
+{
+    (void) st;
+    (void) name;
+    ck_assert_uint_eq(strlen(stand_in), STORE_UUID - 1);
+    called("find");
+    *out = db.account;
+    return next(&db.find);
+}
+
+enum store_result store_credential_rehash(struct store *st, const char *id,
+                                          const char *from, const char *to)
+{
+    (void) st;
+    (void) id;
+    (void) from;
+    called("rehash");
+    snprintf(db.rehashed_to, sizeof(db.rehashed_to), "%s", to);
+    return next(&db.rehash);
+}
+
+enum store_result store_attempt_begin(struct store *st,
+                                      const struct attempt *attempt,
+                                      int max_failures, int64_t window_s,
+                                      int64_t *retry_after_s)
+{
+    (void) st;
+    (void) attempt;
+    (void) max_failures;
+    (void) window_s;
+    called("attempt");
+    *retry_after_s = 77;
+    return next(&db.attempt);
+}
+
+enum store_result store_attempt_settle(struct store *st,
+                                       const struct attempt *attempt,
+                                       bool success)
+{
+    (void) st;
+    (void) attempt;
+    called("settle");
+    db.settled_success = success;
+    return STORE_OK;
+}
+
+enum store_result store_choices(struct store *st, pj_arena_t *arena,
+                                const char *account_id,
+                                struct session_view *out)
+{
+    (void) st;
+    (void) arena;
+    (void) account_id;
+    called("choices");
+    memset(out, 0, sizeof(*out));
+    if (db.branch_count == 1) {
+        out->selectable = true;
+        out->scope = one_scope;
+    } else {
+        out->branches = (struct branch_list){branch_items, db.branch_count};
+    }
+    return next(&db.choices);
+}
+
+enum store_result store_session_create(struct store *st,
+                                       const struct session *s,
+                                       const char *credential_hash)
+{
+    (void) st;
+    called("create");
+    db.created = *s;
+    snprintf(db.created_with, sizeof(db.created_with), "%s", credential_hash);
+    return next(&db.create);
+}
+
+enum store_result store_session_limit(struct store *st,
+                                      const struct session *s, int most,
+                                      struct session_ref *done,
+                                      size_t *done_count)
+{
+    (void) st;
+    ck_assert_str_eq(s->session_id, db.created.session_id);
+    ck_assert_int_eq(most, 2);
+    called("limit");
+    *done_count = 0;
+    if (db.limit.results[0] == STORE_OK) {
+        memset(&done[0], 0, sizeof(done[0]));
+        *done_count = 1;
+    }
+    return next(&db.limit);
+}
+
+enum store_result store_session_read(struct store *st, pj_arena_t *arena,
+                                     pj_str_t session_id,
+                                     const pj_str_t *branch_id, bool list,
+                                     struct meanwhile *meanwhile,
+                                     struct session_view *out)
+{
+    int turn = db.read.turn;
+
+    (void) st;
+    (void) arena;
+    (void) session_id;
+    (void) branch_id;
+    (void) list;
+    called("read");
+    if (!db.idle_reads) {
+        (void) meanwhile_run(meanwhile);
+    }
+    *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    if (strcmp(out->session.jti, "the new one") == 0) {
+        memcpy(out->session.jti, db.rotated_to, STORE_UUID);
+    }
+    return next(&db.read);
+}
+
+static inline void note_rotation(const char *new_jti, int64_t expires_at_s,
+                                 bool clear_scope, bool remember)
+{
+    if (db.rotated_to[0] != '\0') {
+        ck_assert_str_eq(db.rotated_to, new_jti); /* at most one rotation */
+    }
+    snprintf(db.rotated_to, sizeof(db.rotated_to), "%s", new_jti);
+    db.rotated_exp = expires_at_s;
+    db.cleared = clear_scope;
+    db.remembered = remember;
+}
+
+static inline bool text_is(pj_str_t s, const char *text)
+{
+    return s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
+}
+
+/* As the statement has it. */
+static inline bool would_rotate(const struct session_view *v,
+                                const struct rotation *to)
+{
+    const struct session *s = &v->session;
+
+    return !db.moved && text_is(to->token->jti, s->jti) &&
+           text_is(to->token->account_id, s->account_id) && s->active &&
+           s->account_enabled && s->expires_at_s > to->now_s &&
+           s->created_at_s >= to->opened_at_s &&
+           (s->active_branch_id[0] == '\0' || v->selectable);
+}
+
+/* A read that rotates; results and views are those of reads. */
+enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
+                                        const struct rotation *to, bool list,
+                                        struct meanwhile *meanwhile,
+                                        struct session_view *out)
+{
+    int turn = db.read.turn;
+    enum store_result result = next(&db.read);
+
+    (void) st;
+    (void) arena;
+    (void) list;
+    called("refresh");
+    if (!db.idle_reads) {
+        (void) meanwhile_run(meanwhile);
+    }
+    *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    if (result != STORE_UNAVAILABLE && would_rotate(out, to)) {
+        out->rotated = true;
+        note_rotation(to->new_jti, to->expires_at_s, false, to->remember);
+    }
+    return result;
+}
+
+enum store_result store_session_rotate(struct store *st,
+                                       const struct session *old,
+                                       const char *new_jti,
+                                       int64_t expires_at_s, bool clear_scope,
+                                       bool remember)
+{
+    (void) st;
+    if (strcmp(old->jti, db.rotated_to) == 0 &&
+        strcmp(new_jti, db.rotated_to) != 0) {
+        called("back");
+        ck_assert_str_eq(new_jti, JTI);
+        ck_assert(!clear_scope && !remember);
+        return next(&db.rotate);
+    }
+    called("rotate");
+    note_rotation(new_jti, expires_at_s, clear_scope, remember);
+    return next(&db.rotate);
+}
+
+enum store_result store_session_rotated(struct store *st,
+                                        const char *session_id, pj_str_t jti,
+                                        int64_t within_s)
+{
+    (void) st;
+    (void) session_id;
+    (void) jti;
+    ck_assert_int_eq(within_s, 60);
+    called("rotated");
+    return next(&db.rotated);
+}
+
+enum store_result store_session_select(struct store *st,
+                                       const char *session_id,
+                                       const struct scope *scope)
+{
+    (void) st;
+    (void) session_id;
+    (void) scope;
+    called("select");
+    return next(&db.select);
+}
+
+enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
+                                       size_t count, struct session_ref *done,
+                                       size_t *done_count)
+{
+    (void) st;
+    called("revoke");
+    db.revoked[0] = '\0';
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(db.revoked);
+
+        snprintf(db.revoked + len, sizeof(db.revoked) - len, "%.*s ",
+                 (int) ids[i].len, (const char *) ids[i].data);
+        snprintf(done[i].session_id, STORE_UUID, "%.*s", (int) ids[i].len,
+                 (const char *) ids[i].data);
+        snprintf(done[i].account_id, STORE_UUID, ACCOUNT);
+    }
+    *done_count = count;
+    return next(&db.revoke);
+}
+
+enum store_result store_ping(struct store *st, int *schema_version)
+{
+    (void) st;
+    *schema_version = db.version;
+    return next(&db.ping);
+}
+
+void store_use(const struct store *st, int *size, int *used)
+{
+    (void) st;
+    *size = *used = 0;
+}
+
+#endif
