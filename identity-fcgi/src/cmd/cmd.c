@@ -1,25 +1,43 @@
-/* The operator's commands: finding one, helping, and what they share. */
+/* The operator's commands: finding, helping, parsing, running. */
 
 #include "cmd/cmd.h"
 
 #include "base/account_name.h"
+#include "base/log.h"
 
 #include <ctype.h>
-#include <pwd.h>
+#include <openssl/crypto.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #define ERR_MAX 512
-#define AUDIT_MAX 8
 
-/* Of the one command that a process runs. */
-static bool audit_lost;
+static const struct cmd_option common_options[] = {
+    {"json", NULL, "print the result as JSON", 0},
+    {"env-file", "FILE", "settings, as for serving", 0},
+    {"help", NULL, "print this text", 0},
+    {.name = NULL},
+};
 
 /* -- finding -- */
+
+/* The row of this number, over all tables; NULL after the last. */
+static const struct cmd_spec *row(size_t n)
+{
+    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_sessions,
+                                             cmd_places, cmd_services};
+
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
+            if (n-- == 0) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
 
 /* Whether word is the first of s. */
 static bool in_group(const struct cmd_spec *s, const char *word)
@@ -29,28 +47,22 @@ static bool in_group(const struct cmd_spec *s, const char *word)
     return strlen(word) == len && memcmp(s->words, word, len) == 0;
 }
 
-static const struct cmd_spec *find_group(const char *word)
-{
-    const struct cmd_spec *s = cmd_specs;
-
-    while (s->words != NULL && !in_group(s, word)) {
-        s++;
-    }
-    return s->words != NULL ? s : NULL;
-}
-
-/* The second word of s; NULL where it has one. */
+/* The second word of s, or "". */
 static const char *verb(const struct cmd_spec *s)
 {
     const char *space = strchr(s->words, ' ');
 
-    return space != NULL ? space + 1 : NULL;
+    return space != NULL ? space + 1 : "";
 }
 
-static const struct cmd_spec *find_verb(const char *group, const char *word)
+/* The row of these words; without a second one the first row of the group. */
+static const struct cmd_spec *find(const char *group, const char *second)
 {
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
-        if (in_group(s, group) && strcmp(verb(s), word) == 0) {
+    const struct cmd_spec *s;
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (in_group(s, group) &&
+            (second == NULL || strcmp(verb(s), second) == 0)) {
             return s;
         }
     }
@@ -59,33 +71,35 @@ static const struct cmd_spec *find_verb(const char *group, const char *word)
 
 bool cmd_is_known(const char *word)
 {
-    return find_group(word) != NULL;
+    return find(word, NULL) != NULL;
 }
 
 /* -- helping -- */
 
-static void print_words(FILE *out, const struct cmd_spec *s, int width)
+static void print_words(const struct cmd_spec *s, int width)
 {
-    int n = fprintf(out, "%s%s%s", s->words, s->operand != NULL ? " " : "",
-                    s->operand != NULL ? s->operand : "");
+    int n = printf("%s%s%s", s->words, s->operand != NULL ? " " : "",
+                   s->operand != NULL ? s->operand : "");
 
-    fprintf(out, "%*s", n < width ? width - n : 0, "");
+    printf("%*s", n < width ? width - n : 0, "");
 }
 
-static void list_commands(FILE *out, const char *group)
+static void list_commands(const char *group)
 {
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
+    const struct cmd_spec *s;
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
         if (group == NULL || in_group(s, group)) {
-            fputs("  ", out);
-            print_words(out, s, 32);
-            fprintf(out, " %s\n", s->purpose);
+            fputs("  ", stdout);
+            print_words(s, 32);
+            printf(" %s\n", s->purpose);
         }
     }
 }
 
-void cmd_list(FILE *out)
+void cmd_list(void)
 {
-    list_commands(out, NULL);
+    list_commands(NULL);
 }
 
 static void print_options(const struct cmd_option *o)
@@ -100,10 +114,10 @@ static void print_options(const struct cmd_option *o)
     }
 }
 
-static int help_command(const struct cmd_spec *s)
+static void help_command(const struct cmd_spec *s)
 {
     fputs("usage: identity-fcgi ", stdout);
-    print_words(stdout, s, 0);
+    print_words(s, 0);
     for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
         if ((o->flags & CMD_NEEDED) != 0) {
             printf(" --%s %s", o->name, o->value);
@@ -116,132 +130,266 @@ static int help_command(const struct cmd_spec *s)
     }
     fputs("\noptions:\n", stdout);
     print_options(s->options);
-    print_options(cmd_common_options);
-    return 0;
+    print_options(common_options);
 }
 
-static int help_group(const char *group)
+static void help_group(const char *group)
 {
     printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n", group);
-    list_commands(stdout, group);
+    list_commands(group);
     printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
-    return 0;
-}
-
-static bool is_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
-           strcmp(word, "help") == 0;
 }
 
 /* The words that would have been accepted. */
-static int which(struct cmd *c, const char *group)
+static bool which(struct cmd *c, const char *group)
 {
-    char verbs[256] = "";
-    size_t n = 0;
+    char mem[256];
+    const struct cmd_spec *s;
+    struct buf verbs;
 
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
-        if (in_group(s, group) && n < sizeof(verbs)) {
-            n += (size_t) snprintf(verbs + n, sizeof(verbs) - n, "%s%s",
-                                   n > 0 ? ", " : "", verb(s));
+    buf_init(&verbs, mem, sizeof(mem));
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (in_group(s, group)) {
+            buf_addz(&verbs, verbs.len > 0 ? ", " : "");
+            buf_addz(&verbs, verb(s));
         }
     }
     return cmd_fail(c, CMD_USAGE,
-                    "%s: which of %s? try identity-fcgi %s --help", group,
-                    verbs, group);
+                    "%s: which of %.*s? try identity-fcgi %s --help", group,
+                    (int) verbs.len, mem, group);
+}
+
+/* -- parsing -- */
+
+static bool refuse(struct cmd *c, const char *what, const char *name)
+{
+    return cmd_refuse(c, "%s: %s%s; try identity-fcgi %s --help",
+                      c->spec->words, what, name, c->spec->words);
+}
+
+/* What is no option of ours is shown only as far as it looks like one. */
+static bool unknown(struct cmd *c, const char *arg)
+{
+    static const char *const secrets[] = {"--credential", "--password",
+                                          "--secret", "--token"};
+    size_t len = strcspn(arg, "=");
+    char name[32];
+
+    if (len >= sizeof(name) || len < 3 ||
+        strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
+        return refuse(c, "unknown option", "");
+    }
+    snprintf(name, sizeof(name), "%.*s", (int) len, arg);
+    for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
+        if (strcmp(name, secrets[i]) == 0) {
+            return refuse(c,
+                          "secrets are read from standard input, never from "
+                          "the command line",
+                          "");
+        }
+    }
+    return refuse(c, "unknown option ", name);
+}
+
+static bool keep(struct cmd *c, const struct cmd_option *option,
+                 const char *value)
+{
+    if ((option->flags & CMD_MANY) == 0 && cmd_get(c, option->name) != NULL) {
+        return refuse(c, "given twice: --", option->name);
+    }
+    if (c->given_count == CMD_MAX_GIVEN) {
+        return refuse(c, "given too often: --", option->name);
+    }
+    c->given[c->given_count].option = option;
+    c->given[c->given_count].value = value;
+    c->given_count++;
+    return true;
+}
+
+/* Options have to be written out: an abbreviation may mean another one
+ * tomorrow. */
+static const struct cmd_option *find_option(const struct cmd_option *o,
+                                            const char *name, size_t len)
+{
+    while (o->name != NULL &&
+           (strlen(o->name) != len || memcmp(o->name, name, len) != 0)) {
+        o++;
+    }
+    return o->name != NULL ? o : NULL;
+}
+
+/* Takes argv[*i], an option, and its value, which may be the next one. */
+static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
+{
+    const char *arg = argv[*i], *value = strchr(arg, '=');
+    size_t len = strcspn(arg, "=");
+    const struct cmd_option *o = NULL;
+
+    if (strncmp(arg, "--", 2) == 0) {
+        o = find_option(c->spec->options, arg + 2, len - 2);
+        o = o != NULL ? o : find_option(common_options, arg + 2, len - 2);
+    }
+    if (o == NULL) {
+        return unknown(c, arg);
+    }
+    if (o->value == NULL) {
+        return value == NULL ? keep(c, o, "t")
+                             : refuse(c, "takes no value: --", o->name);
+    }
+    if (value != NULL) {
+        value++;
+    } else if (*i + 1 < argc) {
+        value = argv[++*i];
+    }
+    return value != NULL && value[0] != '\0'
+               ? keep(c, o, value)
+               : refuse(c, "needs a value: --", o->name);
+}
+
+static bool parse_operand(struct cmd *c, const char *arg)
+{
+    if (c->spec->operand == NULL) {
+        return refuse(c, "unexpected argument", "");
+    }
+    if (c->operand != NULL) {
+        return refuse(c, "takes one argument: ", c->spec->operand);
+    }
+    if (arg[0] == '\0') {
+        return refuse(c, "may not be empty: ", c->spec->operand);
+    }
+    c->operand = arg;
+    return true;
+}
+
+bool cmd_parse(struct cmd *c, int argc, char *const *argv)
+{
+    bool options = true; /* there was no "--" */
+
+    for (int i = 1; i < argc; i++) {
+        const char *arg = argv[i];
+
+        if (!options || arg[0] != '-' || arg[1] == '\0') {
+            if (!parse_operand(c, arg)) {
+                return false;
+            }
+        } else if (strcmp(arg, "--") == 0) {
+            options = false;
+        } else if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0) {
+            c->help = true;
+            return true;
+        } else if (!parse_option(c, argc, argv, &i)) {
+            return false;
+        }
+    }
+    if (c->spec->operand != NULL && c->operand == NULL) {
+        return refuse(c, "needs ", c->spec->operand);
+    }
+    for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0 && cmd_get(c, o->name) == NULL) {
+            return refuse(c, "needs --", o->name);
+        }
+    }
+    c->json = cmd_get(c, "json") != NULL;
+    return true;
+}
+
+size_t cmd_given(const struct cmd *c, const char *name, const char **out,
+                 size_t cap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->given_count; i++) {
+        if (strcmp(c->given[i].option->name, name) == 0 && n++ < cap) {
+            out[n - 1] = c->given[i].value;
+        }
+    }
+    return n;
 }
 
 /* -- running -- */
 
-/*
- * The exit status: a change of which there is no record is told from one that
- * was not made, whatever else went wrong since.
- */
-static int account_for(struct cmd *c, int status)
+static bool run(struct cmd *c)
 {
-    if (!audit_lost) {
-        return status;
+    const char *account = cmd_get(c, "account");
+
+    if ((account != NULL && !cmd_account_ref(c, account)) ||
+        (c->spec->check != NULL && !c->spec->check(c)) ||
+        (c->spec->work != NULL && !cmd_change(c, c->spec->work))) {
+        return false;
     }
-    return cmd_fail(c, CMD_LOST,
-                    "the change was made and stands, but its audit line could "
-                    "not be written");
+    if (c->spec->tell != NULL) {
+        return c->spec->tell(c);
+    }
+    if (c->spec->event != NULL && c->changed) {
+        cmd_audit(c, c->spec->event, NULL);
+    }
+    return (c->spec->after == NULL || c->spec->after(c)) &&
+           cmd_print(c, c->spec->columns);
 }
 
-static void close_all(struct cmd *c)
+static bool parse_and_run(struct cmd *c, int argc, char *const *argv)
 {
-    cmd_disconnect(c);
-    keys_release(c->keys);
-    if (c->loaded) {
-        config_free(&c->cfg);
+    if (!cmd_parse(c, argc, argv)) {
+        return cmd_fail(c, CMD_USAGE, "%s", c->line);
     }
+    if (c->help) {
+        help_command(c->spec);
+        return true;
+    }
+    if (cmd_get(c, "env-file") != NULL) {
+        c->env_file = cmd_get(c, "env-file");
+    }
+    return run(c);
 }
 
-static int run(struct cmd *c, const char *env_file, int argc,
-               char *const *argv)
+bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
-    if (!cmd_args_parse(c->spec, argc, argv, &c->args)) {
-        return cmd_fail(c, CMD_USAGE, "%s", c->args.err);
-    }
-    if (c->args.help) {
-        return help_command(c->spec);
-    }
-    if (c->args.env_file == NULL) {
-        c->args.env_file = env_file;
-    }
-    return c->spec->run(c);
-}
+    const char *word = argc > 1 ? argv[1] : "";
+    bool ok;
 
-int cmd_main(const char *env_file, int argc, char *const *argv)
-{
-    struct cmd *c = calloc(1, sizeof(*c));
-    int status;
-
-    if (c == NULL) {
-        fprintf(stderr, "identity-fcgi: out of memory\n");
-        return CMD_FAILED;
-    }
     (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
-    c->spec = find_group(argv[0]);
-    if (verb(c->spec) == NULL) {
-        status = run(c, env_file, argc, argv);
-    } else if (argc > 1 && is_help(argv[1])) {
-        status = help_group(argv[0]);
+    c->spec = find(argv[0], NULL);
+    if (verb(c->spec)[0] == '\0') {
+        ok = parse_and_run(c, argc, argv);
+    } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+               strcmp(word, "help") == 0) {
+        help_group(argv[0]);
+        ok = true;
     } else {
-        c->spec = argc > 1 ? find_verb(argv[0], argv[1]) : NULL;
-        status = c->spec != NULL ? run(c, env_file, argc - 1, argv + 1)
-                                 : which(c, argv[0]);
+        c->spec = find(argv[0], word);
+        ok = c->spec != NULL ? parse_and_run(c, argc - 1, argv + 1)
+                             : which(c, argv[0]);
     }
-    status = account_for(c, status);
-    close_all(c);
-    free(c);
-    return status;
+    if (c->audit_lost) {
+        /* A change of which there is no record is told from one that was not
+         * made, whatever else went wrong since. */
+        ok = cmd_fail(c, CMD_LOST,
+                      "the change was made and stands, but its audit line "
+                      "could not be written");
+    }
+    return ok;
 }
 
-int cmd_help(int argc, char *const *argv)
+bool cmd_help(struct cmd *c, int argc, char *const *argv)
 {
     char *const words[] = {argv[0], argc > 1 ? argv[1] : (char *) "--help",
                            (char *) "--help"};
 
-    return cmd_main(NULL, argc > 1 ? 3 : 2, words);
+    return cmd_main(c, argc > 1 ? 3 : 2, words);
+}
+
+void cmd_end(struct cmd *c)
+{
+    cmd_drop(c);
+    db_script_close(c->db);
+    keys_release(c->keys);
+    if (c->loaded) {
+        config_free(&c->cfg);
+    }
+    OPENSSL_cleanse(c->secret, sizeof(c->secret));
 }
 
 /* -- what commands share -- */
-
-int cmd_fail(struct cmd *c, int status, const char *format, ...)
-{
-    char line[ERR_MAX];
-    va_list ap;
-
-    va_start(ap, format);
-    vsnprintf(line, sizeof(line), format, ap);
-    va_end(ap);
-    for (char *p = line; *p != '\0'; p++) {
-        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
-    }
-    fprintf(stderr, "identity-fcgi: %s\n", line);
-    c->status = status;
-    return status;
-}
 
 bool cmd_load(struct cmd *c)
 {
@@ -250,9 +398,8 @@ bool cmd_load(struct cmd *c)
     if (c->loaded) {
         return true;
     }
-    if (!config_load(&c->cfg, c->args.env_file, err, sizeof(err))) {
-        (void) cmd_fail(c, CMD_USAGE, "%s", err);
-        return false;
+    if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
+        return cmd_fail(c, CMD_USAGE, "%s", err);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -264,7 +411,7 @@ bool cmd_load(struct cmd *c)
     return true;
 }
 
-bool cmd_keys(struct cmd *c)
+bool cmd_keys(struct cmd *c, bool signing)
 {
     char err[ERR_MAX];
 
@@ -274,14 +421,24 @@ bool cmd_keys(struct cmd *c)
     c->keys = keys_load(&c->cfg, err, sizeof(err));
     config_wipe_private_key(&c->cfg);
     if (c->keys == NULL) {
-        (void) cmd_fail(c, CMD_USAGE, "%s", err);
-    } else if (c->keys->signing == NULL) {
-        (void) cmd_fail(c, CMD_USAGE,
-                        "no signing key: PLATFORM_JWT_KEY_ID, "
-                        "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
-                        "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+        return cmd_fail(c, CMD_USAGE, "%s", err);
     }
-    return c->keys != NULL && c->keys->signing != NULL;
+    return !signing || c->keys->signing != NULL ||
+           cmd_fail(c, CMD_USAGE,
+                    "no signing key: PLATFORM_JWT_KEY_ID, "
+                    "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                    "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+}
+
+bool cmd_migrate(struct cmd *c, bool seed)
+{
+    char err[ERR_MAX];
+
+    if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
+        return cmd_fail(c, CMD_USAGE, "%s", err);
+    }
+    return store_migrate(&c->cfg, seed, err, sizeof(err)) ||
+           cmd_fail(c, CMD_FAILED, "%s", err);
 }
 
 bool cmd_account_ref(struct cmd *c, const char *text)
@@ -291,8 +448,7 @@ bool cmd_account_ref(struct cmd *c, const char *text)
     bool ok;
 
     if (folded == NULL) {
-        (void) cmd_fail(c, CMD_FAILED, "out of memory");
-        return false;
+        return cmd_fail(c, CMD_FAILED, "out of memory");
     }
     name = account_name_fold(name, folded);
     ok = name.len > 0 && name.len <= STORE_ACCOUNT_NAME_MAX &&
@@ -300,81 +456,10 @@ bool cmd_account_ref(struct cmd *c, const char *text)
     if (ok) {
         memcpy(c->account, name.data, name.len);
         c->account[name.len] = '\0';
-    } else {
-        (void) cmd_fail(c, CMD_USAGE,
-                        "the name of an account is 1 to %d bytes without "
-                        "control characters",
-                        STORE_ACCOUNT_NAME_MAX);
     }
     free(folded);
-    return ok;
-}
-
-bool cmd_out_open(struct cmd *c, bool list)
-{
-    if (!out_open(&c->out, c->args.json, list)) {
-        (void) cmd_fail(c, CMD_FAILED, "out of memory");
-        return false;
-    }
-    return true;
-}
-
-int cmd_out_close(struct cmd *c)
-{
-    if (!out_close(&c->out)) {
-        return cmd_fail(c, CMD_FAILED,
-                        "standard output does not take the result");
-    }
-    return 0;
-}
-
-void cmd_print_values(struct cmd *c, const struct out_column *columns)
-{
-    const char *value;
-
-    for (; columns->name != NULL; columns++) {
-        if (cmd_has(c, columns->name, &value)) {
-            out_value(&c->out, columns, value != NULL ? value : "");
-        }
-    }
-}
-
-int cmd_print(struct cmd *c, const struct out_column *columns)
-{
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    cmd_print_values(c, columns);
-    return cmd_out_close(c);
-}
-
-/* A field of text, left out where it is NULL. */
-static struct log_field field(const char *name, const char *text)
-{
-    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
-}
-
-void cmd_audit(struct cmd *c, const char *event, ...)
-{
-    struct log_field fields[AUDIT_MAX + 2];
-    struct log_number numbers[AUDIT_MAX];
-    const struct passwd *user = getpwuid(getuid());
-    size_t n = 0, number_count = 0;
-    const char *name;
-    va_list ap;
-
-    va_start(ap, event);
-    while ((name = va_arg(ap, const char *)) != NULL && n < AUDIT_MAX &&
-           number_count < AUDIT_MAX) {
-        if (cmd_number(c, name, &numbers[number_count].value)) {
-            numbers[number_count++].name = name;
-        } else {
-            fields[n++] = field(name, cmd_get(c, name));
-        }
-    }
-    va_end(ap);
-    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
-    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
-    log_audit(event, NULL, fields, n, numbers, number_count);
-    audit_lost = audit_lost || log_lost();
+    return ok || cmd_fail(c, CMD_USAGE,
+                          "the name of an account is 1 to %d bytes without "
+                          "control characters",
+                          STORE_ACCOUNT_NAME_MAX);
 }

@@ -25,13 +25,18 @@ const struct out_column cmd_account_columns[] = {
     {.name = NULL},
 };
 
+static pj_str_t str(const char *text, size_t len)
+{
+    return (pj_str_t){(const unsigned char *) text, len};
+}
+
 /* -- credentials -- */
 
 /*
- * Whether login would read credential as it is: a JSON string cannot carry
+ * Whether login would read c->secret as it is: a JSON string cannot carry
  * other bytes than UTF-8's, and no NUL.
  */
-static bool can_be_sent(const char *credential, size_t len)
+static bool can_be_sent(struct cmd *c)
 {
     char text[6 * CREDENTIAL_MAX + 16];
     char arena_mem[64 * 1024]; /* the parser's tables are in it too */
@@ -43,236 +48,197 @@ static bool can_be_sent(const char *credential, size_t len)
 
     buf_init(&out, text, sizeof(text));
     jsonw_init(&w, &out);
-    jsonw_string(&w, NULL, credential, len);
+    jsonw_string(&w, NULL, c->secret, c->secret_len);
     pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
     ok = !out.overflow &&
-         pj_json_parse(&arena,
-                       (pj_str_t){(const unsigned char *) text, out.len},
-                       &root) == PJ_OK &&
-         root->text.len == len &&
-         memcmp(root->text.data, credential, len) == 0;
+         pj_json_parse(&arena, str(text, out.len), &root) == PJ_OK &&
+         root->text.len == c->secret_len &&
+         memcmp(root->text.data, c->secret, c->secret_len) == 0;
     OPENSSL_cleanse(text, sizeof(text));
     OPENSSL_cleanse(arena_mem, sizeof(arena_mem));
     return ok;
 }
 
-static bool hash(struct cmd *c, const char *credential, size_t len,
-                 char phc[PASSWORD_PHC_MAX])
+/* Puts the hash of c->secret in its place. */
+static bool hash(struct cmd *c)
 {
-    pj_str_t text = {(const unsigned char *) credential, len};
+    char phc[PASSWORD_PHC_MAX];
 
-    if (!password_setup(&c->cfg) || !password_hash(text, 0, phc)) {
-        (void) cmd_fail(c, CMD_FAILED, "the credential could not be hashed");
-        return false;
+    if (!password_setup(&c->cfg) ||
+        !password_hash(str(c->secret, c->secret_len), 0, phc)) {
+        return cmd_fail(c, CMD_FAILED, "the credential could not be hashed");
     }
+    OPENSSL_cleanse(c->secret, sizeof(c->secret));
+    memcpy(c->secret, phc, sizeof(phc));
+    cmd_set(c, "hash", c->secret);
     return true;
 }
 
 /* Reads a credential and hashes it. */
-static bool read_credential(struct cmd *c, char phc[PASSWORD_PHC_MAX])
+static bool read_credential(struct cmd *c)
 {
-    char credential[CREDENTIAL_MAX + LINE_END];
-    char err[160];
-    size_t len;
-    bool ok = false;
-
-    if (!cmd_read_secret("Credential", "Once more", credential,
-                         sizeof(credential), &len, err, sizeof(err))) {
-        (void) cmd_fail(c, CMD_FAILED, "no credential: %s", err);
+    if (!cmd_load(c) ||
+        !cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
     }
-    if (len > CREDENTIAL_MAX) {
-        (void) cmd_fail(c, CMD_FAILED, "a credential is at most %d bytes",
+    if (c->secret_len > CREDENTIAL_MAX) {
+        return cmd_fail(c, CMD_FAILED, "a credential is at most %d bytes",
                         CREDENTIAL_MAX);
-    } else if (!can_be_sent(credential, len)) {
-        (void) cmd_fail(c, CMD_FAILED,
+    }
+    if (!can_be_sent(c)) {
+        return cmd_fail(c, CMD_FAILED,
                         "a credential is UTF-8 without NUL: nobody could "
                         "log in with this one");
-    } else {
-        ok = hash(c, credential, len, phc);
     }
-    OPENSSL_cleanse(credential, sizeof(credential));
-    return ok;
+    return hash(c);
 }
 
-/* A hash of what nobody knows. */
-static bool no_credential(struct cmd *c, char phc[PASSWORD_PHC_MAX])
+/* Hashes what nobody knows. */
+static bool no_credential(struct cmd *c)
 {
-    unsigned char random[32];
-    bool ok;
-
-    if (RAND_bytes(random, sizeof(random)) != 1) {
-        (void) cmd_fail(c, CMD_FAILED, "no randomness");
-        return false;
+    c->secret_len = 32;
+    if (RAND_bytes((unsigned char *) c->secret, (int) c->secret_len) != 1) {
+        return cmd_fail(c, CMD_FAILED, "no randomness");
     }
-    ok = hash(c, (const char *) random, sizeof(random), phc);
-    OPENSSL_cleanse(random, sizeof(random));
-    return ok;
+    return cmd_load(c) && hash(c);
 }
 
-/* -- add -- */
+/* -- the commands -- */
 
-static bool is_type(const char *text)
+static bool check_add(struct cmd *c)
 {
-    return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
-           strcmp(text, "SYSTEM") == 0;
+    if (cmd_get(c, "type") == NULL) {
+        cmd_set(c, "type", "CUSTOMER");
+    }
+    if (!cmd_is(c, "type", "CUSTOMER") && !cmd_is(c, "type", "OPERATOR") &&
+        !cmd_is(c, "type", "SYSTEM")) {
+        return cmd_fail(c, CMD_USAGE,
+                        "--type is one of CUSTOMER, OPERATOR, SYSTEM");
+    }
+    return cmd_account_ref(c, c->operand) &&
+           (cmd_get(c, "no-login") != NULL ? no_credential(c)
+                                           : read_credential(c));
 }
 
 static bool add(struct cmd *c)
 {
-    return cmd_sql(c,
-                   "INSERT INTO accounts"
-                   " (account_name, account_type, credential_hash)"
-                   " VALUES ($1, $2, $3)",
-                   c->account, cmd_get(c, "newType"), cmd_get(c, "hash")) &&
-           cmd_lock_account(c);
-}
-
-int cmd_account_add(struct cmd *c)
-{
-    const char *type = cmd_args_value(&c->args, "type");
-    char phc[PASSWORD_PHC_MAX];
-
-    type = type != NULL ? type : "CUSTOMER";
-    if (!is_type(type)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--type is one of CUSTOMER, OPERATOR, SYSTEM");
-    }
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
-        !(cmd_args_flag(&c->args, "no-login") ? no_credential(c, phc)
-                                              : read_credential(c, phc)) ||
-        !cmd_connect(c)) {
-        return c->status;
-    }
     if (cmd_is_uuid(c->account)) {
         /* Nobody could refer to it by name. */
-        return cmd_fail(c, CMD_FAILED, "an account's name cannot be a UUID");
+        return cmd_refuse(c, "an account's name cannot be a UUID");
     }
-    cmd_set_text(c, "newType", type);
-    cmd_set_text(c, "hash", phc);
-    if (!cmd_change(c, add)) {
-        return c->status;
-    }
-    cmd_audit(c, c->spec->event, "accountId", NULL);
-    return cmd_print(c, cmd_account_columns);
+    cmd_set(c, "ref", c->account);
+    return cmd_sql(c, "INSERT INTO accounts"
+                      " (account_name, account_type, credential_hash)"
+                      " VALUES (:ref, :type, :hash)") &&
+           cmd_lock_account(c);
 }
-
-/* -- disable, enable, set-credential -- */
 
 static bool set_status(struct cmd *c)
 {
     return cmd_lock_account(c) &&
            (!cmd_new_status(c) ||
-            cmd_sql(c,
-                    "UPDATE accounts SET status = $2, updated_at = now()"
-                    " WHERE account_id = $1",
-                    cmd_get(c, "accountId"), c->spec->status)) &&
+            cmd_sql(c, "UPDATE accounts"
+                       "   SET status = :status, updated_at = now()"
+                       " WHERE account_id = :accountId")) &&
            (cmd_is(c, "status", "ACTIVE") || cmd_lock_out(c));
-}
-
-int cmd_account_status(struct cmd *c)
-{
-    bool changed;
-
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, set_status)) {
-        return c->status;
-    }
-    changed = cmd_is(c, "changed", "t");
-    if (!cmd_is(c, "status", "ACTIVE")) {
-        if (!cmd_locked_out(c, changed)) {
-            return c->status;
-        }
-    } else if (changed) {
-        cmd_audit(c, c->spec->event, "accountId", NULL);
-    }
-    return cmd_print(c, cmd_account_columns);
 }
 
 static bool set_credential(struct cmd *c)
 {
     return cmd_lock_account(c) &&
-           cmd_sql(c,
-                   "UPDATE accounts"
-                   "   SET credential_hash = $2, updated_at = now()"
-                   " WHERE account_id = $1",
-                   cmd_get(c, "accountId"), cmd_get(c, "hash")) &&
+           cmd_sql(c, "UPDATE accounts"
+                      "   SET credential_hash = :hash, updated_at = now()"
+                      " WHERE account_id = :accountId") &&
            cmd_lock_out(c);
 }
 
-int cmd_account_set_credential(struct cmd *c)
+static bool check_unlock(struct cmd *c)
 {
-    char phc[PASSWORD_PHC_MAX];
-
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
-        !read_credential(c, phc) || !cmd_connect(c)) {
-        return c->status;
-    }
-    cmd_set_text(c, "hash", phc);
-    if (!cmd_change(c, set_credential) || !cmd_locked_out(c, true)) {
-        return c->status;
-    }
-    return cmd_print(c, cmd_account_columns);
-}
-
-/* -- unlock -- */
-
-static pj_str_t str(const char *text)
-{
-    return (pj_str_t){(const unsigned char *) text,
-                      text != NULL ? strlen(text) : 0};
-}
-
-/* Counts are kept under an HMAC of the name that only holders of the signing
- * key can compute (attempt.c). */
-static bool unlock(struct cmd *c)
-{
-    const char *address = cmd_args_value(&c->args, "address");
-    char hmac[2 * sizeof(((struct attempt *) NULL)->account_hmac) + 1];
-    struct attempt attempt;
-
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
-    if (!attempt_identify(c->keys, str(cmd_get(c, "account")), str(address),
-                          &attempt)) {
-        return cmd_refuse(c, "the account's HMAC failed");
-    }
-    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
-        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
-    }
-    if (!cmd_sql(c,
-                 "DELETE FROM login_attempts"
-                 " WHERE account_hmac = decode($1, 'hex')",
-                 hmac)) {
-        return false;
-    }
-    cmd_set_number(c, "clearedAddresses", c->touched);
-    if (address == NULL) {
-        return true;
-    }
-    if (!cmd_sql(c,
-                 "DELETE FROM login_attempts"
-                 " WHERE account_hmac = '' AND address = $1",
-                 attempt.address)) {
-        return false;
-    }
-    cmd_set_text(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
-    return true;
-}
-
-int cmd_account_unlock(struct cmd *c)
-{
-    const char *address = cmd_args_value(&c->args, "address");
+    const char *address = cmd_get(c, "address");
     unsigned char parsed[sizeof(struct in6_addr)];
 
     if (address != NULL && inet_pton(AF_INET, address, parsed) != 1 &&
         inet_pton(AF_INET6, address, parsed) != 1) {
         return cmd_fail(c, CMD_USAGE, "--address is an IP address");
     }
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_keys(c) ||
-        !cmd_change(c, unlock)) {
-        return c->status;
-    }
-    cmd_audit(c, c->spec->event, "accountId", "clearedAddresses", NULL);
-    return cmd_print(c, cmd_account_columns);
+    return cmd_keys(c, true);
 }
+
+/* Counts are kept under an HMAC of the name that only holders of the signing
+ * key can compute (attempt.c). */
+static bool unlock(struct cmd *c)
+{
+    const char *name, *address = cmd_get(c, "address");
+    char hmac[2 * sizeof(((struct attempt *) NULL)->account_hmac) + 1];
+    struct attempt attempt;
+
+    if (!cmd_lock_account(c)) {
+        return false;
+    }
+    name = cmd_get(c, "account");
+    if (!attempt_identify(c->keys, str(name, strlen(name)),
+                          str(address, address != NULL ? strlen(address) : 0),
+                          &attempt)) {
+        return cmd_refuse(c, "the account's HMAC failed");
+    }
+    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
+        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
+    }
+    cmd_setf(c, "hmac", "%s", hmac);
+    if (!cmd_sql(c, "DELETE FROM login_attempts"
+                    " WHERE account_hmac = decode(:hmac, 'hex')")) {
+        return false;
+    }
+    cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
+    if (address == NULL) {
+        return true;
+    }
+    cmd_setf(c, "prefix", "%s", attempt.address);
+    if (!cmd_sql(c, "DELETE FROM login_attempts"
+                    " WHERE account_hmac = '' AND address = :prefix")) {
+        return false;
+    }
+    cmd_set(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
+    return true;
+}
+
+/* -- the table -- */
+
+#define CREDENTIAL_MORE                                                       \
+    "The credential is one line on standard input; on a terminal it is "      \
+    "asked\n"                                                                 \
+    "for, without echo.  It is never an argument.\n"
+
+/* clang-format off */
+const struct cmd_spec cmd_accounts[] = {
+    {"account add", "NAME", "make an account", CREDENTIAL_MORE,
+     .options = {
+         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0},
+         {"no-login", NULL, "nobody can log in until a credential is set", 0}},
+     .check = check_add, .work = add,
+     .event = "account.added", .columns = cmd_account_columns},
+    {"account disable", "ACCOUNT", "refuse logins, end all sessions",
+     CMD_ACCOUNT_MORE
+     "Access tokens that are out work at the gateway until they expire.\n",
+     .work = set_status, .status = "DISABLED", .event = "account.disabled",
+     .after = cmd_locked_out, .columns = cmd_account_columns},
+    {"account enable", "ACCOUNT", "allow logins again", CMD_ACCOUNT_MORE,
+     .work = set_status, .status = "ACTIVE",
+     .event = "account.enabled", .columns = cmd_account_columns},
+    {"account set-credential", "ACCOUNT",
+     "replace the credential, end all sessions",
+     CMD_ACCOUNT_MORE CREDENTIAL_MORE,
+     .check = read_credential, .work = set_credential,
+     .event = "account.credential_set",
+     .after = cmd_locked_out, .columns = cmd_account_columns},
+    {"account unlock", "ACCOUNT", "forget failed logins", CMD_ACCOUNT_MORE
+     "Needs the signing key, as what is counted is kept under an HMAC of "
+     "it.\n",
+     .options = {
+         {"address", "IP", "also forget all that was counted for this address",
+          0}},
+     .check = check_unlock, .work = unlock,
+     .event = "account.unlocked", .columns = cmd_account_columns},
+    {.words = NULL},
+};
+/* clang-format on */

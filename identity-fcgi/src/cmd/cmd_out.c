@@ -1,71 +1,230 @@
-/* What a command prints: aligned lines for people, or JSON. */
+/* What a command reads and prints: secrets from a pipe or a prompt without
+ * echo; error and audit lines; results as aligned lines or JSON. */
 
 #include "cmd/cmd.h"
 
+#include "base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
 #include <openssl/crypto.h>
+#include <pwd.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <time.h>
+#include <unistd.h>
 
-#define TEXT_BYTES (512 * 1024)
-#define HEAD_BYTES 512
 #define LABEL_WIDTH 14
-#define TIME_WIDTH 20
 
-bool out_open(struct out *o, bool json, bool list)
+/* -- secrets -- */
+
+static volatile sig_atomic_t caught;
+
+static void catch (int signal)
 {
-    memset(o, 0, sizeof(*o));
-    o->mem = malloc(TEXT_BYTES + HEAD_BYTES);
-    if (o->mem == NULL) {
-        return false;
-    }
-    o->json = json;
-    o->list = list;
-    buf_init(&o->text, o->mem, TEXT_BYTES);
-    buf_init(&o->head, o->mem + TEXT_BYTES, HEAD_BYTES);
-    jsonw_init(&o->w, &o->text);
-    if (json && list) {
-        jsonw_array(&o->w, NULL);
-    } else if (json) {
-        jsonw_object(&o->w, NULL);
-    }
-    return true;
+    caught = signal;
 }
 
-/* Hands what is written over to standard output. */
-static void flush(struct out *o)
+/* Reads to the end of the input, or of the line on a terminal, and takes one
+ * line end away; another one in between is a mistake. */
+static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
+                      bool terminal)
 {
-    if (o->text.overflow ||
-        fwrite(o->text.data, 1, o->text.len, stdout) != o->text.len) {
-        o->failed = true;
+    ssize_t n;
+
+    *len = 0;
+    while ((n = read(STDIN_FILENO, out + *len, 1)) != 0) {
+        if (n < 0 && errno == EINTR && caught == 0) {
+            continue;
+        }
+        if (n < 0) {
+            return cmd_refuse(c, "standard input cannot be read: %s",
+                              strerror(errno));
+        }
+        if (terminal && out[*len] == '\n') {
+            break;
+        }
+        if (++*len > cap) {
+            return cmd_refuse(c, "standard input is over %zu bytes", cap);
+        }
     }
-    buf_reset(&o->text);
+    if (*len > 0 && out[*len - 1] == '\n') {
+        (*len)--;
+        *len -= *len > 0 && out[*len - 1] == '\r';
+    }
+    if (*len == 0) {
+        return cmd_refuse(c, "nothing was given on standard input");
+    }
+    return memchr(out, '\n', *len) == NULL ||
+           cmd_refuse(c, "standard input holds more than one line");
 }
 
-bool out_close(struct out *o)
+/* The same from a terminal that does not echo.  Whoever interrupts gets an
+ * interrupted program, and a terminal as it was. */
+static bool ask(struct cmd *c, const char *prompt, char *out, size_t cap,
+                size_t *len)
 {
-    if (o->json && o->list) {
-        jsonw_array_end(&o->w);
-    } else if (o->json) {
-        jsonw_object_end(&o->w);
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
+    enum { COUNT = sizeof(signals) / sizeof(signals[0]) };
+    struct sigaction action = {.sa_handler = catch}, before[COUNT];
+    struct termios shown, quiet;
+    bool ok;
+
+    fprintf(stderr, "%c%s: ", toupper((unsigned char) *prompt), prompt + 1);
+    if (tcgetattr(STDIN_FILENO, &shown) != 0) {
+        return read_line(c, out, cap, len, true);
     }
-    if (o->json) {
-        buf_addc(&o->text, '\n');
+    for (int i = 0; i < COUNT; i++) {
+        (void) sigaction(signals[i], &action, &before[i]);
     }
-    flush(o);
-    if (fflush(stdout) != 0) {
-        o->failed = true;
+    quiet = shown;
+    quiet.c_lflag &= ~(tcflag_t) (ECHO | ECHOE | ECHOK | ECHONL);
+    (void) tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet);
+    ok = read_line(c, out, cap, len, true);
+    (void) tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
+    for (int i = 0; i < COUNT; i++) {
+        (void) sigaction(signals[i], &before[i], NULL);
     }
-    /* A token may have been among it. */
-    OPENSSL_cleanse(o->mem, TEXT_BYTES + HEAD_BYTES);
-    free(o->mem);
-    return !o->failed;
+    fputc('\n', stderr);
+    if (caught != 0) {
+        (void) raise(caught);
+    }
+    return ok;
 }
 
-void out_row(struct out *o)
+/* Whether the same is given once more, after what is there. */
+static bool ask_again(struct cmd *c, size_t cap)
 {
-    if (o->json) {
-        jsonw_object(&o->w, NULL);
+    size_t len;
+
+    return (ask(c, "once more", c->secret + cap + 1, cap, &len) &&
+            len == c->secret_len &&
+            memcmp(c->secret, c->secret + cap + 1, len) == 0) ||
+           cmd_refuse(c, "the two are not the same");
+}
+
+bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
+{
+    bool ok = isatty(STDIN_FILENO)
+                  ? ask(c, what, c->secret, cap, &c->secret_len) &&
+                        (!again || ask_again(c, cap))
+                  : read_line(c, c->secret, cap, &c->secret_len, false);
+
+    return ok || cmd_fail(c, CMD_FAILED, "no %s: %s", what, c->line);
+}
+
+/* -- lines on standard error -- */
+
+bool cmd_fail(struct cmd *c, int status, const char *format, ...)
+{
+    char line[512];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(line, sizeof(line), format, ap);
+    va_end(ap);
+    for (char *p = line; *p != '\0'; p++) {
+        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
+    }
+    fprintf(stderr, "identity-fcgi: %s\n", line);
+    c->status = status;
+    return false;
+}
+
+/* A field of text, left out where it is NULL. */
+static struct log_field field(const char *name, const char *text)
+{
+    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
+}
+
+void cmd_audit(struct cmd *c, const char *event, const char *only)
+{
+    static const char *const ids[] = {"accountId", "workspaceId", "memberId",
+                                      "branchId",  "roles",       "sessionId",
+                                      "tokenId",   "since"};
+    static const char *const counts[] = {
+        "expiresAt", "clearedAddresses", "accounts", "revokedSessions",
+        "sessions",  "rotatedTokens",    "attempts"};
+    enum { IDS = sizeof(ids) / sizeof(ids[0]) };
+    enum { COUNTS = sizeof(counts) / sizeof(counts[0]) };
+    struct log_field fields[IDS + 2];
+    struct log_number numbers[COUNTS];
+    const struct passwd *user = getpwuid(getuid());
+    size_t n = 0, number_count = 0;
+
+    for (int i = 0; i < (only == NULL ? IDS : 1); i++) {
+        const char *name = only != NULL ? only : ids[i];
+
+        fields[n++] = field(name, cmd_get(c, name));
+    }
+    for (int i = 0; i < COUNTS && only == NULL; i++) {
+        const char *value = cmd_get(c, counts[i]);
+
+        if (value != NULL) {
+            numbers[number_count].name = counts[i];
+            numbers[number_count++].value = strtoll(value, NULL, 10);
+        }
+    }
+    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
+    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
+    log_audit(event, NULL, fields, n, numbers, number_count);
+    c->audit_lost = c->audit_lost || log_lost();
+}
+
+/* -- results -- */
+
+void cmd_open(struct cmd *c, bool list)
+{
+    c->list = list;
+    buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
+    jsonw_init(&c->w, &c->out);
+    if (c->json && list) {
+        jsonw_array(&c->w, NULL);
+    } else if (c->json) {
+        jsonw_object(&c->w, NULL);
+    }
+}
+
+/* Hands what is written over to standard output, and wipes it: a token may be
+ * among it. */
+static void flush(struct cmd *c)
+{
+    if (c->out.overflow ||
+        fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len) {
+        c->out_failed = true;
+    }
+    buf_reset(&c->out);
+}
+
+bool cmd_close(struct cmd *c)
+{
+    if (c->json) {
+        (c->list ? jsonw_array_end : jsonw_object_end)(&c->w);
+        buf_addc(&c->out, '\n');
+    }
+    flush(c);
+    return (fflush(stdout) == 0 && !c->out_failed) ||
+           cmd_fail(c, CMD_FAILED, "standard output does not take the result");
+}
+
+/* Whatever a name holds, it does not steer a terminal; filled up with blanks
+ * to so many characters. */
+static void add_plain(struct buf *b, const char *s, int width)
+{
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char) *s;
+        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
+                  (unsigned char) s[1] < 0xa0;
+
+        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
+        s += c1;
+        width -= (c & 0xc0) != 0x80;
+    }
+    while (width-- > 0) {
+        buf_addc(b, ' ');
     }
 }
 
@@ -77,89 +236,17 @@ static void end_line(struct buf *b)
     buf_addc(b, '\n');
 }
 
-void out_row_end(struct out *o)
+void cmd_line(struct cmd *c, const char *line)
 {
-    if (o->json) {
-        jsonw_object_end(&o->w);
-    } else {
-        end_line(&o->text);
-        if (!o->begun) {
-            end_line(&o->head);
-            (void) fwrite(o->head.data, 1, o->head.len, stdout);
-            o->begun = true;
-        }
+    if (!c->json) {
+        add_plain(&c->out, line, 0);
+        buf_addc(&c->out, '\n');
     }
-    flush(o);
-}
-
-/* Whatever a name holds, it does not steer a terminal. */
-static void add_plain(struct buf *b, const char *s)
-{
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char) *s;
-        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
-                  (unsigned char) s[1] < 0xa0;
-
-        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
-        s += c1;
-    }
-}
-
-/* Characters of UTF-8 that buf got since from. */
-static int columns(const struct buf *b, size_t from)
-{
-    int n = 0;
-
-    for (size_t i = from; i < b->len; i++) {
-        n += ((unsigned char) b->data[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
-static void pad(struct buf *b, size_t from, int width)
-{
-    for (int n = columns(b, from); n < width; n++) {
-        buf_addc(b, ' ');
-    }
-}
-
-static void for_people(struct out *o, const char *label, int width,
-                       const char *value)
-{
-    size_t from = o->text.len;
-
-    if (label == NULL) {
-        return;
-    }
-    if (o->list) {
-        if (width > 0 && (int) strlen(label) > width) {
-            width = (int) strlen(label);
-        }
-        if (!o->begun) {
-            size_t at = o->head.len;
-
-            buf_addz(&o->head, label);
-            pad(&o->head, at, width);
-            buf_addz(&o->head, "  ");
-        }
-        add_plain(&o->text, value);
-        pad(&o->text, from, width);
-        buf_addz(&o->text, "  ");
-        return;
-    }
-    add_plain(&o->text, label);
-    pad(&o->text, from, LABEL_WIDTH);
-    buf_addc(&o->text, ' ');
-    add_plain(&o->text, value);
-    buf_addc(&o->text, '\n');
 }
 
 static void json_value(struct jsonw *w, const struct out_column *column,
                        const char *value)
 {
-    if (column->name == NULL) {
-        return;
-    }
     if (column->type == OUT_BOOL) {
         jsonw_bool(w, column->name, value[0] == 't');
     } else if (column->type == OUT_LIST) {
@@ -181,56 +268,85 @@ static void json_value(struct jsonw *w, const struct out_column *column,
 }
 
 /* "" where there is none, or no year of four digits. */
-static void write_time(const char *epoch_s, char out[TIME_WIDTH + 1])
+static void write_time(const char *epoch_s, char out[], size_t cap)
 {
     time_t t = (time_t) strtoll(epoch_s, NULL, 10);
     struct tm tm;
 
     if (t == 0 || gmtime_r(&t, &tm) == NULL ||
-        strftime(out, TIME_WIDTH + 1, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+        strftime(out, cap, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
         out[0] = '\0';
     }
 }
 
-void out_value(struct out *o, const struct out_column *column,
+void cmd_value(struct cmd *c, const struct out_column *column,
                const char *value)
 {
-    char time[TIME_WIDTH + 1];
-    int width = column->width;
+    char time[sizeof("2026-11-21T10:15:00Z")];
 
     if (column->type == OUT_TIME) {
-        write_time(value, time);
+        write_time(value, time, sizeof(time));
         value = time;
-        width = TIME_WIDTH;
     }
-    if (o->json) {
-        json_value(&o->w, column, value);
-    } else if (column->type == OUT_BOOL) {
-        for_people(o, column->label, 3, value[0] == 't' ? "yes" : "no");
+    if (c->json) {
+        if (column->name != NULL) {
+            json_value(&c->w, column, value);
+        }
+        return;
+    }
+    if (column->label == NULL) {
+        return;
+    }
+    if (column->type == OUT_BOOL) {
+        value = value[0] == 't' ? "yes" : "no";
+    } else if (value[0] == '\0') {
+        value = "-";
+    }
+    if (!c->list) {
+        add_plain(&c->out, column->label, LABEL_WIDTH);
+        buf_addc(&c->out, ' ');
+    }
+    add_plain(&c->out, value, c->list ? column->width : 0);
+    buf_addz(&c->out, c->list ? "  " : "\n");
+}
+
+void cmd_values(struct cmd *c, const struct out_column *columns)
+{
+    for (; columns->name != NULL; columns++) {
+        const char *value = cmd_get(c, columns->name);
+
+        if (value != NULL) {
+            cmd_value(c, columns, value);
+        }
+    }
+}
+
+void cmd_row(struct cmd *c, const struct out_column *columns)
+{
+    if (c->json) {
+        jsonw_object(&c->w, NULL);
+        cmd_values(c, columns);
+        jsonw_object_end(&c->w);
     } else {
-        for_people(o, column->label, width, value[0] != '\0' ? value : "-");
+        for (const struct out_column *l = columns; l->name != NULL; l++) {
+            if (!c->begun && l->label != NULL) {
+                add_plain(&c->out, l->label, l->width);
+                buf_addz(&c->out, "  ");
+            }
+        }
+        if (!c->begun) {
+            end_line(&c->out);
+        }
+        c->begun = true;
+        cmd_values(c, columns);
+        end_line(&c->out);
     }
+    flush(c);
 }
 
-void out_text(struct out *o, const char *name, const char *label,
-              const char *value)
+bool cmd_print(struct cmd *c, const struct out_column *columns)
 {
-    const struct out_column column = {name, label, OUT_TEXT, 0};
-
-    out_value(o, &column, value);
-}
-
-void out_json(struct out *o, const char *name, const char *json, size_t len)
-{
-    if (o->json) {
-        jsonw_json(&o->w, name, json, len);
-    }
-}
-
-void out_line(struct out *o, const char *line)
-{
-    if (!o->json) {
-        add_plain(&o->text, line);
-        buf_addc(&o->text, '\n');
-    }
+    cmd_open(c, false);
+    cmd_values(c, columns);
+    return cmd_close(c);
 }

@@ -1,6 +1,13 @@
-/* workspace add, activate, deactivate; branch add, activate, deactivate */
+/* workspace and branch add, activate, deactivate; member add, grant, revoke */
 
 #include "cmd/cmd.h"
+
+#include <string.h>
+
+#define MAX_ROLES 32
+#define ROLE_MAX 32 /* bytes */
+
+/* -- workspaces -- */
 
 static const struct out_column workspace_columns[] = {
     {"workspaceName", "workspace", OUT_TEXT, 0},
@@ -12,6 +19,74 @@ static const struct out_column workspace_columns[] = {
     {.name = NULL},
 };
 
+static bool check_workspace(struct cmd *c)
+{
+    return (cmd_get(c, "tenant") == NULL) !=
+               (cmd_get(c, "new-tenant") == NULL) ||
+           cmd_fail(c, CMD_USAGE,
+                    "workspace add: needs one of --tenant and --new-tenant; "
+                    "try identity-fcgi workspace add --help");
+}
+
+/* Names of tenants are no key: the lock, whose number means nothing, makes
+ * looking and adding one step. */
+static bool add_tenant(struct cmd *c)
+{
+    return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
+           cmd_sql(c, "INSERT INTO tenants (tenant_name)"
+                      " SELECT :new-tenant WHERE NOT EXISTS ("
+                      "   SELECT FROM tenants"
+                      "    WHERE tenant_name COLLATE \"C\" = :new-tenant)"
+                      " RETURNING tenant_id AS tenantId,"
+                      "           tenant_name AS tenantName,"
+                      "           true AS tenantAdded") &&
+           (c->found > 0 ||
+            cmd_refuse(c,
+                       "a tenant called \"%s\" exists already: --tenant puts "
+                       "the workspace there",
+                       cmd_get(c, "new-tenant")));
+}
+
+static bool lock_tenant(struct cmd *c)
+{
+    return cmd_find(c, "tenant", cmd_get(c, "tenant"),
+                    ": --new-tenant makes one",
+                    "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
+                    "  FROM tenants WHERE tenant_id = :ref.id"
+                    "    OR tenant_name COLLATE \"C\" = :ref.name"
+                    " ORDER BY tenant_id FOR NO KEY UPDATE");
+}
+
+/* Under the parent's lock: two of one name could not be told apart. */
+static bool refuse_namesake(struct cmd *c, const char *what, const char *where)
+{
+    return cmd_refuse(c, "a %s of this name exists already in \"%s\"", what,
+                      cmd_get(c, where));
+}
+
+static bool add_workspace(struct cmd *c)
+{
+    return (cmd_get(c, "tenant") != NULL ? lock_tenant(c) : add_tenant(c)) &&
+           cmd_sql(c, "INSERT INTO workspaces (tenant_id, workspace_name)"
+                      " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
+                      "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
+                      "      AND workspace_name COLLATE \"C\" = :name)"
+                      " RETURNING workspace_id AS workspaceId,"
+                      "           workspace_name AS workspaceName, status,"
+                      "           true AS changed") &&
+           (c->found > 0 || refuse_namesake(c, "workspace", "tenantName"));
+}
+
+static bool set_workspace(struct cmd *c)
+{
+    return cmd_lock_workspace(c, c->operand) &&
+           (!cmd_new_status(c) ||
+            cmd_sql(c, "UPDATE workspaces SET status = :status"
+                       " WHERE workspace_id = :workspaceId"));
+}
+
+/* -- branches -- */
+
 static const struct out_column branch_columns[] = {
     {"branchName", "branch", OUT_TEXT, 0},
     {"branchId", "id", OUT_TEXT, 0},
@@ -22,176 +97,394 @@ static const struct out_column branch_columns[] = {
     {.name = NULL},
 };
 
-/* Makes the change and tells of it. */
-static int change(struct cmd *c, bool (*work)(struct cmd *c),
-                  const struct out_column *columns)
-{
-    if (!cmd_change(c, work)) {
-        return c->status;
-    }
-    if (cmd_is(c, "tenantAdded", "t")) {
-        cmd_audit(c, "tenant.added", "tenantId", NULL);
-    }
-    if (cmd_is(c, "changed", "t")) {
-        cmd_audit(c, c->spec->event, "workspaceId", "branchId", NULL);
-    }
-    return cmd_print(c, columns);
-}
-
-/* -- tenants -- */
-
-/* Names of tenants are no key: this lock makes looking and adding one step. */
-#define TENANT_LOCK "7236589412358"
-
-static bool add_tenant(struct cmd *c, const char *name)
-{
-    if (!cmd_sql(c, "SELECT pg_advisory_xact_lock($1)", TENANT_LOCK) ||
-        !cmd_sql(c, "SELECT FROM tenants WHERE tenant_name COLLATE \"C\" = $1",
-                 name)) {
-        return false;
-    }
-    if (c->found > 0) {
-        return cmd_refuse(c,
-                          "a tenant called \"%s\" exists already: --tenant "
-                          "puts the workspace there",
-                          name);
-    }
-    return cmd_sql(c,
-                   "INSERT INTO tenants (tenant_name) VALUES ($1)"
-                   " RETURNING tenant_id AS tenantId,"
-                   "           tenant_name AS tenantName,"
-                   "           true AS tenantAdded",
-                   name);
-}
-
-static bool lock_tenant(struct cmd *c, const char *ref)
-{
-    if (!cmd_sql(c,
-                 "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
-                 "  FROM tenants"
-                 " WHERE tenant_id = $1 OR tenant_name COLLATE \"C\" = $2"
-                 " ORDER BY tenant_id FOR NO KEY UPDATE",
-                 CMD_REF(ref))) {
-        return false;
-    }
-    if (c->found == 0 && !cmd_is_uuid(ref)) {
-        return cmd_refuse(c,
-                          "there is no tenant called \"%s\": --new-tenant "
-                          "makes one",
-                          ref);
-    }
-    return cmd_one(c, "tenant", ref);
-}
-
-/* -- workspaces -- */
-
-/* Under the parent's lock: two of one name could not be told apart. */
-static bool refuse_namesake(struct cmd *c, const char *sql, const char *what,
-                            const char *id, const char *where)
-{
-    return cmd_sql(c, sql, id, c->args.operand) &&
-           (c->found == 0 ||
-            cmd_refuse(c, "a %s of this name exists already in \"%s\"", what,
-                       where));
-}
-
-static bool add_workspace(struct cmd *c)
-{
-    const char *tenant = cmd_args_value(&c->args, "tenant");
-
-    return (tenant != NULL
-                ? lock_tenant(c, tenant)
-                : add_tenant(c, cmd_args_value(&c->args, "new-tenant"))) &&
-           refuse_namesake(c,
-                           "SELECT FROM workspaces WHERE tenant_id = $1"
-                           "   AND workspace_name COLLATE \"C\" = $2",
-                           "workspace", cmd_get(c, "tenantId"),
-                           cmd_get(c, "tenantName")) &&
-           cmd_sql(c,
-                   "INSERT INTO workspaces (tenant_id, workspace_name)"
-                   " VALUES ($1, $2)"
-                   " RETURNING workspace_id AS workspaceId,"
-                   "           workspace_name AS workspaceName, status,"
-                   "           true AS changed",
-                   cmd_get(c, "tenantId"), c->args.operand);
-}
-
-int cmd_workspace_add(struct cmd *c)
-{
-    if ((cmd_args_value(&c->args, "tenant") == NULL) ==
-        (cmd_args_value(&c->args, "new-tenant") == NULL)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "workspace add: needs one of --tenant and "
-                        "--new-tenant; try identity-fcgi workspace add "
-                        "--help");
-    }
-    return change(c, add_workspace, workspace_columns);
-}
-
-static bool set_workspace(struct cmd *c)
-{
-    return cmd_lock_workspace(c, c->args.operand) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c,
-                    "UPDATE workspaces SET status = $2"
-                    " WHERE workspace_id = $1",
-                    cmd_get(c, "workspaceId"), c->spec->status));
-}
-
-int cmd_workspace_status(struct cmd *c)
-{
-    return change(c, set_workspace, workspace_columns);
-}
-
-/* -- branches -- */
-
 static bool add_branch(struct cmd *c)
 {
-    return cmd_lock_workspace(c, cmd_args_value(&c->args, "workspace")) &&
-           refuse_namesake(c,
-                           "SELECT FROM branches WHERE workspace_id = $1"
-                           "   AND branch_name COLLATE \"C\" = $2",
-                           "branch", cmd_get(c, "workspaceId"),
-                           cmd_get(c, "workspaceName")) &&
-           cmd_sql(c,
-                   "INSERT INTO branches (workspace_id, branch_name)"
-                   " VALUES ($1, $2)"
-                   " RETURNING branch_id AS branchId,"
-                   "           branch_name AS branchName, status,"
-                   "           true AS changed",
-                   cmd_get(c, "workspaceId"), c->args.operand);
-}
-
-int cmd_branch_add(struct cmd *c)
-{
-    return change(c, add_branch, branch_columns);
+    return cmd_lock_workspace(c, cmd_get(c, "workspace")) &&
+           cmd_sql(c, "INSERT INTO branches (workspace_id, branch_name)"
+                      " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
+                      "   SELECT FROM branches"
+                      "    WHERE workspace_id = :workspaceId"
+                      "      AND branch_name COLLATE \"C\" = :name)"
+                      " RETURNING branch_id AS branchId,"
+                      "           branch_name AS branchName, status,"
+                      "           true AS changed") &&
+           (c->found > 0 || refuse_namesake(c, "branch", "workspaceName"));
 }
 
 static bool set_branch(struct cmd *c)
 {
-    const char *workspace = cmd_args_value(&c->args, "workspace");
+    const char *workspace = cmd_get(c, "workspace");
 
     return (workspace == NULL || cmd_lock_workspace(c, workspace)) &&
-           cmd_sql(c,
-                   "SELECT b.branch_id AS branchId,"
-                   "       b.branch_name AS branchName, b.status,"
-                   "       w.workspace_id AS workspaceId,"
-                   "       w.workspace_name AS workspaceName"
-                   "  FROM branches b"
-                   "  JOIN workspaces w ON w.workspace_id = b.workspace_id"
-                   " WHERE (b.branch_id = $1"
-                   "        OR b.branch_name COLLATE \"C\" = $2)"
-                   "   AND ($3::uuid IS NULL OR b.workspace_id = $3)"
-                   " ORDER BY b.branch_id"
-                   "   FOR NO KEY UPDATE OF b",
-                   CMD_REF(c->args.operand), cmd_get(c, "workspaceId")) &&
-           cmd_one(c, "branch", c->args.operand) &&
+           cmd_find(c, "branch", c->operand, "",
+                    "SELECT b.branch_id AS branchId,"
+                    "       b.branch_name AS branchName, b.status,"
+                    "       w.workspace_id AS workspaceId,"
+                    "       w.workspace_name AS workspaceName"
+                    "  FROM branches b"
+                    "  JOIN workspaces w ON w.workspace_id = b.workspace_id"
+                    " WHERE (b.branch_id = :ref.id"
+                    "        OR b.branch_name COLLATE \"C\" = :ref.name)"
+                    "   AND (:workspaceId::uuid IS NULL"
+                    "        OR b.workspace_id = :workspaceId)"
+                    " ORDER BY b.branch_id"
+                    "   FOR NO KEY UPDATE OF b") &&
            (!cmd_new_status(c) ||
-            cmd_sql(c, "UPDATE branches SET status = $2 WHERE branch_id = $1",
-                    cmd_get(c, "branchId"), c->spec->status));
+            cmd_sql(c, "UPDATE branches SET status = :status"
+                       " WHERE branch_id = :branchId"));
 }
 
-int cmd_branch_status(struct cmd *c)
+/* -- members -- */
+
+static const struct out_column member_columns[] = {
+    {"account", "account", OUT_TEXT, 0},
+    {"accountId", "account id", OUT_TEXT, 0},
+    {"workspaceName", "workspace", OUT_TEXT, 0},
+    {"workspaceId", "workspace id", OUT_TEXT, 0},
+    {"memberId", "member id", OUT_TEXT, 0},
+    {"status", "status", OUT_TEXT, 0},
+    {"revokedBranches", "branches lost", OUT_NUMBER, 0},
+    {"changed", NULL, OUT_BOOL, 0},
+    {.name = NULL},
+};
+
+/* Locks the account and then the workspace, and finds the membership: a
+ * status of "" is none. */
+static bool find_member(struct cmd *c)
 {
-    return change(c, set_branch, branch_columns);
+    return cmd_lock_account(c) &&
+           cmd_lock_workspace(c, cmd_get(c, "workspace")) &&
+           cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
+                      "  FROM workspaces w LEFT JOIN members m"
+                      "    ON m.workspace_id = w.workspace_id"
+                      "   AND m.account_id = :accountId"
+                      " WHERE w.workspace_id = :workspaceId");
 }
+
+static bool add_member(struct cmd *c)
+{
+    return find_member(c) &&
+           (!cmd_new_status(c) ||
+            cmd_sql(c, "INSERT INTO members (account_id, workspace_id)"
+                       " VALUES (:accountId, :workspaceId)"
+                       " ON CONFLICT (account_id, workspace_id)"
+                       " DO UPDATE SET status = 'ACTIVE'"
+                       " RETURNING member_id AS memberId"));
+}
+
+static bool end_membership(struct cmd *c)
+{
+    if (!find_member(c)) {
+        return false;
+    }
+    if (cmd_is(c, "status", "")) {
+        return cmd_refuse(c, "\"%s\" is no member of \"%s\"",
+                          cmd_get(c, "account"), cmd_get(c, "workspaceName"));
+    }
+    if ((cmd_new_status(c) && !cmd_sql(c, "UPDATE members SET status = :status"
+                                          " WHERE member_id = :memberId")) ||
+        !cmd_sql(c, "DELETE FROM branch_grants"
+                    " WHERE member_id = :memberId")) {
+        return false;
+    }
+    cmd_setf(c, "revokedBranches", "%lld", (long long) c->touched);
+    c->changed = c->changed || c->touched > 0;
+    return true;
+}
+
+/* -- grants -- */
+
+static const struct out_column grant_columns[] = {
+    {"accountId", NULL, OUT_TEXT, 0},
+    {"memberId", NULL, OUT_TEXT, 0},
+    {"workspaceId", NULL, OUT_TEXT, 0},
+    {"workspaceName", "workspace", OUT_TEXT, 16},
+    {"branchId", "branch id", OUT_TEXT, STORE_UUID - 1},
+    {"branchName", "branch", OUT_TEXT, 16},
+    {"granted", "granted", OUT_BOOL, 7},
+    {"roles", "roles", OUT_LIST, 0},
+    {"changed", NULL, OUT_BOOL, 0},
+    {.name = NULL},
+};
+
+/* Why ref names no branch of a membership of the account's. */
+static bool refuse_branch(struct cmd *c, const char *ref)
+{
+    if (!cmd_sql(c, "SELECT FROM branches WHERE branch_id = :ref.id"
+                    "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1")) {
+        return false;
+    }
+    if (c->found == 0) {
+        return cmd_refuse(c, "there is no branch %s \"%s\"",
+                          cmd_is_uuid(ref) ? "with the id" : "called", ref);
+    }
+    return cmd_refuse(c,
+                      "the branch \"%s\" is in no workspace%s that \"%s\" is "
+                      "a member of: member add comes first",
+                      ref,
+                      cmd_get(c, "workspace") != NULL ? " of that name" : "",
+                      cmd_get(c, "account"));
+}
+
+/* The branch that ref names within the account's memberships. */
+static bool find_branch(struct cmd *c, const char *ref)
+{
+    return cmd_find(c, "branch", ref, NULL,
+                    "SELECT b.branch_id AS branchId,"
+                    "       b.branch_name AS branchName,"
+                    "       m.member_id AS memberId, m.status,"
+                    "       w.workspace_id AS workspaceId,"
+                    "       w.workspace_name AS workspaceName"
+                    "  FROM members m"
+                    "  JOIN workspaces w ON w.workspace_id = m.workspace_id"
+                    "  JOIN branches b ON b.workspace_id = m.workspace_id"
+                    " WHERE m.account_id = :accountId"
+                    "   AND (b.branch_id = :ref.id"
+                    "        OR b.branch_name COLLATE \"C\" = :ref.name)"
+                    "   AND (:workspace::text IS NULL"
+                    "        OR w.workspace_id = :workspace.id"
+                    "        OR w.workspace_name COLLATE \"C\""
+                    "           = :workspace.name)"
+                    " ORDER BY b.branch_id") &&
+           (c->found > 0 || refuse_branch(c, ref));
+}
+
+static bool give(struct cmd *c)
+{
+    int64_t given;
+
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        return cmd_refuse(c,
+                          "the membership of \"%s\" in \"%s\" has ended: "
+                          "member add begins it again",
+                          cmd_get(c, "account"), cmd_get(c, "workspaceName"));
+    }
+    if (!cmd_sql(c, "INSERT INTO branch_grants"
+                    " (member_id, branch_id, workspace_id)"
+                    " VALUES (:memberId, :branchId, :workspaceId)"
+                    " ON CONFLICT DO NOTHING")) {
+        return false;
+    }
+    given = c->touched;
+    if (!cmd_sql(c, "INSERT INTO member_roles (member_id, branch_id,"
+                    "                          role_code)"
+                    " SELECT :memberId::uuid, :branchId::uuid, code"
+                    "   FROM unnest(string_to_array(:codes, ',')) AS code"
+                    " ON CONFLICT DO NOTHING")) {
+        return false;
+    }
+    c->touched += given;
+    return true;
+}
+
+/* Away: the roles, or without any the branch. */
+static bool take(struct cmd *c)
+{
+    return cmd_get(c, "role") == NULL
+               ? cmd_sql(c, "DELETE FROM branch_grants"
+                            " WHERE member_id = :memberId"
+                            "   AND branch_id = :branchId")
+               : cmd_sql(c, "DELETE FROM member_roles"
+                            " WHERE member_id = :memberId"
+                            "   AND branch_id = :branchId"
+                            "   AND role_code ="
+                            "       ANY (string_to_array(:codes, ','))");
+}
+
+/* Leaves two rows a branch: which one it is, and what is granted in it now. */
+static bool change(struct cmd *c, bool (*one)(struct cmd *c))
+{
+    const char *branches[CMD_MAX_BRANCHES], *given[MAX_ROLES];
+    size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
+    size_t role_count = cmd_given(c, "role", given, MAX_ROLES);
+    /* Role codes have no comma: one parameter holds them all. */
+    char mem[MAX_ROLES * (ROLE_MAX + 1) + 1] = "";
+    struct buf codes;
+
+    buf_init(&codes, mem, sizeof(mem));
+    for (size_t i = 0; i < role_count; i++) {
+        buf_addz(&codes, i > 0 ? "," : "");
+        buf_addz(&codes, given[i]);
+    }
+    cmd_set(c, "codes", mem);
+    if (!cmd_lock_account(c)) {
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        if (!find_branch(c, branches[i]) || !one(c)) {
+            return false;
+        }
+        cmd_set(c, "written", c->touched > 0 ? "t" : "f");
+        if (!cmd_sql(c, "SELECT count(g.branch_id) > 0 AS granted,"
+                        "       coalesce(string_agg(r.role_code, ','"
+                        "                ORDER BY r.role_code), '') AS roles,"
+                        "       :written::boolean AS changed"
+                        "  FROM branch_grants g"
+                        "  LEFT JOIN member_roles r"
+                        "    ON r.member_id = g.member_id"
+                        "   AND r.branch_id = g.branch_id"
+                        " WHERE g.member_id = :memberId"
+                        "   AND g.branch_id = :branchId")) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool grant(struct cmd *c)
+{
+    return change(c, give);
+}
+
+static bool revoke(struct cmd *c)
+{
+    return change(c, take);
+}
+
+static bool print_grants(struct cmd *c)
+{
+    size_t count = c->result_count;
+
+    cmd_open(c, true);
+    for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
+        c->result_count = i;
+        if (cmd_is(c, "changed", "t")) {
+            cmd_audit(c, c->spec->event, NULL);
+        }
+        cmd_row(c, grant_columns);
+    }
+    return cmd_close(c);
+}
+
+static bool check_grant(struct cmd *c)
+{
+    const char *roles[MAX_ROLES];
+    size_t count = cmd_given(c, "role", roles, MAX_ROLES);
+
+    if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
+        return cmd_fail(c, CMD_USAGE,
+                        "a member may be granted at most %d active branches",
+                        CMD_MAX_BRANCHES);
+    }
+    if (count > MAX_ROLES) {
+        return cmd_fail(c, CMD_USAGE,
+                        "a member may hold at most %d roles in a branch",
+                        MAX_ROLES);
+    }
+    for (size_t i = 0; i < count; i++) {
+        size_t len = strlen(roles[i]);
+
+        if (len > ROLE_MAX || strspn(roles[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                               "abcdefghijklmnopqrstuvwxyz"
+                                               "0123456789_.:-") != len) {
+            return cmd_fail(c, CMD_USAGE,
+                            "--role is 1 to %d of the characters A-Z a-z 0-9 "
+                            "_ . : -",
+                            ROLE_MAX);
+        }
+    }
+    return true;
+}
+
+static bool check_revoke(struct cmd *c)
+{
+    /* What --all does instead. */
+    static const struct cmd_spec end = {
+        .work = end_membership,
+        .status = "INACTIVE",
+        .event = "member.ended",
+        .columns = member_columns,
+    };
+    bool all = cmd_get(c, "all") != NULL;
+
+    if (!check_grant(c)) {
+        return false;
+    }
+    if (all == (cmd_get(c, "branch") != NULL) ||
+        (all &&
+         (cmd_get(c, "role") != NULL || cmd_get(c, "workspace") == NULL))) {
+        return cmd_fail(c, CMD_USAGE,
+                        "member revoke: needs --branch, or --all with "
+                        "--workspace and without --role; try identity-fcgi "
+                        "member revoke --help");
+    }
+    c->spec = all ? &end : c->spec;
+    return true;
+}
+
+/* -- the table -- */
+
+#define BY_REF "is a name or an id; a name that several have needs the id.\n"
+#define OFF_MORE                                                              \
+    "Nothing is deleted.  Who works in it is asked to choose another "        \
+    "branch\n"                                                                \
+    "at the next refresh.\n"
+#define REFRESH_MORE                                                          \
+    "Tokens that are out keep saying what they say until they expire; the\n"  \
+    "next refresh tells the change.\n"
+
+/* clang-format off */
+#define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
+#define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
+#define ROLES \
+    {"role", "ROLE", "a role in each of these branches", CMD_MANY}, \
+    {"workspace", "WORKSPACE", "where to look for the branches", 0}
+#define IN_WORKSPACE \
+    {{"workspace", "WORKSPACE", "where to look for it, a name or an id", 0}}
+
+const struct cmd_spec cmd_places[] = {
+    {"workspace add", "NAME", "make a workspace",
+     "A workspace belongs to a tenant, whose id is in the tokens.\n",
+     .options = {
+         {"tenant", "TENANT", "an existing tenant, its name or id", 0},
+         {"new-tenant", "NAME", "make this tenant along with it", 0}},
+     .check = check_workspace, .work = add_workspace,
+     .event = "workspace.added", .columns = workspace_columns},
+    {"workspace activate", "WORKSPACE", "let it be worked in again",
+     "WORKSPACE " BY_REF,
+     .work = set_workspace, .status = "ACTIVE",
+     .event = "workspace.activated", .columns = workspace_columns},
+    {"workspace deactivate", "WORKSPACE", "let nobody work in it",
+     "WORKSPACE " BY_REF OFF_MORE,
+     .work = set_workspace, .status = "INACTIVE",
+     .event = "workspace.deactivated", .columns = workspace_columns},
+    {"branch add", "NAME", "make a branch of a workspace", NULL,
+     .options = {WORKSPACE},
+     .work = add_branch, .event = "branch.added", .columns = branch_columns},
+    {"branch activate", "BRANCH", "let it be worked in again",
+     "BRANCH " BY_REF,
+     .options = IN_WORKSPACE,
+     .work = set_branch, .status = "ACTIVE",
+     .event = "branch.activated", .columns = branch_columns},
+    {"branch deactivate", "BRANCH", "let nobody work in it",
+     "BRANCH " BY_REF OFF_MORE,
+     .options = IN_WORKSPACE,
+     .work = set_branch, .status = "INACTIVE",
+     .event = "branch.deactivated", .columns = branch_columns},
+    {"member add", NULL, "make an account a member of a workspace",
+     "A member can work in no branch before member grant.\n",
+     .options = {ACCOUNT, WORKSPACE},
+     .work = add_member, .status = "ACTIVE",
+     .event = "member.added", .columns = member_columns},
+    {"member grant", NULL, "let a member work in branches, with roles",
+     "What is granted already stays.  At most 200 active branches a member,\n"
+     "1000 an account, 32 roles a branch.\n" REFRESH_MORE,
+     .options = {
+         ACCOUNT,
+         {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
+         ROLES},
+     .check = check_grant, .work = grant, .tell = print_grants,
+     .event = "member.granted"},
+    {"member revoke", NULL, "take roles or branches away",
+     "With --role only the roles go; with --branch alone the branches go; "
+     "with\n"
+     "--all every branch of the workspace, and the membership ends.\n"
+     REFRESH_MORE,
+     .options = {
+         ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
+         {"all", NULL, "everything in --workspace", 0}},
+     .check = check_revoke, .work = revoke, .tell = print_grants,
+     .event = "member.revoked"},
+    {.words = NULL},
+};
+/* clang-format on */

@@ -10,46 +10,53 @@
 
 #include "base/config_parse.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define BATCH_ACCOUNTS "500"
-#define BATCH_SESSIONS "1000"
+#define BATCH_SESSIONS 1000
 
 /* -- locking out -- */
 
 /*
- * Of the accounts from $1 to $2 those with a session that was not over at $4,
- * or ($3) all.  The moment is no earlier than any session that is there, even
- * where the clock was set back.  A row is asked for where EXISTS would do:
- * that might read the whole table at once, for all accounts.
+ * Of the accounts :from to :to those with a session that was not over at
+ * :since, or all.  The moment is no earlier than any session that is there,
+ * even where the clock was set back.  A row is asked for where EXISTS would
+ * do: that might read the whole table at once, for all accounts.
  */
-static const char lock_out_sql[] =
-    "UPDATE accounts a SET sessions_valid_after = greatest("
-    "   clock_timestamp(), a.sessions_valid_after,"
-    "   (SELECT max(s.created_at) FROM auth_sessions s"
-    "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
-    " WHERE a.account_id BETWEEN $1 AND $2"
-    "   AND ($3 OR (SELECT true FROM auth_sessions s"
-    "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
-    "           AND s.created_at > a.sessions_valid_after"
-    "           AND s.expires_at > $4 LIMIT 1))"
-    " RETURNING (SELECT true FROM auth_sessions s"
-    "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
-    "         LIMIT 1) IS TRUE AS endsSessions";
+static bool lock_out(struct cmd *c)
+{
+    return cmd_sql(
+        c, "UPDATE accounts a SET sessions_valid_after = greatest("
+           "   clock_timestamp(), a.sessions_valid_after,"
+           "   (SELECT max(s.created_at) FROM auth_sessions s"
+           "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
+           " WHERE a.account_id BETWEEN :from AND :to"
+           "   AND (:since::timestamptz IS NULL OR (SELECT true FROM "
+           "auth_sessions s"
+           "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+           "           AND s.created_at > a.sessions_valid_after"
+           "           AND s.expires_at > :since LIMIT 1))"
+           " RETURNING (SELECT true FROM auth_sessions s"
+           "         WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+           "         LIMIT 1) IS TRUE AS endsSessions");
+}
 
 bool cmd_lock_out(struct cmd *c)
 {
-    const char *id = cmd_get(c, "accountId");
-
-    return cmd_sql(c, lock_out_sql, id, id, "true", NULL);
+    cmd_setf(c, "from", "%s", cmd_get(c, "accountId"));
+    cmd_setf(c, "to", "%s", cmd_get(c, "accountId"));
+    if (!lock_out(c)) {
+        return false;
+    }
+    c->changed = c->changed || cmd_is(c, "endsSessions", "t");
+    return true;
 }
 
 /* -- marking rows -- */
 
-/* Of the accounts from $1 to $2, at most $3 rows.  The limit within keeps the
- * join from becoming one that reads the whole table. */
+/* Of the accounts :from to :to, at most :most rows.  The limit within keeps
+ * the join from becoming one that reads the whole table. */
 #define MARK(held)                                                            \
     "UPDATE auth_sessions"                                                    \
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
@@ -58,25 +65,25 @@ bool cmd_lock_out(struct cmd *c)
     "     SELECT session_id FROM auth_sessions"                               \
     "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
     "        AND created_at <= a.sessions_valid_after"                        \
-    "      LIMIT $3 FOR UPDATE " held ") AS s"                                \
-    "    WHERE a.account_id BETWEEN $1 AND $2 LIMIT $3))"
+    "      LIMIT :most FOR UPDATE " held ") AS s"                             \
+    "    WHERE a.account_id BETWEEN :from AND :to LIMIT :most))"
 
 static bool mark_some(struct cmd *c)
 {
-    return cmd_sql(c, MARK("SKIP LOCKED"), cmd_get(c, "from"),
-                   cmd_get(c, "to"), BATCH_SESSIONS);
+    cmd_setf(c, "most", "%d", BATCH_SESSIONS);
+    return cmd_sql(c, MARK("SKIP LOCKED"));
 }
 
 static bool mark_one(struct cmd *c)
 {
-    return cmd_sql(c, MARK(""), cmd_get(c, "from"), cmd_get(c, "to"), "1");
+    cmd_set(c, "most", "1");
+    return cmd_sql(c, MARK(""));
 }
 
 /*
- * Of the accounts between the values "from" and "to".  Rows that somebody
- * holds are passed over, and then waited for one by one: nobody waits for a
- * row while holding another, so there is no deadlock with who revokes several,
- * in whatever order.
+ * Rows that somebody holds are passed over, and then waited for one by one:
+ * nobody waits for a row while holding another, so there is no deadlock with
+ * who revokes several, in whatever order.
  */
 static bool mark(struct cmd *c, int64_t *total)
 {
@@ -87,114 +94,62 @@ static bool mark(struct cmd *c, int64_t *total)
             return false;
         }
         *total += c->touched;
-        wait = !wait && c->touched < strtoll(BATCH_SESSIONS, NULL, 10);
+        wait = !wait && c->touched < BATCH_SESSIONS;
     } while (wait || c->touched > 0);
     return true;
 }
 
-bool cmd_locked_out(struct cmd *c, bool changed)
+bool cmd_locked_out(struct cmd *c)
 {
-    int64_t ended = 0;
-    bool ends = cmd_is(c, "endsSessions", "t");
+    int64_t ended = cmd_get(c, "session") != NULL; /* that one */
 
-    (void) cmd_number(c, "revokedSessions", &ended);
-    if (changed || ends) {
-        cmd_audit(c, c->spec->event, "accountId", NULL);
-    }
-    cmd_set_text(c, "from", cmd_get(c, "accountId"));
-    cmd_set_text(c, "to", cmd_get(c, "accountId"));
-    if (ends && !mark(c, &ended)) {
-        (void) cmd_fail(c, CMD_FAILED,
+    if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
+        return cmd_fail(c, CMD_FAILED,
                         "all sessions are over, but not all of their rows "
                         "were marked, which the same command goes on with: %s",
                         c->line);
-        return false;
     }
-    cmd_set_number(c, "revokedSessions", ended);
+    cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
     return true;
 }
 
 /* -- account revoke-sessions -- */
 
-static bool revoke_one(struct cmd *c)
+static bool check_revoke(struct cmd *c)
 {
-    if (!cmd_lock_account(c) ||
-        !cmd_sql(c,
-                 "UPDATE auth_sessions s SET status = 'REVOKED',"
-                 "       revoked_at = greatest(now(), s.created_at)"
-                 "  FROM accounts a"
-                 " WHERE a.account_id = $1 AND s.account_id = $1"
-                 "   AND s.session_id = $2 AND s.status = 'ACTIVE'"
-                 "   AND s.created_at > a.sessions_valid_after",
-                 cmd_get(c, "accountId"),
-                 cmd_args_value(&c->args, "session"))) {
+    const char *session = cmd_get(c, "session");
+
+    return session == NULL || cmd_is_uuid(session) ||
+           cmd_fail(c, CMD_USAGE, "--session is a UUID");
+}
+
+static bool revoke(struct cmd *c)
+{
+    if (!cmd_lock_account(c)) {
         return false;
     }
-    cmd_set_number(c, "revokedSessions", c->touched);
-    return c->touched > 0 ||
-           cmd_refuse(c, "the account has no active session with this id");
-}
-
-static bool revoke_all(struct cmd *c)
-{
-    return cmd_lock_account(c) && cmd_lock_out(c);
-}
-
-int cmd_account_revoke_sessions(struct cmd *c)
-{
-    const char *session = cmd_args_value(&c->args, "session");
-
-    if (session != NULL && !cmd_is_uuid(session)) {
-        return cmd_fail(c, CMD_USAGE, "--session is a UUID");
+    if (cmd_get(c, "session") == NULL) {
+        c->changed = false;
+        return cmd_lock_out(c);
     }
-    if (!cmd_account_ref(c, c->args.operand) ||
-        !cmd_change(c, session != NULL ? revoke_one : revoke_all) ||
-        !cmd_locked_out(c, session != NULL)) {
-        return c->status;
-    }
-    return cmd_print(c, cmd_account_columns);
+    return cmd_sql(c, "UPDATE auth_sessions s SET status = 'REVOKED',"
+                      "       revoked_at = greatest(now(), s.created_at)"
+                      "  FROM accounts a"
+                      " WHERE a.account_id = :accountId"
+                      "   AND s.account_id = :accountId"
+                      "   AND s.session_id = :session AND s.status = 'ACTIVE'"
+                      "   AND s.created_at > a.sessions_valid_after") &&
+           (c->touched > 0 ||
+            cmd_refuse(c, "the account has no active session with this id"));
 }
 
 /* -- account sessions -- */
 
-/* The newest of one status each, as the index has them. */
-static const char list_sql[] =
-    "SELECT s.session_id AS sessionId,"
-    "       CASE WHEN s.revoked_at IS NOT NULL THEN 'REVOKED'"
-    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
-    "            ELSE 'ACTIVE' END AS status,"
-    "       floor(extract(epoch FROM s.created_at))::bigint AS createdAt,"
-    "       floor(extract(epoch FROM s.expires_at))::bigint AS expiresAt,"
-    "       floor(extract(epoch FROM s.revoked_at))::bigint AS revokedAt,"
-    "       s.workspace_id AS workspaceId,"
-    "       w.workspace_name AS workspaceName,"
-    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
-    "  FROM (SELECT s.session_id, s.created_at, s.expires_at,"
-    "               s.workspace_id, s.active_branch_id,"
-    "               coalesce(s.revoked_at, CASE"
-    "                 WHEN s.created_at <= a.sessions_valid_after"
-    "                 THEN a.sessions_valid_after END) AS revoked_at"
-    "          FROM accounts a JOIN LATERAL ("
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
-    "                AND ($2 OR (expires_at > now()"
-    "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC LIMIT $3)"
-    "            UNION ALL"
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-    "                AND $2"
-    "              ORDER BY created_at DESC LIMIT $3)) AS s ON true"
-    "         WHERE a.account_id = $1) AS s"
-    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
-    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id LIMIT $3";
-
 static const struct out_column columns[] = {
     {"sessionId", "session", OUT_TEXT, STORE_UUID - 1},
     {"status", "status", OUT_TEXT, 7},
-    {"createdAt", "created", OUT_TIME, 0},
-    {"expiresAt", "expires", OUT_TIME, 0},
+    {"createdAt", "created", OUT_TIME, 20},
+    {"expiresAt", "expires", OUT_TIME, 20},
     {"revokedAt", NULL, OUT_TIME, 0},
     {"workspaceId", NULL, OUT_TEXT, 0},
     {"workspaceName", "workspace", OUT_TEXT, 16},
@@ -203,37 +158,74 @@ static const struct out_column columns[] = {
     {.name = NULL},
 };
 
+static bool check_list(struct cmd *c)
+{
+    const char *text = cmd_get(c, "limit");
+    int64_t limit;
+
+    if (text == NULL) {
+        cmd_set(c, "limit", "100");
+    } else if (!parse_int(text, &limit) || limit < 1 || limit > 100000) {
+        return cmd_fail(c, CMD_USAGE, "--limit is 1 to 100000");
+    }
+    return true;
+}
+
+/* The newest of one status each, as the index has them. */
 static bool list(struct cmd *c)
 {
     return cmd_lock_account(c) &&
-           cmd_sql(c, list_sql, cmd_get(c, "accountId"),
-                   cmd_args_flag(&c->args, "all") ? "true" : "false",
-                   cmd_get(c, "limit"));
+           cmd_sql(
+               c,
+               "SELECT s.session_id AS sessionId,"
+               "       CASE WHEN s.revoked_at IS NOT NULL THEN 'REVOKED'"
+               "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
+               "            ELSE 'ACTIVE' END AS status,"
+               "       floor(extract(epoch FROM s.created_at))::bigint"
+               "         AS createdAt,"
+               "       floor(extract(epoch FROM s.expires_at))::bigint"
+               "         AS expiresAt,"
+               "       floor(extract(epoch FROM s.revoked_at))::bigint"
+               "         AS revokedAt,"
+               "       s.workspace_id AS workspaceId,"
+               "       w.workspace_name AS workspaceName,"
+               "       s.active_branch_id AS branchId,"
+               "       b.branch_name AS branchName"
+               "  FROM (SELECT s.session_id, s.created_at, s.expires_at,"
+               "               s.workspace_id, s.active_branch_id,"
+               "               coalesce(s.revoked_at, CASE"
+               "                 WHEN s.created_at <= a.sessions_valid_after"
+               "                 THEN a.sessions_valid_after END)"
+               "                 AS revoked_at"
+               "          FROM accounts a JOIN LATERAL ("
+               "            (SELECT * FROM auth_sessions"
+               "              WHERE account_id = a.account_id"
+               "                AND status = 'ACTIVE'"
+               "                AND (:all OR (expires_at > now()"
+               "                     AND created_at > a.sessions_valid_after))"
+               "              ORDER BY created_at DESC LIMIT :limit)"
+               "            UNION ALL"
+               "            (SELECT * FROM auth_sessions"
+               "              WHERE account_id = a.account_id"
+               "                AND status = 'REVOKED' AND :all"
+               "              ORDER BY created_at DESC LIMIT :limit)"
+               "            ) AS s ON true"
+               "         WHERE a.account_id = :accountId) AS s"
+               "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+               "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+               " ORDER BY s.created_at DESC, s.session_id LIMIT :limit");
 }
 
-int cmd_account_sessions(struct cmd *c)
+static bool print_list(struct cmd *c)
 {
-    const char *text = cmd_args_value(&c->args, "limit");
-    int64_t limit = 100;
-
-    if (text != NULL &&
-        (!parse_int(text, &limit) || limit < 1 || limit > 100000)) {
-        return cmd_fail(c, CMD_USAGE, "--limit is 1 to 100000");
-    }
-    cmd_set_number(c, "limit", limit);
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, list) ||
-        !cmd_out_open(c, true)) {
-        return c->status;
-    }
+    cmd_open(c, true);
     for (c->row = 0; c->row < c->found; c->row++) {
-        out_row(&c->out);
-        cmd_print_values(c, columns);
-        out_row_end(&c->out);
+        cmd_row(c, columns);
     }
     if (c->found == 0) {
-        out_line(&c->out, "no sessions");
+        cmd_line(c, "no sessions");
     }
-    return cmd_out_close(c);
+    return cmd_close(c);
 }
 
 /* -- sessions revoke -- */
@@ -241,27 +233,16 @@ int cmd_account_sessions(struct cmd *c)
 /* The next accounts in the order of their ids. */
 static bool next_accounts(struct cmd *c)
 {
-    return cmd_sql(c,
-                   "SELECT account_id FROM accounts"
-                   " WHERE $1 = '' OR account_id > nullif($1, '')::uuid"
-                   " ORDER BY account_id LIMIT " BATCH_ACCOUNTS,
-                   cmd_get(c, "to"));
-}
-
-static bool lock_out_some(struct cmd *c)
-{
-    return cmd_sql(c, lock_out_sql, cmd_get(c, "from"), cmd_get(c, "to"),
-                   "false", cmd_get(c, "since"));
+    return cmd_sql(c, "SELECT account_id FROM accounts"
+                      " WHERE :to::uuid IS NULL OR account_id > :to"
+                      " ORDER BY account_id LIMIT " BATCH_ACCOUNTS);
 }
 
 /* Locks all accounts out that have such a session, some in a transaction, and
  * counts them; or (marking) marks the rows of their sessions. */
 static bool walk(struct cmd *c, bool marking, int64_t *count)
 {
-    char from[STORE_UUID] = "", to[STORE_UUID] = "";
-
-    cmd_set_text(c, "from", from);
-    cmd_set_text(c, "to", to);
+    cmd_set(c, "to", NULL);
     for (;;) {
         if (!cmd_transact(c, next_accounts)) {
             return false;
@@ -269,15 +250,15 @@ static bool walk(struct cmd *c, bool marking, int64_t *count)
         if (c->found == 0) {
             return true;
         }
-        snprintf(from, sizeof(from), "%s", cmd_get(c, "account_id"));
+        cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
         c->row = c->found - 1;
-        snprintf(to, sizeof(to), "%s", cmd_get(c, "account_id"));
+        cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
         cmd_drop(c);
         if (marking) {
             if (!mark(c, count)) {
                 return false;
             }
-        } else if (!cmd_transact(c, lock_out_some)) {
+        } else if (!cmd_transact(c, lock_out)) {
             return false;
         } else {
             *count += c->touched;
@@ -286,8 +267,8 @@ static bool walk(struct cmd *c, bool marking, int64_t *count)
     }
 }
 
-/* Written as results have it; 0 where it is not. */
-static int64_t parse_time(const char *text)
+/* A time written as results have it, and no later than now. */
+static bool has_been(const char *text)
 {
     static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
     struct tm tm = {0};
@@ -295,41 +276,38 @@ static int64_t parse_time(const char *text)
     time_t t;
 
     if (strptime(text, format, &tm) == NULL) {
-        return 0;
+        return false;
     }
     t = timegm(&tm); /* which would take the 30th of February too */
     return strftime(again, sizeof(again), format, &tm) > 0 &&
-                   strcmp(text, again) == 0
-               ? (int64_t) t
-               : 0;
+           strcmp(text, again) == 0 && t > 0 && t <= time(NULL);
 }
 
-int cmd_sessions_revoke(struct cmd *c)
+static bool check_since(struct cmd *c)
+{
+    return has_been(cmd_get(c, "since"))
+               ? cmd_connect(c)
+               : cmd_fail(c, CMD_USAGE,
+                          "--since is a time in UTC that has been, like "
+                          "2026-11-21T10:15:00Z");
+}
+
+static bool revoke_everybody(struct cmd *c)
 {
     static const struct out_column done[] = {
         {"accounts", "accounts", OUT_NUMBER, 0},
         {"revokedSessions", "ended sessions", OUT_NUMBER, 0},
         {.name = NULL},
     };
-    const char *since = cmd_args_value(&c->args, "since");
-    int64_t since_s = parse_time(since), accounts = 0, sessions = 0;
+    int64_t accounts = 0, sessions = 0;
     bool locked_out, ok;
 
-    if (since_s <= 0 || since_s > (int64_t) time(NULL)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--since is a time in UTC that has been, like "
-                        "2026-11-21T10:15:00Z");
-    }
-    if (!cmd_connect(c)) {
-        return c->status;
-    }
-    cmd_set_text(c, "since", since);
-    cmd_audit(c, "sessions.revoking", "since", NULL);
+    cmd_audit(c, "sessions.revoking", NULL);
     locked_out = walk(c, false, &accounts);
     ok = locked_out && walk(c, true, &sessions);
-    cmd_set_number(c, "accounts", accounts);
-    cmd_set_number(c, "revokedSessions", sessions);
-    cmd_audit(c, c->spec->event, "since", "accounts", "revokedSessions", NULL);
+    cmd_setf(c, "accounts", "%lld", (long long) accounts);
+    cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
+    cmd_audit(c, c->spec->event, NULL);
     if (!ok) {
         return cmd_fail(c, CMD_FAILED, "%s, give the same command again: %s",
                         locked_out ? "all those sessions are over, but not "
@@ -339,3 +317,30 @@ int cmd_sessions_revoke(struct cmd *c)
     }
     return cmd_print(c, done);
 }
+
+/* -- the table -- */
+
+const struct cmd_spec cmd_sessions[] = {
+    {"account sessions", "ACCOUNT", "list sessions, newest first",
+     CMD_ACCOUNT_MORE,
+     .options = {{"all", NULL, "ended ones too", 0},
+                 {"limit", "N", "at most so many (100)", 0}},
+     .check = check_list, .work = list, .tell = print_list},
+    {"account revoke-sessions", "ACCOUNT", "end sessions", CMD_ACCOUNT_MORE,
+     .options = {{"session", "UUID", "only this one", 0}},
+     .check = check_revoke, .work = revoke,
+     .event = "account.sessions_revoked", .after = cmd_locked_out,
+     .columns = cmd_account_columns},
+    {"sessions revoke", NULL, "end everybody's sessions, after data loss",
+     "For a database that may have lost its last commits (a failover, a\n"
+     "crash): tokens that were logged out or replaced may work again, and\n"
+     "which ones nobody can tell.  So every account with a session that was\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before "
+     "the\n"
+     "first commit that may be lost; if in doubt, an earlier one.\n",
+     .options = {{"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z",
+                  CMD_NEEDED}},
+     .check = check_since, .tell = revoke_everybody,
+     .event = "sessions.revoked"},
+    {.words = NULL},
+};

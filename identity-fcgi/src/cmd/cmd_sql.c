@@ -11,6 +11,8 @@
 #define TRIES 3
 /* The server's own timeout comes first: its answer is worth more. */
 #define GRACE_MS 250
+#define SQL_MAX 4096
+#define MAX_PARAMS 16
 
 /* -- error lines -- */
 
@@ -50,29 +52,6 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
-/* Turns the last error into a line, unless work has written one. */
-static void explain(struct cmd *c, bool committing)
-{
-    if (c->line[0] != '\0') {
-        return;
-    }
-    if (c->error.state[0] == '\0' && committing) {
-        (void) cmd_refuse(c, "the database's last answer was lost: whether "
-                             "the change was made is not known; look before "
-                             "trying again");
-        return;
-    }
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(c->error.constraint, known[i].what) == 0 ||
-            strcmp(c->error.state, known[i].what) == 0) {
-            (void) cmd_refuse(c, "%s", known[i].line);
-            return;
-        }
-    }
-    (void) cmd_refuse(c, "the database failed: %s; nothing was changed",
-                      c->error.message);
-}
-
 bool cmd_refuse(struct cmd *c, const char *format, ...)
 {
     va_list ap;
@@ -81,6 +60,28 @@ bool cmd_refuse(struct cmd *c, const char *format, ...)
     vsnprintf(c->line, sizeof(c->line), format, ap);
     va_end(ap);
     return false;
+}
+
+/* Turns the last error into a line, unless work has written one; always
+ * false. */
+static bool explain(struct cmd *c, bool committing)
+{
+    if (c->line[0] != '\0') {
+        return false;
+    }
+    if (c->error.state[0] == '\0' && committing) {
+        return cmd_refuse(c, "the database's last answer was lost: whether "
+                             "the change was made is not known; look before "
+                             "trying again");
+    }
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(c->error.constraint, known[i].what) == 0 ||
+            strcmp(c->error.state, known[i].what) == 0) {
+            return cmd_refuse(c, "%s", known[i].line);
+        }
+    }
+    return cmd_refuse(c, "the database failed: %s; nothing was changed",
+                      c->error.message);
 }
 
 /* -- connection and transactions -- */
@@ -96,36 +97,26 @@ bool cmd_connect(struct cmd *c)
         return false;
     }
     c->db = db_script_open(&c->cfg, why, sizeof(why));
-    if (c->db == NULL) {
-        (void) cmd_fail(c, CMD_FAILED, "cannot reach the database: %s", why);
-    }
-    return c->db != NULL;
+    return c->db != NULL ||
+           cmd_fail(c, CMD_FAILED, "cannot reach the database: %s", why);
 }
 
-static void forget(struct cmd *c, size_t results, size_t set)
+static void keep_results(struct cmd *c, size_t count)
 {
-    while (c->result_count > results) {
+    while (c->result_count > count) {
         db_rows_free(c->results[--c->result_count]);
     }
-    c->set_count = set;
     c->row = 0;
 }
 
-void cmd_disconnect(struct cmd *c)
+void cmd_drop(struct cmd *c)
 {
-    forget(c, 0, 0);
-    db_script_close(c->db);
+    keep_results(c, 0);
 }
 
 static int64_t deadline_ms(const struct cmd *c)
 {
     return db_now_ms() + c->cfg.db_statement_timeout_ms + GRACE_MS;
-}
-
-/* Deadlock and serialisation failure: the other one has gone on. */
-static bool may_retry(const struct cmd *c)
-{
-    return c->line[0] == '\0' && strncmp(c->error.state, "40", 2) == 0;
 }
 
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
@@ -138,7 +129,9 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
         memset(&c->error, 0, sizeof(c->error));
         c->line[0] = '\0';
-        forget(c, results, set);
+        keep_results(c, results);
+        c->set_count = set;
+        c->changed = true;
         committing = db_script_begin(c->db, c->cfg.db_statement_timeout_ms,
                                      deadline_ms(c), &c->error) &&
                      work(c);
@@ -148,35 +141,84 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
         }
         (void) !db_script_run(c->db, "ROLLBACK", db_now_ms() + GRACE_MS, NULL,
                               0, &ignored);
-        if (i == TRIES || !may_retry(c)) {
-            explain(c, committing);
-            return false;
+        /* Deadlock and serialisation failure: the other one has gone on. */
+        if (i == TRIES || c->line[0] != '\0' ||
+            strncmp(c->error.state, "40", 2) != 0) {
+            return explain(c, committing);
         }
     }
 }
 
 bool cmd_change(struct cmd *c, bool (*work)(struct cmd *c))
 {
-    if (!cmd_connect(c)) {
+    return cmd_connect(c) &&
+           (cmd_transact(c, work) || cmd_fail(c, CMD_FAILED, "%s", c->line));
+}
+
+/* -- statements -- */
+
+/* Reads :name, and .id or .name after it, at sql, which moves to its last
+ * character; the value goes to *value.  False where there is none. */
+static bool parameter(const struct cmd *c, const char **sql,
+                      const char **value)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
+                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ-";
+    size_t len = strspn(*sql + 1, letters);
+    const char *end = *sql + 1 + len;
+    char name[32];
+
+    if (**sql != ':' || len == 0 || len >= sizeof(name)) {
         return false;
     }
-    if (!cmd_transact(c, work)) {
-        (void) cmd_fail(c, CMD_FAILED, "%s", c->line);
-        return false;
+    snprintf(name, sizeof(name), "%.*s", (int) len, *sql + 1);
+    *value = cmd_get(c, name);
+    if (strncmp(end, ".id", 3) == 0) {
+        end += 3;
+        *value = *value != NULL && cmd_is_uuid(*value) ? *value : NULL;
+    } else if (strncmp(end, ".name", 5) == 0) {
+        end += 5;
+        *value = *value != NULL && cmd_is_uuid(*value) ? NULL : *value;
     }
+    *sql = end - 1;
     return true;
 }
 
-bool cmd_query(struct cmd *c, const char *sql, const char *const *params,
-               size_t count)
+/* Writes sql with $1, $2 ... for each :name; how many there are, or -1. */
+static int bind(const struct cmd *c, const char *sql, struct buf *out,
+                const char *params[MAX_PARAMS])
 {
-    struct db_rows *rows;
+    int count = 0;
 
-    if (c->result_count == CMD_MAX_RESULTS) {
+    for (; *sql != '\0'; sql++) {
+        bool cast = out->len > 0 && out->data[out->len - 1] == ':';
+
+        if (count < MAX_PARAMS && !cast &&
+            parameter(c, &sql, &params[count])) {
+            buf_addf(out, "$%d", ++count);
+        } else {
+            buf_addc(out, *sql);
+        }
+    }
+    buf_addc(out, '\0');
+    return out->overflow ? -1 : count;
+}
+
+bool cmd_sql(struct cmd *c, const char *sql)
+{
+    const char *params[MAX_PARAMS];
+    struct db_rows *rows;
+    char mem[SQL_MAX];
+    struct buf text;
+    int count;
+
+    buf_init(&text, mem, sizeof(mem));
+    count = bind(c, sql, &text, params);
+    if (count < 0 || c->result_count == CMD_MAX_RESULTS) {
         return cmd_refuse(c, "too many statements; nothing was changed");
     }
-    if (!db_script_text(c->db, sql, params, count, deadline_ms(c), &rows,
-                        &c->error)) {
+    if (!db_script_text(c->db, mem, params, (size_t) count, deadline_ms(c),
+                        &rows, &c->error)) {
         return false;
     }
     c->touched = (int64_t) db_affected(rows);
@@ -189,20 +231,74 @@ bool cmd_query(struct cmd *c, const char *sql, const char *const *params,
     return true;
 }
 
-void cmd_drop(struct cmd *c)
+bool cmd_is_uuid(const char *text)
 {
-    forget(c, c->result_count - (c->found > 0), c->set_count);
+    unsigned char bytes[UUID_BYTES];
+
+    return uuid_parse(bytes,
+                      (pj_str_t){(const unsigned char *) text, strlen(text)});
+}
+
+bool cmd_find(struct cmd *c, const char *what, const char *ref,
+              const char *hint, const char *sql)
+{
+    const struct db_rows *rows;
+
+    cmd_set(c, "ref", ref);
+    if (!cmd_sql(c, sql)) {
+        return false;
+    }
+    if (c->found == 0) {
+        return hint == NULL ? true
+               : cmd_is_uuid(ref)
+                   ? cmd_refuse(c, "there is no %s with the id %s", what, ref)
+                   : cmd_refuse(c, "there is no %s called \"%s\"%s", what, ref,
+                                hint);
+    }
+    rows = c->results[c->result_count - 1];
+    return c->found == 1 ||
+           cmd_refuse(c,
+                      "more than one %s is called \"%s\": give its id instead "
+                      "(%s, %s%s)",
+                      what, ref, db_text(rows, 0, 0, NULL),
+                      db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
+}
+
+bool cmd_lock_account(struct cmd *c)
+{
+    return cmd_find(c, "account", c->account, "",
+                    "SELECT account_id AS accountId, account_name AS account,"
+                    "       account_type AS type, status"
+                    "  FROM accounts"
+                    " WHERE account_id = :ref.id"
+                    "    OR account_name COLLATE \"C\" = :ref.name"
+                    "   FOR NO KEY UPDATE");
+}
+
+bool cmd_lock_workspace(struct cmd *c, const char *ref)
+{
+    return cmd_find(c, "workspace", ref, "",
+                    "SELECT w.workspace_id AS workspaceId,"
+                    "       w.workspace_name AS workspaceName, w.status,"
+                    "       t.tenant_id AS tenantId,"
+                    "       t.tenant_name AS tenantName"
+                    "  FROM workspaces w"
+                    "  JOIN tenants t ON t.tenant_id = w.tenant_id"
+                    " WHERE w.workspace_id = :ref.id"
+                    "    OR w.workspace_name COLLATE \"C\" = :ref.name"
+                    " ORDER BY w.workspace_id"
+                    "   FOR NO KEY UPDATE OF w");
 }
 
 /* -- values -- */
 
-bool cmd_has(const struct cmd *c, const char *name, const char **value)
+const char *cmd_get(const struct cmd *c, const char *name)
 {
-    for (size_t i = c->set_count; i-- > 0;) {
+    const char *value = NULL;
+
+    for (size_t i = 0; i < c->set_count; i++) {
         if (strcmp(c->set[i].name, name) == 0) {
-            *value =
-                c->set[i].text != NULL ? c->set[i].text : c->set[i].digits;
-            return true;
+            return c->set[i].text;
         }
     }
     for (size_t i = c->result_count; i-- > 0;) {
@@ -210,21 +306,13 @@ bool cmd_has(const struct cmd *c, const char *name, const char **value)
         int col = db_column(c->results[i], name);
 
         if (col >= 0) {
-            *value = db_is_null(c->results[i], row, col)
-                         ? NULL
-                         : db_text(c->results[i], row, col, NULL);
-            return true;
+            return db_text(c->results[i], row, col, NULL); /* "": null */
         }
     }
-    *value = NULL;
-    return false;
-}
-
-const char *cmd_get(const struct cmd *c, const char *name)
-{
-    const char *value;
-
-    (void) cmd_has(c, name, &value);
+    if (cmd_given(c, name, &value, 1) == 0 && c->spec->operand != NULL &&
+        strcasecmp(c->spec->operand, name) == 0) {
+        value = c->operand;
+    }
     return value;
 }
 
@@ -235,115 +323,41 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-static void set(struct cmd *c, const char *name, const char *text,
-                int64_t number)
+/* The index of a value that is set again, or new. */
+static size_t set_index(struct cmd *c, const char *name)
 {
-    if (c->set_count < CMD_MAX_SET) {
-        c->set[c->set_count].name = name;
-        c->set[c->set_count].text = text;
-        c->set[c->set_count].number = number;
-        snprintf(c->set[c->set_count].digits, sizeof(c->set[0].digits), "%lld",
-                 (long long) number);
+    size_t i = 0;
+
+    while (i < c->set_count && strcmp(c->set[i].name, name) != 0) {
+        i++;
+    }
+    if (i == c->set_count && i < CMD_MAX_SET - 1) {
         c->set_count++;
     }
+    c->set[i].name = name;
+    return i;
 }
 
-void cmd_set_text(struct cmd *c, const char *name, const char *text)
+void cmd_set(struct cmd *c, const char *name, const char *text)
 {
-    set(c, name, text, 0);
+    c->set[set_index(c, name)].text = text;
 }
 
-void cmd_set_number(struct cmd *c, const char *name, int64_t number)
+void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
 {
-    set(c, name, NULL, number);
-}
+    size_t i = set_index(c, name);
+    va_list ap;
 
-bool cmd_number(const struct cmd *c, const char *name, int64_t *number)
-{
-    for (size_t i = c->set_count; i-- > 0;) {
-        if (strcmp(c->set[i].name, name) == 0 && c->set[i].text == NULL) {
-            *number = c->set[i].number;
-            return true;
-        }
-    }
-    return false;
+    va_start(ap, format);
+    vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
+    va_end(ap);
+    c->set[i].text = c->set[i].copy;
 }
 
 bool cmd_new_status(struct cmd *c)
 {
-    bool changed = !cmd_is(c, "status", c->spec->status);
-
-    cmd_set_text(c, "changed", changed ? "t" : "f");
-    cmd_set_text(c, "status", c->spec->status);
-    return changed;
-}
-
-/* -- references -- */
-
-bool cmd_is_uuid(const char *text)
-{
-    unsigned char bytes[UUID_BYTES];
-
-    return uuid_parse(bytes,
-                      (pj_str_t){(const unsigned char *) text, strlen(text)});
-}
-
-const char *cmd_ref_id(const char *ref)
-{
-    return ref != NULL && cmd_is_uuid(ref) ? ref : NULL;
-}
-
-const char *cmd_ref_name(const char *ref)
-{
-    return ref != NULL && cmd_is_uuid(ref) ? NULL : ref;
-}
-
-bool cmd_one(struct cmd *c, const char *what, const char *ref)
-{
-    const struct db_rows *rows;
-
-    if (c->found == 1) {
-        return true;
-    }
-    if (c->found == 0) {
-        return cmd_is_uuid(ref)
-                   ? cmd_refuse(c, "there is no %s with the id %s", what, ref)
-                   : cmd_refuse(c, "there is no %s called \"%s\"", what, ref);
-    }
-    rows = c->results[c->result_count - 1];
-    return cmd_refuse(c,
-                      "more than one %s is called \"%s\": give its id instead "
-                      "(%s, %s%s)",
-                      what, ref, db_text(rows, 0, 0, NULL),
-                      db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
-}
-
-bool cmd_lock_account(struct cmd *c)
-{
-    return cmd_sql(c,
-                   "SELECT account_id AS accountId, account_name AS account,"
-                   "       account_type AS type, status"
-                   "  FROM accounts"
-                   " WHERE account_id = $1"
-                   "    OR account_name COLLATE \"C\" = $2"
-                   "   FOR NO KEY UPDATE",
-                   CMD_REF(c->account)) &&
-           cmd_one(c, "account", c->account);
-}
-
-bool cmd_lock_workspace(struct cmd *c, const char *ref)
-{
-    return cmd_sql(c,
-                   "SELECT w.workspace_id AS workspaceId,"
-                   "       w.workspace_name AS workspaceName, w.status,"
-                   "       t.tenant_id AS tenantId,"
-                   "       t.tenant_name AS tenantName"
-                   "  FROM workspaces w"
-                   "  JOIN tenants t ON t.tenant_id = w.tenant_id"
-                   " WHERE w.workspace_id = $1"
-                   "    OR w.workspace_name COLLATE \"C\" = $2"
-                   " ORDER BY w.workspace_id"
-                   "   FOR NO KEY UPDATE OF w",
-                   CMD_REF(ref)) &&
-           cmd_one(c, "workspace", ref);
+    c->changed = !cmd_is(c, "status", c->spec->status);
+    cmd_set(c, "changed", c->changed ? "t" : "f");
+    cmd_set(c, "status", c->spec->status);
+    return c->changed;
 }
