@@ -19,7 +19,7 @@ static bool command_check(struct cmd *c)
         return false;
     }
     if (c->cfg.warning != NULL) {
-        (void) cmd_fail(c, 0, "%s", c->cfg.warning);
+        fprintf(stderr, "identity-fcgi: %s\n", c->cfg.warning);
     }
     puts("settings are good");
     return true;
@@ -88,7 +88,7 @@ static bool command_help(struct cmd *c)
          "where a supervisor passes a listening socket.\n"
          "\n"
          "commands:");
-    cmd_list();
+    cmd_list(NULL);
     puts("\n"
          "options:\n"
          "  --env-file FILE  settings in systemd's EnvironmentFile syntax; "
@@ -153,7 +153,8 @@ static bool run(struct cmd *c, int argc, char *const *argv)
         } else if (command == NULL) {
             command = argv[i];
         } else if (strcmp(command, "help") == 0 && cmd_is_known(argv[i])) {
-            return cmd_help(c, argc - i, argv + i);
+            c->help = true;
+            return cmd_main(c, argc - i, argv + i);
         } else {
             return usage(c, "unexpected argument", argv[i]);
         }
@@ -171,10 +172,8 @@ static bool run(struct cmd *c, int argc, char *const *argv)
 int main(int argc, char **argv)
 {
     static struct cmd c;
-    bool ok;
 
     open_standard_descriptors();
-    ok = run(&c, argc, argv);
-    cmd_end(&c);
-    return ok ? 0 : c.status;
+    (void) run(&c, argc, argv);
+    return cmd_end(&c);
 }

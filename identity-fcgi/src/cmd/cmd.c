@@ -8,7 +8,8 @@
 #include <ctype.h>
 #include <openssl/crypto.h>
 #include <signal.h>
-#include <stdlib.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 
@@ -84,7 +85,7 @@ static void print_words(const struct cmd_spec *s, int width)
     printf("%*s", n < width ? width - n : 0, "");
 }
 
-static void list_commands(const char *group)
+void cmd_list(const char *group)
 {
     const struct cmd_spec *s;
 
@@ -95,11 +96,6 @@ static void list_commands(const char *group)
             printf(" %s\n", s->purpose);
         }
     }
-}
-
-void cmd_list(void)
-{
-    list_commands(NULL);
 }
 
 static void print_options(const struct cmd_option *o)
@@ -136,7 +132,7 @@ static void help_command(const struct cmd_spec *s)
 static void help_group(const char *group)
 {
     printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n", group);
-    list_commands(group);
+    cmd_list(group);
     printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
 }
 
@@ -163,8 +159,8 @@ static bool which(struct cmd *c, const char *group)
 
 static bool refuse(struct cmd *c, const char *what, const char *name)
 {
-    return cmd_refuse(c, "%s: %s%s; try identity-fcgi %s --help",
-                      c->spec->words, what, name, c->spec->words);
+    return cmd_fail(c, CMD_USAGE, "%s: %s%s; try identity-fcgi %s --help",
+                    c->spec->words, what, name, c->spec->words);
 }
 
 /* What is no option of ours is shown only as far as it looks like one. */
@@ -310,76 +306,88 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 static bool run(struct cmd *c)
 {
+    const struct cmd_spec *s = c->spec; /* after check */
     const char *account = cmd_get(c, "account");
 
+    if (cmd_get(c, "env-file") != NULL) {
+        c->env_file = cmd_get(c, "env-file");
+    }
     if ((account != NULL && !cmd_account_ref(c, account)) ||
-        (c->spec->check != NULL && !c->spec->check(c)) ||
-        (c->spec->work != NULL && !cmd_change(c, c->spec->work))) {
+        (s->check != NULL && !s->check(c))) {
         return false;
     }
-    if (c->spec->tell != NULL) {
-        return c->spec->tell(c);
+    s = c->spec; /* check may have chosen another */
+    if (s->work != NULL && !(cmd_connect(c) && cmd_transact(c, s->work))) {
+        return false;
     }
-    if (c->spec->event != NULL && c->changed) {
-        cmd_audit(c, c->spec->event, NULL);
+    cmd_open(c);
+    if (s->tell != NULL) {
+        return s->tell(c) && cmd_close(c);
     }
-    return (c->spec->after == NULL || c->spec->after(c)) &&
-           cmd_print(c, c->spec->columns);
+    if (cmd_get(c, "tenantAdded") != NULL) {
+        cmd_audit(c, "tenant.added", "tenantId");
+    }
+    if (s->event != NULL && c->changed) {
+        cmd_audit(c, s->event, NULL);
+    }
+    if (s->after != NULL && !s->after(c)) {
+        return false;
+    }
+    cmd_values(c);
+    return cmd_close(c);
 }
 
-static bool parse_and_run(struct cmd *c, int argc, char *const *argv)
+bool cmd_main(struct cmd *c, int argc, char *const *argv)
 {
-    if (!cmd_parse(c, argc, argv)) {
-        return cmd_fail(c, CMD_USAGE, "%s", c->line);
+    const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
+
+    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
+    c->spec = find(group, NULL);
+    if (verb(c->spec)[0] != '\0') {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+            strcmp(word, "help") == 0 || (c->help && argc == 1)) {
+            help_group(group);
+            return true;
+        }
+        c->spec = find(group, word);
+        argc--;
+        argv++;
+    }
+    if (c->spec == NULL) {
+        return which(c, group);
+    }
+    if (!c->help && !cmd_parse(c, argc, argv)) {
+        return false;
     }
     if (c->help) {
         help_command(c->spec);
         return true;
     }
-    if (cmd_get(c, "env-file") != NULL) {
-        c->env_file = cmd_get(c, "env-file");
-    }
     return run(c);
 }
 
-bool cmd_main(struct cmd *c, int argc, char *const *argv)
+static void print_line(const char *line)
 {
-    const char *word = argc > 1 ? argv[1] : "";
-    bool ok;
+    fputs("identity-fcgi: ", stderr);
+    for (; *line != '\0'; line++) {
+        fputc((unsigned char) *line < 0x20 || *line == 0x7f ? '?' : *line,
+              stderr);
+    }
+    fputc('\n', stderr);
+}
 
-    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
-    c->spec = find(argv[0], NULL);
-    if (verb(c->spec)[0] == '\0') {
-        ok = parse_and_run(c, argc, argv);
-    } else if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
-               strcmp(word, "help") == 0) {
-        help_group(argv[0]);
-        ok = true;
-    } else {
-        c->spec = find(argv[0], word);
-        ok = c->spec != NULL ? parse_and_run(c, argc - 1, argv + 1)
-                             : which(c, argv[0]);
+int cmd_end(struct cmd *c)
+{
+    if (c->status != 0 && c->line[0] != '\0') {
+        print_line(c->line);
     }
     if (c->audit_lost) {
         /* A change of which there is no record is told from one that was not
          * made, whatever else went wrong since. */
-        ok = cmd_fail(c, CMD_LOST,
-                      "the change was made and stands, but its audit line "
-                      "could not be written");
+        print_line("the change was made and stands, but its audit line could "
+                   "not be written");
+        c->status = CMD_LOST;
     }
-    return ok;
-}
-
-bool cmd_help(struct cmd *c, int argc, char *const *argv)
-{
-    char *const words[] = {argv[0], argc > 1 ? argv[1] : (char *) "--help",
-                           (char *) "--help"};
-
-    return cmd_main(c, argc > 1 ? 3 : 2, words);
-}
-
-void cmd_end(struct cmd *c)
-{
     cmd_drop(c);
     db_script_close(c->db);
     keys_release(c->keys);
@@ -387,9 +395,23 @@ void cmd_end(struct cmd *c)
         config_free(&c->cfg);
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));
+    return c->status;
 }
 
 /* -- what commands share -- */
+
+bool cmd_fail(struct cmd *c, int status, const char *format, ...)
+{
+    char line[sizeof(c->line)];
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(line, sizeof(line), format, ap);
+    va_end(ap);
+    memcpy(c->line, line, sizeof(line)); /* which may be a part of it */
+    c->status = status;
+    return false;
+}
 
 bool cmd_load(struct cmd *c)
 {
@@ -444,22 +466,18 @@ bool cmd_migrate(struct cmd *c, bool seed)
 bool cmd_account_ref(struct cmd *c, const char *text)
 {
     pj_str_t name = {(const unsigned char *) text, strlen(text)};
-    unsigned char *folded = malloc(name.len + 1);
-    bool ok;
 
-    if (folded == NULL) {
-        return cmd_fail(c, CMD_FAILED, "out of memory");
+    if (name.len <= sizeof(c->secret)) {
+        name = account_name_fold(name, (unsigned char *) c->secret);
     }
-    name = account_name_fold(name, folded);
-    ok = name.len > 0 && name.len <= STORE_ACCOUNT_NAME_MAX &&
-         !account_name_has_control(name);
-    if (ok) {
-        memcpy(c->account, name.data, name.len);
-        c->account[name.len] = '\0';
+    if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
+        account_name_has_control(name)) {
+        return cmd_fail(c, CMD_USAGE,
+                        "the name of an account is 1 to %d bytes without "
+                        "control characters",
+                        STORE_ACCOUNT_NAME_MAX);
     }
-    free(folded);
-    return ok || cmd_fail(c, CMD_USAGE,
-                          "the name of an account is 1 to %d bytes without "
-                          "control characters",
-                          STORE_ACCOUNT_NAME_MAX);
+    memcpy(c->account, name.data, name.len);
+    c->account[name.len] = '\0';
+    return true;
 }

@@ -13,15 +13,15 @@
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
 
-const struct out_column cmd_account_columns[] = {
-    {"account", "account", OUT_TEXT, 0},
-    {"accountId", "id", OUT_TEXT, 0},
-    {"type", "type", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"changed", "changed", OUT_BOOL, 0},
-    {"revokedSessions", "ended sessions", OUT_NUMBER, 0},
-    {"clearedAddresses", "unlocked from", OUT_NUMBER, 0},
-    {"clearedAddressTotal", "address reset", OUT_BOOL, 0},
+const struct cmd_column cmd_account_columns[] = {
+    {"account", "account", CMD_TEXT, 0},
+    {"accountId", "id", CMD_TEXT, 0},
+    {"type", "type", CMD_TEXT, 0},
+    {"status", "status", CMD_TEXT, 0},
+    {"changed", "changed", CMD_BOOL, 0},
+    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
+    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0},
+    {"clearedAddressTotal", "address reset", CMD_BOOL, 0},
     {.name = NULL},
 };
 
@@ -124,7 +124,7 @@ static bool add(struct cmd *c)
 {
     if (cmd_is_uuid(c->account)) {
         /* Nobody could refer to it by name. */
-        return cmd_refuse(c, "an account's name cannot be a UUID");
+        return cmd_fail(c, CMD_FAILED, "an account's name cannot be a UUID");
     }
     cmd_set(c, "ref", c->account);
     return cmd_sql(c, "INSERT INTO accounts"
@@ -179,7 +179,7 @@ static bool unlock(struct cmd *c)
     if (!attempt_identify(c->keys, str(name, strlen(name)),
                           str(address, address != NULL ? strlen(address) : 0),
                           &attempt)) {
-        return cmd_refuse(c, "the account's HMAC failed");
+        return cmd_fail(c, CMD_FAILED, "the account's HMAC failed");
     }
     for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
         snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);

@@ -10,7 +10,6 @@
 #include <openssl/crypto.h>
 #include <pwd.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <termios.h>
@@ -41,14 +40,15 @@ static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
             continue;
         }
         if (n < 0) {
-            return cmd_refuse(c, "standard input cannot be read: %s",
-                              strerror(errno));
+            return cmd_fail(c, CMD_FAILED, "standard input cannot be read: %s",
+                            strerror(errno));
         }
         if (terminal && out[*len] == '\n') {
             break;
         }
         if (++*len > cap) {
-            return cmd_refuse(c, "standard input is over %zu bytes", cap);
+            return cmd_fail(c, CMD_FAILED, "standard input is over %zu bytes",
+                            cap);
         }
     }
     if (*len > 0 && out[*len - 1] == '\n') {
@@ -56,10 +56,10 @@ static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
         *len -= *len > 0 && out[*len - 1] == '\r';
     }
     if (*len == 0) {
-        return cmd_refuse(c, "nothing was given on standard input");
+        return cmd_fail(c, CMD_FAILED, "nothing was given on standard input");
     }
     return memchr(out, '\n', *len) == NULL ||
-           cmd_refuse(c, "standard input holds more than one line");
+           cmd_fail(c, CMD_FAILED, "standard input holds more than one line");
 }
 
 /* The same from a terminal that does not echo.  Whoever interrupts gets an
@@ -103,7 +103,7 @@ static bool ask_again(struct cmd *c, size_t cap)
     return (ask(c, "once more", c->secret + cap + 1, cap, &len) &&
             len == c->secret_len &&
             memcmp(c->secret, c->secret + cap + 1, len) == 0) ||
-           cmd_refuse(c, "the two are not the same");
+           cmd_fail(c, CMD_FAILED, "the two are not the same");
 }
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
@@ -116,23 +116,7 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
     return ok || cmd_fail(c, CMD_FAILED, "no %s: %s", what, c->line);
 }
 
-/* -- lines on standard error -- */
-
-bool cmd_fail(struct cmd *c, int status, const char *format, ...)
-{
-    char line[512];
-    va_list ap;
-
-    va_start(ap, format);
-    vsnprintf(line, sizeof(line), format, ap);
-    va_end(ap);
-    for (char *p = line; *p != '\0'; p++) {
-        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
-    }
-    fprintf(stderr, "identity-fcgi: %s\n", line);
-    c->status = status;
-    return false;
-}
+/* -- audit lines -- */
 
 /* A field of text, left out where it is NULL. */
 static struct log_field field(const char *name, const char *text)
@@ -142,49 +126,44 @@ static struct log_field field(const char *name, const char *text)
 
 void cmd_audit(struct cmd *c, const char *event, const char *only)
 {
-    static const char *const ids[] = {"accountId", "workspaceId", "memberId",
-                                      "branchId",  "roles",       "sessionId",
-                                      "tokenId",   "since"};
-    static const char *const counts[] = {
+    static const char *const names[] = {
+        "accountId", "workspaceId",      "memberId", "branchId",
+        "roles",     "sessionId",        "tokenId",  "since",
         "expiresAt", "clearedAddresses", "accounts", "revokedSessions",
         "sessions",  "rotatedTokens",    "attempts"};
-    enum { IDS = sizeof(ids) / sizeof(ids[0]) };
-    enum { COUNTS = sizeof(counts) / sizeof(counts[0]) };
-    struct log_field fields[IDS + 2];
-    struct log_number numbers[COUNTS];
+    enum { TEXTS = 8, ALL = sizeof(names) / sizeof(names[0]) };
+    struct log_field fields[TEXTS + 2];
+    struct log_number numbers[ALL - TEXTS];
     const struct passwd *user = getpwuid(getuid());
-    size_t n = 0, number_count = 0;
+    size_t n = 0, count = 0;
 
-    for (int i = 0; i < (only == NULL ? IDS : 1); i++) {
-        const char *name = only != NULL ? only : ids[i];
-
-        fields[n++] = field(name, cmd_get(c, name));
+    if (only != NULL) {
+        fields[n++] = field(only, cmd_get(c, only));
     }
-    for (int i = 0; i < COUNTS && only == NULL; i++) {
-        const char *value = cmd_get(c, counts[i]);
+    for (int i = 0; i < ALL && only == NULL; i++) {
+        const char *value = cmd_get(c, names[i]);
 
-        if (value != NULL) {
-            numbers[number_count].name = counts[i];
-            numbers[number_count++].value = strtoll(value, NULL, 10);
+        if (i < TEXTS) {
+            fields[n++] = field(names[i], value);
+        } else if (value != NULL) {
+            numbers[count++] =
+                (struct log_number){names[i], strtoll(value, NULL, 10)};
         }
     }
     fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
     fields[n++] = field("sudoUser", getenv("SUDO_USER"));
-    log_audit(event, NULL, fields, n, numbers, number_count);
+    log_audit(event, NULL, fields, n, numbers, count);
     c->audit_lost = c->audit_lost || log_lost();
 }
 
 /* -- results -- */
 
-void cmd_open(struct cmd *c, bool list)
+void cmd_open(struct cmd *c)
 {
-    c->list = list;
     buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
     jsonw_init(&c->w, &c->out);
-    if (c->json && list) {
-        jsonw_array(&c->w, NULL);
-    } else if (c->json) {
-        jsonw_object(&c->w, NULL);
+    if (c->json) {
+        (c->spec->list ? jsonw_array : jsonw_object)(&c->w, NULL);
     }
 }
 
@@ -202,7 +181,7 @@ static void flush(struct cmd *c)
 bool cmd_close(struct cmd *c)
 {
     if (c->json) {
-        (c->list ? jsonw_array_end : jsonw_object_end)(&c->w);
+        (c->spec->list ? jsonw_array_end : jsonw_object_end)(&c->w);
         buf_addc(&c->out, '\n');
     }
     flush(c);
@@ -244,12 +223,12 @@ void cmd_line(struct cmd *c, const char *line)
     }
 }
 
-static void json_value(struct jsonw *w, const struct out_column *column,
+static void json_value(struct jsonw *w, const struct cmd_column *column,
                        const char *value)
 {
-    if (column->type == OUT_BOOL) {
+    if (column->type == CMD_BOOL) {
         jsonw_bool(w, column->name, value[0] == 't');
-    } else if (column->type == OUT_LIST) {
+    } else if (column->type == CMD_LIST) {
         jsonw_array(w, column->name);
         while (*value != '\0') {
             size_t len = strcspn(value, ",");
@@ -260,7 +239,7 @@ static void json_value(struct jsonw *w, const struct out_column *column,
         jsonw_array_end(w);
     } else if (value[0] == '\0') {
         jsonw_null(w, column->name);
-    } else if (column->type == OUT_NUMBER) {
+    } else if (column->type == CMD_NUMBER) {
         jsonw_json(w, column->name, value, strlen(value));
     } else {
         jsonw_cstr(w, column->name, value);
@@ -279,12 +258,12 @@ static void write_time(const char *epoch_s, char out[], size_t cap)
     }
 }
 
-void cmd_value(struct cmd *c, const struct out_column *column,
+void cmd_value(struct cmd *c, const struct cmd_column *column,
                const char *value)
 {
     char time[sizeof("2026-11-21T10:15:00Z")];
 
-    if (column->type == OUT_TIME) {
+    if (column->type == CMD_TIME) {
         write_time(value, time, sizeof(time));
         value = time;
     }
@@ -297,56 +276,53 @@ void cmd_value(struct cmd *c, const struct out_column *column,
     if (column->label == NULL) {
         return;
     }
-    if (column->type == OUT_BOOL) {
+    if (column->type == CMD_BOOL) {
         value = value[0] == 't' ? "yes" : "no";
     } else if (value[0] == '\0') {
         value = "-";
     }
-    if (!c->list) {
+    if (!c->spec->list) {
         add_plain(&c->out, column->label, LABEL_WIDTH);
         buf_addc(&c->out, ' ');
     }
-    add_plain(&c->out, value, c->list ? column->width : 0);
-    buf_addz(&c->out, c->list ? "  " : "\n");
+    add_plain(&c->out, value, c->spec->list ? column->width : 0);
+    buf_addz(&c->out, c->spec->list ? "  " : "\n");
 }
 
-void cmd_values(struct cmd *c, const struct out_column *columns)
+void cmd_values(struct cmd *c)
 {
-    for (; columns->name != NULL; columns++) {
-        const char *value = cmd_get(c, columns->name);
+    const struct cmd_column *column = c->spec->columns;
+
+    for (; column->name != NULL; column++) {
+        const char *value = cmd_get(c, column->name);
 
         if (value != NULL) {
-            cmd_value(c, columns, value);
+            cmd_value(c, column, value);
         }
     }
 }
 
-void cmd_row(struct cmd *c, const struct out_column *columns)
+void cmd_row(struct cmd *c)
 {
+    const struct cmd_column *head = c->spec->columns;
+
     if (c->json) {
         jsonw_object(&c->w, NULL);
-        cmd_values(c, columns);
+        cmd_values(c);
         jsonw_object_end(&c->w);
     } else {
-        for (const struct out_column *l = columns; l->name != NULL; l++) {
-            if (!c->begun && l->label != NULL) {
-                add_plain(&c->out, l->label, l->width);
+        for (; !c->begun && head->name != NULL; head++) {
+            if (head->label != NULL) {
+                add_plain(&c->out, head->label, head->width);
                 buf_addz(&c->out, "  ");
             }
         }
         if (!c->begun) {
             end_line(&c->out);
+            c->begun = true;
         }
-        c->begun = true;
-        cmd_values(c, columns);
+        cmd_values(c);
         end_line(&c->out);
     }
     flush(c);
-}
-
-bool cmd_print(struct cmd *c, const struct out_column *columns)
-{
-    cmd_open(c, false);
-    cmd_values(c, columns);
-    return cmd_close(c);
 }

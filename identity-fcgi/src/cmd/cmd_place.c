@@ -6,16 +6,18 @@
 
 #define MAX_ROLES 32
 #define ROLE_MAX 32 /* bytes */
+#define ROLE_LETTERS                                                          \
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
 /* -- workspaces -- */
 
-static const struct out_column workspace_columns[] = {
-    {"workspaceName", "workspace", OUT_TEXT, 0},
-    {"workspaceId", "id", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"tenantName", "tenant", OUT_TEXT, 0},
-    {"tenantId", "tenant id", OUT_TEXT, 0},
-    {"changed", NULL, OUT_BOOL, 0},
+static const struct cmd_column workspace_columns[] = {
+    {"workspaceName", "workspace", CMD_TEXT, 0},
+    {"workspaceId", "id", CMD_TEXT, 0},
+    {"status", "status", CMD_TEXT, 0},
+    {"tenantName", "tenant", CMD_TEXT, 0},
+    {"tenantId", "tenant id", CMD_TEXT, 0},
+    {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL},
 };
 
@@ -41,10 +43,10 @@ static bool add_tenant(struct cmd *c)
                       "           tenant_name AS tenantName,"
                       "           true AS tenantAdded") &&
            (c->found > 0 ||
-            cmd_refuse(c,
-                       "a tenant called \"%s\" exists already: --tenant puts "
-                       "the workspace there",
-                       cmd_get(c, "new-tenant")));
+            cmd_fail(c, CMD_FAILED,
+                     "a tenant called \"%s\" exists already: --tenant puts "
+                     "the workspace there",
+                     cmd_get(c, "new-tenant")));
 }
 
 static bool lock_tenant(struct cmd *c)
@@ -60,8 +62,9 @@ static bool lock_tenant(struct cmd *c)
 /* Under the parent's lock: two of one name could not be told apart. */
 static bool refuse_namesake(struct cmd *c, const char *what, const char *where)
 {
-    return cmd_refuse(c, "a %s of this name exists already in \"%s\"", what,
-                      cmd_get(c, where));
+    return cmd_fail(c, CMD_FAILED,
+                    "a %s of this name exists already in \"%s\"", what,
+                    cmd_get(c, where));
 }
 
 static bool add_workspace(struct cmd *c)
@@ -87,13 +90,13 @@ static bool set_workspace(struct cmd *c)
 
 /* -- branches -- */
 
-static const struct out_column branch_columns[] = {
-    {"branchName", "branch", OUT_TEXT, 0},
-    {"branchId", "id", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"workspaceName", "workspace", OUT_TEXT, 0},
-    {"workspaceId", "workspace id", OUT_TEXT, 0},
-    {"changed", NULL, OUT_BOOL, 0},
+static const struct cmd_column branch_columns[] = {
+    {"branchName", "branch", CMD_TEXT, 0},
+    {"branchId", "id", CMD_TEXT, 0},
+    {"status", "status", CMD_TEXT, 0},
+    {"workspaceName", "workspace", CMD_TEXT, 0},
+    {"workspaceId", "workspace id", CMD_TEXT, 0},
+    {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL},
 };
 
@@ -136,15 +139,15 @@ static bool set_branch(struct cmd *c)
 
 /* -- members -- */
 
-static const struct out_column member_columns[] = {
-    {"account", "account", OUT_TEXT, 0},
-    {"accountId", "account id", OUT_TEXT, 0},
-    {"workspaceName", "workspace", OUT_TEXT, 0},
-    {"workspaceId", "workspace id", OUT_TEXT, 0},
-    {"memberId", "member id", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"revokedBranches", "branches lost", OUT_NUMBER, 0},
-    {"changed", NULL, OUT_BOOL, 0},
+static const struct cmd_column member_columns[] = {
+    {"account", "account", CMD_TEXT, 0},
+    {"accountId", "account id", CMD_TEXT, 0},
+    {"workspaceName", "workspace", CMD_TEXT, 0},
+    {"workspaceId", "workspace id", CMD_TEXT, 0},
+    {"memberId", "member id", CMD_TEXT, 0},
+    {"status", "status", CMD_TEXT, 0},
+    {"revokedBranches", "branches lost", CMD_NUMBER, 0},
+    {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL},
 };
 
@@ -178,8 +181,8 @@ static bool end_membership(struct cmd *c)
         return false;
     }
     if (cmd_is(c, "status", "")) {
-        return cmd_refuse(c, "\"%s\" is no member of \"%s\"",
-                          cmd_get(c, "account"), cmd_get(c, "workspaceName"));
+        return cmd_fail(c, CMD_FAILED, "\"%s\" is no member of \"%s\"",
+                        cmd_get(c, "account"), cmd_get(c, "workspaceName"));
     }
     if ((cmd_new_status(c) && !cmd_sql(c, "UPDATE members SET status = :status"
                                           " WHERE member_id = :memberId")) ||
@@ -194,16 +197,16 @@ static bool end_membership(struct cmd *c)
 
 /* -- grants -- */
 
-static const struct out_column grant_columns[] = {
-    {"accountId", NULL, OUT_TEXT, 0},
-    {"memberId", NULL, OUT_TEXT, 0},
-    {"workspaceId", NULL, OUT_TEXT, 0},
-    {"workspaceName", "workspace", OUT_TEXT, 16},
-    {"branchId", "branch id", OUT_TEXT, STORE_UUID - 1},
-    {"branchName", "branch", OUT_TEXT, 16},
-    {"granted", "granted", OUT_BOOL, 7},
-    {"roles", "roles", OUT_LIST, 0},
-    {"changed", NULL, OUT_BOOL, 0},
+static const struct cmd_column grant_columns[] = {
+    {"accountId", NULL, CMD_TEXT, 0},
+    {"memberId", NULL, CMD_TEXT, 0},
+    {"workspaceId", NULL, CMD_TEXT, 0},
+    {"workspaceName", "workspace", CMD_TEXT, 16},
+    {"branchId", "branch id", CMD_TEXT, STORE_UUID - 1},
+    {"branchName", "branch", CMD_TEXT, 16},
+    {"granted", "granted", CMD_BOOL, 7},
+    {"roles", "roles", CMD_LIST, 0},
+    {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL},
 };
 
@@ -215,15 +218,15 @@ static bool refuse_branch(struct cmd *c, const char *ref)
         return false;
     }
     if (c->found == 0) {
-        return cmd_refuse(c, "there is no branch %s \"%s\"",
-                          cmd_is_uuid(ref) ? "with the id" : "called", ref);
+        return cmd_fail(c, CMD_FAILED, "there is no branch %s \"%s\"",
+                        cmd_is_uuid(ref) ? "with the id" : "called", ref);
     }
-    return cmd_refuse(c,
-                      "the branch \"%s\" is in no workspace%s that \"%s\" is "
-                      "a member of: member add comes first",
-                      ref,
-                      cmd_get(c, "workspace") != NULL ? " of that name" : "",
-                      cmd_get(c, "account"));
+    return cmd_fail(c, CMD_FAILED,
+                    "the branch \"%s\" is in no workspace%s that \"%s\" is "
+                    "a member of: member add comes first",
+                    ref,
+                    cmd_get(c, "workspace") != NULL ? " of that name" : "",
+                    cmd_get(c, "account"));
 }
 
 /* The branch that ref names within the account's memberships. */
@@ -254,10 +257,10 @@ static bool give(struct cmd *c)
     int64_t given;
 
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_refuse(c,
-                          "the membership of \"%s\" in \"%s\" has ended: "
-                          "member add begins it again",
-                          cmd_get(c, "account"), cmd_get(c, "workspaceName"));
+        return cmd_fail(c, CMD_FAILED,
+                        "the membership of \"%s\" in \"%s\" has ended: "
+                        "member add begins it again",
+                        cmd_get(c, "account"), cmd_get(c, "workspaceName"));
     }
     if (!cmd_sql(c, "INSERT INTO branch_grants"
                     " (member_id, branch_id, workspace_id)"
@@ -294,19 +297,9 @@ static bool take(struct cmd *c)
 /* Leaves two rows a branch: which one it is, and what is granted in it now. */
 static bool change(struct cmd *c, bool (*one)(struct cmd *c))
 {
-    const char *branches[CMD_MAX_BRANCHES], *given[MAX_ROLES];
+    const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
-    size_t role_count = cmd_given(c, "role", given, MAX_ROLES);
-    /* Role codes have no comma: one parameter holds them all. */
-    char mem[MAX_ROLES * (ROLE_MAX + 1) + 1] = "";
-    struct buf codes;
 
-    buf_init(&codes, mem, sizeof(mem));
-    for (size_t i = 0; i < role_count; i++) {
-        buf_addz(&codes, i > 0 ? "," : "");
-        buf_addz(&codes, given[i]);
-    }
-    cmd_set(c, "codes", mem);
     if (!cmd_lock_account(c)) {
         return false;
     }
@@ -345,21 +338,21 @@ static bool print_grants(struct cmd *c)
 {
     size_t count = c->result_count;
 
-    cmd_open(c, true);
     for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
         c->result_count = i;
         if (cmd_is(c, "changed", "t")) {
             cmd_audit(c, c->spec->event, NULL);
         }
-        cmd_row(c, grant_columns);
+        cmd_row(c);
     }
-    return cmd_close(c);
+    return true;
 }
 
 static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
     size_t count = cmd_given(c, "role", roles, MAX_ROLES);
+    struct buf codes; /* they have no comma: one parameter holds them all */
 
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
         return cmd_fail(c, CMD_USAGE,
@@ -371,18 +364,20 @@ static bool check_grant(struct cmd *c)
                         "a member may hold at most %d roles in a branch",
                         MAX_ROLES);
     }
+    buf_init(&codes, c->secret, sizeof(c->secret));
     for (size_t i = 0; i < count; i++) {
         size_t len = strlen(roles[i]);
 
-        if (len > ROLE_MAX || strspn(roles[i], "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                               "abcdefghijklmnopqrstuvwxyz"
-                                               "0123456789_.:-") != len) {
+        if (len > ROLE_MAX || strspn(roles[i], ROLE_LETTERS) != len) {
             return cmd_fail(c, CMD_USAGE,
                             "--role is 1 to %d of the characters A-Z a-z 0-9 "
                             "_ . : -",
                             ROLE_MAX);
         }
+        buf_addf(&codes, "%s%s", i > 0 ? "," : "", roles[i]);
     }
+    buf_addc(&codes, '\0');
+    cmd_set(c, "codes", c->secret);
     return true;
 }
 
@@ -474,7 +469,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
          ROLES},
      .check = check_grant, .work = grant, .tell = print_grants,
-     .event = "member.granted"},
+     .event = "member.granted", .columns = grant_columns, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; "
      "with\n"
@@ -484,7 +479,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
          {"all", NULL, "everything in --workspace", 0}},
      .check = check_revoke, .work = revoke, .tell = print_grants,
-     .event = "member.revoked"},
+     .event = "member.revoked", .columns = grant_columns, .list = true},
     {.words = NULL},
 };
 /* clang-format on */

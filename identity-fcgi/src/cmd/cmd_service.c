@@ -43,8 +43,8 @@ static bool issue(struct cmd *c)
         return false;
     }
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_refuse(
-            c, "the account is disabled: account enable comes first");
+        return cmd_fail(c, CMD_FAILED,
+                        "the account is disabled: account enable comes first");
     }
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
@@ -54,7 +54,7 @@ static bool issue(struct cmd *c)
         token_verify(&c->cfg, c->keys, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},
                      now, TOKEN_CHECK_ALL, &claims)) {
-        return cmd_refuse(c, "the token could not be signed");
+        return cmd_fail(c, CMD_FAILED, "the token could not be signed");
     }
     buf_addc(&out, '\0');
     cmd_set(c, "token", c->secret);
@@ -68,20 +68,19 @@ static bool issue(struct cmd *c)
     return !out.overflow;
 }
 
+static const struct cmd_column issued_columns[] = {
+    {"token", NULL, CMD_TEXT, 0},       {"accountId", NULL, CMD_TEXT, 0},
+    {"accountType", NULL, CMD_TEXT, 0}, {"sessionId", NULL, CMD_TEXT, 0},
+    {"tokenId", NULL, CMD_TEXT, 0},     {"issuedAt", NULL, CMD_TIME, 0},
+    {"expiresAt", NULL, CMD_TIME, 0},   {.name = NULL},
+};
+
 static bool print_issued(struct cmd *c)
 {
-    static const struct out_column columns[] = {
-        {"token", NULL, OUT_TEXT, 0},       {"accountId", NULL, OUT_TEXT, 0},
-        {"accountType", NULL, OUT_TEXT, 0}, {"sessionId", NULL, OUT_TEXT, 0},
-        {"tokenId", NULL, OUT_TEXT, 0},     {"issuedAt", NULL, OUT_TIME, 0},
-        {"expiresAt", NULL, OUT_TIME, 0},   {.name = NULL},
-    };
-
     cmd_audit(c, c->spec->event, NULL);
-    cmd_open(c, false);
     cmd_line(c, c->secret);
-    cmd_values(c, columns);
-    return cmd_close(c);
+    cmd_values(c);
+    return true;
 }
 
 /* -- token inspect -- */
@@ -90,21 +89,20 @@ static bool print_issued(struct cmd *c)
 static pj_str_t given_token(struct cmd *c)
 {
     static const char bearer[] = "Bearer ";
-    const char *from = c->secret;
-    size_t len = c->secret_len;
+    pj_str_t token = {(unsigned char *) c->secret, c->secret_len};
 
-    while (len > 0 && from[len - 1] == ' ') {
-        len--;
+    while (token.len > 0 && token.data[token.len - 1] == ' ') {
+        token.len--;
     }
-    while (len > 0 && from[0] == ' ') {
-        from++;
-        len--;
+    while (token.len > 0 && token.data[0] == ' ') {
+        token = (pj_str_t){token.data + 1, token.len - 1};
     }
-    if (len > strlen(bearer) && memcmp(from, bearer, strlen(bearer)) == 0) {
-        from += strlen(bearer);
-        len -= strlen(bearer);
+    if (token.len > strlen(bearer) &&
+        memcmp(token.data, bearer, strlen(bearer)) == 0) {
+        token.data += strlen(bearer);
+        token.len -= strlen(bearer);
     }
-    return (pj_str_t){(const unsigned char *) from, len};
+    return token;
 }
 
 /* The object that a part of a token holds, and its text; NULL where it holds
@@ -129,7 +127,7 @@ static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
 static void print_claim(struct cmd *c, const pj_json_t *claim)
 {
     char label[32], value[256];
-    struct out_column column = {NULL, label, OUT_TEXT, 0};
+    struct cmd_column column = {NULL, label, CMD_TEXT, 0};
     int64_t number;
     size_t n;
 
@@ -140,7 +138,7 @@ static void print_claim(struct cmd *c, const pj_json_t *claim)
     if (!pj_json_seconds(claim, PJ_ROUND_DOWN, &number) &&
         (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
          strcmp(label, "nbf") == 0)) {
-        column.type = OUT_TIME;
+        column.type = CMD_TIME;
         snprintf(value, sizeof(value), "%lld", (long long) number);
     } else if (claim->type == PJ_JSON_ARRAY) {
         n = (size_t) snprintf(value, sizeof(value), "%zu:", claim->count);
@@ -156,32 +154,29 @@ static void print_claim(struct cmd *c, const pj_json_t *claim)
     cmd_value(c, &column, value);
 }
 
+/* The signature is looked at after the header and before the claims. */
 static const char *signature_state(pj_err_t verdict)
 {
-    switch (verdict) {
-    case PJ_OK:
-    case PJ_ERR_TOKEN_CLAIMS:
-    case PJ_ERR_TOKEN_ISSUER:
-    case PJ_ERR_TOKEN_EXPIRED:
-    case PJ_ERR_TOKEN_NOT_YET:
-    case PJ_ERR_TOKEN_KIND:
-        return "valid";
-    case PJ_ERR_TOKEN_SIGNATURE:
-        return "invalid";
-    default:
-        return "unchecked";
-    }
+    const uint64_t later =
+        PJ_FAULT(PJ_OK) | PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) |
+        PJ_FAULT(PJ_ERR_TOKEN_ISSUER) | PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) |
+        PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) | PJ_FAULT(PJ_ERR_TOKEN_KIND);
+
+    return (PJ_FAULT(verdict) & later) != 0    ? "valid"
+           : verdict == PJ_ERR_TOKEN_SIGNATURE ? "invalid"
+                                               : "unchecked";
 }
+
+static const struct cmd_column inspect_columns[] = {
+    {"verifies", "verifies", CMD_BOOL, 0},
+    {"reason", "reason", CMD_TEXT, 0},
+    {"signature", NULL, CMD_TEXT, 0},
+    {.name = NULL},
+};
 
 static bool inspect(struct cmd *c)
 {
-    static const struct out_column columns[] = {
-        {"verifies", "verifies", OUT_BOOL, 0},
-        {"reason", "reason", OUT_TEXT, 0},
-        {"signature", NULL, OUT_TEXT, 0},
-        {.name = NULL},
-    };
-    static const struct out_column redacted = {NULL, "signature", OUT_TEXT, 0};
+    static const struct cmd_column redacted = {NULL, "signature", CMD_TEXT, 0};
     pj_str_t token = given_token(c), header, payload;
     const pj_json_t *root;
     pj_claims_t claims;
@@ -205,8 +200,7 @@ static bool inspect(struct cmd *c)
     cmd_set(c, "signature", signature_state(verdict));
     snprintf(text, sizeof(text), "%s (%zu bytes, not shown)",
              signature_state(verdict), jws.signature.len * 3 / 4);
-    cmd_open(c, false);
-    cmd_values(c, columns);
+    cmd_values(c);
     if (c->json) {
         jsonw_json(&c->w, "header", (const char *) header.data, header.len);
         jsonw_json(&c->w, "claims", (const char *) payload.data, payload.len);
@@ -216,10 +210,11 @@ static bool inspect(struct cmd *c)
             print_claim(c, root);
         }
     }
-    return cmd_close(c) &&
-           (!verdict ||
-            cmd_fail(c, CMD_FAILED, "the token does not verify: %s",
-                     pj_strerror(verdict)));
+    if (verdict) {
+        (void) cmd_fail(c, CMD_FAILED, "the token does not verify: %s",
+                        pj_strerror(verdict));
+    }
+    return true;
 }
 
 static bool read_token(struct cmd *c)
@@ -250,7 +245,6 @@ static bool generate(struct cmd *c)
     if (!keys_generate(cmd_get(c, "kid"), &made)) {
         return cmd_fail(c, CMD_FAILED, "the key could not be made or written");
     }
-    cmd_open(c, false);
     for (int i = 0; i < 3; i++) {
         if (c->json) {
             jsonw_cstr(&c->w, names[i], values[i]);
@@ -259,7 +253,7 @@ static bool generate(struct cmd *c)
         }
     }
     OPENSSL_cleanse(&made, sizeof(made));
-    return cmd_close(c);
+    return true;
 }
 
 /* -- migrate, seed -- */
@@ -273,8 +267,8 @@ static bool migrate(struct cmd *c)
     return true;
 }
 
-static const struct out_column migrate_columns[] = {
-    {"schemaVersion", "schema version", OUT_NUMBER, 0},
+static const struct cmd_column migrate_columns[] = {
+    {"schemaVersion", "schema version", CMD_NUMBER, 0},
     {.name = NULL},
 };
 
@@ -295,41 +289,36 @@ static bool check_sweep(struct cmd *c)
     return cmd_load(c);
 }
 
+static const struct cmd_column sweep_columns[] = {
+    {"sessions", "sessions", CMD_NUMBER, 0},
+    {"rotatedTokens", "rotated tokens", CMD_NUMBER, 0},
+    {"attempts", "attempts", CMD_NUMBER, 0},
+    {"busy", NULL, CMD_BOOL, 0},
+    {.name = NULL},
+};
+
 static bool sweep(struct cmd *c)
 {
-    static const struct out_column columns[] = {
-        {"sessions", "sessions", OUT_NUMBER, 0},
-        {"rotatedTokens", "rotated tokens", OUT_NUMBER, 0},
-        {"attempts", "attempts", OUT_NUMBER, 0},
-        {"busy", NULL, OUT_BOOL, 0},
-        {.name = NULL},
-    };
     struct sweep_plan plan = {0};
-    struct sweep_counts counts;
+    struct sweep_counts n;
     enum sweep_result result;
     char err[320];
 
     (void) parse_int(cmd_get(c, "keep"), &plan.keep_s);
-    result = store_sweep(&c->cfg, &plan, &counts, err, sizeof(err));
-    cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    if (result != SWEEP_BUSY) {
-        cmd_setf(c, "sessions", "%lld", (long long) counts.sessions);
-        cmd_setf(c, "rotatedTokens", "%lld",
-                 (long long) counts.rotated_tokens);
-        cmd_setf(c, "attempts", "%lld", (long long) counts.attempts);
-    }
-    if (counts.sessions + counts.rotated_tokens + counts.attempts > 0) {
-        cmd_audit(c, c->spec->event, NULL);
-    }
-    if (result == SWEEP_FAILED) {
-        return cmd_fail(c, CMD_FAILED, "%s", err);
-    }
-    cmd_open(c, false);
+    result = store_sweep(&c->cfg, &plan, &n, err, sizeof(err));
     if (result == SWEEP_BUSY) {
         cmd_line(c, "another process is sweeping: nothing was done");
+    } else {
+        cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
+        cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
+        cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
     }
-    cmd_values(c, columns);
-    return cmd_close(c);
+    cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
+    if (n.sessions + n.rotated_tokens + n.attempts > 0) {
+        cmd_audit(c, c->spec->event, NULL);
+    }
+    cmd_values(c);
+    return result != SWEEP_FAILED || cmd_fail(c, CMD_FAILED, "%s", err);
 }
 
 /* -- the table -- */
@@ -344,12 +333,12 @@ const struct cmd_spec cmd_services[] = {
           CMD_NEEDED},
          {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED}},
      .check = check_system, .work = issue, .tell = print_issued,
-     .event = "token.system_issued"},
+     .event = "token.system_issued", .columns = issued_columns},
     {"token inspect", NULL, "show what a token says, and verify it",
      "The token is read from standard input.  Exit status 1 where it does "
      "not\n"
      "verify with these keys and this issuer, now.\n",
-     .check = read_token, .tell = inspect},
+     .check = read_token, .tell = inspect, .columns = inspect_columns},
     {"keys generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
      "where only the service can read it.\n",
@@ -369,7 +358,8 @@ const struct cmd_spec cmd_services[] = {
      "every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
          {"older-than", "TIME", "ended sessions are kept so long (7d)", 0}},
-     .check = check_sweep, .tell = sweep, .event = "sweep.done"},
+     .check = check_sweep, .tell = sweep,
+     .event = "sweep.done", .columns = sweep_columns},
     {.words = NULL},
 };
 /* clang-format on */

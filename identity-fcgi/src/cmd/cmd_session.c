@@ -140,21 +140,22 @@ static bool revoke(struct cmd *c)
                       "   AND s.session_id = :session AND s.status = 'ACTIVE'"
                       "   AND s.created_at > a.sessions_valid_after") &&
            (c->touched > 0 ||
-            cmd_refuse(c, "the account has no active session with this id"));
+            cmd_fail(c, CMD_FAILED,
+                     "the account has no active session with this id"));
 }
 
 /* -- account sessions -- */
 
-static const struct out_column columns[] = {
-    {"sessionId", "session", OUT_TEXT, STORE_UUID - 1},
-    {"status", "status", OUT_TEXT, 7},
-    {"createdAt", "created", OUT_TIME, 20},
-    {"expiresAt", "expires", OUT_TIME, 20},
-    {"revokedAt", NULL, OUT_TIME, 0},
-    {"workspaceId", NULL, OUT_TEXT, 0},
-    {"workspaceName", "workspace", OUT_TEXT, 16},
-    {"branchId", NULL, OUT_TEXT, 0},
-    {"branchName", "branch", OUT_TEXT, 0},
+static const struct cmd_column columns[] = {
+    {"sessionId", "session", CMD_TEXT, STORE_UUID - 1},
+    {"status", "status", CMD_TEXT, 7},
+    {"createdAt", "created", CMD_TIME, 20},
+    {"expiresAt", "expires", CMD_TIME, 20},
+    {"revokedAt", NULL, CMD_TIME, 0},
+    {"workspaceId", NULL, CMD_TEXT, 0},
+    {"workspaceName", "workspace", CMD_TEXT, 16},
+    {"branchId", NULL, CMD_TEXT, 0},
+    {"branchName", "branch", CMD_TEXT, 0},
     {.name = NULL},
 };
 
@@ -218,14 +219,13 @@ static bool list(struct cmd *c)
 
 static bool print_list(struct cmd *c)
 {
-    cmd_open(c, true);
     for (c->row = 0; c->row < c->found; c->row++) {
-        cmd_row(c, columns);
+        cmd_row(c);
     }
     if (c->found == 0) {
         cmd_line(c, "no sessions");
     }
-    return cmd_close(c);
+    return true;
 }
 
 /* -- sessions revoke -- */
@@ -292,13 +292,14 @@ static bool check_since(struct cmd *c)
                           "2026-11-21T10:15:00Z");
 }
 
+static const struct cmd_column done_columns[] = {
+    {"accounts", "accounts", CMD_NUMBER, 0},
+    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
+    {.name = NULL},
+};
+
 static bool revoke_everybody(struct cmd *c)
 {
-    static const struct out_column done[] = {
-        {"accounts", "accounts", OUT_NUMBER, 0},
-        {"revokedSessions", "ended sessions", OUT_NUMBER, 0},
-        {.name = NULL},
-    };
     int64_t accounts = 0, sessions = 0;
     bool locked_out, ok;
 
@@ -315,32 +316,36 @@ static bool revoke_everybody(struct cmd *c)
                                    : "not all of those sessions are over",
                         c->line);
     }
-    return cmd_print(c, done);
+    cmd_values(c);
+    return true;
 }
 
 /* -- the table -- */
 
+/* clang-format off */
 const struct cmd_spec cmd_sessions[] = {
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      CMD_ACCOUNT_MORE,
-     .options = {{"all", NULL, "ended ones too", 0},
-                 {"limit", "N", "at most so many (100)", 0}},
-     .check = check_list, .work = list, .tell = print_list},
+     .options = {
+         {"all", NULL, "ended ones too", 0},
+         {"limit", "N", "at most so many (100)", 0}},
+     .check = check_list, .work = list, .tell = print_list,
+     .columns = columns, .list = true},
     {"account revoke-sessions", "ACCOUNT", "end sessions", CMD_ACCOUNT_MORE,
      .options = {{"session", "UUID", "only this one", 0}},
      .check = check_revoke, .work = revoke,
-     .event = "account.sessions_revoked", .after = cmd_locked_out,
-     .columns = cmd_account_columns},
+     .event = "account.sessions_revoked",
+     .after = cmd_locked_out, .columns = cmd_account_columns},
     {"sessions revoke", NULL, "end everybody's sessions, after data loss",
      "For a database that may have lost its last commits (a failover, a\n"
      "crash): tokens that were logged out or replaced may work again, and\n"
      "which ones nobody can tell.  So every account with a session that was\n"
-     "not over at TIME is logged out everywhere.  TIME is a moment before "
-     "the\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
      "first commit that may be lost; if in doubt, an earlier one.\n",
-     .options = {{"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z",
-                  CMD_NEEDED}},
+     .options = {
+         {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED}},
      .check = check_since, .tell = revoke_everybody,
-     .event = "sessions.revoked"},
+     .event = "sessions.revoked", .columns = done_columns},
     {.words = NULL},
 };
+/* clang-format on */

@@ -13,6 +13,7 @@
 #define GRACE_MS 250
 #define SQL_MAX 4096
 #define MAX_PARAMS 16
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
 /* -- error lines -- */
 
@@ -52,16 +53,6 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
-bool cmd_refuse(struct cmd *c, const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    vsnprintf(c->line, sizeof(c->line), format, ap);
-    va_end(ap);
-    return false;
-}
-
 /* Turns the last error into a line, unless work has written one; always
  * false. */
 static bool explain(struct cmd *c, bool committing)
@@ -70,18 +61,20 @@ static bool explain(struct cmd *c, bool committing)
         return false;
     }
     if (c->error.state[0] == '\0' && committing) {
-        return cmd_refuse(c, "the database's last answer was lost: whether "
-                             "the change was made is not known; look before "
-                             "trying again");
+        return cmd_fail(c, CMD_FAILED,
+                        "the database's last answer was lost: whether "
+                        "the change was made is not known; look before "
+                        "trying again");
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(c->error.constraint, known[i].what) == 0 ||
             strcmp(c->error.state, known[i].what) == 0) {
-            return cmd_refuse(c, "%s", known[i].line);
+            return cmd_fail(c, CMD_FAILED, "%s", known[i].line);
         }
     }
-    return cmd_refuse(c, "the database failed: %s; nothing was changed",
-                      c->error.message);
+    return cmd_fail(c, CMD_FAILED,
+                    "the database failed: %s; nothing was changed",
+                    c->error.message);
 }
 
 /* -- connection and transactions -- */
@@ -149,59 +142,48 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
     }
 }
 
-bool cmd_change(struct cmd *c, bool (*work)(struct cmd *c))
-{
-    return cmd_connect(c) &&
-           (cmd_transact(c, work) || cmd_fail(c, CMD_FAILED, "%s", c->line));
-}
-
 /* -- statements -- */
 
-/* Reads :name, and .id or .name after it, at sql, which moves to its last
- * character; the value goes to *value.  False where there is none. */
-static bool parameter(const struct cmd *c, const char **sql,
-                      const char **value)
+/* The value of a parameter, :name or :name.id or :name.name. */
+static const char *parameter(const struct cmd *c, const char *text, size_t len)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyz"
-                                  "ABCDEFGHIJKLMNOPQRSTUVWXYZ-";
-    size_t len = strspn(*sql + 1, letters);
-    const char *end = *sql + 1 + len;
-    char name[32];
+    const char *value;
+    char name[32], *kind;
 
-    if (**sql != ':' || len == 0 || len >= sizeof(name)) {
-        return false;
+    snprintf(name, sizeof(name), "%.*s", (int) len, text);
+    kind = strchr(name, '.');
+    if (kind != NULL) {
+        *kind++ = '\0';
     }
-    snprintf(name, sizeof(name), "%.*s", (int) len, *sql + 1);
-    *value = cmd_get(c, name);
-    if (strncmp(end, ".id", 3) == 0) {
-        end += 3;
-        *value = *value != NULL && cmd_is_uuid(*value) ? *value : NULL;
-    } else if (strncmp(end, ".name", 5) == 0) {
-        end += 5;
-        *value = *value != NULL && cmd_is_uuid(*value) ? NULL : *value;
-    }
-    *sql = end - 1;
-    return true;
+    value = cmd_get(c, name);
+    return kind == NULL || value == NULL ||
+                   cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
+               ? value
+               : NULL;
 }
 
-/* Writes sql with $1, $2 ... for each :name; how many there are, or -1. */
-static int bind(const struct cmd *c, const char *sql, struct buf *out,
-                const char *params[MAX_PARAMS])
+/* Writes sql with $1, $2 ... for its parameters; how many there are. */
+static size_t bind(const struct cmd *c, const char *sql, struct buf *out,
+                   const char *params[MAX_PARAMS])
 {
-    int count = 0;
+    size_t count = 0;
 
     for (; *sql != '\0'; sql++) {
-        bool cast = out->len > 0 && out->data[out->len - 1] == ':';
+        size_t len = *sql == ':' ? strspn(sql + 1, NAME_LETTERS) : 0;
 
-        if (count < MAX_PARAMS && !cast &&
-            parameter(c, &sql, &params[count])) {
-            buf_addf(out, "$%d", ++count);
+        if (strncmp(sql, "::", 2) == 0) { /* a cast */
+            buf_addz(out, "::");
+            sql++;
+        } else if (len > 0 && count < MAX_PARAMS) {
+            params[count] = parameter(c, sql + 1, len);
+            buf_addf(out, "$%zu", ++count);
+            sql += len;
         } else {
             buf_addc(out, *sql);
         }
     }
     buf_addc(out, '\0');
-    return out->overflow ? -1 : count;
+    return count;
 }
 
 bool cmd_sql(struct cmd *c, const char *sql)
@@ -210,15 +192,16 @@ bool cmd_sql(struct cmd *c, const char *sql)
     struct db_rows *rows;
     char mem[SQL_MAX];
     struct buf text;
-    int count;
+    size_t count;
 
     buf_init(&text, mem, sizeof(mem));
     count = bind(c, sql, &text, params);
-    if (count < 0 || c->result_count == CMD_MAX_RESULTS) {
-        return cmd_refuse(c, "too many statements; nothing was changed");
+    if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
+        return cmd_fail(c, CMD_FAILED,
+                        "too many statements; nothing was changed");
     }
-    if (!db_script_text(c->db, mem, params, (size_t) count, deadline_ms(c),
-                        &rows, &c->error)) {
+    if (!db_script_text(c->db, mem, params, count, deadline_ms(c), &rows,
+                        &c->error)) {
         return false;
     }
     c->touched = (int64_t) db_affected(rows);
@@ -249,19 +232,20 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
         return false;
     }
     if (c->found == 0) {
-        return hint == NULL ? true
-               : cmd_is_uuid(ref)
-                   ? cmd_refuse(c, "there is no %s with the id %s", what, ref)
-                   : cmd_refuse(c, "there is no %s called \"%s\"%s", what, ref,
-                                hint);
+        return hint == NULL ||
+               (cmd_is_uuid(ref)
+                    ? cmd_fail(c, CMD_FAILED, "there is no %s with the id %s",
+                               what, ref)
+                    : cmd_fail(c, CMD_FAILED, "there is no %s called \"%s\"%s",
+                               what, ref, hint));
     }
     rows = c->results[c->result_count - 1];
     return c->found == 1 ||
-           cmd_refuse(c,
-                      "more than one %s is called \"%s\": give its id instead "
-                      "(%s, %s%s)",
-                      what, ref, db_text(rows, 0, 0, NULL),
-                      db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
+           cmd_fail(c, CMD_FAILED,
+                    "more than one %s is called \"%s\": give its id instead "
+                    "(%s, %s%s)",
+                    what, ref, db_text(rows, 0, 0, NULL),
+                    db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
 }
 
 bool cmd_lock_account(struct cmd *c)
