@@ -15,7 +15,7 @@
 
 static bool command_check(struct cmd *c)
 {
-    if (!cmd_keys(c, false)) {
+    if (!cmd_load_keys(c)) {
         return false;
     }
     if (c->cfg.warning != NULL) {
@@ -30,18 +30,18 @@ static bool command_print_config(struct cmd *c)
     char err[512];
 
     return config_print(stdout, c->env_file, err, sizeof(err)) ||
-           cmd_fail(c, CMD_USAGE, "%s", err);
+           cmd_misused(c, "%s", err);
 }
 
 static bool start(struct cmd *c, struct listener *listener)
 {
     char err[512];
 
-    if (!cmd_keys(c, false)) {
+    if (!cmd_load_keys(c)) {
         return false;
     }
     if (!listener_open(listener, c->cfg.listen, err, sizeof(err))) {
-        return cmd_fail(c, CMD_FAILED, "%s", err);
+        return cmd_fail(c, "%s", err);
     }
     if (c->cfg.warning != NULL) {
         log_line(LOG_WARN_, "config.unknown", "%s", c->cfg.warning);
@@ -50,8 +50,7 @@ static bool start(struct cmd *c, struct listener *listener)
         !cmd_migrate(c, c->cfg.db_seed_on_start)) {
         return false;
     }
-    return password_setup(&c->cfg) ||
-           cmd_fail(c, CMD_FAILED, "cannot set up Argon2id");
+    return password_setup(&c->cfg) || cmd_fail(c, "cannot set up Argon2id");
 }
 
 static bool command_serve(struct cmd *c)
@@ -120,8 +119,7 @@ static const struct {
 
 static bool usage(struct cmd *c, const char *what, const char *arg)
 {
-    return cmd_fail(c, CMD_USAGE, "%s: %s; try identity-fcgi --help", what,
-                    arg);
+    return cmd_misused(c, "%s: %s; try identity-fcgi --help", what, arg);
 }
 
 /* Descriptors 0 to 2 exist, so that no socket of ours becomes one of them;

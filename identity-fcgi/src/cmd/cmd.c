@@ -16,19 +16,18 @@
 #define ERR_MAX 512
 
 static const struct cmd_option common_options[] = {
-    {"json", NULL, "print the result as JSON", 0},
-    {"env-file", "FILE", "settings, as for serving", 0},
-    {"help", NULL, "print this text", 0},
-    {.name = NULL},
-};
+    {"json", NULL, .help = "print the result as JSON"},
+    {"env-file", "FILE", .help = "settings, as for serving"},
+    {"help", NULL, .help = "print this text"},
+    {.name = NULL}};
 
 /* -- finding -- */
 
 /* The row of this number, over all tables; NULL after the last. */
 static const struct cmd_spec *row(size_t n)
 {
-    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_sessions,
-                                             cmd_places, cmd_services};
+    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_places,
+                                             cmd_services};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
@@ -150,17 +149,16 @@ static bool which(struct cmd *c, const char *group)
             buf_addz(&verbs, verb(s));
         }
     }
-    return cmd_fail(c, CMD_USAGE,
-                    "%s: which of %.*s? try identity-fcgi %s --help", group,
-                    (int) verbs.len, mem, group);
+    return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
+                       group, (int) verbs.len, mem, group);
 }
 
 /* -- parsing -- */
 
 static bool refuse(struct cmd *c, const char *what, const char *name)
 {
-    return cmd_fail(c, CMD_USAGE, "%s: %s%s; try identity-fcgi %s --help",
-                    c->spec->words, what, name, c->spec->words);
+    return cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
+                       c->spec->words, what, name, c->spec->words);
 }
 
 /* What is no option of ours is shown only as far as it looks like one. */
@@ -285,6 +283,13 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv)
             return refuse(c, "needs --", o->name);
         }
     }
+    for (size_t i = 0; i < c->given_count; i++) {
+        const struct cmd_option *o = c->given[i].option;
+
+        if (o->valid != NULL && !o->valid(c->given[i].value)) {
+            return cmd_misused(c, "--%s is %s", o->name, o->accepted);
+        }
+    }
     c->json = cmd_get(c, "json") != NULL;
     return true;
 }
@@ -306,23 +311,19 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 static bool run(struct cmd *c)
 {
-    const struct cmd_spec *s = c->spec; /* after check */
     const char *account = cmd_get(c, "account");
+    const struct cmd_spec *s;
 
     if (cmd_get(c, "env-file") != NULL) {
         c->env_file = cmd_get(c, "env-file");
     }
     if ((account != NULL && !cmd_account_ref(c, account)) ||
-        (s->check != NULL && !s->check(c))) {
+        (c->spec->check != NULL && !c->spec->check(c))) {
         return false;
     }
     s = c->spec; /* check may have chosen another */
     if (s->work != NULL && !(cmd_connect(c) && cmd_transact(c, s->work))) {
         return false;
-    }
-    cmd_open(c);
-    if (s->tell != NULL) {
-        return s->tell(c) && cmd_close(c);
     }
     if (cmd_get(c, "tenantAdded") != NULL) {
         cmd_audit(c, "tenant.added", "tenantId");
@@ -330,11 +331,9 @@ static bool run(struct cmd *c)
     if (s->event != NULL && c->changed) {
         cmd_audit(c, s->event, NULL);
     }
-    if (s->after != NULL && !s->after(c)) {
-        return false;
-    }
-    cmd_values(c);
-    return cmd_close(c);
+    cmd_open(c);
+    return (s->after == NULL || s->after(c)) &&
+           (s->print != NULL ? s->print : cmd_values)(c) && cmd_close(c);
 }
 
 bool cmd_main(struct cmd *c, int argc, char *const *argv)
@@ -400,7 +399,7 @@ int cmd_end(struct cmd *c)
 
 /* -- what commands share -- */
 
-bool cmd_fail(struct cmd *c, int status, const char *format, ...)
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
     char line[sizeof(c->line)];
     va_list ap;
@@ -421,7 +420,7 @@ bool cmd_load(struct cmd *c)
         return true;
     }
     if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
+        return cmd_misused(c, "%s", err);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -433,7 +432,7 @@ bool cmd_load(struct cmd *c)
     return true;
 }
 
-bool cmd_keys(struct cmd *c, bool signing)
+bool cmd_load_keys(struct cmd *c)
 {
     char err[ERR_MAX];
 
@@ -442,14 +441,16 @@ bool cmd_keys(struct cmd *c, bool signing)
     }
     c->keys = keys_load(&c->cfg, err, sizeof(err));
     config_wipe_private_key(&c->cfg);
-    if (c->keys == NULL) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
-    }
-    return !signing || c->keys->signing != NULL ||
-           cmd_fail(c, CMD_USAGE,
-                    "no signing key: PLATFORM_JWT_KEY_ID, "
-                    "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
-                    "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+    return c->keys != NULL || cmd_misused(c, "%s", err);
+}
+
+bool cmd_keys(struct cmd *c)
+{
+    return cmd_load_keys(c) &&
+           (c->keys->signing != NULL ||
+            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
+                           "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                           "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set"));
 }
 
 bool cmd_migrate(struct cmd *c, bool seed)
@@ -457,10 +458,10 @@ bool cmd_migrate(struct cmd *c, bool seed)
     char err[ERR_MAX];
 
     if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
+        return cmd_misused(c, "%s", err);
     }
     return store_migrate(&c->cfg, seed, err, sizeof(err)) ||
-           cmd_fail(c, CMD_FAILED, "%s", err);
+           cmd_fail(c, "%s", err);
 }
 
 bool cmd_account_ref(struct cmd *c, const char *text)
@@ -472,10 +473,10 @@ bool cmd_account_ref(struct cmd *c, const char *text)
     }
     if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
         account_name_has_control(name)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "the name of an account is 1 to %d bytes without "
-                        "control characters",
-                        STORE_ACCOUNT_NAME_MAX);
+        return cmd_misused(c,
+                           "the name of an account is 1 to %d bytes without "
+                           "control characters",
+                           STORE_ACCOUNT_NAME_MAX);
     }
     memcpy(c->account, name.data, name.len);
     c->account[name.len] = '\0';

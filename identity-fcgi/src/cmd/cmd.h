@@ -32,6 +32,8 @@ struct cmd_option {
     const char *value; /* what it is called in the help; NULL: a flag */
     const char *help;
     unsigned flags;
+    bool (*valid)(const char *value); /* or NULL */
+    const char *accepted;             /* "--NAME is ACCEPTED" */
 };
 
 enum cmd_type {
@@ -61,20 +63,16 @@ struct cmd_spec {
     /* What is done, in this order; any may be missing. */
     bool (*check)(struct cmd *c); /* usage, settings, secrets */
     bool (*work)(struct cmd *c);  /* one transaction */
-    bool (*tell)(struct cmd *c);  /* instead of the next three: */
     const char *event;            /* an audit line, where c->changed */
     bool (*after)(struct cmd *c);
-    const struct cmd_column *columns; /* are printed */
+    bool (*print)(struct cmd *c); /* NULL: cmd_values() */
+    const struct cmd_column *columns;
 
     bool list;          /* prints rows instead of one object */
     const char *status; /* that it gives to an account, a workspace ... */
 };
 
-extern const struct cmd_spec cmd_accounts[], cmd_sessions[], cmd_places[],
-    cmd_services[];
-
-extern const struct cmd_column cmd_account_columns[];
-#define CMD_ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
+extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_services[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -154,13 +152,17 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
 /* Ends the command with this status and line; always false. */
-bool cmd_fail(struct cmd *c, int status, const char *format, ...)
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+#define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
+#define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
 
 /* Loads the settings and hides the secrets among them. */
 bool cmd_load(struct cmd *c);
-/* Loads settings and keys; signing: there has to be one to sign with. */
-bool cmd_keys(struct cmd *c, bool signing);
+/* That and the keys, */
+bool cmd_load_keys(struct cmd *c);
+/* among which there is one to sign with. */
+bool cmd_keys(struct cmd *c);
 bool cmd_migrate(struct cmd *c, bool seed);
 /* Takes text as an account's name or id, folded into c->account; so is the
  * value "account" before check. */
@@ -184,7 +186,7 @@ bool cmd_close(struct cmd *c);
  * are of spec->columns, or these as a row of a list; a line for people. */
 void cmd_value(struct cmd *c, const struct cmd_column *column,
                const char *value);
-void cmd_values(struct cmd *c);
+bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
 void cmd_line(struct cmd *c, const char *line);
 
@@ -235,14 +237,5 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Sets status to that of the spec, and changed: whether it was another one. */
 bool cmd_new_status(struct cmd *c);
-
-/* -- sessions (cmd_session.c) -- */
-
-/* In work: ends every session that the locked account has had up to now. */
-bool cmd_lock_out(struct cmd *c);
-
-/* After it: marks the rows of those sessions, which are over already; that may
- * take its time.  Sets revokedSessions. */
-bool cmd_locked_out(struct cmd *c);
 
 #endif

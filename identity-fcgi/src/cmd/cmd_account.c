@@ -1,29 +1,29 @@
-/* account add, disable, enable, set-credential, unlock */
+/*
+ * account add, disable, enable, set-credential, unlock, sessions,
+ * revoke-sessions; sessions revoke.
+ *
+ * An account is locked out by one write to its row, however many sessions it
+ * has: whoever reads a session compares.  The rows of those sessions are
+ * marked afterwards, some at a time.
+ */
 
 #include "cmd/cmd.h"
 
 #include "auth/attempt.h"
 #include "auth/password.h"
+#include "base/config_parse.h"
 
 #include <arpa/inet.h>
+#include <openssl/asn1.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
+#include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
-
-const struct cmd_column cmd_account_columns[] = {
-    {"account", "account", CMD_TEXT, 0},
-    {"accountId", "id", CMD_TEXT, 0},
-    {"type", "type", CMD_TEXT, 0},
-    {"status", "status", CMD_TEXT, 0},
-    {"changed", "changed", CMD_BOOL, 0},
-    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
-    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0},
-    {"clearedAddressTotal", "address reset", CMD_BOOL, 0},
-    {.name = NULL},
-};
+#define BATCH_ACCOUNTS "500"
+#define BATCH_SESSIONS 1000
 
 static pj_str_t str(const char *text, size_t len)
 {
@@ -32,31 +32,20 @@ static pj_str_t str(const char *text, size_t len)
 
 /* -- credentials -- */
 
-/*
- * Whether login would read c->secret as it is: a JSON string cannot carry
- * other bytes than UTF-8's, and no NUL.
- */
-static bool can_be_sent(struct cmd *c)
+/* Whether c->secret can be a JSON string, as login reads it. */
+static bool can_be_sent(const struct cmd *c)
 {
-    char text[6 * CREDENTIAL_MAX + 16];
-    char arena_mem[64 * 1024]; /* the parser's tables are in it too */
-    const pj_json_t *root;
-    pj_arena_t arena;
-    struct buf out;
-    struct jsonw w;
-    bool ok;
+    unsigned long character;
+    int n;
 
-    buf_init(&out, text, sizeof(text));
-    jsonw_init(&w, &out);
-    jsonw_string(&w, NULL, c->secret, c->secret_len);
-    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
-    ok = !out.overflow &&
-         pj_json_parse(&arena, str(text, out.len), &root) == PJ_OK &&
-         root->text.len == c->secret_len &&
-         memcmp(root->text.data, c->secret, c->secret_len) == 0;
-    OPENSSL_cleanse(text, sizeof(text));
-    OPENSSL_cleanse(arena_mem, sizeof(arena_mem));
-    return ok;
+    for (size_t i = 0; i < c->secret_len; i += (size_t) n) {
+        n = UTF8_getc((const unsigned char *) c->secret + i,
+                      (int) (c->secret_len - i), &character);
+        if (n <= 0 || character == 0 || character > 0x10ffff) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Puts the hash of c->secret in its place. */
@@ -66,7 +55,7 @@ static bool hash(struct cmd *c)
 
     if (!password_setup(&c->cfg) ||
         !password_hash(str(c->secret, c->secret_len), 0, phc)) {
-        return cmd_fail(c, CMD_FAILED, "the credential could not be hashed");
+        return cmd_fail(c, "the credential could not be hashed");
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));
     memcpy(c->secret, phc, sizeof(phc));
@@ -74,64 +63,156 @@ static bool hash(struct cmd *c)
     return true;
 }
 
-/* Reads a credential and hashes it. */
+/* Reads a credential, or makes one that nobody knows, and hashes it. */
 static bool read_credential(struct cmd *c)
 {
-    if (!cmd_load(c) ||
-        !cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
+    if (!cmd_load(c)) {
+        return false;
+    }
+    if (cmd_get(c, "no-login") != NULL) {
+        c->secret_len = 32;
+        return RAND_bytes((unsigned char *) c->secret, 32) == 1
+                   ? hash(c)
+                   : cmd_fail(c, "no randomness");
+    }
+    if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
     }
     if (c->secret_len > CREDENTIAL_MAX) {
-        return cmd_fail(c, CMD_FAILED, "a credential is at most %d bytes",
-                        CREDENTIAL_MAX);
+        return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
-    if (!can_be_sent(c)) {
-        return cmd_fail(c, CMD_FAILED,
-                        "a credential is UTF-8 without NUL: nobody could "
-                        "log in with this one");
-    }
-    return hash(c);
+    return can_be_sent(c)
+               ? hash(c)
+               : cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
+                             "log in with this one");
 }
 
-/* Hashes what nobody knows. */
-static bool no_credential(struct cmd *c)
+/* -- account add -- */
+
+static bool is_type(const char *text)
 {
-    c->secret_len = 32;
-    if (RAND_bytes((unsigned char *) c->secret, (int) c->secret_len) != 1) {
-        return cmd_fail(c, CMD_FAILED, "no randomness");
-    }
-    return cmd_load(c) && hash(c);
+    return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
+           strcmp(text, "SYSTEM") == 0;
 }
-
-/* -- the commands -- */
 
 static bool check_add(struct cmd *c)
 {
-    if (cmd_get(c, "type") == NULL) {
-        cmd_set(c, "type", "CUSTOMER");
-    }
-    if (!cmd_is(c, "type", "CUSTOMER") && !cmd_is(c, "type", "OPERATOR") &&
-        !cmd_is(c, "type", "SYSTEM")) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--type is one of CUSTOMER, OPERATOR, SYSTEM");
-    }
-    return cmd_account_ref(c, c->operand) &&
-           (cmd_get(c, "no-login") != NULL ? no_credential(c)
-                                           : read_credential(c));
+    return cmd_account_ref(c, c->operand) && read_credential(c);
 }
 
 static bool add(struct cmd *c)
 {
     if (cmd_is_uuid(c->account)) {
         /* Nobody could refer to it by name. */
-        return cmd_fail(c, CMD_FAILED, "an account's name cannot be a UUID");
+        return cmd_fail(c, "an account's name cannot be a UUID");
     }
     cmd_set(c, "ref", c->account);
     return cmd_sql(c, "INSERT INTO accounts"
                       " (account_name, account_type, credential_hash)"
-                      " VALUES (:ref, :type, :hash)") &&
+                      " VALUES (:ref, coalesce(:type, 'CUSTOMER'), :hash)") &&
            cmd_lock_account(c);
 }
+
+/* -- locking out -- */
+
+/*
+ * Of the accounts :from to :to those with a session that was not over at
+ * :since, or all.  The moment is no earlier than any session that is there,
+ * even where the clock was set back.  A row is asked for where EXISTS would
+ * do: that might read the whole table at once, for all accounts.
+ */
+static bool lock_out(struct cmd *c)
+{
+    static const char sql[] =
+        "UPDATE accounts a SET sessions_valid_after = greatest("
+        "   clock_timestamp(), a.sessions_valid_after,"
+        "   (SELECT max(s.created_at) FROM auth_sessions s"
+        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
+        " WHERE a.account_id BETWEEN :from AND :to"
+        "   AND (:since::timestamptz IS NULL OR ("
+        "       SELECT true FROM auth_sessions s"
+        "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+        "          AND s.created_at > a.sessions_valid_after"
+        "          AND s.expires_at > :since LIMIT 1))"
+        " RETURNING (SELECT true FROM auth_sessions s"
+        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+        "     LIMIT 1) IS TRUE AS endsSessions";
+
+    return cmd_sql(c, sql);
+}
+
+/* Ends every session that the locked account has had up to now. */
+static bool lock_account_out(struct cmd *c)
+{
+    cmd_setf(c, "from", "%s", cmd_get(c, "accountId"));
+    cmd_setf(c, "to", "%s", cmd_get(c, "accountId"));
+    if (!lock_out(c)) {
+        return false;
+    }
+    c->changed = c->changed || cmd_is(c, "endsSessions", "t");
+    return true;
+}
+
+/* Of the accounts :from to :to, at most :most rows.  The limit within keeps
+ * the join from becoming one that reads the whole table. */
+#define MARK(held)                                                            \
+    "UPDATE auth_sessions"                                                    \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
+    " WHERE session_id = ANY (ARRAY("                                         \
+    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("             \
+    "     SELECT session_id FROM auth_sessions"                               \
+    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
+    "        AND created_at <= a.sessions_valid_after"                        \
+    "      LIMIT :most FOR UPDATE " held ") AS s"                             \
+    "    WHERE a.account_id BETWEEN :from AND :to LIMIT :most))"
+
+static bool mark_some(struct cmd *c)
+{
+    cmd_setf(c, "most", "%d", BATCH_SESSIONS);
+    return cmd_sql(c, MARK("SKIP LOCKED"));
+}
+
+static bool mark_one(struct cmd *c)
+{
+    cmd_set(c, "most", "1");
+    return cmd_sql(c, MARK(""));
+}
+
+/*
+ * Rows that somebody holds are passed over, and then waited for one by one:
+ * nobody waits for a row while holding another, so there is no deadlock with
+ * who revokes several, in whatever order.
+ */
+static bool mark(struct cmd *c, int64_t *total)
+{
+    bool wait = false;
+
+    do {
+        if (!cmd_transact(c, wait ? mark_one : mark_some)) {
+            return false;
+        }
+        *total += c->touched;
+        wait = !wait && c->touched < BATCH_SESSIONS;
+    } while (wait || c->touched > 0);
+    return true;
+}
+
+/* The rows of sessions that are over already, which may take its time. */
+static bool mark_account(struct cmd *c)
+{
+    int64_t ended = cmd_get(c, "session") != NULL; /* that one */
+
+    if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
+        return cmd_fail(c,
+                        "all sessions are over, but not all of their rows "
+                        "were marked, which the same command goes on with: %s",
+                        c->line);
+    }
+    cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
+    return true;
+}
+
+/* -- account disable, enable, set-credential, revoke-sessions -- */
 
 static bool set_status(struct cmd *c)
 {
@@ -140,7 +221,7 @@ static bool set_status(struct cmd *c)
             cmd_sql(c, "UPDATE accounts"
                        "   SET status = :status, updated_at = now()"
                        " WHERE account_id = :accountId")) &&
-           (cmd_is(c, "status", "ACTIVE") || cmd_lock_out(c));
+           (cmd_is(c, "status", "ACTIVE") || lock_account_out(c));
 }
 
 static bool set_credential(struct cmd *c)
@@ -149,19 +230,37 @@ static bool set_credential(struct cmd *c)
            cmd_sql(c, "UPDATE accounts"
                       "   SET credential_hash = :hash, updated_at = now()"
                       " WHERE account_id = :accountId") &&
-           cmd_lock_out(c);
+           lock_account_out(c);
 }
 
-static bool check_unlock(struct cmd *c)
+static bool revoke(struct cmd *c)
 {
-    const char *address = cmd_get(c, "address");
+    if (!cmd_lock_account(c)) {
+        return false;
+    }
+    if (cmd_get(c, "session") == NULL) {
+        c->changed = false;
+        return lock_account_out(c);
+    }
+    return cmd_sql(c, "UPDATE auth_sessions s SET status = 'REVOKED',"
+                      "       revoked_at = greatest(now(), s.created_at)"
+                      "  FROM accounts a"
+                      " WHERE a.account_id = :accountId"
+                      "   AND s.account_id = :accountId"
+                      "   AND s.session_id = :session AND s.status = 'ACTIVE'"
+                      "   AND s.created_at > a.sessions_valid_after") &&
+           (c->touched > 0 ||
+            cmd_fail(c, "the account has no active session with this id"));
+}
+
+/* -- account unlock -- */
+
+static bool is_address(const char *text)
+{
     unsigned char parsed[sizeof(struct in6_addr)];
 
-    if (address != NULL && inet_pton(AF_INET, address, parsed) != 1 &&
-        inet_pton(AF_INET6, address, parsed) != 1) {
-        return cmd_fail(c, CMD_USAGE, "--address is an IP address");
-    }
-    return cmd_keys(c, true);
+    return inet_pton(AF_INET, text, parsed) == 1 ||
+           inet_pton(AF_INET6, text, parsed) == 1;
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
@@ -169,8 +268,8 @@ static bool check_unlock(struct cmd *c)
 static bool unlock(struct cmd *c)
 {
     const char *name, *address = cmd_get(c, "address");
-    char hmac[2 * sizeof(((struct attempt *) NULL)->account_hmac) + 1];
     struct attempt attempt;
+    char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
     if (!cmd_lock_account(c)) {
         return false;
@@ -179,12 +278,13 @@ static bool unlock(struct cmd *c)
     if (!attempt_identify(c->keys, str(name, strlen(name)),
                           str(address, address != NULL ? strlen(address) : 0),
                           &attempt)) {
-        return cmd_fail(c, CMD_FAILED, "the account's HMAC failed");
+        return cmd_fail(c, "the account's HMAC failed");
     }
     for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
         snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
     }
     cmd_setf(c, "hmac", "%s", hmac);
+    cmd_setf(c, "prefix", "%s", attempt.address);
     if (!cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
@@ -193,7 +293,6 @@ static bool unlock(struct cmd *c)
     if (address == NULL) {
         return true;
     }
-    cmd_setf(c, "prefix", "%s", attempt.address);
     if (!cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = '' AND address = :prefix")) {
         return false;
@@ -202,8 +301,166 @@ static bool unlock(struct cmd *c)
     return true;
 }
 
+/* -- account sessions -- */
+
+static bool is_limit(const char *text)
+{
+    int64_t limit;
+
+    return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
+}
+
+/* The newest of one status each, as the index has them. */
+static bool list(struct cmd *c)
+{
+    static const char sql[] =
+        "SELECT s.session_id AS sessionId,"
+        "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
+        "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
+        "            ELSE 'ACTIVE' END AS status,"
+        "       extract(epoch FROM s.created_at) AS createdAt,"
+        "       extract(epoch FROM s.expires_at) AS expiresAt,"
+        "       extract(epoch FROM s.over_at) AS revokedAt,"
+        "       s.workspace_id AS workspaceId,"
+        "       w.workspace_name AS workspaceName,"
+        "       s.active_branch_id AS branchId, b.branch_name AS branchName"
+        "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
+        "                 WHEN s.created_at <= a.sessions_valid_after"
+        "                 THEN a.sessions_valid_after END) AS over_at"
+        "          FROM accounts a JOIN LATERAL ("
+        "            (SELECT * FROM auth_sessions"
+        "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
+        "                AND (:all OR (expires_at > now()"
+        "                     AND created_at > a.sessions_valid_after))"
+        "              ORDER BY created_at DESC LIMIT :limit)"
+        "            UNION ALL"
+        "            (SELECT * FROM auth_sessions"
+        "              WHERE account_id = a.account_id AND status = 'REVOKED'"
+        "                AND :all"
+        "              ORDER BY created_at DESC LIMIT :limit)) AS s ON true"
+        "         WHERE a.account_id = :accountId) AS s"
+        "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+        "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+        " ORDER BY s.created_at DESC, s.session_id LIMIT :limit";
+
+    if (cmd_get(c, "limit") == NULL) {
+        cmd_set(c, "limit", "100");
+    }
+    return cmd_lock_account(c) && cmd_sql(c, sql);
+}
+
+static bool print_list(struct cmd *c)
+{
+    for (c->row = 0; c->row < c->found; c->row++) {
+        cmd_row(c);
+    }
+    if (c->found == 0) {
+        cmd_line(c, "no sessions");
+    }
+    return true;
+}
+
+/* -- sessions revoke -- */
+
+/* A time written as results have it, and no later than now. */
+static bool has_been(const char *text)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return false;
+    }
+    t = timegm(&tm); /* which would take the 30th of February too */
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+           strcmp(text, again) == 0 && t > 0 && t <= time(NULL);
+}
+
+/* The next accounts in the order of their ids. */
+static bool next_accounts(struct cmd *c)
+{
+    return cmd_sql(c, "SELECT account_id FROM accounts"
+                      " WHERE :to::uuid IS NULL OR account_id > :to"
+                      " ORDER BY account_id LIMIT " BATCH_ACCOUNTS);
+}
+
+/* Locks all accounts out that have such a session, some in a transaction, and
+ * counts them; or (marking) marks the rows of their sessions. */
+static bool walk(struct cmd *c, bool marking, int64_t *count)
+{
+    cmd_set(c, "to", NULL);
+    for (;;) {
+        if (!cmd_transact(c, next_accounts)) {
+            return false;
+        }
+        if (c->found == 0) {
+            return true;
+        }
+        cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
+        c->row = c->found - 1;
+        cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
+        cmd_drop(c);
+        if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
+            return false;
+        }
+        if (!marking) {
+            *count += c->touched;
+            cmd_drop(c);
+        }
+    }
+}
+
+static bool revoke_everybody(struct cmd *c)
+{
+    int64_t accounts = 0, sessions = 0;
+    bool locked_out, ok;
+
+    cmd_audit(c, "sessions.revoking", NULL);
+    locked_out = walk(c, false, &accounts);
+    ok = locked_out && walk(c, true, &sessions);
+    cmd_setf(c, "accounts", "%lld", (long long) accounts);
+    cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
+    cmd_audit(c, "sessions.revoked", NULL);
+    return ok || cmd_fail(c, "%s, give the same command again: %s",
+                          locked_out ? "all those sessions are over, but not "
+                                       "all of their rows were marked"
+                                     : "not all of those sessions are over",
+                          c->line);
+}
+
 /* -- the table -- */
 
+static const struct cmd_column columns[] = {
+    {"account", "account", CMD_TEXT, 0},
+    {"accountId", "id", CMD_TEXT, 0},
+    {"type", "type", CMD_TEXT, 0},
+    {"status", "status", CMD_TEXT, 0},
+    {"changed", "changed", CMD_BOOL, 0},
+    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
+    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0},
+    {"clearedAddressTotal", "address reset", CMD_BOOL, 0},
+    {.name = NULL}};
+
+static const struct cmd_column session_columns[] = {
+    {"sessionId", "session", CMD_TEXT, STORE_UUID - 1},
+    {"status", "status", CMD_TEXT, 7},
+    {"createdAt", "created", CMD_TIME, 20},
+    {"expiresAt", "expires", CMD_TIME, 20},
+    {"revokedAt", NULL, CMD_TIME, 0},
+    {"workspaceId", NULL, CMD_TEXT, 0},
+    {"workspaceName", "workspace", CMD_TEXT, 16},
+    {"branchId", NULL, CMD_TEXT, 0},
+    {"branchName", "branch", CMD_TEXT, 0},
+    {.name = NULL}};
+
+static const struct cmd_column total_columns[] = {
+    {"accounts", "accounts", CMD_NUMBER, 0},
+    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
+    {.name = NULL}};
+
+#define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE                                                       \
     "The credential is one line on standard input; on a terminal it is "      \
     "asked\n"                                                                 \
@@ -213,32 +470,56 @@ static bool unlock(struct cmd *c)
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
      .options = {
-         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0},
-         {"no-login", NULL, "nobody can log in until a credential is set", 0}},
+         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0,
+          is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+         {"no-login", NULL,
+          .help = "nobody can log in until a credential is set"}},
      .check = check_add, .work = add,
-     .event = "account.added", .columns = cmd_account_columns},
+     .event = "account.added", .columns = columns},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
-     CMD_ACCOUNT_MORE
+     ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
-     .work = set_status, .status = "DISABLED", .event = "account.disabled",
-     .after = cmd_locked_out, .columns = cmd_account_columns},
-    {"account enable", "ACCOUNT", "allow logins again", CMD_ACCOUNT_MORE,
+     .work = set_status, .status = "DISABLED",
+     .event = "account.disabled", .after = mark_account, .columns = columns},
+    {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
      .work = set_status, .status = "ACTIVE",
-     .event = "account.enabled", .columns = cmd_account_columns},
+     .event = "account.enabled", .columns = columns},
     {"account set-credential", "ACCOUNT",
-     "replace the credential, end all sessions",
-     CMD_ACCOUNT_MORE CREDENTIAL_MORE,
+     "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
      .check = read_credential, .work = set_credential,
-     .event = "account.credential_set",
-     .after = cmd_locked_out, .columns = cmd_account_columns},
-    {"account unlock", "ACCOUNT", "forget failed logins", CMD_ACCOUNT_MORE
+     .event = "account.credential_set", .after = mark_account,
+     .columns = columns},
+    {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key, as what is counted is kept under an HMAC of "
      "it.\n",
      .options = {
          {"address", "IP", "also forget all that was counted for this address",
-          0}},
-     .check = check_unlock, .work = unlock,
-     .event = "account.unlocked", .columns = cmd_account_columns},
+          0, is_address, "an IP address"}},
+     .check = cmd_keys, .work = unlock,
+     .event = "account.unlocked", .columns = columns},
+    {"account sessions", "ACCOUNT", "list sessions, newest first",
+     ACCOUNT_MORE,
+     .options = {
+         {"all", NULL, .help = "ended ones too"},
+         {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
+     .work = list, .print = print_list,
+     .columns = session_columns, .list = true},
+    {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
+     .options = {
+         {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},
+     .work = revoke, .event = "account.sessions_revoked",
+     .after = mark_account, .columns = columns},
+    {"sessions revoke", NULL, "end everybody's sessions, after data loss",
+     "For a database that may have lost its last commits (a failover, a\n"
+     "crash): tokens that were logged out or replaced may work again, and\n"
+     "which ones nobody can tell.  So every account with a session that was\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
+     "first commit that may be lost; if in doubt, an earlier one.\n",
+     .options = {
+         {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
+          has_been, "a time in UTC that has been, like 2026-11-21T10:15:00Z"}},
+     .check = cmd_connect, .after = revoke_everybody,
+     .columns = total_columns},
     {.words = NULL},
 };
 /* clang-format on */

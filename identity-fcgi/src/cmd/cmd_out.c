@@ -40,15 +40,14 @@ static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
             continue;
         }
         if (n < 0) {
-            return cmd_fail(c, CMD_FAILED, "standard input cannot be read: %s",
+            return cmd_fail(c, "standard input cannot be read: %s",
                             strerror(errno));
         }
         if (terminal && out[*len] == '\n') {
             break;
         }
         if (++*len > cap) {
-            return cmd_fail(c, CMD_FAILED, "standard input is over %zu bytes",
-                            cap);
+            return cmd_fail(c, "standard input is over %zu bytes", cap);
         }
     }
     if (*len > 0 && out[*len - 1] == '\n') {
@@ -56,10 +55,10 @@ static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
         *len -= *len > 0 && out[*len - 1] == '\r';
     }
     if (*len == 0) {
-        return cmd_fail(c, CMD_FAILED, "nothing was given on standard input");
+        return cmd_fail(c, "nothing was given on standard input");
     }
     return memchr(out, '\n', *len) == NULL ||
-           cmd_fail(c, CMD_FAILED, "standard input holds more than one line");
+           cmd_fail(c, "standard input holds more than one line");
 }
 
 /* The same from a terminal that does not echo.  Whoever interrupts gets an
@@ -103,7 +102,7 @@ static bool ask_again(struct cmd *c, size_t cap)
     return (ask(c, "once more", c->secret + cap + 1, cap, &len) &&
             len == c->secret_len &&
             memcmp(c->secret, c->secret + cap + 1, len) == 0) ||
-           cmd_fail(c, CMD_FAILED, "the two are not the same");
+           cmd_fail(c, "the two are not the same");
 }
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
@@ -113,7 +112,7 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
                         (!again || ask_again(c, cap))
                   : read_line(c, c->secret, cap, &c->secret_len, false);
 
-    return ok || cmd_fail(c, CMD_FAILED, "no %s: %s", what, c->line);
+    return ok || cmd_fail(c, "no %s: %s", what, c->line);
 }
 
 /* -- audit lines -- */
@@ -186,7 +185,7 @@ bool cmd_close(struct cmd *c)
     }
     flush(c);
     return (fflush(stdout) == 0 && !c->out_failed) ||
-           cmd_fail(c, CMD_FAILED, "standard output does not take the result");
+           cmd_fail(c, "standard output does not take the result");
 }
 
 /* Whatever a name holds, it does not steer a terminal; filled up with blanks
@@ -289,7 +288,7 @@ void cmd_value(struct cmd *c, const struct cmd_column *column,
     buf_addz(&c->out, c->spec->list ? "  " : "\n");
 }
 
-void cmd_values(struct cmd *c)
+bool cmd_values(struct cmd *c)
 {
     const struct cmd_column *column = c->spec->columns;
 
@@ -300,6 +299,7 @@ void cmd_values(struct cmd *c)
             cmd_value(c, column, value);
         }
     }
+    return true;
 }
 
 void cmd_row(struct cmd *c)
@@ -308,7 +308,7 @@ void cmd_row(struct cmd *c)
 
     if (c->json) {
         jsonw_object(&c->w, NULL);
-        cmd_values(c);
+        (void) cmd_values(c);
         jsonw_object_end(&c->w);
     } else {
         for (; !c->begun && head->name != NULL; head++) {
@@ -321,7 +321,7 @@ void cmd_row(struct cmd *c)
             end_line(&c->out);
             c->begun = true;
         }
-        cmd_values(c);
+        (void) cmd_values(c);
         end_line(&c->out);
     }
     flush(c);

@@ -18,16 +18,15 @@ static const struct cmd_column workspace_columns[] = {
     {"tenantName", "tenant", CMD_TEXT, 0},
     {"tenantId", "tenant id", CMD_TEXT, 0},
     {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 static bool check_workspace(struct cmd *c)
 {
     return (cmd_get(c, "tenant") == NULL) !=
                (cmd_get(c, "new-tenant") == NULL) ||
-           cmd_fail(c, CMD_USAGE,
-                    "workspace add: needs one of --tenant and --new-tenant; "
-                    "try identity-fcgi workspace add --help");
+           cmd_misused(
+               c, "workspace add: needs one of --tenant and --new-tenant; "
+                  "try identity-fcgi workspace add --help");
 }
 
 /* Names of tenants are no key: the lock, whose number means nothing, makes
@@ -43,7 +42,7 @@ static bool add_tenant(struct cmd *c)
                       "           tenant_name AS tenantName,"
                       "           true AS tenantAdded") &&
            (c->found > 0 ||
-            cmd_fail(c, CMD_FAILED,
+            cmd_fail(c,
                      "a tenant called \"%s\" exists already: --tenant puts "
                      "the workspace there",
                      cmd_get(c, "new-tenant")));
@@ -62,8 +61,7 @@ static bool lock_tenant(struct cmd *c)
 /* Under the parent's lock: two of one name could not be told apart. */
 static bool refuse_namesake(struct cmd *c, const char *what, const char *where)
 {
-    return cmd_fail(c, CMD_FAILED,
-                    "a %s of this name exists already in \"%s\"", what,
+    return cmd_fail(c, "a %s of this name exists already in \"%s\"", what,
                     cmd_get(c, where));
 }
 
@@ -97,8 +95,7 @@ static const struct cmd_column branch_columns[] = {
     {"workspaceName", "workspace", CMD_TEXT, 0},
     {"workspaceId", "workspace id", CMD_TEXT, 0},
     {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 static bool add_branch(struct cmd *c)
 {
@@ -148,8 +145,7 @@ static const struct cmd_column member_columns[] = {
     {"status", "status", CMD_TEXT, 0},
     {"revokedBranches", "branches lost", CMD_NUMBER, 0},
     {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 /* Locks the account and then the workspace, and finds the membership: a
  * status of "" is none. */
@@ -181,7 +177,7 @@ static bool end_membership(struct cmd *c)
         return false;
     }
     if (cmd_is(c, "status", "")) {
-        return cmd_fail(c, CMD_FAILED, "\"%s\" is no member of \"%s\"",
+        return cmd_fail(c, "\"%s\" is no member of \"%s\"",
                         cmd_get(c, "account"), cmd_get(c, "workspaceName"));
     }
     if ((cmd_new_status(c) && !cmd_sql(c, "UPDATE members SET status = :status"
@@ -207,8 +203,7 @@ static const struct cmd_column grant_columns[] = {
     {"granted", "granted", CMD_BOOL, 7},
     {"roles", "roles", CMD_LIST, 0},
     {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 /* Why ref names no branch of a membership of the account's. */
 static bool refuse_branch(struct cmd *c, const char *ref)
@@ -218,10 +213,10 @@ static bool refuse_branch(struct cmd *c, const char *ref)
         return false;
     }
     if (c->found == 0) {
-        return cmd_fail(c, CMD_FAILED, "there is no branch %s \"%s\"",
+        return cmd_fail(c, "there is no branch %s \"%s\"",
                         cmd_is_uuid(ref) ? "with the id" : "called", ref);
     }
-    return cmd_fail(c, CMD_FAILED,
+    return cmd_fail(c,
                     "the branch \"%s\" is in no workspace%s that \"%s\" is "
                     "a member of: member add comes first",
                     ref,
@@ -257,7 +252,7 @@ static bool give(struct cmd *c)
     int64_t given;
 
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c, CMD_FAILED,
+        return cmd_fail(c,
                         "the membership of \"%s\" in \"%s\" has ended: "
                         "member add begins it again",
                         cmd_get(c, "account"), cmd_get(c, "workspaceName"));
@@ -303,6 +298,7 @@ static bool change(struct cmd *c, bool (*one)(struct cmd *c))
     if (!cmd_lock_account(c)) {
         return false;
     }
+    c->changed = false; /* audited row by row */
     for (size_t i = 0; i < count; i++) {
         if (!find_branch(c, branches[i]) || !one(c)) {
             return false;
@@ -348,6 +344,13 @@ static bool print_grants(struct cmd *c)
     return true;
 }
 
+static bool is_role(const char *text)
+{
+    size_t len = strlen(text);
+
+    return len <= ROLE_MAX && strspn(text, ROLE_LETTERS) == len;
+}
+
 static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
@@ -355,25 +358,16 @@ static bool check_grant(struct cmd *c)
     struct buf codes; /* they have no comma: one parameter holds them all */
 
     if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
-        return cmd_fail(c, CMD_USAGE,
-                        "a member may be granted at most %d active branches",
-                        CMD_MAX_BRANCHES);
+        return cmd_misused(
+            c, "a member may be granted at most %d active branches",
+            CMD_MAX_BRANCHES);
     }
     if (count > MAX_ROLES) {
-        return cmd_fail(c, CMD_USAGE,
-                        "a member may hold at most %d roles in a branch",
-                        MAX_ROLES);
+        return cmd_misused(c, "a member may hold at most %d roles in a branch",
+                           MAX_ROLES);
     }
     buf_init(&codes, c->secret, sizeof(c->secret));
     for (size_t i = 0; i < count; i++) {
-        size_t len = strlen(roles[i]);
-
-        if (len > ROLE_MAX || strspn(roles[i], ROLE_LETTERS) != len) {
-            return cmd_fail(c, CMD_USAGE,
-                            "--role is 1 to %d of the characters A-Z a-z 0-9 "
-                            "_ . : -",
-                            ROLE_MAX);
-        }
         buf_addf(&codes, "%s%s", i > 0 ? "," : "", roles[i]);
     }
     buf_addc(&codes, '\0');
@@ -398,10 +392,10 @@ static bool check_revoke(struct cmd *c)
     if (all == (cmd_get(c, "branch") != NULL) ||
         (all &&
          (cmd_get(c, "role") != NULL || cmd_get(c, "workspace") == NULL))) {
-        return cmd_fail(c, CMD_USAGE,
-                        "member revoke: needs --branch, or --all with "
-                        "--workspace and without --role; try identity-fcgi "
-                        "member revoke --help");
+        return cmd_misused(c,
+                           "member revoke: needs --branch, or --all with "
+                           "--workspace and without --role; try identity-fcgi "
+                           "member revoke --help");
     }
     c->spec = all ? &end : c->spec;
     return true;
@@ -422,17 +416,18 @@ static bool check_revoke(struct cmd *c)
 #define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
 #define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
 #define ROLES \
-    {"role", "ROLE", "a role in each of these branches", CMD_MANY}, \
-    {"workspace", "WORKSPACE", "where to look for the branches", 0}
+    {"role", "ROLE", "a role in each of these branches", CMD_MANY, is_role, \
+     "1 to 32 of the characters A-Z a-z 0-9 _ . : -"}, \
+    {"workspace", "WORKSPACE", .help = "where to look for the branches"}
 #define IN_WORKSPACE \
-    {{"workspace", "WORKSPACE", "where to look for it, a name or an id", 0}}
+    {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
 
 const struct cmd_spec cmd_places[] = {
     {"workspace add", "NAME", "make a workspace",
      "A workspace belongs to a tenant, whose id is in the tokens.\n",
      .options = {
-         {"tenant", "TENANT", "an existing tenant, its name or id", 0},
-         {"new-tenant", "NAME", "make this tenant along with it", 0}},
+         {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
+         {"new-tenant", "NAME", .help = "make this tenant along with it"}},
      .check = check_workspace, .work = add_workspace,
      .event = "workspace.added", .columns = workspace_columns},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
@@ -468,7 +463,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT,
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
          ROLES},
-     .check = check_grant, .work = grant, .tell = print_grants,
+     .check = check_grant, .work = grant, .print = print_grants,
      .event = "member.granted", .columns = grant_columns, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; "
@@ -477,8 +472,8 @@ const struct cmd_spec cmd_places[] = {
      REFRESH_MORE,
      .options = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
-         {"all", NULL, "everything in --workspace", 0}},
-     .check = check_revoke, .work = revoke, .tell = print_grants,
+         {"all", NULL, .help = "everything in --workspace"}},
+     .check = check_revoke, .work = revoke, .print = print_grants,
      .event = "member.revoked", .columns = grant_columns, .list = true},
     {.words = NULL},
 };

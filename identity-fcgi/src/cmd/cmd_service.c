@@ -17,24 +17,18 @@ static unsigned char arena_mem[1024 * 1024];
 
 /* -- token system -- */
 
-static bool check_system(struct cmd *c)
+static bool is_ttl(const char *text)
 {
     int64_t ttl_ms;
 
-    if (!parse_duration(cmd_get(c, "ttl"), &ttl_ms) || ttl_ms < 1000 ||
-        ttl_ms % 1000 != 0 || ttl_ms > SYSTEM_TTL_MAX_S * 1000) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--ttl is whole seconds or a number with s, m or h, "
-                        "1s to 1h");
-    }
-    cmd_setf(c, "ttl", "%lld", (long long) ttl_ms / 1000);
-    return cmd_keys(c, true);
+    return parse_duration(text, &ttl_ms) && ttl_ms >= 1000 &&
+           ttl_ms % 1000 == 0 && ttl_ms <= SYSTEM_TTL_MAX_S * 1000;
 }
 
 /* Signs a token and sets what it says, as everybody else will read it. */
 static bool issue(struct cmd *c)
 {
-    int64_t ttl_s, now = (int64_t) time(NULL);
+    int64_t ttl_ms, now = (int64_t) time(NULL);
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
@@ -43,18 +37,19 @@ static bool issue(struct cmd *c)
         return false;
     }
     if (!cmd_is(c, "status", "ACTIVE")) {
-        return cmd_fail(c, CMD_FAILED,
+        return cmd_fail(c,
                         "the account is disabled: account enable comes first");
     }
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
-    if (!parse_int(cmd_get(c, "ttl"), &ttl_s) ||
+    if (!parse_duration(cmd_get(c, "ttl"), &ttl_ms) ||
         !token_issue_system(&c->cfg, c->keys->signing, cmd_get(c, "accountId"),
-                            cmd_get(c, "type"), now, now + ttl_s, &out) ||
+                            cmd_get(c, "type"), now, now + ttl_ms / 1000,
+                            &out) ||
         token_verify(&c->cfg, c->keys, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},
                      now, TOKEN_CHECK_ALL, &claims)) {
-        return cmd_fail(c, CMD_FAILED, "the token could not be signed");
+        return cmd_fail(c, "the token could not be signed");
     }
     buf_addc(&out, '\0');
     cmd_set(c, "token", c->secret);
@@ -75,11 +70,9 @@ static const struct cmd_column issued_columns[] = {
     {"expiresAt", NULL, CMD_TIME, 0},   {.name = NULL},
 };
 
-static bool print_issued(struct cmd *c)
+static bool print_token(struct cmd *c)
 {
-    cmd_audit(c, c->spec->event, NULL);
     cmd_line(c, c->secret);
-    cmd_values(c);
     return true;
 }
 
@@ -171,8 +164,7 @@ static const struct cmd_column inspect_columns[] = {
     {"verifies", "verifies", CMD_BOOL, 0},
     {"reason", "reason", CMD_TEXT, 0},
     {"signature", NULL, CMD_TEXT, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 static bool inspect(struct cmd *c)
 {
@@ -189,7 +181,7 @@ static bool inspect(struct cmd *c)
     if (pj_jws_split(token, TOKEN_MAX_BYTES, &jws) ||
         decode(&arena, jws.header, &header) == NULL ||
         (root = decode(&arena, jws.payload, &payload)) == NULL) {
-        return cmd_fail(c, CMD_FAILED,
+        return cmd_fail(c,
                         "this is no token: not three parts of base64url with "
                         "JSON in the first two");
     }
@@ -200,7 +192,7 @@ static bool inspect(struct cmd *c)
     cmd_set(c, "signature", signature_state(verdict));
     snprintf(text, sizeof(text), "%s (%zu bytes, not shown)",
              signature_state(verdict), jws.signature.len * 3 / 4);
-    cmd_values(c);
+    (void) cmd_values(c);
     if (c->json) {
         jsonw_json(&c->w, "header", (const char *) header.data, header.len);
         jsonw_json(&c->w, "claims", (const char *) payload.data, payload.len);
@@ -211,7 +203,7 @@ static bool inspect(struct cmd *c)
         }
     }
     if (verdict) {
-        (void) cmd_fail(c, CMD_FAILED, "the token does not verify: %s",
+        (void) cmd_fail(c, "the token does not verify: %s",
                         pj_strerror(verdict));
     }
     return true;
@@ -219,19 +211,10 @@ static bool inspect(struct cmd *c)
 
 static bool read_token(struct cmd *c)
 {
-    return cmd_keys(c, true) &&
-           cmd_read_secret(c, "token", CMD_SECRET_MAX, false);
+    return cmd_keys(c) && cmd_read_secret(c, "token", CMD_SECRET_MAX, false);
 }
 
 /* -- keys generate -- */
-
-static bool check_kid(struct cmd *c)
-{
-    const char *kid = cmd_get(c, "kid");
-
-    return kid == NULL || parse_kid(kid) ||
-           cmd_fail(c, CMD_USAGE, "--kid is " PARSE_KID_ACCEPTED);
-}
 
 static bool generate(struct cmd *c)
 {
@@ -243,7 +226,7 @@ static bool generate(struct cmd *c)
                                   made.public_text};
 
     if (!keys_generate(cmd_get(c, "kid"), &made)) {
-        return cmd_fail(c, CMD_FAILED, "the key could not be made or written");
+        return cmd_fail(c, "the key could not be made or written");
     }
     for (int i = 0; i < 3; i++) {
         if (c->json) {
@@ -268,25 +251,16 @@ static bool migrate(struct cmd *c)
 }
 
 static const struct cmd_column migrate_columns[] = {
-    {"schemaVersion", "schema version", CMD_NUMBER, 0},
-    {.name = NULL},
-};
+    {"schemaVersion", "schema version", CMD_NUMBER, 0}, {.name = NULL}};
 
 /* -- sweep -- */
 
-static bool check_sweep(struct cmd *c)
+static bool is_keep(const char *text)
 {
-    const char *keep = cmd_get(c, "older-than");
-    int64_t keep_ms = INT64_C(1000) * SWEEP_KEEP_S;
+    int64_t keep_ms;
 
-    if (keep != NULL && (!parse_duration(keep, &keep_ms) ||
-                         keep_ms > INT64_C(3650) * 86400000)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--older-than is integer seconds or a number with s, "
-                        "m, h or d, at most 3650d");
-    }
-    cmd_setf(c, "keep", "%lld", (long long) keep_ms / 1000);
-    return cmd_load(c);
+    return parse_duration(text, &keep_ms) &&
+           keep_ms <= INT64_C(3650) * 86400000;
 }
 
 static const struct cmd_column sweep_columns[] = {
@@ -294,17 +268,19 @@ static const struct cmd_column sweep_columns[] = {
     {"rotatedTokens", "rotated tokens", CMD_NUMBER, 0},
     {"attempts", "attempts", CMD_NUMBER, 0},
     {"busy", NULL, CMD_BOOL, 0},
-    {.name = NULL},
-};
+    {.name = NULL}};
 
 static bool sweep(struct cmd *c)
 {
-    struct sweep_plan plan = {0};
+    const char *keep = cmd_get(c, "older-than");
+    struct sweep_plan plan = {.keep_s = SWEEP_KEEP_S};
     struct sweep_counts n;
     enum sweep_result result;
     char err[320];
 
-    (void) parse_int(cmd_get(c, "keep"), &plan.keep_s);
+    if (keep != NULL && parse_duration(keep, &plan.keep_s)) {
+        plan.keep_s /= 1000;
+    }
     result = store_sweep(&c->cfg, &plan, &n, err, sizeof(err));
     if (result == SWEEP_BUSY) {
         cmd_line(c, "another process is sweeping: nothing was done");
@@ -317,8 +293,7 @@ static bool sweep(struct cmd *c)
     if (n.sessions + n.rotated_tokens + n.attempts > 0) {
         cmd_audit(c, c->spec->event, NULL);
     }
-    cmd_values(c);
-    return result != SWEEP_FAILED || cmd_fail(c, CMD_FAILED, "%s", err);
+    return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
 }
 
 /* -- the table -- */
@@ -331,20 +306,22 @@ const struct cmd_spec cmd_services[] = {
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
           CMD_NEEDED},
-         {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED}},
-     .check = check_system, .work = issue, .tell = print_issued,
-     .event = "token.system_issued", .columns = issued_columns},
+         {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED, is_ttl,
+          "whole seconds or a number with s, m or h, 1s to 1h"}},
+     .check = cmd_keys, .work = issue, .event = "token.system_issued",
+     .after = print_token, .columns = issued_columns},
     {"token inspect", NULL, "show what a token says, and verify it",
      "The token is read from standard input.  Exit status 1 where it does "
      "not\n"
      "verify with these keys and this issuer, now.\n",
-     .check = read_token, .tell = inspect, .columns = inspect_columns},
+     .check = read_token, .print = inspect, .columns = inspect_columns},
     {"keys generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
      "where only the service can read it.\n",
      .options = {
-         {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0}},
-     .check = check_kid, .tell = generate},
+         {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
+          parse_kid, PARSE_KID_ACCEPTED}},
+     .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing where there are none.\n",
      .check = migrate, .columns = migrate_columns},
@@ -357,8 +334,10 @@ const struct cmd_spec cmd_services[] = {
      "same\n"
      "every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
-         {"older-than", "TIME", "ended sessions are kept so long (7d)", 0}},
-     .check = check_sweep, .tell = sweep,
+         {"older-than", "TIME", "ended sessions are kept so long (7d)", 0,
+          is_keep, "integer seconds or a number with s, m, h or d, at most "
+          "3650d"}},
+     .check = cmd_load, .after = sweep,
      .event = "sweep.done", .columns = sweep_columns},
     {.words = NULL},
 };

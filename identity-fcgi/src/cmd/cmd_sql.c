@@ -61,19 +61,17 @@ static bool explain(struct cmd *c, bool committing)
         return false;
     }
     if (c->error.state[0] == '\0' && committing) {
-        return cmd_fail(c, CMD_FAILED,
-                        "the database's last answer was lost: whether "
-                        "the change was made is not known; look before "
-                        "trying again");
+        return cmd_fail(c, "the database's last answer was lost: whether "
+                           "the change was made is not known; look before "
+                           "trying again");
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(c->error.constraint, known[i].what) == 0 ||
             strcmp(c->error.state, known[i].what) == 0) {
-            return cmd_fail(c, CMD_FAILED, "%s", known[i].line);
+            return cmd_fail(c, "%s", known[i].line);
         }
     }
-    return cmd_fail(c, CMD_FAILED,
-                    "the database failed: %s; nothing was changed",
+    return cmd_fail(c, "the database failed: %s; nothing was changed",
                     c->error.message);
 }
 
@@ -90,8 +88,7 @@ bool cmd_connect(struct cmd *c)
         return false;
     }
     c->db = db_script_open(&c->cfg, why, sizeof(why));
-    return c->db != NULL ||
-           cmd_fail(c, CMD_FAILED, "cannot reach the database: %s", why);
+    return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
 }
 
 static void keep_results(struct cmd *c, size_t count)
@@ -197,8 +194,7 @@ bool cmd_sql(struct cmd *c, const char *sql)
     buf_init(&text, mem, sizeof(mem));
     count = bind(c, sql, &text, params);
     if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
-        return cmd_fail(c, CMD_FAILED,
-                        "too many statements; nothing was changed");
+        return cmd_fail(c, "too many statements; nothing was changed");
     }
     if (!db_script_text(c->db, mem, params, count, deadline_ms(c), &rows,
                         &c->error)) {
@@ -234,14 +230,13 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
     if (c->found == 0) {
         return hint == NULL ||
                (cmd_is_uuid(ref)
-                    ? cmd_fail(c, CMD_FAILED, "there is no %s with the id %s",
-                               what, ref)
-                    : cmd_fail(c, CMD_FAILED, "there is no %s called \"%s\"%s",
-                               what, ref, hint));
+                    ? cmd_fail(c, "there is no %s with the id %s", what, ref)
+                    : cmd_fail(c, "there is no %s called \"%s\"%s", what, ref,
+                               hint));
     }
     rows = c->results[c->result_count - 1];
     return c->found == 1 ||
-           cmd_fail(c, CMD_FAILED,
+           cmd_fail(c,
                     "more than one %s is called \"%s\": give its id instead "
                     "(%s, %s%s)",
                     what, ref, db_text(rows, 0, 0, NULL),
