@@ -39,20 +39,17 @@ static const struct cmd_spec *row(size_t n)
     return NULL;
 }
 
-/* Whether word is the first of s. */
-static bool in_group(const struct cmd_spec *s, const char *word)
+/* What follows this word in the words of s, maybe "", or NULL. */
+static const char *after(const struct cmd_spec *s, const char *word)
 {
-    size_t len = strcspn(s->words, " ");
+    size_t len = strlen(word);
 
-    return strlen(word) == len && memcmp(s->words, word, len) == 0;
-}
-
-/* The second word of s, or "". */
-static const char *verb(const struct cmd_spec *s)
-{
-    const char *space = strchr(s->words, ' ');
-
-    return space != NULL ? space + 1 : "";
+    if (strncmp(s->words, word, len) != 0) {
+        return NULL;
+    }
+    return s->words[len] == ' '    ? s->words + len + 1
+           : s->words[len] == '\0' ? ""
+                                   : NULL;
 }
 
 /* The row of these words; without a second one the first row of the group. */
@@ -61,8 +58,9 @@ static const struct cmd_spec *find(const char *group, const char *second)
     const struct cmd_spec *s;
 
     for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (in_group(s, group) &&
-            (second == NULL || strcmp(verb(s), second) == 0)) {
+        const char *rest = after(s, group);
+
+        if (rest != NULL && (second == NULL || strcmp(rest, second) == 0)) {
             return s;
         }
     }
@@ -76,12 +74,15 @@ bool cmd_is_known(const char *word)
 
 /* -- helping -- */
 
-static void print_words(const struct cmd_spec *s, int width)
+static void pad(int printed, int width)
 {
-    int n = printf("%s%s%s", s->words, s->operand != NULL ? " " : "",
-                   s->operand != NULL ? s->operand : "");
+    printf("%*s", printed < width ? width - printed : 0, "");
+}
 
-    printf("%*s", n < width ? width - n : 0, "");
+static int print_words(const char *before, const struct cmd_spec *s)
+{
+    return printf("%s%s%s%s", before, s->words, s->operand != NULL ? " " : "",
+                  s->operand != NULL ? s->operand : "");
 }
 
 void cmd_list(const char *group)
@@ -89,9 +90,8 @@ void cmd_list(const char *group)
     const struct cmd_spec *s;
 
     for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (group == NULL || in_group(s, group)) {
-            fputs("  ", stdout);
-            print_words(s, 32);
+        if (group == NULL || after(s, group) != NULL) {
+            pad(print_words("  ", s), 34);
             printf(" %s\n", s->purpose);
         }
     }
@@ -100,10 +100,10 @@ void cmd_list(const char *group)
 static void print_options(const struct cmd_option *o)
 {
     for (; o->name != NULL; o++) {
-        int n = printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
-                       o->value != NULL ? o->value : "");
-
-        printf("%*s %s%s%s\n", n < 26 ? 26 - n : 0, "", o->help,
+        pad(printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
+                   o->value != NULL ? o->value : ""),
+            26);
+        printf(" %s%s%s\n", o->help,
                (o->flags & CMD_NEEDED) != 0 ? " (needed)" : "",
                (o->flags & CMD_MANY) != 0 ? "; may be given again" : "");
     }
@@ -111,19 +111,15 @@ static void print_options(const struct cmd_option *o)
 
 static void help_command(const struct cmd_spec *s)
 {
-    fputs("usage: identity-fcgi ", stdout);
-    print_words(s, 0);
+    (void) print_words("usage: identity-fcgi ", s);
     for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
         if ((o->flags & CMD_NEEDED) != 0) {
             printf(" --%s %s", o->name, o->value);
         }
     }
-    printf(" [...]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
-           s->purpose + 1);
-    if (s->more != NULL) {
-        printf("\n%s", s->more);
-    }
-    fputs("\noptions:\n", stdout);
+    printf(" [...]\n\n%c%s.\n%s%s\noptions:\n",
+           toupper((unsigned char) *s->purpose), s->purpose + 1,
+           s->more != NULL ? "\n" : "", s->more != NULL ? s->more : "");
     print_options(s->options);
     print_options(common_options);
 }
@@ -144,9 +140,9 @@ static bool which(struct cmd *c, const char *group)
 
     buf_init(&verbs, mem, sizeof(mem));
     for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (in_group(s, group)) {
-            buf_addz(&verbs, verbs.len > 0 ? ", " : "");
-            buf_addz(&verbs, verb(s));
+        if (after(s, group) != NULL) {
+            buf_addf(&verbs, "%s%s", verbs.len > 0 ? ", " : "",
+                     after(s, group));
         }
     }
     return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
@@ -164,40 +160,22 @@ static bool refuse(struct cmd *c, const char *what, const char *name)
 /* What is no option of ours is shown only as far as it looks like one. */
 static bool unknown(struct cmd *c, const char *arg)
 {
-    static const char *const secrets[] = {"--credential", "--password",
-                                          "--secret", "--token"};
     size_t len = strcspn(arg, "=");
     char name[32];
 
-    if (len >= sizeof(name) || len < 3 ||
+    if (len >= sizeof(name) - 2 || len < 3 ||
         strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
         return refuse(c, "unknown option", "");
     }
-    snprintf(name, sizeof(name), "%.*s", (int) len, arg);
-    for (size_t i = 0; i < sizeof(secrets) / sizeof(secrets[0]); i++) {
-        if (strcmp(name, secrets[i]) == 0) {
-            return refuse(c,
-                          "secrets are read from standard input, never from "
-                          "the command line",
-                          "");
-        }
+    snprintf(name, sizeof(name), "%.*s ", (int) len, arg);
+    if (strstr("--credential --password --secret --token ", name) != NULL) {
+        return refuse(c,
+                      "secrets are read from standard input, never from the "
+                      "command line",
+                      "");
     }
+    name[len] = '\0';
     return refuse(c, "unknown option ", name);
-}
-
-static bool keep(struct cmd *c, const struct cmd_option *option,
-                 const char *value)
-{
-    if ((option->flags & CMD_MANY) == 0 && cmd_get(c, option->name) != NULL) {
-        return refuse(c, "given twice: --", option->name);
-    }
-    if (c->given_count == CMD_MAX_GIVEN) {
-        return refuse(c, "given too often: --", option->name);
-    }
-    c->given[c->given_count].option = option;
-    c->given[c->given_count].value = value;
-    c->given_count++;
-    return true;
 }
 
 /* Options have to be written out: an abbreviation may mean another one
@@ -227,17 +205,27 @@ static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
         return unknown(c, arg);
     }
     if (o->value == NULL) {
-        return value == NULL ? keep(c, o, "t")
-                             : refuse(c, "takes no value: --", o->name);
-    }
-    if (value != NULL) {
+        if (value != NULL) {
+            return refuse(c, "takes no value: --", o->name);
+        }
+        value = "t";
+    } else if (value != NULL) {
         value++;
     } else if (*i + 1 < argc) {
         value = argv[++*i];
     }
-    return value != NULL && value[0] != '\0'
-               ? keep(c, o, value)
-               : refuse(c, "needs a value: --", o->name);
+    if (value == NULL || value[0] == '\0') {
+        return refuse(c, "needs a value: --", o->name);
+    }
+    if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
+        return refuse(c, "given twice: --", o->name);
+    }
+    if (c->given_count == CMD_MAX_GIVEN) {
+        return refuse(c, "given too often: --", o->name);
+    }
+    c->given[c->given_count].option = o;
+    c->given[c->given_count++].value = value;
+    return true;
 }
 
 static bool parse_operand(struct cmd *c, const char *arg)
@@ -322,7 +310,8 @@ static bool run(struct cmd *c)
         return false;
     }
     s = c->spec; /* check may have chosen another */
-    if (s->work != NULL && !(cmd_connect(c) && cmd_transact(c, s->work))) {
+    if ((s->work != NULL || s->sql != NULL) &&
+        !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
         return false;
     }
     if (cmd_get(c, "tenantAdded") != NULL) {
@@ -342,7 +331,7 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
 
     (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
     c->spec = find(group, NULL);
-    if (verb(c->spec)[0] != '\0') {
+    if (after(c->spec, group)[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
             strcmp(word, "help") == 0 || (c->help && argc == 1)) {
             help_group(group);
@@ -365,27 +354,19 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
     return run(c);
 }
 
-static void print_line(const char *line)
-{
-    fputs("identity-fcgi: ", stderr);
-    for (; *line != '\0'; line++) {
-        fputc((unsigned char) *line < 0x20 || *line == 0x7f ? '?' : *line,
-              stderr);
-    }
-    fputc('\n', stderr);
-}
-
 int cmd_end(struct cmd *c)
 {
-    if (c->status != 0 && c->line[0] != '\0') {
-        print_line(c->line);
+    int status = c->status;
+
+    if (status != 0 && c->line[0] != '\0') {
+        fprintf(stderr, "identity-fcgi: %s\n", c->line);
     }
     if (c->audit_lost) {
         /* A change of which there is no record is told from one that was not
          * made, whatever else went wrong since. */
-        print_line("the change was made and stands, but its audit line could "
-                   "not be written");
-        c->status = CMD_LOST;
+        fprintf(stderr, "identity-fcgi: the change was made and stands, but "
+                        "its audit line could not be written\n");
+        status = CMD_LOST;
     }
     cmd_drop(c);
     db_script_close(c->db);
@@ -393,8 +374,8 @@ int cmd_end(struct cmd *c)
     if (c->loaded) {
         config_free(&c->cfg);
     }
-    OPENSSL_cleanse(c->secret, sizeof(c->secret));
-    return c->status;
+    OPENSSL_cleanse(c, sizeof(*c));
+    return status;
 }
 
 /* -- what commands share -- */
@@ -407,6 +388,9 @@ bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     va_start(ap, format);
     vsnprintf(line, sizeof(line), format, ap);
     va_end(ap);
+    for (char *p = line; *p != '\0'; p++) {
+        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
+    }
     memcpy(c->line, line, sizeof(line)); /* which may be a part of it */
     c->status = status;
     return false;

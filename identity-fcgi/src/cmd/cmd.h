@@ -61,15 +61,20 @@ struct cmd_spec {
     struct cmd_option options[CMD_MAX_OPTIONS + 1];
 
     /* What is done, in this order; any may be missing. */
-    bool (*check)(struct cmd *c); /* usage, settings, secrets */
-    bool (*work)(struct cmd *c);  /* one transaction */
-    const char *event;            /* an audit line, where c->changed */
+    bool (*check)(struct cmd *c); /* settings, secrets */
+    /* In one transaction: the account and, where lock says so, the workspace
+     * that were given are found and locked, */
+    bool lock;
+    bool (*find)(struct cmd *c); /* and whatever else, */
+    const char *status;          /* which gets this status; if that is new, */
+    const char *sql;             /* by this statement */
+    bool (*work)(struct cmd *c);
+    /* After it: */
+    const char *event; /* an audit line, where c->changed */
     bool (*after)(struct cmd *c);
     bool (*print)(struct cmd *c); /* NULL: cmd_values() */
     const struct cmd_column *columns;
-
-    bool list;          /* prints rows instead of one object */
-    const char *status; /* that it gives to an account, a workspace ... */
+    bool list; /* prints rows instead of one object */
 };
 
 extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_services[];
@@ -118,6 +123,7 @@ struct cmd {
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];
+    unsigned char arena[1024 * 1024]; /* for what is read of one token */
 };
 
 /* What returns bool calls cmd_fail() before false, but for want of memory. */
@@ -219,11 +225,8 @@ void cmd_drop(struct cmd *c);
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
-/* Finds and locks the account of c->account, or a workspace, so that changes
- * to it come one by one.  The account first, always: so no two commands wait
- * for each other. */
+/* Finds and locks the account of c->account. */
 bool cmd_lock_account(struct cmd *c);
-bool cmd_lock_workspace(struct cmd *c, const char *ref);
 
 bool cmd_is_uuid(const char *text);
 
@@ -235,7 +238,7 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text);
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Sets status to that of the spec, and changed: whether it was another one. */
-bool cmd_new_status(struct cmd *c);
+/* Makes all changes of c->spec. */
+bool cmd_work(struct cmd *c);
 
 #endif

@@ -212,32 +212,10 @@ static bool mark_account(struct cmd *c)
     return true;
 }
 
-/* -- account disable, enable, set-credential, revoke-sessions -- */
-
-static bool set_status(struct cmd *c)
-{
-    return cmd_lock_account(c) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c, "UPDATE accounts"
-                       "   SET status = :status, updated_at = now()"
-                       " WHERE account_id = :accountId")) &&
-           (cmd_is(c, "status", "ACTIVE") || lock_account_out(c));
-}
-
-static bool set_credential(struct cmd *c)
-{
-    return cmd_lock_account(c) &&
-           cmd_sql(c, "UPDATE accounts"
-                      "   SET credential_hash = :hash, updated_at = now()"
-                      " WHERE account_id = :accountId") &&
-           lock_account_out(c);
-}
+/* -- account revoke-sessions -- */
 
 static bool revoke(struct cmd *c)
 {
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
     if (cmd_get(c, "session") == NULL) {
         c->changed = false;
         return lock_account_out(c);
@@ -267,14 +245,11 @@ static bool is_address(const char *text)
  * key can compute (attempt.c). */
 static bool unlock(struct cmd *c)
 {
-    const char *name, *address = cmd_get(c, "address");
+    const char *name = cmd_get(c, "account");
+    const char *address = cmd_get(c, "address");
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
-    name = cmd_get(c, "account");
     if (!attempt_identify(c->keys, str(name, strlen(name)),
                           str(address, address != NULL ? strlen(address) : 0),
                           &attempt)) {
@@ -311,42 +286,42 @@ static bool is_limit(const char *text)
 }
 
 /* The newest of one status each, as the index has them. */
-static bool list(struct cmd *c)
-{
-    static const char sql[] =
-        "SELECT s.session_id AS sessionId,"
-        "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
-        "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
-        "            ELSE 'ACTIVE' END AS status,"
-        "       extract(epoch FROM s.created_at) AS createdAt,"
-        "       extract(epoch FROM s.expires_at) AS expiresAt,"
-        "       extract(epoch FROM s.over_at) AS revokedAt,"
-        "       s.workspace_id AS workspaceId,"
-        "       w.workspace_name AS workspaceName,"
-        "       s.active_branch_id AS branchId, b.branch_name AS branchName"
-        "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
-        "                 WHEN s.created_at <= a.sessions_valid_after"
-        "                 THEN a.sessions_valid_after END) AS over_at"
-        "          FROM accounts a JOIN LATERAL ("
-        "            (SELECT * FROM auth_sessions"
-        "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
-        "                AND (:all OR (expires_at > now()"
-        "                     AND created_at > a.sessions_valid_after))"
-        "              ORDER BY created_at DESC LIMIT :limit)"
-        "            UNION ALL"
-        "            (SELECT * FROM auth_sessions"
-        "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-        "                AND :all"
-        "              ORDER BY created_at DESC LIMIT :limit)) AS s ON true"
-        "         WHERE a.account_id = :accountId) AS s"
-        "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
-        "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-        " ORDER BY s.created_at DESC, s.session_id LIMIT :limit";
+static const char list_sql[] =
+    "SELECT s.session_id AS sessionId,"
+    "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
+    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
+    "            ELSE 'ACTIVE' END AS status,"
+    "       extract(epoch FROM s.created_at) AS createdAt,"
+    "       extract(epoch FROM s.expires_at) AS expiresAt,"
+    "       extract(epoch FROM s.over_at) AS revokedAt,"
+    "       s.workspace_id AS workspaceId,"
+    "       w.workspace_name AS workspaceName,"
+    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
+    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
+    "                 WHEN s.created_at <= a.sessions_valid_after"
+    "                 THEN a.sessions_valid_after END) AS over_at"
+    "          FROM accounts a JOIN LATERAL ("
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
+    "                AND (:all OR (expires_at > now()"
+    "                     AND created_at > a.sessions_valid_after))"
+    "              ORDER BY created_at DESC LIMIT :limit)"
+    "            UNION ALL"
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
+    "                AND :all"
+    "              ORDER BY created_at DESC LIMIT :limit)) AS s ON true"
+    "         WHERE a.account_id = :accountId) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY s.created_at DESC, s.session_id LIMIT :limit";
 
+static bool check_list(struct cmd *c)
+{
     if (cmd_get(c, "limit") == NULL) {
         cmd_set(c, "limit", "100");
     }
-    return cmd_lock_account(c) && cmd_sql(c, sql);
+    return true;
 }
 
 static bool print_list(struct cmd *c)
@@ -466,6 +441,10 @@ static const struct cmd_column total_columns[] = {
     "asked\n"                                                                 \
     "for, without echo.  It is never an argument.\n"
 
+#define SET_STATUS                                                            \
+    "UPDATE accounts SET status = :status, updated_at = now()"                \
+    " WHERE account_id = :accountId"
+
 /* clang-format off */
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
@@ -479,14 +458,17 @@ const struct cmd_spec cmd_accounts[] = {
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
-     .work = set_status, .status = "DISABLED",
+     .status = "DISABLED", .sql = SET_STATUS, .work = lock_account_out,
      .event = "account.disabled", .after = mark_account, .columns = columns},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
-     .work = set_status, .status = "ACTIVE",
+     .status = "ACTIVE", .sql = SET_STATUS,
      .event = "account.enabled", .columns = columns},
     {"account set-credential", "ACCOUNT",
      "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
-     .check = read_credential, .work = set_credential,
+     .check = read_credential,
+     .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
+            " WHERE account_id = :accountId",
+     .work = lock_account_out,
      .event = "account.credential_set", .after = mark_account,
      .columns = columns},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
@@ -502,7 +484,7 @@ const struct cmd_spec cmd_accounts[] = {
      .options = {
          {"all", NULL, .help = "ended ones too"},
          {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
-     .work = list, .print = print_list,
+     .check = check_list, .sql = list_sql, .print = print_list,
      .columns = session_columns, .list = true},
     {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
      .options = {

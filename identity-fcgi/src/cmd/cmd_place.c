@@ -58,32 +58,20 @@ static bool lock_tenant(struct cmd *c)
                     " ORDER BY tenant_id FOR NO KEY UPDATE");
 }
 
+static bool find_tenant(struct cmd *c)
+{
+    return cmd_get(c, "tenant") != NULL ? lock_tenant(c) : add_tenant(c);
+}
+
 /* Under the parent's lock: two of one name could not be told apart. */
-static bool refuse_namesake(struct cmd *c, const char *what, const char *where)
+static bool refuse_namesake(struct cmd *c)
 {
-    return cmd_fail(c, "a %s of this name exists already in \"%s\"", what,
-                    cmd_get(c, where));
-}
+    bool branch = cmd_get(c, "workspace") != NULL;
 
-static bool add_workspace(struct cmd *c)
-{
-    return (cmd_get(c, "tenant") != NULL ? lock_tenant(c) : add_tenant(c)) &&
-           cmd_sql(c, "INSERT INTO workspaces (tenant_id, workspace_name)"
-                      " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
-                      "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
-                      "      AND workspace_name COLLATE \"C\" = :name)"
-                      " RETURNING workspace_id AS workspaceId,"
-                      "           workspace_name AS workspaceName, status,"
-                      "           true AS changed") &&
-           (c->found > 0 || refuse_namesake(c, "workspace", "tenantName"));
-}
-
-static bool set_workspace(struct cmd *c)
-{
-    return cmd_lock_workspace(c, c->operand) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c, "UPDATE workspaces SET status = :status"
-                       " WHERE workspace_id = :workspaceId"));
+    return c->found > 0 ||
+           cmd_fail(c, "a %s of this name exists already in \"%s\"",
+                    branch ? "branch" : "workspace",
+                    cmd_get(c, branch ? "workspaceName" : "tenantName"));
 }
 
 /* -- branches -- */
@@ -97,26 +85,9 @@ static const struct cmd_column branch_columns[] = {
     {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL}};
 
-static bool add_branch(struct cmd *c)
+static bool find_branch(struct cmd *c)
 {
-    return cmd_lock_workspace(c, cmd_get(c, "workspace")) &&
-           cmd_sql(c, "INSERT INTO branches (workspace_id, branch_name)"
-                      " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
-                      "   SELECT FROM branches"
-                      "    WHERE workspace_id = :workspaceId"
-                      "      AND branch_name COLLATE \"C\" = :name)"
-                      " RETURNING branch_id AS branchId,"
-                      "           branch_name AS branchName, status,"
-                      "           true AS changed") &&
-           (c->found > 0 || refuse_namesake(c, "branch", "workspaceName"));
-}
-
-static bool set_branch(struct cmd *c)
-{
-    const char *workspace = cmd_get(c, "workspace");
-
-    return (workspace == NULL || cmd_lock_workspace(c, workspace)) &&
-           cmd_find(c, "branch", c->operand, "",
+    return cmd_find(c, "branch", c->operand, "",
                     "SELECT b.branch_id AS branchId,"
                     "       b.branch_name AS branchName, b.status,"
                     "       w.workspace_id AS workspaceId,"
@@ -128,10 +99,7 @@ static bool set_branch(struct cmd *c)
                     "   AND (:workspaceId::uuid IS NULL"
                     "        OR b.workspace_id = :workspaceId)"
                     " ORDER BY b.branch_id"
-                    "   FOR NO KEY UPDATE OF b") &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c, "UPDATE branches SET status = :status"
-                       " WHERE branch_id = :branchId"));
+                    "   FOR NO KEY UPDATE OF b");
 }
 
 /* -- members -- */
@@ -147,43 +115,27 @@ static const struct cmd_column member_columns[] = {
     {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL}};
 
-/* Locks the account and then the workspace, and finds the membership: a
- * status of "" is none. */
+/* The membership in the locked workspace: a status of "" is none. */
 static bool find_member(struct cmd *c)
 {
-    return cmd_lock_account(c) &&
-           cmd_lock_workspace(c, cmd_get(c, "workspace")) &&
-           cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
+    return cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
                       "  FROM workspaces w LEFT JOIN members m"
                       "    ON m.workspace_id = w.workspace_id"
                       "   AND m.account_id = :accountId"
                       " WHERE w.workspace_id = :workspaceId");
 }
 
-static bool add_member(struct cmd *c)
+static bool find_membership(struct cmd *c)
 {
     return find_member(c) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c, "INSERT INTO members (account_id, workspace_id)"
-                       " VALUES (:accountId, :workspaceId)"
-                       " ON CONFLICT (account_id, workspace_id)"
-                       " DO UPDATE SET status = 'ACTIVE'"
-                       " RETURNING member_id AS memberId"));
+           (!cmd_is(c, "status", "") ||
+            cmd_fail(c, "\"%s\" is no member of \"%s\"", cmd_get(c, "account"),
+                     cmd_get(c, "workspaceName")));
 }
 
-static bool end_membership(struct cmd *c)
+static bool end_grants(struct cmd *c)
 {
-    if (!find_member(c)) {
-        return false;
-    }
-    if (cmd_is(c, "status", "")) {
-        return cmd_fail(c, "\"%s\" is no member of \"%s\"",
-                        cmd_get(c, "account"), cmd_get(c, "workspaceName"));
-    }
-    if ((cmd_new_status(c) && !cmd_sql(c, "UPDATE members SET status = :status"
-                                          " WHERE member_id = :memberId")) ||
-        !cmd_sql(c, "DELETE FROM branch_grants"
-                    " WHERE member_id = :memberId")) {
+    if (!cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = :memberId")) {
         return false;
     }
     cmd_setf(c, "revokedBranches", "%lld", (long long) c->touched);
@@ -205,9 +157,30 @@ static const struct cmd_column grant_columns[] = {
     {"changed", NULL, CMD_BOOL, 0},
     {.name = NULL}};
 
-/* Why ref names no branch of a membership of the account's. */
-static bool refuse_branch(struct cmd *c, const char *ref)
+/* The branch that ref names within the account's memberships. */
+static bool find_grantable(struct cmd *c, const char *ref)
 {
+    static const char sql[] =
+        "SELECT b.branch_id AS branchId, b.branch_name AS branchName,"
+        "       m.member_id AS memberId, m.status,"
+        "       w.workspace_id AS workspaceId,"
+        "       w.workspace_name AS workspaceName"
+        "  FROM members m"
+        "  JOIN workspaces w ON w.workspace_id = m.workspace_id"
+        "  JOIN branches b ON b.workspace_id = m.workspace_id"
+        " WHERE m.account_id = :accountId"
+        "   AND (b.branch_id = :ref.id"
+        "        OR b.branch_name COLLATE \"C\" = :ref.name)"
+        "   AND (:workspace::text IS NULL OR w.workspace_id = :workspace.id"
+        "        OR w.workspace_name COLLATE \"C\" = :workspace.name)"
+        " ORDER BY b.branch_id";
+
+    if (!cmd_find(c, "branch", ref, NULL, sql)) {
+        return false;
+    }
+    if (c->found > 0) {
+        return true;
+    }
     if (!cmd_sql(c, "SELECT FROM branches WHERE branch_id = :ref.id"
                     "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1")) {
         return false;
@@ -216,35 +189,12 @@ static bool refuse_branch(struct cmd *c, const char *ref)
         return cmd_fail(c, "there is no branch %s \"%s\"",
                         cmd_is_uuid(ref) ? "with the id" : "called", ref);
     }
-    return cmd_fail(c,
-                    "the branch \"%s\" is in no workspace%s that \"%s\" is "
-                    "a member of: member add comes first",
-                    ref,
-                    cmd_get(c, "workspace") != NULL ? " of that name" : "",
-                    cmd_get(c, "account"));
-}
-
-/* The branch that ref names within the account's memberships. */
-static bool find_branch(struct cmd *c, const char *ref)
-{
-    return cmd_find(c, "branch", ref, NULL,
-                    "SELECT b.branch_id AS branchId,"
-                    "       b.branch_name AS branchName,"
-                    "       m.member_id AS memberId, m.status,"
-                    "       w.workspace_id AS workspaceId,"
-                    "       w.workspace_name AS workspaceName"
-                    "  FROM members m"
-                    "  JOIN workspaces w ON w.workspace_id = m.workspace_id"
-                    "  JOIN branches b ON b.workspace_id = m.workspace_id"
-                    " WHERE m.account_id = :accountId"
-                    "   AND (b.branch_id = :ref.id"
-                    "        OR b.branch_name COLLATE \"C\" = :ref.name)"
-                    "   AND (:workspace::text IS NULL"
-                    "        OR w.workspace_id = :workspace.id"
-                    "        OR w.workspace_name COLLATE \"C\""
-                    "           = :workspace.name)"
-                    " ORDER BY b.branch_id") &&
-           (c->found > 0 || refuse_branch(c, ref));
+    return cmd_fail(
+        c,
+        "the branch \"%s\" is in no workspace%s that \"%s\" is a member of: "
+        "member add comes first",
+        ref, cmd_get(c, "workspace") != NULL ? " of that name" : "",
+        cmd_get(c, "account"));
 }
 
 static bool give(struct cmd *c)
@@ -290,17 +240,16 @@ static bool take(struct cmd *c)
 }
 
 /* Leaves two rows a branch: which one it is, and what is granted in it now. */
-static bool change(struct cmd *c, bool (*one)(struct cmd *c))
+static bool change(struct cmd *c)
 {
+    bool (*one)(struct cmd *) =
+        strcmp(c->spec->words, "member grant") == 0 ? give : take;
     const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
 
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
     c->changed = false; /* audited row by row */
     for (size_t i = 0; i < count; i++) {
-        if (!find_branch(c, branches[i]) || !one(c)) {
+        if (!find_grantable(c, branches[i]) || !one(c)) {
             return false;
         }
         cmd_set(c, "written", c->touched > 0 ? "t" : "f");
@@ -318,16 +267,6 @@ static bool change(struct cmd *c, bool (*one)(struct cmd *c))
         }
     }
     return true;
-}
-
-static bool grant(struct cmd *c)
-{
-    return change(c, give);
-}
-
-static bool revoke(struct cmd *c)
-{
-    return change(c, take);
 }
 
 static bool print_grants(struct cmd *c)
@@ -379,8 +318,12 @@ static bool check_revoke(struct cmd *c)
 {
     /* What --all does instead. */
     static const struct cmd_spec end = {
-        .work = end_membership,
+        .lock = true,
+        .find = find_membership,
         .status = "INACTIVE",
+        .sql = "UPDATE members SET status = :status"
+               " WHERE member_id = :memberId",
+        .work = end_grants,
         .event = "member.ended",
         .columns = member_columns,
     };
@@ -422,39 +365,64 @@ static bool check_revoke(struct cmd *c)
 #define IN_WORKSPACE \
     {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
 
+#define SET_WORKSPACE \
+    "UPDATE workspaces SET status = :status WHERE workspace_id = :workspaceId"
+#define SET_BRANCH \
+    "UPDATE branches SET status = :status WHERE branch_id = :branchId"
+
 const struct cmd_spec cmd_places[] = {
     {"workspace add", "NAME", "make a workspace",
      "A workspace belongs to a tenant, whose id is in the tokens.\n",
      .options = {
          {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
          {"new-tenant", "NAME", .help = "make this tenant along with it"}},
-     .check = check_workspace, .work = add_workspace,
+     .check = check_workspace, .find = find_tenant,
+     .sql = "INSERT INTO workspaces (tenant_id, workspace_name)"
+            " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
+            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
+            "      AND workspace_name COLLATE \"C\" = :name)"
+            " RETURNING workspace_id AS workspaceId,"
+            "           workspace_name AS workspaceName, status,"
+            "           true AS changed",
+     .work = refuse_namesake,
      .event = "workspace.added", .columns = workspace_columns},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
      "WORKSPACE " BY_REF,
-     .work = set_workspace, .status = "ACTIVE",
+     .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
      .event = "workspace.activated", .columns = workspace_columns},
     {"workspace deactivate", "WORKSPACE", "let nobody work in it",
      "WORKSPACE " BY_REF OFF_MORE,
-     .work = set_workspace, .status = "INACTIVE",
+     .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
      .event = "workspace.deactivated", .columns = workspace_columns},
     {"branch add", "NAME", "make a branch of a workspace", NULL,
-     .options = {WORKSPACE},
-     .work = add_branch, .event = "branch.added", .columns = branch_columns},
+     .options = {WORKSPACE}, .lock = true,
+     .sql = "INSERT INTO branches (workspace_id, branch_name)"
+            " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
+            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
+            "      AND branch_name COLLATE \"C\" = :name)"
+            " RETURNING branch_id AS branchId, branch_name AS branchName,"
+            "           status, true AS changed",
+     .work = refuse_namesake,
+     .event = "branch.added", .columns = branch_columns},
     {"branch activate", "BRANCH", "let it be worked in again",
      "BRANCH " BY_REF,
-     .options = IN_WORKSPACE,
-     .work = set_branch, .status = "ACTIVE",
+     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .status = "ACTIVE", .sql = SET_BRANCH,
      .event = "branch.activated", .columns = branch_columns},
     {"branch deactivate", "BRANCH", "let nobody work in it",
      "BRANCH " BY_REF OFF_MORE,
-     .options = IN_WORKSPACE,
-     .work = set_branch, .status = "INACTIVE",
+     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .status = "INACTIVE", .sql = SET_BRANCH,
      .event = "branch.deactivated", .columns = branch_columns},
     {"member add", NULL, "make an account a member of a workspace",
      "A member can work in no branch before member grant.\n",
-     .options = {ACCOUNT, WORKSPACE},
-     .work = add_member, .status = "ACTIVE",
+     .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
+     .status = "ACTIVE",
+     .sql = "INSERT INTO members (account_id, workspace_id)"
+            " VALUES (:accountId, :workspaceId)"
+            " ON CONFLICT (account_id, workspace_id)"
+            " DO UPDATE SET status = 'ACTIVE'"
+            " RETURNING member_id AS memberId",
      .event = "member.added", .columns = member_columns},
     {"member grant", NULL, "let a member work in branches, with roles",
      "What is granted already stays.  At most 200 active branches a member,\n"
@@ -463,7 +431,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT,
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
          ROLES},
-     .check = check_grant, .work = grant, .print = print_grants,
+     .check = check_grant, .work = change, .print = print_grants,
      .event = "member.granted", .columns = grant_columns, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; "
@@ -473,7 +441,7 @@ const struct cmd_spec cmd_places[] = {
      .options = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
-     .check = check_revoke, .work = revoke, .print = print_grants,
+     .check = check_revoke, .work = change, .print = print_grants,
      .event = "member.revoked", .columns = grant_columns, .list = true},
     {.words = NULL},
 };

@@ -12,9 +12,6 @@
 
 #define SYSTEM_TTL_MAX_S 3600
 
-/* For all that is read of one token. */
-static unsigned char arena_mem[1024 * 1024];
-
 /* -- token system -- */
 
 static bool is_ttl(const char *text)
@@ -33,15 +30,12 @@ static bool issue(struct cmd *c)
     pj_arena_t arena;
     struct buf out;
 
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
     if (!cmd_is(c, "status", "ACTIVE")) {
         return cmd_fail(c,
                         "the account is disabled: account enable comes first");
     }
     buf_init(&out, c->secret, sizeof(c->secret));
-    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
+    pj_arena_init(&arena, c->arena, sizeof(c->arena));
     if (!parse_duration(cmd_get(c, "ttl"), &ttl_ms) ||
         !token_issue_system(&c->cfg, c->keys->signing, cmd_get(c, "accountId"),
                             cmd_get(c, "type"), now, now + ttl_ms / 1000,
@@ -81,21 +75,15 @@ static bool print_token(struct cmd *c)
 /* What is in c->secret, without blanks and without "Bearer ". */
 static pj_str_t given_token(struct cmd *c)
 {
-    static const char bearer[] = "Bearer ";
-    pj_str_t token = {(unsigned char *) c->secret, c->secret_len};
+    size_t from = strspn(c->secret, " "), len = c->secret_len;
 
-    while (token.len > 0 && token.data[token.len - 1] == ' ') {
-        token.len--;
+    while (len > from && c->secret[len - 1] == ' ') {
+        len--;
     }
-    while (token.len > 0 && token.data[0] == ' ') {
-        token = (pj_str_t){token.data + 1, token.len - 1};
+    if (len - from > 7 && memcmp(c->secret + from, "Bearer ", 7) == 0) {
+        from += 7;
     }
-    if (token.len > strlen(bearer) &&
-        memcmp(token.data, bearer, strlen(bearer)) == 0) {
-        token.data += strlen(bearer);
-        token.len -= strlen(bearer);
-    }
-    return token;
+    return (pj_str_t){(unsigned char *) c->secret + from, len - from};
 }
 
 /* The object that a part of a token holds, and its text; NULL where it holds
@@ -177,7 +165,7 @@ static bool inspect(struct cmd *c)
     pj_jws_t jws;
     char text[64];
 
-    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
+    pj_arena_init(&arena, c->arena, sizeof(c->arena));
     if (pj_jws_split(token, TOKEN_MAX_BYTES, &jws) ||
         decode(&arena, jws.header, &header) == NULL ||
         (root = decode(&arena, jws.payload, &payload)) == NULL) {

@@ -254,21 +254,6 @@ bool cmd_lock_account(struct cmd *c)
                     "   FOR NO KEY UPDATE");
 }
 
-bool cmd_lock_workspace(struct cmd *c, const char *ref)
-{
-    return cmd_find(c, "workspace", ref, "",
-                    "SELECT w.workspace_id AS workspaceId,"
-                    "       w.workspace_name AS workspaceName, w.status,"
-                    "       t.tenant_id AS tenantId,"
-                    "       t.tenant_name AS tenantName"
-                    "  FROM workspaces w"
-                    "  JOIN tenants t ON t.tenant_id = w.tenant_id"
-                    " WHERE w.workspace_id = :ref.id"
-                    "    OR w.workspace_name COLLATE \"C\" = :ref.name"
-                    " ORDER BY w.workspace_id"
-                    "   FOR NO KEY UPDATE OF w");
-}
-
 /* -- values -- */
 
 const char *cmd_get(const struct cmd *c, const char *name)
@@ -333,10 +318,41 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     c->set[i].text = c->set[i].copy;
 }
 
-bool cmd_new_status(struct cmd *c)
+/* -- changes -- */
+
+static bool lock_workspace(struct cmd *c)
 {
-    c->changed = !cmd_is(c, "status", c->spec->status);
-    cmd_set(c, "changed", c->changed ? "t" : "f");
-    cmd_set(c, "status", c->spec->status);
-    return c->changed;
+    const char *ref = cmd_get(c, "workspace");
+
+    return ref == NULL ||
+           cmd_find(c, "workspace", ref, "",
+                    "SELECT w.workspace_id AS workspaceId,"
+                    "       w.workspace_name AS workspaceName, w.status,"
+                    "       t.tenant_id AS tenantId,"
+                    "       t.tenant_name AS tenantName"
+                    "  FROM workspaces w"
+                    "  JOIN tenants t ON t.tenant_id = w.tenant_id"
+                    " WHERE w.workspace_id = :ref.id"
+                    "    OR w.workspace_name COLLATE \"C\" = :ref.name"
+                    " ORDER BY w.workspace_id"
+                    "   FOR NO KEY UPDATE OF w");
+}
+
+/* The account is locked first, always, so that changes to it come one by one
+ * and no two commands wait for each other. */
+bool cmd_work(struct cmd *c)
+{
+    const struct cmd_spec *s = c->spec;
+
+    if ((cmd_get(c, "account") != NULL && !cmd_lock_account(c)) ||
+        (s->lock && !lock_workspace(c)) || (s->find != NULL && !s->find(c))) {
+        return false;
+    }
+    if (s->status != NULL) {
+        c->changed = !cmd_is(c, "status", s->status);
+        cmd_set(c, "changed", c->changed ? "t" : "f");
+        cmd_set(c, "status", s->status);
+    }
+    return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
+           (s->work == NULL || s->work(c));
 }
