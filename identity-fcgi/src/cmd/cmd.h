@@ -44,13 +44,14 @@ enum cmd_type {
     CMD_LIST  /* joined by commas, which no element has */
 };
 
-/* A value that is printed: by a name in JSON, by a label for people; where one
+/* How a value is printed: by a name in JSON, by a label for people; where one
  * is NULL it is left out there.  In a list the labels head the columns. */
 struct cmd_column {
     const char *name;
     const char *label;
     enum cmd_type type;
     int width; /* of the column in a list */
+    bool audited;
 };
 
 struct cmd_spec {
@@ -73,7 +74,9 @@ struct cmd_spec {
     const char *event; /* an audit line, where c->changed */
     bool (*after)(struct cmd *c);
     bool (*print)(struct cmd *c); /* NULL: cmd_values() */
-    const struct cmd_column *columns;
+    /* Values by name, of the table in cmd_out.c, with a blank between them;
+     * "=" and another label may follow, or none where it is for JSON only. */
+    const char *columns;
     bool list; /* prints rows instead of one object */
 };
 
@@ -176,9 +179,9 @@ bool cmd_account_ref(struct cmd *c, const char *text);
 
 /* -- what goes in and out (cmd_out.c) -- */
 
-/* Reads one line of at most cap bytes from standard input into c->secret.
- * Where that is a terminal, what is prompted for and not echoed, and with
- * again it has to be typed twice (2 * cap bytes). */
+/* Reads one line of at most cap bytes into c->secret, from standard input or,
+ * where that is a terminal, without echo; again: typed twice (2 * cap bytes).
+ */
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
 
 /* The audit line of a change that is committed, whatever PLATFORM_LOG_LEVEL
@@ -188,8 +191,8 @@ void cmd_audit(struct cmd *c, const char *event, const char *only);
 void cmd_open(struct cmd *c);
 bool cmd_close(struct cmd *c);
 
-/* In between: a value ("" is null, and "-" for people); the values that there
- * are of spec->columns, or these as a row of a list; a line for people. */
+/* In between: a value ("" is null, and "-" for people); those that there are
+ * of spec->columns, or these as a row of a list; a line for people. */
 void cmd_value(struct cmd *c, const struct cmd_column *column,
                const char *value);
 bool cmd_values(struct cmd *c);

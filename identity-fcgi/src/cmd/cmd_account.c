@@ -407,34 +407,9 @@ static bool revoke_everybody(struct cmd *c)
 
 /* -- the table -- */
 
-static const struct cmd_column columns[] = {
-    {"account", "account", CMD_TEXT, 0},
-    {"accountId", "id", CMD_TEXT, 0},
-    {"type", "type", CMD_TEXT, 0},
-    {"status", "status", CMD_TEXT, 0},
-    {"changed", "changed", CMD_BOOL, 0},
-    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
-    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0},
-    {"clearedAddressTotal", "address reset", CMD_BOOL, 0},
-    {.name = NULL}};
-
-static const struct cmd_column session_columns[] = {
-    {"sessionId", "session", CMD_TEXT, STORE_UUID - 1},
-    {"status", "status", CMD_TEXT, 7},
-    {"createdAt", "created", CMD_TIME, 20},
-    {"expiresAt", "expires", CMD_TIME, 20},
-    {"revokedAt", NULL, CMD_TIME, 0},
-    {"workspaceId", NULL, CMD_TEXT, 0},
-    {"workspaceName", "workspace", CMD_TEXT, 16},
-    {"branchId", NULL, CMD_TEXT, 0},
-    {"branchName", "branch", CMD_TEXT, 0},
-    {.name = NULL}};
-
-static const struct cmd_column total_columns[] = {
-    {"accounts", "accounts", CMD_NUMBER, 0},
-    {"revokedSessions", "ended sessions", CMD_NUMBER, 0},
-    {.name = NULL}};
-
+#define ACCOUNT                                                               \
+    "account accountId=id type status changed revokedSessions"                \
+    " clearedAddresses clearedAddressTotal"
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE                                                       \
     "The credential is one line on standard input; on a terminal it is "      \
@@ -454,15 +429,15 @@ const struct cmd_spec cmd_accounts[] = {
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
      .check = check_add, .work = add,
-     .event = "account.added", .columns = columns},
+     .event = "account.added", .columns = ACCOUNT},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
      .status = "DISABLED", .sql = SET_STATUS, .work = lock_account_out,
-     .event = "account.disabled", .after = mark_account, .columns = columns},
+     .event = "account.disabled", .after = mark_account, .columns = ACCOUNT},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
      .status = "ACTIVE", .sql = SET_STATUS,
-     .event = "account.enabled", .columns = columns},
+     .event = "account.enabled", .columns = ACCOUNT},
     {"account set-credential", "ACCOUNT",
      "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
      .check = read_credential,
@@ -470,7 +445,7 @@ const struct cmd_spec cmd_accounts[] = {
             " WHERE account_id = :accountId",
      .work = lock_account_out,
      .event = "account.credential_set", .after = mark_account,
-     .columns = columns},
+     .columns = ACCOUNT},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key, as what is counted is kept under an HMAC of "
      "it.\n",
@@ -478,19 +453,21 @@ const struct cmd_spec cmd_accounts[] = {
          {"address", "IP", "also forget all that was counted for this address",
           0, is_address, "an IP address"}},
      .check = cmd_keys, .work = unlock,
-     .event = "account.unlocked", .columns = columns},
+     .event = "account.unlocked", .columns = ACCOUNT},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      ACCOUNT_MORE,
      .options = {
          {"all", NULL, .help = "ended ones too"},
          {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
      .check = check_list, .sql = list_sql, .print = print_list,
-     .columns = session_columns, .list = true},
+     .list = true,
+     .columns = "sessionId status createdAt expiresAt revokedAt= workspaceId="
+                " workspaceName branchId= branchName"},
     {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
      .options = {
          {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},
      .work = revoke, .event = "account.sessions_revoked",
-     .after = mark_account, .columns = columns},
+     .after = mark_account, .columns = ACCOUNT},
     {"sessions revoke", NULL, "end everybody's sessions, after data loss",
      "For a database that may have lost its last commits (a failover, a\n"
      "crash): tokens that were logged out or replaced may work again, and\n"
@@ -501,7 +478,7 @@ const struct cmd_spec cmd_accounts[] = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
           has_been, "a time in UTC that has been, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
-     .columns = total_columns},
+     .columns = "accounts revokedSessions"},
     {.words = NULL},
 };
 /* clang-format on */

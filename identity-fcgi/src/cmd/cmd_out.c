@@ -7,12 +7,11 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <openssl/crypto.h>
+#include <openssl/ui.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,102 +19,107 @@
 
 /* -- secrets -- */
 
-static volatile sig_atomic_t caught;
-
-static void catch (int signal)
+/* From a terminal that does not echo, where again asks twice. */
+static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
 {
-    caught = signal;
-}
+    char prompt[32], *second = c->secret + cap + 1;
+    UI *ui = UI_new();
+    int result = -1;
 
-/* Reads to the end of the input, or of the line on a terminal, and takes one
- * line end away; another one in between is a mistake. */
-static bool read_line(struct cmd *c, char *out, size_t cap, size_t *len,
-                      bool terminal)
-{
-    ssize_t n;
-
-    *len = 0;
-    while ((n = read(STDIN_FILENO, out + *len, 1)) != 0) {
-        if (n < 0 && errno == EINTR && caught == 0) {
-            continue;
-        }
-        if (n < 0) {
-            return cmd_fail(c, "standard input cannot be read: %s",
-                            strerror(errno));
-        }
-        if (terminal && out[*len] == '\n') {
-            break;
-        }
-        if (++*len > cap) {
-            return cmd_fail(c, "standard input is over %zu bytes", cap);
-        }
+    snprintf(prompt, sizeof(prompt), "%c%s: ", toupper((unsigned char) *what),
+             what + 1);
+    if (ui != NULL &&
+        UI_add_input_string(ui, prompt, 0, c->secret, 0, (int) cap) >= 0 &&
+        (!again || UI_add_input_string(ui, "Once more: ", 0, second, 0,
+                                       (int) cap) >= 0)) {
+        result = UI_process(ui);
     }
-    if (*len > 0 && out[*len - 1] == '\n') {
-        (*len)--;
-        *len -= *len > 0 && out[*len - 1] == '\r';
+    UI_free(ui);
+    if (result == -2) {
+        /* Whoever interrupts gets an interrupted program. */
+        (void) raise(SIGINT);
     }
-    if (*len == 0) {
-        return cmd_fail(c, "nothing was given on standard input");
+    if (result != 0) {
+        return cmd_fail(c, "no %s: standard input cannot be read", what);
     }
-    return memchr(out, '\n', *len) == NULL ||
-           cmd_fail(c, "standard input holds more than one line");
-}
-
-/* The same from a terminal that does not echo.  Whoever interrupts gets an
- * interrupted program, and a terminal as it was. */
-static bool ask(struct cmd *c, const char *prompt, char *out, size_t cap,
-                size_t *len)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
-    enum { COUNT = sizeof(signals) / sizeof(signals[0]) };
-    struct sigaction action = {.sa_handler = catch}, before[COUNT];
-    struct termios shown, quiet;
-    bool ok;
-
-    fprintf(stderr, "%c%s: ", toupper((unsigned char) *prompt), prompt + 1);
-    if (tcgetattr(STDIN_FILENO, &shown) != 0) {
-        return read_line(c, out, cap, len, true);
-    }
-    for (int i = 0; i < COUNT; i++) {
-        (void) sigaction(signals[i], &action, &before[i]);
-    }
-    quiet = shown;
-    quiet.c_lflag &= ~(tcflag_t) (ECHO | ECHOE | ECHOK | ECHONL);
-    (void) tcsetattr(STDIN_FILENO, TCSAFLUSH, &quiet);
-    ok = read_line(c, out, cap, len, true);
-    (void) tcsetattr(STDIN_FILENO, TCSAFLUSH, &shown);
-    for (int i = 0; i < COUNT; i++) {
-        (void) sigaction(signals[i], &before[i], NULL);
-    }
-    fputc('\n', stderr);
-    if (caught != 0) {
-        (void) raise(caught);
-    }
-    return ok;
-}
-
-/* Whether the same is given once more, after what is there. */
-static bool ask_again(struct cmd *c, size_t cap)
-{
-    size_t len;
-
-    return (ask(c, "once more", c->secret + cap + 1, cap, &len) &&
-            len == c->secret_len &&
-            memcmp(c->secret, c->secret + cap + 1, len) == 0) ||
-           cmd_fail(c, "the two are not the same");
+    c->secret_len = strlen(c->secret);
+    return !again || strcmp(c->secret, second) == 0 ||
+           cmd_fail(c, "no %s: the two are not the same", what);
 }
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
 {
-    bool ok = isatty(STDIN_FILENO)
-                  ? ask(c, what, c->secret, cap, &c->secret_len) &&
-                        (!again || ask_again(c, cap))
-                  : read_line(c, c->secret, cap, &c->secret_len, false);
+    char *end;
 
-    return ok || cmd_fail(c, "no %s: %s", what, c->line);
+    if (isatty(STDIN_FILENO)) {
+        if (!ask(c, what, cap, again)) {
+            return false;
+        }
+    } else {
+        (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
+        c->secret_len = fread(c->secret, 1, cap + 1, stdin);
+        if (ferror(stdin)) {
+            return cmd_fail(c, "no %s: standard input cannot be read: %s",
+                            what, strerror(errno));
+        }
+        if (c->secret_len > cap) {
+            return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
+                            cap);
+        }
+    }
+    end = c->secret + c->secret_len;
+    if (end > c->secret && end[-1] == '\n') {
+        end -= end - 1 > c->secret && end[-2] == '\r' ? 2 : 1;
+    }
+    c->secret_len = (size_t) (end - c->secret);
+    if (c->secret_len == 0) {
+        return cmd_fail(c, "no %s: nothing was given on standard input", what);
+    }
+    return memchr(c->secret, '\n', c->secret_len) == NULL ||
+           cmd_fail(c, "no %s: standard input holds more than one line", what);
 }
 
-/* -- audit lines -- */
+/* -- values, and audit lines of them -- */
+
+static const struct cmd_column known[] = {
+    {"account", "account", CMD_TEXT, 0, false},
+    {"accountId", "account id", CMD_TEXT, 0, true},
+    {"accountType", "type", CMD_TEXT, 0, false},
+    {"type", "type", CMD_TEXT, 0, false},
+    {"tenantName", "tenant", CMD_TEXT, 0, false},
+    {"tenantId", "tenant id", CMD_TEXT, 0, false},
+    {"workspaceName", "workspace", CMD_TEXT, 16, false},
+    {"workspaceId", "workspace id", CMD_TEXT, 36, true},
+    {"memberId", "member id", CMD_TEXT, 36, true},
+    {"branchName", "branch", CMD_TEXT, 16, false},
+    {"branchId", "branch id", CMD_TEXT, 36, true},
+    {"granted", "granted", CMD_BOOL, 7, false},
+    {"roles", "roles", CMD_LIST, 0, true},
+    {"sessionId", "session", CMD_TEXT, 36, true},
+    {"token", "token", CMD_TEXT, 0, false},
+    {"tokenId", "token id", CMD_TEXT, 0, true},
+    {"since", "since", CMD_TEXT, 0, true},
+    {"status", "status", CMD_TEXT, 7, false},
+    {"changed", "changed", CMD_BOOL, 0, false},
+    {"createdAt", "created", CMD_TIME, 20, false},
+    {"issuedAt", "issued", CMD_TIME, 20, false},
+    {"expiresAt", "expires", CMD_TIME, 20, true},
+    {"revokedAt", "revoked", CMD_TIME, 20, false},
+    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0, true},
+    {"clearedAddressTotal", "address reset", CMD_BOOL, 0, false},
+    {"accounts", "accounts", CMD_NUMBER, 0, true},
+    {"revokedSessions", "ended sessions", CMD_NUMBER, 0, true},
+    {"revokedBranches", "branches lost", CMD_NUMBER, 0, false},
+    {"sessions", "sessions", CMD_NUMBER, 0, true},
+    {"rotatedTokens", "rotated tokens", CMD_NUMBER, 0, true},
+    {"attempts", "attempts", CMD_NUMBER, 0, true},
+    {"busy", "busy", CMD_BOOL, 0, false},
+    {"schemaVersion", "schema version", CMD_NUMBER, 0, false},
+    {"verifies", "verifies", CMD_BOOL, 0, false},
+    {"reason", "reason", CMD_TEXT, 0, false},
+    {"signature", "signature", CMD_TEXT, 0, false},
+};
+enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
 /* A field of text, left out where it is NULL. */
 static struct log_field field(const char *name, const char *text)
@@ -125,34 +129,54 @@ static struct log_field field(const char *name, const char *text)
 
 void cmd_audit(struct cmd *c, const char *event, const char *only)
 {
-    static const char *const names[] = {
-        "accountId", "workspaceId",      "memberId", "branchId",
-        "roles",     "sessionId",        "tokenId",  "since",
-        "expiresAt", "clearedAddresses", "accounts", "revokedSessions",
-        "sessions",  "rotatedTokens",    "attempts"};
-    enum { TEXTS = 8, ALL = sizeof(names) / sizeof(names[0]) };
-    struct log_field fields[TEXTS + 2];
-    struct log_number numbers[ALL - TEXTS];
+    struct log_field fields[KNOWN + 2];
+    struct log_number numbers[KNOWN];
     const struct passwd *user = getpwuid(getuid());
     size_t n = 0, count = 0;
 
-    if (only != NULL) {
-        fields[n++] = field(only, cmd_get(c, only));
-    }
-    for (int i = 0; i < ALL && only == NULL; i++) {
-        const char *value = cmd_get(c, names[i]);
+    for (int i = 0; i < KNOWN; i++) {
+        const char *value = cmd_get(c, known[i].name);
 
-        if (i < TEXTS) {
-            fields[n++] = field(names[i], value);
-        } else if (value != NULL) {
+        if (value == NULL || !(only != NULL ? strcmp(only, known[i].name) == 0
+                                            : known[i].audited)) {
+            continue;
+        }
+        if (known[i].type == CMD_TEXT || known[i].type == CMD_LIST) {
+            fields[n++] = field(known[i].name, value);
+        } else {
             numbers[count++] =
-                (struct log_number){names[i], strtoll(value, NULL, 10)};
+                (struct log_number){known[i].name, strtoll(value, NULL, 10)};
         }
     }
     fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
     fields[n++] = field("sudoUser", getenv("SUDO_USER"));
     log_audit(event, NULL, fields, n, numbers, count);
     c->audit_lost = c->audit_lost || log_lost();
+}
+
+/* The column that *columns begins with, which is moved on. */
+static bool next_column(const char **columns, struct cmd_column *out)
+{
+    static char label[16];
+    size_t len = strcspn(*columns, " ="), i = 0;
+
+    while (i < KNOWN && (strlen(known[i].name) != len ||
+                         memcmp(known[i].name, *columns, len) != 0)) {
+        i++;
+    }
+    if (i == KNOWN) {
+        return false;
+    }
+    *out = known[i];
+    *columns += len;
+    if (**columns == '=') {
+        len = strcspn(++*columns, " ");
+        snprintf(label, sizeof(label), "%.*s", (int) len, *columns);
+        out->label = len > 0 ? label : NULL;
+        *columns += len;
+    }
+    *columns += strspn(*columns, " ");
+    return true;
 }
 
 /* -- results -- */
@@ -290,13 +314,14 @@ void cmd_value(struct cmd *c, const struct cmd_column *column,
 
 bool cmd_values(struct cmd *c)
 {
-    const struct cmd_column *column = c->spec->columns;
+    const char *columns = c->spec->columns;
+    struct cmd_column column;
 
-    for (; column->name != NULL; column++) {
-        const char *value = cmd_get(c, column->name);
+    while (next_column(&columns, &column)) {
+        const char *value = cmd_get(c, column.name);
 
         if (value != NULL) {
-            cmd_value(c, column, value);
+            cmd_value(c, &column, value);
         }
     }
     return true;
@@ -304,25 +329,26 @@ bool cmd_values(struct cmd *c)
 
 void cmd_row(struct cmd *c)
 {
-    const struct cmd_column *head = c->spec->columns;
+    const char *columns = c->begun || c->json ? "" : c->spec->columns;
+    struct cmd_column head;
 
+    while (next_column(&columns, &head)) {
+        if (head.label != NULL) {
+            add_plain(&c->out, head.label, head.width);
+            buf_addz(&c->out, "  ");
+        }
+    }
     if (c->json) {
         jsonw_object(&c->w, NULL);
         (void) cmd_values(c);
         jsonw_object_end(&c->w);
     } else {
-        for (; !c->begun && head->name != NULL; head++) {
-            if (head->label != NULL) {
-                add_plain(&c->out, head->label, head->width);
-                buf_addz(&c->out, "  ");
-            }
-        }
         if (!c->begun) {
             end_line(&c->out);
-            c->begun = true;
         }
         (void) cmd_values(c);
         end_line(&c->out);
     }
+    c->begun = true;
     flush(c);
 }

@@ -4,21 +4,23 @@
 
 #include <string.h>
 
+#define WORKSPACE_COLUMNS                                                     \
+    "workspaceName workspaceId=id status tenantName tenantId changed="
+#define BRANCH_COLUMNS                                                        \
+    "branchName branchId=id status workspaceName workspaceId changed="
+#define MEMBER_COLUMNS                                                        \
+    "account accountId workspaceName workspaceId memberId status"             \
+    " revokedBranches changed="
+#define GRANT_COLUMNS                                                         \
+    "accountId= memberId= workspaceId= workspaceName branchId branchName"     \
+    " granted roles changed="
+
 #define MAX_ROLES 32
 #define ROLE_MAX 32 /* bytes */
 #define ROLE_LETTERS                                                          \
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
 /* -- workspaces -- */
-
-static const struct cmd_column workspace_columns[] = {
-    {"workspaceName", "workspace", CMD_TEXT, 0},
-    {"workspaceId", "id", CMD_TEXT, 0},
-    {"status", "status", CMD_TEXT, 0},
-    {"tenantName", "tenant", CMD_TEXT, 0},
-    {"tenantId", "tenant id", CMD_TEXT, 0},
-    {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL}};
 
 static bool check_workspace(struct cmd *c)
 {
@@ -76,15 +78,6 @@ static bool refuse_namesake(struct cmd *c)
 
 /* -- branches -- */
 
-static const struct cmd_column branch_columns[] = {
-    {"branchName", "branch", CMD_TEXT, 0},
-    {"branchId", "id", CMD_TEXT, 0},
-    {"status", "status", CMD_TEXT, 0},
-    {"workspaceName", "workspace", CMD_TEXT, 0},
-    {"workspaceId", "workspace id", CMD_TEXT, 0},
-    {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL}};
-
 static bool find_branch(struct cmd *c)
 {
     return cmd_find(c, "branch", c->operand, "",
@@ -103,17 +96,6 @@ static bool find_branch(struct cmd *c)
 }
 
 /* -- members -- */
-
-static const struct cmd_column member_columns[] = {
-    {"account", "account", CMD_TEXT, 0},
-    {"accountId", "account id", CMD_TEXT, 0},
-    {"workspaceName", "workspace", CMD_TEXT, 0},
-    {"workspaceId", "workspace id", CMD_TEXT, 0},
-    {"memberId", "member id", CMD_TEXT, 0},
-    {"status", "status", CMD_TEXT, 0},
-    {"revokedBranches", "branches lost", CMD_NUMBER, 0},
-    {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL}};
 
 /* The membership in the locked workspace: a status of "" is none. */
 static bool find_member(struct cmd *c)
@@ -144,18 +126,6 @@ static bool end_grants(struct cmd *c)
 }
 
 /* -- grants -- */
-
-static const struct cmd_column grant_columns[] = {
-    {"accountId", NULL, CMD_TEXT, 0},
-    {"memberId", NULL, CMD_TEXT, 0},
-    {"workspaceId", NULL, CMD_TEXT, 0},
-    {"workspaceName", "workspace", CMD_TEXT, 16},
-    {"branchId", "branch id", CMD_TEXT, STORE_UUID - 1},
-    {"branchName", "branch", CMD_TEXT, 16},
-    {"granted", "granted", CMD_BOOL, 7},
-    {"roles", "roles", CMD_LIST, 0},
-    {"changed", NULL, CMD_BOOL, 0},
-    {.name = NULL}};
 
 /* The branch that ref names within the account's memberships. */
 static bool find_grantable(struct cmd *c, const char *ref)
@@ -325,7 +295,7 @@ static bool check_revoke(struct cmd *c)
                " WHERE member_id = :memberId",
         .work = end_grants,
         .event = "member.ended",
-        .columns = member_columns,
+        .columns = MEMBER_COLUMNS,
     };
     bool all = cmd_get(c, "all") != NULL;
 
@@ -385,15 +355,15 @@ const struct cmd_spec cmd_places[] = {
             "           workspace_name AS workspaceName, status,"
             "           true AS changed",
      .work = refuse_namesake,
-     .event = "workspace.added", .columns = workspace_columns},
+     .event = "workspace.added", .columns = WORKSPACE_COLUMNS},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
      "WORKSPACE " BY_REF,
      .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.activated", .columns = workspace_columns},
+     .event = "workspace.activated", .columns = WORKSPACE_COLUMNS},
     {"workspace deactivate", "WORKSPACE", "let nobody work in it",
      "WORKSPACE " BY_REF OFF_MORE,
      .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.deactivated", .columns = workspace_columns},
+     .event = "workspace.deactivated", .columns = WORKSPACE_COLUMNS},
     {"branch add", "NAME", "make a branch of a workspace", NULL,
      .options = {WORKSPACE}, .lock = true,
      .sql = "INSERT INTO branches (workspace_id, branch_name)"
@@ -403,17 +373,17 @@ const struct cmd_spec cmd_places[] = {
             " RETURNING branch_id AS branchId, branch_name AS branchName,"
             "           status, true AS changed",
      .work = refuse_namesake,
-     .event = "branch.added", .columns = branch_columns},
+     .event = "branch.added", .columns = BRANCH_COLUMNS},
     {"branch activate", "BRANCH", "let it be worked in again",
      "BRANCH " BY_REF,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "ACTIVE", .sql = SET_BRANCH,
-     .event = "branch.activated", .columns = branch_columns},
+     .event = "branch.activated", .columns = BRANCH_COLUMNS},
     {"branch deactivate", "BRANCH", "let nobody work in it",
      "BRANCH " BY_REF OFF_MORE,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "INACTIVE", .sql = SET_BRANCH,
-     .event = "branch.deactivated", .columns = branch_columns},
+     .event = "branch.deactivated", .columns = BRANCH_COLUMNS},
     {"member add", NULL, "make an account a member of a workspace",
      "A member can work in no branch before member grant.\n",
      .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
@@ -423,7 +393,7 @@ const struct cmd_spec cmd_places[] = {
             " ON CONFLICT (account_id, workspace_id)"
             " DO UPDATE SET status = 'ACTIVE'"
             " RETURNING member_id AS memberId",
-     .event = "member.added", .columns = member_columns},
+     .event = "member.added", .columns = MEMBER_COLUMNS},
     {"member grant", NULL, "let a member work in branches, with roles",
      "What is granted already stays.  At most 200 active branches a member,\n"
      "1000 an account, 32 roles a branch.\n" REFRESH_MORE,
@@ -432,7 +402,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
          ROLES},
      .check = check_grant, .work = change, .print = print_grants,
-     .event = "member.granted", .columns = grant_columns, .list = true},
+     .event = "member.granted", .columns = GRANT_COLUMNS, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; "
      "with\n"
@@ -442,7 +412,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
      .check = check_revoke, .work = change, .print = print_grants,
-     .event = "member.revoked", .columns = grant_columns, .list = true},
+     .event = "member.revoked", .columns = GRANT_COLUMNS, .list = true},
     {.words = NULL},
 };
 /* clang-format on */

@@ -57,13 +57,6 @@ static bool issue(struct cmd *c)
     return !out.overflow;
 }
 
-static const struct cmd_column issued_columns[] = {
-    {"token", NULL, CMD_TEXT, 0},       {"accountId", NULL, CMD_TEXT, 0},
-    {"accountType", NULL, CMD_TEXT, 0}, {"sessionId", NULL, CMD_TEXT, 0},
-    {"tokenId", NULL, CMD_TEXT, 0},     {"issuedAt", NULL, CMD_TIME, 0},
-    {"expiresAt", NULL, CMD_TIME, 0},   {.name = NULL},
-};
-
 static bool print_token(struct cmd *c)
 {
     cmd_line(c, c->secret);
@@ -108,7 +101,7 @@ static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
 static void print_claim(struct cmd *c, const pj_json_t *claim)
 {
     char label[32], value[256];
-    struct cmd_column column = {NULL, label, CMD_TEXT, 0};
+    struct cmd_column column = {.label = label};
     int64_t number;
     size_t n;
 
@@ -148,15 +141,9 @@ static const char *signature_state(pj_err_t verdict)
                                                : "unchecked";
 }
 
-static const struct cmd_column inspect_columns[] = {
-    {"verifies", "verifies", CMD_BOOL, 0},
-    {"reason", "reason", CMD_TEXT, 0},
-    {"signature", NULL, CMD_TEXT, 0},
-    {.name = NULL}};
-
 static bool inspect(struct cmd *c)
 {
-    static const struct cmd_column redacted = {NULL, "signature", CMD_TEXT, 0};
+    static const struct cmd_column redacted = {.label = "signature"};
     pj_str_t token = given_token(c), header, payload;
     const pj_json_t *root;
     pj_claims_t claims;
@@ -238,9 +225,6 @@ static bool migrate(struct cmd *c)
     return true;
 }
 
-static const struct cmd_column migrate_columns[] = {
-    {"schemaVersion", "schema version", CMD_NUMBER, 0}, {.name = NULL}};
-
 /* -- sweep -- */
 
 static bool is_keep(const char *text)
@@ -250,13 +234,6 @@ static bool is_keep(const char *text)
     return parse_duration(text, &keep_ms) &&
            keep_ms <= INT64_C(3650) * 86400000;
 }
-
-static const struct cmd_column sweep_columns[] = {
-    {"sessions", "sessions", CMD_NUMBER, 0},
-    {"rotatedTokens", "rotated tokens", CMD_NUMBER, 0},
-    {"attempts", "attempts", CMD_NUMBER, 0},
-    {"busy", NULL, CMD_BOOL, 0},
-    {.name = NULL}};
 
 static bool sweep(struct cmd *c)
 {
@@ -297,12 +274,13 @@ const struct cmd_spec cmd_services[] = {
          {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED, is_ttl,
           "whole seconds or a number with s, m or h, 1s to 1h"}},
      .check = cmd_keys, .work = issue, .event = "token.system_issued",
-     .after = print_token, .columns = issued_columns},
+     .after = print_token, .columns = "token= accountId= accountType= sessionId= tokenId= issuedAt="
+                " expiresAt="},
     {"token inspect", NULL, "show what a token says, and verify it",
      "The token is read from standard input.  Exit status 1 where it does "
      "not\n"
      "verify with these keys and this issuer, now.\n",
-     .check = read_token, .print = inspect, .columns = inspect_columns},
+     .check = read_token, .print = inspect, .columns = "verifies reason signature="},
     {"keys generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
      "where only the service can read it.\n",
@@ -312,9 +290,9 @@ const struct cmd_spec cmd_services[] = {
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing where there are none.\n",
-     .check = migrate, .columns = migrate_columns},
+     .check = migrate, .columns = "schemaVersion"},
     {"seed", NULL, "migrate, load local data (APP_ENV=local)", NULL,
-     .check = migrate, .columns = migrate_columns},
+     .check = migrate, .columns = "schemaVersion"},
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed "
      "logins\n"
@@ -326,7 +304,7 @@ const struct cmd_spec cmd_services[] = {
           is_keep, "integer seconds or a number with s, m, h or d, at most "
           "3650d"}},
      .check = cmd_load, .after = sweep,
-     .event = "sweep.done", .columns = sweep_columns},
+     .event = "sweep.done", .columns = "sessions rotatedTokens attempts busy="},
     {.words = NULL},
 };
 /* clang-format on */
