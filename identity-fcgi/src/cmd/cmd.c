@@ -181,33 +181,31 @@ static bool unknown(struct cmd *c, const char *arg)
 /* Options have to be written out: an abbreviation may mean another one
  * tomorrow. */
 static const struct cmd_option *find_option(const struct cmd_option *o,
-                                            const char *name, size_t len)
+                                            const char *arg, size_t len)
 {
     while (o->name != NULL &&
-           (strlen(o->name) != len || memcmp(o->name, name, len) != 0)) {
+           (len != strlen(o->name) + 2 || strncmp(arg, "--", 2) != 0 ||
+            memcmp(o->name, arg + 2, len - 2) != 0)) {
         o++;
     }
-    return o->name != NULL ? o : NULL;
+    return o;
 }
 
 /* Takes argv[*i], an option, and its value, which may be the next one. */
 static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
 {
-    const char *arg = argv[*i], *value = strchr(arg, '=');
+    const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
     size_t len = strcspn(arg, "=");
-    const struct cmd_option *o = NULL;
+    const struct cmd_option *o = find_option(c->spec->options, arg, len);
 
-    if (strncmp(arg, "--", 2) == 0) {
-        o = find_option(c->spec->options, arg + 2, len - 2);
-        o = o != NULL ? o : find_option(common_options, arg + 2, len - 2);
+    if (o->name == NULL) {
+        o = find_option(common_options, arg, len);
     }
-    if (o == NULL) {
+    if (o->name == NULL) {
         return unknown(c, arg);
     }
     if (o->value == NULL) {
-        if (value != NULL) {
-            return refuse(c, "takes no value: --", o->name);
-        }
+        wrong = value != NULL ? "takes no value: --" : NULL;
         value = "t";
     } else if (value != NULL) {
         value++;
@@ -215,13 +213,14 @@ static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
         value = argv[++*i];
     }
     if (value == NULL || value[0] == '\0') {
-        return refuse(c, "needs a value: --", o->name);
+        wrong = "needs a value: --";
+    } else if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
+        wrong = "given twice: --";
+    } else if (c->given_count == CMD_MAX_GIVEN) {
+        wrong = "given too often: --";
     }
-    if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
-        return refuse(c, "given twice: --", o->name);
-    }
-    if (c->given_count == CMD_MAX_GIVEN) {
-        return refuse(c, "given too often: --", o->name);
+    if (wrong != NULL) {
+        return refuse(c, wrong, o->name);
     }
     c->given[c->given_count].option = o;
     c->given[c->given_count++].value = value;
@@ -233,11 +232,11 @@ static bool parse_operand(struct cmd *c, const char *arg)
     if (c->spec->operand == NULL) {
         return refuse(c, "unexpected argument", "");
     }
-    if (c->operand != NULL) {
-        return refuse(c, "takes one argument: ", c->spec->operand);
-    }
-    if (arg[0] == '\0') {
-        return refuse(c, "may not be empty: ", c->spec->operand);
+    if (c->operand != NULL || arg[0] == '\0') {
+        return refuse(c,
+                      c->operand != NULL ? "takes one argument: "
+                                         : "may not be empty: ",
+                      c->spec->operand);
     }
     c->operand = arg;
     return true;
@@ -297,16 +296,40 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 /* -- running -- */
 
+/* Takes text as the name or id of an account. */
+static bool fold_account(struct cmd *c, const char *text)
+{
+    pj_str_t name = {(const unsigned char *) text, strlen(text)};
+
+    if (name.len <= sizeof(c->secret)) {
+        name = account_name_fold(name, (unsigned char *) c->secret);
+    }
+    if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
+        account_name_has_control(name)) {
+        return cmd_misused(c,
+                           "the name of an account is 1 to %d bytes without "
+                           "control characters",
+                           STORE_ACCOUNT_NAME_MAX);
+    }
+    memcpy(c->account, name.data, name.len);
+    c->account[name.len] = '\0';
+    cmd_set(c, "folded", c->account);
+    return true;
+}
+
 static bool run(struct cmd *c)
 {
     const char *account = cmd_get(c, "account");
-    const struct cmd_spec *s;
+    const struct cmd_spec *s = c->spec;
 
     if (cmd_get(c, "env-file") != NULL) {
         c->env_file = cmd_get(c, "env-file");
     }
-    if ((account != NULL && !cmd_account_ref(c, account)) ||
-        (c->spec->check != NULL && !c->spec->check(c))) {
+    if (account == NULL && after(s, "account") != NULL) {
+        account = c->operand; /* the name of a new one */
+    }
+    if ((account != NULL && !fold_account(c, account)) ||
+        (s->check != NULL && !s->check(c))) {
         return false;
     }
     s = c->spec; /* check may have chosen another */
@@ -368,7 +391,7 @@ int cmd_end(struct cmd *c)
                         "its audit line could not be written\n");
         status = CMD_LOST;
     }
-    cmd_drop(c);
+    cmd_keep(c, 0);
     db_script_close(c->db);
     keys_release(c->keys);
     if (c->loaded) {
@@ -446,23 +469,4 @@ bool cmd_migrate(struct cmd *c, bool seed)
     }
     return store_migrate(&c->cfg, seed, err, sizeof(err)) ||
            cmd_fail(c, "%s", err);
-}
-
-bool cmd_account_ref(struct cmd *c, const char *text)
-{
-    pj_str_t name = {(const unsigned char *) text, strlen(text)};
-
-    if (name.len <= sizeof(c->secret)) {
-        name = account_name_fold(name, (unsigned char *) c->secret);
-    }
-    if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
-        account_name_has_control(name)) {
-        return cmd_misused(c,
-                           "the name of an account is 1 to %d bytes without "
-                           "control characters",
-                           STORE_ACCOUNT_NAME_MAX);
-    }
-    memcpy(c->account, name.data, name.len);
-    c->account[name.len] = '\0';
-    return true;
 }

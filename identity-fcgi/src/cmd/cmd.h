@@ -102,7 +102,7 @@ struct cmd {
     bool loaded; /* cfg is filled */
     struct config cfg;
     struct keys *keys;                        /* once cmd_keys() succeeded */
-    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* of cmd_account_ref() */
+    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* the account given, folded */
     char secret[CMD_SECRET_MAX + 1];          /* wiped at the end */
     size_t secret_len;
 
@@ -173,10 +173,6 @@ bool cmd_load_keys(struct cmd *c);
 /* among which there is one to sign with. */
 bool cmd_keys(struct cmd *c);
 bool cmd_migrate(struct cmd *c, bool seed);
-/* Takes text as an account's name or id, folded into c->account; so is the
- * value "account" before check. */
-bool cmd_account_ref(struct cmd *c, const char *text);
-
 /* -- what goes in and out (cmd_out.c) -- */
 
 /* Reads one line of at most cap bytes into c->secret, from standard input or,
@@ -217,8 +213,8 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
  */
 bool cmd_sql(struct cmd *c, const char *sql);
 
-/* Frees all rows. */
-void cmd_drop(struct cmd *c);
+/* Frees all results but the first ones. */
+void cmd_keep(struct cmd *c, size_t results);
 
 /*
  * Runs sql, which looks for ref by :ref.id and :ref.name.  Refuses none, with
@@ -227,9 +223,6 @@ void cmd_drop(struct cmd *c);
  */
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
-
-/* Finds and locks the account of c->account. */
-bool cmd_lock_account(struct cmd *c);
 
 bool cmd_is_uuid(const char *text);
 

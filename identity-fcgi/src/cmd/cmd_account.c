@@ -95,22 +95,11 @@ static bool is_type(const char *text)
            strcmp(text, "SYSTEM") == 0;
 }
 
-static bool check_add(struct cmd *c)
+/* Nobody could refer to it by name. */
+static bool refuse_uuid(struct cmd *c)
 {
-    return cmd_account_ref(c, c->operand) && read_credential(c);
-}
-
-static bool add(struct cmd *c)
-{
-    if (cmd_is_uuid(c->account)) {
-        /* Nobody could refer to it by name. */
-        return cmd_fail(c, "an account's name cannot be a UUID");
-    }
-    cmd_set(c, "ref", c->account);
-    return cmd_sql(c, "INSERT INTO accounts"
-                      " (account_name, account_type, credential_hash)"
-                      " VALUES (:ref, coalesce(:type, 'CUSTOMER'), :hash)") &&
-           cmd_lock_account(c);
+    return !cmd_is_uuid(c->account) ||
+           cmd_fail(c, "an account's name cannot be a UUID");
 }
 
 /* -- locking out -- */
@@ -376,13 +365,13 @@ static bool walk(struct cmd *c, bool marking, int64_t *count)
         cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
         c->row = c->found - 1;
         cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
-        cmd_drop(c);
+        cmd_keep(c, 0);
         if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
             return false;
         }
         if (!marking) {
             *count += c->touched;
-            cmd_drop(c);
+            cmd_keep(c, 0);
         }
     }
 }
@@ -407,20 +396,18 @@ static bool revoke_everybody(struct cmd *c)
 
 /* -- the table -- */
 
-#define ACCOUNT                                                               \
-    "account accountId=id type status changed revokedSessions"                \
+/* clang-format off */
+#define ACCOUNT \
+    "account accountId=id type status changed revokedSessions" \
     " clearedAddresses clearedAddressTotal"
+#define SET_STATUS \
+    "UPDATE accounts SET status = :status, updated_at = now()" \
+    " WHERE account_id = :accountId"
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
-#define CREDENTIAL_MORE                                                       \
-    "The credential is one line on standard input; on a terminal it is "      \
-    "asked\n"                                                                 \
+#define CREDENTIAL_MORE \
+    "The credential is one line on standard input; on a terminal it is asked\n" \
     "for, without echo.  It is never an argument.\n"
 
-#define SET_STATUS                                                            \
-    "UPDATE accounts SET status = :status, updated_at = now()"                \
-    " WHERE account_id = :accountId"
-
-/* clang-format off */
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
      .options = {
@@ -428,7 +415,12 @@ const struct cmd_spec cmd_accounts[] = {
           is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
-     .check = check_add, .work = add,
+     .check = read_credential, .find = refuse_uuid,
+     .sql = "INSERT INTO accounts"
+            " (account_name, account_type, credential_hash)"
+            " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
+            " RETURNING account_id AS accountId, account_name AS account,"
+            "           account_type AS type, status",
      .event = "account.added", .columns = ACCOUNT},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE

@@ -24,17 +24,25 @@
 
 static bool check_workspace(struct cmd *c)
 {
-    return (cmd_get(c, "tenant") == NULL) !=
-               (cmd_get(c, "new-tenant") == NULL) ||
-           cmd_misused(
-               c, "workspace add: needs one of --tenant and --new-tenant; "
-                  "try identity-fcgi workspace add --help");
+    return !cmd_get(c, "tenant") != !cmd_get(c, "new-tenant") ||
+           cmd_misused(c, "workspace add: needs one of --tenant and "
+                          "--new-tenant; try identity-fcgi workspace add "
+                          "--help");
 }
 
-/* Names of tenants are no key: the lock, whose number means nothing, makes
- * looking and adding one step. */
-static bool add_tenant(struct cmd *c)
+static bool find_tenant(struct cmd *c)
 {
+    if (cmd_get(c, "tenant") != NULL) {
+        return cmd_find(
+            c, "tenant", cmd_get(c, "tenant"), ": --new-tenant makes one",
+            "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
+            "  FROM tenants"
+            " WHERE tenant_id = :ref.id OR tenant_name COLLATE \"C\" = "
+            ":ref.name"
+            " ORDER BY tenant_id FOR NO KEY UPDATE");
+    }
+    /* Names of tenants are no key: the lock, whose number means nothing, makes
+     * looking and adding one step. */
     return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
            cmd_sql(c, "INSERT INTO tenants (tenant_name)"
                       " SELECT :new-tenant WHERE NOT EXISTS ("
@@ -48,21 +56,6 @@ static bool add_tenant(struct cmd *c)
                      "a tenant called \"%s\" exists already: --tenant puts "
                      "the workspace there",
                      cmd_get(c, "new-tenant")));
-}
-
-static bool lock_tenant(struct cmd *c)
-{
-    return cmd_find(c, "tenant", cmd_get(c, "tenant"),
-                    ": --new-tenant makes one",
-                    "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
-                    "  FROM tenants WHERE tenant_id = :ref.id"
-                    "    OR tenant_name COLLATE \"C\" = :ref.name"
-                    " ORDER BY tenant_id FOR NO KEY UPDATE");
-}
-
-static bool find_tenant(struct cmd *c)
-{
-    return cmd_get(c, "tenant") != NULL ? lock_tenant(c) : add_tenant(c);
 }
 
 /* Under the parent's lock: two of one name could not be told apart. */
@@ -80,19 +73,16 @@ static bool refuse_namesake(struct cmd *c)
 
 static bool find_branch(struct cmd *c)
 {
-    return cmd_find(c, "branch", c->operand, "",
-                    "SELECT b.branch_id AS branchId,"
-                    "       b.branch_name AS branchName, b.status,"
-                    "       w.workspace_id AS workspaceId,"
-                    "       w.workspace_name AS workspaceName"
-                    "  FROM branches b"
-                    "  JOIN workspaces w ON w.workspace_id = b.workspace_id"
-                    " WHERE (b.branch_id = :ref.id"
-                    "        OR b.branch_name COLLATE \"C\" = :ref.name)"
-                    "   AND (:workspaceId::uuid IS NULL"
-                    "        OR b.workspace_id = :workspaceId)"
-                    " ORDER BY b.branch_id"
-                    "   FOR NO KEY UPDATE OF b");
+    static const char sql[] =
+        "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
+        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
+        "  FROM branches b JOIN workspaces w USING (workspace_id)"
+        " WHERE (branch_id = :ref.id"
+        "        OR branch_name COLLATE \"C\" = :ref.name)"
+        "   AND (:workspaceId::uuid IS NULL OR workspace_id = :workspaceId)"
+        " ORDER BY branch_id FOR NO KEY UPDATE OF b";
+
+    return cmd_find(c, "branch", c->operand, "", sql);
 }
 
 /* -- members -- */
@@ -131,19 +121,19 @@ static bool end_grants(struct cmd *c)
 static bool find_grantable(struct cmd *c, const char *ref)
 {
     static const char sql[] =
-        "SELECT b.branch_id AS branchId, b.branch_name AS branchName,"
-        "       m.member_id AS memberId, m.status,"
-        "       w.workspace_id AS workspaceId,"
-        "       w.workspace_name AS workspaceName"
-        "  FROM members m"
-        "  JOIN workspaces w ON w.workspace_id = m.workspace_id"
-        "  JOIN branches b ON b.workspace_id = m.workspace_id"
+        "SELECT branch_id AS branchId, branch_name AS branchName,"
+        "       member_id AS memberId, m.status,"
+        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
+        "  FROM members m JOIN workspaces USING (workspace_id)"
+        "  JOIN branches USING (workspace_id)"
         " WHERE m.account_id = :accountId"
-        "   AND (b.branch_id = :ref.id"
-        "        OR b.branch_name COLLATE \"C\" = :ref.name)"
-        "   AND (:workspace::text IS NULL OR w.workspace_id = :workspace.id"
-        "        OR w.workspace_name COLLATE \"C\" = :workspace.name)"
-        " ORDER BY b.branch_id";
+        "   AND (branch_id = :ref.id OR branch_name COLLATE \"C\" = :ref.name)"
+        "   AND (:workspace::text IS NULL OR workspace_id = :workspace.id"
+        "        OR workspace_name COLLATE \"C\" = :workspace.name)"
+        " ORDER BY branch_id";
+    static const char any_sql[] =
+        "SELECT FROM branches WHERE branch_id = :ref.id"
+        "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1";
 
     if (!cmd_find(c, "branch", ref, NULL, sql)) {
         return false;
@@ -151,8 +141,7 @@ static bool find_grantable(struct cmd *c, const char *ref)
     if (c->found > 0) {
         return true;
     }
-    if (!cmd_sql(c, "SELECT FROM branches WHERE branch_id = :ref.id"
-                    "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1")) {
+    if (!cmd_sql(c, any_sql)) {
         return false;
     }
     if (c->found == 0) {
@@ -184,11 +173,11 @@ static bool give(struct cmd *c)
         return false;
     }
     given = c->touched;
-    if (!cmd_sql(c, "INSERT INTO member_roles (member_id, branch_id,"
-                    "                          role_code)"
-                    " SELECT :memberId::uuid, :branchId::uuid, code"
-                    "   FROM unnest(string_to_array(:codes, ',')) AS code"
-                    " ON CONFLICT DO NOTHING")) {
+    if (!cmd_sql(c,
+                 "INSERT INTO member_roles (member_id, branch_id, role_code)"
+                 " SELECT :memberId::uuid, :branchId::uuid,"
+                 "        unnest(string_to_array(:codes, ','))"
+                 " ON CONFLICT DO NOTHING")) {
         return false;
     }
     c->touched += given;
@@ -198,15 +187,13 @@ static bool give(struct cmd *c)
 /* Away: the roles, or without any the branch. */
 static bool take(struct cmd *c)
 {
-    return cmd_get(c, "role") == NULL
-               ? cmd_sql(c, "DELETE FROM branch_grants"
-                            " WHERE member_id = :memberId"
-                            "   AND branch_id = :branchId")
-               : cmd_sql(c, "DELETE FROM member_roles"
-                            " WHERE member_id = :memberId"
-                            "   AND branch_id = :branchId"
-                            "   AND role_code ="
-                            "       ANY (string_to_array(:codes, ','))");
+    return cmd_sql(
+        c, cmd_get(c, "role") == NULL
+               ? "DELETE FROM branch_grants"
+                 " WHERE member_id = :memberId AND branch_id = :branchId"
+               : "DELETE FROM member_roles"
+                 " WHERE member_id = :memberId AND branch_id = :branchId"
+                 "   AND role_code = ANY (string_to_array(:codes, ','))");
 }
 
 /* Leaves two rows a branch: which one it is, and what is granted in it now. */
@@ -214,6 +201,12 @@ static bool change(struct cmd *c)
 {
     bool (*one)(struct cmd *) =
         strcmp(c->spec->words, "member grant") == 0 ? give : take;
+    static const char now_sql[] =
+        "SELECT count(*) > 0 AS granted, :written::boolean AS changed,"
+        "       string_agg(role_code, ',' ORDER BY role_code) AS roles"
+        "  FROM branch_grants LEFT JOIN member_roles"
+        " USING (member_id, branch_id)"
+        " WHERE member_id = :memberId AND branch_id = :branchId";
     const char *branches[CMD_MAX_BRANCHES];
     size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
 
@@ -223,16 +216,7 @@ static bool change(struct cmd *c)
             return false;
         }
         cmd_set(c, "written", c->touched > 0 ? "t" : "f");
-        if (!cmd_sql(c, "SELECT count(g.branch_id) > 0 AS granted,"
-                        "       coalesce(string_agg(r.role_code, ','"
-                        "                ORDER BY r.role_code), '') AS roles,"
-                        "       :written::boolean AS changed"
-                        "  FROM branch_grants g"
-                        "  LEFT JOIN member_roles r"
-                        "    ON r.member_id = g.member_id"
-                        "   AND r.branch_id = g.branch_id"
-                        " WHERE g.member_id = :memberId"
-                        "   AND g.branch_id = :branchId")) {
+        if (!cmd_sql(c, now_sql)) {
             return false;
         }
     }
@@ -316,16 +300,14 @@ static bool check_revoke(struct cmd *c)
 
 /* -- the table -- */
 
-#define BY_REF "is a name or an id; a name that several have needs the id.\n"
-#define OFF_MORE                                                              \
-    "Nothing is deleted.  Who works in it is asked to choose another "        \
-    "branch\n"                                                                \
-    "at the next refresh.\n"
-#define REFRESH_MORE                                                          \
-    "Tokens that are out keep saying what they say until they expire; the\n"  \
-    "next refresh tells the change.\n"
-
 /* clang-format off */
+#define BY_REF "is a name or an id; a name that several have needs the id.\n"
+#define OFF_MORE \
+    "Nothing is deleted.  Who works in it is asked to choose another branch\n" \
+    "at the next refresh.\n"
+#define REFRESH_MORE \
+    "Tokens that are out keep saying what they say until they expire; the\n" \
+    "next refresh tells the change.\n"
 #define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
 #define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
 #define ROLES \
@@ -404,8 +386,7 @@ const struct cmd_spec cmd_places[] = {
      .check = check_grant, .work = change, .print = print_grants,
      .event = "member.granted", .columns = GRANT_COLUMNS, .list = true},
     {"member revoke", NULL, "take roles or branches away",
-     "With --role only the roles go; with --branch alone the branches go; "
-     "with\n"
+     "With --role only the roles go; with --branch alone the branches go; with\n"
      "--all every branch of the workspace, and the membership ends.\n"
      REFRESH_MORE,
      .options = {

@@ -277,8 +277,7 @@ const struct cmd_spec cmd_services[] = {
      .after = print_token, .columns = "token= accountId= accountType= sessionId= tokenId= issuedAt="
                 " expiresAt="},
     {"token inspect", NULL, "show what a token says, and verify it",
-     "The token is read from standard input.  Exit status 1 where it does "
-     "not\n"
+     "The token is read from standard input.  Exit status 1 where it does not\n"
      "verify with these keys and this issuer, now.\n",
      .check = read_token, .print = inspect, .columns = "verifies reason signature="},
     {"keys generate", NULL, "print a new signing key as three settings",
@@ -294,10 +293,8 @@ const struct cmd_spec cmd_services[] = {
     {"seed", NULL, "migrate, load local data (APP_ENV=local)", NULL,
      .check = migrate, .columns = "schemaVersion"},
     {"sweep", NULL, "delete what ended long ago",
-     "Sessions that expired or were revoked over 7 days ago, and failed "
-     "logins\n"
-     "and rotated-out tokens that no longer count.  The service does the "
-     "same\n"
+     "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
+     "and rotated-out tokens that no longer count.  The service does the same\n"
      "every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
          {"older-than", "TIME", "ended sessions are kept so long (7d)", 0,

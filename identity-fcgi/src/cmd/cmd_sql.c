@@ -81,9 +81,6 @@ bool cmd_connect(struct cmd *c)
 {
     char why[256];
 
-    if (c->db != NULL) {
-        return true;
-    }
     if (!cmd_load(c)) {
         return false;
     }
@@ -91,17 +88,12 @@ bool cmd_connect(struct cmd *c)
     return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
 }
 
-static void keep_results(struct cmd *c, size_t count)
+void cmd_keep(struct cmd *c, size_t results)
 {
-    while (c->result_count > count) {
+    while (c->result_count > results) {
         db_rows_free(c->results[--c->result_count]);
     }
     c->row = 0;
-}
-
-void cmd_drop(struct cmd *c)
-{
-    keep_results(c, 0);
 }
 
 static int64_t deadline_ms(const struct cmd *c)
@@ -119,7 +111,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
         memset(&c->error, 0, sizeof(c->error));
         c->line[0] = '\0';
-        keep_results(c, results);
+        cmd_keep(c, results);
         c->set_count = set;
         c->changed = true;
         committing = db_script_begin(c->db, c->cfg.db_statement_timeout_ms,
@@ -243,17 +235,6 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
                     db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
 }
 
-bool cmd_lock_account(struct cmd *c)
-{
-    return cmd_find(c, "account", c->account, "",
-                    "SELECT account_id AS accountId, account_name AS account,"
-                    "       account_type AS type, status"
-                    "  FROM accounts"
-                    " WHERE account_id = :ref.id"
-                    "    OR account_name COLLATE \"C\" = :ref.name"
-                    "   FOR NO KEY UPDATE");
-}
-
 /* -- values -- */
 
 const char *cmd_get(const struct cmd *c, const char *name)
@@ -320,32 +301,32 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
 
 /* -- changes -- */
 
-static bool lock_workspace(struct cmd *c)
-{
-    const char *ref = cmd_get(c, "workspace");
+static const char account_sql[] =
+    "SELECT account_id AS accountId, account_name AS account,"
+    "       account_type AS type, status FROM accounts"
+    " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
+    "   FOR NO KEY UPDATE";
 
-    return ref == NULL ||
-           cmd_find(c, "workspace", ref, "",
-                    "SELECT w.workspace_id AS workspaceId,"
-                    "       w.workspace_name AS workspaceName, w.status,"
-                    "       t.tenant_id AS tenantId,"
-                    "       t.tenant_name AS tenantName"
-                    "  FROM workspaces w"
-                    "  JOIN tenants t ON t.tenant_id = w.tenant_id"
-                    " WHERE w.workspace_id = :ref.id"
-                    "    OR w.workspace_name COLLATE \"C\" = :ref.name"
-                    " ORDER BY w.workspace_id"
-                    "   FOR NO KEY UPDATE OF w");
-}
+static const char workspace_sql[] =
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"
+    " WHERE workspace_id = :ref.id"
+    "    OR workspace_name COLLATE \"C\" = :ref.name"
+    " ORDER BY workspace_id FOR NO KEY UPDATE OF w";
 
 /* The account is locked first, always, so that changes to it come one by one
  * and no two commands wait for each other. */
 bool cmd_work(struct cmd *c)
 {
     const struct cmd_spec *s = c->spec;
+    const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
 
-    if ((cmd_get(c, "account") != NULL && !cmd_lock_account(c)) ||
-        (s->lock && !lock_workspace(c)) || (s->find != NULL && !s->find(c))) {
+    if ((cmd_get(c, "account") != NULL &&
+         !cmd_find(c, "account", c->account, "", account_sql)) ||
+        (workspace != NULL &&
+         !cmd_find(c, "workspace", workspace, "", workspace_sql)) ||
+        (s->find != NULL && !s->find(c))) {
         return false;
     }
     if (s->status != NULL) {
