@@ -77,33 +77,37 @@ static bool command_version(struct cmd *c)
     return true;
 }
 
+/* clang-format off */
+static const char usage_text[] =
+    "usage: identity-fcgi [--env-file FILE] [COMMAND]\n"
+    "\n"
+    "Without a command: serve FastCGI on IDENTITY_LISTEN, or on descriptor 0\n"
+    "where a supervisor passes a listening socket.\n"
+    "\n"
+    "commands:";
+
+static const char options_text[] =
+    "\n"
+    "options:\n"
+    "  --env-file FILE  settings in systemd's EnvironmentFile syntax; they win\n"
+    "                   over the environment and are read again on SIGHUP\n"
+    "  --check          check all settings and keys, then exit\n"
+    "  --print-config   print all settings, secrets as set or unset\n"
+    "  --version        print the version\n"
+    "  --help           print this text\n"
+    "\n"
+    "Every command takes --json, and --help, which tells more about it.\n"
+    "\n"
+    "exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 done, but the\n"
+    "audit line could not be written";
+/* clang-format on */
+
 static bool command_help(struct cmd *c)
 {
     (void) c;
-    puts("usage: identity-fcgi [--env-file FILE] [COMMAND]\n"
-         "\n"
-         "Without a command: serve FastCGI on IDENTITY_LISTEN, or on "
-         "descriptor 0\n"
-         "where a supervisor passes a listening socket.\n"
-         "\n"
-         "commands:");
+    puts(usage_text);
     cmd_list(NULL);
-    puts("\n"
-         "options:\n"
-         "  --env-file FILE  settings in systemd's EnvironmentFile syntax; "
-         "they win\n"
-         "                   over the environment and are read again on "
-         "SIGHUP\n"
-         "  --check          check all settings and keys, then exit\n"
-         "  --print-config   print all settings, secrets as set or unset\n"
-         "  --version        print the version\n"
-         "  --help           print this text\n"
-         "\n"
-         "Every command takes --json, and --help, which tells more about it.\n"
-         "\n"
-         "exit status: 0 done, 1 failed, 2 wrong usage or settings, 3 done, "
-         "but the\n"
-         "audit line could not be written");
+    puts(options_text);
     return true;
 }
 
@@ -128,12 +132,9 @@ static void open_standard_descriptors(void)
 {
     int fd;
 
-    do {
-        fd = open("/dev/null", O_RDONLY);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO) {
-        close(fd);
+    while ((fd = open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) {
     }
+    (void) close(fd);
 }
 
 static bool run(struct cmd *c, int argc, char *const *argv)

@@ -4,8 +4,6 @@
 #define CMD_H_INCLUDED
 
 #include "auth/keys.h"
-#include "base/buf.h"
-#include "base/config.h"
 #include "base/jsonw.h"
 #include "db/db.h"
 #include "store/store.h"
@@ -15,6 +13,7 @@
 #define CMD_LOST 3   /* exit status: done, and not recorded */
 
 #define CMD_MAX_OPTIONS 5
+#define CMD_MAX_COLUMNS 9
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
@@ -23,7 +22,7 @@
 
 struct cmd;
 
-/* -- rows of the tables; a table ends with one that has no words or name -- */
+/* -- rows: the last of a list has no words, or no name -- */
 
 enum { CMD_NEEDED = 1, CMD_MANY = 2 }; /* MANY: may be given again */
 
@@ -34,24 +33,6 @@ struct cmd_option {
     unsigned flags;
     bool (*valid)(const char *value); /* or NULL */
     const char *accepted;             /* "--NAME is ACCEPTED" */
-};
-
-enum cmd_type {
-    CMD_TEXT,
-    CMD_NUMBER,
-    CMD_BOOL, /* "t" is true; "yes" and "no" for people */
-    CMD_TIME, /* seconds of the epoch; "0" is null too */
-    CMD_LIST  /* joined by commas, which no element has */
-};
-
-/* How a value is printed: by a name in JSON, by a label for people; where one
- * is NULL it is left out there.  In a list the labels head the columns. */
-struct cmd_column {
-    const char *name;
-    const char *label;
-    enum cmd_type type;
-    int width; /* of the column in a list */
-    bool audited;
 };
 
 struct cmd_spec {
@@ -74,9 +55,9 @@ struct cmd_spec {
     const char *event; /* an audit line, where c->changed */
     bool (*after)(struct cmd *c);
     bool (*print)(struct cmd *c); /* NULL: cmd_values() */
-    /* Values by name, of the table in cmd_out.c, with a blank between them;
-     * "=" and another label may follow, or none where it is for JSON only. */
-    const char *columns;
+    /* Names of values (cmd_out.c knows more of some); "=" and another label
+     * may follow, or none where it is for JSON only. */
+    const char *columns[CMD_MAX_COLUMNS + 1];
     bool list; /* prints rows instead of one object */
 };
 
@@ -101,12 +82,12 @@ struct cmd {
 
     bool loaded; /* cfg is filled */
     struct config cfg;
-    struct keys *keys;                        /* once cmd_keys() succeeded */
-    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* the account given, folded */
-    char secret[CMD_SECRET_MAX + 1];          /* wiped at the end */
+    struct keys *keys;
+    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char secret[CMD_SECRET_MAX + 1];
     size_t secret_len;
 
-    struct db_script *db;  /* once cmd_connect() succeeded */
+    struct db_script *db;
     struct db_error error; /* of the last statement */
     size_t found;          /* rows that it gave */
     int64_t touched;       /* rows that it wrote */
@@ -115,29 +96,31 @@ struct cmd {
     size_t result_count;
     size_t row; /* the one in hand of the last result */
     struct {
-        const char *name;
-        const char *text;
+        const char *name, *text;
         char copy[80];
     } set[CMD_MAX_SET];
     size_t set_count;
 
-    bool begun; /* a list's head was printed */
-    bool out_failed;
+    bool begun, out_failed; /* cmd_out.c's */
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];
     unsigned char arena[1024 * 1024]; /* for what is read of one token */
 };
 
-/* What returns bool calls cmd_fail() before false, but for want of memory. */
+/* Ends the command with a line and an exit status; always false.  All that
+ * returns bool calls it before false. */
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
+#define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
 
 /* -- running (cmd.c) -- */
 
 /* Whether word begins a command of a table. */
 bool cmd_is_known(const char *word);
 
-/* Runs argv[0..argc), whose first word is known; with c->help set tells of
- * it. */
+/* Runs argv[0..argc), whose first word is known, or with c->help helps. */
 bool cmd_main(struct cmd *c, int argc, char *const *argv);
 
 /* A line for each command of a group, or (NULL) of all. */
@@ -152,27 +135,21 @@ int cmd_end(struct cmd *c);
  * them.  No value is ever repeated in an error: it may be a secret in the
  * wrong place.  --help leaves everything else unchecked.
  */
-bool cmd_parse(struct cmd *c, int argc, char *const *argv)
-    __attribute__((warn_unused_result));
+bool cmd_parse(struct cmd *c, int argc, char *const *argv);
 
-/* All values of an option that may be given again, into out[0..cap); returns
- * how many there are, which may be more than cap. */
+/* All values of an option that may be given again, into out[0..cap); how many
+ * there are, which may be more than cap. */
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
-/* Ends the command with this status and line; always false. */
-bool cmd_ends(struct cmd *c, int status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-#define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
-#define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
-
-/* Loads the settings and hides the secrets among them. */
+/* Load the settings, hiding the secrets among them; the keys as well; and one
+ * to sign with. */
 bool cmd_load(struct cmd *c);
-/* That and the keys, */
 bool cmd_load_keys(struct cmd *c);
-/* among which there is one to sign with. */
 bool cmd_keys(struct cmd *c);
+
 bool cmd_migrate(struct cmd *c, bool seed);
+
 /* -- what goes in and out (cmd_out.c) -- */
 
 /* Reads one line of at most cap bytes into c->secret, from standard input or,
@@ -184,25 +161,23 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
  * says: who ran the command, its ids and numbers, or only this one. */
 void cmd_audit(struct cmd *c, const char *event, const char *only);
 
+/* Around the result, which is the values that there are of spec->columns, or
+ * rows of them; a value of no column; or lines for people. */
 void cmd_open(struct cmd *c);
-bool cmd_close(struct cmd *c);
-
-/* In between: a value ("" is null, and "-" for people); those that there are
- * of spec->columns, or these as a row of a list; a line for people. */
-void cmd_value(struct cmd *c, const struct cmd_column *column,
-               const char *value);
 bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
+void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
+bool cmd_close(struct cmd *c);
 
 /* -- statements and values (cmd_sql.c) -- */
 
-/* Loads the settings, then connects: one connection for one command. */
 bool cmd_connect(struct cmd *c);
 
 /* Runs work in a transaction, again when a deadlock ended it: what a try has
  * found and set is forgotten then. */
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c));
+bool cmd_work(struct cmd *c); /* that of c->spec */
 
 /*
  * Runs a statement, in which :name is a parameter with the value of this name,
@@ -234,7 +209,5 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text);
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Makes all changes of c->spec. */
-bool cmd_work(struct cmd *c);
 
 #endif

@@ -104,8 +104,13 @@ static bool refuse_uuid(struct cmd *c)
 
 /* -- locking out -- */
 
+/* The accounts :from to :to, or the one that is locked. */
+#define IN_RANGE                                                              \
+    "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                  \
+    " AND coalesce(:to::uuid, :accountId)"
+
 /*
- * Of the accounts :from to :to those with a session that was not over at
+ * Of those accounts the ones with a session that was not over at
  * :since, or all.  The moment is no earlier than any session that is there,
  * even where the clock was set back.  A row is asked for where EXISTS would
  * do: that might read the whole table at once, for all accounts.
@@ -117,7 +122,7 @@ static bool lock_out(struct cmd *c)
         "   clock_timestamp(), a.sessions_valid_after,"
         "   (SELECT max(s.created_at) FROM auth_sessions s"
         "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
-        " WHERE a.account_id BETWEEN :from AND :to"
+        " WHERE " IN_RANGE ""
         "   AND (:since::timestamptz IS NULL OR ("
         "       SELECT true FROM auth_sessions s"
         "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
@@ -127,22 +132,14 @@ static bool lock_out(struct cmd *c)
         "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
         "     LIMIT 1) IS TRUE AS endsSessions";
 
-    return cmd_sql(c, sql);
-}
-
-/* Ends every session that the locked account has had up to now. */
-static bool lock_account_out(struct cmd *c)
-{
-    cmd_setf(c, "from", "%s", cmd_get(c, "accountId"));
-    cmd_setf(c, "to", "%s", cmd_get(c, "accountId"));
-    if (!lock_out(c)) {
+    if (!cmd_sql(c, sql)) {
         return false;
     }
     c->changed = c->changed || cmd_is(c, "endsSessions", "t");
     return true;
 }
 
-/* Of the accounts :from to :to, at most :most rows.  The limit within keeps
+/* Of those accounts, at most :most rows.  The limit within keeps
  * the join from becoming one that reads the whole table. */
 #define MARK(held)                                                            \
     "UPDATE auth_sessions"                                                    \
@@ -153,18 +150,11 @@ static bool lock_account_out(struct cmd *c)
     "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
     "        AND created_at <= a.sessions_valid_after"                        \
     "      LIMIT :most FOR UPDATE " held ") AS s"                             \
-    "    WHERE a.account_id BETWEEN :from AND :to LIMIT :most))"
+    "    WHERE " IN_RANGE " LIMIT :most))"
 
-static bool mark_some(struct cmd *c)
+static bool mark_rows(struct cmd *c)
 {
-    cmd_setf(c, "most", "%d", BATCH_SESSIONS);
-    return cmd_sql(c, MARK("SKIP LOCKED"));
-}
-
-static bool mark_one(struct cmd *c)
-{
-    cmd_set(c, "most", "1");
-    return cmd_sql(c, MARK(""));
+    return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
 /*
@@ -177,7 +167,8 @@ static bool mark(struct cmd *c, int64_t *total)
     bool wait = false;
 
     do {
-        if (!cmd_transact(c, wait ? mark_one : mark_some)) {
+        cmd_setf(c, "most", "%d", wait ? 1 : BATCH_SESSIONS);
+        if (!cmd_transact(c, mark_rows)) {
             return false;
         }
         *total += c->touched;
@@ -207,7 +198,7 @@ static bool revoke(struct cmd *c)
 {
     if (cmd_get(c, "session") == NULL) {
         c->changed = false;
-        return lock_account_out(c);
+        return lock_out(c);
     }
     return cmd_sql(c, "UPDATE auth_sessions s SET status = 'REVOKED',"
                       "       revoked_at = greatest(now(), s.created_at)"
@@ -294,24 +285,18 @@ static const char list_sql[] =
     "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
     "                AND (:all OR (expires_at > now()"
     "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC LIMIT :limit)"
+    "              ORDER BY created_at DESC LIMIT coalesce(:limit::int, 100))"
     "            UNION ALL"
     "            (SELECT * FROM auth_sessions"
     "              WHERE account_id = a.account_id AND status = 'REVOKED'"
     "                AND :all"
-    "              ORDER BY created_at DESC LIMIT :limit)) AS s ON true"
+    "              ORDER BY created_at DESC LIMIT coalesce(:limit::int, "
+    "100))) AS s ON true"
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
     "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id LIMIT :limit";
-
-static bool check_list(struct cmd *c)
-{
-    if (cmd_get(c, "limit") == NULL) {
-        cmd_set(c, "limit", "100");
-    }
-    return true;
-}
+    " ORDER BY s.created_at DESC, s.session_id LIMIT coalesce(:limit::int, "
+    "100)";
 
 static bool print_list(struct cmd *c)
 {
@@ -398,8 +383,8 @@ static bool revoke_everybody(struct cmd *c)
 
 /* clang-format off */
 #define ACCOUNT \
-    "account accountId=id type status changed revokedSessions" \
-    " clearedAddresses clearedAddressTotal"
+    "account", "accountId=id", "type", "status", "changed", \
+    "revokedSessions", "clearedAddresses", "clearedAddressTotal"
 #define SET_STATUS \
     "UPDATE accounts SET status = :status, updated_at = now()" \
     " WHERE account_id = :accountId"
@@ -421,23 +406,23 @@ const struct cmd_spec cmd_accounts[] = {
             " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
             " RETURNING account_id AS accountId, account_name AS account,"
             "           account_type AS type, status",
-     .event = "account.added", .columns = ACCOUNT},
+     .event = "account.added", .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
-     .status = "DISABLED", .sql = SET_STATUS, .work = lock_account_out,
-     .event = "account.disabled", .after = mark_account, .columns = ACCOUNT},
+     .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
+     .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
      .status = "ACTIVE", .sql = SET_STATUS,
-     .event = "account.enabled", .columns = ACCOUNT},
+     .event = "account.enabled", .columns = {ACCOUNT}},
     {"account set-credential", "ACCOUNT",
      "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
      .check = read_credential,
      .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
             " WHERE account_id = :accountId",
-     .work = lock_account_out,
+     .work = lock_out,
      .event = "account.credential_set", .after = mark_account,
-     .columns = ACCOUNT},
+     .columns = {ACCOUNT}},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
      "Needs the signing key, as what is counted is kept under an HMAC of "
      "it.\n",
@@ -445,21 +430,22 @@ const struct cmd_spec cmd_accounts[] = {
          {"address", "IP", "also forget all that was counted for this address",
           0, is_address, "an IP address"}},
      .check = cmd_keys, .work = unlock,
-     .event = "account.unlocked", .columns = ACCOUNT},
+     .event = "account.unlocked", .columns = {ACCOUNT}},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      ACCOUNT_MORE,
      .options = {
          {"all", NULL, .help = "ended ones too"},
          {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
-     .check = check_list, .sql = list_sql, .print = print_list,
+     .sql = list_sql, .print = print_list,
      .list = true,
-     .columns = "sessionId status createdAt expiresAt revokedAt= workspaceId="
-                " workspaceName branchId= branchName"},
+     .columns = {"sessionId", "status", "createdAt", "expiresAt",
+                 "revokedAt=", "workspaceId=", "workspaceName", "branchId=",
+                 "branchName"}},
     {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
      .options = {
          {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},
      .work = revoke, .event = "account.sessions_revoked",
-     .after = mark_account, .columns = ACCOUNT},
+     .after = mark_account, .columns = {ACCOUNT}},
     {"sessions revoke", NULL, "end everybody's sessions, after data loss",
      "For a database that may have lost its last commits (a failover, a\n"
      "crash): tokens that were logged out or replaced may work again, and\n"
@@ -470,7 +456,7 @@ const struct cmd_spec cmd_accounts[] = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
           has_been, "a time in UTC that has been, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
-     .columns = "accounts revokedSessions"},
+     .columns = {"accounts", "revokedSessions"}},
     {.words = NULL},
 };
 /* clang-format on */

@@ -81,43 +81,58 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
 
 /* -- values, and audit lines of them -- */
 
-static const struct cmd_column known[] = {
-    {"account", "account", CMD_TEXT, 0, false},
-    {"accountId", "account id", CMD_TEXT, 0, true},
-    {"accountType", "type", CMD_TEXT, 0, false},
-    {"type", "type", CMD_TEXT, 0, false},
-    {"tenantName", "tenant", CMD_TEXT, 0, false},
-    {"tenantId", "tenant id", CMD_TEXT, 0, false},
-    {"workspaceName", "workspace", CMD_TEXT, 16, false},
-    {"workspaceId", "workspace id", CMD_TEXT, 36, true},
-    {"memberId", "member id", CMD_TEXT, 36, true},
-    {"branchName", "branch", CMD_TEXT, 16, false},
-    {"branchId", "branch id", CMD_TEXT, 36, true},
-    {"granted", "granted", CMD_BOOL, 7, false},
-    {"roles", "roles", CMD_LIST, 0, true},
-    {"sessionId", "session", CMD_TEXT, 36, true},
-    {"token", "token", CMD_TEXT, 0, false},
-    {"tokenId", "token id", CMD_TEXT, 0, true},
-    {"since", "since", CMD_TEXT, 0, true},
-    {"status", "status", CMD_TEXT, 7, false},
-    {"changed", "changed", CMD_BOOL, 0, false},
-    {"createdAt", "created", CMD_TIME, 20, false},
-    {"issuedAt", "issued", CMD_TIME, 20, false},
-    {"expiresAt", "expires", CMD_TIME, 20, true},
-    {"revokedAt", "revoked", CMD_TIME, 20, false},
-    {"clearedAddresses", "unlocked from", CMD_NUMBER, 0, true},
-    {"clearedAddressTotal", "address reset", CMD_BOOL, 0, false},
-    {"accounts", "accounts", CMD_NUMBER, 0, true},
-    {"revokedSessions", "ended sessions", CMD_NUMBER, 0, true},
-    {"revokedBranches", "branches lost", CMD_NUMBER, 0, false},
-    {"sessions", "sessions", CMD_NUMBER, 0, true},
-    {"rotatedTokens", "rotated tokens", CMD_NUMBER, 0, true},
-    {"attempts", "attempts", CMD_NUMBER, 0, true},
-    {"busy", "busy", CMD_BOOL, 0, false},
-    {"schemaVersion", "schema version", CMD_NUMBER, 0, false},
-    {"verifies", "verifies", CMD_BOOL, 0, false},
-    {"reason", "reason", CMD_TEXT, 0, false},
-    {"signature", "signature", CMD_TEXT, 0, false},
+enum type {
+    TEXT,
+    NUMBER,
+    BOOL, /* "t" is true; "yes" and "no" for people */
+    TIME, /* seconds of the epoch; "0" is null too */
+    LIST  /* joined by commas, which no element has */
+};
+
+/* A value has a name in JSON and a label for people; in a list the labels head
+ * the columns. */
+struct column {
+    const char *name;
+    const char *label; /* NULL: only in JSON */
+    enum type type;
+    int width; /* in a list */
+    bool audited;
+};
+
+static const struct column known[] = {
+    {"accountId", "account id", TEXT, 0, true},
+    {"tenantName", "tenant", TEXT, 0, false},
+    {"tenantId", "tenant id", TEXT, 0, false},
+    {"accountType", "type", TEXT, 0, false},
+    {"token", "token", TEXT, 0, false},
+    {"signature", "signature", TEXT, 0, false},
+    {"workspaceName", "workspace", TEXT, 16, false},
+    {"workspaceId", "workspace id", TEXT, 36, true},
+    {"memberId", "member id", TEXT, 36, true},
+    {"branchName", "branch", TEXT, 16, false},
+    {"branchId", "branch id", TEXT, 36, true},
+    {"granted", "granted", BOOL, 7, false},
+    {"roles", "roles", LIST, 0, true},
+    {"sessionId", "session", TEXT, 36, true},
+    {"tokenId", "token id", TEXT, 0, true},
+    {"since", "since", TEXT, 0, true},
+    {"status", "status", TEXT, 7, false},
+    {"changed", "changed", BOOL, 0, false},
+    {"createdAt", "created", TIME, 20, false},
+    {"issuedAt", "issued", TIME, 20, false},
+    {"expiresAt", "expires", TIME, 20, true},
+    {"revokedAt", "revoked", TIME, 20, false},
+    {"clearedAddresses", "unlocked from", NUMBER, 0, true},
+    {"clearedAddressTotal", "address reset", BOOL, 0, false},
+    {"accounts", "accounts", NUMBER, 0, true},
+    {"revokedSessions", "ended sessions", NUMBER, 0, true},
+    {"revokedBranches", "branches lost", NUMBER, 0, false},
+    {"sessions", "sessions", NUMBER, 0, true},
+    {"rotatedTokens", "rotated tokens", NUMBER, 0, true},
+    {"attempts", "attempts", NUMBER, 0, true},
+    {"busy", "busy", BOOL, 0, false},
+    {"schemaVersion", "schema version", NUMBER, 0, false},
+    {"verifies", "verifies", BOOL, 0, false},
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
@@ -141,7 +156,7 @@ void cmd_audit(struct cmd *c, const char *event, const char *only)
                                             : known[i].audited)) {
             continue;
         }
-        if (known[i].type == CMD_TEXT || known[i].type == CMD_LIST) {
+        if (known[i].type == TEXT || known[i].type == LIST) {
             fields[n++] = field(known[i].name, value);
         } else {
             numbers[count++] =
@@ -154,29 +169,22 @@ void cmd_audit(struct cmd *c, const char *event, const char *only)
     c->audit_lost = c->audit_lost || log_lost();
 }
 
-/* The column that *columns begins with, which is moved on. */
-static bool next_column(const char **columns, struct cmd_column *out)
+/* The column of an element of spec->columns. */
+static struct column column_of(const char *text)
 {
-    static char label[16];
-    size_t len = strcspn(*columns, " ="), i = 0;
+    size_t len = strcspn(text, "=");
+    struct column column = {text, text, TEXT, 0, false};
 
-    while (i < KNOWN && (strlen(known[i].name) != len ||
-                         memcmp(known[i].name, *columns, len) != 0)) {
-        i++;
+    for (int i = 0; i < KNOWN; i++) {
+        if (strlen(known[i].name) == len &&
+            memcmp(known[i].name, text, len) == 0) {
+            column = known[i];
+        }
     }
-    if (i == KNOWN) {
-        return false;
+    if (text[len] == '=') {
+        column.label = text[len + 1] != '\0' ? text + len + 1 : NULL;
     }
-    *out = known[i];
-    *columns += len;
-    if (**columns == '=') {
-        len = strcspn(++*columns, " ");
-        snprintf(label, sizeof(label), "%.*s", (int) len, *columns);
-        out->label = len > 0 ? label : NULL;
-        *columns += len;
-    }
-    *columns += strspn(*columns, " ");
-    return true;
+    return column;
 }
 
 /* -- results -- */
@@ -246,12 +254,12 @@ void cmd_line(struct cmd *c, const char *line)
     }
 }
 
-static void json_value(struct jsonw *w, const struct cmd_column *column,
+static void json_value(struct jsonw *w, const struct column *column,
                        const char *value)
 {
-    if (column->type == CMD_BOOL) {
+    if (column->type == BOOL) {
         jsonw_bool(w, column->name, value[0] == 't');
-    } else if (column->type == CMD_LIST) {
+    } else if (column->type == LIST) {
         jsonw_array(w, column->name);
         while (*value != '\0') {
             size_t len = strcspn(value, ",");
@@ -262,7 +270,7 @@ static void json_value(struct jsonw *w, const struct cmd_column *column,
         jsonw_array_end(w);
     } else if (value[0] == '\0') {
         jsonw_null(w, column->name);
-    } else if (column->type == CMD_NUMBER) {
+    } else if (column->type == NUMBER) {
         jsonw_json(w, column->name, value, strlen(value));
     } else {
         jsonw_cstr(w, column->name, value);
@@ -281,74 +289,77 @@ static void write_time(const char *epoch_s, char out[], size_t cap)
     }
 }
 
-void cmd_value(struct cmd *c, const struct cmd_column *column,
-               const char *value)
+/* "" is null, and "-" for people. */
+static void print(struct cmd *c, const struct column *column,
+                  const char *value)
 {
     char time[sizeof("2026-11-21T10:15:00Z")];
 
-    if (column->type == CMD_TIME) {
+    if (column->type == TIME) {
         write_time(value, time, sizeof(time));
         value = time;
     }
     if (c->json) {
-        if (column->name != NULL) {
-            json_value(&c->w, column, value);
+        json_value(&c->w, column, value);
+    } else if (column->label != NULL) {
+        if (!c->spec->list) {
+            add_plain(&c->out, column->label, LABEL_WIDTH);
+            buf_addc(&c->out, ' ');
         }
-        return;
+        if (column->type == BOOL) {
+            value = value[0] == 't' ? "yes" : "no";
+        }
+        add_plain(&c->out, value[0] != '\0' ? value : "-",
+                  c->spec->list ? column->width : 0);
+        buf_addz(&c->out, c->spec->list ? "  " : "\n");
     }
-    if (column->label == NULL) {
-        return;
-    }
-    if (column->type == CMD_BOOL) {
-        value = value[0] == 't' ? "yes" : "no";
-    } else if (value[0] == '\0') {
-        value = "-";
-    }
-    if (!c->spec->list) {
-        add_plain(&c->out, column->label, LABEL_WIDTH);
-        buf_addc(&c->out, ' ');
-    }
-    add_plain(&c->out, value, c->spec->list ? column->width : 0);
-    buf_addz(&c->out, c->spec->list ? "  " : "\n");
+}
+
+void cmd_claim(struct cmd *c, const char *label, const char *value, bool time)
+{
+    print(c, &(struct column){NULL, label, time ? TIME : TEXT, 0, false},
+          value);
 }
 
 bool cmd_values(struct cmd *c)
 {
-    const char *columns = c->spec->columns;
-    struct cmd_column column;
-
-    while (next_column(&columns, &column)) {
+    for (const char *const *p = c->spec->columns; *p != NULL; p++) {
+        struct column column = column_of(*p);
         const char *value = cmd_get(c, column.name);
 
         if (value != NULL) {
-            cmd_value(c, &column, value);
+            print(c, &column, value);
         }
     }
     return true;
 }
 
-void cmd_row(struct cmd *c)
+static void print_head(struct cmd *c)
 {
-    const char *columns = c->begun || c->json ? "" : c->spec->columns;
-    struct cmd_column head;
+    for (const char *const *p = c->spec->columns; *p != NULL; p++) {
+        struct column column = column_of(*p);
 
-    while (next_column(&columns, &head)) {
-        if (head.label != NULL) {
-            add_plain(&c->out, head.label, head.width);
+        if (column.label != NULL) {
+            add_plain(&c->out, column.label, column.width);
             buf_addz(&c->out, "  ");
         }
     }
+    end_line(&c->out);
+}
+
+void cmd_row(struct cmd *c)
+{
     if (c->json) {
         jsonw_object(&c->w, NULL);
         (void) cmd_values(c);
         jsonw_object_end(&c->w);
     } else {
         if (!c->begun) {
-            end_line(&c->out);
+            print_head(c);
         }
+        c->begun = true;
         (void) cmd_values(c);
         end_line(&c->out);
     }
-    c->begun = true;
     flush(c);
 }

@@ -5,15 +5,17 @@
 #include <string.h>
 
 #define WORKSPACE_COLUMNS                                                     \
-    "workspaceName workspaceId=id status tenantName tenantId changed="
+    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId",    \
+        "changed="
 #define BRANCH_COLUMNS                                                        \
-    "branchName branchId=id status workspaceName workspaceId changed="
+    "branchName", "branchId=id", "status", "workspaceName", "workspaceId",    \
+        "changed="
 #define MEMBER_COLUMNS                                                        \
-    "account accountId workspaceName workspaceId memberId status"             \
-    " revokedBranches changed="
+    "account", "accountId", "workspaceName", "workspaceId", "memberId",       \
+        "status", "revokedBranches", "changed="
 #define GRANT_COLUMNS                                                         \
-    "accountId= memberId= workspaceId= workspaceName branchId branchName"     \
-    " granted roles changed="
+    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",   \
+        "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
 #define ROLE_MAX 32 /* bytes */
@@ -94,13 +96,9 @@ static bool find_member(struct cmd *c)
                       "  FROM workspaces w LEFT JOIN members m"
                       "    ON m.workspace_id = w.workspace_id"
                       "   AND m.account_id = :accountId"
-                      " WHERE w.workspace_id = :workspaceId");
-}
-
-static bool find_membership(struct cmd *c)
-{
-    return find_member(c) &&
+                      " WHERE w.workspace_id = :workspaceId") &&
            (!cmd_is(c, "status", "") ||
+            strcmp(c->spec->status, "ACTIVE") == 0 ||
             cmd_fail(c, "\"%s\" is no member of \"%s\"", cmd_get(c, "account"),
                      cmd_get(c, "workspaceName")));
 }
@@ -273,13 +271,13 @@ static bool check_revoke(struct cmd *c)
     /* What --all does instead. */
     static const struct cmd_spec end = {
         .lock = true,
-        .find = find_membership,
+        .find = find_member,
         .status = "INACTIVE",
         .sql = "UPDATE members SET status = :status"
                " WHERE member_id = :memberId",
         .work = end_grants,
         .event = "member.ended",
-        .columns = MEMBER_COLUMNS,
+        .columns = {MEMBER_COLUMNS},
     };
     bool all = cmd_get(c, "all") != NULL;
 
@@ -337,15 +335,15 @@ const struct cmd_spec cmd_places[] = {
             "           workspace_name AS workspaceName, status,"
             "           true AS changed",
      .work = refuse_namesake,
-     .event = "workspace.added", .columns = WORKSPACE_COLUMNS},
+     .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
      "WORKSPACE " BY_REF,
      .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.activated", .columns = WORKSPACE_COLUMNS},
+     .event = "workspace.activated", .columns = {WORKSPACE_COLUMNS}},
     {"workspace deactivate", "WORKSPACE", "let nobody work in it",
      "WORKSPACE " BY_REF OFF_MORE,
      .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
-     .event = "workspace.deactivated", .columns = WORKSPACE_COLUMNS},
+     .event = "workspace.deactivated", .columns = {WORKSPACE_COLUMNS}},
     {"branch add", "NAME", "make a branch of a workspace", NULL,
      .options = {WORKSPACE}, .lock = true,
      .sql = "INSERT INTO branches (workspace_id, branch_name)"
@@ -355,17 +353,17 @@ const struct cmd_spec cmd_places[] = {
             " RETURNING branch_id AS branchId, branch_name AS branchName,"
             "           status, true AS changed",
      .work = refuse_namesake,
-     .event = "branch.added", .columns = BRANCH_COLUMNS},
+     .event = "branch.added", .columns = {BRANCH_COLUMNS}},
     {"branch activate", "BRANCH", "let it be worked in again",
      "BRANCH " BY_REF,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "ACTIVE", .sql = SET_BRANCH,
-     .event = "branch.activated", .columns = BRANCH_COLUMNS},
+     .event = "branch.activated", .columns = {BRANCH_COLUMNS}},
     {"branch deactivate", "BRANCH", "let nobody work in it",
      "BRANCH " BY_REF OFF_MORE,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "INACTIVE", .sql = SET_BRANCH,
-     .event = "branch.deactivated", .columns = BRANCH_COLUMNS},
+     .event = "branch.deactivated", .columns = {BRANCH_COLUMNS}},
     {"member add", NULL, "make an account a member of a workspace",
      "A member can work in no branch before member grant.\n",
      .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
@@ -375,7 +373,7 @@ const struct cmd_spec cmd_places[] = {
             " ON CONFLICT (account_id, workspace_id)"
             " DO UPDATE SET status = 'ACTIVE'"
             " RETURNING member_id AS memberId",
-     .event = "member.added", .columns = MEMBER_COLUMNS},
+     .event = "member.added", .columns = {MEMBER_COLUMNS}},
     {"member grant", NULL, "let a member work in branches, with roles",
      "What is granted already stays.  At most 200 active branches a member,\n"
      "1000 an account, 32 roles a branch.\n" REFRESH_MORE,
@@ -384,7 +382,7 @@ const struct cmd_spec cmd_places[] = {
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
          ROLES},
      .check = check_grant, .work = change, .print = print_grants,
-     .event = "member.granted", .columns = GRANT_COLUMNS, .list = true},
+     .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only the roles go; with --branch alone the branches go; with\n"
      "--all every branch of the workspace, and the membership ends.\n"
@@ -393,7 +391,7 @@ const struct cmd_spec cmd_places[] = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
      .check = check_revoke, .work = change, .print = print_grants,
-     .event = "member.revoked", .columns = GRANT_COLUMNS, .list = true},
+     .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},
     {.words = NULL},
 };
 /* clang-format on */

@@ -101,31 +101,32 @@ static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
 static void print_claim(struct cmd *c, const pj_json_t *claim)
 {
     char label[32], value[256];
-    struct cmd_column column = {.label = label};
+    bool time;
     int64_t number;
     size_t n;
 
     snprintf(label, sizeof(label), "%.*s", (int) claim->name.len,
              (const char *) claim->name.data);
-    snprintf(value, sizeof(value), "%.*s", (int) claim->text.len,
-             (const char *) claim->text.data);
-    if (!pj_json_seconds(claim, PJ_ROUND_DOWN, &number) &&
-        (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
-         strcmp(label, "nbf") == 0)) {
-        column.type = CMD_TIME;
+    time = (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
+            strcmp(label, "nbf") == 0) &&
+           !pj_json_seconds(claim, PJ_ROUND_DOWN, &number);
+    if (time) {
         snprintf(value, sizeof(value), "%lld", (long long) number);
-    } else if (claim->type == PJ_JSON_ARRAY) {
-        n = (size_t) snprintf(value, sizeof(value), "%zu:", claim->count);
-        for (const pj_json_t *e = claim->child; e != NULL && n < sizeof(value);
-             e = e->next) {
-            n += (size_t) snprintf(value + n, sizeof(value) - n, " %.*s",
-                                   (int) e->text.len,
-                                   (const char *) e->text.data);
-        }
     } else if (claim->type == PJ_JSON_BOOL) {
         snprintf(value, sizeof(value), claim->boolean ? "true" : "false");
+    } else if (claim->type != PJ_JSON_ARRAY) {
+        snprintf(value, sizeof(value), "%.*s", (int) claim->text.len,
+                 (const char *) claim->text.data);
+    } else {
+        n = (size_t) snprintf(value, sizeof(value), "%zu:", claim->count);
+        for (claim = claim->child; claim != NULL && n < sizeof(value);
+             claim = claim->next) {
+            n += (size_t) snprintf(value + n, sizeof(value) - n, " %.*s",
+                                   (int) claim->text.len,
+                                   (const char *) claim->text.data);
+        }
     }
-    cmd_value(c, &column, value);
+    cmd_claim(c, label, value, time);
 }
 
 /* The signature is looked at after the header and before the claims. */
@@ -143,7 +144,6 @@ static const char *signature_state(pj_err_t verdict)
 
 static bool inspect(struct cmd *c)
 {
-    static const struct cmd_column redacted = {.label = "signature"};
     pj_str_t token = given_token(c), header, payload;
     const pj_json_t *root;
     pj_claims_t claims;
@@ -172,7 +172,7 @@ static bool inspect(struct cmd *c)
         jsonw_json(&c->w, "header", (const char *) header.data, header.len);
         jsonw_json(&c->w, "claims", (const char *) payload.data, payload.len);
     } else {
-        cmd_value(c, &redacted, text);
+        cmd_claim(c, "signature", text, false);
         for (root = root->child; root != NULL; root = root->next) {
             print_claim(c, root);
         }
@@ -274,12 +274,12 @@ const struct cmd_spec cmd_services[] = {
          {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED, is_ttl,
           "whole seconds or a number with s, m or h, 1s to 1h"}},
      .check = cmd_keys, .work = issue, .event = "token.system_issued",
-     .after = print_token, .columns = "token= accountId= accountType= sessionId= tokenId= issuedAt="
-                " expiresAt="},
+     .after = print_token, .columns = {"token=", "accountId=", "accountType=", "sessionId=",
+                 "tokenId=", "issuedAt=", "expiresAt="}},
     {"token inspect", NULL, "show what a token says, and verify it",
      "The token is read from standard input.  Exit status 1 where it does not\n"
      "verify with these keys and this issuer, now.\n",
-     .check = read_token, .print = inspect, .columns = "verifies reason signature="},
+     .check = read_token, .print = inspect, .columns = {"verifies", "reason", "signature="}},
     {"keys generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
      "where only the service can read it.\n",
@@ -289,9 +289,9 @@ const struct cmd_spec cmd_services[] = {
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing where there are none.\n",
-     .check = migrate, .columns = "schemaVersion"},
+     .check = migrate, .columns = {"schemaVersion"}},
     {"seed", NULL, "migrate, load local data (APP_ENV=local)", NULL,
-     .check = migrate, .columns = "schemaVersion"},
+     .check = migrate, .columns = {"schemaVersion"}},
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
      "and rotated-out tokens that no longer count.  The service does the same\n"
@@ -301,7 +301,7 @@ const struct cmd_spec cmd_services[] = {
           is_keep, "integer seconds or a number with s, m, h or d, at most "
           "3650d"}},
      .check = cmd_load, .after = sweep,
-     .event = "sweep.done", .columns = "sessions rotatedTokens attempts busy="},
+     .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts", "busy="}},
     {.words = NULL},
 };
 /* clang-format on */
