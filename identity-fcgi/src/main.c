@@ -15,7 +15,7 @@
 
 static bool command_check(struct cmd *c)
 {
-    if (!cmd_load_keys(c)) {
+    if (!cmd_keys(c)) {
         return false;
     }
     if (c->cfg.warning != NULL) {
@@ -37,7 +37,7 @@ static bool start(struct cmd *c, struct listener *listener)
 {
     char err[512];
 
-    if (!cmd_load_keys(c)) {
+    if (!cmd_keys(c)) {
         return false;
     }
     if (!listener_open(listener, c->cfg.listen, err, sizeof(err))) {

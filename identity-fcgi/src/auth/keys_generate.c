@@ -21,21 +21,21 @@ static bool base64_of(BIO *bio, char *out, size_t cap)
                            (int) len) > 0;
 }
 
+/* kid, or else the thumbprint. */
 static bool name(const char *kid, BIO *public_pem, char out[])
 {
     pj_key_t *key = NULL;
     char *pem;
     long len = BIO_get_mem_data(public_pem, &pem);
-    bool ok;
+    bool ok =
+        !pj_key_public(&key, (pj_str_t){(unsigned char *) pem, (size_t) len},
+                       PJ_STR("unnamed")) &&
+        !pj_key_thumbprint(key, out);
 
+    out[PJ_THUMBPRINT_CHARS] = '\0';
     if (kid != NULL) {
         snprintf(out, PJ_KID_MAX_BYTES + 1, "%s", kid);
-        return true;
     }
-    ok = !pj_key_public(&key, (pj_str_t){(unsigned char *) pem, (size_t) len},
-                        PJ_STR("unnamed")) &&
-         !pj_key_thumbprint(key, out);
-    out[PJ_THUMBPRINT_CHARS] = '\0';
     pj_key_free(key);
     return ok;
 }

@@ -42,14 +42,12 @@ static const struct cmd_spec *row(size_t n)
 /* What follows this word in the words of s, maybe "", or NULL. */
 static const char *after(const struct cmd_spec *s, const char *word)
 {
-    size_t len = strlen(word);
+    const char *rest = s->words + strcspn(s->words, " ");
+    size_t len = (size_t) (rest - s->words);
 
-    if (strncmp(s->words, word, len) != 0) {
-        return NULL;
-    }
-    return s->words[len] == ' '    ? s->words + len + 1
-           : s->words[len] == '\0' ? ""
-                                   : NULL;
+    return strlen(word) == len && memcmp(s->words, word, len) == 0
+               ? rest + strspn(rest, " ")
+               : NULL;
 }
 
 /* The row of these words; without a second one the first row of the group. */
@@ -122,13 +120,6 @@ static void help_command(const struct cmd_spec *s)
            s->more != NULL ? "\n" : "", s->more != NULL ? s->more : "");
     print_options(s->options);
     print_options(common_options);
-}
-
-static void help_group(const char *group)
-{
-    printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n", group);
-    cmd_list(group);
-    printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
 }
 
 /* The words that would have been accepted. */
@@ -229,39 +220,22 @@ static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
 
 static bool parse_operand(struct cmd *c, const char *arg)
 {
-    if (c->spec->operand == NULL) {
-        return refuse(c, "unexpected argument", "");
-    }
-    if (c->operand != NULL || arg[0] == '\0') {
+    const char *operand = c->spec->operand;
+
+    if (operand == NULL || c->operand != NULL || arg[0] == '\0') {
         return refuse(c,
-                      c->operand != NULL ? "takes one argument: "
-                                         : "may not be empty: ",
-                      c->spec->operand);
+                      operand == NULL      ? "unexpected argument"
+                      : c->operand != NULL ? "takes one argument: "
+                                           : "may not be empty: ",
+                      operand != NULL ? operand : "");
     }
     c->operand = arg;
     return true;
 }
 
-bool cmd_parse(struct cmd *c, int argc, char *const *argv)
+/* Whether all that is needed was given, and all that was given is valid. */
+static bool check_given(struct cmd *c)
 {
-    bool options = true; /* there was no "--" */
-
-    for (int i = 1; i < argc; i++) {
-        const char *arg = argv[i];
-
-        if (!options || arg[0] != '-' || arg[1] == '\0') {
-            if (!parse_operand(c, arg)) {
-                return false;
-            }
-        } else if (strcmp(arg, "--") == 0) {
-            options = false;
-        } else if (strcmp(arg, "-h") == 0 || strcmp(arg, "--help") == 0) {
-            c->help = true;
-            return true;
-        } else if (!parse_option(c, argc, argv, &i)) {
-            return false;
-        }
-    }
     if (c->spec->operand != NULL && c->operand == NULL) {
         return refuse(c, "needs ", c->spec->operand);
     }
@@ -277,8 +251,28 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv)
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
     }
-    c->json = cmd_get(c, "json") != NULL;
     return true;
+}
+
+bool cmd_parse(struct cmd *c, int argc, char *const *argv)
+{
+    bool ended = false; /* by "--" */
+
+    for (int i = 1; i < argc && !c->help; i++) {
+        bool option = !ended && argv[i][0] == '-' && argv[i][1] != '\0';
+
+        if (option && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (option && (strcmp(argv[i], "-h") == 0 ||
+                              strcmp(argv[i], "--help") == 0)) {
+            c->help = true;
+        } else if (!(option ? parse_option(c, argc, argv, &i)
+                            : parse_operand(c, argv[i]))) {
+            return false;
+        }
+    }
+    c->json = cmd_get(c, "json") != NULL;
+    return c->help || check_given(c);
 }
 
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
@@ -357,7 +351,10 @@ bool cmd_main(struct cmd *c, int argc, char *const *argv)
     if (after(c->spec, group)[0] != '\0') {
         if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
             strcmp(word, "help") == 0 || (c->help && argc == 1)) {
-            help_group(group);
+            printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n",
+                   group);
+            cmd_list(group);
+            printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
             return true;
         }
         c->spec = find(group, word);
@@ -439,7 +436,7 @@ bool cmd_load(struct cmd *c)
     return true;
 }
 
-bool cmd_load_keys(struct cmd *c)
+bool cmd_keys(struct cmd *c)
 {
     char err[ERR_MAX];
 
@@ -448,25 +445,11 @@ bool cmd_load_keys(struct cmd *c)
     }
     c->keys = keys_load(&c->cfg, err, sizeof(err));
     config_wipe_private_key(&c->cfg);
-    return c->keys != NULL || cmd_misused(c, "%s", err);
-}
-
-bool cmd_keys(struct cmd *c)
-{
-    return cmd_load_keys(c) &&
-           (c->keys->signing != NULL ||
-            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
-                           "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
-                           "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set"));
-}
-
-bool cmd_migrate(struct cmd *c, bool seed)
-{
-    char err[ERR_MAX];
-
-    if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
+    if (c->keys == NULL) {
         return cmd_misused(c, "%s", err);
     }
-    return store_migrate(&c->cfg, seed, err, sizeof(err)) ||
-           cmd_fail(c, "%s", err);
+    return c->spec == NULL || c->keys->signing != NULL ||
+           cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
+                          "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                          "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
 }

@@ -142,10 +142,9 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv);
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
-/* Load the settings, hiding the secrets among them; the keys as well; and one
- * to sign with. */
+/* Loads the settings and hides the secrets among them; the keys too, of which
+ * one has to sign where a row's command runs. */
 bool cmd_load(struct cmd *c);
-bool cmd_load_keys(struct cmd *c);
 bool cmd_keys(struct cmd *c);
 
 bool cmd_migrate(struct cmd *c, bool seed);

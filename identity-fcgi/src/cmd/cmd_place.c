@@ -142,16 +142,14 @@ static bool find_grantable(struct cmd *c, const char *ref)
     if (!cmd_sql(c, any_sql)) {
         return false;
     }
-    if (c->found == 0) {
-        return cmd_fail(c, "there is no branch %s \"%s\"",
-                        cmd_is_uuid(ref) ? "with the id" : "called", ref);
-    }
-    return cmd_fail(
-        c,
-        "the branch \"%s\" is in no workspace%s that \"%s\" is a member of: "
-        "member add comes first",
-        ref, cmd_get(c, "workspace") != NULL ? " of that name" : "",
-        cmd_get(c, "account"));
+    return c->found == 0
+               ? cmd_fail(c, "there is no branch %s \"%s\"",
+                          cmd_is_uuid(ref) ? "with the id" : "called", ref)
+               : cmd_fail(c,
+                          "the branch \"%s\" is in no workspace%s that "
+                          "\"%s\" is a member of: member add comes first",
+                          ref, cmd_get(c, "workspace") ? " of that name" : "",
+                          cmd_get(c, "account"));
 }
 
 static bool give(struct cmd *c)

@@ -47,7 +47,6 @@ static bool issue(struct cmd *c)
     }
     buf_addc(&out, '\0');
     cmd_set(c, "token", c->secret);
-    cmd_setf(c, "accountType", "%s", cmd_get(c, "type"));
     cmd_setf(c, "sessionId", "%.*s", (int) claims.session_id.len,
              (const char *) claims.session_id.data);
     cmd_setf(c, "tokenId", "%.*s", (int) claims.jti.len,
@@ -216,13 +215,26 @@ static bool generate(struct cmd *c)
 
 /* -- migrate, seed -- */
 
-static bool migrate(struct cmd *c)
+bool cmd_migrate(struct cmd *c, bool seed)
 {
-    if (!cmd_load(c) || !cmd_migrate(c, strcmp(c->spec->words, "seed") == 0)) {
+    char err[512];
+
+    if (!cmd_load(c)) {
         return false;
+    }
+    if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
+        return cmd_misused(c, "%s", err);
+    }
+    if (!store_migrate(&c->cfg, seed, err, sizeof(err))) {
+        return cmd_fail(c, "%s", err);
     }
     cmd_setf(c, "schemaVersion", "%lld", (long long) store_schema_version());
     return true;
+}
+
+static bool migrate(struct cmd *c)
+{
+    return cmd_migrate(c, strcmp(c->spec->words, "seed") == 0);
 }
 
 /* -- sweep -- */

@@ -137,14 +137,10 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 static const char *parameter(const struct cmd *c, const char *text, size_t len)
 {
     const char *value;
-    char name[32], *kind;
+    char name[32], *kind = name;
 
     snprintf(name, sizeof(name), "%.*s", (int) len, text);
-    kind = strchr(name, '.');
-    if (kind != NULL) {
-        *kind++ = '\0';
-    }
-    value = cmd_get(c, name);
+    value = cmd_get(c, strsep(&kind, "."));
     return kind == NULL || value == NULL ||
                    cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
                ? value
@@ -303,7 +299,8 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
 
 static const char account_sql[] =
     "SELECT account_id AS accountId, account_name AS account,"
-    "       account_type AS type, status FROM accounts"
+    "       account_type AS type, account_type AS accountType, status"
+    "  FROM accounts"
     " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
     "   FOR NO KEY UPDATE";
 
