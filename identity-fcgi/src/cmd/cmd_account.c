@@ -110,10 +110,10 @@ static bool refuse_uuid(struct cmd *c)
     " AND coalesce(:to::uuid, :accountId)"
 
 /*
- * Of those accounts the ones with a session that was not over at
- * :since, or all.  The moment is no earlier than any session that is there,
- * even where the clock was set back.  A row is asked for where EXISTS would
- * do: that might read the whole table at once, for all accounts.
+ * Of those accounts the ones with a session that was not over at :since, or
+ * all.  The moment is no earlier than any session that is there, even where
+ * the clock was set back.  A row is asked for where EXISTS would do: that
+ * might read the whole table at once, for all accounts.
  */
 static bool lock_out(struct cmd *c)
 {
@@ -122,8 +122,7 @@ static bool lock_out(struct cmd *c)
         "   clock_timestamp(), a.sessions_valid_after,"
         "   (SELECT max(s.created_at) FROM auth_sessions s"
         "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
-        " WHERE " IN_RANGE ""
-        "   AND (:since::timestamptz IS NULL OR ("
+        " WHERE " IN_RANGE "   AND (:since::timestamptz IS NULL OR ("
         "       SELECT true FROM auth_sessions s"
         "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
         "          AND s.created_at > a.sessions_valid_after"
@@ -245,14 +244,15 @@ static bool unlock(struct cmd *c)
         return false;
     }
     cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
-    if (address == NULL) {
-        return true;
-    }
-    if (!cmd_sql(c, "DELETE FROM login_attempts"
+    if (address != NULL &&
+        !cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = '' AND address = :prefix")) {
         return false;
     }
-    cmd_set(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
+    cmd_set(c, "clearedAddressTotal",
+            address == NULL  ? NULL
+            : c->touched > 0 ? "t"
+                             : "f");
     return true;
 }
 
@@ -264,6 +264,8 @@ static bool is_limit(const char *text)
 
     return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
 }
+
+#define MOST "LIMIT coalesce(:limit::int, 100)"
 
 /* The newest of one status each, as the index has them. */
 static const char list_sql[] =
@@ -285,18 +287,16 @@ static const char list_sql[] =
     "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
     "                AND (:all OR (expires_at > now()"
     "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC LIMIT coalesce(:limit::int, 100))"
+    "              ORDER BY created_at DESC " MOST ")"
     "            UNION ALL"
     "            (SELECT * FROM auth_sessions"
     "              WHERE account_id = a.account_id AND status = 'REVOKED'"
     "                AND :all"
-    "              ORDER BY created_at DESC LIMIT coalesce(:limit::int, "
-    "100))) AS s ON true"
+    "              ORDER BY created_at DESC " MOST ")) AS s ON true"
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
     "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id LIMIT coalesce(:limit::int, "
-    "100)";
+    " ORDER BY s.created_at DESC, s.session_id " MOST;
 
 static bool print_list(struct cmd *c)
 {

@@ -49,7 +49,8 @@ static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
 {
-    char *end;
+    const char *in = c->secret;
+    size_t len;
 
     if (isatty(STDIN_FILENO)) {
         if (!ask(c, what, cap, again)) {
@@ -62,21 +63,22 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
             return cmd_fail(c, "no %s: standard input cannot be read: %s",
                             what, strerror(errno));
         }
-        if (c->secret_len > cap) {
-            return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
-                            cap);
-        }
     }
-    end = c->secret + c->secret_len;
-    if (end > c->secret && end[-1] == '\n') {
-        end -= end - 1 > c->secret && end[-2] == '\r' ? 2 : 1;
+    len = c->secret_len;
+    if (len > cap) {
+        return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
+                        cap);
     }
-    c->secret_len = (size_t) (end - c->secret);
-    if (c->secret_len == 0) {
-        return cmd_fail(c, "no %s: nothing was given on standard input", what);
+    if (len > 0 && in[len - 1] == '\n') {
+        len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
     }
-    return memchr(c->secret, '\n', c->secret_len) == NULL ||
-           cmd_fail(c, "no %s: standard input holds more than one line", what);
+    c->secret_len = len;
+    if (len == 0 || memchr(in, '\n', len) != NULL) {
+        return cmd_fail(c, "no %s: %s", what,
+                        len == 0 ? "nothing was given on standard input"
+                                 : "standard input holds more than one line");
+    }
+    return true;
 }
 
 /* -- values, and audit lines of them -- */
@@ -321,44 +323,41 @@ void cmd_claim(struct cmd *c, const char *label, const char *value, bool time)
           value);
 }
 
-bool cmd_values(struct cmd *c)
+/* The values of all columns that have one, or a list's head. */
+static void print_columns(struct cmd *c, bool head)
 {
     for (const char *const *p = c->spec->columns; *p != NULL; p++) {
         struct column column = column_of(*p);
         const char *value = cmd_get(c, column.name);
 
-        if (value != NULL) {
+        if (head && column.label != NULL) {
+            add_plain(&c->out, column.label, column.width);
+            buf_addz(&c->out, "  ");
+        } else if (!head && value != NULL) {
             print(c, &column, value);
         }
     }
-    return true;
 }
 
-static void print_head(struct cmd *c)
+bool cmd_values(struct cmd *c)
 {
-    for (const char *const *p = c->spec->columns; *p != NULL; p++) {
-        struct column column = column_of(*p);
-
-        if (column.label != NULL) {
-            add_plain(&c->out, column.label, column.width);
-            buf_addz(&c->out, "  ");
-        }
-    }
-    end_line(&c->out);
+    print_columns(c, false);
+    return true;
 }
 
 void cmd_row(struct cmd *c)
 {
     if (c->json) {
         jsonw_object(&c->w, NULL);
-        (void) cmd_values(c);
+    } else if (!c->begun) {
+        print_columns(c, true);
+        end_line(&c->out);
+    }
+    c->begun = true;
+    print_columns(c, false);
+    if (c->json) {
         jsonw_object_end(&c->w);
     } else {
-        if (!c->begun) {
-            print_head(c);
-        }
-        c->begun = true;
-        (void) cmd_values(c);
         end_line(&c->out);
     }
     flush(c);
