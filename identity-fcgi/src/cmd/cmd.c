@@ -72,36 +72,33 @@ bool cmd_is_known(const char *word)
 
 /* -- helping -- */
 
-static void pad(int printed, int width)
+/* Both words, with a blank between them where there are two. */
+static const char *join(char out[64], const char *one, const char *two)
 {
-    printf("%*s", printed < width ? width - printed : 0, "");
-}
-
-static int print_words(const char *before, const struct cmd_spec *s)
-{
-    return printf("%s%s%s%s", before, s->words, s->operand != NULL ? " " : "",
-                  s->operand != NULL ? s->operand : "");
+    snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
+             two != NULL ? two : "");
+    return out;
 }
 
 void cmd_list(const char *group)
 {
     const struct cmd_spec *s;
+    char text[64];
 
     for (size_t i = 0; (s = row(i)) != NULL; i++) {
         if (group == NULL || after(s, group) != NULL) {
-            pad(print_words("  ", s), 34);
-            printf(" %s\n", s->purpose);
+            printf("  %-32s %s\n", join(text, s->words, s->operand),
+                   s->purpose);
         }
     }
 }
 
 static void print_options(const struct cmd_option *o)
 {
+    char text[64];
+
     for (; o->name != NULL; o++) {
-        pad(printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
-                   o->value != NULL ? o->value : ""),
-            26);
-        printf(" %s%s%s\n", o->help,
+        printf("  --%-22s %s%s%s\n", join(text, o->name, o->value), o->help,
                (o->flags & CMD_NEEDED) != 0 ? " (needed)" : "",
                (o->flags & CMD_MANY) != 0 ? "; may be given again" : "");
     }
@@ -109,7 +106,9 @@ static void print_options(const struct cmd_option *o)
 
 static void help_command(const struct cmd_spec *s)
 {
-    (void) print_words("usage: identity-fcgi ", s);
+    char text[64];
+
+    printf("usage: identity-fcgi %s", join(text, s->words, s->operand));
     for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
         if ((o->flags & CMD_NEEDED) != 0) {
             printf(" --%s %s", o->name, o->value);

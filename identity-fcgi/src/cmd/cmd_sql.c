@@ -34,8 +34,6 @@ static const struct {
     {"branches_per_member",
      "a member may be granted at most 200 active branches; revoke or "
      "deactivate some first"},
-    {"member_roles_code_plain",
-     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
     {"roles_per_grant",
      "a member may hold at most 32 roles in a branch; revoke some first"},
     {"tenants_name_plain",
