@@ -7,7 +7,6 @@
 
 #include <pj.h>
 #include <stdbool.h>
-#include <stdio.h>
 
 #define KEYS_MAX_ADDITIONAL 15
 #define KEYS_ETAG_MAX 64
@@ -57,11 +56,16 @@ void keys_publish(struct keys *keys);
 /* The verifying key with this id, or NULL. */
 const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid);
 
-/*
- * Makes a 2048-bit RSA key and prints it as three NAME=value lines that
- * config_load() reads.  kid NULL: the RFC 7638 thumbprint.
- */
-bool keys_generate(FILE *out, const char *kid, char *err, size_t err_cap)
+/* A key pair as three settings. */
+struct new_keys {
+    char kid[PJ_KID_MAX_BYTES + 1];
+    char private_text[4096];
+    char public_text[1024];
+};
+
+/* Makes a 2048-bit RSA key; kid NULL: the RFC 7638 thumbprint.  The caller
+ * wipes *out. */
+bool keys_generate(const char *kid, struct new_keys *out)
     __attribute__((warn_unused_result));
 
 #endif

@@ -1,56 +1,64 @@
-/* The operator's commands: finding one, helping, and what they share. */
+/* The operator's commands: finding, helping, parsing, running. */
 
 #include "cmd/cmd.h"
 
 #include "base/account_name.h"
+#include "base/log.h"
 
 #include <ctype.h>
-#include <pwd.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdarg.h>
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <unistd.h>
 
 #define ERR_MAX 512
-#define AUDIT_MAX 8
 
-/* Of the one command that a process runs. */
-static bool audit_lost;
+static const struct cmd_option common_options[] = {
+    {"json", NULL, .help = "print the result as JSON"},
+    {"env-file", "FILE", .help = "settings, as for serving"},
+    {"help", NULL, .help = "print this text"},
+    {.name = NULL}};
 
 /* -- finding -- */
 
-/* Whether word is the first of s. */
-static bool in_group(const struct cmd_spec *s, const char *word)
+/* The row of this number, over all tables; NULL after the last. */
+static const struct cmd_spec *row(size_t n)
 {
-    size_t len = strcspn(s->words, " ");
+    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_places,
+                                             cmd_services};
 
-    return strlen(word) == len && memcmp(s->words, word, len) == 0;
-}
-
-static const struct cmd_spec *find_group(const char *word)
-{
-    const struct cmd_spec *s = cmd_specs;
-
-    while (s->words != NULL && !in_group(s, word)) {
-        s++;
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
+            if (n-- == 0) {
+                return s;
+            }
+        }
     }
-    return s->words != NULL ? s : NULL;
+    return NULL;
 }
 
-/* The second word of s; NULL where it has one. */
-static const char *verb(const struct cmd_spec *s)
+/* What follows this word in the words of s, maybe "", or NULL. */
+static const char *after(const struct cmd_spec *s, const char *word)
 {
-    const char *space = strchr(s->words, ' ');
+    const char *rest = s->words + strcspn(s->words, " ");
+    size_t len = (size_t) (rest - s->words);
 
-    return space != NULL ? space + 1 : NULL;
+    return strlen(word) == len && memcmp(s->words, word, len) == 0
+               ? rest + strspn(rest, " ")
+               : NULL;
 }
 
-static const struct cmd_spec *find_verb(const char *group, const char *word)
+/* The row of these words; without a second one the first row of the group. */
+static const struct cmd_spec *find(const char *group, const char *second)
 {
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
-        if (in_group(s, group) && strcmp(verb(s), word) == 0) {
+    const struct cmd_spec *s;
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        const char *rest = after(s, group);
+
+        if (rest != NULL && (second == NULL || strcmp(rest, second) == 0)) {
             return s;
         }
     }
@@ -59,177 +67,341 @@ static const struct cmd_spec *find_verb(const char *group, const char *word)
 
 bool cmd_is_known(const char *word)
 {
-    return find_group(word) != NULL;
+    return find(word, NULL) != NULL;
 }
 
 /* -- helping -- */
 
-static void print_words(FILE *out, const struct cmd_spec *s, int width)
+/* Both words, with a blank between them where there are two. */
+static const char *join(char out[64], const char *one, const char *two)
 {
-    int n = fprintf(out, "%s%s%s", s->words, s->operand != NULL ? " " : "",
-                    s->operand != NULL ? s->operand : "");
-
-    fprintf(out, "%*s", n < width ? width - n : 0, "");
+    snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
+             two != NULL ? two : "");
+    return out;
 }
 
-static void list_commands(FILE *out, const char *group)
+void cmd_list(const char *group)
 {
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
-        if (group == NULL || in_group(s, group)) {
-            fputs("  ", out);
-            print_words(out, s, 32);
-            fprintf(out, " %s\n", s->purpose);
+    const struct cmd_spec *s;
+    char text[64];
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (group == NULL || after(s, group) != NULL) {
+            printf("  %-32s %s\n", join(text, s->words, s->operand),
+                   s->purpose);
         }
     }
 }
 
-void cmd_list(FILE *out)
-{
-    list_commands(out, NULL);
-}
-
 static void print_options(const struct cmd_option *o)
 {
-    for (; o->name != NULL; o++) {
-        int n = printf("  --%s%s%s", o->name, o->value != NULL ? " " : "",
-                       o->value != NULL ? o->value : "");
+    char text[64];
 
-        printf("%*s %s%s%s\n", n < 26 ? 26 - n : 0, "", o->help,
+    for (; o->name != NULL; o++) {
+        printf("  --%-22s %s%s%s\n", join(text, o->name, o->value), o->help,
                (o->flags & CMD_NEEDED) != 0 ? " (needed)" : "",
                (o->flags & CMD_MANY) != 0 ? "; may be given again" : "");
     }
 }
 
-static int help_command(const struct cmd_spec *s)
+static void help_command(const struct cmd_spec *s)
 {
-    fputs("usage: identity-fcgi ", stdout);
-    print_words(stdout, s, 0);
+    char text[64];
+
+    printf("usage: identity-fcgi %s", join(text, s->words, s->operand));
     for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
         if ((o->flags & CMD_NEEDED) != 0) {
             printf(" --%s %s", o->name, o->value);
         }
     }
-    printf(" [...]\n\n%c%s.\n", toupper((unsigned char) *s->purpose),
-           s->purpose + 1);
-    if (s->more != NULL) {
-        printf("\n%s", s->more);
-    }
-    fputs("\noptions:\n", stdout);
+    printf(" [...]\n\n%c%s.\n%s%s\noptions:\n",
+           toupper((unsigned char) *s->purpose), s->purpose + 1,
+           s->more != NULL ? "\n" : "", s->more != NULL ? s->more : "");
     print_options(s->options);
-    print_options(cmd_common_options);
-    return 0;
-}
-
-static int help_group(const char *group)
-{
-    printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n", group);
-    list_commands(stdout, group);
-    printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
-    return 0;
-}
-
-static bool is_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
-           strcmp(word, "help") == 0;
+    print_options(common_options);
 }
 
 /* The words that would have been accepted. */
-static int which(struct cmd *c, const char *group)
+static bool which(struct cmd *c, const char *group)
 {
-    char verbs[256] = "";
-    size_t n = 0;
+    char mem[256];
+    const struct cmd_spec *s;
+    struct buf verbs;
 
-    for (const struct cmd_spec *s = cmd_specs; s->words != NULL; s++) {
-        if (in_group(s, group) && n < sizeof(verbs)) {
-            n += (size_t) snprintf(verbs + n, sizeof(verbs) - n, "%s%s",
-                                   n > 0 ? ", " : "", verb(s));
+    buf_init(&verbs, mem, sizeof(mem));
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (after(s, group) != NULL) {
+            buf_addf(&verbs, "%s%s", verbs.len > 0 ? ", " : "",
+                     after(s, group));
         }
     }
-    return cmd_fail(c, CMD_USAGE,
-                    "%s: which of %s? try identity-fcgi %s --help", group,
-                    verbs, group);
+    return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
+                       group, (int) verbs.len, mem, group);
+}
+
+/* -- parsing -- */
+
+static bool refuse(struct cmd *c, const char *what, const char *name)
+{
+    return cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
+                       c->spec->words, what, name, c->spec->words);
+}
+
+/* What is no option of ours is shown only as far as it looks like one. */
+static bool unknown(struct cmd *c, const char *arg)
+{
+    size_t len = strcspn(arg, "=");
+    char name[32];
+
+    if (len >= sizeof(name) - 2 || len < 3 ||
+        strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
+        return refuse(c, "unknown option", "");
+    }
+    snprintf(name, sizeof(name), "%.*s ", (int) len, arg);
+    if (strstr("--credential --password --secret --token ", name) != NULL) {
+        return refuse(c,
+                      "secrets are read from standard input, never from the "
+                      "command line",
+                      "");
+    }
+    name[len] = '\0';
+    return refuse(c, "unknown option ", name);
+}
+
+/* Options have to be written out: an abbreviation may mean another one
+ * tomorrow. */
+static const struct cmd_option *find_option(const struct cmd_option *o,
+                                            const char *arg, size_t len)
+{
+    while (o->name != NULL &&
+           (len != strlen(o->name) + 2 || strncmp(arg, "--", 2) != 0 ||
+            memcmp(o->name, arg + 2, len - 2) != 0)) {
+        o++;
+    }
+    return o;
+}
+
+/* Takes argv[*i], an option, and its value, which may be the next one. */
+static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
+{
+    const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
+    size_t len = strcspn(arg, "=");
+    const struct cmd_option *o = find_option(c->spec->options, arg, len);
+
+    if (o->name == NULL) {
+        o = find_option(common_options, arg, len);
+    }
+    if (o->name == NULL) {
+        return unknown(c, arg);
+    }
+    if (o->value == NULL) {
+        wrong = value != NULL ? "takes no value: --" : NULL;
+        value = "t";
+    } else if (value != NULL) {
+        value++;
+    } else if (*i + 1 < argc) {
+        value = argv[++*i];
+    }
+    if (value == NULL || value[0] == '\0') {
+        wrong = "needs a value: --";
+    } else if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
+        wrong = "given twice: --";
+    } else if (c->given_count == CMD_MAX_GIVEN) {
+        wrong = "given too often: --";
+    }
+    if (wrong != NULL) {
+        return refuse(c, wrong, o->name);
+    }
+    c->given[c->given_count].option = o;
+    c->given[c->given_count++].value = value;
+    return true;
+}
+
+static bool parse_operand(struct cmd *c, const char *arg)
+{
+    const char *operand = c->spec->operand;
+
+    if (operand == NULL || c->operand != NULL || arg[0] == '\0') {
+        return refuse(c,
+                      operand == NULL      ? "unexpected argument"
+                      : c->operand != NULL ? "takes one argument: "
+                                           : "may not be empty: ",
+                      operand != NULL ? operand : "");
+    }
+    c->operand = arg;
+    return true;
+}
+
+/* Whether all that is needed was given, and all that was given is valid. */
+static bool check_given(struct cmd *c)
+{
+    if (c->spec->operand != NULL && c->operand == NULL) {
+        return refuse(c, "needs ", c->spec->operand);
+    }
+    for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0 && cmd_get(c, o->name) == NULL) {
+            return refuse(c, "needs --", o->name);
+        }
+    }
+    for (size_t i = 0; i < c->given_count; i++) {
+        const struct cmd_option *o = c->given[i].option;
+
+        if (o->valid != NULL && !o->valid(c->given[i].value)) {
+            return cmd_misused(c, "--%s is %s", o->name, o->accepted);
+        }
+    }
+    return true;
+}
+
+bool cmd_parse(struct cmd *c, int argc, char *const *argv)
+{
+    bool ended = false; /* by "--" */
+
+    for (int i = 1; i < argc && !c->help; i++) {
+        bool option = !ended && argv[i][0] == '-' && argv[i][1] != '\0';
+
+        if (option && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (option && (strcmp(argv[i], "-h") == 0 ||
+                              strcmp(argv[i], "--help") == 0)) {
+            c->help = true;
+        } else if (!(option ? parse_option(c, argc, argv, &i)
+                            : parse_operand(c, argv[i]))) {
+            return false;
+        }
+    }
+    c->json = cmd_get(c, "json") != NULL;
+    return c->help || check_given(c);
+}
+
+size_t cmd_given(const struct cmd *c, const char *name, const char **out,
+                 size_t cap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->given_count; i++) {
+        if (strcmp(c->given[i].option->name, name) == 0 && n++ < cap) {
+            out[n - 1] = c->given[i].value;
+        }
+    }
+    return n;
 }
 
 /* -- running -- */
 
-/*
- * The exit status: a change of which there is no record is told from one that
- * was not made, whatever else went wrong since.
- */
-static int account_for(struct cmd *c, int status)
+/* Takes text as the name or id of an account. */
+static bool fold_account(struct cmd *c, const char *text)
 {
-    if (!audit_lost) {
-        return status;
+    pj_str_t name = {(const unsigned char *) text, strlen(text)};
+
+    if (name.len <= sizeof(c->secret)) {
+        name = account_name_fold(name, (unsigned char *) c->secret);
     }
-    return cmd_fail(c, CMD_LOST,
-                    "the change was made and stands, but its audit line could "
-                    "not be written");
+    if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
+        account_name_has_control(name)) {
+        return cmd_misused(c,
+                           "the name of an account is 1 to %d bytes without "
+                           "control characters",
+                           STORE_ACCOUNT_NAME_MAX);
+    }
+    memcpy(c->account, name.data, name.len);
+    c->account[name.len] = '\0';
+    cmd_set(c, "folded", c->account);
+    return true;
 }
 
-static void close_all(struct cmd *c)
+static bool run(struct cmd *c)
 {
-    cmd_disconnect(c);
+    const char *account = cmd_get(c, "account");
+    const struct cmd_spec *s = c->spec;
+
+    if (cmd_get(c, "env-file") != NULL) {
+        c->env_file = cmd_get(c, "env-file");
+    }
+    if (account == NULL && after(s, "account") != NULL) {
+        account = c->operand; /* the name of a new one */
+    }
+    if ((account != NULL && !fold_account(c, account)) ||
+        (s->check != NULL && !s->check(c))) {
+        return false;
+    }
+    s = c->spec; /* check may have chosen another */
+    if ((s->work != NULL || s->sql != NULL) &&
+        !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
+        return false;
+    }
+    if (cmd_get(c, "tenantAdded") != NULL) {
+        cmd_audit(c, "tenant.added", "tenantId");
+    }
+    if (s->event != NULL && c->changed) {
+        cmd_audit(c, s->event, NULL);
+    }
+    cmd_open(c);
+    return (s->after == NULL || s->after(c)) &&
+           (s->print != NULL ? s->print : cmd_values)(c) && cmd_close(c);
+}
+
+bool cmd_main(struct cmd *c, int argc, char *const *argv)
+{
+    const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
+
+    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
+    c->spec = find(group, NULL);
+    if (after(c->spec, group)[0] != '\0') {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+            strcmp(word, "help") == 0 || (c->help && argc == 1)) {
+            printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n",
+                   group);
+            cmd_list(group);
+            printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
+            return true;
+        }
+        c->spec = find(group, word);
+        argc--;
+        argv++;
+    }
+    if (c->spec == NULL) {
+        return which(c, group);
+    }
+    if (!c->help && !cmd_parse(c, argc, argv)) {
+        return false;
+    }
+    if (c->help) {
+        help_command(c->spec);
+        return true;
+    }
+    return run(c);
+}
+
+int cmd_end(struct cmd *c)
+{
+    int status = c->status;
+
+    if (status != 0 && c->line[0] != '\0') {
+        fprintf(stderr, "identity-fcgi: %s\n", c->line);
+    }
+    if (c->audit_lost) {
+        /* A change of which there is no record is told from one that was not
+         * made, whatever else went wrong since. */
+        fprintf(stderr, "identity-fcgi: the change was made and stands, but "
+                        "its audit line could not be written\n");
+        status = CMD_LOST;
+    }
+    cmd_keep(c, 0);
+    db_script_close(c->db);
     keys_release(c->keys);
     if (c->loaded) {
         config_free(&c->cfg);
     }
-}
-
-static int run(struct cmd *c, const char *env_file, int argc,
-               char *const *argv)
-{
-    if (!cmd_args_parse(c->spec, argc, argv, &c->args)) {
-        return cmd_fail(c, CMD_USAGE, "%s", c->args.err);
-    }
-    if (c->args.help) {
-        return help_command(c->spec);
-    }
-    if (c->args.env_file == NULL) {
-        c->args.env_file = env_file;
-    }
-    return c->spec->run(c);
-}
-
-int cmd_main(const char *env_file, int argc, char *const *argv)
-{
-    struct cmd *c = calloc(1, sizeof(*c));
-    int status;
-
-    if (c == NULL) {
-        fprintf(stderr, "identity-fcgi: out of memory\n");
-        return CMD_FAILED;
-    }
-    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
-    c->spec = find_group(argv[0]);
-    if (verb(c->spec) == NULL) {
-        status = run(c, env_file, argc, argv);
-    } else if (argc > 1 && is_help(argv[1])) {
-        status = help_group(argv[0]);
-    } else {
-        c->spec = argc > 1 ? find_verb(argv[0], argv[1]) : NULL;
-        status = c->spec != NULL ? run(c, env_file, argc - 1, argv + 1)
-                                 : which(c, argv[0]);
-    }
-    status = account_for(c, status);
-    close_all(c);
-    free(c);
+    OPENSSL_cleanse(c, sizeof(*c));
     return status;
-}
-
-int cmd_help(int argc, char *const *argv)
-{
-    char *const words[] = {argv[0], argc > 1 ? argv[1] : (char *) "--help",
-                           (char *) "--help"};
-
-    return cmd_main(NULL, argc > 1 ? 3 : 2, words);
 }
 
 /* -- what commands share -- */
 
-int cmd_fail(struct cmd *c, int status, const char *format, ...)
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
-    char line[ERR_MAX];
+    char line[sizeof(c->line)];
     va_list ap;
 
     va_start(ap, format);
@@ -238,9 +410,9 @@ int cmd_fail(struct cmd *c, int status, const char *format, ...)
     for (char *p = line; *p != '\0'; p++) {
         *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
     }
-    fprintf(stderr, "identity-fcgi: %s\n", line);
+    memcpy(c->line, line, sizeof(line)); /* which may be a part of it */
     c->status = status;
-    return status;
+    return false;
 }
 
 bool cmd_load(struct cmd *c)
@@ -250,9 +422,8 @@ bool cmd_load(struct cmd *c)
     if (c->loaded) {
         return true;
     }
-    if (!config_load(&c->cfg, c->args.env_file, err, sizeof(err))) {
-        (void) cmd_fail(c, CMD_USAGE, "%s", err);
-        return false;
+    if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
+        return cmd_misused(c, "%s", err);
     }
     c->loaded = true;
     config_scrub_environment();
@@ -274,107 +445,10 @@ bool cmd_keys(struct cmd *c)
     c->keys = keys_load(&c->cfg, err, sizeof(err));
     config_wipe_private_key(&c->cfg);
     if (c->keys == NULL) {
-        (void) cmd_fail(c, CMD_USAGE, "%s", err);
-    } else if (c->keys->signing == NULL) {
-        (void) cmd_fail(c, CMD_USAGE,
-                        "no signing key: PLATFORM_JWT_KEY_ID, "
-                        "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
-                        "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+        return cmd_misused(c, "%s", err);
     }
-    return c->keys != NULL && c->keys->signing != NULL;
-}
-
-bool cmd_account_ref(struct cmd *c, const char *text)
-{
-    pj_str_t name = {(const unsigned char *) text, strlen(text)};
-    unsigned char *folded = malloc(name.len + 1);
-    bool ok;
-
-    if (folded == NULL) {
-        (void) cmd_fail(c, CMD_FAILED, "out of memory");
-        return false;
-    }
-    name = account_name_fold(name, folded);
-    ok = name.len > 0 && name.len <= STORE_ACCOUNT_NAME_MAX &&
-         !account_name_has_control(name);
-    if (ok) {
-        memcpy(c->account, name.data, name.len);
-        c->account[name.len] = '\0';
-    } else {
-        (void) cmd_fail(c, CMD_USAGE,
-                        "the name of an account is 1 to %d bytes without "
-                        "control characters",
-                        STORE_ACCOUNT_NAME_MAX);
-    }
-    free(folded);
-    return ok;
-}
-
-bool cmd_out_open(struct cmd *c, bool list)
-{
-    if (!out_open(&c->out, c->args.json, list)) {
-        (void) cmd_fail(c, CMD_FAILED, "out of memory");
-        return false;
-    }
-    return true;
-}
-
-int cmd_out_close(struct cmd *c)
-{
-    if (!out_close(&c->out)) {
-        return cmd_fail(c, CMD_FAILED,
-                        "standard output does not take the result");
-    }
-    return 0;
-}
-
-void cmd_print_values(struct cmd *c, const struct out_column *columns)
-{
-    const char *value;
-
-    for (; columns->name != NULL; columns++) {
-        if (cmd_has(c, columns->name, &value)) {
-            out_value(&c->out, columns, value != NULL ? value : "");
-        }
-    }
-}
-
-int cmd_print(struct cmd *c, const struct out_column *columns)
-{
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
-    cmd_print_values(c, columns);
-    return cmd_out_close(c);
-}
-
-/* A field of text, left out where it is NULL. */
-static struct log_field field(const char *name, const char *text)
-{
-    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
-}
-
-void cmd_audit(struct cmd *c, const char *event, ...)
-{
-    struct log_field fields[AUDIT_MAX + 2];
-    struct log_number numbers[AUDIT_MAX];
-    const struct passwd *user = getpwuid(getuid());
-    size_t n = 0, number_count = 0;
-    const char *name;
-    va_list ap;
-
-    va_start(ap, event);
-    while ((name = va_arg(ap, const char *)) != NULL && n < AUDIT_MAX &&
-           number_count < AUDIT_MAX) {
-        if (cmd_number(c, name, &numbers[number_count].value)) {
-            numbers[number_count++].name = name;
-        } else {
-            fields[n++] = field(name, cmd_get(c, name));
-        }
-    }
-    va_end(ap);
-    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
-    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
-    log_audit(event, NULL, fields, n, numbers, number_count);
-    audit_lost = audit_lost || log_lost();
+    return c->spec == NULL || c->keys->signing != NULL ||
+           cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
+                          "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                          "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
 }

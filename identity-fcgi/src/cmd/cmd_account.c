@@ -1,4 +1,11 @@
-/* account add, disable, enable, set-credential, unlock */
+/*
+ * account add, disable, enable, set-credential, unlock, sessions,
+ * revoke-sessions; sessions revoke.
+ *
+ * An account is locked out by one write to its row, however many sessions it
+ * has: whoever reads a session compares.  The rows of those sessions are
+ * marked afterwards, some at a time.
+ */
 
 #include "cmd/cmd.h"
 
@@ -6,111 +13,80 @@
 #include "auth/password.h"
 
 #include <arpa/inet.h>
+#include <openssl/asn1.h>
 #include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <string.h>
+#include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
+#define BATCH_ACCOUNTS "500"
+#define BATCH_SESSIONS 1000
 
-const struct out_column cmd_account_columns[] = {
-    {"account", "account", OUT_TEXT, 0},
-    {"accountId", "id", OUT_TEXT, 0},
-    {"type", "type", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"changed", "changed", OUT_BOOL, 0},
-    {"revokedSessions", "ended sessions", OUT_NUMBER, 0},
-    {"clearedAddresses", "unlocked from", OUT_NUMBER, 0},
-    {"clearedAddressTotal", "address reset", OUT_BOOL, 0},
-    {.name = NULL},
-};
+static pj_str_t str(const char *text, size_t len)
+{
+    return (pj_str_t){(const unsigned char *) text, len};
+}
 
 /* -- credentials -- */
 
-/*
- * Whether login would read credential as it is: a JSON string cannot carry
- * other bytes than UTF-8's, and no NUL.
- */
-static bool can_be_sent(const char *credential, size_t len)
+/* Whether c->secret can be a JSON string, as login reads it. */
+static bool can_be_sent(const struct cmd *c)
 {
-    char text[6 * CREDENTIAL_MAX + 16];
-    char arena_mem[64 * 1024]; /* the parser's tables are in it too */
-    const pj_json_t *root;
-    pj_arena_t arena;
-    struct buf out;
-    struct jsonw w;
-    bool ok;
+    unsigned long character;
+    int n;
 
-    buf_init(&out, text, sizeof(text));
-    jsonw_init(&w, &out);
-    jsonw_string(&w, NULL, credential, len);
-    pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
-    ok = !out.overflow &&
-         pj_json_parse(&arena,
-                       (pj_str_t){(const unsigned char *) text, out.len},
-                       &root) == PJ_OK &&
-         root->text.len == len &&
-         memcmp(root->text.data, credential, len) == 0;
-    OPENSSL_cleanse(text, sizeof(text));
-    OPENSSL_cleanse(arena_mem, sizeof(arena_mem));
-    return ok;
-}
-
-static bool hash(struct cmd *c, const char *credential, size_t len,
-                 char phc[PASSWORD_PHC_MAX])
-{
-    pj_str_t text = {(const unsigned char *) credential, len};
-
-    if (!password_setup(&c->cfg) || !password_hash(text, 0, phc)) {
-        (void) cmd_fail(c, CMD_FAILED, "the credential could not be hashed");
-        return false;
+    for (size_t i = 0; i < c->secret_len; i += (size_t) n) {
+        n = UTF8_getc((const unsigned char *) c->secret + i,
+                      (int) (c->secret_len - i), &character);
+        if (n <= 0 || character == 0 || character > 0x10ffff) {
+            return false;
+        }
     }
     return true;
 }
 
-/* Reads a credential and hashes it. */
-static bool read_credential(struct cmd *c, char phc[PASSWORD_PHC_MAX])
+/* Puts the hash of c->secret in its place. */
+static bool hash(struct cmd *c)
 {
-    char credential[CREDENTIAL_MAX + LINE_END];
-    char err[160];
-    size_t len;
-    bool ok = false;
+    char phc[PASSWORD_PHC_MAX];
 
-    if (!cmd_read_secret("Credential", "Once more", credential,
-                         sizeof(credential), &len, err, sizeof(err))) {
-        (void) cmd_fail(c, CMD_FAILED, "no credential: %s", err);
-        return false;
+    if (!password_setup(&c->cfg) ||
+        !password_hash(str(c->secret, c->secret_len), 0, phc)) {
+        return cmd_fail(c, "the credential could not be hashed");
     }
-    if (len > CREDENTIAL_MAX) {
-        (void) cmd_fail(c, CMD_FAILED, "a credential is at most %d bytes",
-                        CREDENTIAL_MAX);
-    } else if (!can_be_sent(credential, len)) {
-        (void) cmd_fail(c, CMD_FAILED,
-                        "a credential is UTF-8 without NUL: nobody could "
-                        "log in with this one");
-    } else {
-        ok = hash(c, credential, len, phc);
-    }
-    OPENSSL_cleanse(credential, sizeof(credential));
-    return ok;
+    OPENSSL_cleanse(c->secret, sizeof(c->secret));
+    memcpy(c->secret, phc, sizeof(phc));
+    cmd_set(c, "hash", c->secret);
+    return true;
 }
 
-/* A hash of what nobody knows. */
-static bool no_credential(struct cmd *c, char phc[PASSWORD_PHC_MAX])
+/* Reads a credential, or makes one that nobody knows, and hashes it. */
+static bool read_credential(struct cmd *c)
 {
-    unsigned char random[32];
-    bool ok;
-
-    if (RAND_bytes(random, sizeof(random)) != 1) {
-        (void) cmd_fail(c, CMD_FAILED, "no randomness");
+    if (!cmd_load(c)) {
         return false;
     }
-    ok = hash(c, (const char *) random, sizeof(random), phc);
-    OPENSSL_cleanse(random, sizeof(random));
-    return ok;
+    if (cmd_get(c, "no-login") != NULL) {
+        c->secret_len = 32;
+        return RAND_bytes((unsigned char *) c->secret, 32) == 1
+                   ? hash(c)
+                   : cmd_fail(c, "no randomness");
+    }
+    if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
+        return false;
+    }
+    if (c->secret_len > CREDENTIAL_MAX) {
+        return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
+    }
+    return can_be_sent(c)
+               ? hash(c)
+               : cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
+                             "log in with this one");
 }
 
-/* -- add -- */
+/* -- account add -- */
 
 static bool is_type(const char *text)
 {
@@ -118,161 +94,368 @@ static bool is_type(const char *text)
            strcmp(text, "SYSTEM") == 0;
 }
 
-static bool add(struct cmd *c)
+/* Nobody could refer to it by name. */
+static bool refuse_uuid(struct cmd *c)
 {
-    return cmd_sql(c,
-                   "INSERT INTO accounts"
-                   " (account_name, account_type, credential_hash)"
-                   " VALUES ($1, $2, $3)",
-                   c->account, cmd_get(c, "newType"), cmd_get(c, "hash")) &&
-           cmd_lock_account(c);
+    return !cmd_is_uuid(c->account) ||
+           cmd_fail(c, "an account's name cannot be a UUID");
 }
 
-int cmd_account_add(struct cmd *c)
-{
-    const char *type = cmd_args_value(&c->args, "type");
-    char phc[PASSWORD_PHC_MAX];
+/* -- locking out -- */
 
-    type = type != NULL ? type : "CUSTOMER";
-    if (!is_type(type)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "--type is one of CUSTOMER, OPERATOR, SYSTEM");
+/* The accounts :from to :to, or the one that is locked. */
+#define IN_RANGE                                                              \
+    "a.account_id BETWEEN coalesce(:from::uuid, :accountId)"                  \
+    " AND coalesce(:to::uuid, :accountId)"
+
+/*
+ * Of those accounts the ones with a session that was not over at :since, or
+ * all.  The moment is no earlier than any session that is there, even where
+ * the clock was set back.  A row is asked for where EXISTS would do: that
+ * might read the whole table at once, for all accounts.
+ */
+static bool lock_out(struct cmd *c)
+{
+    static const char sql[] =
+        "UPDATE accounts a SET sessions_valid_after = greatest("
+        "   clock_timestamp(), a.sessions_valid_after,"
+        "   (SELECT max(s.created_at) FROM auth_sessions s"
+        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
+        " WHERE " IN_RANGE "   AND (:since::timestamptz IS NULL OR ("
+        "       SELECT true FROM auth_sessions s"
+        "        WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+        "          AND s.created_at > a.sessions_valid_after"
+        "          AND s.expires_at > :since LIMIT 1))"
+        " RETURNING (SELECT true FROM auth_sessions s"
+        "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'"
+        "     LIMIT 1) IS TRUE AS endsSessions";
+
+    if (!cmd_sql(c, sql)) {
+        return false;
     }
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
-        !(cmd_args_flag(&c->args, "no-login") ? no_credential(c, phc)
-                                              : read_credential(c, phc)) ||
-        !cmd_connect(c)) {
-        return c->status;
-    }
-    if (cmd_is_uuid(c->account)) {
-        /* Nobody could refer to it by name. */
-        return cmd_fail(c, CMD_FAILED, "an account's name cannot be a UUID");
-    }
-    cmd_set_text(c, "newType", type);
-    cmd_set_text(c, "hash", phc);
-    if (!cmd_change(c, add)) {
-        return c->status;
-    }
-    cmd_audit(c, c->spec->event, "accountId", NULL);
-    return cmd_print(c, cmd_account_columns);
+    c->changed = c->changed || cmd_is(c, "endsSessions", "t");
+    return true;
 }
 
-/* -- disable, enable, set-credential -- */
+/* Of those accounts, at most :most rows.  The limit within keeps
+ * the join from becoming one that reads the whole table. */
+#define MARK(held)                                                            \
+    "UPDATE auth_sessions"                                                    \
+    "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"     \
+    " WHERE session_id = ANY (ARRAY("                                         \
+    "   SELECT s.session_id FROM accounts a CROSS JOIN LATERAL ("             \
+    "     SELECT session_id FROM auth_sessions"                               \
+    "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
+    "        AND created_at <= a.sessions_valid_after"                        \
+    "      LIMIT :most FOR UPDATE " held ") AS s"                             \
+    "    WHERE " IN_RANGE " LIMIT :most))"
 
-static bool set_status(struct cmd *c)
+static bool mark_rows(struct cmd *c)
 {
-    return cmd_lock_account(c) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c,
-                    "UPDATE accounts SET status = $2, updated_at = now()"
-                    " WHERE account_id = $1",
-                    cmd_get(c, "accountId"), c->spec->status)) &&
-           (cmd_is(c, "status", "ACTIVE") || cmd_lock_out(c));
+    return cmd_sql(c, cmd_is(c, "most", "1") ? MARK("") : MARK("SKIP LOCKED"));
 }
 
-int cmd_account_status(struct cmd *c)
+/*
+ * Rows that somebody holds are passed over, and then waited for one by one:
+ * nobody waits for a row while holding another, so there is no deadlock with
+ * who revokes several, in whatever order.
+ */
+static bool mark(struct cmd *c, int64_t *total)
 {
-    bool changed;
+    bool wait = false;
 
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_change(c, set_status)) {
-        return c->status;
-    }
-    changed = cmd_is(c, "changed", "t");
-    if (!cmd_is(c, "status", "ACTIVE")) {
-        if (!cmd_locked_out(c, changed)) {
-            return c->status;
+    do {
+        cmd_setf(c, "most", "%d", wait ? 1 : BATCH_SESSIONS);
+        if (!cmd_transact(c, mark_rows)) {
+            return false;
         }
-    } else if (changed) {
-        cmd_audit(c, c->spec->event, "accountId", NULL);
-    }
-    return cmd_print(c, cmd_account_columns);
+        *total += c->touched;
+        wait = !wait && c->touched < BATCH_SESSIONS;
+    } while (wait || c->touched > 0);
+    return true;
 }
 
-static bool set_credential(struct cmd *c)
+/* The rows of sessions that are over already, which may take its time. */
+static bool mark_account(struct cmd *c)
 {
-    return cmd_lock_account(c) &&
-           cmd_sql(c,
-                   "UPDATE accounts"
-                   "   SET credential_hash = $2, updated_at = now()"
-                   " WHERE account_id = $1",
-                   cmd_get(c, "accountId"), cmd_get(c, "hash")) &&
-           cmd_lock_out(c);
+    int64_t ended = cmd_get(c, "session") != NULL; /* that one */
+
+    if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
+        return cmd_fail(c,
+                        "all sessions are over, but not all of their rows "
+                        "were marked, which the same command goes on with: %s",
+                        c->line);
+    }
+    cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
+    return true;
 }
 
-int cmd_account_set_credential(struct cmd *c)
-{
-    char phc[PASSWORD_PHC_MAX];
+/* -- account revoke-sessions -- */
 
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_load(c) ||
-        !read_credential(c, phc) || !cmd_connect(c)) {
-        return c->status;
+static bool revoke(struct cmd *c)
+{
+    if (cmd_get(c, "session") == NULL) {
+        c->changed = false;
+        return lock_out(c);
     }
-    cmd_set_text(c, "hash", phc);
-    if (!cmd_change(c, set_credential) || !cmd_locked_out(c, true)) {
-        return c->status;
-    }
-    return cmd_print(c, cmd_account_columns);
+    return cmd_sql(c, "UPDATE auth_sessions s SET status = 'REVOKED',"
+                      "       revoked_at = greatest(now(), s.created_at)"
+                      "  FROM accounts a"
+                      " WHERE a.account_id = :accountId"
+                      "   AND s.account_id = :accountId"
+                      "   AND s.session_id = :session AND s.status = 'ACTIVE'"
+                      "   AND s.created_at > a.sessions_valid_after") &&
+           (c->touched > 0 ||
+            cmd_fail(c, "the account has no active session with this id"));
 }
 
-/* -- unlock -- */
+/* -- account unlock -- */
 
-static pj_str_t str(const char *text)
+static bool is_address(const char *text)
 {
-    return (pj_str_t){(const unsigned char *) text,
-                      text != NULL ? strlen(text) : 0};
+    unsigned char parsed[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, text, parsed) == 1 ||
+           inet_pton(AF_INET6, text, parsed) == 1;
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
  * key can compute (attempt.c). */
 static bool unlock(struct cmd *c)
 {
-    const char *address = cmd_args_value(&c->args, "address");
-    char hmac[2 * sizeof(((struct attempt *) NULL)->account_hmac) + 1];
+    const char *name = cmd_get(c, "account");
+    const char *address = cmd_get(c, "address");
     struct attempt attempt;
+    char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
-    if (!cmd_lock_account(c)) {
-        return false;
-    }
-    if (!attempt_identify(c->keys, str(cmd_get(c, "account")), str(address),
+    if (!attempt_identify(c->keys, str(name, strlen(name)),
+                          str(address, address != NULL ? strlen(address) : 0),
                           &attempt)) {
-        return cmd_refuse(c, "the account's HMAC failed");
+        return cmd_fail(c, "the account's HMAC failed");
     }
     for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
         snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
     }
-    if (!cmd_sql(c,
-                 "DELETE FROM login_attempts"
-                 " WHERE account_hmac = decode($1, 'hex')",
-                 hmac)) {
+    cmd_setf(c, "hmac", "%s", hmac);
+    cmd_setf(c, "prefix", "%s", attempt.address);
+    if (!cmd_sql(c, "DELETE FROM login_attempts"
+                    " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
     }
-    cmd_set_number(c, "clearedAddresses", c->touched);
-    if (address == NULL) {
-        return true;
-    }
-    if (!cmd_sql(c,
-                 "DELETE FROM login_attempts"
-                 " WHERE account_hmac = '' AND address = $1",
-                 attempt.address)) {
+    cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
+    if (address != NULL &&
+        !cmd_sql(c, "DELETE FROM login_attempts"
+                    " WHERE account_hmac = '' AND address = :prefix")) {
         return false;
     }
-    cmd_set_text(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
+    cmd_set(c, "clearedAddressTotal",
+            address == NULL  ? NULL
+            : c->touched > 0 ? "t"
+                             : "f");
     return true;
 }
 
-int cmd_account_unlock(struct cmd *c)
-{
-    const char *address = cmd_args_value(&c->args, "address");
-    unsigned char parsed[sizeof(struct in6_addr)];
+/* -- account sessions -- */
 
-    if (address != NULL && inet_pton(AF_INET, address, parsed) != 1 &&
-        inet_pton(AF_INET6, address, parsed) != 1) {
-        return cmd_fail(c, CMD_USAGE, "--address is an IP address");
-    }
-    if (!cmd_account_ref(c, c->args.operand) || !cmd_keys(c) ||
-        !cmd_change(c, unlock)) {
-        return c->status;
-    }
-    cmd_audit(c, c->spec->event, "accountId", "clearedAddresses", NULL);
-    return cmd_print(c, cmd_account_columns);
+static bool is_limit(const char *text)
+{
+    int64_t limit;
+
+    return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
 }
+
+#define MOST "LIMIT coalesce(:limit::int, 100)"
+
+/* The newest of one status each, as the index has them. */
+static const char list_sql[] =
+    "SELECT s.session_id AS sessionId,"
+    "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
+    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
+    "            ELSE 'ACTIVE' END AS status,"
+    "       extract(epoch FROM s.created_at) AS createdAt,"
+    "       extract(epoch FROM s.expires_at) AS expiresAt,"
+    "       extract(epoch FROM s.over_at) AS revokedAt,"
+    "       s.workspace_id AS workspaceId,"
+    "       w.workspace_name AS workspaceName,"
+    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
+    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
+    "                 WHEN s.created_at <= a.sessions_valid_after"
+    "                 THEN a.sessions_valid_after END) AS over_at"
+    "          FROM accounts a JOIN LATERAL ("
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
+    "                AND (:all OR (expires_at > now()"
+    "                     AND created_at > a.sessions_valid_after))"
+    "              ORDER BY created_at DESC " MOST ")"
+    "            UNION ALL"
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
+    "                AND :all"
+    "              ORDER BY created_at DESC " MOST ")) AS s ON true"
+    "         WHERE a.account_id = :accountId) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY s.created_at DESC, s.session_id " MOST;
+
+static bool print_list(struct cmd *c)
+{
+    for (c->row = 0; c->row < c->found; c->row++) {
+        cmd_row(c);
+    }
+    if (c->found == 0) {
+        cmd_line(c, "no sessions");
+    }
+    return true;
+}
+
+/* -- sessions revoke -- */
+
+/* A time written as results have it, and no later than now. */
+static bool has_been(const char *text)
+{
+    static const char format[] = "%Y-%m-%dT%H:%M:%SZ";
+    struct tm tm = {0};
+    char again[32];
+    time_t t;
+
+    if (strptime(text, format, &tm) == NULL) {
+        return false;
+    }
+    t = timegm(&tm); /* which would take the 30th of February too */
+    return strftime(again, sizeof(again), format, &tm) > 0 &&
+           strcmp(text, again) == 0 && t > 0 && t <= time(NULL);
+}
+
+/* The next accounts in the order of their ids. */
+static bool next_accounts(struct cmd *c)
+{
+    return cmd_sql(c, "SELECT account_id FROM accounts"
+                      " WHERE :to::uuid IS NULL OR account_id > :to"
+                      " ORDER BY account_id LIMIT " BATCH_ACCOUNTS);
+}
+
+/* Locks all accounts out that have such a session, some in a transaction, and
+ * counts them; or (marking) marks the rows of their sessions. */
+static bool walk(struct cmd *c, bool marking, int64_t *count)
+{
+    cmd_set(c, "to", NULL);
+    for (;;) {
+        if (!cmd_transact(c, next_accounts)) {
+            return false;
+        }
+        if (c->found == 0) {
+            return true;
+        }
+        cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
+        c->row = c->found - 1;
+        cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
+        cmd_keep(c, 0);
+        if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
+            return false;
+        }
+        if (!marking) {
+            *count += c->touched;
+            cmd_keep(c, 0);
+        }
+    }
+}
+
+static bool revoke_everybody(struct cmd *c)
+{
+    int64_t accounts = 0, sessions = 0;
+    bool locked_out, ok;
+
+    cmd_audit(c, "sessions.revoking", NULL);
+    locked_out = walk(c, false, &accounts);
+    ok = locked_out && walk(c, true, &sessions);
+    cmd_setf(c, "accounts", "%lld", (long long) accounts);
+    cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
+    cmd_audit(c, "sessions.revoked", NULL);
+    return ok || cmd_fail(c, "%s, give the same command again: %s",
+                          locked_out ? "all those sessions are over, but not "
+                                       "all of their rows were marked"
+                                     : "not all of those sessions are over",
+                          c->line);
+}
+
+/* -- the table -- */
+
+/* clang-format off */
+#define ACCOUNT \
+    "account", "accountId=id", "type", "status", "changed", \
+    "revokedSessions", "clearedAddresses", "clearedAddressTotal"
+#define SET_STATUS \
+    "UPDATE accounts SET status = :status, updated_at = now()" \
+    " WHERE account_id = :accountId"
+#define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
+#define CREDENTIAL_MORE \
+    "The credential is one line on standard input; on a terminal it is asked\n" \
+    "for, without echo.  It is never an argument.\n"
+
+const struct cmd_spec cmd_accounts[] = {
+    {"account add", "NAME", "make an account", CREDENTIAL_MORE,
+     .options = {
+         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0,
+          is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+         {"no-login", NULL,
+          .help = "nobody can log in until a credential is set"}},
+     .check = read_credential, .find = refuse_uuid,
+     .sql = "INSERT INTO accounts"
+            " (account_name, account_type, credential_hash)"
+            " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
+            " RETURNING account_id AS accountId, account_name AS account,"
+            "           account_type AS type, status",
+     .event = "account.added", .columns = {ACCOUNT}},
+    {"account disable", "ACCOUNT", "refuse logins, end all sessions",
+     ACCOUNT_MORE
+     "Access tokens that are out work at the gateway until they expire.\n",
+     .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
+     .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
+    {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
+     .status = "ACTIVE", .sql = SET_STATUS,
+     .event = "account.enabled", .columns = {ACCOUNT}},
+    {"account set-credential", "ACCOUNT",
+     "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
+     .check = read_credential,
+     .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
+            " WHERE account_id = :accountId",
+     .work = lock_out,
+     .event = "account.credential_set", .after = mark_account,
+     .columns = {ACCOUNT}},
+    {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
+     "Needs the signing key, as what is counted is kept under an HMAC of "
+     "it.\n",
+     .options = {
+         {"address", "IP", "also forget all that was counted for this address",
+          0, is_address, "an IP address"}},
+     .check = cmd_keys, .work = unlock,
+     .event = "account.unlocked", .columns = {ACCOUNT}},
+    {"account sessions", "ACCOUNT", "list sessions, newest first",
+     ACCOUNT_MORE,
+     .options = {
+         {"all", NULL, .help = "ended ones too"},
+         {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
+     .sql = list_sql, .print = print_list,
+     .list = true,
+     .columns = {"sessionId", "status", "createdAt", "expiresAt",
+                 "revokedAt=", "workspaceId=", "workspaceName", "branchId=",
+                 "branchName"}},
+    {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
+     .options = {
+         {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},
+     .work = revoke, .event = "account.sessions_revoked",
+     .after = mark_account, .columns = {ACCOUNT}},
+    {"sessions revoke", NULL, "end everybody's sessions, after data loss",
+     "For a database that may have lost its last commits (a failover, a\n"
+     "crash): tokens that were logged out or replaced may work again, and\n"
+     "which ones nobody can tell.  So every account with a session that was\n"
+     "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
+     "first commit that may be lost; if in doubt, an earlier one.\n",
+     .options = {
+         {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
+          has_been, "a time in UTC that has been, like 2026-11-21T10:15:00Z"}},
+     .check = cmd_connect, .after = revoke_everybody,
+     .columns = {"accounts", "revokedSessions"}},
+    {.words = NULL},
+};
+/* clang-format on */

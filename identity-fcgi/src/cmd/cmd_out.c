@@ -1,71 +1,242 @@
-/* What a command prints: aligned lines for people, or JSON. */
+/* What a command reads and prints: secrets from a pipe or a prompt without
+ * echo; error and audit lines; results as aligned lines or JSON. */
 
 #include "cmd/cmd.h"
 
-#include <openssl/crypto.h>
+#include "base/log.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <openssl/ui.h>
+#include <pwd.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#define TEXT_BYTES (512 * 1024)
-#define HEAD_BYTES 512
 #define LABEL_WIDTH 14
-#define TIME_WIDTH 20
 
-bool out_open(struct out *o, bool json, bool list)
+/* -- secrets -- */
+
+/* From a terminal that does not echo, where again asks twice. */
+static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
 {
-    memset(o, 0, sizeof(*o));
-    o->mem = malloc(TEXT_BYTES + HEAD_BYTES);
-    if (o->mem == NULL) {
-        return false;
+    char prompt[32], *second = c->secret + cap + 1;
+    UI *ui = UI_new();
+    int result = -1;
+
+    snprintf(prompt, sizeof(prompt), "%c%s: ", toupper((unsigned char) *what),
+             what + 1);
+    if (ui != NULL &&
+        UI_add_input_string(ui, prompt, 0, c->secret, 0, (int) cap) >= 0 &&
+        (!again || UI_add_input_string(ui, "Once more: ", 0, second, 0,
+                                       (int) cap) >= 0)) {
+        result = UI_process(ui);
     }
-    o->json = json;
-    o->list = list;
-    buf_init(&o->text, o->mem, TEXT_BYTES);
-    buf_init(&o->head, o->mem + TEXT_BYTES, HEAD_BYTES);
-    jsonw_init(&o->w, &o->text);
-    if (json && list) {
-        jsonw_array(&o->w, NULL);
-    } else if (json) {
-        jsonw_object(&o->w, NULL);
+    UI_free(ui);
+    if (result == -2) {
+        /* Whoever interrupts gets an interrupted program. */
+        (void) raise(SIGINT);
+    }
+    if (result != 0) {
+        return cmd_fail(c, "no %s: standard input cannot be read", what);
+    }
+    c->secret_len = strlen(c->secret);
+    return !again || strcmp(c->secret, second) == 0 ||
+           cmd_fail(c, "no %s: the two are not the same", what);
+}
+
+bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
+{
+    const char *in = c->secret;
+    size_t len;
+
+    if (isatty(STDIN_FILENO)) {
+        if (!ask(c, what, cap, again)) {
+            return false;
+        }
+    } else {
+        (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
+        c->secret_len = fread(c->secret, 1, cap + 1, stdin);
+        if (ferror(stdin)) {
+            return cmd_fail(c, "no %s: standard input cannot be read: %s",
+                            what, strerror(errno));
+        }
+    }
+    len = c->secret_len;
+    if (len > cap) {
+        return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
+                        cap);
+    }
+    if (len > 0 && in[len - 1] == '\n') {
+        len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
+    }
+    c->secret_len = len;
+    if (len == 0 || memchr(in, '\n', len) != NULL) {
+        return cmd_fail(c, "no %s: %s", what,
+                        len == 0 ? "nothing was given on standard input"
+                                 : "standard input holds more than one line");
     }
     return true;
 }
 
-/* Hands what is written over to standard output. */
-static void flush(struct out *o)
+/* -- values, and audit lines of them -- */
+
+enum type {
+    TEXT,
+    NUMBER,
+    BOOL, /* "t" is true; "yes" and "no" for people */
+    TIME, /* seconds of the epoch; "0" is null too */
+    LIST  /* joined by commas, which no element has */
+};
+
+/* A value has a name in JSON and a label for people; in a list the labels head
+ * the columns. */
+struct column {
+    const char *name;
+    const char *label; /* NULL: only in JSON */
+    enum type type;
+    int width; /* in a list */
+    bool audited;
+};
+
+static const struct column known[] = {
+    {"accountId", "account id", TEXT, 0, true},
+    {"tenantName", "tenant", TEXT, 0, false},
+    {"tenantId", "tenant id", TEXT, 0, false},
+    {"accountType", "type", TEXT, 0, false},
+    {"token", "token", TEXT, 0, false},
+    {"signature", "signature", TEXT, 0, false},
+    {"workspaceName", "workspace", TEXT, 16, false},
+    {"workspaceId", "workspace id", TEXT, 36, true},
+    {"memberId", "member id", TEXT, 36, true},
+    {"branchName", "branch", TEXT, 16, false},
+    {"branchId", "branch id", TEXT, 36, true},
+    {"granted", "granted", BOOL, 7, false},
+    {"roles", "roles", LIST, 0, true},
+    {"sessionId", "session", TEXT, 36, true},
+    {"tokenId", "token id", TEXT, 0, true},
+    {"since", "since", TEXT, 0, true},
+    {"status", "status", TEXT, 7, false},
+    {"changed", "changed", BOOL, 0, false},
+    {"createdAt", "created", TIME, 20, false},
+    {"issuedAt", "issued", TIME, 20, false},
+    {"expiresAt", "expires", TIME, 20, true},
+    {"revokedAt", "revoked", TIME, 20, false},
+    {"clearedAddresses", "unlocked from", NUMBER, 0, true},
+    {"clearedAddressTotal", "address reset", BOOL, 0, false},
+    {"accounts", "accounts", NUMBER, 0, true},
+    {"revokedSessions", "ended sessions", NUMBER, 0, true},
+    {"revokedBranches", "branches lost", NUMBER, 0, false},
+    {"sessions", "sessions", NUMBER, 0, true},
+    {"rotatedTokens", "rotated tokens", NUMBER, 0, true},
+    {"attempts", "attempts", NUMBER, 0, true},
+    {"busy", "busy", BOOL, 0, false},
+    {"schemaVersion", "schema version", NUMBER, 0, false},
+    {"verifies", "verifies", BOOL, 0, false},
+};
+enum { KNOWN = sizeof(known) / sizeof(known[0]) };
+
+/* A field of text, left out where it is NULL. */
+static struct log_field field(const char *name, const char *text)
 {
-    if (o->text.overflow ||
-        fwrite(o->text.data, 1, o->text.len, stdout) != o->text.len) {
-        o->failed = true;
-    }
-    buf_reset(&o->text);
+    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
 }
 
-bool out_close(struct out *o)
+void cmd_audit(struct cmd *c, const char *event, const char *only)
 {
-    if (o->json && o->list) {
-        jsonw_array_end(&o->w);
-    } else if (o->json) {
-        jsonw_object_end(&o->w);
+    struct log_field fields[KNOWN + 2];
+    struct log_number numbers[KNOWN];
+    const struct passwd *user = getpwuid(getuid());
+    size_t n = 0, count = 0;
+
+    for (int i = 0; i < KNOWN; i++) {
+        const char *value = cmd_get(c, known[i].name);
+
+        if (value == NULL || !(only != NULL ? strcmp(only, known[i].name) == 0
+                                            : known[i].audited)) {
+            continue;
+        }
+        if (known[i].type == TEXT || known[i].type == LIST) {
+            fields[n++] = field(known[i].name, value);
+        } else {
+            numbers[count++] =
+                (struct log_number){known[i].name, strtoll(value, NULL, 10)};
+        }
     }
-    if (o->json) {
-        buf_addc(&o->text, '\n');
-    }
-    flush(o);
-    if (fflush(stdout) != 0) {
-        o->failed = true;
-    }
-    /* A token may have been among it. */
-    OPENSSL_cleanse(o->mem, TEXT_BYTES + HEAD_BYTES);
-    free(o->mem);
-    return !o->failed;
+    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
+    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
+    log_audit(event, NULL, fields, n, numbers, count);
+    c->audit_lost = c->audit_lost || log_lost();
 }
 
-void out_row(struct out *o)
+/* The column of an element of spec->columns. */
+static struct column column_of(const char *text)
 {
-    if (o->json) {
-        jsonw_object(&o->w, NULL);
+    size_t len = strcspn(text, "=");
+    struct column column = {text, text, TEXT, 0, false};
+
+    for (int i = 0; i < KNOWN; i++) {
+        if (strlen(known[i].name) == len &&
+            memcmp(known[i].name, text, len) == 0) {
+            column = known[i];
+        }
+    }
+    if (text[len] == '=') {
+        column.label = text[len + 1] != '\0' ? text + len + 1 : NULL;
+    }
+    return column;
+}
+
+/* -- results -- */
+
+void cmd_open(struct cmd *c)
+{
+    buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
+    jsonw_init(&c->w, &c->out);
+    if (c->json) {
+        (c->spec->list ? jsonw_array : jsonw_object)(&c->w, NULL);
+    }
+}
+
+/* Hands what is written over to standard output, and wipes it: a token may be
+ * among it. */
+static void flush(struct cmd *c)
+{
+    if (c->out.overflow ||
+        fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len) {
+        c->out_failed = true;
+    }
+    buf_reset(&c->out);
+}
+
+bool cmd_close(struct cmd *c)
+{
+    if (c->json) {
+        (c->spec->list ? jsonw_array_end : jsonw_object_end)(&c->w);
+        buf_addc(&c->out, '\n');
+    }
+    flush(c);
+    return (fflush(stdout) == 0 && !c->out_failed) ||
+           cmd_fail(c, "standard output does not take the result");
+}
+
+/* Whatever a name holds, it does not steer a terminal; filled up with blanks
+ * to so many characters. */
+static void add_plain(struct buf *b, const char *s, int width)
+{
+    for (; *s != '\0'; s++) {
+        unsigned char c = (unsigned char) *s;
+        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
+                  (unsigned char) s[1] < 0xa0;
+
+        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
+        s += c1;
+        width -= (c & 0xc0) != 0x80;
+    }
+    while (width-- > 0) {
+        buf_addc(b, ' ');
     }
 }
 
@@ -77,92 +248,20 @@ static void end_line(struct buf *b)
     buf_addc(b, '\n');
 }
 
-void out_row_end(struct out *o)
+void cmd_line(struct cmd *c, const char *line)
 {
-    if (o->json) {
-        jsonw_object_end(&o->w);
-    } else {
-        end_line(&o->text);
-        if (!o->begun) {
-            end_line(&o->head);
-            (void) fwrite(o->head.data, 1, o->head.len, stdout);
-            o->begun = true;
-        }
-    }
-    flush(o);
-}
-
-/* Whatever a name holds, it does not steer a terminal. */
-static void add_plain(struct buf *b, const char *s)
-{
-    for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char) *s;
-        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
-                  (unsigned char) s[1] < 0xa0;
-
-        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
-        s += c1;
+    if (!c->json) {
+        add_plain(&c->out, line, 0);
+        buf_addc(&c->out, '\n');
     }
 }
 
-/* Characters of UTF-8 that buf got since from. */
-static int columns(const struct buf *b, size_t from)
-{
-    int n = 0;
-
-    for (size_t i = from; i < b->len; i++) {
-        n += ((unsigned char) b->data[i] & 0xc0) != 0x80;
-    }
-    return n;
-}
-
-static void pad(struct buf *b, size_t from, int width)
-{
-    for (int n = columns(b, from); n < width; n++) {
-        buf_addc(b, ' ');
-    }
-}
-
-static void for_people(struct out *o, const char *label, int width,
+static void json_value(struct jsonw *w, const struct column *column,
                        const char *value)
 {
-    size_t from = o->text.len;
-
-    if (label == NULL) {
-        return;
-    }
-    if (o->list) {
-        if (width > 0 && (int) strlen(label) > width) {
-            width = (int) strlen(label);
-        }
-        if (!o->begun) {
-            size_t at = o->head.len;
-
-            buf_addz(&o->head, label);
-            pad(&o->head, at, width);
-            buf_addz(&o->head, "  ");
-        }
-        add_plain(&o->text, value);
-        pad(&o->text, from, width);
-        buf_addz(&o->text, "  ");
-        return;
-    }
-    add_plain(&o->text, label);
-    pad(&o->text, from, LABEL_WIDTH);
-    buf_addc(&o->text, ' ');
-    add_plain(&o->text, value);
-    buf_addc(&o->text, '\n');
-}
-
-static void json_value(struct jsonw *w, const struct out_column *column,
-                       const char *value)
-{
-    if (column->name == NULL) {
-        return;
-    }
-    if (column->type == OUT_BOOL) {
+    if (column->type == BOOL) {
         jsonw_bool(w, column->name, value[0] == 't');
-    } else if (column->type == OUT_LIST) {
+    } else if (column->type == LIST) {
         jsonw_array(w, column->name);
         while (*value != '\0') {
             size_t len = strcspn(value, ",");
@@ -173,7 +272,7 @@ static void json_value(struct jsonw *w, const struct out_column *column,
         jsonw_array_end(w);
     } else if (value[0] == '\0') {
         jsonw_null(w, column->name);
-    } else if (column->type == OUT_NUMBER) {
+    } else if (column->type == NUMBER) {
         jsonw_json(w, column->name, value, strlen(value));
     } else {
         jsonw_cstr(w, column->name, value);
@@ -181,56 +280,85 @@ static void json_value(struct jsonw *w, const struct out_column *column,
 }
 
 /* "" where there is none, or no year of four digits. */
-static void write_time(const char *epoch_s, char out[TIME_WIDTH + 1])
+static void write_time(const char *epoch_s, char out[], size_t cap)
 {
     time_t t = (time_t) strtoll(epoch_s, NULL, 10);
     struct tm tm;
 
     if (t == 0 || gmtime_r(&t, &tm) == NULL ||
-        strftime(out, TIME_WIDTH + 1, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
+        strftime(out, cap, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0) {
         out[0] = '\0';
     }
 }
 
-void out_value(struct out *o, const struct out_column *column,
-               const char *value)
+/* "" is null, and "-" for people. */
+static void print(struct cmd *c, const struct column *column,
+                  const char *value)
 {
-    char time[TIME_WIDTH + 1];
-    int width = column->width;
+    char time[sizeof("2026-11-21T10:15:00Z")];
 
-    if (column->type == OUT_TIME) {
-        write_time(value, time);
+    if (column->type == TIME) {
+        write_time(value, time, sizeof(time));
         value = time;
-        width = TIME_WIDTH;
     }
-    if (o->json) {
-        json_value(&o->w, column, value);
-    } else if (column->type == OUT_BOOL) {
-        for_people(o, column->label, 3, value[0] == 't' ? "yes" : "no");
+    if (c->json) {
+        json_value(&c->w, column, value);
+    } else if (column->label != NULL) {
+        if (!c->spec->list) {
+            add_plain(&c->out, column->label, LABEL_WIDTH);
+            buf_addc(&c->out, ' ');
+        }
+        if (column->type == BOOL) {
+            value = value[0] == 't' ? "yes" : "no";
+        }
+        add_plain(&c->out, value[0] != '\0' ? value : "-",
+                  c->spec->list ? column->width : 0);
+        buf_addz(&c->out, c->spec->list ? "  " : "\n");
+    }
+}
+
+void cmd_claim(struct cmd *c, const char *label, const char *value, bool time)
+{
+    print(c, &(struct column){NULL, label, time ? TIME : TEXT, 0, false},
+          value);
+}
+
+/* The values of all columns that have one, or a list's head. */
+static void print_columns(struct cmd *c, bool head)
+{
+    for (const char *const *p = c->spec->columns; *p != NULL; p++) {
+        struct column column = column_of(*p);
+        const char *value = cmd_get(c, column.name);
+
+        if (head && column.label != NULL) {
+            add_plain(&c->out, column.label, column.width);
+            buf_addz(&c->out, "  ");
+        } else if (!head && value != NULL) {
+            print(c, &column, value);
+        }
+    }
+}
+
+bool cmd_values(struct cmd *c)
+{
+    print_columns(c, false);
+    return true;
+}
+
+void cmd_row(struct cmd *c)
+{
+    if (c->json) {
+        jsonw_object(&c->w, NULL);
+    } else if (!c->begun) {
+        print_columns(c, true);
+        end_line(&c->out);
+    }
+    c->begun = true;
+    print_columns(c, false);
+    if (c->json) {
+        jsonw_object_end(&c->w);
     } else {
-        for_people(o, column->label, width, value[0] != '\0' ? value : "-");
+        end_line(&c->out);
     }
-}
-
-void out_text(struct out *o, const char *name, const char *label,
-              const char *value)
-{
-    const struct out_column column = {name, label, OUT_TEXT, 0};
-
-    out_value(o, &column, value);
-}
-
-void out_json(struct out *o, const char *name, const char *json, size_t len)
-{
-    if (o->json) {
-        jsonw_json(&o->w, name, json, len);
-    }
-}
-
-void out_line(struct out *o, const char *line)
-{
-    if (!o->json) {
-        add_plain(&o->text, line);
-        buf_addc(&o->text, '\n');
-    }
+    flush(c);
 }

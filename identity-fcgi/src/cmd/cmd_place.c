@@ -1,197 +1,395 @@
-/* workspace add, activate, deactivate; branch add, activate, deactivate */
+/* workspace and branch add, activate, deactivate; member add, grant, revoke */
 
 #include "cmd/cmd.h"
 
-static const struct out_column workspace_columns[] = {
-    {"workspaceName", "workspace", OUT_TEXT, 0},
-    {"workspaceId", "id", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"tenantName", "tenant", OUT_TEXT, 0},
-    {"tenantId", "tenant id", OUT_TEXT, 0},
-    {"changed", NULL, OUT_BOOL, 0},
-    {.name = NULL},
-};
+#include <string.h>
 
-static const struct out_column branch_columns[] = {
-    {"branchName", "branch", OUT_TEXT, 0},
-    {"branchId", "id", OUT_TEXT, 0},
-    {"status", "status", OUT_TEXT, 0},
-    {"workspaceName", "workspace", OUT_TEXT, 0},
-    {"workspaceId", "workspace id", OUT_TEXT, 0},
-    {"changed", NULL, OUT_BOOL, 0},
-    {.name = NULL},
-};
+#define WORKSPACE_COLUMNS                                                     \
+    "workspaceName", "workspaceId=id", "status", "tenantName", "tenantId",    \
+        "changed="
+#define BRANCH_COLUMNS                                                        \
+    "branchName", "branchId=id", "status", "workspaceName", "workspaceId",    \
+        "changed="
+#define MEMBER_COLUMNS                                                        \
+    "account", "accountId", "workspaceName", "workspaceId", "memberId",       \
+        "status", "revokedBranches", "changed="
+#define GRANT_COLUMNS                                                         \
+    "accountId=", "memberId=", "workspaceId=", "workspaceName", "branchId",   \
+        "branchName", "granted", "roles", "changed="
 
-/* Makes the change and tells of it. */
-static int change(struct cmd *c, bool (*work)(struct cmd *c),
-                  const struct out_column *columns)
-{
-    if (!cmd_change(c, work)) {
-        return c->status;
-    }
-    if (cmd_is(c, "tenantAdded", "t")) {
-        cmd_audit(c, "tenant.added", "tenantId", NULL);
-    }
-    if (cmd_is(c, "changed", "t")) {
-        cmd_audit(c, c->spec->event, "workspaceId", "branchId", NULL);
-    }
-    return cmd_print(c, columns);
-}
-
-/* -- tenants -- */
-
-/* Names of tenants are no key: this lock makes looking and adding one step. */
-#define TENANT_LOCK "7236589412358"
-
-static bool add_tenant(struct cmd *c, const char *name)
-{
-    if (!cmd_sql(c, "SELECT pg_advisory_xact_lock($1)", TENANT_LOCK) ||
-        !cmd_sql(c, "SELECT FROM tenants WHERE tenant_name COLLATE \"C\" = $1",
-                 name)) {
-        return false;
-    }
-    if (c->found > 0) {
-        return cmd_refuse(c,
-                          "a tenant called \"%s\" exists already: --tenant "
-                          "puts the workspace there",
-                          name);
-    }
-    return cmd_sql(c,
-                   "INSERT INTO tenants (tenant_name) VALUES ($1)"
-                   " RETURNING tenant_id AS tenantId,"
-                   "           tenant_name AS tenantName,"
-                   "           true AS tenantAdded",
-                   name);
-}
-
-static bool lock_tenant(struct cmd *c, const char *ref)
-{
-    if (!cmd_sql(c,
-                 "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
-                 "  FROM tenants"
-                 " WHERE tenant_id = $1 OR tenant_name COLLATE \"C\" = $2"
-                 " ORDER BY tenant_id FOR NO KEY UPDATE",
-                 CMD_REF(ref))) {
-        return false;
-    }
-    if (c->found == 0 && !cmd_is_uuid(ref)) {
-        return cmd_refuse(c,
-                          "there is no tenant called \"%s\": --new-tenant "
-                          "makes one",
-                          ref);
-    }
-    return cmd_one(c, "tenant", ref);
-}
+#define MAX_ROLES 32
+#define ROLE_MAX 32 /* bytes */
+#define ROLE_LETTERS                                                          \
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
 /* -- workspaces -- */
 
-/* Under the parent's lock: two of one name could not be told apart. */
-static bool refuse_namesake(struct cmd *c, const char *sql, const char *what,
-                            const char *id, const char *where)
+static bool check_workspace(struct cmd *c)
 {
-    return cmd_sql(c, sql, id, c->args.operand) &&
-           (c->found == 0 ||
-            cmd_refuse(c, "a %s of this name exists already in \"%s\"", what,
-                       where));
+    return !cmd_get(c, "tenant") != !cmd_get(c, "new-tenant") ||
+           cmd_misused(c, "workspace add: needs one of --tenant and "
+                          "--new-tenant; try identity-fcgi workspace add "
+                          "--help");
 }
 
-static bool add_workspace(struct cmd *c)
+static bool find_tenant(struct cmd *c)
 {
-    const char *tenant = cmd_args_value(&c->args, "tenant");
-
-    return (tenant != NULL
-                ? lock_tenant(c, tenant)
-                : add_tenant(c, cmd_args_value(&c->args, "new-tenant"))) &&
-           refuse_namesake(c,
-                           "SELECT FROM workspaces WHERE tenant_id = $1"
-                           "   AND workspace_name COLLATE \"C\" = $2",
-                           "workspace", cmd_get(c, "tenantId"),
-                           cmd_get(c, "tenantName")) &&
-           cmd_sql(c,
-                   "INSERT INTO workspaces (tenant_id, workspace_name)"
-                   " VALUES ($1, $2)"
-                   " RETURNING workspace_id AS workspaceId,"
-                   "           workspace_name AS workspaceName, status,"
-                   "           true AS changed",
-                   cmd_get(c, "tenantId"), c->args.operand);
-}
-
-int cmd_workspace_add(struct cmd *c)
-{
-    if ((cmd_args_value(&c->args, "tenant") == NULL) ==
-        (cmd_args_value(&c->args, "new-tenant") == NULL)) {
-        return cmd_fail(c, CMD_USAGE,
-                        "workspace add: needs one of --tenant and "
-                        "--new-tenant; try identity-fcgi workspace add "
-                        "--help");
+    if (cmd_get(c, "tenant") != NULL) {
+        return cmd_find(
+            c, "tenant", cmd_get(c, "tenant"), ": --new-tenant makes one",
+            "SELECT tenant_id AS tenantId, tenant_name AS tenantName"
+            "  FROM tenants"
+            " WHERE tenant_id = :ref.id OR tenant_name COLLATE \"C\" = "
+            ":ref.name"
+            " ORDER BY tenant_id FOR NO KEY UPDATE");
     }
-    return change(c, add_workspace, workspace_columns);
+    /* Names of tenants are no key: the lock, whose number means nothing, makes
+     * looking and adding one step. */
+    return cmd_sql(c, "SELECT pg_advisory_xact_lock(7236589412358)") &&
+           cmd_sql(c, "INSERT INTO tenants (tenant_name)"
+                      " SELECT :new-tenant WHERE NOT EXISTS ("
+                      "   SELECT FROM tenants"
+                      "    WHERE tenant_name COLLATE \"C\" = :new-tenant)"
+                      " RETURNING tenant_id AS tenantId,"
+                      "           tenant_name AS tenantName,"
+                      "           true AS tenantAdded") &&
+           (c->found > 0 ||
+            cmd_fail(c,
+                     "a tenant called \"%s\" exists already: --tenant puts "
+                     "the workspace there",
+                     cmd_get(c, "new-tenant")));
 }
 
-static bool set_workspace(struct cmd *c)
+/* Under the parent's lock: two of one name could not be told apart. */
+static bool refuse_namesake(struct cmd *c)
 {
-    return cmd_lock_workspace(c, c->args.operand) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c,
-                    "UPDATE workspaces SET status = $2"
-                    " WHERE workspace_id = $1",
-                    cmd_get(c, "workspaceId"), c->spec->status));
-}
+    bool branch = cmd_get(c, "workspace") != NULL;
 
-int cmd_workspace_status(struct cmd *c)
-{
-    return change(c, set_workspace, workspace_columns);
+    return c->found > 0 ||
+           cmd_fail(c, "a %s of this name exists already in \"%s\"",
+                    branch ? "branch" : "workspace",
+                    cmd_get(c, branch ? "workspaceName" : "tenantName"));
 }
 
 /* -- branches -- */
 
-static bool add_branch(struct cmd *c)
+static bool find_branch(struct cmd *c)
 {
-    return cmd_lock_workspace(c, cmd_args_value(&c->args, "workspace")) &&
-           refuse_namesake(c,
-                           "SELECT FROM branches WHERE workspace_id = $1"
-                           "   AND branch_name COLLATE \"C\" = $2",
-                           "branch", cmd_get(c, "workspaceId"),
-                           cmd_get(c, "workspaceName")) &&
-           cmd_sql(c,
-                   "INSERT INTO branches (workspace_id, branch_name)"
-                   " VALUES ($1, $2)"
-                   " RETURNING branch_id AS branchId,"
-                   "           branch_name AS branchName, status,"
-                   "           true AS changed",
-                   cmd_get(c, "workspaceId"), c->args.operand);
+    static const char sql[] =
+        "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
+        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
+        "  FROM branches b JOIN workspaces w USING (workspace_id)"
+        " WHERE (branch_id = :ref.id"
+        "        OR branch_name COLLATE \"C\" = :ref.name)"
+        "   AND (:workspaceId::uuid IS NULL OR workspace_id = :workspaceId)"
+        " ORDER BY branch_id FOR NO KEY UPDATE OF b";
+
+    return cmd_find(c, "branch", c->operand, "", sql);
 }
 
-int cmd_branch_add(struct cmd *c)
+/* -- members -- */
+
+/* The membership in the locked workspace: a status of "" is none. */
+static bool find_member(struct cmd *c)
 {
-    return change(c, add_branch, branch_columns);
+    return cmd_sql(c, "SELECT m.member_id AS memberId, m.status"
+                      "  FROM workspaces w LEFT JOIN members m"
+                      "    ON m.workspace_id = w.workspace_id"
+                      "   AND m.account_id = :accountId"
+                      " WHERE w.workspace_id = :workspaceId") &&
+           (!cmd_is(c, "status", "") ||
+            strcmp(c->spec->status, "ACTIVE") == 0 ||
+            cmd_fail(c, "\"%s\" is no member of \"%s\"", cmd_get(c, "account"),
+                     cmd_get(c, "workspaceName")));
 }
 
-static bool set_branch(struct cmd *c)
+static bool end_grants(struct cmd *c)
 {
-    const char *workspace = cmd_args_value(&c->args, "workspace");
-
-    return (workspace == NULL || cmd_lock_workspace(c, workspace)) &&
-           cmd_sql(c,
-                   "SELECT b.branch_id AS branchId,"
-                   "       b.branch_name AS branchName, b.status,"
-                   "       w.workspace_id AS workspaceId,"
-                   "       w.workspace_name AS workspaceName"
-                   "  FROM branches b"
-                   "  JOIN workspaces w ON w.workspace_id = b.workspace_id"
-                   " WHERE (b.branch_id = $1"
-                   "        OR b.branch_name COLLATE \"C\" = $2)"
-                   "   AND ($3::uuid IS NULL OR b.workspace_id = $3)"
-                   " ORDER BY b.branch_id"
-                   "   FOR NO KEY UPDATE OF b",
-                   CMD_REF(c->args.operand), cmd_get(c, "workspaceId")) &&
-           cmd_one(c, "branch", c->args.operand) &&
-           (!cmd_new_status(c) ||
-            cmd_sql(c, "UPDATE branches SET status = $2 WHERE branch_id = $1",
-                    cmd_get(c, "branchId"), c->spec->status));
+    if (!cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = :memberId")) {
+        return false;
+    }
+    cmd_setf(c, "revokedBranches", "%lld", (long long) c->touched);
+    c->changed = c->changed || c->touched > 0;
+    return true;
 }
 
-int cmd_branch_status(struct cmd *c)
+/* -- grants -- */
+
+/* The branch that ref names within the account's memberships. */
+static bool find_grantable(struct cmd *c, const char *ref)
 {
-    return change(c, set_branch, branch_columns);
+    static const char sql[] =
+        "SELECT branch_id AS branchId, branch_name AS branchName,"
+        "       member_id AS memberId, m.status,"
+        "       workspace_id AS workspaceId, workspace_name AS workspaceName"
+        "  FROM members m JOIN workspaces USING (workspace_id)"
+        "  JOIN branches USING (workspace_id)"
+        " WHERE m.account_id = :accountId"
+        "   AND (branch_id = :ref.id OR branch_name COLLATE \"C\" = :ref.name)"
+        "   AND (:workspace::text IS NULL OR workspace_id = :workspace.id"
+        "        OR workspace_name COLLATE \"C\" = :workspace.name)"
+        " ORDER BY branch_id";
+    static const char any_sql[] =
+        "SELECT FROM branches WHERE branch_id = :ref.id"
+        "    OR branch_name COLLATE \"C\" = :ref.name LIMIT 1";
+
+    if (!cmd_find(c, "branch", ref, NULL, sql)) {
+        return false;
+    }
+    if (c->found > 0) {
+        return true;
+    }
+    if (!cmd_sql(c, any_sql)) {
+        return false;
+    }
+    return c->found == 0
+               ? cmd_fail(c, "there is no branch %s \"%s\"",
+                          cmd_is_uuid(ref) ? "with the id" : "called", ref)
+               : cmd_fail(c,
+                          "the branch \"%s\" is in no workspace%s that "
+                          "\"%s\" is a member of: member add comes first",
+                          ref, cmd_get(c, "workspace") ? " of that name" : "",
+                          cmd_get(c, "account"));
 }
+
+static bool give(struct cmd *c)
+{
+    int64_t given;
+
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        return cmd_fail(c,
+                        "the membership of \"%s\" in \"%s\" has ended: "
+                        "member add begins it again",
+                        cmd_get(c, "account"), cmd_get(c, "workspaceName"));
+    }
+    if (!cmd_sql(c, "INSERT INTO branch_grants"
+                    " (member_id, branch_id, workspace_id)"
+                    " VALUES (:memberId, :branchId, :workspaceId)"
+                    " ON CONFLICT DO NOTHING")) {
+        return false;
+    }
+    given = c->touched;
+    if (!cmd_sql(c,
+                 "INSERT INTO member_roles (member_id, branch_id, role_code)"
+                 " SELECT :memberId::uuid, :branchId::uuid,"
+                 "        unnest(string_to_array(:codes, ','))"
+                 " ON CONFLICT DO NOTHING")) {
+        return false;
+    }
+    c->touched += given;
+    return true;
+}
+
+/* Away: the roles, or without any the branch. */
+static bool take(struct cmd *c)
+{
+    return cmd_sql(
+        c, cmd_get(c, "role") == NULL
+               ? "DELETE FROM branch_grants"
+                 " WHERE member_id = :memberId AND branch_id = :branchId"
+               : "DELETE FROM member_roles"
+                 " WHERE member_id = :memberId AND branch_id = :branchId"
+                 "   AND role_code = ANY (string_to_array(:codes, ','))");
+}
+
+/* Leaves two rows a branch: which one it is, and what is granted in it now. */
+static bool change(struct cmd *c)
+{
+    bool (*one)(struct cmd *) =
+        strcmp(c->spec->words, "member grant") == 0 ? give : take;
+    static const char now_sql[] =
+        "SELECT count(*) > 0 AS granted, :written::boolean AS changed,"
+        "       string_agg(role_code, ',' ORDER BY role_code) AS roles"
+        "  FROM branch_grants LEFT JOIN member_roles"
+        " USING (member_id, branch_id)"
+        " WHERE member_id = :memberId AND branch_id = :branchId";
+    const char *branches[CMD_MAX_BRANCHES];
+    size_t count = cmd_given(c, "branch", branches, CMD_MAX_BRANCHES);
+
+    c->changed = false; /* audited row by row */
+    for (size_t i = 0; i < count; i++) {
+        if (!find_grantable(c, branches[i]) || !one(c)) {
+            return false;
+        }
+        cmd_set(c, "written", c->touched > 0 ? "t" : "f");
+        if (!cmd_sql(c, now_sql)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool print_grants(struct cmd *c)
+{
+    size_t count = c->result_count;
+
+    for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
+        c->result_count = i;
+        if (cmd_is(c, "changed", "t")) {
+            cmd_audit(c, c->spec->event, NULL);
+        }
+        cmd_row(c);
+    }
+    return true;
+}
+
+static bool is_role(const char *text)
+{
+    size_t len = strlen(text);
+
+    return len <= ROLE_MAX && strspn(text, ROLE_LETTERS) == len;
+}
+
+static bool check_grant(struct cmd *c)
+{
+    const char *roles[MAX_ROLES];
+    size_t count = cmd_given(c, "role", roles, MAX_ROLES);
+    struct buf codes; /* they have no comma: one parameter holds them all */
+
+    if (cmd_given(c, "branch", NULL, 0) > CMD_MAX_BRANCHES) {
+        return cmd_misused(
+            c, "a member may be granted at most %d active branches",
+            CMD_MAX_BRANCHES);
+    }
+    if (count > MAX_ROLES) {
+        return cmd_misused(c, "a member may hold at most %d roles in a branch",
+                           MAX_ROLES);
+    }
+    buf_init(&codes, c->secret, sizeof(c->secret));
+    for (size_t i = 0; i < count; i++) {
+        buf_addf(&codes, "%s%s", i > 0 ? "," : "", roles[i]);
+    }
+    buf_addc(&codes, '\0');
+    cmd_set(c, "codes", c->secret);
+    return true;
+}
+
+static bool check_revoke(struct cmd *c)
+{
+    /* What --all does instead. */
+    static const struct cmd_spec end = {
+        .lock = true,
+        .find = find_member,
+        .status = "INACTIVE",
+        .sql = "UPDATE members SET status = :status"
+               " WHERE member_id = :memberId",
+        .work = end_grants,
+        .event = "member.ended",
+        .columns = {MEMBER_COLUMNS},
+    };
+    bool all = cmd_get(c, "all") != NULL;
+
+    if (!check_grant(c)) {
+        return false;
+    }
+    if (all == (cmd_get(c, "branch") != NULL) ||
+        (all &&
+         (cmd_get(c, "role") != NULL || cmd_get(c, "workspace") == NULL))) {
+        return cmd_misused(c,
+                           "member revoke: needs --branch, or --all with "
+                           "--workspace and without --role; try identity-fcgi "
+                           "member revoke --help");
+    }
+    c->spec = all ? &end : c->spec;
+    return true;
+}
+
+/* -- the table -- */
+
+/* clang-format off */
+#define BY_REF "is a name or an id; a name that several have needs the id.\n"
+#define OFF_MORE \
+    "Nothing is deleted.  Who works in it is asked to choose another branch\n" \
+    "at the next refresh.\n"
+#define REFRESH_MORE \
+    "Tokens that are out keep saying what they say until they expire; the\n" \
+    "next refresh tells the change.\n"
+#define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
+#define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
+#define ROLES \
+    {"role", "ROLE", "a role in each of these branches", CMD_MANY, is_role, \
+     "1 to 32 of the characters A-Z a-z 0-9 _ . : -"}, \
+    {"workspace", "WORKSPACE", .help = "where to look for the branches"}
+#define IN_WORKSPACE \
+    {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
+
+#define SET_WORKSPACE \
+    "UPDATE workspaces SET status = :status WHERE workspace_id = :workspaceId"
+#define SET_BRANCH \
+    "UPDATE branches SET status = :status WHERE branch_id = :branchId"
+
+const struct cmd_spec cmd_places[] = {
+    {"workspace add", "NAME", "make a workspace",
+     "A workspace belongs to a tenant, whose id is in the tokens.\n",
+     .options = {
+         {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
+         {"new-tenant", "NAME", .help = "make this tenant along with it"}},
+     .check = check_workspace, .find = find_tenant,
+     .sql = "INSERT INTO workspaces (tenant_id, workspace_name)"
+            " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
+            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
+            "      AND workspace_name COLLATE \"C\" = :name)"
+            " RETURNING workspace_id AS workspaceId,"
+            "           workspace_name AS workspaceName, status,"
+            "           true AS changed",
+     .work = refuse_namesake,
+     .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
+    {"workspace activate", "WORKSPACE", "let it be worked in again",
+     "WORKSPACE " BY_REF,
+     .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
+     .event = "workspace.activated", .columns = {WORKSPACE_COLUMNS}},
+    {"workspace deactivate", "WORKSPACE", "let nobody work in it",
+     "WORKSPACE " BY_REF OFF_MORE,
+     .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
+     .event = "workspace.deactivated", .columns = {WORKSPACE_COLUMNS}},
+    {"branch add", "NAME", "make a branch of a workspace", NULL,
+     .options = {WORKSPACE}, .lock = true,
+     .sql = "INSERT INTO branches (workspace_id, branch_name)"
+            " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
+            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
+            "      AND branch_name COLLATE \"C\" = :name)"
+            " RETURNING branch_id AS branchId, branch_name AS branchName,"
+            "           status, true AS changed",
+     .work = refuse_namesake,
+     .event = "branch.added", .columns = {BRANCH_COLUMNS}},
+    {"branch activate", "BRANCH", "let it be worked in again",
+     "BRANCH " BY_REF,
+     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .status = "ACTIVE", .sql = SET_BRANCH,
+     .event = "branch.activated", .columns = {BRANCH_COLUMNS}},
+    {"branch deactivate", "BRANCH", "let nobody work in it",
+     "BRANCH " BY_REF OFF_MORE,
+     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .status = "INACTIVE", .sql = SET_BRANCH,
+     .event = "branch.deactivated", .columns = {BRANCH_COLUMNS}},
+    {"member add", NULL, "make an account a member of a workspace",
+     "A member can work in no branch before member grant.\n",
+     .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
+     .status = "ACTIVE",
+     .sql = "INSERT INTO members (account_id, workspace_id)"
+            " VALUES (:accountId, :workspaceId)"
+            " ON CONFLICT (account_id, workspace_id)"
+            " DO UPDATE SET status = 'ACTIVE'"
+            " RETURNING member_id AS memberId",
+     .event = "member.added", .columns = {MEMBER_COLUMNS}},
+    {"member grant", NULL, "let a member work in branches, with roles",
+     "What is granted already stays.  At most 200 active branches a member,\n"
+     "1000 an account, 32 roles a branch.\n" REFRESH_MORE,
+     .options = {
+         ACCOUNT,
+         {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
+         ROLES},
+     .check = check_grant, .work = change, .print = print_grants,
+     .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
+    {"member revoke", NULL, "take roles or branches away",
+     "With --role only the roles go; with --branch alone the branches go; with\n"
+     "--all every branch of the workspace, and the membership ends.\n"
+     REFRESH_MORE,
+     .options = {
+         ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
+         {"all", NULL, .help = "everything in --workspace"}},
+     .check = check_revoke, .work = change, .print = print_grants,
+     .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},
+    {.words = NULL},
+};
+/* clang-format on */

@@ -1,151 +1,324 @@
-/* keys generate, migrate, seed, sweep */
+/* token system, inspect; keys generate; migrate, seed, sweep */
 
 #include "cmd/cmd.h"
 
+#include "auth/token.h"
 #include "store/store_sweep.h"
 
 #include <openssl/crypto.h>
-#include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define SYSTEM_TTL_MAX_S 3600
+
+/* -- token system -- */
+
+static bool is_ttl(const char *text)
+{
+    int64_t ttl_ms;
+
+    return parse_duration(text, &ttl_ms) && ttl_ms >= 1000 &&
+           ttl_ms % 1000 == 0 && ttl_ms <= SYSTEM_TTL_MAX_S * 1000;
+}
+
+/* Signs a token and sets what it says, as everybody else will read it. */
+static bool issue(struct cmd *c)
+{
+    int64_t ttl_ms, now = (int64_t) time(NULL);
+    struct session s = {0};
+    struct token token = {.kind = TOKEN_SYSTEM, .session = &s, .iat = now};
+    pj_claims_t claims;
+    pj_arena_t arena;
+    struct buf out;
+
+    if (!cmd_is(c, "status", "ACTIVE")) {
+        return cmd_fail(c,
+                        "the account is disabled: account enable comes first");
+    }
+    buf_init(&out, c->secret, sizeof(c->secret));
+    pj_arena_init(&arena, c->arena, sizeof(c->arena));
+    snprintf(s.account_id, STORE_UUID, "%s", cmd_get(c, "accountId"));
+    snprintf(s.account_type, sizeof(s.account_type), "%s", cmd_get(c, "type"));
+    if (!parse_duration(cmd_get(c, "ttl"), &ttl_ms) ||
+        !uuid_generate(s.session_id)) {
+        return cmd_fail(c, "the token could not be signed");
+    }
+    token.exp = now + ttl_ms / 1000;
+    if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
+        token_verify(&c->cfg, c->keys, &arena,
+                     (pj_str_t){(const unsigned char *) out.data, out.len},
+                     now, TOKEN_CHECK_ALL, &claims)) {
+        return cmd_fail(c, "the token could not be signed");
+    }
+    buf_addc(&out, '\0');
+    cmd_set(c, "token", c->secret);
+    cmd_setf(c, "sessionId", "%.*s", (int) claims.session_id.len,
+             (const char *) claims.session_id.data);
+    cmd_setf(c, "tokenId", "%.*s", (int) claims.jti.len,
+             (const char *) claims.jti.data);
+    cmd_setf(c, "issuedAt", "%lld", (long long) claims.iat);
+    cmd_setf(c, "expiresAt", "%lld", (long long) claims.exp);
+    return !out.overflow;
+}
+
+static bool print_token(struct cmd *c)
+{
+    cmd_line(c, c->secret);
+    return true;
+}
+
+/* -- token inspect -- */
+
+/* What is in c->secret, without blanks and without "Bearer ". */
+static pj_str_t given_token(struct cmd *c)
+{
+    size_t from = strspn(c->secret, " "), len = c->secret_len;
+
+    while (len > from && c->secret[len - 1] == ' ') {
+        len--;
+    }
+    if (len - from > 7 && memcmp(c->secret + from, "Bearer ", 7) == 0) {
+        from += 7;
+    }
+    return (pj_str_t){(unsigned char *) c->secret + from, len - from};
+}
+
+/* The object that a part of a token holds, and its text; NULL where it holds
+ * none. */
+static const pj_json_t *decode(pj_arena_t *arena, pj_str_t part,
+                               pj_str_t *json)
+{
+    unsigned char *text = pj_arena_alloc(arena, part.len);
+    const pj_json_t *root;
+    size_t len;
+
+    if (text == NULL || pj_b64url_decode(text, part.len, &len, part)) {
+        return NULL;
+    }
+    *json = (pj_str_t){text, len};
+    return !pj_json_parse(arena, *json, &root) && root->type == PJ_JSON_OBJECT
+               ? root
+               : NULL;
+}
+
+/* A claim for people: a string or number as it is, an array's elements. */
+static void print_claim(struct cmd *c, const pj_json_t *claim)
+{
+    char label[32], value[256];
+    bool time;
+    int64_t number;
+    size_t n;
+
+    snprintf(label, sizeof(label), "%.*s", (int) claim->name.len,
+             (const char *) claim->name.data);
+    time = (strcmp(label, "exp") == 0 || strcmp(label, "iat") == 0 ||
+            strcmp(label, "nbf") == 0) &&
+           !pj_json_seconds(claim, PJ_ROUND_DOWN, &number);
+    if (time) {
+        snprintf(value, sizeof(value), "%lld", (long long) number);
+    } else if (claim->type == PJ_JSON_BOOL) {
+        snprintf(value, sizeof(value), claim->boolean ? "true" : "false");
+    } else if (claim->type != PJ_JSON_ARRAY) {
+        snprintf(value, sizeof(value), "%.*s", (int) claim->text.len,
+                 (const char *) claim->text.data);
+    } else {
+        n = (size_t) snprintf(value, sizeof(value), "%zu:", claim->count);
+        for (claim = claim->child; claim != NULL && n < sizeof(value);
+             claim = claim->next) {
+            n += (size_t) snprintf(value + n, sizeof(value) - n, " %.*s",
+                                   (int) claim->text.len,
+                                   (const char *) claim->text.data);
+        }
+    }
+    cmd_claim(c, label, value, time);
+}
+
+/* The signature is looked at after the header and before the claims. */
+static const char *signature_state(pj_err_t verdict)
+{
+    const uint64_t later =
+        PJ_FAULT(PJ_OK) | PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) |
+        PJ_FAULT(PJ_ERR_TOKEN_ISSUER) | PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) |
+        PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) | PJ_FAULT(PJ_ERR_TOKEN_KIND);
+
+    return (PJ_FAULT(verdict) & later) != 0    ? "valid"
+           : verdict == PJ_ERR_TOKEN_SIGNATURE ? "invalid"
+                                               : "unchecked";
+}
+
+static bool inspect(struct cmd *c)
+{
+    pj_str_t token = given_token(c), header, payload;
+    const pj_json_t *root;
+    pj_claims_t claims;
+    pj_arena_t arena;
+    pj_err_t verdict;
+    pj_jws_t jws;
+    char text[64];
+
+    pj_arena_init(&arena, c->arena, sizeof(c->arena));
+    if (pj_jws_split(token, TOKEN_MAX_BYTES, &jws) ||
+        decode(&arena, jws.header, &header) == NULL ||
+        (root = decode(&arena, jws.payload, &payload)) == NULL) {
+        return cmd_fail(c,
+                        "this is no token: not three parts of base64url with "
+                        "JSON in the first two");
+    }
+    verdict = token_verify(&c->cfg, c->keys, &arena, token,
+                           (int64_t) time(NULL), TOKEN_CHECK_ALL, &claims);
+    cmd_set(c, "verifies", verdict ? "f" : "t");
+    cmd_set(c, "reason", verdict ? pj_errname(verdict) : "");
+    cmd_set(c, "signature", signature_state(verdict));
+    snprintf(text, sizeof(text), "%s (%zu bytes, not shown)",
+             signature_state(verdict), jws.signature.len * 3 / 4);
+    (void) cmd_values(c);
+    if (c->json) {
+        jsonw_json(&c->w, "header", (const char *) header.data, header.len);
+        jsonw_json(&c->w, "claims", (const char *) payload.data, payload.len);
+    } else {
+        cmd_claim(c, "signature", text, false);
+        for (root = root->child; root != NULL; root = root->next) {
+            print_claim(c, root);
+        }
+    }
+    if (verdict) {
+        (void) cmd_fail(c, "the token does not verify: %s",
+                        pj_strerror(verdict));
+    }
+    return true;
+}
+
+static bool read_token(struct cmd *c)
+{
+    return cmd_keys(c) && cmd_read_secret(c, "token", CMD_SECRET_MAX, false);
+}
 
 /* -- keys generate -- */
 
-/* The NAME=value lines of text as members. */
-static void print_settings(struct out *o, char *text)
+static bool generate(struct cmd *c)
 {
-    char *line = text;
+    static const char *const names[] = {"PLATFORM_JWT_KEY_ID",
+                                        "PLATFORM_JWT_PRIVATE_KEY_BASE64",
+                                        "PLATFORM_JWT_PUBLIC_KEY_BASE64"};
+    struct new_keys made;
+    const char *const values[] = {made.kid, made.private_text,
+                                  made.public_text};
 
-    while (*line != '\0') {
-        size_t name = strcspn(line, "=");
-        size_t end = strcspn(line, "\n");
-
-        if (line[end] == '\0' || name > end) {
-            return;
+    if (!keys_generate(cmd_get(c, "kid"), &made)) {
+        return cmd_fail(c, "the key could not be made or written");
+    }
+    for (int i = 0; i < 3; i++) {
+        if (c->json) {
+            jsonw_cstr(&c->w, names[i], values[i]);
+        } else {
+            buf_addf(&c->out, "%s=%s\n", names[i], values[i]);
         }
-        line[name] = '\0';
-        line[end] = '\0';
-        out_text(o, line, NULL, line + name + 1);
-        line += end + 1;
     }
-}
-
-static int generate_json(struct cmd *c, const char *kid)
-{
-    char err[160] = "out of memory";
-    char *text = NULL;
-    size_t len = 0;
-    FILE *lines = open_memstream(&text, &len);
-    bool ok = lines != NULL && keys_generate(lines, kid, err, sizeof(err));
-
-    if (lines != NULL && fclose(lines) != 0) {
-        ok = false;
-    }
-    if (!ok) {
-        (void) cmd_fail(c, CMD_FAILED, "%s", err);
-    } else if (cmd_out_open(c, false)) {
-        print_settings(&c->out, text);
-        c->status = cmd_out_close(c);
-    }
-    if (text != NULL) {
-        OPENSSL_cleanse(text, len);
-    }
-    free(text);
-    return c->status;
-}
-
-int cmd_keys_generate(struct cmd *c)
-{
-    const char *kid = cmd_args_value(&c->args, "kid");
-    char err[160];
-
-    if (kid != NULL && !parse_kid(kid)) {
-        return cmd_fail(c, CMD_USAGE, "--kid is " PARSE_KID_ACCEPTED);
-    }
-    if (c->args.json) {
-        return generate_json(c, kid);
-    }
-    if (!keys_generate(stdout, kid, err, sizeof(err))) {
-        return cmd_fail(c, CMD_FAILED, "%s", err);
-    }
-    return 0;
+    OPENSSL_cleanse(&made, sizeof(made));
+    return true;
 }
 
 /* -- migrate, seed -- */
 
-int cmd_migrate(struct cmd *c)
+bool cmd_migrate(struct cmd *c, bool seed)
 {
-    static const struct out_column columns[] = {
-        {"schemaVersion", "schema version", OUT_NUMBER, 0},
-        {.name = NULL},
-    };
-    bool seed = strcmp(c->spec->words, "seed") == 0;
     char err[512];
 
     if (!cmd_load(c)) {
-        return c->status;
+        return false;
     }
     if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
-        return cmd_fail(c, CMD_USAGE, "%s", err);
+        return cmd_misused(c, "%s", err);
     }
     if (!store_migrate(&c->cfg, seed, err, sizeof(err))) {
-        return cmd_fail(c, CMD_FAILED, "%s", err);
+        return cmd_fail(c, "%s", err);
     }
-    cmd_set_number(c, "schemaVersion", store_schema_version());
-    return cmd_print(c, columns);
+    cmd_setf(c, "schemaVersion", "%lld", (long long) store_schema_version());
+    return true;
+}
+
+static bool migrate(struct cmd *c)
+{
+    return cmd_migrate(c, strcmp(c->spec->words, "seed") == 0);
 }
 
 /* -- sweep -- */
 
-/* What there is of it: numbers where something was done. */
-static const struct out_column sweep_columns[] = {
-    {"sessions", "sessions", OUT_NUMBER, 0},
-    {"rotatedTokens", "rotated tokens", OUT_NUMBER, 0},
-    {"attempts", "attempts", OUT_NUMBER, 0},
-    {"busy", NULL, OUT_BOOL, 0},
-    {.name = NULL},
-};
-
-int cmd_sweep(struct cmd *c)
+static bool is_keep(const char *text)
 {
-    const char *keep = cmd_args_value(&c->args, "older-than");
-    int64_t keep_s = SWEEP_KEEP_S;
-    struct sweep_counts counts;
-    enum sweep_result result;
     int64_t keep_ms;
+
+    return parse_duration(text, &keep_ms) &&
+           keep_ms <= INT64_C(3650) * 86400000;
+}
+
+static bool sweep(struct cmd *c)
+{
+    const char *keep = cmd_get(c, "older-than");
+    int64_t keep_s = SWEEP_KEEP_S;
+    struct sweep_counts n;
+    enum sweep_result result;
     char err[320];
 
-    if (keep != NULL) {
-        if (!parse_duration(keep, &keep_ms) ||
-            keep_ms > INT64_C(3650) * 86400000) {
-            return cmd_fail(c, CMD_USAGE,
-                            "--older-than is integer seconds or a number "
-                            "with s, m, h or d, at most 3650d");
-        }
-        keep_s = keep_ms / 1000;
+    if (keep != NULL && parse_duration(keep, &keep_s)) {
+        keep_s /= 1000;
     }
-    if (!cmd_load(c)) {
-        return c->status;
-    }
-    result = store_sweep(&c->cfg, keep_s, &counts, err, sizeof(err));
-    cmd_set_text(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    if (result != SWEEP_BUSY) {
-        cmd_set_number(c, "sessions", counts.sessions);
-        cmd_set_number(c, "rotatedTokens", counts.rotated_tokens);
-        cmd_set_number(c, "attempts", counts.attempts);
-    }
-    if (counts.sessions + counts.rotated_tokens + counts.attempts > 0) {
-        cmd_audit(c, c->spec->event, "sessions", "rotatedTokens", "attempts",
-                  NULL);
-    }
-    if (result == SWEEP_FAILED) {
-        return cmd_fail(c, CMD_FAILED, "%s", err);
-    }
-    if (!cmd_out_open(c, false)) {
-        return c->status;
-    }
+    result = store_sweep(&c->cfg, keep_s, &n, err, sizeof(err));
     if (result == SWEEP_BUSY) {
-        out_line(&c->out, "another process is sweeping: nothing was done");
+        cmd_line(c, "another process is sweeping: nothing was done");
+    } else {
+        cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
+        cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
+        cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
     }
-    cmd_print_values(c, sweep_columns);
-    return cmd_out_close(c);
+    cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
+    if (n.sessions + n.rotated_tokens + n.attempts > 0) {
+        cmd_audit(c, c->spec->event, NULL);
+    }
+    return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
 }
+
+/* -- the table -- */
+
+/* clang-format off */
+const struct cmd_spec cmd_services[] = {
+    {"token system", NULL, "print a system token of an account",
+     "It opens what the gateway guards by \"system\".  It cannot be revoked:\n"
+     "keep its time short.\n",
+     .options = {
+         {"account", "ACCOUNT", "an enabled account, its name or id",
+          CMD_NEEDED},
+         {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED, is_ttl,
+          "whole seconds or a number with s, m or h, 1s to 1h"}},
+     .check = cmd_keys, .work = issue, .event = "token.system_issued",
+     .after = print_token, .columns = {"token=", "accountId=", "accountType=", "sessionId=",
+                 "tokenId=", "issuedAt=", "expiresAt="}},
+    {"token inspect", NULL, "show what a token says, and verify it",
+     "The token is read from standard input.  Exit status 1 where it does not\n"
+     "verify with these keys and this issuer, now.\n",
+     .check = read_token, .print = inspect, .columns = {"verifies", "reason", "signature="}},
+    {"keys generate", NULL, "print a new signing key as three settings",
+     "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
+     "where only the service can read it.\n",
+     .options = {
+         {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
+          parse_kid, PARSE_KID_ACCEPTED}},
+     .print = generate},
+    {"migrate", NULL, "apply pending database migrations",
+     "Does nothing where there are none.\n",
+     .check = migrate, .columns = {"schemaVersion"}},
+    {"seed", NULL, "migrate, load local data (APP_ENV=local)", NULL,
+     .check = migrate, .columns = {"schemaVersion"}},
+    {"sweep", NULL, "delete what ended long ago",
+     "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
+     "and rotated-out tokens that no longer count.  The service does the same\n"
+     "every PLATFORM_SWEEP_INTERVAL.\n",
+     .options = {
+         {"older-than", "TIME", "ended sessions are kept so long (7d)", 0,
+          is_keep, "integer seconds or a number with s, m, h or d, at most "
+          "3650d"}},
+     .check = cmd_load, .after = sweep,
+     .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts", "busy="}},
+    {.words = NULL},
+};
+/* clang-format on */

@@ -11,6 +11,9 @@
 #define TRIES 3
 /* The server's own timeout comes first: its answer is worth more. */
 #define GRACE_MS 250
+#define SQL_MAX 4096
+#define MAX_PARAMS 16
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
 /* -- error lines -- */
 
@@ -31,8 +34,6 @@ static const struct {
     {"branches_per_member",
      "a member may be granted at most 200 active branches; revoke or "
      "deactivate some first"},
-    {"member_roles_code_plain",
-     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
     {"roles_per_grant",
      "a member may hold at most 32 roles in a branch; revoke some first"},
     {"tenants_name_plain",
@@ -50,37 +51,26 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
-/* Turns the last error into a line, unless work has written one. */
-static void explain(struct cmd *c, bool committing)
+/* Turns the last error into a line, unless work has written one; always
+ * false. */
+static bool explain(struct cmd *c, bool committing)
 {
     if (c->line[0] != '\0') {
-        return;
+        return false;
     }
     if (c->error.state[0] == '\0' && committing) {
-        (void) cmd_refuse(c, "the database's last answer was lost: whether "
-                             "the change was made is not known; look before "
-                             "trying again");
-        return;
+        return cmd_fail(c, "the database's last answer was lost: whether "
+                           "the change was made is not known; look before "
+                           "trying again");
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         if (strcmp(c->error.constraint, known[i].what) == 0 ||
             strcmp(c->error.state, known[i].what) == 0) {
-            (void) cmd_refuse(c, "%s", known[i].line);
-            return;
+            return cmd_fail(c, "%s", known[i].line);
         }
     }
-    (void) cmd_refuse(c, "the database failed: %s; nothing was changed",
-                      c->error.message);
-}
-
-bool cmd_refuse(struct cmd *c, const char *format, ...)
-{
-    va_list ap;
-
-    va_start(ap, format);
-    vsnprintf(c->line, sizeof(c->line), format, ap);
-    va_end(ap);
-    return false;
+    return cmd_fail(c, "the database failed: %s; nothing was changed",
+                    c->error.message);
 }
 
 /* -- connection and transactions -- */
@@ -89,43 +79,24 @@ bool cmd_connect(struct cmd *c)
 {
     char why[256];
 
-    if (c->db != NULL) {
-        return true;
-    }
     if (!cmd_load(c)) {
         return false;
     }
     c->db = db_script_open(&c->cfg, why, sizeof(why));
-    if (c->db == NULL) {
-        (void) cmd_fail(c, CMD_FAILED, "cannot reach the database: %s", why);
-    }
-    return c->db != NULL;
+    return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
 }
 
-static void forget(struct cmd *c, size_t results, size_t set)
+void cmd_keep(struct cmd *c, size_t results)
 {
     while (c->result_count > results) {
         db_rows_free(c->results[--c->result_count]);
     }
-    c->set_count = set;
     c->row = 0;
-}
-
-void cmd_disconnect(struct cmd *c)
-{
-    forget(c, 0, 0);
-    db_script_close(c->db);
 }
 
 static int64_t deadline_ms(const struct cmd *c)
 {
     return db_now_ms() + c->cfg.db_statement_timeout_ms + GRACE_MS;
-}
-
-/* Deadlock and serialisation failure: the other one has gone on. */
-static bool may_retry(const struct cmd *c)
-{
-    return c->line[0] == '\0' && strncmp(c->error.state, "40", 2) == 0;
 }
 
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
@@ -138,7 +109,9 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
         memset(&c->error, 0, sizeof(c->error));
         c->line[0] = '\0';
-        forget(c, results, set);
+        cmd_keep(c, results);
+        c->set_count = set;
+        c->changed = true;
         committing = db_script_begin(c->db, c->cfg.db_statement_timeout_ms,
                                      deadline_ms(c), &c->error) &&
                      work(c);
@@ -148,34 +121,68 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
         }
         (void) !db_script_run(c->db, "ROLLBACK", db_now_ms() + GRACE_MS, NULL,
                               0, &ignored);
-        if (i == TRIES || !may_retry(c)) {
-            explain(c, committing);
-            return false;
+        /* Deadlock and serialisation failure: the other one has gone on. */
+        if (i == TRIES || c->line[0] != '\0' ||
+            strncmp(c->error.state, "40", 2) != 0) {
+            return explain(c, committing);
         }
     }
 }
 
-bool cmd_change(struct cmd *c, bool (*work)(struct cmd *c))
+/* -- statements -- */
+
+/* The value of a parameter, :name or :name.id or :name.name. */
+static const char *parameter(const struct cmd *c, const char *text, size_t len)
 {
-    if (!cmd_connect(c)) {
-        return false;
-    }
-    if (!cmd_transact(c, work)) {
-        (void) cmd_fail(c, CMD_FAILED, "%s", c->line);
-        return false;
-    }
-    return true;
+    const char *value;
+    char name[32], *kind = name;
+
+    snprintf(name, sizeof(name), "%.*s", (int) len, text);
+    value = cmd_get(c, strsep(&kind, "."));
+    return kind == NULL || value == NULL ||
+                   cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
+               ? value
+               : NULL;
 }
 
-bool cmd_query(struct cmd *c, const char *sql, const char *const *params,
-               size_t count)
+/* Writes sql with $1, $2 ... for its parameters; how many there are. */
+static size_t bind(const struct cmd *c, const char *sql, struct buf *out,
+                   const char *params[MAX_PARAMS])
 {
-    struct db_rows *rows;
+    size_t count = 0;
 
-    if (c->result_count == CMD_MAX_RESULTS) {
-        return cmd_refuse(c, "too many statements; nothing was changed");
+    for (; *sql != '\0'; sql++) {
+        size_t len = *sql == ':' ? strspn(sql + 1, NAME_LETTERS) : 0;
+
+        if (strncmp(sql, "::", 2) == 0) { /* a cast */
+            buf_addz(out, "::");
+            sql++;
+        } else if (len > 0 && count < MAX_PARAMS) {
+            params[count] = parameter(c, sql + 1, len);
+            buf_addf(out, "$%zu", ++count);
+            sql += len;
+        } else {
+            buf_addc(out, *sql);
+        }
     }
-    if (!db_script_text(c->db, sql, params, count, deadline_ms(c), &rows,
+    buf_addc(out, '\0');
+    return count;
+}
+
+bool cmd_sql(struct cmd *c, const char *sql)
+{
+    const char *params[MAX_PARAMS];
+    struct db_rows *rows;
+    char mem[SQL_MAX];
+    struct buf text;
+    size_t count;
+
+    buf_init(&text, mem, sizeof(mem));
+    count = bind(c, sql, &text, params);
+    if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
+        return cmd_fail(c, "too many statements; nothing was changed");
+    }
+    if (!db_script_text(c->db, mem, params, count, deadline_ms(c), &rows,
                         &c->error)) {
         return false;
     }
@@ -189,20 +196,48 @@ bool cmd_query(struct cmd *c, const char *sql, const char *const *params,
     return true;
 }
 
-void cmd_drop(struct cmd *c)
+bool cmd_is_uuid(const char *text)
 {
-    forget(c, c->result_count - (c->found > 0), c->set_count);
+    unsigned char bytes[UUID_BYTES];
+
+    return uuid_parse(bytes,
+                      (pj_str_t){(const unsigned char *) text, strlen(text)});
+}
+
+bool cmd_find(struct cmd *c, const char *what, const char *ref,
+              const char *hint, const char *sql)
+{
+    const struct db_rows *rows;
+
+    cmd_set(c, "ref", ref);
+    if (!cmd_sql(c, sql)) {
+        return false;
+    }
+    if (c->found == 0) {
+        return hint == NULL ||
+               (cmd_is_uuid(ref)
+                    ? cmd_fail(c, "there is no %s with the id %s", what, ref)
+                    : cmd_fail(c, "there is no %s called \"%s\"%s", what, ref,
+                               hint));
+    }
+    rows = c->results[c->result_count - 1];
+    return c->found == 1 ||
+           cmd_fail(c,
+                    "more than one %s is called \"%s\": give its id instead "
+                    "(%s, %s%s)",
+                    what, ref, db_text(rows, 0, 0, NULL),
+                    db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
 }
 
 /* -- values -- */
 
-bool cmd_has(const struct cmd *c, const char *name, const char **value)
+const char *cmd_get(const struct cmd *c, const char *name)
 {
-    for (size_t i = c->set_count; i-- > 0;) {
+    const char *value = NULL;
+
+    for (size_t i = 0; i < c->set_count; i++) {
         if (strcmp(c->set[i].name, name) == 0) {
-            *value =
-                c->set[i].text != NULL ? c->set[i].text : c->set[i].digits;
-            return true;
+            return c->set[i].text;
         }
     }
     for (size_t i = c->result_count; i-- > 0;) {
@@ -210,21 +245,13 @@ bool cmd_has(const struct cmd *c, const char *name, const char **value)
         int col = db_column(c->results[i], name);
 
         if (col >= 0) {
-            *value = db_is_null(c->results[i], row, col)
-                         ? NULL
-                         : db_text(c->results[i], row, col, NULL);
-            return true;
+            return db_text(c->results[i], row, col, NULL); /* "": null */
         }
     }
-    *value = NULL;
-    return false;
-}
-
-const char *cmd_get(const struct cmd *c, const char *name)
-{
-    const char *value;
-
-    (void) cmd_has(c, name, &value);
+    if (cmd_given(c, name, &value, 1) == 0 && c->spec->operand != NULL &&
+        strcasecmp(c->spec->operand, name) == 0) {
+        value = c->operand;
+    }
     return value;
 }
 
@@ -235,115 +262,73 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-static void set(struct cmd *c, const char *name, const char *text,
-                int64_t number)
+/* The index of a value that is set again, or new. */
+static size_t set_index(struct cmd *c, const char *name)
 {
-    if (c->set_count < CMD_MAX_SET) {
-        c->set[c->set_count].name = name;
-        c->set[c->set_count].text = text;
-        c->set[c->set_count].number = number;
-        snprintf(c->set[c->set_count].digits, sizeof(c->set[0].digits), "%lld",
-                 (long long) number);
+    size_t i = 0;
+
+    while (i < c->set_count && strcmp(c->set[i].name, name) != 0) {
+        i++;
+    }
+    if (i == c->set_count && i < CMD_MAX_SET - 1) {
         c->set_count++;
     }
+    c->set[i].name = name;
+    return i;
 }
 
-void cmd_set_text(struct cmd *c, const char *name, const char *text)
+void cmd_set(struct cmd *c, const char *name, const char *text)
 {
-    set(c, name, text, 0);
+    c->set[set_index(c, name)].text = text;
 }
 
-void cmd_set_number(struct cmd *c, const char *name, int64_t number)
+void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
 {
-    set(c, name, NULL, number);
+    size_t i = set_index(c, name);
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
+    va_end(ap);
+    c->set[i].text = c->set[i].copy;
 }
 
-bool cmd_number(const struct cmd *c, const char *name, int64_t *number)
+/* -- changes -- */
+
+static const char account_sql[] =
+    "SELECT account_id AS accountId, account_name AS account,"
+    "       account_type AS type, account_type AS accountType, status"
+    "  FROM accounts"
+    " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
+    "   FOR NO KEY UPDATE";
+
+static const char workspace_sql[] =
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"
+    " WHERE workspace_id = :ref.id"
+    "    OR workspace_name COLLATE \"C\" = :ref.name"
+    " ORDER BY workspace_id FOR NO KEY UPDATE OF w";
+
+/* The account is locked first, always, so that changes to it come one by one
+ * and no two commands wait for each other. */
+bool cmd_work(struct cmd *c)
 {
-    for (size_t i = c->set_count; i-- > 0;) {
-        if (strcmp(c->set[i].name, name) == 0 && c->set[i].text == NULL) {
-            *number = c->set[i].number;
-            return true;
-        }
+    const struct cmd_spec *s = c->spec;
+    const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
+
+    if ((cmd_get(c, "account") != NULL &&
+         !cmd_find(c, "account", c->account, "", account_sql)) ||
+        (workspace != NULL &&
+         !cmd_find(c, "workspace", workspace, "", workspace_sql)) ||
+        (s->find != NULL && !s->find(c))) {
+        return false;
     }
-    return false;
-}
-
-bool cmd_new_status(struct cmd *c)
-{
-    bool changed = !cmd_is(c, "status", c->spec->status);
-
-    cmd_set_text(c, "changed", changed ? "t" : "f");
-    cmd_set_text(c, "status", c->spec->status);
-    return changed;
-}
-
-/* -- references -- */
-
-bool cmd_is_uuid(const char *text)
-{
-    unsigned char bytes[UUID_BYTES];
-
-    return uuid_parse(bytes,
-                      (pj_str_t){(const unsigned char *) text, strlen(text)});
-}
-
-const char *cmd_ref_id(const char *ref)
-{
-    return ref != NULL && cmd_is_uuid(ref) ? ref : NULL;
-}
-
-const char *cmd_ref_name(const char *ref)
-{
-    return ref != NULL && cmd_is_uuid(ref) ? NULL : ref;
-}
-
-bool cmd_one(struct cmd *c, const char *what, const char *ref)
-{
-    const struct db_rows *rows;
-
-    if (c->found == 1) {
-        return true;
+    if (s->status != NULL) {
+        c->changed = !cmd_is(c, "status", s->status);
+        cmd_set(c, "changed", c->changed ? "t" : "f");
+        cmd_set(c, "status", s->status);
     }
-    if (c->found == 0) {
-        return cmd_is_uuid(ref)
-                   ? cmd_refuse(c, "there is no %s with the id %s", what, ref)
-                   : cmd_refuse(c, "there is no %s called \"%s\"", what, ref);
-    }
-    rows = c->results[c->result_count - 1];
-    return cmd_refuse(c,
-                      "more than one %s is called \"%s\": give its id instead "
-                      "(%s, %s%s)",
-                      what, ref, db_text(rows, 0, 0, NULL),
-                      db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
-}
-
-bool cmd_lock_account(struct cmd *c)
-{
-    return cmd_sql(c,
-                   "SELECT account_id AS accountId, account_name AS account,"
-                   "       account_type AS type, status"
-                   "  FROM accounts"
-                   " WHERE account_id = $1"
-                   "    OR account_name COLLATE \"C\" = $2"
-                   "   FOR NO KEY UPDATE",
-                   CMD_REF(c->account)) &&
-           cmd_one(c, "account", c->account);
-}
-
-bool cmd_lock_workspace(struct cmd *c, const char *ref)
-{
-    return cmd_sql(c,
-                   "SELECT w.workspace_id AS workspaceId,"
-                   "       w.workspace_name AS workspaceName, w.status,"
-                   "       t.tenant_id AS tenantId,"
-                   "       t.tenant_name AS tenantName"
-                   "  FROM workspaces w"
-                   "  JOIN tenants t ON t.tenant_id = w.tenant_id"
-                   " WHERE w.workspace_id = $1"
-                   "    OR w.workspace_name COLLATE \"C\" = $2"
-                   " ORDER BY w.workspace_id"
-                   "   FOR NO KEY UPDATE OF w",
-                   CMD_REF(ref)) &&
-           cmd_one(c, "workspace", ref);
+    return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
+           (s->work == NULL || s->work(c));
 }
