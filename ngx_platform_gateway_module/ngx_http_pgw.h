@@ -2,8 +2,7 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
+ * Who calls whom: module -> access -> { guard, headers, cors, options, problem }; options -> { locate, cors }; explain -> { locate,
  * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
  * refresh -> { keys, fetch }; problem -> { refusal, cors };
  * request -> ids.  All know request; log and metrics read it.  What a reason
@@ -124,8 +123,8 @@ typedef struct {
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;
 
-    ngx_array_t                    *policies;    /* of loc_conf_t *: one for
-                                                    each policy there is */
+    /* one for each policy there is, or NULL */
+    ngx_http_pgw_loc_conf_t        *policies;
 
     ngx_uint_t                      subject_read;  /* by a variable, before the
                                                       guard perhaps */
@@ -178,6 +177,8 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
+    ngx_array_t                  *policy_text;   /* where it stands for its */
+    ngx_http_pgw_loc_conf_t      *policy_next;   /* policy: in a list of them */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
@@ -192,13 +193,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     cors_headers;
     time_t                        cors_max_age;
 };
-
-
-typedef enum {
-    NGX_HTTP_PGW_START = 0,
-    NGX_HTTP_PGW_WAIT_KEYS,
-    NGX_HTTP_PGW_DONE
-} ngx_http_pgw_state_e;
 
 
 /* Whom a verified token names. */
@@ -236,8 +230,7 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_http_pgw_state_e  state;
-    ngx_int_t             verdict;      /* NGX_OK or a status */
+    ngx_int_t             verdict;      /* NGX_OK or a status, once decided */
     ngx_uint_t            problem;      /* see _problem.c */
 
     /*
@@ -251,21 +244,11 @@ typedef struct {
     pj_err_t              err;
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
+    unsigned              decided:1;    /* by the guard */
     unsigned              looked_up:1;  /* a cache was asked for
                                            the answer ... */
     unsigned              unshared:1;   /* ... or is not to be */
 } ngx_http_pgw_ctx_t;
-
-
-/*
- *                keys_wait(): NGX_AGAIN
- *     START ------------------------------> WAIT_KEYS
- *       |                                      |
- *       | token, keys and policy decide        | resumed: decide, or wait
- *       |                                      | for the next fetch
- *       v                                      v
- *     DONE  (verdict: NGX_OK, or the status of the refusal)
- */
 
 
 /* What a browser asks for (the Fetch standard, "CORS protocol"). */
@@ -316,14 +299,6 @@ typedef struct {
     unsigned                     ids_kept:2;   /* the client's own id is good,
                                                   a bit of these for each */
 } ngx_http_pgw_request_t;
-
-
-/* When a token is good, leeway apart; seconds. */
-
-typedef struct {
-    int64_t                      exp;
-    int64_t                      not_before;   /* the later of iat and nbf */
-} ngx_http_pgw_times_t;
 
 
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
@@ -402,16 +377,6 @@ ngx_uint_t ngx_http_pgw_local_is_route_not_found(
     const ngx_http_core_loc_conf_t *clcf);
 
 
-/* ngx_http_pgw_access.c */
-
-ngx_int_t ngx_http_pgw_post_read_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_rewrite_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_preaccess_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_access_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_access_last_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_precontent_handler(ngx_http_request_t *r);
-
-
 /* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
 
 ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
@@ -441,7 +406,7 @@ ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
     ngx_str_t *uri);
 
 
-/* ngx_http_pgw_phases.c: our place among other modules */
+/* ngx_http_pgw_access.c: the phases, our place among other modules */
 
 ngx_int_t ngx_http_pgw_phases_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
@@ -454,6 +419,20 @@ ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
  * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
  */
 ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * The token of r, before the guard is asked: NGX_AGAIN, its key is waited for;
+ * NGX_DECLINED: what can be known is.  Nothing is decided.
+ */
+ngx_int_t ngx_http_pgw_guard_early(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * Whom the token of r names, where conf guards and it is good, else NULL.
+ * Waits for nothing, and changes no more than the context.
+ */
+const ngx_http_pgw_subject_t *ngx_http_pgw_guard_subject(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
@@ -469,8 +448,7 @@ ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *detail);
 
 
-/* ngx_http_pgw_policy.c: what makes a token good, and what of it
-   goes upstream */
+/* ngx_http_pgw_token.c: the bearer token, and policies for it */
 
 /* Sets conf->policy of a merged location where the gateway is on. */
 char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
@@ -479,9 +457,6 @@ char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
 /* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
 ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
     ngx_array_t *issuers);
-
-
-/* ngx_http_pgw_token.c */
 
 /* The stages in which a token is verified, in their order. */
 
@@ -537,10 +512,6 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
     const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set,
     const pj_claims_t *claims);
 
-/* The times of claims that token_verify() has checked. */
-void ngx_http_pgw_token_times(const pj_claims_t *claims,
-    ngx_http_pgw_times_t *times);
-
 /* Releases the worker's memory for verifying. */
 void ngx_http_pgw_token_exit_process(void);
 
@@ -556,14 +527,10 @@ ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* Called at postconfiguration; the cache goes with the configuration. */
-ngx_int_t ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
-    const ngx_http_pgw_main_conf_t *mcf);
-
 /*
  * NGX_OK: *err is what token_verify() would return for these bytes now, under
- * the policy of conf and the key set of that version; with PJ_OK *grant is
- * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
+ * the policy of conf and the key set of that version, with PJ_OK *grant is
+ * filled from pool; or PJ_ERR_NO_SPACE.  NGX_DECLINED: not known.
  */
 ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
     ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
@@ -572,7 +539,23 @@ ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
 /* Keeps a verified token that find() declined. */
 void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant);
+    const pj_claims_t *claims, const ngx_http_pgw_grant_t *grant);
+
+
+/* ngx_http_pgw_subject.c: variables that name the subject, and caches */
+
+ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
+
+/*
+ * Keeps the caches of the location in cf from requests for which a variable
+ * named nobody.
+ */
+char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/* Notes whether a variable is read, and refuses one that never could be. */
+char *ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
 
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */

@@ -8,7 +8,6 @@
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_metrics.h"
-#include "ngx_http_pgw_subject.h"
 
 
 static ngx_int_t ngx_http_pgw_add_variables(ngx_conf_t *cf);
@@ -394,7 +393,6 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_cache_init_conf(cf, mcf) != NGX_OK
         || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
