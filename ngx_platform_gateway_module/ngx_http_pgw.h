@@ -177,8 +177,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
-    ngx_array_t                  *policy_text;   /* where it stands for its */
-    ngx_http_pgw_loc_conf_t      *policy_next;   /* policy: in a list of them */
+    ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
@@ -242,9 +241,12 @@ typedef struct {
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_uint_t            version;
     pj_err_t              err;
+    int64_t               iat;          /* with PJ_ERR_KID_UNKNOWN: as the token
+                                           says */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
     unsigned              decided:1;    /* by the guard */
+    unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* a cache was asked for
                                            the answer ... */
     unsigned              unshared:1;   /* ... or is not to be */
@@ -422,17 +424,11 @@ ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /*
- * The token of r, before the guard is asked: NGX_AGAIN, its key is waited for;
- * NGX_DECLINED: what can be known is.  Nothing is decided.
+ * What the token of r is, as the guard finds it, in the context's err and grant;
+ * NULL: conf asks for none, or memory is short.  Decides nothing, waits for
+ * nothing.
  */
-ngx_int_t ngx_http_pgw_guard_early(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf);
-
-/*
- * Whom the token of r names, where conf guards and it is good, else NULL.
- * Waits for nothing, and changes no more than the context.
- */
-const ngx_http_pgw_subject_t *ngx_http_pgw_guard_subject(ngx_http_request_t *r,
+ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
@@ -509,8 +505,7 @@ pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
  * can be waited for.
  */
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set,
-    const pj_claims_t *claims);
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set, int64_t iat);
 
 /* Releases the worker's memory for verifying. */
 void ngx_http_pgw_token_exit_process(void);
@@ -528,18 +523,18 @@ char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
- * NGX_OK: *err is what token_verify() would return for these bytes now, under
- * the policy of conf and the key set of that version, with PJ_OK *grant is
+ * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, under
+ * the policy of conf and the key set of ctx->version, with PJ_OK ctx->grant is
  * filled from pool; or PJ_ERR_NO_SPACE.  NGX_DECLINED: not known.
  */
 ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
-    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    ngx_uint_t version, pj_err_t *err, ngx_http_pgw_grant_t *grant);
+    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    ngx_http_pgw_ctx_t *ctx);
 
 /* Keeps a verified token that find() declined. */
 void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    const pj_claims_t *claims, const ngx_http_pgw_grant_t *grant);
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const pj_claims_t *claims);
 
 
 /* ngx_http_pgw_subject.c: variables that name the subject, and caches */

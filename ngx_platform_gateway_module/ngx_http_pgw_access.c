@@ -2,9 +2,8 @@
 /*
  * The phases of a request: what is done to every request before its location
  * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * options.c), and where the guard is asked (ACCESS; PREACCESS for
- * subrequests); and where our handlers and filters stand among those of other
- * modules.
+ * options.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
+ * our place among other modules.
  */
 
 
@@ -16,13 +15,17 @@ static ngx_int_t
 ngx_http_pgw_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_srv_conf_t *sscf)
 {
+    if (r != r->main || gr->prepared) {
+        return NGX_OK;
+    }
+
     if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NGX_ERROR;
     }
 
     gr->prepared = 1;
 
-    return NGX_DECLINED;
+    return NGX_OK;
 }
 
 
@@ -49,7 +52,8 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                            "HTTP/0.9 is not supported");
     }
 
-    return ngx_http_pgw_prepare(r, gr, sscf);
+    return ngx_http_pgw_prepare(r, gr, sscf) == NGX_OK
+           ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -57,6 +61,7 @@ static ngx_int_t
 ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 {
     ngx_int_t                  rc;
+    ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_request_t    *gr;
     ngx_http_pgw_srv_conf_t   *sscf;
     ngx_http_pgw_loc_conf_t   *conf;
@@ -78,14 +83,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
      * error_page alone, and may carry whatever the client had sent so far.
      */
 
-    if (r == r->main && !gr->prepared) {
-        rc = ngx_http_pgw_prepare(r, gr, sscf);
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
-    }
-
-    if (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK) {
+    if (ngx_http_pgw_prepare(r, gr, sscf) != NGX_OK
+        || (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK))
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -117,11 +117,12 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    if (mcf->subject_read && ngx_http_pgw_guard_early(r, conf) == NGX_AGAIN) {
-        return NGX_DONE;
-    }
+    ctx = mcf->subject_read ? ngx_http_pgw_guard_look(r, conf) : NULL;
 
-    return NGX_DECLINED;
+    return (ctx
+            && ctx->err == PJ_ERR_KID_UNKNOWN
+            && ngx_http_pgw_keys_wait(r, mcf->keys) == NGX_AGAIN)
+           ? NGX_DONE : NGX_DECLINED;
 }
 
 
@@ -321,7 +322,7 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
 
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
-        handlers = &cmcf->phases[ngx_http_pgw_phases[i].phase] .handlers;
+        handlers = &cmcf->phases[ngx_http_pgw_phases[i].phase].handlers;
 
         h = ngx_array_push(handlers);
         if (h == NULL) {
@@ -329,9 +330,7 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
         }
 
         if (ngx_http_pgw_phases[i].last) {
-
             h = handlers->elts;
-
             ngx_memmove(h + 1, h,
                         (handlers->nelts - 1) * sizeof(ngx_http_handler_pt));
         }
@@ -348,38 +347,12 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
  * is enough to move the functions.
  */
 
-static void
-ngx_http_pgw_phases_lead(ngx_http_phase_handler_t *ph,
-    ngx_http_handler_pt handler)
-{
-    ngx_uint_t  i;
-
-    /* the last checker, NULL, has nothing behind it */
-
-    for (i = 0; ph[i].checker && ph[i].handler != handler; i++) {
-        /* void */
-    }
-
-    if (ph[i].checker == NULL) {
-        return;
-    }
-
-    while (i > 0
-           && ph[i - 1].checker == ph[i].checker
-           && ph[i - 1].next == ph[i].next)
-    {
-        ph[i].handler = ph[i - 1].handler;
-        i--;
-    }
-
-    ph[i].handler = handler;
-}
-
-
 ngx_int_t
 ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                  i;
+    ngx_uint_t                  i, n;
+    ngx_http_handler_pt         handler;
+    ngx_http_phase_handler_t   *ph;
     ngx_http_core_main_conf_t  *cmcf;
 
     cmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
@@ -388,12 +361,31 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
         return NGX_OK;
     }
 
+    ph = cmcf->phase_engine.handlers;
+
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
-        if (!ngx_http_pgw_phases[i].last) {
-            ngx_http_pgw_phases_lead(cmcf->phase_engine.handlers,
-                                     ngx_http_pgw_phases[i].handler);
+        handler = ngx_http_pgw_phases[i].handler;
+
+        /* the last checker, NULL, has nothing behind it */
+
+        for (n = 0; ph[n].checker && ph[n].handler != handler; n++) {
+            /* void */
         }
+
+        if (ph[n].checker == NULL || ngx_http_pgw_phases[i].last) {
+            continue;
+        }
+
+        while (n > 0
+               && ph[n - 1].checker == ph[n].checker
+               && ph[n - 1].next == ph[n].next)
+        {
+            ph[n].handler = ph[n - 1].handler;
+            n--;
+        }
+
+        ph[n].handler = handler;
     }
 
     ngx_http_pgw_headers_init();

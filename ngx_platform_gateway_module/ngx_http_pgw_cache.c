@@ -16,9 +16,6 @@
 #define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
 #define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
 
-/* What an allocation costs beside its bytes, about. */
-#define NGX_HTTP_PGW_CACHE_OVERHEAD  16
-
 /* How far before the end of a token the bytes are that it is ordered by. */
 #define NGX_HTTP_PGW_CACHE_TAIL      8
 
@@ -203,22 +200,22 @@ ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 
 static ngx_http_pgw_entry_t *
 ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
-    pj_str_t token, ngx_uint_t version)
+    const ngx_http_pgw_ctx_t *ctx)
 {
-    ngx_str_t              name;
+    ngx_str_t              token;
     ngx_http_pgw_entry_t  *entry;
 
-    name.data = (u_char *) token.data;
-    name.len = token.len;
+    token.data = (u_char *) ctx->token.data;
+    token.len = ctx->token.len;
 
     entry = (ngx_http_pgw_entry_t *)
-            ngx_str_rbtree_lookup(&cache->tree, &name,
-                                  ngx_http_pgw_cache_key(policy, &name));
+            ngx_str_rbtree_lookup(&cache->tree, &token,
+                                  ngx_http_pgw_cache_key(policy, &token));
     if (entry == NULL) {
         return NULL;
     }
 
-    if (entry->policy != policy || entry->version != version) {
+    if (entry->policy != policy || entry->version != ctx->version) {
         ngx_http_pgw_cache_remove(cache, entry);
         return NULL;
     }
@@ -234,20 +231,18 @@ ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    pj_err_t *err, ngx_http_pgw_grant_t *grant)
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     u_char                *text, *p;
     ngx_str_t             *s;
     ngx_uint_t             i, n;
     ngx_http_pgw_entry_t  *entry;
 
-    if (cache->max_entries == 0 || conf->policy == 0) {
+    if (cache->max_entries == 0) {
         return NGX_DECLINED;
     }
 
-    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, token, version);
-
+    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, ctx);
     if (entry == NULL) {
         ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
@@ -255,12 +250,12 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
 
-    *err = entry->not_before > ngx_time() + conf->leeway
-           ? PJ_ERR_TOKEN_NOT_YET
-           : ngx_time() - conf->leeway >= entry->exp
-           ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
+    ctx->err = entry->not_before > ngx_time() + conf->leeway
+               ? PJ_ERR_TOKEN_NOT_YET
+               : ngx_time() - conf->leeway >= entry->exp
+               ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
-    if (*err != PJ_OK) {
+    if (ctx->err != PJ_OK) {
         return NGX_OK;
     }
 
@@ -270,7 +265,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     s = ngx_palloc(pool, n * sizeof(ngx_str_t) + entry->text_len);
     if (s == NULL) {
-        *err = PJ_ERR_NO_SPACE;
+        ctx->err = PJ_ERR_NO_SPACE;
         return NGX_OK;
     }
 
@@ -284,10 +279,9 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
                     ? p + (entry->strings[i].data - text) : NULL;
     }
 
-    grant->access = entry->grant.access;
-    grant->strings = s;
-    grant->nstrings = n;
-    ngx_http_pgw_grant_subject(grant, entry->grant.subject.plain);
+    ctx->grant = entry->grant;
+    ctx->grant.strings = s;
+    ngx_http_pgw_grant_subject(&ctx->grant, entry->grant.subject.plain);
 
     return NGX_OK;
 }
@@ -298,16 +292,12 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 static ngx_http_pgw_entry_t *
 ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
 {
-    size_t  need;
-
-    need = size + NGX_HTTP_PGW_CACHE_OVERHEAD;
-
-    if (need > cache->max_size) {
+    if (size > cache->max_size) {
         return NULL;
     }
 
     while (cache->entries >= cache->max_entries
-           || cache->size + need > cache->max_size)
+           || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
         ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
@@ -319,49 +309,50 @@ ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
 
 void
 ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    const pj_claims_t *claims, const ngx_http_pgw_grant_t *grant)
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const pj_claims_t *claims)
 {
-    size_t                  text_len, size;
-    u_char                 *p;
-    ngx_uint_t              i;
-    const ngx_str_t        *s;
-    ngx_http_pgw_entry_t   *entry;
+    size_t                 text_len, size;
+    u_char                *p;
+    ngx_uint_t             i, n;
+    const ngx_str_t       *s;
+    ngx_http_pgw_entry_t  *entry;
 
-    if (cache->max_entries == 0 || conf->policy == 0) {
+    if (cache->max_entries == 0) {
         return;
     }
 
-    s = grant->strings;
+    s = ctx->grant.strings;
+    n = ctx->grant.nstrings;
     text_len = 0;
 
-    for (i = 0; i < grant->nstrings; i++) {
+    for (i = 0; i < n; i++) {
         text_len += s[i].data ? s[i].len + 1 : 0;
     }
 
-    size = sizeof(ngx_http_pgw_entry_t) + grant->nstrings * sizeof(ngx_str_t)
-           + token.len + text_len;
+    size = sizeof(ngx_http_pgw_entry_t) + n * sizeof(ngx_str_t)
+           + ctx->token.len + text_len;
 
     entry = ngx_http_pgw_cache_alloc(cache, size);
     if (entry == NULL) {
         return;
     }
 
-    entry->size = size + NGX_HTTP_PGW_CACHE_OVERHEAD;
+    entry->size = size;
     entry->text_len = text_len;
-    entry->version = version;
+    entry->version = ctx->version;
     entry->policy = conf->policy;
     entry->exp = claims->exp;
     entry->not_before = ngx_max(claims->iat, claims->nbf);
-    entry->grant = *grant;
+    entry->grant = ctx->grant;
 
-    p = (u_char *) &entry->strings[grant->nstrings];
+    p = (u_char *) &entry->strings[n];
 
     entry->node.str.data = p;
-    entry->node.str.len = token.len;
-    p = ngx_cpymem(p, token.data, token.len);
+    entry->node.str.len = ctx->token.len;
+    p = ngx_cpymem(p, ctx->token.data, ctx->token.len);
 
-    for (i = 0; i < grant->nstrings; i++) {
+    for (i = 0; i < n; i++) {
         entry->strings[i] = s[i];
 
         if (s[i].data) {
@@ -378,7 +369,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
     cache->entries++;
-    cache->size += entry->size;
+    cache->size += size;
 
     ngx_http_pgw_metrics_cached(cache->entries);
 }

@@ -35,13 +35,21 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
+/* r goes on as nobody's. */
+
+static ngx_int_t
+ngx_http_pgw_pass(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf)
+{
+    return ngx_http_pgw_inject(r, conf, NULL) == NGX_OK
+           ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
 ngx_int_t
 ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
     const char *detail)
 {
-    ngx_int_t  rc;
-
     if (!conf->shadow) {
         return ngx_http_pgw_problem_refuse(r, gr, reason, detail);
     }
@@ -57,167 +65,115 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         gr->reason = reason;
     }
 
-    rc = ngx_http_pgw_inject(r, conf, NULL);
-
-    return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return ngx_http_pgw_pass(r, conf);
 }
 
 
-/*
- * Sets ctx->err to what the token of r is: asked once, and kept where the
- * answer is one for good.  A key that is not known may still come; with that
- * error *claims is filled.  NGX_DECLINED: there is no token.
- */
+/* Sets ctx->err and ctx->grant; with PJ_ERR_KID_UNKNOWN ctx->iat. */
 
-static ngx_int_t
-ngx_http_pgw_check(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set, pj_claims_t *claims)
+static void
+ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
+    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set)
 {
-    pj_str_t                   token;
     ngx_int_t                  rc;
-    ngx_uint_t                 version;
-    ngx_table_elt_t           *h;
+    pj_claims_t                claims;
     ngx_http_pgw_main_conf_t  *mcf;
-
-    h = r->headers_in.authorization;
-
-    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
-
-    if (rc != NGX_OK) {
-        ctx->policy = 0;
-        ctx->err = PJ_ERR_TOKEN_SHAPE;
-
-        return (rc == NGX_DECLINED) ? NGX_DECLINED : NGX_OK;
-    }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    version = ngx_http_pgw_keys_version(mcf->keys);
-
-    if (set
-        && ctx->policy == conf->policy
-        && ctx->version == version
-        && ctx->token.data == token.data
-        && ctx->token.len == token.len)
-    {
-        return NGX_OK;
-    }
-
     /* without keys nothing is known, whatever was known before */
 
-    rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, token,
-                                       version, &ctx->err, &ctx->grant)
+    rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx)
              : NGX_DECLINED;
 
     if (rc == NGX_DECLINED) {
-        ctx->err = ngx_http_pgw_token_verify(r, conf, token, set, claims,
+        ctx->err = ngx_http_pgw_token_verify(r, conf, ctx->token, set, &claims,
                                              NULL);
 
-        if (ctx->err == PJ_OK
-            && ngx_http_pgw_inject_render(r->pool, conf, claims, &ctx->grant)
-               != NGX_OK)
-        {
-            ctx->err = PJ_ERR_NO_SPACE;
-        }
+        if (ctx->err == PJ_ERR_KID_UNKNOWN) {
+            ctx->iat = claims.iat;
 
-        if (ctx->err == PJ_OK) {
-            ngx_http_pgw_cache_store(mcf->cache, conf, token, version, claims,
-                                     &ctx->grant);
+        } else if (ctx->err != PJ_OK) {
+            /* void */
+
+        } else if (ngx_http_pgw_inject_render(r->pool, conf, &claims,
+                                              &ctx->grant)
+                   == NGX_OK)
+        {
+            ngx_http_pgw_cache_store(mcf->cache, conf, ctx, &claims);
+
+        } else {
+            ctx->err = PJ_ERR_NO_SPACE;
         }
     }
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: token %s, key set %ui%s",
-                   pj_errname(ctx->err), version,
+                   pj_errname(ctx->err), ctx->version,
                    rc == NGX_DECLINED ? "" : ", cached");
-
-    ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
-    ctx->version = version;
-    ctx->token = token;
-
-    return NGX_OK;
 }
 
 
-/* The same without deciding, for a location that may guard nothing. */
+/* Asked once, and kept where the answer is one for good: keys may still come. */
 
-static pj_err_t
-ngx_http_pgw_look(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t **ctx)
-{
-    pj_claims_t                claims;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    *ctx = conf->policy ? ngx_http_pgw_ctx_get(r) : NULL;
-
-    if (*ctx == NULL) {
-        return PJ_ERR_ARGUMENT;
-    }
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-
-    (void) ngx_http_pgw_check(r, conf, *ctx, ngx_http_pgw_keys_get(mcf->keys),
-                              &claims);
-    return (*ctx)->err;
-}
-
-
-ngx_int_t
-ngx_http_pgw_guard_early(ngx_http_request_t *r,
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
+    pj_str_t                   token;
+    ngx_int_t                  rc;
+    ngx_uint_t                 version;
+    ngx_table_elt_t           *h;
+    const pj_keyset_t         *set;
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (ngx_http_pgw_look(r, conf, &ctx) != PJ_ERR_KID_UNKNOWN) {
-        return NGX_DECLINED;
+    ctx = conf->policy ? ngx_http_pgw_ctx_get(r) : NULL;
+    if (ctx == NULL) {
+        return NULL;
+    }
+
+    h = r->headers_in.authorization;
+    rc = ngx_http_pgw_token_find(h ? &h->value : NULL, &token);
+
+    ctx->missing = (rc == NGX_DECLINED);
+
+    if (rc != NGX_OK) {
+        ctx->policy = 0;
+        ctx->err = PJ_ERR_TOKEN_SHAPE;
+        return ctx;
     }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    return ngx_http_pgw_keys_wait(r, mcf->keys);
-}
+    set = ngx_http_pgw_keys_get(mcf->keys);
+    version = ngx_http_pgw_keys_version(mcf->keys);
 
+    if (set == NULL
+        || ctx->policy != conf->policy
+        || ctx->version != version
+        || ctx->token.data != token.data
+        || ctx->token.len != token.len)
+    {
+        ctx->version = version;
+        ctx->token = token;
 
-const ngx_http_pgw_subject_t *
-ngx_http_pgw_guard_subject(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_http_pgw_ctx_t  *ctx;
+        ngx_http_pgw_verify(r, conf, ctx, set);
 
-    return ngx_http_pgw_look(r, conf, &ctx) == PJ_OK ? &ctx->grant.subject
-                                                     : NULL;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_admit(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
-{
-    gr->subject = grant->subject;
-
-    if (!(conf->access & grant->access)) {
-        return ngx_http_pgw_refuse(r, gr, conf,
-                                   NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-                                   NULL);
+        ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
     }
 
-    if (ngx_http_pgw_inject(r, conf, grant) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_VERIFIED);
-
-    return NGX_OK;
+    return ctx;
 }
 
 
-static ngx_int_t
-ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+/* Why r is let in or refused; REASON_NONE: it waits for keys. */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     ngx_int_t                  rc;
-    pj_claims_t                claims;
     const pj_keyset_t         *set;
     ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_reason_e      reason;
@@ -228,9 +184,12 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     keys = mcf->keys;
     set = ngx_http_pgw_keys_get(keys);
 
-    if (ngx_http_pgw_check(r, conf, ctx, set, &claims) == NGX_DECLINED) {
-        return ngx_http_pgw_refuse(r, gr, conf,
-                                   NGX_HTTP_PGW_REASON_TOKEN_MISSING, NULL);
+    if (ngx_http_pgw_guard_look(r, conf) != ctx) {
+        ctx->err = PJ_ERR_ARGUMENT;
+    }
+
+    if (ctx->missing) {
+        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
     }
 
     reason = ngx_http_pgw_reason_of_token(ctx->err);
@@ -238,24 +197,24 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
 
         /*
-         * The key may be one that was published after our last fetch: what a
-         * fetch that began after the request came has not brought is not there.
+         * The key may have been published after our last fetch.  What a fetch
+         * that began after the request came has not brought does not exist.
          */
 
         rc = ngx_http_pgw_keys_wait(r, keys);
 
         if (rc == NGX_AGAIN) {
-            return NGX_AGAIN;
+            return NGX_HTTP_PGW_REASON_NONE;
         }
 
         /* A fetch of another worker may have ended since we looked. */
 
         if (ngx_http_pgw_keys_get(keys) != set) {
-            return ngx_http_pgw_decide(r, gr, conf, ctx);
+            return ngx_http_pgw_judge(r, gr, conf, ctx);
         }
 
         if (set == NULL || rc == NGX_DECLINED) {
-            reason = ngx_http_pgw_token_no_key(keys, set, &claims);
+            reason = ngx_http_pgw_token_no_key(keys, set, ctx->iat);
         }
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
@@ -265,18 +224,14 @@ ngx_http_pgw_decide(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     ngx_http_pgw_metrics_verification(ctx->err);
 
-    if (ctx->err == PJ_OK) {
-        return ngx_http_pgw_admit(r, gr, conf, &ctx->grant);
+    if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
+        return reason;
     }
 
-    if (reason == NGX_HTTP_PGW_REASON_TOKEN_INVALID) {
-        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
-                      "token verification failed: %s", pj_strerror(ctx->err));
+    gr->subject = ctx->grant.subject;
 
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    return ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
+    return (conf->access & ctx->grant.access)
+           ? reason : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
 }
 
 
@@ -286,6 +241,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_int_t                  rc;
     ngx_http_pgw_ctx_t        *ctx;
+    ngx_http_pgw_reason_e      reason;
     ngx_http_core_loc_conf_t  *clcf;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
@@ -299,9 +255,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
 
-        rc = ngx_http_pgw_inject(r, conf, NULL);
-
-        return (rc == NGX_OK) ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return ngx_http_pgw_pass(r, conf);
     }
 
     ctx = ngx_http_pgw_ctx_get(r);
@@ -309,25 +263,37 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (conf->access == 0) {
+    if (conf->access) {
+        reason = ngx_http_pgw_judge(r, gr, conf, ctx);
+
+    } else {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
         ngx_log_error(NGX_LOG_WARN, r->connection->log, 0,
                       "no \"platform_gateway_access\" for location \"%V\"",
                       &clcf->name);
 
-        rc = ngx_http_pgw_refuse(r, gr, conf,
-                                 NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND, NULL);
-
-    } else {
-        rc = ngx_http_pgw_decide(r, gr, conf, ctx);
+        reason = NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND;
     }
 
-    if (rc == NGX_AGAIN) {
+    if (reason == NGX_HTTP_PGW_REASON_NONE) {
         ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                        "http platform gateway: waits for keys");
-
         return NGX_AGAIN;
+    }
+
+    rc = NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+    if (reason == NGX_HTTP_PGW_REASON_TOKEN_INVALID) {
+        ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                      "token verification failed: %s", pj_strerror(ctx->err));
+
+    } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
+        rc = ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
+
+    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_OK) {
+        ngx_http_pgw_allow(r, gr, reason);
+        rc = NGX_OK;
     }
 
     ctx->decided = 1;

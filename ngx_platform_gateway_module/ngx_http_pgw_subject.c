@@ -25,23 +25,30 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
     const ngx_str_t               *id;
+    ngx_http_pgw_ctx_t            *ctx;
     ngx_http_pgw_request_t        *gr;
     ngx_http_pgw_loc_conf_t       *conf;
     const ngx_http_pgw_subject_t  *subject;
+
+    static const ngx_http_pgw_subject_t  nobody;
 
     gr = ngx_http_pgw_request_get(r);
     if (gr == NULL) {
         return NGX_ERROR;
     }
 
+    subject = &gr->subject;
+
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    subject = conf->policy ? ngx_http_pgw_guard_subject(r, conf)
-                           : &gr->subject;
+    if (conf->policy) {
+        ctx = ngx_http_pgw_guard_look(r, conf);
+        subject = (ctx && ctx->err == PJ_OK) ? &ctx->grant.subject : &nobody;
+    }
 
-    id = subject ? (const ngx_str_t *) ((const char *) subject + data) : NULL;
+    id = (const ngx_str_t *) ((const char *) subject + data);
 
-    if (id == NULL || id->len == 0) {
+    if (id->len == 0) {
         gr->anonymous = 1;
         v->not_found = 1;
         return NGX_OK;
@@ -155,7 +162,7 @@ ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
         if (ngx_http_pgw_subject_variables[i].get
             == ngx_http_pgw_subject_variable
             && var->name.len == name->len
-            && ngx_strncmp(var->name.data, name->data, name->len) == 0)
+            && ngx_memcmp(var->name.data, name->data, name->len) == 0)
         {
             return 1;
         }

@@ -42,14 +42,10 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
         p++;
     }
 
-    if (p == last) {
-        return NGX_ERROR;
-    }
-
     token->data = p;
     token->len = (size_t) (last - p);
 
-    return NGX_OK;
+    return token->len ? NGX_OK : NGX_ERROR;
 }
 
 
@@ -68,16 +64,12 @@ ngx_http_pgw_token_exit_process(void)
 static void *
 ngx_http_pgw_token_scratch(size_t size, ngx_log_t *log)
 {
-    if (size <= ngx_http_pgw_token_memory_size) {
-        return ngx_http_pgw_token_memory;
-    }
+    if (size > ngx_http_pgw_token_memory_size) {
 
-    ngx_http_pgw_token_exit_process();
+        ngx_http_pgw_token_exit_process();
 
-    ngx_http_pgw_token_memory = ngx_alloc(size, log);
-
-    if (ngx_http_pgw_token_memory) {
-        ngx_http_pgw_token_memory_size = size;
+        ngx_http_pgw_token_memory = ngx_alloc(size, log);
+        ngx_http_pgw_token_memory_size = ngx_http_pgw_token_memory ? size : 0;
     }
 
     return ngx_http_pgw_token_memory;
@@ -198,13 +190,13 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
 
 ngx_http_pgw_reason_e
 ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
-    const pj_keyset_t *set, const pj_claims_t *claims)
+    const pj_keyset_t *set, int64_t iat)
 {
     if (set == NULL) {
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return claims->iat >= ngx_http_pgw_keys_fetched_at(keys)
+    return iat >= ngx_http_pgw_keys_fetched_at(keys)
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 
@@ -223,82 +215,42 @@ ngx_http_pgw_token_access(pj_token_kind_t kind)
 }
 
 
-/* Each part of a policy's text begins with its length, so none reads as two. */
-
-static ngx_int_t
-ngx_http_pgw_policy_add(ngx_array_t *text, const void *data, size_t len)
+static ngx_uint_t
+ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
 {
-    u_char  *p;
+    ngx_uint_t       i;
+    const pj_str_t  *x, *y;
 
-    p = ngx_array_push_n(text, sizeof(len) + len);
-    if (p == NULL) {
-        return NGX_ERROR;
+    if (a == b || a == NULL || b == NULL || a->nelts != b->nelts) {
+        return a == b;
     }
 
-    ngx_memcpy(ngx_cpymem(p, &len, sizeof(len)), data, len);
+    x = a->elts;
+    y = b->elts;
 
-    return NGX_OK;
+    for (i = 0; i < a->nelts; i++) {
+        if (x[i].len != y[i].len
+            || ngx_memcmp(x[i].data, y[i].data, x[i].len) != 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 
 /*
- * All of a policy, as bytes: locations of equal ones share a number, so that
- * what was found out about a token in one of them holds in the others.
+ * Locations of one policy share a number, so that what was found out about a
+ * token in one of them holds in the others.  Maps of claims are the same where
+ * they are inherited from one place.
  */
-
-static ngx_array_t *
-ngx_http_pgw_policy_text(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_int_t                           rc;
-    ngx_uint_t                          i, j, n;
-    ngx_array_t                        *text;
-    const pj_str_t                     *s;
-    const ngx_http_pgw_claim_header_t  *ch;
-
-    const intmax_t  numbers[] = {
-        conf->leeway, (intmax_t) conf->token_max_size,
-        conf->allow_confirmation
-    };
-
-    const ngx_array_t *const  lists[] = { conf->issuers, conf->audiences };
-
-    text = ngx_array_create(cf->pool, 512, 1);
-    if (text == NULL) {
-        return NULL;
-    }
-
-    rc = ngx_http_pgw_policy_add(text, numbers, sizeof(numbers));
-
-    for (i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
-
-        n = lists[i] ? lists[i]->nelts : 0;
-        rc |= ngx_http_pgw_policy_add(text, &n, sizeof(n));
-
-        for (j = 0; j < n; j++) {
-            s = (const pj_str_t *) lists[i]->elts + j;
-            rc |= ngx_http_pgw_policy_add(text, s->data, s->len);
-        }
-    }
-
-    ch = conf->claim_headers->elts;
-
-    for (i = 0; i < conf->claim_headers->nelts; i++) {
-        rc |= ngx_http_pgw_policy_add(text, ch[i].claim.data, ch[i].claim.len);
-        rc |= ngx_http_pgw_policy_add(text, ch[i].name.data, ch[i].name.len);
-    }
-
-    return (rc == NGX_OK) ? text : NULL;
-}
-
 
 char *
 ngx_http_pgw_policy_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_array_t               *text;
-    ngx_http_pgw_loc_conf_t   *same;
+    ngx_http_pgw_loc_conf_t   *one;
     ngx_http_pgw_main_conf_t  *mcf;
-
-    conf->policy = 0;
 
     if (conf->access == 0
         || (conf->access & NGX_HTTP_PGW_PUBLIC)
@@ -307,27 +259,24 @@ ngx_http_pgw_policy_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_OK;
     }
 
-    text = ngx_http_pgw_policy_text(cf, conf);
-    if (text == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    for (same = mcf->policies; same; same = same->policy_next) {
+    for (one = mcf->policies; one; one = one->policy_next) {
 
-        if (same->policy_text->nelts == text->nelts
-            && ngx_memcmp(same->policy_text->elts, text->elts, text->nelts)
-               == 0)
+        if (one->leeway == conf->leeway
+            && one->token_max_size == conf->token_max_size
+            && one->allow_confirmation == conf->allow_confirmation
+            && one->claim_headers == conf->claim_headers
+            && ngx_http_pgw_policy_same(one->issuers, conf->issuers)
+            && ngx_http_pgw_policy_same(one->audiences, conf->audiences))
         {
-            conf->policy = same->policy;
+            conf->policy = one->policy;
             return NGX_CONF_OK;
         }
     }
 
     conf->policy = mcf->policies ? mcf->policies->policy + 1 : 1;
-    conf->policy_text = text;
     conf->policy_next = mcf->policies;
     mcf->policies = conf;
 
