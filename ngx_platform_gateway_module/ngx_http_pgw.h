@@ -489,14 +489,14 @@ ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
  * Verifies token against the conf's policy and set (NULL: no keys).
  * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
  * (claims->iat is then what the token says, not verified), or why it is
- * refused.  What *claims points at lives in memory of the worker, until the
- * next call: copy what is to stay.
+ * refused.  What *claims points at is allocated from pool, 30 to 60 times the
+ * size of the token.
  *
  * With steps (else NULL) it takes the time from there, notes what each stage
  * found, and goes on past a fault to those that do not need what is at fault;
  * what it returns is the first one all the same.
  */
-pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
+pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
 
@@ -506,9 +506,6 @@ pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
  */
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
     const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set, int64_t iat);
-
-/* Releases the worker's memory for verifying. */
-void ngx_http_pgw_token_exit_process(void);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);

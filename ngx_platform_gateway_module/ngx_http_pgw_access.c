@@ -11,21 +11,30 @@
 #include "ngx_http_pgw_metrics.h"
 
 
+/*
+ * Headers as no client and no earlier location may have left them.  A request
+ * that nginx refused while it was read comes here by way of error_page alone,
+ * and may carry whatever the client had sent so far.
+ */
+
 static ngx_int_t
 ngx_http_pgw_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_srv_conf_t *sscf)
 {
-    if (r != r->main || gr->prepared) {
-        return NGX_OK;
+    if (r == r->main && !gr->prepared) {
+
+        if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        gr->prepared = 1;
     }
 
-    if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
-        return NGX_ERROR;
+    if (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    gr->prepared = 1;
-
-    return NGX_OK;
+    return NGX_DECLINED;
 }
 
 
@@ -52,8 +61,7 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                            "HTTP/0.9 is not supported");
     }
 
-    return ngx_http_pgw_prepare(r, gr, sscf) == NGX_OK
-           ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return ngx_http_pgw_prepare(r, gr, sscf);
 }
 
 
@@ -78,15 +86,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /*
-     * A request that nginx refused while it was read comes here by way of
-     * error_page alone, and may carry whatever the client had sent so far.
-     */
-
-    if (ngx_http_pgw_prepare(r, gr, sscf) != NGX_OK
-        || (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK))
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    rc = ngx_http_pgw_prepare(r, gr, sscf);
+    if (rc != NGX_DECLINED) {
+        return rc;
     }
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
@@ -97,19 +99,19 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     if (r == r->main) {
         rc = ngx_http_pgw_cors_options(r, gr, conf);
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
 
-        if (conf->methods && !(r->method & conf->methods)) {
+        if (rc == NGX_DECLINED
+            && conf->methods && !(r->method & conf->methods))
+        {
             gr->required = conf->access;
 
             rc = ngx_http_pgw_refuse(r, gr, conf,
                                      NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                                      NULL);
-            if (rc != NGX_DECLINED) {
-                return rc;
-            }
+        }
+
+        if (rc != NGX_DECLINED) {
+            return rc;
         }
     }
 
@@ -314,7 +316,6 @@ ngx_int_t
 ngx_http_pgw_phases_init(ngx_conf_t *cf)
 {
     ngx_uint_t                  i;
-    ngx_array_t                *handlers;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
@@ -322,17 +323,9 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
 
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
-        handlers = &cmcf->phases[ngx_http_pgw_phases[i].phase].handlers;
-
-        h = ngx_array_push(handlers);
+        h = ngx_array_push(&cmcf->phases[ngx_http_pgw_phases[i].phase].handlers);
         if (h == NULL) {
             return NGX_ERROR;
-        }
-
-        if (ngx_http_pgw_phases[i].last) {
-            h = handlers->elts;
-            ngx_memmove(h + 1, h,
-                        (handlers->nelts - 1) * sizeof(ngx_http_handler_pt));
         }
 
         *h = ngx_http_pgw_phases[i].handler;
@@ -350,7 +343,8 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
 ngx_int_t
 ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
 {
-    ngx_uint_t                  i, n;
+    ngx_int_t                   n, step;
+    ngx_uint_t                  i;
     ngx_http_handler_pt         handler;
     ngx_http_phase_handler_t   *ph;
     ngx_http_core_main_conf_t  *cmcf;
@@ -366,6 +360,7 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
         handler = ngx_http_pgw_phases[i].handler;
+        step = ngx_http_pgw_phases[i].last ? 1 : -1;
 
         /* the last checker, NULL, has nothing behind it */
 
@@ -373,19 +368,15 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
             /* void */
         }
 
-        if (ph[n].checker == NULL || ngx_http_pgw_phases[i].last) {
-            continue;
-        }
-
-        while (n > 0
-               && ph[n - 1].checker == ph[n].checker
-               && ph[n - 1].next == ph[n].next)
+        while (ph[n].checker
+               && n + step >= 0
+               && ph[n + step].checker == ph[n].checker
+               && ph[n + step].next == ph[n].next)
         {
-            ph[n].handler = ph[n - 1].handler;
-            n--;
+            ph[n].handler = ph[n + step].handler;
+            n += step;
+            ph[n].handler = handler;
         }
-
-        ph[n].handler = handler;
     }
 
     ngx_http_pgw_headers_init();

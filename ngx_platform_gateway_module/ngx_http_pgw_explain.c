@@ -571,7 +571,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
     ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
     steps.at = e->at;
 
-    err = ngx_http_pgw_token_verify(e->request, e->conf, token, set,
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
                                     &e->claims, &steps);
 
     if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)

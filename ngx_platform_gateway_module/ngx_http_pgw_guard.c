@@ -73,44 +73,41 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 static void
 ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set)
+    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set,
+    ngx_http_pgw_cache_t *cache)
 {
-    ngx_int_t                  rc;
-    pj_claims_t                claims;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_pool_t   *pool;
+    pj_claims_t   claims;
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    ctx->err = PJ_ERR_NO_SPACE;
 
-    /* without keys nothing is known, whatever was known before */
+    /* much memory for an instant: a long response would hold the request's */
 
-    rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx)
-             : NGX_DECLINED;
+    pool = ngx_create_pool(512, r->connection->log);
+    if (pool == NULL) {
+        return;
+    }
 
-    if (rc == NGX_DECLINED) {
-        ctx->err = ngx_http_pgw_token_verify(r, conf, ctx->token, set, &claims,
-                                             NULL);
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, set, &claims,
+                                         NULL);
 
-        if (ctx->err == PJ_ERR_KID_UNKNOWN) {
-            ctx->iat = claims.iat;
+    if (ctx->err == PJ_ERR_KID_UNKNOWN) {
+        ctx->iat = claims.iat;
+    }
 
-        } else if (ctx->err != PJ_OK) {
-            /* void */
+    if (ctx->err == PJ_OK) {
 
-        } else if (ngx_http_pgw_inject_render(r->pool, conf, &claims,
-                                              &ctx->grant)
-                   == NGX_OK)
+        if (ngx_http_pgw_inject_render(r->pool, conf, &claims, &ctx->grant)
+            == NGX_OK)
         {
-            ngx_http_pgw_cache_store(mcf->cache, conf, ctx, &claims);
+            ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
 
         } else {
             ctx->err = PJ_ERR_NO_SPACE;
         }
     }
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http platform gateway: token %s, key set %ui%s",
-                   pj_errname(ctx->err), ctx->version,
-                   rc == NGX_DECLINED ? "" : ", cached");
+    ngx_destroy_pool(pool);
 }
 
 
@@ -149,19 +146,33 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     set = ngx_http_pgw_keys_get(mcf->keys);
     version = ngx_http_pgw_keys_version(mcf->keys);
 
-    if (set == NULL
-        || ctx->policy != conf->policy
-        || ctx->version != version
-        || ctx->token.data != token.data
-        || ctx->token.len != token.len)
+    if (set
+        && ctx->policy == conf->policy
+        && ctx->version == version
+        && ctx->token.data == token.data
+        && ctx->token.len == token.len)
     {
-        ctx->version = version;
-        ctx->token = token;
-
-        ngx_http_pgw_verify(r, conf, ctx, set);
-
-        ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
+        return ctx;
     }
+
+    ctx->version = version;
+    ctx->token = token;
+
+    /* without keys nothing is known, whatever was known before */
+
+    rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx)
+             : NGX_DECLINED;
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_pgw_verify(r, conf, ctx, set, mcf->cache);
+    }
+
+    ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
+
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: token %s, key set %ui%s",
+                   pj_errname(ctx->err), version,
+                   rc == NGX_DECLINED ? "" : ", cached");
 
     return ctx;
 }
@@ -244,9 +255,12 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e      reason;
     ngx_http_core_loc_conf_t  *clcf;
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    ctx = ngx_http_pgw_ctx_get(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
 
-    if (ctx && ctx->decided) {
+    if (ctx->decided) {
         return ctx->verdict;
     }
 
@@ -256,11 +270,6 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
 
         return ngx_http_pgw_pass(r, conf);
-    }
-
-    ctx = ngx_http_pgw_ctx_get(r);
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (conf->access) {

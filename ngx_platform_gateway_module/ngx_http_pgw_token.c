@@ -8,15 +8,6 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * Verifying takes some 30 to 60 times the token's size, for an instant: kept
- * by the worker, since a long response would hold the request's own memory.
- */
-
-static void    *ngx_http_pgw_token_memory;
-static size_t   ngx_http_pgw_token_memory_size;
-
-
 ngx_int_t
 ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
 {
@@ -46,33 +37,6 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
     token->len = (size_t) (last - p);
 
     return token->len ? NGX_OK : NGX_ERROR;
-}
-
-
-void
-ngx_http_pgw_token_exit_process(void)
-{
-    if (ngx_http_pgw_token_memory) {
-        ngx_free(ngx_http_pgw_token_memory);
-    }
-
-    ngx_http_pgw_token_memory = NULL;
-    ngx_http_pgw_token_memory_size = 0;
-}
-
-
-static void *
-ngx_http_pgw_token_scratch(size_t size, ngx_log_t *log)
-{
-    if (size > ngx_http_pgw_token_memory_size) {
-
-        ngx_http_pgw_token_exit_process();
-
-        ngx_http_pgw_token_memory = ngx_alloc(size, log);
-        ngx_http_pgw_token_memory_size = ngx_http_pgw_token_memory ? size : 0;
-    }
-
-    return ngx_http_pgw_token_memory;
 }
 
 
@@ -119,7 +83,7 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
  */
 
 pj_err_t
-ngx_http_pgw_token_verify(ngx_http_request_t *r,
+ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
@@ -139,7 +103,7 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
 
     size = pj_token_arena_bytes(token.len);
 
-    mem = ngx_http_pgw_token_scratch(size, r->connection->log);
+    mem = ngx_palloc(pool, size);
     if (mem == NULL) {
         return PJ_ERR_NO_SPACE;
     }

@@ -363,7 +363,6 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 static void
 ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_http_pgw_token_exit_process();
     ngx_http_pgw_keys_exit_process(cycle);
     ngx_http_pgw_metrics_cached(0);
 }
