@@ -2,12 +2,12 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { guard, headers, cors, options, problem }; options -> { locate, cors }; explain -> { locate,
- * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
- * refresh -> { keys, fetch }; problem -> { refusal, cors };
- * request -> ids.  All know request; log and metrics read it.  What a reason
- * means is in the table of reason, which all of them read.  Only token and keys
- * verify with pj.
+ * Who calls whom: module -> access -> { guard, headers, cors, options, problem
+ * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
+ * { token, cache, keys, inject, refusal }; subject -> guard; refresh -> { keys,
+ * fetch }; problem -> { refusal, cors }; request -> ids.  All know request; log
+ * and metrics read it.  What a reason means is in the table of reason, which
+ * all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -240,6 +240,7 @@ typedef struct {
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_uint_t            version;
+    const pj_keyset_t    *set;          /* to be compared alone */
     pj_err_t              err;
     int64_t               iat;          /* with PJ_ERR_KID_UNKNOWN: as the token
                                            says */
@@ -424,9 +425,9 @@ ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /*
- * What the token of r is, as the guard finds it, in the context's err and grant;
- * NULL: conf asks for none, or memory is short.  Decides nothing, waits for
- * nothing.
+ * What the token of r is, as the guard finds it, in the context's err and
+ * grant; NULL: conf asks for none, or memory is short.  Decides nothing, waits
+ * for nothing.
  */
 ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
@@ -520,7 +521,7 @@ char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
 /*
- * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, under
+ * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
  * the policy of conf and the key set of ctx->version, with PJ_OK ctx->grant is
  * filled from pool; or PJ_ERR_NO_SPACE.  NGX_DECLINED: not known.
  */

@@ -45,7 +45,6 @@ struct ngx_http_pgw_cache_s {
     ngx_uint_t              max_entries;  /* 0: off */
     size_t                  max_size;
     ngx_uint_t              set;          /* by the directive */
-    ngx_log_t              *log;
 };
 
 
@@ -109,7 +108,6 @@ ngx_http_pgw_cache_create(ngx_conf_t *cf)
 
     cache->max_entries = 16384;
     cache->max_size = 32 * 1024 * 1024;
-    cache->log = &cf->cycle->new_log;
 
     cln->handler = ngx_http_pgw_cache_cleanup;
 
@@ -279,8 +277,9 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
                     ? p + (entry->strings[i].data - text) : NULL;
     }
 
-    ctx->grant = entry->grant;
+    ctx->grant.access = entry->grant.access;
     ctx->grant.strings = s;
+    ctx->grant.nstrings = n;
     ngx_http_pgw_grant_subject(&ctx->grant, entry->grant.subject.plain);
 
     return NGX_OK;
@@ -303,7 +302,7 @@ ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
         ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
-    return ngx_alloc(size, cache->log);
+    return ngx_alloc(size, ngx_cycle->log);
 }
 
 

@@ -111,7 +111,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Asked once, and kept where the answer is one for good: keys may still come. */
+/* Asked once, and kept where the answer is for good: a key may still come. */
 
 ngx_http_pgw_ctx_t *
 ngx_http_pgw_guard_look(ngx_http_request_t *r,
@@ -155,6 +155,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
         return ctx;
     }
 
+    ctx->set = set;
     ctx->version = version;
     ctx->token = token;
 
@@ -182,25 +183,19 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
+    const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_int_t                  rc;
-    const pj_keyset_t         *set;
+    ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_reason_e      reason;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    ctx = ngx_http_pgw_guard_look(r, conf);
 
-    keys = mcf->keys;
-    set = ngx_http_pgw_keys_get(keys);
-
-    if (ngx_http_pgw_guard_look(r, conf) != ctx) {
-        ctx->err = PJ_ERR_ARGUMENT;
-    }
-
-    if (ctx->missing) {
-        return NGX_HTTP_PGW_REASON_TOKEN_MISSING;
+    if (ctx == NULL || ctx->missing) {
+        return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
+                   : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
     }
 
     reason = ngx_http_pgw_reason_of_token(ctx->err);
@@ -212,20 +207,27 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
          * that began after the request came has not brought does not exist.
          */
 
+        mcf = ngx_http_get_module_main_conf(r,
+                                            ngx_http_platform_gateway_module);
+        keys = mcf->keys;
+
         rc = ngx_http_pgw_keys_wait(r, keys);
 
         if (rc == NGX_AGAIN) {
+            ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                           "http platform gateway: waits for keys");
+
             return NGX_HTTP_PGW_REASON_NONE;
         }
 
         /* A fetch of another worker may have ended since we looked. */
 
-        if (ngx_http_pgw_keys_get(keys) != set) {
-            return ngx_http_pgw_judge(r, gr, conf, ctx);
+        if (ngx_http_pgw_keys_get(keys) != ctx->set) {
+            return ngx_http_pgw_judge(r, gr, conf);
         }
 
-        if (set == NULL || rc == NGX_DECLINED) {
-            reason = ngx_http_pgw_token_no_key(keys, set, ctx->iat);
+        if (ctx->set == NULL || rc == NGX_DECLINED) {
+            reason = ngx_http_pgw_token_no_key(keys, ctx->set, ctx->iat);
         }
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
@@ -255,12 +257,9 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e      reason;
     ngx_http_core_loc_conf_t  *clcf;
 
-    ctx = ngx_http_pgw_ctx_get(r);
-    if (ctx == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    if (ctx->decided) {
+    if (ctx && ctx->decided) {
         return ctx->verdict;
     }
 
@@ -272,8 +271,13 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return ngx_http_pgw_pass(r, conf);
     }
 
+    ctx = ngx_http_pgw_ctx_get(r);
+    if (ctx == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
     if (conf->access) {
-        reason = ngx_http_pgw_judge(r, gr, conf, ctx);
+        reason = ngx_http_pgw_judge(r, gr, conf);
 
     } else {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
@@ -286,8 +290,6 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if (reason == NGX_HTTP_PGW_REASON_NONE) {
-        ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                       "http platform gateway: waits for keys");
         return NGX_AGAIN;
     }
 

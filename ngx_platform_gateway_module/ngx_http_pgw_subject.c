@@ -102,16 +102,12 @@ static const struct {
     ngx_http_get_variable_pt    get;
     size_t                      offset;
 } ngx_http_pgw_subject_variables[] = {
-
     { ngx_string("platform_account_id"), ngx_http_pgw_subject_variable,
       offsetof(ngx_http_pgw_subject_t, account_id) },
-
     { ngx_string("platform_session_id"), ngx_http_pgw_subject_variable,
       offsetof(ngx_http_pgw_subject_t, session_id) },
-
     { ngx_string("platform_workspace_id"), ngx_http_pgw_subject_variable,
       offsetof(ngx_http_pgw_subject_t, workspace_id) },
-
     { ngx_string("platform_unshared"), ngx_http_pgw_subject_unshared, 0 }
 };
 
@@ -144,7 +140,7 @@ ngx_http_pgw_subject_add_variables(ngx_conf_t *cf)
 }
 
 
-/* Whether variable n, of those that the configuration reads, names a subject. */
+/* Whether variable n of those that are read names a subject. */
 
 static ngx_uint_t
 ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
