@@ -295,17 +295,18 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 static const struct {
     ngx_http_phases      phase;
     ngx_http_handler_pt  handler;
-    ngx_uint_t           last;         /* of its phase, else the first */
+    ngx_int_t            step;         /* -1: to be the first of its phase,
+                                          1: the last */
 } ngx_http_pgw_phases[] = {
-    { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, 0 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, 0 },
+    { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
     { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
-    { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, 0 },
-    { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, 0 },
-    { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, 0 },
+    { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
+    { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
+    { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_last_handler, 1 },
-    { NGX_HTTP_PRECONTENT_PHASE, ngx_http_pgw_precontent_handler, 0 },
-    { NGX_HTTP_LOG_PHASE, ngx_http_pgw_metrics_log_handler, 0 }
+    { NGX_HTTP_PRECONTENT_PHASE, ngx_http_pgw_precontent_handler, -1 },
+    { NGX_HTTP_LOG_PHASE, ngx_http_pgw_metrics_log_handler, -1 }
 };
 
 #define NGX_HTTP_PGW_PHASES                                                   \
@@ -363,7 +364,7 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
         handler = ngx_http_pgw_phases[i].handler;
-        step = ngx_http_pgw_phases[i].last ? 1 : -1;
+        step = ngx_http_pgw_phases[i].step;
 
         /* the last checker, NULL, has nothing behind it */
 

@@ -79,12 +79,11 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     ngx_pool_t   *pool;
     pj_claims_t   claims;
 
-    ctx->err = PJ_ERR_NO_SPACE;
-
     /* much memory for an instant: a long response would hold the request's */
 
     pool = ngx_create_pool(512, r->connection->log);
     if (pool == NULL) {
+        ctx->err = PJ_ERR_NO_SPACE;
         return;
     }
 
@@ -95,16 +94,15 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         ctx->iat = claims.iat;
     }
 
+    if (ctx->err == PJ_OK
+        && ngx_http_pgw_inject_render(r->pool, conf, &claims, &ctx->grant)
+           != NGX_OK)
+    {
+        ctx->err = PJ_ERR_NO_SPACE;
+    }
+
     if (ctx->err == PJ_OK) {
-
-        if (ngx_http_pgw_inject_render(r->pool, conf, &claims, &ctx->grant)
-            == NGX_OK)
-        {
-            ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
-
-        } else {
-            ctx->err = PJ_ERR_NO_SPACE;
-        }
+        ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
     }
 
     ngx_destroy_pool(pool);
