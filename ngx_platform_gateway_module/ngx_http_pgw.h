@@ -246,7 +246,6 @@ typedef struct {
                                            says */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
-    unsigned              decided:1;    /* by the guard */
     unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* a cache was asked for
                                            the answer ... */

@@ -255,12 +255,6 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e      reason;
     ngx_http_core_loc_conf_t  *clcf;
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
-
-    if (ctx && ctx->decided) {
-        return ctx->verdict;
-    }
-
     gr->required = conf->access;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
@@ -305,7 +299,6 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         rc = NGX_OK;
     }
 
-    ctx->decided = 1;
     ctx->verdict = rc;
 
     return rc;
