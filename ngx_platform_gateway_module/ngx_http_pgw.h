@@ -540,13 +540,13 @@ ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
 
 /*
  * Keeps the caches of the location in cf from requests for which a variable
- * named nobody.
+ * named nobody, and refuses one that always would.
  */
 char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes whether a variable is read, and refuses one that never could be. */
-char *ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
+/* Notes whether a variable is read. */
+void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
 

@@ -260,7 +260,9 @@ char *
 ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                 i, known;
+    const ngx_array_t         *codes;
     ngx_http_upstream_conf_t  *u;
+    ngx_http_core_srv_conf_t  *cscf;
 
     static const ngx_str_t  modules[] = {
         ngx_string("proxy"),
@@ -268,6 +270,26 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
         ngx_string("scgi"),
         ngx_string("uwsgi")
     };
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    codes = ngx_http_pgw_peek_rewrite_codes(cf, cscf->ctx);
+
+    /* before the location is known nobody is verified: "set" would keep that */
+
+    if (conf->enable && codes && ngx_http_pgw_subject_reads(cf, codes)) {
+
+        conf = cscf->ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: the server reads "
+                      "$platform_account_id, _session_id or _workspace_id in "
+                      "a \"set\", \"if\" or \"rewrite\" of its own, before it "
+                      "is known which location checks the token: say it in "
+                      "the location in %V:%ui",
+                      &conf->conf_file, conf->conf_line);
+
+        return NGX_CONF_ERROR;
+    }
 
     for (i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
 
@@ -305,51 +327,15 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 }
 
 
-/* Before the location is known nobody is verified: "set" would keep that. */
-
-char *
+void
 ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_uint_t                  i;
-    const ngx_array_t          *codes;
-    ngx_http_conf_ctx_t        *ctx;
-    ngx_http_pgw_srv_conf_t    *sscf;
-    ngx_http_pgw_loc_conf_t    *conf;
-    ngx_http_core_srv_conf_t  **cscf;
     ngx_http_core_main_conf_t  *cmcf;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    cscf = cmcf->servers.elts;
 
     for (i = 0; i < cmcf->variables.nelts; i++) {
         mcf->subject_read |= ngx_http_pgw_subject_is(cmcf, i);
     }
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-
-        ctx = cscf[i]->ctx;
-
-        sscf = ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
-        conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
-        codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
-
-        if (!sscf->any_enabled
-            || codes == NULL
-            || !ngx_http_pgw_subject_reads(cf, codes))
-        {
-            continue;
-        }
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: the server reads "
-                      "$platform_account_id, _session_id or _workspace_id in "
-                      "a \"set\", \"if\" or \"rewrite\" of its own, before it "
-                      "is known which location checks the token: say it in "
-                      "the location in %V:%ui",
-                      &conf->conf_file, conf->conf_line);
-
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
 }

@@ -390,13 +390,13 @@ ngx_http_pgw_init(ngx_conf_t *cf)
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
     }
 
+    ngx_http_pgw_subject_init_conf(cf, mcf);
     ngx_http_pgw_ids_init();
 
     return ngx_http_pgw_phases_init(cf);
