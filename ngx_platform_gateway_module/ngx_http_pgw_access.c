@@ -11,8 +11,6 @@
 #include "ngx_http_pgw_subject.h"
 
 
-static ngx_int_t ngx_http_pgw_prepare(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_srv_conf_t *sscf);
 static ngx_int_t ngx_http_pgw_method_check(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_challenge(ngx_http_request_t *r,
@@ -42,7 +40,7 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                            "HTTP/0.9 is not supported");
     }
 
-    return ngx_http_pgw_prepare(r, gr, sscf);
+    return NGX_DECLINED;
 }
 
 
@@ -66,19 +64,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /*
-     * A request that nginx refused while it was read comes here by way of
-     * error_page alone, and may carry whatever the client had sent so far.
-     */
-
-    if (r == r->main && !gr->prepared) {
-        rc = ngx_http_pgw_prepare(r, gr, sscf);
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
-    }
-
-    if (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK) {
+    if (gr->injected && ngx_http_pgw_headers_withdraw(r, gr) != NGX_OK) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -238,7 +224,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
     if (conf->one_record) {
-        rc = ngx_http_pgw_headers_fit(r);
+        rc = ngx_http_pgw_inject_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;
         }
@@ -262,20 +248,6 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_SATISFIED);
 
     ctx->verdict = NGX_OK;
-
-    return NGX_DECLINED;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_srv_conf_t *sscf)
-{
-    if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    gr->prepared = 1;
 
     return NGX_DECLINED;
 }

@@ -9,12 +9,6 @@
 #include "ngx_http_pgw_peek.h"
 
 
-#define NGX_HTTP_PGW_GUARDED                                                  \
-    (NGX_HTTP_PGW_ACCOUNT                                                     \
-     |NGX_HTTP_PGW_BRANCH                                                     \
-     |NGX_HTTP_PGW_SYSTEM)
-
-
 /*
  * What a client may send where its headers go on in one record of 64 KiB: the
  * rest is for parameters and trusted headers.

@@ -114,7 +114,6 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
         }
     }
 
-    ngx_http_pgw_headers_init();
     ngx_http_pgw_problem_init();
 
     return NGX_OK;

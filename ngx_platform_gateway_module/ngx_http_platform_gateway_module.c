@@ -14,16 +14,11 @@
 static ngx_int_t ngx_http_pgw_add_variables(ngx_conf_t *cf);
 static ngx_int_t ngx_http_pgw_init(ngx_conf_t *cf);
 static void *ngx_http_pgw_create_main_conf(ngx_conf_t *cf);
-static void *ngx_http_pgw_create_srv_conf(ngx_conf_t *cf);
-static char *ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent,
-    void *child);
 static void *ngx_http_pgw_create_loc_conf(ngx_conf_t *cf);
 static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
     void *child);
 static void ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf);
-static ngx_int_t ngx_http_pgw_merge_claims(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
 static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
 
@@ -231,14 +226,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_claim_header"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_pgw_names_claim,
+      ngx_http_pgw_conf_claim,
       NGX_HTTP_LOC_CONF_OFFSET,
       0,
       NULL },
 
     { ngx_string("platform_gateway_strip_header"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_names_strip,
+      ngx_http_pgw_conf_strip,
       NGX_HTTP_SRV_CONF_OFFSET,
       0,
       NULL },
@@ -328,8 +323,8 @@ static ngx_http_module_t  ngx_http_pgw_module_ctx = {
     ngx_http_pgw_create_main_conf, /* create main configuration */
     NULL,                                  /* init main configuration */
 
-    ngx_http_pgw_create_srv_conf, /* create server configuration */
-    ngx_http_pgw_merge_srv_conf, /* merge server configuration */
+    ngx_http_pgw_conf_create_srv, /* create server configuration */
+    ngx_http_pgw_conf_merge_srv, /* merge server configuration */
 
     ngx_http_pgw_create_loc_conf, /* create location config */
     ngx_http_pgw_merge_loc_conf /* merge location configuration */
@@ -436,23 +431,6 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
 
 
 static void *
-ngx_http_pgw_create_srv_conf(ngx_conf_t *cf)
-{
-    /* set by ngx_pcalloc(): strip_names, strip, strip_lengths, any_enabled */
-
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
-}
-
-
-static char *
-ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent, void *child)
-{
-    return ngx_http_pgw_names_merge(cf, parent, child) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
-}
-
-
-static void *
 ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
 {
     ngx_http_pgw_loc_conf_t  *conf;
@@ -505,7 +483,12 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_merge_values(prev, conf);
     ngx_http_pgw_cors_merge(prev, conf);
 
-    if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
+    /* stripping comes before the location is known: a server strips for all */
+
+    sscf = ngx_http_conf_get_module_srv_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    if (ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
     {
@@ -513,16 +496,8 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     }
 
     conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL) {
-        return NGX_CONF_ERROR;
-    }
 
-    /* stripping comes before the location is known: a server strips for all */
-
-    sscf = ngx_http_conf_get_module_srv_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers) != NGX_OK
+    if (conf->route == NULL
         || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
@@ -571,23 +546,4 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
-}
-
-
-/* The default map is made once for all that inherit it. */
-
-static ngx_int_t
-ngx_http_pgw_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
-{
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
-        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
-        if (prev->claim_headers == NULL) {
-            return NGX_ERROR;
-        }
-    }
-
-    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
-
-    return NGX_OK;
 }
