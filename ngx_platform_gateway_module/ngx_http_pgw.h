@@ -125,9 +125,12 @@ typedef struct {
     ngx_http_pgw_cache_t           *cache;
     ngx_http_pgw_metrics_t         *metrics;
 
-    const ngx_http_pgw_loc_conf_t  *guarded;     /* one that needs keys */
+    /* a location that needs keys, or NULL */
+    const ngx_http_pgw_loc_conf_t  *guarded;
+
     ngx_array_t                    *policies;    /* of loc_conf_t *: one for
                                                     each policy there is */
+
     ngx_uint_t                      subject_read;  /* by a variable, before the
                                                       guard perhaps */
 
@@ -178,6 +181,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
 
@@ -192,11 +196,6 @@ struct ngx_http_pgw_loc_conf_s {
 };
 
 
-/*
- * START --keys_wait(): NGX_AGAIN--> WAIT_KEYS: resumed, decide or wait for the
- * next fetch.  Token, keys and policy decide: DONE, with a verdict.
- */
-
 typedef enum {
     NGX_HTTP_PGW_START = 0,
     NGX_HTTP_PGW_WAIT_KEYS,
@@ -204,17 +203,21 @@ typedef enum {
 } ngx_http_pgw_state_e;
 
 
-/* Whom a verified token names; data NULL: none. */
+/* Whom a verified token names. */
 
 typedef struct {
-    ngx_str_t                    account_id;
+    ngx_str_t                    account_id;   /* data NULL: none */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
-    ngx_uint_t                   plain;        /* no escaping in JSON */
+    ngx_uint_t                   plain;        /* they need no escaping in
+                                                  JSON */
 } ngx_http_pgw_subject_t;
 
 
-/* What a verified token gives to a request under a policy; of r->pool. */
+/*
+ * What a verified token gives to a request under a policy.  All of it lives as
+ * long as the request's pool.
+ */
 
 typedef struct {
     ngx_uint_t              access;    /* the level that it opens */
@@ -254,6 +257,17 @@ typedef struct {
                                            the answer ... */
     unsigned              unshared:1;   /* ... or is not to be */
 } ngx_http_pgw_ctx_t;
+
+
+/*
+ *                keys_wait(): NGX_AGAIN
+ *     START ------------------------------> WAIT_KEYS
+ *       |                                      |
+ *       | token, keys and policy decide        | resumed: decide, or wait
+ *       |                                      | for the next fetch
+ *       v                                      v
+ *     DONE  (verdict: NGX_OK, or the status of the refusal)
+ */
 
 
 /* What a browser asks for (the Fetch standard, "CORS protocol"). */
@@ -648,32 +662,19 @@ ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 /* ngx_http_pgw_headers.c: the headers of a request, and its ids */
 
 /*
- * One pass over the headers of r, a main request, into gr: chooses the ids (the
+ * Gives r the headers that are right for a location, in one pass: drops every
+ * context header and each alias of one, sets the ids, and adds those of grant
+ * (NULL: none); takes out Authorization where conf says so (NULL: puts it
+ * back).  With a new gr, of a main request, it first chooses the ids (the
  * client's where they are well formed and sent once, else new ones) and notes
- * gr->cors.  Where the gateway is on in the server it drops every context
- * header and each alias of one, and sets the ids.
+ * gr->cors.  Does no more where the gateway is off in the whole server.
+ *
+ * Neither elements nor list parts that another request may share are written
+ * to.
  */
-ngx_int_t ngx_http_pgw_headers_prepare(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr);
-
-/*
- * Takes back what was injected for an earlier location or a parent request,
- * and puts Authorization back.
- */
-ngx_int_t ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
-/*
- * Gives r a header list without hide (NULL: none goes) and with add[0..n) at
- * its end; add must live as long as r.  Neither elements nor list parts that
- * another request may share are written to.
- */
-ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
-    const ngx_table_elt_t *hide, ngx_table_elt_t *add, ngx_uint_t n);
-
-/* Fills every field of h. */
-void ngx_http_pgw_headers_set(ngx_table_elt_t *h,
-    const ngx_http_pgw_claim_header_t *name, const ngx_str_t *value);
+ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant);
 
 /* Lower case for letters, digits as they are, '-' for any other byte. */
 u_char ngx_http_pgw_headers_fold(u_char c);

@@ -64,7 +64,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    if (gr->injected && ngx_http_pgw_headers_withdraw(r, gr) != NGX_OK) {
+    if (gr->injected
+        && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 

@@ -24,7 +24,7 @@
 
 typedef struct {
     ngx_list_t                      kept;
-    const ngx_http_pgw_srv_conf_t  *conf;    /* what to strip; NULL: nothing */
+    const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
     const ngx_table_elt_t          *hide;    /* goes as well; NULL: none */
 
     /* what was seen of the ids */
@@ -68,21 +68,6 @@ ngx_http_pgw_headers_alias(const ngx_str_t *name, const ngx_str_t *folded)
 }
 
 
-/* hash and lowcase_key are what proxy and fastcgi look names up by */
-
-void
-ngx_http_pgw_headers_set(ngx_table_elt_t *h,
-    const ngx_http_pgw_claim_header_t *name, const ngx_str_t *value)
-{
-    h->key = name->name;
-    h->value = *value;
-    h->lowcase_key = name->lowcase.data;
-    h->hash = name->hash;
-
-    ngx_http_pgw_header_unchain(h);
-}
-
-
 /* Whether h goes; notes what it says. */
 
 static ngx_uint_t
@@ -94,8 +79,8 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     conf = pass->conf;
 
-    if (h == pass->hide || conf == NULL) {
-        return h == pass->hide;
+    if (h == pass->hide) {
+        return 1;
     }
 
     if (ngx_http_pgw_header_is(h, "origin")) {
@@ -212,64 +197,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 }
 
 
-/* Makes what was kept, and add[0..n) after it, the headers of r. */
-
-static ngx_int_t
-ngx_http_pgw_headers_adopt(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass,
-    ngx_table_elt_t *add, ngx_uint_t n)
-{
-    ngx_list_t  *list;
-
-    if (ngx_http_pgw_headers_run(&pass->kept, add, n) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    list = &r->headers_in.headers;
-
-    if (pass->kept.last == NULL) {
-        return ngx_list_init(list, r->pool, 4, sizeof(ngx_table_elt_t));
-    }
-
-    *list = pass->kept;
-
-    if (list->part.next == NULL) {
-        list->last = &list->part;
-    }
-
-    return NGX_OK;
-}
-
-
-/* The same with the ids, and with what was hidden, as Authorization again. */
-
-static ngx_int_t
-ngx_http_pgw_headers_complete(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, ngx_http_pgw_pass_t *pass)
-{
-    ngx_uint_t                          n;
-    ngx_table_elt_t                    *add;
-    const ngx_http_pgw_claim_header_t  *name;
-
-    add = ngx_palloc(r->pool, (NGX_HTTP_PGW_IDS + 1) * sizeof(ngx_table_elt_t));
-    if (add == NULL) {
-        return NGX_ERROR;
-    }
-
-    name = pass->conf->strip->elts;
-
-    ngx_http_pgw_headers_set(&add[0], &name[0], &gr->request_id);
-    ngx_http_pgw_headers_set(&add[1], &name[1], &gr->correlation_id);
-    n = NGX_HTTP_PGW_IDS;
-
-    if (pass->hide) {
-        add[n] = *pass->hide;
-        r->headers_in.authorization = &add[n++];
-    }
-
-    return ngx_http_pgw_headers_adopt(r, pass, add, n);
-}
-
-
 /* The one id of its kind, if it is well formed; NULL: make one. */
 
 static const ngx_str_t *
@@ -337,25 +264,18 @@ ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 }
 
 
-ngx_int_t
-ngx_http_pgw_headers_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr)
+/* Chooses the ids: the client's, or new ones.  Keeps what was seen for CORS. */
+
+static ngx_int_t
+ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_pass_t *pass)
 {
     const ngx_str_t            *id;
-    ngx_http_pgw_pass_t         pass;
     ngx_http_variable_value_t  *v;
 
-    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+    gr->cors = pass->cors;
 
-    pass.conf = ngx_http_get_module_srv_conf(r,
-                                             ngx_http_platform_gateway_module);
-
-    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    gr->cors = pass.cors;
-
-    id = ngx_http_pgw_ids_given(&pass, 0);
+    id = ngx_http_pgw_ids_given(pass, 0);
 
     if (id) {
         gr->request_id = *id;
@@ -364,55 +284,115 @@ ngx_http_pgw_headers_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr)
         return NGX_ERROR;
     }
 
-    id = ngx_http_pgw_ids_given(&pass, 1);
+    id = ngx_http_pgw_ids_given(pass, 1);
 
     gr->correlation_id = id ? *id : gr->request_id;
 
-    if (!pass.conf->any_enabled) {
-        return NGX_OK;
+    if (pass->conf->any_enabled) {
+        v = &r->variables[ngx_http_pgw_ids_index];
+
+        v->data = gr->request_id.data;
+        v->len = (unsigned) gr->request_id.len & 0xfffffff;
+        v->valid = 1;
+        v->no_cacheable = 0;
+        v->not_found = 0;
     }
 
-    v = &r->variables[ngx_http_pgw_ids_index];
+    return NGX_OK;
+}
 
-    v->data = gr->request_id.data;
-    v->len = (unsigned) gr->request_id.len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
 
-    return ngx_http_pgw_headers_complete(r, gr, &pass);
+/* hash and lowcase_key are what proxy and fastcgi look names up by */
+
+static void
+ngx_http_pgw_headers_set(ngx_table_elt_t *h,
+    const ngx_http_pgw_claim_header_t *name, const ngx_str_t *value)
+{
+    h->key = name->name;
+    h->value = *value;
+    h->lowcase_key = name->lowcase.data;
+    h->hash = name->hash;
+
+    ngx_http_pgw_header_unchain(h);
 }
 
 
 ngx_int_t
-ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr)
+ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
-    ngx_http_pgw_pass_t  pass;
+    ngx_uint_t                          i, n;
+    const ngx_str_t                    *value;
+    ngx_table_elt_t                    *add;
+    ngx_http_pgw_pass_t                 pass;
+    const ngx_http_pgw_claim_header_t  *name;
 
     ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
 
     pass.conf = ngx_http_get_module_srv_conf(r,
                                              ngx_http_platform_gateway_module);
-    pass.hide = r->headers_in.authorization;
 
-    return ngx_http_pgw_headers_sift(r, &pass) == NGX_OK
-           ? ngx_http_pgw_headers_complete(r, gr, &pass) : NGX_ERROR;
-}
+    /* the first time Authorization is where the client sent it */
 
+    if (gr->request_id.data) {
+        pass.hide = r->headers_in.authorization;
+    }
 
-ngx_int_t
-ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
-    const ngx_table_elt_t *hide, ngx_table_elt_t *add, ngx_uint_t n)
-{
-    ngx_http_pgw_pass_t  pass;
+    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || (gr->request_id.data == NULL
+            && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
+    {
+        return NGX_ERROR;
+    }
 
-    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+    if (!pass.conf->any_enabled) {
+        return NGX_OK;
+    }
 
-    pass.hide = hide;
+    n = grant ? grant->nstrings : 0;
 
-    return ngx_http_pgw_headers_sift(r, &pass) == NGX_OK
-           ? ngx_http_pgw_headers_adopt(r, &pass, add, n) : NGX_ERROR;
+    add = ngx_palloc(r->pool,
+                     (NGX_HTTP_PGW_IDS + 1 + n) * sizeof(ngx_table_elt_t));
+    if (add == NULL) {
+        return NGX_ERROR;
+    }
+
+    name = pass.conf->strip->elts;
+
+    ngx_http_pgw_headers_set(&add[0], &name[0], &gr->request_id);
+    ngx_http_pgw_headers_set(&add[1], &name[1], &gr->correlation_id);
+
+    n = NGX_HTTP_PGW_IDS;
+
+    /* headers_in.authorization stays: another location may still need it */
+
+    if (pass.hide && (conf == NULL || conf->forward_authorization)) {
+        add[n] = *pass.hide;
+        r->headers_in.authorization = &add[n++];
+    }
+
+    for (i = NGX_HTTP_PGW_GRANT_IDS; grant && i < grant->nstrings; i++) {
+
+        name = conf->claim_headers->elts;
+        name += i - NGX_HTTP_PGW_GRANT_IDS;
+        value = &grant->strings[i];
+
+        if (value->data) {
+            ngx_http_pgw_headers_set(&add[n++], name, value);
+        }
+    }
+
+    if (ngx_http_pgw_headers_run(&pass.kept, add, n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->headers_in.headers = pass.kept;
+
+    if (pass.kept.part.next == NULL) {
+        r->headers_in.headers.last = &r->headers_in.headers.part;
+    }
+
+    return NGX_OK;
 }
 
 

@@ -177,38 +177,12 @@ ngx_int_t
 ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_grant_t *grant)
 {
-    ngx_uint_t               i, n;
-    const ngx_str_t         *value;
-    ngx_table_elt_t         *add, *hide;
     ngx_http_pgw_request_t  *gr;
 
-    add = NULL;
-    n = 0;
-
-    if (grant) {
-
-        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
-
-        add = ngx_palloc(r->pool, grant->nstrings * sizeof(ngx_table_elt_t));
-        if (add == NULL) {
-            return NGX_ERROR;
-        }
-
-        for (i = 0; i < grant->nstrings - NGX_HTTP_PGW_GRANT_IDS; i++) {
-
-            if (value[i].data) {
-                ngx_http_pgw_headers_set(&add[n++],
-                    (ngx_http_pgw_claim_header_t *) conf->claim_headers->elts
-                    + i, &value[i]);
-            }
-        }
-    }
-
-    /* headers_in.authorization stays: another location may still need it */
-
-    hide = conf->forward_authorization ? NULL : r->headers_in.authorization;
-
-    if (n == 0 && hide == NULL) {
+    if (grant == NULL
+        && (conf->forward_authorization
+            || r->headers_in.authorization == NULL))
+    {
         return NGX_OK;
     }
 
@@ -221,7 +195,7 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     gr->injected = 1;
 
-    return ngx_http_pgw_headers_rebuild(r, hide, add, n);
+    return ngx_http_pgw_headers_make(r, gr, conf, grant);
 }
 
 
