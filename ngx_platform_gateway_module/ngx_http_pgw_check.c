@@ -49,18 +49,12 @@ ngx_http_pgw_check_fail(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf,
     last = ngx_vslprintf(text, text + sizeof(text), format, args);
     va_end(args);
 
-    if (clcf->name.len) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" %*s in %V:%ui",
-                      &clcf->name, (size_t) (last - text), text,
-                      &conf->conf_file, conf->conf_line);
-
-    } else {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: the server %*s in %V:%ui",
-                      (size_t) (last - text), text,
-                      &conf->conf_file, conf->conf_line);
-    }
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "platform_gateway: %s%V%s %*s in %V:%ui",
+                  clcf->name.len ? "location \"" : "the server",
+                  &clcf->name, clcf->name.len ? "\"" : "",
+                  (size_t) (last - text), text,
+                  &conf->conf_file, conf->conf_line);
 
     return NGX_CONF_ERROR;
 }

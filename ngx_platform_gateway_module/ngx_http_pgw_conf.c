@@ -282,24 +282,35 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 }
 
 
-/* Adds a claim and its header to map; NGX_DECLINED: that has the header. */
+/*
+ * Adds a claim and its header to *map, which is made if it is not set.
+ * NGX_DECLINED: it has that header.
+ */
 
 static ngx_int_t
-ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t *map, const ngx_str_t *claim,
-    const ngx_str_t *name)
+ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
+    const ngx_str_t *claim, const ngx_str_t *name)
 {
     ngx_uint_t                    i;
     ngx_http_pgw_claim_header_t  *ch;
 
-    ch = map->elts;
+    if (*map == NULL || *map == NGX_CONF_UNSET_PTR) {
+        *map = ngx_array_create(cf->pool, 16,
+                                sizeof(ngx_http_pgw_claim_header_t));
+        if (*map == NULL) {
+            return NGX_ERROR;
+        }
+    }
 
-    for (i = 0; i < map->nelts; i++) {
+    ch = (*map)->elts;
+
+    for (i = 0; i < (*map)->nelts; i++) {
         if (ngx_http_pgw_conf_same(&ch[i].name, name)) {
             return NGX_DECLINED;
         }
     }
 
-    ch = ngx_array_push(map);
+    ch = ngx_array_push(*map);
     if (ch == NULL) {
         return NGX_ERROR;
     }
@@ -327,7 +338,7 @@ ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, conf->strip, &none, name) == NGX_ERROR
+    return ngx_http_pgw_conf_map(cf, &conf->strip, &none, name) == NGX_ERROR
            ? NGX_ERROR : NGX_OK;
 }
 
@@ -359,12 +370,6 @@ ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
 
     conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
     if (conf == NULL) {
-        return NULL;
-    }
-
-    conf->strip = ngx_array_create(cf->pool, 16,
-                                   sizeof(ngx_http_pgw_claim_header_t));
-    if (conf->strip == NULL) {
         return NULL;
     }
 
@@ -410,13 +415,6 @@ ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-static ngx_array_t *
-ngx_http_pgw_conf_claim_map(ngx_conf_t *cf)
-{
-    return ngx_array_create(cf->pool, 11, sizeof(ngx_http_pgw_claim_header_t));
-}
-
-
 char *
 ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -429,17 +427,11 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value = cf->args->elts;
 
-    if (lcf->claim_headers == NGX_CONF_UNSET_PTR) {
-        lcf->claim_headers = ngx_http_pgw_conf_claim_map(cf);
-    }
-
-    if (lcf->claim_headers == NULL
-        || ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK)
-    {
+    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK) {
         return NGX_CONF_ERROR;
     }
 
-    rc = ngx_http_pgw_conf_map(cf, lcf->claim_headers, &value[1], &value[2]);
+    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2]);
 
     if (rc == NGX_DECLINED) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -456,24 +448,18 @@ char *
 ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_srv_conf_t *sscf)
 {
-    ngx_str_t  (*name)[2];
+    ngx_str_t   (*name)[2];
+    ngx_uint_t    unset;
 
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
+    unset = prev->claim_headers == NGX_CONF_UNSET_PTR;
+    name = &ngx_http_pgw_conf_names[NGX_HTTP_PGW_IDS];
 
-        prev->claim_headers = ngx_http_pgw_conf_claim_map(cf);
-        if (prev->claim_headers == NULL) {
+    for ( /* void */ ; unset && (*name)[1].len; name++) {
+        if (ngx_http_pgw_conf_map(cf, &prev->claim_headers, &(*name)[0],
+                                  &(*name)[1])
+            != NGX_OK)
+        {
             return NGX_CONF_ERROR;
-        }
-
-        name = &ngx_http_pgw_conf_names[NGX_HTTP_PGW_IDS];
-
-        for ( /* void */ ; (*name)[1].len; name++) {
-            if (ngx_http_pgw_conf_map(cf, prev->claim_headers, &(*name)[0],
-                                      &(*name)[1])
-                != NGX_OK)
-            {
-                return NGX_CONF_ERROR;
-            }
         }
     }
 

@@ -49,35 +49,15 @@ ngx_http_pgw_headers_fold(u_char c)
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_headers_alias(const ngx_str_t *name, const ngx_str_t *folded)
-{
-    size_t  i;
-
-    if (name->len != folded->len) {
-        return 0;
-    }
-
-    for (i = 0; i < name->len; i++) {
-        if (ngx_http_pgw_headers_fold(name->data[i]) != folded->data[i]) {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
 /* Whether h goes; notes what it says. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
+    u_char                              folded[64];
     ngx_uint_t                          i;
     const ngx_http_pgw_srv_conf_t      *conf;
     const ngx_http_pgw_claim_header_t  *name;
-
-    conf = pass->conf;
 
     if (h == pass->hide) {
         return 1;
@@ -94,23 +74,32 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     /* most names are none of ours by their length alone */
 
-    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
+    conf = pass->conf;
+
+    if (h->key.len >= sizeof(folded)
+        || !(conf->strip_lengths >> h->key.len & 1))
+    {
         return 0;
+    }
+
+    for (i = 0; i < h->key.len; i++) {
+        folded[i] = ngx_http_pgw_headers_fold(h->key.data[i]);
     }
 
     name = conf->strip->elts;
 
     for (i = 0; i < conf->strip->nelts; i++) {
 
-        if (!ngx_http_pgw_headers_alias(&h->key, &name[i].lowcase)) {
+        if (h->key.len != name[i].lowcase.len
+            || ngx_memcmp(folded, name[i].lowcase.data, h->key.len) != 0)
+        {
             continue;
         }
 
         /* what only looks like the name of an id is none */
 
         if (i < NGX_HTTP_PGW_IDS
-            && ngx_strncasecmp(h->key.data, name[i].name.data, h->key.len)
-               == 0)
+            && ngx_strncasecmp(h->key.data, folded, h->key.len) == 0)
         {
             pass->id[i] = &h->value;
             pass->ids[i]++;

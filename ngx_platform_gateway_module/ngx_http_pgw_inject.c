@@ -12,8 +12,8 @@
 #define NGX_HTTP_PGW_RECORD_MAX    65535
 #define NGX_HTTP_PGW_RECORD_SPARE  4096
 
-/* A name or a value with its length. */
-#define ngx_http_pgw_record_string(len)  ((len) + ((len) > 127 ? 4 : 2))
+/* What a header takes beside its name and value: "HTTP_" and two lengths. */
+#define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
 
 
 /*
@@ -226,8 +226,7 @@ ngx_http_pgw_inject_fits(ngx_http_request_t *r)
     i = 0;
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-        len += ngx_http_pgw_record_string(sizeof("HTTP_") - 1 + h->key.len)
-               + ngx_http_pgw_record_string(h->value.len);
+        len += h->key.len + h->value.len + NGX_HTTP_PGW_RECORD_FIELD;
     }
 
     if (len <= NGX_HTTP_PGW_RECORD_MAX) {
