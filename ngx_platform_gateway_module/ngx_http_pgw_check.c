@@ -219,14 +219,51 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 }
 
 
+/*
+ * The module that serves the location is one with an upstream.  Where none has,
+ * its address is made of variables, and it may be any of them.
+ */
+
+static char *
+ngx_http_pgw_check_passers(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
+    ngx_uint_t guarded)
+{
+    ngx_uint_t                       known;
+    const ngx_http_pgw_passer_t     *passer;
+    const ngx_http_upstream_conf_t  *u;
+
+    for (passer = ngx_http_pgw_passers; passer->name.len; passer++) {
+
+        u = ngx_http_pgw_peek_passes(cf, &passer->name, &known);
+
+        if (u == NULL || (known && u->upstream == NULL)) {
+            continue;
+        }
+
+        if (guarded
+            && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
+               != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        if (passer->param
+            && ngx_http_pgw_check_record(cf, conf, u, passer) != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
 char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                       known, guarded;
-    ngx_http_core_loc_conf_t        *clcf;
-    ngx_http_pgw_main_conf_t        *mcf;
-    const ngx_http_pgw_passer_t     *passer;
-    const ngx_http_upstream_conf_t  *u;
+    ngx_uint_t                 guarded;
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_main_conf_t  *mcf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     mcf = ngx_http_conf_get_module_main_conf(cf,
@@ -261,29 +298,5 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         guarded = 0;
     }
 
-    /*
-     * The module that serves the location is one with an upstream.  Where none
-     * has, its address is made of variables, and it may be any of them.
-     */
-
-    for (passer = ngx_http_pgw_passers; passer->name.len; passer++) {
-
-        u = ngx_http_pgw_peek_passes(cf, &passer->name, &known);
-
-        if (u == NULL || (known && u->upstream == NULL)) {
-            continue;
-        }
-
-        if ((guarded
-             && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
-                != NGX_CONF_OK)
-            || (passer->param
-                && ngx_http_pgw_check_record(cf, conf, u, passer)
-                   != NGX_CONF_OK))
-        {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
+    return ngx_http_pgw_check_passers(cf, conf, guarded);
 }

@@ -306,47 +306,26 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
 }
 
 
-ngx_int_t
-ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+/* The headers of r: what was kept, the ids, Authorization, those of grant. */
+
+static ngx_int_t
+ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant, ngx_http_pgw_pass_t *pass)
 {
     ngx_uint_t                          i, n;
     const ngx_str_t                    *value;
     ngx_table_elt_t                    *add;
-    ngx_http_pgw_pass_t                 pass;
     const ngx_http_pgw_claim_header_t  *name;
 
-    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+    n = NGX_HTTP_PGW_IDS + 1 + (grant ? grant->nstrings : 0);
 
-    pass.conf = ngx_http_get_module_srv_conf(r,
-                                             ngx_http_platform_gateway_module);
-
-    /* the first time Authorization is where the client sent it */
-
-    if (gr->request_id.data) {
-        pass.hide = r->headers_in.authorization;
-    }
-
-    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
-        || (gr->request_id.data == NULL
-            && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
-    {
-        return NGX_ERROR;
-    }
-
-    if (!pass.conf->any_enabled) {
-        return NGX_OK;
-    }
-
-    n = grant ? grant->nstrings : 0;
-
-    add = ngx_palloc(r->pool,
-                     (NGX_HTTP_PGW_IDS + 1 + n) * sizeof(ngx_table_elt_t));
+    add = ngx_palloc(r->pool, n * sizeof(ngx_table_elt_t));
     if (add == NULL) {
         return NGX_ERROR;
     }
 
-    name = pass.conf->strip->elts;
+    name = pass->conf->strip->elts;
 
     ngx_http_pgw_headers_set(&add[0], &name[0], &gr->request_id);
     ngx_http_pgw_headers_set(&add[1], &name[1], &gr->correlation_id);
@@ -355,33 +334,62 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     /* headers_in.authorization stays: another location may still need it */
 
-    if (pass.hide && (conf == NULL || conf->forward_authorization)) {
-        add[n] = *pass.hide;
+    if (pass->hide && (conf == NULL || conf->forward_authorization)) {
+        add[n] = *pass->hide;
         r->headers_in.authorization = &add[n++];
     }
 
-    for (i = NGX_HTTP_PGW_GRANT_IDS; grant && i < grant->nstrings; i++) {
+    if (grant) {
 
         name = conf->claim_headers->elts;
-        name += i - NGX_HTTP_PGW_GRANT_IDS;
-        value = &grant->strings[i];
+        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
 
-        if (value->data) {
-            ngx_http_pgw_headers_set(&add[n++], name, value);
+        for (i = 0; i < conf->claim_headers->nelts; i++) {
+            if (value[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &name[i], &value[i]);
+            }
         }
     }
 
-    if (ngx_http_pgw_headers_run(&pass.kept, add, n) != NGX_OK) {
+    if (ngx_http_pgw_headers_run(&pass->kept, add, n) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    r->headers_in.headers = pass.kept;
+    r->headers_in.headers = pass->kept;
 
-    if (pass.kept.part.next == NULL) {
+    if (pass->kept.part.next == NULL) {
         r->headers_in.headers.last = &r->headers_in.headers.part;
     }
 
     return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+{
+    ngx_uint_t           first;
+    ngx_http_pgw_pass_t  pass;
+
+    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+
+    pass.conf = ngx_http_get_module_srv_conf(r,
+                                             ngx_http_platform_gateway_module);
+
+    /* the first time Authorization stays where the client sent it */
+
+    first = gr->request_id.data == NULL;
+    pass.hide = first ? NULL : r->headers_in.authorization;
+
+    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || (first && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
+    {
+        return NGX_ERROR;
+    }
+
+    return pass.conf->any_enabled
+           ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
 }
 
 
