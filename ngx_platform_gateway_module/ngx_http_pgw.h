@@ -163,8 +163,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_uint_t                    log_plain;     /* those two need no escaping
-                                                    in the log */
+    ngx_uint_t                    log_plain;     /* those need no escaping */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
@@ -188,8 +187,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     conf_file;     /* where the block begins */
     ngx_uint_t                    conf_line;
 
-    ngx_array_t                  *cors_origins;  /* origin_t; NULL or empty:
-                                                    none is allowed */
+    ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
     ngx_str_t                     cors_headers;
     time_t                        cors_max_age;
@@ -274,8 +272,7 @@ typedef struct {
 
 typedef struct {
     ngx_str_t                   *origin;
-    ngx_str_t                   *method;       /* Access-Control-Request-
-                                                  Method */
+    ngx_str_t                   *method;       /* that it would use */
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
 } ngx_http_pgw_cors_request_t;
@@ -306,12 +303,11 @@ typedef struct {
     ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
 
-    unsigned                     injected:1;   /* a header list was changed
-                                                  for a location, of this
-                                                  request or of a subrequest */
-    unsigned                     anonymous:1;  /* the same of a variable that
-                                                  should name the subject, and
-                                                  named nobody */
+    /* in this request or in a subrequest */
+    unsigned                     injected:1;   /* headers, for a location */
+    unsigned                     anonymous:1;  /* a variable that should name
+                                                  the subject named nobody */
+
     unsigned                     shadowed:1;   /* would have been refused */
 } ngx_http_pgw_request_t;
 
@@ -324,12 +320,14 @@ typedef struct {
 } ngx_http_pgw_times_t;
 
 
-/* An allowed origin: all of it, or what stands around the labels of a "*". */
+/*
+ * An allowed origin: all of it, or what stands around the labels of a "*"
+ * ("https://" and ".example.com:8443").
+ */
 
 typedef struct {
-    ngx_str_t                    prefix;       /* "https://app.example.com" or
-                                                  "https://" */
-    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+    ngx_str_t                    prefix;
+    ngx_str_t                    suffix;
 } ngx_http_pgw_origin_t;
 
 
@@ -357,18 +355,16 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 
 /* ngx_http_pgw_conf.c: values of directives */
 
-/* The function of a directive. */
-typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
+
+typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 /* A flag, or with cmd->post a bitmask, that "if" must not hold. */
 ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
 
-/* Arrays of pj_str_t; the others know their field. */
-ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;
+ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
 ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;

@@ -1,7 +1,7 @@
 
 /*
- * One header of a request or a response, and what differs between the nginx
- * versions that the module builds for: the only file that tests nginx_version.
+ * One header of a request or a response.  The only file that tests
+ * nginx_version.
  */
 
 
@@ -65,19 +65,6 @@ ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
     h->value = *value;
 
     return h;
-}
-
-
-/* 1.23.0 chains the header lines of one name. */
-
-static ngx_inline void
-ngx_http_pgw_header_unchain(ngx_table_elt_t *h)
-{
-#if (nginx_version >= 1023000)
-    h->next = NULL;
-#else
-    (void) h;
-#endif
 }
 
 

@@ -291,7 +291,10 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* hash and lowcase_key are what proxy and fastcgi look names up by */
+/*
+ * Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
+ * are what proxy and fastcgi look names up by.
+ */
 
 static void
 ngx_http_pgw_headers_set(ngx_table_elt_t *h,
@@ -301,8 +304,6 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
     h->value = *value;
     h->lowcase_key = name->lowcase.data;
     h->hash = name->hash;
-
-    ngx_http_pgw_header_unchain(h);
 }
 
 
@@ -320,7 +321,7 @@ ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
 
     n = NGX_HTTP_PGW_IDS + 1 + (grant ? grant->nstrings : 0);
 
-    add = ngx_palloc(r->pool, n * sizeof(ngx_table_elt_t));
+    add = ngx_pcalloc(r->pool, n * sizeof(ngx_table_elt_t));
     if (add == NULL) {
         return NGX_ERROR;
     }
