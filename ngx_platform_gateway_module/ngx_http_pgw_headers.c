@@ -280,11 +280,9 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (pass->conf->any_enabled) {
         v = &r->variables[ngx_http_pgw_ids_index];
 
+        *v = ngx_http_variable_null_value;
         v->data = gr->request_id.data;
         v->len = (unsigned) gr->request_id.len & 0xfffffff;
-        v->valid = 1;
-        v->no_cacheable = 0;
-        v->not_found = 0;
     }
 
     return NGX_OK;
