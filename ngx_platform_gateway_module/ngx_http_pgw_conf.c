@@ -330,6 +330,8 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
 }
 
 
+/* Adds a name to those that conf strips, once. */
+
 static ngx_int_t
 ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *name)
