@@ -11,33 +11,6 @@
 #include "ngx_http_pgw_metrics.h"
 
 
-/*
- * Headers as no client and no earlier location may have left them.  A request
- * that nginx refused while it was read comes here by way of error_page alone,
- * and may carry whatever the client had sent so far.
- */
-
-static ngx_int_t
-ngx_http_pgw_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_srv_conf_t *sscf)
-{
-    if (r == r->main && !gr->prepared) {
-
-        if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-
-        gr->prepared = 1;
-    }
-
-    if (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    return NGX_DECLINED;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 {
@@ -61,7 +34,7 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                            "HTTP/0.9 is not supported");
     }
 
-    return ngx_http_pgw_prepare(r, gr, sscf);
+    return NGX_DECLINED;
 }
 
 
@@ -86,9 +59,10 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_pgw_prepare(r, gr, sscf);
-    if (rc != NGX_DECLINED) {
-        return rc;
+    if (gr->injected
+        && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
@@ -257,7 +231,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
     if (conf->one_record) {
-        rc = ngx_http_pgw_headers_fit(r);
+        rc = ngx_http_pgw_inject_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;
         }
@@ -383,7 +357,6 @@ ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
         }
     }
 
-    ngx_http_pgw_headers_init();
     ngx_http_pgw_problem_init();
 
     return NGX_OK;

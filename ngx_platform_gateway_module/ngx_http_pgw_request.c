@@ -38,7 +38,7 @@ ngx_http_pgw_request_get(ngx_http_request_t *r)
     gr = cln->data;
     ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
 
-    if (ngx_http_pgw_ids_choose(r, gr) != NGX_OK) {
+    if (ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK) {
         return NULL;
     }
 
