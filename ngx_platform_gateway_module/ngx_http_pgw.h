@@ -297,14 +297,12 @@ typedef struct {
 } ngx_http_pgw_request_t;
 
 
-/*
- * An allowed origin: all of it, or what stands around the labels of a "*"
- * ("https://" and ".example.com:8443").
- */
+/* An allowed origin: all of it, or what stands around the labels of a "*". */
 
 typedef struct {
-    ngx_str_t                    prefix;
-    ngx_str_t                    suffix;
+    ngx_str_t                    prefix;       /* "https://app.example.com" or
+                                                  "https://" */
+    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
 } ngx_http_pgw_origin_t;
 
 

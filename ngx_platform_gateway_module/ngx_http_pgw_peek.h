@@ -1,10 +1,9 @@
 
 /*
- * What other modules say in a location.  They keep their structures to
- * themselves, and a gateway that did not look would let "return" answer before
- * the guard, a cache hand one client's answer to another, and an explanation
- * stand open to anybody.  What is relied on is said at each.  For the time of
- * configuration alone.
+ * What other modules say in a location, at the time of configuration.  They
+ * keep their structures to themselves, and a gateway that did not look would
+ * let "return" answer before the guard, a cache hand one client's answer to
+ * another, and an explanation stand open to anybody.
  */
 
 
