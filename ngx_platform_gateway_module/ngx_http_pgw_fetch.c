@@ -425,15 +425,6 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
     c->log_error = NGX_ERROR_INFO;
     c->log = &fetch->log;
 
-    fetch->log = *fetch->keys->log;
-    fetch->log.connection = c->number;
-    fetch->log.handler = ngx_http_pgw_fetch_log;
-    fetch->log.data = &fetch->log_ctx;
-    fetch->log_ctx.connection = c;
-
-    fetch->http_connection.conf_ctx = fetch->keys->ctx;
-    c->data = &fetch->http_connection;
-
     return c;
 }
 
@@ -447,6 +438,15 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
 
     c = ngx_http_pgw_fetch_connection(fetch);
     uri = &fetch->keys->location;
+
+    fetch->log = *fetch->keys->log;
+    fetch->log.connection = c->number;
+    fetch->log.handler = ngx_http_pgw_fetch_log;
+    fetch->log.data = &fetch->log_ctx;
+    fetch->log_ctx.connection = c;
+
+    fetch->http_connection.conf_ctx = fetch->keys->ctx;
+    c->data = &fetch->http_connection;
 
     r = ngx_http_create_request(c);
     if (r == NULL) {
@@ -464,8 +464,6 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
     r->method = NGX_HTTP_GET;
     r->method_name = ngx_http_core_get_method;
     r->http_version = NGX_HTTP_VERSION_11;
-    r->http_major = 1;
-    r->http_minor = 1;
     ngx_str_set(&r->http_protocol, "HTTP/1.1");
     r->uri = *uri;
     r->unparsed_uri = *uri;
