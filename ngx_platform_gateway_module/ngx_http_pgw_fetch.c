@@ -26,7 +26,6 @@ typedef struct {
     ngx_uint_t                  finished;
     ngx_str_t                   body;
     const char                 *err;       /* NULL: body is good */
-    u_char                      status[sizeof("status ") + NGX_INT_T_LEN];
 
     ngx_connection_t            connection;
     ngx_event_t                 read;
@@ -181,6 +180,7 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_http_headers_out_t  *out;
 
     static u_char  html[] = "text/html";
+    static u_char  text[sizeof("status ") + NGX_INT_T_LEN];
 
     if (!ngx_http_pgw_fetch_owns(sr)) {
         return "another location answered, by X-Accel-Redirect or a rewrite";
@@ -190,9 +190,8 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : (ngx_int_t) out->status;
 
     if (status > 0 && status != NGX_HTTP_OK) {
-        ngx_snprintf(fetch->status, sizeof(fetch->status), "status %i%Z",
-                     status);
-        return (const char *) fetch->status;
+        ngx_snprintf(text, sizeof(text), "status %i%Z", status);
+        return (const char *) text;
     }
 
     if (sr->out && sr->out->buf) {
@@ -302,20 +301,19 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
 }
 
 
-/* Ends the fetch; err is why, where it has no end of its own yet. */
+/* The deadline, or the end. */
 
 static void
-ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch, const char *err)
+ngx_http_pgw_fetch_end(ngx_event_t *ev)
 {
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = err;
-    }
+    ngx_http_pgw_fetch_t  *fetch = ev->data;
+
+    fetch->finished = 1;
 
     /* A thread of aio holds the request: it must come back first. */
 
     if (fetch->request->blocked > 1) {
-        ngx_add_timer(&fetch->event, NGX_HTTP_PGW_FETCH_RETRY);
+        ngx_add_timer(ev, NGX_HTTP_PGW_FETCH_RETRY);
         return;
     }
 
@@ -327,19 +325,20 @@ ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch, const char *err)
 }
 
 
-static void
-ngx_http_pgw_fetch_event(ngx_event_t *ev)
-{
-    ngx_http_pgw_fetch_finish(ev->data, "timed out");
-}
-
-
 void
 ngx_http_pgw_fetch_abort(void)
 {
-    if (ngx_http_pgw_fetch.keys) {
-        ngx_http_pgw_fetch_finish(&ngx_http_pgw_fetch,
-                                  "the worker process is exiting");
+    ngx_http_pgw_fetch_t  *fetch;
+
+    fetch = &ngx_http_pgw_fetch;
+
+    if (fetch->keys) {
+
+        if (!fetch->finished) {
+            fetch->err = "the worker process is exiting";
+        }
+
+        ngx_http_pgw_fetch_end(&fetch->event);
     }
 }
 
@@ -500,7 +499,8 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
 
     fetch->keys = keys;
     fetch->done = done;
-    fetch->event.handler = ngx_http_pgw_fetch_event;
+    fetch->err = "timed out";
+    fetch->event.handler = ngx_http_pgw_fetch_end;
     fetch->event.data = fetch;
     fetch->event.log = keys->log;
 
@@ -512,11 +512,6 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
     ngx_add_timer(&fetch->event, keys->timeout);
 
     ngx_http_pgw_fetch_release();
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                   "http platform gateway: key fetch begun, *%uA, \"%V\"",
-                   fetch->connection.number, &keys->location);
-
     ngx_http_run_posted_requests(&fetch->connection);
 
     return NGX_OK;

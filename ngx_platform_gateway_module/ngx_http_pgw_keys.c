@@ -11,6 +11,8 @@
 
 #include "ngx_http_pgw_keys.h"
 
+#include <openssl/hmac.h>
+
 
 /* The lease outlives the fetch by this, so that only a dead one loses it. */
 #define NGX_HTTP_PGW_KEYS_SLACK  2000  /* ms */
@@ -27,6 +29,68 @@ typedef struct {
     ngx_uint_t            ended;    /* fetches, likewise */
     ngx_uint_t            lease;    /* the last, as it came */
 } ngx_http_pgw_wait_t;
+
+
+ngx_int_t
+ngx_http_pgw_keys_digest(u_char *hex, const u_char *data, size_t len)
+{
+    u_char  md[EVP_MAX_MD_SIZE];
+
+    if (HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_KEYS_DIGEST, data, len, md, NULL)
+        == NULL)
+    {
+        return NGX_ERROR;
+    }
+
+    ngx_hex_dump(hex, md, NGX_HTTP_PGW_KEYS_DIGEST / 2);
+
+    return NGX_OK;
+}
+
+
+const char *
+ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
+    size_t *len)
+{
+    ssize_t          n;
+    ngx_fd_t         fd;
+    const char      *err;
+    ngx_file_info_t  fi;
+
+    static u_char  error[128];
+
+    n = -1;
+    err = NULL;
+
+    fd = ngx_open_file(name->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
+
+    if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
+
+        if (!ngx_is_file(&fi)) {
+            err = "it is no regular file";
+
+        } else if (ngx_file_size(&fi) > (off_t) max) {
+            err = "it is too large";
+
+        } else {
+            n = ngx_read_fd(fd, buf, max);
+        }
+    }
+
+    if (n == -1 && err == NULL) {
+        *ngx_strerror(ngx_errno, error, sizeof(error) - 1) = '\0';
+        err = (const char *) error;
+    }
+
+    if (fd != NGX_INVALID_FILE) {
+        (void) ngx_close_file(fd);
+    }
+
+    *len = (size_t) n;
+
+    return err;
+}
 
 
 const char *

@@ -11,7 +11,7 @@
 #include "ngx_http_pgw_metrics.h"
 
 
-#define NGX_HTTP_PGW_KEYS_DIGEST  64   /* SHA-256 in hex */
+#define NGX_HTTP_PGW_KEYS_DIGEST  64   /* in hex */
 
 
 /*
@@ -161,6 +161,17 @@ ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys);
 ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys,
     const ngx_str_t *document);
 
+/* Makes of hex, which has no NUL, a digest (HMAC-SHA-256) of it and of data. */
+ngx_int_t ngx_http_pgw_keys_digest(u_char *hex, const u_char *data,
+    size_t len);
+
+/*
+ * Reads a regular file of at most max bytes.  Returns why it cannot be used, as
+ * a text that lasts until the next call, or NULL.
+ */
+const char *ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf,
+    size_t max, size_t *len);
+
 /* What is wrong with the document, or NULL; then keys_free(*set). */
 const char *ngx_http_pgw_keys_parse(const ngx_str_t *document,
     pj_keyset_t **set);
@@ -170,17 +181,6 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
 /* ngx_http_pgw_refresh.c: where it comes from */
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
-
-/* SHA-256 of parts, each with its length; hex has no NUL. */
-ngx_int_t ngx_http_pgw_keys_digest(u_char *hex, const ngx_str_t *parts,
-    ngx_uint_t n);
-
-/*
- * Reads a regular file of at most max bytes.  Returns why it cannot be used, as
- * a text that lasts until the next call, or NULL.
- */
-const char *ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf,
-    size_t max, size_t *len);
 
 
 /* ngx_http_pgw_fetch.c: the detached internal request */

@@ -317,7 +317,7 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     void                            *ctx;
     ngx_str_t                       *part;
-    ngx_uint_t                       known;
+    ngx_uint_t                       i;
     ngx_array_t                      parts;
     ngx_http_conf_ctx_t              location;
     ngx_http_pgw_keys_t             *keys;
@@ -334,23 +334,21 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(part, 3 * sizeof(ngx_str_t));
+    part[0] = keys->clcf ? keys->location : keys->file;
+    ngx_str_set(&part[1], "file");      /* as no location gives it */
+    ngx_str_null(&part[2]);
 
-    if (keys->clcf == NULL) {
-        part[0] = keys->file;
-        ngx_str_set(&part[1], "file");      /* as no location gives it */
-
-    } else {
-        part[0] = keys->location;
-
+    if (keys->clcf) {
         ctx = cf->ctx;
         location = *keys->ctx;
         location.loc_conf = keys->clcf->loc_conf;
         cf->ctx = &location;
 
-        u = ngx_http_pgw_peek_passes(cf, &proxy, &known);
+        u = ngx_http_pgw_peek_passes(cf, &proxy, &i);
 
         cf->ctx = ctx;
+
+        ngx_str_null(&part[1]);
 
         if (u && u->upstream) {
             part[1] = u->upstream->host;
@@ -359,8 +357,17 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         }
     }
 
-    return ngx_http_pgw_keys_digest(keys->source, parts.elts, parts.nelts)
-           == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    part = parts.elts;
+
+    for (i = 0; i < parts.nelts; i++) {
+        if (ngx_http_pgw_keys_digest(keys->source, part[i].data, part[i].len)
+            != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
 }
 
 

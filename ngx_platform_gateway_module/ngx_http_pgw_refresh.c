@@ -14,8 +14,6 @@
 
 #include "ngx_http_pgw_keys.h"
 
-#include <openssl/evp.h>
-
 
 #define NGX_HTTP_PGW_KEYS_LAYOUT  4    /* of the zone */
 
@@ -28,81 +26,6 @@
 #define NGX_HTTP_PGW_DISK_SKEW    300  /* s */
 
 
-ngx_int_t
-ngx_http_pgw_keys_digest(u_char *hex, const ngx_str_t *parts, ngx_uint_t n)
-{
-    u_char       md[EVP_MAX_MD_SIZE];
-    uint64_t     len;
-    ngx_uint_t   i, ok;
-    EVP_MD_CTX  *ctx;
-
-    ctx = EVP_MD_CTX_new();
-    ok = ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) == 1;
-
-    for (i = 0; ok && i < n; i++) {
-        len = parts[i].len;
-        ok = EVP_DigestUpdate(ctx, &len, sizeof(len)) == 1
-             && EVP_DigestUpdate(ctx, parts[i].data, parts[i].len) == 1;
-    }
-
-    if (ok && EVP_DigestFinal_ex(ctx, md, NULL) == 1) {
-        ngx_hex_dump(hex, md, NGX_HTTP_PGW_KEYS_DIGEST / 2);
-
-    } else {
-        ok = 0;
-    }
-
-    EVP_MD_CTX_free(ctx);
-
-    return ok ? NGX_OK : NGX_ERROR;
-}
-
-
-const char *
-ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
-    size_t *len)
-{
-    ssize_t          n;
-    ngx_fd_t         fd;
-    const char      *err;
-    ngx_file_info_t  fi;
-
-    static u_char  error[128];
-
-    n = -1;
-    err = NULL;
-
-    fd = ngx_open_file(name->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
-                       NGX_FILE_OPEN, 0);
-
-    if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
-
-        if (!ngx_is_file(&fi)) {
-            err = "it is no regular file";
-
-        } else if (ngx_file_size(&fi) > (off_t) max) {
-            err = "it is too large";
-
-        } else {
-            n = ngx_read_fd(fd, buf, max);
-        }
-    }
-
-    if (n == -1 && err == NULL) {
-        *ngx_strerror(ngx_errno, error, sizeof(error) - 1) = '\0';
-        err = (const char *) error;
-    }
-
-    if (fd != NGX_INVALID_FILE) {
-        (void) ngx_close_file(fd);
-    }
-
-    *len = (size_t) n;
-
-    return err;
-}
-
-
 /* Writes what stands before the document. */
 
 static ngx_int_t
@@ -112,7 +35,11 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
     size_t  n = NGX_HTTP_PGW_KEYS_DIGEST;
     u_char  digest[NGX_HTTP_PGW_KEYS_DIGEST];
 
-    if (ngx_http_pgw_keys_digest(digest, document, 1) != NGX_OK) {
+    ngx_memcpy(digest, keys->source, n);
+
+    if (ngx_http_pgw_keys_digest(digest, document->data, document->len)
+        != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
