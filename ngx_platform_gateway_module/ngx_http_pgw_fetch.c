@@ -1,7 +1,6 @@
 
 /*
- * The detached internal request: GET of an internal location that belongs to
- * no client.
+ * GET of an internal location that belongs to no client.
  *
  * A connection without a socket carries a main request that never runs; its
  * one in-memory subrequest does the work through whatever the location says.
@@ -57,20 +56,14 @@ static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 {
-    ngx_http_pgw_keys_t       *keys;
     ngx_http_core_loc_conf_t  *clcf;
-
-    keys = ngx_http_pgw_fetch.keys;
-
-    if (keys == NULL || ngx_http_pgw_fetch.request != r->main) {
-        return 0;
-    }
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    /* the same name, not the same text: also in an "if" of the location */
+    /* one name, not only the same text, is also that of the location's "if"s */
 
-    return clcf->name.data == keys->clcf->name.data;
+    return ngx_http_pgw_fetch.keys && ngx_http_pgw_fetch.request == r->main
+           && ngx_http_pgw_fetch.keys->clcf->name.data == clcf->name.data;
 }
 
 
@@ -93,7 +86,6 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
     }
 
     c = ngx_get_connection(fd, log);
-
     if (c == NULL) {
         (void) ngx_close_file(fd);
         return;
@@ -115,17 +107,15 @@ ngx_http_pgw_fetch_release(void)
 
     c = ngx_http_pgw_fetch_spare;
 
-    if (c == NULL) {
-        return;
+    if (c) {
+        ngx_http_pgw_fetch_spare = NULL;
+
+        c->fd = ngx_http_pgw_fetch_spare_fd;
+        ngx_free_connection(c);
+
+        c->fd = (ngx_socket_t) -1;
+        (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
     }
-
-    c->fd = ngx_http_pgw_fetch_spare_fd;
-    ngx_http_pgw_fetch_spare = NULL;
-
-    ngx_free_connection(c);
-
-    c->fd = (ngx_socket_t) -1;
-    (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
 }
 
 
@@ -140,17 +130,15 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 
     u = sr->upstream;
 
-    if (u == NULL) {
-        return 0;
-    }
-
 #if (NGX_HTTP_CACHE)
-
     if (sr->cached) {
         return 0;
     }
-
 #endif
+
+    if (u == NULL) {
+        return 0;
+    }
 
     length = u->headers_in.content_length_n;
 

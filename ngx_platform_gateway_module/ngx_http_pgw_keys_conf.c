@@ -77,6 +77,45 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
+static char *
+ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
+{
+    const char   *err;
+    pj_keyset_t  *set;
+
+    if (keys->file.len == 0) {
+        return "needs the name of a file";
+    }
+
+    keys->document.data = ngx_pnalloc(cf->pool, PJ_KEYSET_MAX_BYTES);
+
+    if (keys->document.data == NULL
+        || ngx_conf_full_name(cf->cycle, &keys->file, 1) != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    err = ngx_http_pgw_keys_read(&keys->file, keys->document.data,
+                                 PJ_KEYSET_MAX_BYTES, &keys->document.len);
+    if (err == NULL) {
+        err = ngx_http_pgw_keys_parse(&keys->document, &set);
+    }
+
+    if (err) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "\"platform_gateway_key_file\" \"%V\" gives no "
+                           "keys: %s; put the issuer's key set there, a JSON "
+                           "object like {\"keys\":[...]} with at least one RSA "
+                           "key,", &keys->file, err);
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_http_pgw_keys_free(set);
+
+    return NGX_CONF_OK;
+}
+
+
 /* There is one set of keys, and one place that it comes from. */
 
 char *
@@ -107,22 +146,12 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     keys->place.line = cf->conf_file->line;
 
     if (cmd->type & NGX_HTTP_MAIN_CONF) {
-
-        if (value[1].len == 0) {
-            return "needs the name of a file";
-        }
-
         keys->file = value[1];
-
-        return ngx_conf_full_name(cf->cycle, &keys->file, 1) == NGX_OK
-               ? NGX_CONF_OK : NGX_CONF_ERROR;
+        return ngx_http_pgw_keys_file(cf, keys);
     }
 
     if (value[1].data[0] != '/') {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "key location \"%V\" must begin with \"/\"",
-                           &value[1]);
-        return NGX_CONF_ERROR;
+        return "must begin with \"/\"";
     }
 
     keys->location = value[1];
@@ -167,7 +196,8 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
     place->file = cf->conf_file->file.name;
     place->line = cf->conf_file->line;
 
-    return NGX_CONF_OK;
+    return (age != &mcf->key_cooldown || *age >= 1000)
+           ? NGX_CONF_OK : "must be at least 1s";
 }
 
 
@@ -191,14 +221,6 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_conf_init_value(mcf->key_waiters, 256);
 
     age = &mcf->key_cooldown;
-    place = mcf->key_places;
-
-    if (age[0] < 1000) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_cooldown\" must be at least 1s "
-                      "in %V:%ui", &place->file, place->line);
-        return NGX_CONF_ERROR;
-    }
 
     for (n = 1; n < 3; n++) {
 
@@ -208,54 +230,13 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
         /* one of the two is a default that follows none: it has no line */
 
-        place += place[n].line ? n : n - 1;
+        place = &mcf->key_places[mcf->key_places[n].line ? n : n - 1];
 
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_%s\" (%Ms) must not be below "
                       "\"platform_gateway_key_%s\" (%Ms) in %V:%ui",
                       names[n], age[n] / 1000, names[n - 1], age[n - 1] / 1000,
                       &place->file, place->line);
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-static char *
-ngx_http_pgw_keys_check_file(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
-{
-    const char   *err;
-    pj_keyset_t  *set;
-
-    keys->document.data = ngx_pnalloc(cf->pool, PJ_KEYSET_MAX_BYTES);
-    if (keys->document.data == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    err = ngx_http_pgw_keys_read(&keys->file, keys->document.data,
-                                 PJ_KEYSET_MAX_BYTES, &keys->document.len);
-    if (err == NULL) {
-        err = ngx_http_pgw_keys_parse(&keys->document, &set);
-    }
-
-    if (err) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_file\" \"%V\" gives no keys: %s; "
-                      "put the issuer's key set there, a JSON object like "
-                      "{\"keys\":[...]} with at least one RSA key, in %V:%ui",
-                      &keys->file, err, &keys->place.file, keys->place.line);
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_http_pgw_keys_free(set);
-
-    if (keys->conf->key_cache_file.len) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_cache_file\" keeps what "
-                      "\"platform_gateway_key_location\" fetched: it has no "
-                      "use beside \"platform_gateway_key_file\" in %V:%ui, "
-                      "leave it out", &keys->place.file, keys->place.line);
         return NGX_CONF_ERROR;
     }
 
@@ -327,6 +308,12 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     keys = mcf->keys;
 
+    if (keys->ctx
+        && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
     if (ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
         || ngx_http_pgw_policy_issuers(mcf, &parts) != NGX_OK
         || (part = ngx_array_push_n(&parts, 3)) == NULL)
@@ -374,17 +361,18 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 char *
 ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    char                      *rv;
-    ngx_uint_t                 usable;
     ngx_http_pgw_keys_t       *keys;
     ngx_http_core_loc_conf_t  *clcf;
 
     static ngx_str_t  name = ngx_string("platform_gateway");
 
-    rv = ngx_http_pgw_keys_ages(cf, mcf);
-
     keys = mcf->keys;
     keys->conf = mcf;
+
+    if (ngx_http_pgw_keys_ages(cf, mcf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     keys->timeout = ngx_max(mcf->key_cooldown, NGX_HTTP_PGW_KEYS_TIMEOUT);
 
     clcf = keys->ctx ? keys->ctx->loc_conf[ngx_http_core_module.ctx_index]
@@ -392,23 +380,28 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     keys->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
 
-    usable = ngx_http_pgw_keys_usable(keys);
-
-    if (usable && rv == NGX_CONF_OK) {
-        rv = keys->ctx ? ngx_http_pgw_keys_check_location(cf, keys)
-                       : ngx_http_pgw_keys_check_file(cf, keys);
+    if (keys->file.len && mcf->key_cache_file.len) {
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "\"platform_gateway_key_cache_file\" keeps what "
+                      "\"platform_gateway_key_location\" fetched: it has no "
+                      "use beside \"platform_gateway_key_file\" in %V:%ui, "
+                      "leave it out", &keys->place.file, keys->place.line);
+        return NGX_CONF_ERROR;
     }
 
-    if (usable && rv == NGX_CONF_OK) {
-        rv = ngx_http_pgw_keys_origin(cf, mcf);
-    }
+    if (ngx_http_pgw_keys_usable(keys)) {
 
-    if (usable && keys->shm_zone == NULL) {
-        keys->shm_zone = ngx_shared_memory_add(cf, &name,
+        if (ngx_http_pgw_keys_origin(cf, mcf) != NGX_CONF_OK) {
+            return NGX_CONF_ERROR;
+        }
+
+        if (keys->shm_zone == NULL) {
+            keys->shm_zone = ngx_shared_memory_add(cf, &name,
                                              NGX_HTTP_PGW_KEYS_ZONE,
                                              &ngx_http_platform_gateway_module);
-        if (keys->shm_zone == NULL) {
-            return NGX_CONF_ERROR;
+            if (keys->shm_zone == NULL) {
+                return NGX_CONF_ERROR;
+            }
         }
     }
 
@@ -417,5 +410,5 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         keys->shm_zone->data = keys;
     }
 
-    return rv;
+    return NGX_CONF_OK;
 }
