@@ -36,9 +36,7 @@ ngx_http_pgw_keys_digest(u_char *hex, const u_char *data, size_t len)
 {
     u_char  md[EVP_MAX_MD_SIZE];
 
-    if (HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_KEYS_DIGEST, data, len, md, NULL)
-        == NULL)
-    {
+    if (!HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_KEYS_DIGEST, data, len, md, 0)) {
         return NGX_ERROR;
     }
 
@@ -171,6 +169,7 @@ ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
 void
 ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
 {
+    ngx_uint_t            other;
     ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
@@ -180,41 +179,26 @@ ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
     if (zone->generation < keys->generation) {
         zone->generation = keys->generation;
 
-        /*
-         * Fetch soon, and take nothing that an older configuration's worker
-         * still brings: its lease is no longer the last.  What that one has
-         * begun counts for no cooldown then.
-         */
+        other = ngx_memcmp(zone->source, keys->source, sizeof(zone->source))
+                != 0;
 
-        if (ngx_http_pgw_keys_left(zone->lease_until)) {
+        /* what others have begun counts for no cooldown, and is not taken */
+
+        if (other || ngx_http_pgw_keys_left(zone->lease_until)) {
             zone->next_try = ngx_current_msec;
         }
 
         zone->lease_until = ngx_current_msec;
         zone->lease++;
 
-        if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST)
-            != 0)
-        {
-            ngx_log_debug0(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                           "http platform gateway: key set dropped, "
-                           "it is of another source");
+        /* the file, or no set at all, in place of one of another source */
 
-            /* no set, as at the very start */
+        if (other || keys->document.len) {
+            ngx_memcpy(zone->source, keys->source, sizeof(zone->source));
 
-            ngx_memcpy(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST);
-
-            zone->len[!(zone->version & 1)] = 0;
-            ngx_memory_barrier();
-            zone->version++;
-
-            zone->fetched_at = 0;
-            zone->next_try = ngx_current_msec;
-        }
-
-        if (keys->document.len) {
             (void) ngx_http_pgw_zone_put(zone, &keys->document,
-                                         ngx_current_msec, ngx_time());
+                                         ngx_current_msec,
+                                         keys->document.len ? ngx_time() : 0);
         }
 
         zone->refresh = 1;
@@ -249,8 +233,7 @@ ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
 
     /* a worker of an older configuration gets none of another source either */
 
-    if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST) == 0)
-    {
+    if (ngx_memcmp(zone->source, keys->source, sizeof(zone->source)) == 0) {
         slot = zone->version & 1;
         copy->document.len = zone->len[slot];
         ngx_memcpy(copy->document.data, zone->document[slot],
@@ -535,7 +518,6 @@ ngx_int_t
 ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
 {
     ngx_msec_t            left;
-    ngx_event_t          *rev;
     ngx_http_pgw_wait_t  *wait;
 
     wait = keys->working ? ngx_http_pgw_wait_get(r, keys) : NULL;
@@ -571,15 +553,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
 
         /* meanwhile it looks for its client going away */
 
-        rev = r->connection->read;
-
-        if (rev->ready) {
-            ngx_post_event(rev, &ngx_posted_events);
-
-        } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-            return NGX_DECLINED;
-        }
-
+        ngx_post_event(r->connection->read, &ngx_posted_events);
         r->read_event_handler = ngx_http_test_reading;
     }
 

@@ -156,6 +156,7 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     keys->location = value[1];
     keys->ctx = cf->ctx;
+    ngx_str_set(&keys->document, "");
 
     return NGX_CONF_OK;
 }

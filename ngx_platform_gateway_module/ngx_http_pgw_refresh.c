@@ -66,8 +66,7 @@ ngx_http_pgw_disk_check(const ngx_http_pgw_keys_t *keys,
         return "it is damaged";
     }
 
-    if (ngx_memcmp(disk->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST) != 0)
-    {
+    if (ngx_memcmp(disk->source, keys->source, sizeof(keys->source)) != 0) {
         return "it was written for another issuer";
     }
 
