@@ -213,36 +213,32 @@ ngx_http_pgw_copy_t *
 ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
 {
     ngx_uint_t            slot;
-    ngx_http_pgw_copy_t  *copy;
     ngx_http_pgw_zone_t  *zone;
 
-    copy = ngx_alloc(sizeof(ngx_http_pgw_copy_t), keys->log);
-    if (copy == NULL) {
-        return NULL;
-    }
+    static ngx_http_pgw_copy_t  copy;
 
     zone = keys->zone;
-    copy->document.data = copy->disk.document;
-    copy->document.len = 0;
+    copy.document.data = copy.disk.document;
+    copy.document.len = 0;
 
     ngx_shmtx_lock(&keys->shpool->mutex);
 
-    copy->version = zone->version;
-    copy->fetched = zone->fetched;
-    copy->fetched_at = zone->fetched_at;
+    copy.version = zone->version;
+    copy.fetched = zone->fetched;
+    copy.fetched_at = zone->fetched_at;
 
     /* a worker of an older configuration gets none of another source either */
 
     if (ngx_memcmp(zone->source, keys->source, sizeof(zone->source)) == 0) {
         slot = zone->version & 1;
-        copy->document.len = zone->len[slot];
-        ngx_memcpy(copy->document.data, zone->document[slot],
-                   copy->document.len);
+        copy.document.len = zone->len[slot];
+        ngx_memcpy(copy.document.data, zone->document[slot],
+                   copy.document.len);
     }
 
     ngx_shmtx_unlock(&keys->shpool->mutex);
 
-    return copy;
+    return &copy;
 }
 
 
@@ -334,9 +330,6 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
     ngx_http_pgw_copy_t  *copy;
 
     copy = ngx_http_pgw_zone_copy(keys);
-    if (copy == NULL) {
-        return NGX_ERROR;
-    }
 
     set = NULL;
     err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
@@ -348,22 +341,20 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 
         ngx_log_error(NGX_LOG_ERR, keys->log, 0,
                       "platform gateway: key set not loaded: %s", err);
-
-    } else {
-        ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                       "http platform gateway: key set version %ui adopted, "
-                       "%uz keys", copy->version, set ? set->count : 0);
-
-        ngx_http_pgw_keys_free(keys->set);
-
-        keys->set = set;
-        keys->version = copy->version;
-        keys->fetched = copy->fetched;
+        return NGX_ERROR;
     }
 
-    ngx_free(copy);
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key set version %ui adopted, "
+                   "%uz keys", copy->version, set ? set->count : 0);
 
-    return err ? NGX_ERROR : NGX_OK;
+    ngx_http_pgw_keys_free(keys->set);
+
+    keys->set = set;
+    keys->version = copy->version;
+    keys->fetched = copy->fetched;
+
+    return NGX_OK;
 }
 
 

@@ -145,7 +145,7 @@ void ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys);
 ngx_http_pgw_fetch_e ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone,
     const ngx_str_t *document, ngx_msec_t fetched, time_t fetched_at);
 
-/* Document, version and times, of one lock; ngx_free() it.  NULL: no memory. */
+/* Document, version and times, of one lock; valid until the next call. */
 ngx_http_pgw_copy_t *ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys);
 
 /*

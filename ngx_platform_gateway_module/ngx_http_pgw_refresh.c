@@ -17,8 +17,7 @@
 
 #define NGX_HTTP_PGW_KEYS_LAYOUT  4    /* of the zone */
 
-#define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, while fetching */
-#define NGX_HTTP_PGW_KEYS_REST    100  /* ms, between two looks */
+#define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
 
 #define NGX_HTTP_PGW_DISK_HEAD    offsetof(ngx_http_pgw_disk_t, document)
 
@@ -26,11 +25,16 @@
 #define NGX_HTTP_PGW_DISK_SKEW    300  /* s */
 
 
+/* What one file after another is read to. */
+
+static ngx_http_pgw_disk_t  ngx_http_pgw_disk;
+
+
 /* Writes what stands before the document. */
 
 static ngx_int_t
 ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, time_t fetched, u_char *head)
+    const ngx_str_t *document, time_t fetched, void *head)
 {
     size_t  n = NGX_HTTP_PGW_KEYS_DIGEST;
     u_char  digest[NGX_HTTP_PGW_KEYS_DIGEST];
@@ -50,18 +54,36 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
 }
 
 
-/* Whether the set on disk is whole, ours and young enough: else why not. */
+/* Reads the set that was kept; else why it is of no use. */
 
 static const char *
-ngx_http_pgw_disk_check(const ngx_http_pgw_keys_t *keys,
-    const ngx_http_pgw_disk_t *disk, const ngx_str_t *document, time_t fetched)
+ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
+    time_t *fetched)
 {
-    u_char        head[NGX_HTTP_PGW_DISK_HEAD];
-    const char   *err;
-    pj_keyset_t  *set;
+    size_t                len;
+    u_char                head[NGX_HTTP_PGW_DISK_HEAD];
+    const char           *err;
+    pj_keyset_t          *set;
+    ngx_http_pgw_disk_t  *disk;
 
-    if (fetched == (time_t) NGX_ERROR
-        || ngx_http_pgw_disk_head(keys, document, fetched, head) != NGX_OK)
+    disk = &ngx_http_pgw_disk;
+
+    err = ngx_http_pgw_keys_read(&keys->conf->key_cache_file, disk,
+                                 sizeof(ngx_http_pgw_disk_t), &len);
+    if (err) {
+        return err;
+    }
+
+    if (len <= NGX_HTTP_PGW_DISK_HEAD) {
+        return "it is truncated";
+    }
+
+    document->data = disk->document;
+    document->len = len - NGX_HTTP_PGW_DISK_HEAD;
+    *fetched = ngx_atotm(disk->fetched, sizeof(disk->fetched));
+
+    if (*fetched == (time_t) NGX_ERROR
+        || ngx_http_pgw_disk_head(keys, document, *fetched, head) != NGX_OK)
     {
         return "it is damaged";
     }
@@ -74,11 +96,11 @@ ngx_http_pgw_disk_check(const ngx_http_pgw_keys_t *keys,
         return "it is damaged";
     }
 
-    if (fetched > ngx_time() + NGX_HTTP_PGW_DISK_SKEW) {
+    if (*fetched > ngx_time() + NGX_HTTP_PGW_DISK_SKEW) {
         return "it is from the future";
     }
 
-    if (ngx_time() - fetched >= (time_t) (keys->conf->key_hard_age / 1000)) {
+    if (ngx_time() - *fetched >= (time_t) (keys->conf->key_hard_age / 1000)) {
         return "it is past the hard age";
     }
 
@@ -89,62 +111,42 @@ ngx_http_pgw_disk_check(const ngx_http_pgw_keys_t *keys,
 }
 
 
-/* A zone that nobody uses yet gets the set that was kept. */
+/* A zone that nobody uses yet gets the set that was kept, if there is one. */
 
 static void
 ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 {
-    size_t                len;
-    time_t                age, fetched;
-    ngx_str_t             document;
-    const char           *err;
-    const ngx_str_t      *name;
-    ngx_http_pgw_disk_t  *disk;
+    time_t            age, fetched;
+    ngx_str_t         document;
+    const char       *err;
+    const ngx_str_t  *name;
 
     name = &keys->conf->key_cache_file;
-    disk = ngx_alloc(sizeof(ngx_http_pgw_disk_t), keys->log);
 
-    if (disk == NULL
-        || (access((char *) name->data, F_OK) == -1 && errno == NGX_ENOENT))
-    {
-        ngx_free(disk);
+    if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
         return;
     }
 
-    err = ngx_http_pgw_keys_read(name, disk, sizeof(*disk), &len);
-
-    if (err == NULL && len <= NGX_HTTP_PGW_DISK_HEAD) {
-        err = "it is truncated";
-    }
-
-    if (err == NULL) {
-        document.data = disk->document;
-        document.len = len - NGX_HTTP_PGW_DISK_HEAD;
-        fetched = ngx_atotm(disk->fetched, sizeof(disk->fetched));
-
-        err = ngx_http_pgw_disk_check(keys, disk, &document, fetched);
-    }
+    err = ngx_http_pgw_disk_read(keys, &document, &fetched);
 
     if (err) {
         ngx_log_error(NGX_LOG_WARN, keys->log, 0,
                       "platform gateway: key cache file \"%V\" ignored: %s",
                       name, err);
-
-    } else {
-        age = ngx_max(ngx_time() - fetched, 0);
-
-        (void) ngx_http_pgw_zone_put(keys->zone, &document,
-                                   ngx_current_msec - (ngx_msec_t) age * 1000,
-                                   ngx_time() - age);
-
-        if (!ngx_test_config) {
-            ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
-                          "platform gateway: key set of %T s ago taken from "
-                          "\"%V\"", age, name);
-        }
+        return;
     }
 
-    ngx_free(disk);
+    age = ngx_max(ngx_time() - fetched, 0);
+
+    (void) ngx_http_pgw_zone_put(keys->zone, &document,
+                                 ngx_current_msec - (ngx_msec_t) age * 1000,
+                                 ngx_time() - age);
+
+    if (!ngx_test_config) {
+        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
+                      "platform gateway: key set of %T s ago taken from "
+                      "\"%V\"", age, name);
+    }
 }
 
 
@@ -239,17 +241,15 @@ ngx_http_pgw_disk_store(ngx_http_pgw_keys_t *keys)
 
     copy = ngx_http_pgw_zone_copy(keys);
 
-    if (copy && copy->document.len
+    if (copy->document.len
         && ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
-                                  copy->disk.magic)
+                                  &copy->disk)
            == NGX_OK
         && !ngx_http_pgw_disk_touch(&keys->conf->key_cache_file, &copy->disk))
     {
         ngx_http_pgw_disk_write(keys, &copy->disk,
                                 NGX_HTTP_PGW_DISK_HEAD + copy->document.len);
     }
-
-    ngx_free(copy);
 }
 
 
@@ -412,38 +412,35 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
 
     keys = ev->data;
     err = "out of memory";
-    ngx_str_null(&document);
+    document.data = ngx_http_pgw_disk.document;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
                    keys->lease);
 
-    if (keys->location.len) {
-        if (ngx_http_pgw_fetch_start(keys, ngx_http_pgw_keys_fetched)
-            == NGX_OK)
-        {
-            return;
-        }
+    if (keys->file.len) {
+        err = ngx_http_pgw_keys_read(&keys->file, document.data,
+                                     PJ_KEYSET_MAX_BYTES, &document.len);
 
-    } else {
-        document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
-
-        if (document.data) {
-            err = ngx_http_pgw_keys_read(&keys->file, document.data,
-                                         PJ_KEYSET_MAX_BYTES, &document.len);
-        }
+    } else if (ngx_http_pgw_fetch_start(keys, ngx_http_pgw_keys_fetched)
+               == NGX_OK)
+    {
+        return;
     }
 
     ngx_http_pgw_keys_fetched(keys, &document, err);
-
-    ngx_free(document.data);
 }
 
+
+/*
+ * Looks whether a fetch is due.  That of a worker which exits is not for the
+ * workers of a new configuration; where there are none, requests of any worker
+ * may be waiting for it, but none for longer than a request waits.
+ */
 
 static void
 ngx_http_pgw_keys_timer(ngx_event_t *ev)
 {
-    ngx_msec_t            due, stale;
     ngx_http_pgw_keys_t  *keys;
     ngx_http_pgw_zone_t  *zone;
 
@@ -451,12 +448,6 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
     zone = keys->zone;
 
     if (ngx_exiting) {
-
-        /*
-         * The workers of a new configuration fetch for themselves; where there
-         * are none, requests of any worker may be waiting for our fetch, but
-         * none for longer than a request waits.
-         */
 
         if (keys->leave_at == 0) {
             keys->leave_at = ngx_current_msec + keys->conf->key_wait;
@@ -471,29 +462,16 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
         if (!keys->fetching) {
             return;
         }
-    }
 
-    due = ngx_http_pgw_keys_left(zone->lease_until);
-
-    if (due == 0) {
-        due = ngx_http_pgw_keys_left(zone->next_try);
-
-        if (zone->fetched_at && !zone->refresh) {
-            stale = ngx_http_pgw_keys_left(zone->fetched
-                                           + keys->conf->key_soft_age
-                                           - keys->early);
-            due = ngx_max(due, stale);
-        }
-    }
-
-    if (due == 0) {
+    } else if (zone->fetched_at == 0 || zone->refresh
+               || ngx_http_pgw_keys_left(zone->fetched - keys->early
+                                         + keys->conf->key_soft_age)
+                  == 0)
+    {
         (void) ngx_http_pgw_keys_fetch(keys);
     }
 
-    due = ngx_max(due, NGX_HTTP_PGW_KEYS_REST);
-
-    ngx_add_timer(ev, keys->fetching ? ngx_min(due, NGX_HTTP_PGW_KEYS_TICK)
-                                     : due);
+    ngx_add_timer(ev, NGX_HTTP_PGW_KEYS_TICK);
 }
 
 
