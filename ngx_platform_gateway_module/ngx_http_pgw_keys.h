@@ -132,10 +132,7 @@ ngx_http_pgw_keys_left(ngx_msec_t then)
 
 /* ngx_http_pgw_keys.c: what is shared, and what is made of it */
 
-/*
- * A worker's configuration is in force from now on, and a set of another source
- * is gone.
- */
+/* A worker's configuration is in force now; a set of another source is gone. */
 void ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys);
 
 /*
@@ -193,9 +190,8 @@ typedef void (*ngx_http_pgw_fetch_done_pt)(ngx_http_pgw_keys_t *keys,
     const ngx_str_t *document, const char *err);
 
 /*
- * Starts GET of the key location in its server; only the answer of that
- * location counts.  NGX_ERROR: out of memory, or this worker fetches already;
- * done is not called then.
+ * GET of the key location in its server; only its own answer counts.
+ * NGX_ERROR: out of memory, or this worker fetches already: no call of done.
  */
 ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
     ngx_http_pgw_fetch_done_pt done);

@@ -217,7 +217,7 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_conf_init_msec_value(mcf->key_hard_age,
                              ngx_max(86400000, mcf->key_soft_age));
     ngx_conf_init_msec_value(mcf->key_cooldown,
-                             ngx_min(10000, mcf->key_soft_age));
+                             ngx_max(1000, ngx_min(10000, mcf->key_soft_age)));
     ngx_conf_init_msec_value(mcf->key_wait, 2000);
     ngx_conf_init_value(mcf->key_waiters, 256);
 
