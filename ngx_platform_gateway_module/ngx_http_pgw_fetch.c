@@ -343,12 +343,10 @@ ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
                      log->action ? " while " : "",
                      log->action ? log->action : "");
 
-    if (ctx->request == NULL) {
-        return p;
-    }
-
-    return ctx->request->log_handler(ctx->request, ctx->current_request, p,
-                                     len - (size_t) (p - buf));
+    return ctx->request
+           ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
+                                       len - (size_t) (p - buf))
+           : p;
 }
 
 

@@ -29,21 +29,35 @@ ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
 }
 
 
+static char *
+ngx_http_pgw_keys_add_zone(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys,
+    ngx_str_t *name, size_t size)
+{
+    keys->shm_zone = ngx_shared_memory_add(cf, name, size,
+                                           &ngx_http_platform_gateway_module);
+    if (keys->shm_zone == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
+    keys->shm_zone->data = keys;
+
+    return NGX_CONF_OK;
+}
+
+
 char *
 ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_main_conf_t  *mcf = conf;
 
-    u_char               *colon;
-    ssize_t               size;
-    ngx_str_t            *value, text;
-    ngx_http_pgw_keys_t  *keys;
+    u_char     *colon;
+    ssize_t     size;
+    ngx_str_t  *value, text;
 
     (void) cmd;
 
-    keys = mcf->keys;
-
-    if (keys->shm_zone) {
+    if (mcf->keys->shm_zone) {
         return "is duplicate";
     }
 
@@ -70,10 +84,7 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     value[1].len = (size_t) (colon - value[1].data);
 
-    keys->shm_zone = ngx_shared_memory_add(cf, &value[1], (size_t) size,
-                                           &ngx_http_platform_gateway_module);
-
-    return keys->shm_zone ? NGX_CONF_OK : NGX_CONF_ERROR;
+    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &value[1], (size_t) size);
 }
 
 
@@ -390,26 +401,16 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_http_pgw_keys_usable(keys)) {
-
-        if (ngx_http_pgw_keys_origin(cf, mcf) != NGX_CONF_OK) {
-            return NGX_CONF_ERROR;
-        }
-
-        if (keys->shm_zone == NULL) {
-            keys->shm_zone = ngx_shared_memory_add(cf, &name,
-                                             NGX_HTTP_PGW_KEYS_ZONE,
-                                             &ngx_http_platform_gateway_module);
-            if (keys->shm_zone == NULL) {
-                return NGX_CONF_ERROR;
-            }
-        }
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        return NGX_CONF_OK;
     }
 
-    if (keys->shm_zone) {
-        keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
-        keys->shm_zone->data = keys;
+    if (keys->shm_zone == NULL
+        && ngx_http_pgw_keys_add_zone(cf, keys, &name, NGX_HTTP_PGW_KEYS_ZONE)
+           != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
-    return NGX_CONF_OK;
+    return ngx_http_pgw_keys_origin(cf, mcf);
 }

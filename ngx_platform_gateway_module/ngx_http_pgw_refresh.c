@@ -433,9 +433,9 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
 
 
 /*
- * Looks whether a fetch is due.  That of a worker which exits is not for the
- * workers of a new configuration; where there are none, requests of any worker
- * may be waiting for it, but none for longer than a request waits.
+ * Looks whether a fetch is due.  A worker that exits ends its own: the workers
+ * of a new configuration fetch for themselves, and where there are none other
+ * requests may be waiting for it, but none for longer than a request waits.
  */
 
 static void
