@@ -100,25 +100,6 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
 }
 
 
-static void
-ngx_http_pgw_fetch_release(void)
-{
-    ngx_connection_t  *c;
-
-    c = ngx_http_pgw_fetch_spare;
-
-    if (c) {
-        ngx_http_pgw_fetch_spare = NULL;
-
-        c->fd = ngx_http_pgw_fetch_spare_fd;
-        ngx_free_connection(c);
-
-        c->fd = (ngx_socket_t) -1;
-        (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
-    }
-}
-
-
 /* Whether the upstream ended before its response did. */
 
 static ngx_uint_t
@@ -141,20 +122,12 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
     }
 
     length = u->headers_in.content_length_n;
+    p = u->buffering ? u->pipe : NULL;
 
-    if (length >= 0 && length != (off_t) len
-        && sr->headers_out.content_length_n == length)
-    {
-        return 1;
-    }
-
-    p = u->pipe;
-
-    if (u->buffering && p) {
-        return !(p->upstream_done || (p->upstream_eof && p->length == -1));
-    }
-
-    return u->length > 0;
+    return (length >= 0 && length != (off_t) len
+            && length == sr->headers_out.content_length_n)
+           || (p ? !p->upstream_done && !(p->upstream_eof && p->length == -1)
+                 : u->length > 0);
 }
 
 
@@ -473,6 +446,7 @@ ngx_int_t
 ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
     ngx_http_pgw_fetch_done_pt done)
 {
+    ngx_connection_t      *spare;
     ngx_http_pgw_fetch_t  *fetch;
 
     fetch = &ngx_http_pgw_fetch;
@@ -497,7 +471,18 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
 
     ngx_add_timer(&fetch->event, keys->timeout);
 
-    ngx_http_pgw_fetch_release();
+    spare = ngx_http_pgw_fetch_spare;
+
+    if (spare) {
+        ngx_http_pgw_fetch_spare = NULL;
+
+        spare->fd = ngx_http_pgw_fetch_spare_fd;
+        ngx_free_connection(spare);
+
+        spare->fd = (ngx_socket_t) -1;
+        (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
+    }
+
     ngx_http_run_posted_requests(&fetch->connection);
 
     return NGX_OK;

@@ -480,24 +480,18 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
 static void
 ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
 {
-    u_char            dir[NGX_MAX_PATH];
-    size_t            len;
-    ngx_err_t         err;
+    u_char            dir[NGX_MAX_PATH], *last;
     const ngx_str_t  *name;
 
     name = &keys->conf->key_cache_file;
-    len = name->len;
+    last = ngx_cpystrn(dir, name->data, sizeof(dir));
 
-    while (name->data[len - 1] != '/') {
-        len--;
+    while (last[-1] != '/') {
+        *--last = '\0';
     }
 
-    (void) ngx_cpystrn(dir, name->data, ngx_min(len + 1, sizeof(dir)));
-
     if (access((const char *) dir, W_OK|X_OK) == -1) {
-        err = ngx_errno;
-
-        ngx_log_error(NGX_LOG_ERR, keys->log, err,
+        ngx_log_error(NGX_LOG_ERR, keys->log, ngx_errno,
                       "platform gateway: key cache file \"%V\" cannot be "
                       "written: give \"%s\" to the user of the worker "
                       "processes", name, dir);
