@@ -133,12 +133,13 @@ typedef struct {
     ngx_uint_t                      subject_read;  /* by a variable, before the
                                                       guard perhaps */
 
-    time_t                          key_soft_age;  /* seconds; these lie ... */
-    time_t                          key_hard_age;
-    time_t                          key_cooldown;
-    ngx_http_pgw_place_t            key_ages[3];  /* ... as these do */
+    ngx_msec_t                      key_cooldown;  /* these lie ... */
+    ngx_msec_t                      key_soft_age;
+    ngx_msec_t                      key_hard_age;
+    ngx_http_pgw_place_t            key_places[3];  /* ... as these do */
     ngx_msec_t                      key_wait;    /* of one request */
     ngx_int_t                       key_waiters;  /* per worker */
+    ngx_str_t                       key_cache_file;
 } ngx_http_pgw_main_conf_t;
 
 
@@ -560,11 +561,10 @@ void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
-/* Directives of the key set; the times are plain slots of the main conf. */
+/* Directives of the key set; the others are plain slots of the main conf. */
 char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
 
 /* Allocates the key state of a main conf with everything unset. */

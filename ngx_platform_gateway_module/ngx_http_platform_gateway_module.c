@@ -80,9 +80,9 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->key_soft_age = NGX_CONF_UNSET;
-    mcf->key_hard_age = NGX_CONF_UNSET;
-    mcf->key_cooldown = NGX_CONF_UNSET;
+    mcf->key_soft_age = NGX_CONF_UNSET_MSEC;
+    mcf->key_hard_age = NGX_CONF_UNSET_MSEC;
+    mcf->key_cooldown = NGX_CONF_UNSET_MSEC;
     mcf->key_wait = NGX_CONF_UNSET_MSEC;
     mcf->key_waiters = NGX_CONF_UNSET;
 
@@ -204,6 +204,9 @@ static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 
 static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_age };
 
+static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
+    { ngx_http_pgw_keys_cache_file };
+
 static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
@@ -284,21 +287,22 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_key_cache_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_cache_file, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+      ngx_conf_set_str_slot,
+      NGX_HTTP_PGW_MAIN(key_cache_file), &ngx_http_pgw_cache_file_post },
 
     { ngx_string("platform_gateway_key_soft_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
+      ngx_conf_set_msec_slot,
       NGX_HTTP_PGW_MAIN(key_soft_age), &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_hard_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
+      ngx_conf_set_msec_slot,
       NGX_HTTP_PGW_MAIN(key_hard_age), &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_cooldown"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
+      ngx_conf_set_msec_slot,
       NGX_HTTP_PGW_MAIN(key_cooldown), &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_wait"),
