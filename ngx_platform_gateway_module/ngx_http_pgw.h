@@ -2,13 +2,12 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
- * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
- * refresh -> { keys, fetch }; problem -> { refusal, cors };
- * request -> ids.  All know request; log and metrics read it.  What a reason
- * means is in the table of reason, which all of them read.  Only token and keys
- * verify with pj.
+ * Who calls whom: module -> access -> { guard, headers, cors, options, problem
+ * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
+ * { token, cache, keys, inject, refusal }; subject -> guard; refresh -> { keys,
+ * fetch }; problem -> { refusal, cors }; request -> headers.  All know request;
+ * log and metrics read it.  What a reason means is in the table of reason,
+ * which all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -32,11 +31,13 @@
 #define NGX_HTTP_PGW_BRANCH   0x0008
 #define NGX_HTTP_PGW_SYSTEM   0x0010
 
+#define NGX_HTTP_PGW_GUARDED                                                  \
+    (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM)
 
-/* The ids, in ngx_http_pgw_request_t.ids_kept. */
 
-#define NGX_HTTP_PGW_REQUEST_ID      0x01
-#define NGX_HTTP_PGW_CORRELATION_ID  0x02
+/* The request id and the correlation id: the first names to strip. */
+
+#define NGX_HTTP_PGW_IDS  2
 
 
 /*
@@ -98,6 +99,8 @@ typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
 
+/* A header name of ours, and the claim that becomes its value. */
+
 typedef struct {
     ngx_str_t                    claim;
     ngx_str_t                    name;         /* X-Account-Id */
@@ -117,36 +120,35 @@ typedef struct {
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
-    ngx_http_pgw_keys_t            *keys;       /* never NULL; keys_usable() */
-    ngx_http_pgw_cache_t           *cache;       /* never NULL */
-    ngx_http_pgw_metrics_t         *metrics;     /* never NULL */
+    ngx_http_pgw_keys_t            *keys;        /* these three never NULL */
+    ngx_http_pgw_cache_t           *cache;
+    ngx_http_pgw_metrics_t         *metrics;
 
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;
 
-    ngx_array_t                    *policies;    /* of loc_conf_t *: one for
-                                                    each policy there is */
+    /* one for each policy there is, or NULL */
+    ngx_http_pgw_loc_conf_t        *policies;
 
     ngx_uint_t                      subject_read;  /* by a variable, before the
                                                       guard perhaps */
 
-    time_t                          key_soft_age;  /* seconds; these lie ... */
-    time_t                          key_hard_age;
-    time_t                          key_cooldown;
-    ngx_http_pgw_place_t            key_ages[3];  /* ... as these do */
+    ngx_msec_t                      key_cooldown;  /* these lie ... */
+    ngx_msec_t                      key_soft_age;
+    ngx_msec_t                      key_hard_age;
+    ngx_http_pgw_place_t            key_places[3];  /* ... as these do */
     ngx_msec_t                      key_wait;    /* of one request */
     ngx_int_t                       key_waiters;  /* per worker */
+    ngx_str_t                       key_cache_file;
 } ngx_http_pgw_main_conf_t;
 
 
 /* Context: server.  What is needed before the location is known. */
 
 typedef struct {
-    ngx_array_t                 *strip_names;  /* ngx_str_t, as configured */
-    ngx_array_t                 *strip;        /* ngx_str_t, normalised: lower
-                                                  case, all but letters and
-                                                  digits replaced by '-' */
-    uint64_t                     strip_lengths; /* bit per length in strip */
+    ngx_array_t                 *strip;        /* claim_header_t: the ids, the
+                                                  default map, all others */
+    uint64_t                     strip_lengths;  /* a bit for each length */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
     ngx_uint_t                   answers;      /* server{} has a "return" */
 } ngx_http_pgw_srv_conf_t;
@@ -161,8 +163,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_uint_t                    log_plain;     /* those two need no escaping
-                                                    in the log */
+    ngx_uint_t                    log_plain;     /* those need no escaping */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
@@ -178,27 +179,20 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
+    ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
 
-    ngx_str_t                     conf_file;  /* where the block begins, for */
-    ngx_uint_t                    conf_line;     /* messages at merge time */
+    ngx_str_t                     conf_file;     /* where the block begins */
+    ngx_uint_t                    conf_line;
 
-    ngx_array_t                  *cors_origins;  /* ..._origin_t; NULL or empty:
-                                                    none is allowed */
+    ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
     ngx_str_t                     cors_headers;
     time_t                        cors_max_age;
 };
-
-
-typedef enum {
-    NGX_HTTP_PGW_START = 0,
-    NGX_HTTP_PGW_WAIT_KEYS,
-    NGX_HTTP_PGW_DONE
-} ngx_http_pgw_state_e;
 
 
 /* Whom a verified token names. */
@@ -236,8 +230,7 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_http_pgw_state_e  state;
-    ngx_int_t             verdict;      /* NGX_OK or a status */
+    ngx_int_t             verdict;      /* NGX_OK or a status, once decided */
     ngx_uint_t            problem;      /* see _problem.c */
 
     /*
@@ -248,82 +241,61 @@ typedef struct {
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_uint_t            version;
+    const pj_keyset_t    *set;          /* to be compared alone */
     pj_err_t              err;
+    int64_t               iat;          /* with PJ_ERR_KID_UNKNOWN: as the token
+                                           says */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
+    unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* a cache was asked for
                                            the answer ... */
     unsigned              unshared:1;   /* ... or is not to be */
 } ngx_http_pgw_ctx_t;
 
 
-/*
- *                keys_wait(): NGX_AGAIN
- *     START ------------------------------> WAIT_KEYS
- *       |                                      |
- *       | token, keys and policy decide        | resumed: decide, or wait
- *       |                                      | for the next fetch
- *       v                                      v
- *     DONE  (verdict: NGX_OK, or the status of the refusal)
- */
-
-
 /* What a browser asks for (the Fetch standard, "CORS protocol"). */
 
 typedef struct {
     ngx_str_t                   *origin;
-    ngx_str_t                   *method;       /* Access-Control-Request-
-                                                  Method */
-    ngx_uint_t                   origins;
+    ngx_str_t                   *method;       /* that it would use */
+    ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
 } ngx_http_pgw_cors_request_t;
 
 
 /*
  * The request as a whole, found through a pool cleanup of the main request,
- * since internal redirects zero every module context.  Both ids are always
- * set.  A subrequest writes here nothing but what holds for all (injected,
- * anonymous): what is logged and answered is the main request's.
+ * since internal redirects zero every module context.  Where it is, the
+ * headers are stripped and both ids are set.  A subrequest writes here nothing
+ * but what holds for all (injected, anonymous): what is logged and answered is
+ * the main request's.
  */
 
 typedef struct {
     ngx_str_t                    request_id;
     ngx_str_t                    correlation_id;
+    ngx_http_pgw_cors_request_t  cors;
 
     ngx_http_pgw_reason_e        reason;
     const char                  *code;         /* of the problem, and its ... */
     const char                  *detail;       /* ... detail; NULL: as the
                                                   reason has it */
     ngx_uint_t                   required;     /* access of the location */
-
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
-
-    ngx_http_pgw_cors_request_t  cors;         /* once prepared */
 
     /* what goes with a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
     ngx_str_t                    allow;        /* of the location's methods */
     time_t                       retry_after;  /* seconds, 0: no header */
 
-    unsigned                     prepared:1;   /* stripped, ids set */
-    unsigned                     injected:1;   /* a header list was changed
-                                                  for a location, of this
-                                                  request or of a subrequest */
-    unsigned                     anonymous:1;  /* the same of a variable that
-                                                  should name the subject, and
-                                                  named nobody */
+    /* in this request or in a subrequest */
+    unsigned                     injected:1;   /* headers, for a location */
+    unsigned                     anonymous:1;  /* a variable that should name
+                                                  the subject named nobody */
+
     unsigned                     shadowed:1;   /* would have been refused */
-    unsigned                     ids_kept:2;   /* the client's own id is good,
-                                                  a bit of these for each */
 } ngx_http_pgw_request_t;
-
-
-/* When a token is good, leeway apart; seconds. */
-
-typedef struct {
-    int64_t                      exp;
-    int64_t                      not_before;   /* the later of iat and nbf */
-} ngx_http_pgw_times_t;
 
 
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
@@ -362,17 +334,31 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
-/* A flag, or with cmd->post a bitmask, that "if" must not hold. */
-char *ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-char *ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd,
+typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
+
+/* A flag, or with cmd->post a bitmask, that "if" must not hold. */
+ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
+
+ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
+ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
+ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
+ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;
+
 char *ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
 
+/* The srv_conf_t, with the names that every server strips. */
+void *ngx_http_pgw_conf_create_srv(ngx_conf_t *cf);
+char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
+
 /* Completes conf->methods and writes conf->allow. */
 char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
+
+/* Merges the claim maps; the names of conf's are stripped as well. */
+char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf,
+    ngx_http_pgw_srv_conf_t *sscf);
 
 
 /* ngx_http_pgw_check.c: what nginx -t refuses */
@@ -400,16 +386,6 @@ char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
 /* Whether a location's content handler is the one of the last. */
 ngx_uint_t ngx_http_pgw_local_is_route_not_found(
     const ngx_http_core_loc_conf_t *clcf);
-
-
-/* ngx_http_pgw_access.c */
-
-ngx_int_t ngx_http_pgw_post_read_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_rewrite_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_preaccess_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_access_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_access_last_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_precontent_handler(ngx_http_request_t *r);
 
 
 /* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
@@ -441,7 +417,7 @@ ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
     ngx_str_t *uri);
 
 
-/* ngx_http_pgw_phases.c: our place among other modules */
+/* ngx_http_pgw_access.c: the phases, our place among other modules */
 
 ngx_int_t ngx_http_pgw_phases_init(ngx_conf_t *cf);
 ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
@@ -454,6 +430,14 @@ ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
  * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
  */
 ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * What the token of r is, as the guard finds it, in the context's err and
+ * grant; NULL: conf asks for none, or memory is short.  Decides nothing, waits
+ * for nothing.
+ */
+ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
@@ -469,8 +453,7 @@ ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
     ngx_http_pgw_reason_e reason, const char *detail);
 
 
-/* ngx_http_pgw_policy.c: what makes a token good, and what of it
-   goes upstream */
+/* ngx_http_pgw_token.c: the bearer token, and policies for it */
 
 /* Sets conf->policy of a merged location where the gateway is on. */
 char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
@@ -479,9 +462,6 @@ char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
 /* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
 ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
     ngx_array_t *issuers);
-
-
-/* ngx_http_pgw_token.c */
 
 /* The stages in which a token is verified, in their order. */
 
@@ -518,14 +498,14 @@ ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
  * Verifies token against the conf's policy and set (NULL: no keys).
  * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
  * (claims->iat is then what the token says, not verified), or why it is
- * refused.  What *claims points at lives in memory of the worker, until the
- * next call: copy what is to stay.
+ * refused.  What *claims points at is allocated from pool, 30 to 60 times the
+ * size of the token.
  *
  * With steps (else NULL) it takes the time from there, notes what each stage
  * found, and goes on past a fault to those that do not need what is at fault;
  * what it returns is the first one all the same.
  */
-pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
+pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
 
@@ -534,15 +514,7 @@ pj_err_t ngx_http_pgw_token_verify(ngx_http_request_t *r,
  * can be waited for.
  */
 ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set,
-    const pj_claims_t *claims);
-
-/* The times of claims that token_verify() has checked. */
-void ngx_http_pgw_token_times(const pj_claims_t *claims,
-    ngx_http_pgw_times_t *times);
-
-/* Releases the worker's memory for verifying. */
-void ngx_http_pgw_token_exit_process(void);
+    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set, int64_t iat);
 
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
@@ -556,32 +528,43 @@ ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* Called at postconfiguration; the cache goes with the configuration. */
-ngx_int_t ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
-    const ngx_http_pgw_main_conf_t *mcf);
-
 /*
- * NGX_OK: *err is what token_verify() would return for these bytes now, under
- * the policy of conf and the key set of that version; with PJ_OK *grant is
- * filled from pool.  NGX_DECLINED: not known; NGX_ERROR: out of memory.
+ * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
+ * the policy of conf and the key set of ctx->version, with PJ_OK ctx->grant is
+ * filled from pool; or PJ_ERR_NO_SPACE.  NGX_DECLINED: not known.
  */
 ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
-    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    ngx_uint_t version, pj_err_t *err, ngx_http_pgw_grant_t *grant);
+    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    ngx_http_pgw_ctx_t *ctx);
 
 /* Keeps a verified token that find() declined. */
 void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant);
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const pj_claims_t *claims);
+
+
+/* ngx_http_pgw_subject.c: variables that name the subject, and caches */
+
+ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
+
+/*
+ * Keeps the caches of the location in cf from requests for which a variable
+ * named nobody, and refuses one that always would.
+ */
+char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf);
+
+/* Notes whether a variable is read. */
+void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
 
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
 
-/* Directives of the key set; the times are plain slots of the main conf. */
+/* Directives of the key set; the others are plain slots of the main conf. */
 char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
 
 /* Allocates the key state of a main conf with everything unset. */
@@ -645,14 +628,25 @@ time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
 ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 
 
-/* ngx_http_pgw_ids.c: the two ids */
+/* ngx_http_pgw_headers.c: the headers of a request, and its ids */
 
 /*
- * Chooses the two ids: the client's where they are well formed and sent once,
- * else new ones.  Only reads the request.
+ * Gives r the headers that are right for a location, in one pass: drops every
+ * context header and each alias of one, sets the ids, and adds those of grant
+ * (NULL: none); takes out Authorization where conf says so (NULL: puts it
+ * back).  With a new gr, of a main request, it first chooses the ids (the
+ * client's where they are well formed and sent once, else new ones) and notes
+ * gr->cors.  Does no more where the gateway is off in the whole server.
+ *
+ * Neither elements nor list parts that another request may share are written
+ * to.
  */
-ngx_int_t ngx_http_pgw_ids_choose(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr);
+ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant);
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+u_char ngx_http_pgw_headers_fold(u_char c);
 
 /* Makes $request_id the request id where the gateway is on. */
 ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
@@ -661,53 +655,7 @@ ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
 void ngx_http_pgw_ids_init(void);
 
 
-/* ngx_http_pgw_headers.c: find, strip, take back */
-
-/*
- * One pass over the headers of a main request: drops every context header,
- * each alias of one and of the ids, sets the ids and notes gr->cors.
- */
-ngx_int_t ngx_http_pgw_headers_prepare(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_srv_conf_t *conf);
-
-/*
- * Takes back what was injected for an earlier location or a parent request,
- * and puts Authorization back.
- */
-ngx_int_t ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
-    const ngx_http_pgw_srv_conf_t *conf);
-
-/* Whether the header h is to go; NULL where none is. */
-typedef ngx_uint_t (*ngx_http_pgw_drop_pt)(ngx_table_elt_t *h,
-    const void *data);
-
-/*
- * Gives r a header list without what drop() says and with add[0..n) at its
- * end; add must live as long as r.  Neither elements nor list parts that
- * another request may share are written to.
- */
-ngx_int_t ngx_http_pgw_headers_rebuild(ngx_http_request_t *r,
-    ngx_http_pgw_drop_pt drop, const void *data, ngx_table_elt_t *add,
-    ngx_uint_t n);
-
-/*
- * NGX_DECLINED: the headers and parameters of r fit into one record; else the
- * status of the refusal.
- */
-ngx_int_t ngx_http_pgw_headers_fit(ngx_http_request_t *r);
-
-/* Completes names that are the gateway's own. */
-void ngx_http_pgw_headers_init(void);
-
-/* Fills every field of h. */
-void ngx_http_pgw_headers_set(ngx_table_elt_t *h,
-    const ngx_http_pgw_claim_header_t *name, ngx_str_t *value);
-
-/* Lower case for letters, digits as they are, '-' for any other byte. */
-u_char ngx_http_pgw_headers_fold(u_char c);
-
-
-/* ngx_http_pgw_inject.c: claims become headers */
+/* ngx_http_pgw_inject.c: what goes upstream */
 
 /* Sets grant->subject from grant->strings. */
 void ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain);
@@ -732,25 +680,11 @@ ngx_int_t ngx_http_pgw_inject(ngx_http_request_t *r,
 ngx_int_t ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
     ngx_str_t *value);
 
-
-/* ngx_http_pgw_names.c: header names in the configuration */
-
-/* platform_gateway_strip_header NAME ...; */
-char *ngx_http_pgw_names_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-/* platform_gateway_claim_header CLAIM HEADER; */
-char *ngx_http_pgw_names_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-
-/* The map that holds where no platform_gateway_claim_header is given. */
-ngx_array_t *ngx_http_pgw_names_claim_defaults(ngx_conf_t *cf);
-
-/* Fills conf->strip: the default map's names and the strip_header ones. */
-ngx_int_t ngx_http_pgw_names_merge(ngx_conf_t *cf,
-    ngx_http_pgw_srv_conf_t *prev, ngx_http_pgw_srv_conf_t *conf);
-
-/* Adds the names of a location's claim map to conf->strip. */
-ngx_int_t ngx_http_pgw_names_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
-    ngx_array_t *claim_headers);
+/*
+ * NGX_DECLINED: the headers and parameters of r fit into one record; else the
+ * status of the refusal.
+ */
+ngx_int_t ngx_http_pgw_inject_fits(ngx_http_request_t *r);
 
 
 /* ngx_http_pgw_problem.c: RFC 9457 bodies */

@@ -2,24 +2,16 @@
 /*
  * The phases of a request: what is done to every request before its location
  * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * options.c), and where the guard is asked (ACCESS; PREACCESS for
- * subrequests).
+ * options.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
+ * our place among other modules.
  */
 
 
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_subject.h"
+#include "ngx_http_pgw_metrics.h"
 
 
-static ngx_int_t ngx_http_pgw_prepare(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_srv_conf_t *sscf);
-static ngx_int_t ngx_http_pgw_method_check(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
-static ngx_int_t ngx_http_pgw_challenge(ngx_http_request_t *r,
-    ngx_str_t *challenge);
-
-
-ngx_int_t
+static ngx_int_t
 ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 {
     ngx_http_pgw_request_t   *gr;
@@ -42,14 +34,15 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
                                            "HTTP/0.9 is not supported");
     }
 
-    return ngx_http_pgw_prepare(r, gr, sscf);
+    return NGX_DECLINED;
 }
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 {
     ngx_int_t                  rc;
+    ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_request_t    *gr;
     ngx_http_pgw_srv_conf_t   *sscf;
     ngx_http_pgw_loc_conf_t   *conf;
@@ -66,19 +59,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    /*
-     * A request that nginx refused while it was read comes here by way of
-     * error_page alone, and may carry whatever the client had sent so far.
-     */
-
-    if (r == r->main && !gr->prepared) {
-        rc = ngx_http_pgw_prepare(r, gr, sscf);
-        if (rc != NGX_DECLINED) {
-            return rc;
-        }
-    }
-
-    if (gr->injected && ngx_http_pgw_headers_withdraw(r, sscf) != NGX_OK) {
+    if (gr->injected
+        && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -90,11 +73,17 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     if (r == r->main) {
         rc = ngx_http_pgw_cors_options(r, gr, conf);
-        if (rc != NGX_DECLINED) {
-            return rc;
+
+        if (rc == NGX_DECLINED
+            && conf->methods && !(r->method & conf->methods))
+        {
+            gr->required = conf->access;
+
+            rc = ngx_http_pgw_refuse(r, gr, conf,
+                                     NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                     NULL);
         }
 
-        rc = ngx_http_pgw_method_check(r, gr, conf);
         if (rc != NGX_DECLINED) {
             return rc;
         }
@@ -104,32 +93,28 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    if (mcf->subject_read && ngx_http_pgw_guard_early(r, conf) == NGX_AGAIN) {
-        return NGX_DONE;
-    }
+    ctx = mcf->subject_read ? ngx_http_pgw_guard_look(r, conf) : NULL;
 
-    return NGX_DECLINED;
+    return (ctx
+            && ctx->err == PJ_ERR_KID_UNKNOWN
+            && ngx_http_pgw_keys_wait(r, mcf->keys) == NGX_AGAIN)
+           ? NGX_DONE : NGX_DECLINED;
 }
 
 
-/* The ACCESS phase passes over subrequests, this one does not. */
+/* The guard of a main request or of a subrequest. */
 
-ngx_int_t
-ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
+static ngx_int_t
+ngx_http_pgw_ask(ngx_http_request_t *r)
 {
     ngx_int_t                 rc;
+    ngx_table_elt_t          *h;
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf;
 
-    /* the fetch of the keys can have no token to show */
-
-    if (r == r->main || ngx_http_pgw_fetch_owns(r)) {
-        return NGX_DECLINED;
-    }
-
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (!conf->enable || ngx_http_pgw_fetch_owns(r)) {
+    if (!conf->enable) {
         return NGX_DECLINED;
     }
 
@@ -140,12 +125,42 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 
     rc = ngx_http_pgw_guard(r, gr, conf);
 
-    if (rc == NGX_HTTP_UNAUTHORIZED
-        && ngx_http_pgw_challenge(r, &gr->challenge)
-           != NGX_OK)
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    if (rc == NGX_HTTP_UNAUTHORIZED && r != r->main) {
+
+        /* auth_request takes it from its subrequest to the response */
+
+        h = ngx_list_push(&r->headers_out.headers);
+        if (h == NULL) {
+            return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        }
+
+        ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+        h->hash = 1;
+        ngx_str_set(&h->key, "WWW-Authenticate");
+        h->value = gr->challenge;
+
+        r->headers_out.www_authenticate = h;
     }
+
+    return rc;
+}
+
+
+/* The ACCESS phase passes over subrequests, this one does not. */
+
+static ngx_int_t
+ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
+{
+    ngx_int_t  rc;
+
+    /* the fetch of the keys can have no token to show */
+
+    if (r == r->main || ngx_http_pgw_fetch_owns(r)) {
+        return NGX_DECLINED;
+    }
+
+    rc = ngx_http_pgw_ask(r);
 
     /* limits of the same phase have still to see what we let through */
 
@@ -153,38 +168,20 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 }
 
 
-ngx_int_t
+static ngx_int_t
 ngx_http_pgw_access_handler(ngx_http_request_t *r)
 {
     ngx_int_t                  rc;
-    ngx_http_pgw_request_t    *gr;
-    ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_core_loc_conf_t  *clcf;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (!conf->enable) {
-        return NGX_DECLINED;
-    }
-
-    gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    rc = ngx_http_pgw_guard(r, gr, conf);
+    rc = ngx_http_pgw_ask(r);
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (rc == NGX_HTTP_SERVICE_UNAVAILABLE
-        && clcf->satisfy == NGX_HTTP_SATISFY_ANY)
-    {
-        /* nginx would end the request here: let other modules speak first */
+    /* nginx would end the request here: let other modules speak first */
 
-        return NGX_DECLINED;
-    }
-
-    return rc;
+    return (rc == NGX_HTTP_SERVICE_UNAVAILABLE
+            && clcf->satisfy == NGX_HTTP_SATISFY_ANY) ? NGX_DECLINED : rc;
 }
 
 
@@ -193,7 +190,7 @@ ngx_http_pgw_access_handler(ngx_http_request_t *r)
  * have, so it is still 503.
  */
 
-ngx_int_t
+static ngx_int_t
 ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 {
     ngx_http_pgw_ctx_t        *ctx;
@@ -201,16 +198,12 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    if (ctx == NULL
-        || ctx->state != NGX_HTTP_PGW_DONE
-        || ctx->verdict != NGX_HTTP_SERVICE_UNAVAILABLE)
-    {
-        return NGX_DECLINED;
-    }
-
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (clcf->satisfy == NGX_HTTP_SATISFY_ANY) {
+    if (ctx
+        && ctx->verdict == NGX_HTTP_SERVICE_UNAVAILABLE
+        && clcf->satisfy == NGX_HTTP_SATISFY_ANY)
+    {
         r->access_code = NGX_HTTP_SERVICE_UNAVAILABLE;
     }
 
@@ -227,7 +220,7 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
  * answered is not our refusal.
  */
 
-ngx_int_t
+static ngx_int_t
 ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 {
     ngx_int_t                 rc;
@@ -238,7 +231,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
     if (conf->one_record) {
-        rc = ngx_http_pgw_headers_fit(r);
+        rc = ngx_http_pgw_inject_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;
         }
@@ -248,7 +241,6 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 
     if (r != r->main
         || ctx == NULL
-        || ctx->state != NGX_HTTP_PGW_DONE
         || ctx->verdict < NGX_HTTP_SPECIAL_RESPONSE)
     {
         return NGX_DECLINED;
@@ -267,54 +259,105 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 }
 
 
-static ngx_int_t
-ngx_http_pgw_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_srv_conf_t *sscf)
+/*
+ * Within a phase nginx runs first what was registered last, and a module that
+ * is loaded after ours would come before it: before headers are stripped,
+ * before OPTIONS is answered.  So the order is made once all modules have had
+ * their turn, and does not hang on the order of load_module.
+ */
+
+static const struct {
+    ngx_http_phases      phase;
+    ngx_http_handler_pt  handler;
+    ngx_int_t            step;         /* -1: to be the first of its phase,
+                                          1: the last */
+} ngx_http_pgw_phases[] = {
+    { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
+    { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
+    { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
+    { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },
+    { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_last_handler, 1 },
+    { NGX_HTTP_PRECONTENT_PHASE, ngx_http_pgw_precontent_handler, -1 },
+    { NGX_HTTP_LOG_PHASE, ngx_http_pgw_metrics_log_handler, -1 }
+};
+
+#define NGX_HTTP_PGW_PHASES                                                   \
+    (sizeof(ngx_http_pgw_phases) / sizeof(ngx_http_pgw_phases[0]))
+
+
+ngx_int_t
+ngx_http_pgw_phases_init(ngx_conf_t *cf)
 {
-    if (ngx_http_pgw_headers_prepare(r, gr, sscf) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ngx_uint_t                  i;
+    ngx_http_phase_t           *phase;
+    ngx_http_handler_pt        *h;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
+
+        phase = &cmcf->phases[ngx_http_pgw_phases[i].phase];
+
+        h = ngx_array_push(&phase->handlers);
+        if (h == NULL) {
+            return NGX_ERROR;
+        }
+
+        *h = ngx_http_pgw_phases[i].handler;
     }
 
-    gr->prepared = 1;
-
-    return NGX_DECLINED;
+    return NGX_OK;
 }
 
 
-static ngx_int_t
-ngx_http_pgw_method_check(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf)
+/*
+ * Handlers of a phase stand side by side with one checker and one exit, so it
+ * is enough to move the functions.
+ */
+
+ngx_int_t
+ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
 {
-    if (conf->methods == 0 || (r->method & conf->methods)) {
-        return NGX_DECLINED;
+    ngx_int_t                   n, step;
+    ngx_uint_t                  i;
+    ngx_http_handler_pt         handler;
+    ngx_http_phase_handler_t   *ph;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_cycle_get_module_main_conf(cycle, ngx_http_core_module);
+
+    if (cmcf == NULL) {
+        return NGX_OK;
     }
 
-    gr->required = conf->access;
+    ph = cmcf->phase_engine.handlers;
 
-    return ngx_http_pgw_refuse(r, gr, conf,
-                               NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN, NULL);
-}
+    for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
+        handler = ngx_http_pgw_phases[i].handler;
+        step = ngx_http_pgw_phases[i].step;
 
-/* auth_request takes it from its subrequest to the response */
+        /* the last checker, NULL, has nothing behind it */
 
-static ngx_int_t
-ngx_http_pgw_challenge(ngx_http_request_t *r, ngx_str_t *challenge)
-{
-    ngx_table_elt_t  *h;
+        for (n = 0; ph[n].checker && ph[n].handler != handler; n++) {
+            /* void */
+        }
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NGX_ERROR;
+        while (ph[n].checker
+               && n + step >= 0
+               && ph[n + step].checker == ph[n].checker
+               && ph[n + step].next == ph[n].next)
+        {
+            ph[n].handler = ph[n + step].handler;
+            n += step;
+            ph[n].handler = handler;
+        }
     }
 
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    ngx_str_set(&h->key, "WWW-Authenticate");
-    h->value = *challenge;
-
-    r->headers_out.www_authenticate = h;
+    ngx_http_pgw_problem_init();
 
     return NGX_OK;
 }

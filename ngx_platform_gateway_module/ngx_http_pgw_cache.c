@@ -3,99 +3,113 @@
  * The verified-token cache of a worker: what a token was found to be, under
  * the whole of its bytes.
  *
- * The hash only finds the chain: equality is that of all bytes and of the
- * policy.  What can change is asked on every hit, the version of the key set
- * first and then the clock.
+ * Equality is that of all bytes and of the policy.  What can change is asked
+ * on every hit: the version of the key set first, then the clock.
  */
 
 
-#include "ngx_http_pgw.h"
 #include "ngx_http_pgw_metrics.h"
 
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 
 
 #define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
 #define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
 
-/* What an allocation costs beside its bytes, about. */
-#define NGX_HTTP_PGW_CACHE_OVERHEAD  16
-
-/*
- * A token is found by the end of its signature, in words of 32 bits.  Nobody
- * but the issuer can choose that of a good one, and only good ones are kept.
- */
-#define NGX_HTTP_PGW_CACHE_WORDS     8
-#define NGX_HTTP_PGW_CACHE_TAIL                                               \
-    (NGX_HTTP_PGW_CACHE_WORDS * sizeof(uint32_t))
-
-typedef struct ngx_http_pgw_entry_s  ngx_http_pgw_entry_t;
+/* How far before the end of a token the bytes are that it is ordered by. */
+#define NGX_HTTP_PGW_CACHE_TAIL      8
 
 
 /* One allocation: this and the strings, the token, the text of the strings. */
 
-struct ngx_http_pgw_entry_s {
+typedef struct {
+    ngx_str_node_t          node;       /* the token */
     ngx_queue_t             queue;      /* by last use */
-    ngx_http_pgw_entry_t   *next;       /* of the chain */
-    ngx_http_pgw_entry_t  **chain;
     size_t                  size;       /* of the allocation */
+    size_t                  text_len;
     ngx_uint_t              version;    /* of the key set */
     ngx_uint_t              policy;
-    ngx_uint_t              access;
-    ngx_uint_t              plain;
-    ngx_http_pgw_times_t    times;
-    size_t                  token_len;
-    size_t                  text_len;
-    ngx_uint_t              nstrings;
+    int64_t                 exp;
+    int64_t                 not_before; /* the later of iat and nbf */
+    ngx_http_pgw_grant_t    grant;      /* its pointers are the request's */
     ngx_str_t               strings[];  /* each ends with a NUL, too */
-};
-
-#define ngx_http_pgw_entry_token(entry)                                       \
-    ((u_char *) &(entry)->strings[(entry)->nstrings])
-
-#define ngx_http_pgw_entry_text(entry)                                        \
-    (ngx_http_pgw_entry_token(entry) + (entry)->token_len)
+} ngx_http_pgw_entry_t;
 
 
 struct ngx_http_pgw_cache_s {
-    ngx_http_pgw_entry_t  **chains;       /* NULL: off */
-    ngx_uint_t              mask;
+    ngx_rbtree_t            tree;
+    ngx_rbtree_node_t       sentinel;
     ngx_queue_t             queue;        /* the latest used first */
     ngx_uint_t              entries;
     size_t                  size;
-    ngx_uint_t              max_entries;
+    ngx_uint_t              max_entries;  /* 0: off */
     size_t                  max_size;
-    uint64_t                key[NGX_HTTP_PGW_CACHE_WORDS + 1];
     ngx_uint_t              set;          /* by the directive */
-    ngx_log_t              *log;
 };
 
 
-static void ngx_http_pgw_cache_cleanup(void *data);
-static ngx_http_pgw_entry_t **ngx_http_pgw_cache_chain(
-    const ngx_http_pgw_cache_t *cache, pj_str_t token);
-static ngx_http_pgw_entry_t *ngx_http_pgw_cache_lookup(
-    ngx_http_pgw_cache_t *cache, ngx_uint_t policy, pj_str_t token,
-    ngx_uint_t version);
-static void ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
-    ngx_http_pgw_entry_t *entry);
-static void ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache);
+/* The token opens doors until it expires: it does not stay in free memory. */
+
+static void
+ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
+    ngx_http_pgw_entry_t *entry)
+{
+    ngx_rbtree_delete(&cache->tree, &entry->node.node);
+    ngx_queue_remove(&entry->queue);
+
+    cache->entries--;
+    cache->size -= entry->size;
+
+    OPENSSL_cleanse(entry->node.str.data,
+                    entry->node.str.len + entry->text_len);
+    ngx_free(entry);
+}
+
+
+static void
+ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
+{
+    ngx_http_pgw_cache_remove(cache,
+                              ngx_queue_data(ngx_queue_last(&cache->queue),
+                                             ngx_http_pgw_entry_t, queue));
+}
+
+
+/* With the configuration, in any process that has one. */
+
+static void
+ngx_http_pgw_cache_cleanup(void *data)
+{
+    ngx_http_pgw_cache_t  *cache = data;
+
+    while (cache->entries) {
+        ngx_http_pgw_cache_remove_last(cache);
+    }
+}
 
 
 ngx_http_pgw_cache_t *
 ngx_http_pgw_cache_create(ngx_conf_t *cf)
 {
+    ngx_pool_cleanup_t    *cln;
     ngx_http_pgw_cache_t  *cache;
 
-    cache = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_cache_t));
-    if (cache == NULL) {
+    cln = ngx_pool_cleanup_add(cf->pool, sizeof(ngx_http_pgw_cache_t));
+    if (cln == NULL) {
         return NULL;
     }
 
+    cache = cln->data;
+    ngx_memzero(cache, sizeof(ngx_http_pgw_cache_t));
+
+    ngx_rbtree_init(&cache->tree, &cache->sentinel,
+                    ngx_str_rbtree_insert_value);
+    ngx_queue_init(&cache->queue);
+
     cache->max_entries = 16384;
     cache->max_size = 32 * 1024 * 1024;
-    cache->log = &cf->cycle->new_log;
+
+    cln->handler = ngx_http_pgw_cache_cleanup;
 
     return cache;
 }
@@ -160,59 +174,54 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 }
 
 
-ngx_int_t
-ngx_http_pgw_cache_init_conf(ngx_conf_t *cf,
-    const ngx_http_pgw_main_conf_t *mcf)
+/*
+ * A good token ends in a signature, the bytes of which nobody but its issuer
+ * can choose: they need no hash.  Of one token there is an entry for each
+ * policy.
+ */
+
+static uint32_t
+ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 {
-    ngx_uint_t             n;
-    ngx_pool_cleanup_t    *cln;
-    ngx_http_pgw_cache_t  *cache;
+    uint32_t  word;
 
-    cache = mcf->cache;
+    word = 0;
 
-    if (cache->max_entries == 0 || mcf->guarded == NULL) {
-        return NGX_OK;
+    if (token->len >= NGX_HTTP_PGW_CACHE_TAIL) {
+        ngx_memcpy(&word, token->data + token->len - NGX_HTTP_PGW_CACHE_TAIL,
+                   sizeof(word));
     }
 
-    if (RAND_bytes((u_char *) cache->key, sizeof(cache->key)) != 1) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: no random bytes for the token cache");
-        return NGX_ERROR;
-    }
-
-    /* one or two entries a chain; a tiny cache is a single chain */
-
-    for (n = 1; n * 2 < cache->max_entries; n *= 2) { /* void */ }
-
-    cache->chains = ngx_pcalloc(cf->pool, n * sizeof(ngx_http_pgw_entry_t *));
-    cln = ngx_pool_cleanup_add(cf->pool, 0);
-
-    if (cache->chains == NULL || cln == NULL) {
-        return NGX_ERROR;
-    }
-
-    cache->mask = n - 1;
-    ngx_queue_init(&cache->queue);
-
-    cln->handler = ngx_http_pgw_cache_cleanup;
-    cln->data = cache;
-
-    return NGX_OK;
+    return word + (uint32_t) policy;
 }
 
 
-/* With the configuration, in any process that has one. */
-
-static void
-ngx_http_pgw_cache_cleanup(void *data)
+static ngx_http_pgw_entry_t *
+ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
+    const ngx_http_pgw_ctx_t *ctx)
 {
-    ngx_http_pgw_cache_t  *cache = data;
+    ngx_str_t              token;
+    ngx_http_pgw_entry_t  *entry;
 
-    while (cache->entries) {
-        ngx_http_pgw_cache_remove_last(cache);
+    token.data = (u_char *) ctx->token.data;
+    token.len = ctx->token.len;
+
+    entry = (ngx_http_pgw_entry_t *)
+            ngx_str_rbtree_lookup(&cache->tree, &token,
+                                  ngx_http_pgw_cache_key(policy, &token));
+    if (entry == NULL) {
+        return NULL;
     }
 
-    OPENSSL_cleanse(cache->key, sizeof(cache->key));
+    if (entry->policy != policy || entry->version != ctx->version) {
+        ngx_http_pgw_cache_remove(cache, entry);
+        return NULL;
+    }
+
+    ngx_queue_remove(&entry->queue);
+    ngx_queue_insert_head(&cache->queue, &entry->queue);
+
+    return entry;
 }
 
 
@@ -220,20 +229,18 @@ ngx_http_pgw_cache_cleanup(void *data)
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    pj_err_t *err, ngx_http_pgw_grant_t *grant)
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
     u_char                *text, *p;
     ngx_str_t             *s;
-    ngx_uint_t             i;
+    ngx_uint_t             i, n;
     ngx_http_pgw_entry_t  *entry;
 
-    if (cache->chains == NULL || conf->policy == 0) {
+    if (cache->max_entries == 0) {
         return NGX_DECLINED;
     }
 
-    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, token, version);
-
+    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, ctx);
     if (entry == NULL) {
         ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
@@ -241,106 +248,51 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
 
-    *err = entry->times.not_before > ngx_time() + conf->leeway
-           ? PJ_ERR_TOKEN_NOT_YET
-           : ngx_time() - conf->leeway >= entry->times.exp
-           ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
+    ctx->err = entry->not_before > ngx_time() + conf->leeway
+               ? PJ_ERR_TOKEN_NOT_YET
+               : ngx_time() - conf->leeway >= entry->exp
+               ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
-    if (*err != PJ_OK) {
+    if (ctx->err != PJ_OK) {
         return NGX_OK;
     }
 
     /* the entry may be gone long before the request is */
 
-    s = ngx_palloc(pool,
-                   entry->nstrings * sizeof(ngx_str_t) + entry->text_len);
+    n = entry->grant.nstrings;
+
+    s = ngx_palloc(pool, n * sizeof(ngx_str_t) + entry->text_len);
     if (s == NULL) {
-        return NGX_ERROR;
+        ctx->err = PJ_ERR_NO_SPACE;
+        return NGX_OK;
     }
 
-    text = ngx_http_pgw_entry_text(entry);
-    p = (u_char *) &s[entry->nstrings];
+    text = entry->node.str.data + entry->node.str.len;
+    p = (u_char *) &s[n];
     ngx_memcpy(p, text, entry->text_len);
 
-    for (i = 0; i < entry->nstrings; i++) {
+    for (i = 0; i < n; i++) {
         s[i].len = entry->strings[i].len;
         s[i].data = entry->strings[i].data
                     ? p + (entry->strings[i].data - text) : NULL;
     }
 
-    grant->access = entry->access;
-    grant->strings = s;
-    grant->nstrings = entry->nstrings;
-    ngx_http_pgw_grant_subject(grant, entry->plain);
+    ctx->grant.access = entry->grant.access;
+    ctx->grant.strings = s;
+    ctx->grant.nstrings = n;
+    ngx_http_pgw_grant_subject(&ctx->grant, entry->grant.subject.plain);
 
     return NGX_OK;
 }
 
 
+/* Others that were not used for longest make room. */
+
 static ngx_http_pgw_entry_t *
-ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
-    pj_str_t token, ngx_uint_t version)
+ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
 {
-    ngx_http_pgw_entry_t  *entry;
-
-    if (cache->entries == 0 || token.len < NGX_HTTP_PGW_CACHE_TAIL) {
-        return NULL;
-    }
-
-    entry = *ngx_http_pgw_cache_chain(cache, token);
-
-    while (entry
-           && (entry->token_len != token.len
-               || entry->policy != policy
-               || ngx_memcmp(ngx_http_pgw_entry_token(entry),
-                             token.data, token.len)
-                  != 0))
-    {
-        entry = entry->next;
-    }
-
-    if (entry && entry->version != version) {
-        ngx_http_pgw_cache_remove(cache, entry);
-        return NULL;
-    }
-
-    if (entry && ngx_queue_head(&cache->queue) != &entry->queue) {
-        ngx_queue_remove(&entry->queue);
-        ngx_queue_insert_head(&cache->queue, &entry->queue);
-    }
-
-    return entry;
-}
-
-
-void
-ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token, ngx_uint_t version,
-    const ngx_http_pgw_times_t *times, const ngx_http_pgw_grant_t *grant)
-{
-    size_t                  text_len, size;
-    u_char                 *p;
-    ngx_str_t              *s;
-    ngx_uint_t              i;
-    ngx_http_pgw_entry_t   *entry;
-
-    if (cache->chains == NULL || conf->policy == 0
-        || token.len < NGX_HTTP_PGW_CACHE_TAIL)
-    {
-        return;
-    }
-
-    text_len = 0;
-
-    for (i = 0; i < grant->nstrings; i++) {
-        text_len += grant->strings[i].data ? grant->strings[i].len + 1 : 0;
-    }
-
-    size = sizeof(ngx_http_pgw_entry_t) + grant->nstrings * sizeof(ngx_str_t)
-           + token.len + text_len + NGX_HTTP_PGW_CACHE_OVERHEAD;
-
     if (size > cache->max_size) {
-        return;
+        return NULL;
     }
 
     while (cache->entries >= cache->max_entries
@@ -350,100 +302,73 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
         ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
-    entry = ngx_alloc(size - NGX_HTTP_PGW_CACHE_OVERHEAD, cache->log);
+    return ngx_alloc(size, ngx_cycle->log);
+}
+
+
+void
+ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const pj_claims_t *claims)
+{
+    size_t                 text_len, size;
+    u_char                *p;
+    ngx_uint_t             i, n;
+    const ngx_str_t       *s;
+    ngx_http_pgw_entry_t  *entry;
+
+    if (cache->max_entries == 0) {
+        return;
+    }
+
+    s = ctx->grant.strings;
+    n = ctx->grant.nstrings;
+    text_len = 0;
+
+    for (i = 0; i < n; i++) {
+        text_len += s[i].data ? s[i].len + 1 : 0;
+    }
+
+    size = sizeof(ngx_http_pgw_entry_t) + n * sizeof(ngx_str_t)
+           + ctx->token.len + text_len;
+
+    entry = ngx_http_pgw_cache_alloc(cache, size);
     if (entry == NULL) {
         return;
     }
 
     entry->size = size;
-    entry->version = version;
-    entry->policy = conf->policy;
-    entry->times = *times;
-    entry->token_len = token.len;
     entry->text_len = text_len;
-    entry->access = grant->access;
-    entry->plain = grant->subject.plain;
-    entry->nstrings = grant->nstrings;
+    entry->version = ctx->version;
+    entry->policy = conf->policy;
+    entry->exp = claims->exp;
+    entry->not_before = ngx_max(claims->iat, claims->nbf);
+    entry->grant = ctx->grant;
 
-    p = ngx_cpymem(ngx_http_pgw_entry_token(entry), token.data, token.len);
+    p = (u_char *) &entry->strings[n];
 
-    for (i = 0; i < grant->nstrings; i++) {
+    entry->node.str.data = p;
+    entry->node.str.len = ctx->token.len;
+    p = ngx_cpymem(p, ctx->token.data, ctx->token.len);
 
-        s = &entry->strings[i];
-        *s = grant->strings[i];
+    for (i = 0; i < n; i++) {
+        entry->strings[i] = s[i];
 
-        if (s->data) {
-            s->data = p;
-            p = ngx_cpymem(p, grant->strings[i].data, s->len);
+        if (s[i].data) {
+            entry->strings[i].data = p;
+            p = ngx_cpymem(p, s[i].data, s[i].len);
             *p++ = '\0';
         }
     }
 
-    entry->chain = ngx_http_pgw_cache_chain(cache, token);
-    entry->next = *entry->chain;
-    *entry->chain = entry;
+    entry->node.node.key = ngx_http_pgw_cache_key(conf->policy,
+                                                  &entry->node.str);
 
+    ngx_rbtree_insert(&cache->tree, &entry->node.node);
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
     cache->entries++;
     cache->size += size;
 
     ngx_http_pgw_metrics_cached(cache->entries);
-}
-
-
-/*
- * A strongly universal hash: a sum of products with random words of 64 bits, of
- * which the upper half is as good as random.  The order of bytes is the
- * machine's, as nothing of this leaves it.
- */
-
-static ngx_http_pgw_entry_t **
-ngx_http_pgw_cache_chain(const ngx_http_pgw_cache_t *cache, pj_str_t token)
-{
-    uint32_t    words[NGX_HTTP_PGW_CACHE_WORDS];
-    uint64_t    sum;
-    ngx_uint_t  i;
-
-    ngx_memcpy(words, token.data + token.len - sizeof(words), sizeof(words));
-
-    sum = cache->key[NGX_HTTP_PGW_CACHE_WORDS];
-
-    for (i = 0; i < NGX_HTTP_PGW_CACHE_WORDS; i++) {
-        sum += cache->key[i] * words[i];
-    }
-
-    return &cache->chains[(sum >> 32) & cache->mask];
-}
-
-
-/* The token opens doors until it expires: it does not stay in free memory. */
-
-static void
-ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
-    ngx_http_pgw_entry_t *entry)
-{
-    ngx_http_pgw_entry_t  **p;
-
-    for (p = entry->chain; *p != entry; p = &(*p)->next) { /* void */ }
-
-    *p = entry->next;
-
-    ngx_queue_remove(&entry->queue);
-
-    cache->entries--;
-    cache->size -= entry->size;
-
-    OPENSSL_cleanse(ngx_http_pgw_entry_token(entry),
-                    entry->token_len + entry->text_len);
-    ngx_free(entry);
-}
-
-
-static void
-ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
-{
-    ngx_http_pgw_cache_remove(cache,
-                              ngx_queue_data(ngx_queue_last(&cache->queue),
-                                             ngx_http_pgw_entry_t, queue));
 }

@@ -9,12 +9,6 @@
 #include "ngx_http_pgw_peek.h"
 
 
-#define NGX_HTTP_PGW_GUARDED                                                  \
-    (NGX_HTTP_PGW_ACCOUNT                                                     \
-     |NGX_HTTP_PGW_BRANCH                                                     \
-     |NGX_HTTP_PGW_SYSTEM)
-
-
 /*
  * What a client may send where its headers go on in one record of 64 KiB: the
  * rest is for parameters and trusted headers.
@@ -22,59 +16,45 @@
 #define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
 
 
-static const char *ngx_http_pgw_check_guarded(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
-static const char *ngx_http_pgw_check_buffers(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
-static const char *ngx_http_pgw_check_record(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
-static const char *ngx_http_pgw_check_passers(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
-static const char *ngx_http_pgw_check_upstream(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
-    const ngx_str_t *module);
-static const char *ngx_http_pgw_check_say(ngx_conf_t *cf, const char *format,
-    ...);
+/* The modules that may pass the trusted headers on. */
+
+typedef struct {
+    ngx_str_t    name;
+    const char  *param;      /* sets what goes into its one record, or NULL */
+} ngx_http_pgw_passer_t;
 
 
-char *
-ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
+    { ngx_string("proxy"), NULL },
+    { ngx_string("fastcgi"), "fastcgi_param" },
+    { ngx_string("scgi"), NULL },
+    { ngx_string("uwsgi"), "uwsgi_param" },
+    { ngx_null_string, NULL }
+};
+
+
+/* nginx is at the end of http{} by now: says where the block began. */
+
+static char *
+ngx_http_pgw_check_fail(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf,
+    const char *format, ...)
 {
-    const char                *err;
+    u_char                    *last, text[NGX_MAX_CONF_ERRSTR];
+    va_list                    args;
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
-    err = NULL;
+    va_start(args, format);
+    last = ngx_vslprintf(text, text + sizeof(text), format, args);
+    va_end(args);
 
-    if (conf->access == 0 && clcf->handler) {
-        err = "has a content handler and no \"platform_gateway_access\": "
-              "give it a level, \"public\" if anybody may enter";
-
-    } else if (conf->access & NGX_HTTP_PGW_GUARDED) {
-        err = ngx_http_pgw_check_guarded(cf, conf);
-    }
-
-    if (err == NULL) {
-        err = ngx_http_pgw_check_record(cf, conf);
-    }
-
-    if (err == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    /* nginx is at the end of http{} by now: say where the block began */
-
-    if (clcf->name.len) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" %s in %V:%ui",
-                      &clcf->name, err, &conf->conf_file, conf->conf_line);
-
-    } else {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: the server %s in %V:%ui",
-                      err, &conf->conf_file, conf->conf_line);
-    }
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "platform_gateway: %s%V%s %*s in %V:%ui",
+                  clcf->name.len ? "location \"" : "the server",
+                  &clcf->name, clcf->name.len ? "\"" : "",
+                  (size_t) (last - text), text,
+                  &conf->conf_file, conf->conf_line);
 
     return NGX_CONF_ERROR;
 }
@@ -102,28 +82,23 @@ ngx_http_pgw_check_keys(ngx_conf_t *cf, const ngx_http_pgw_main_conf_t *mcf)
 }
 
 
-static const char *
-ngx_http_pgw_check_guarded(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+static char *
+ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
-    const char                *err;
+    size_t                     need, size;
     ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    if (mcf->guarded == NULL) {
-        mcf->guarded = conf;
-    }
+    ngx_http_core_srv_conf_t  *cscf;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
-        return "is both \"public\" and guarded: "
-               "\"public\" must stand alone in \"platform_gateway_access\"";
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "is both \"public\" and guarded: \"public\" must stand "
+                   "alone in \"platform_gateway_access\"");
     }
 
     if (conf->issuers == NULL) {
-        return "is guarded and has no issuer: add "
-               "\"platform_gateway_issuer\", the \"iss\" of its tokens";
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "is guarded and has no issuer: add "
+                   "\"platform_gateway_issuer\", the \"iss\" of its tokens");
     }
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
@@ -134,54 +109,64 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         && !conf->allow_return
         && ngx_http_pgw_peek_rewrite_answers(cf))
     {
-        return "is guarded, but its \"return\" or redirecting \"rewrite\" "
-               "answers before the guard: move it to a public location, or "
-               "say \"platform_gateway_allow_return on\"";
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "is guarded, but its \"return\" or redirecting \"rewrite\" "
+                   "answers before the guard: move it to a public location, "
+                   "or say \"platform_gateway_allow_return on\"");
     }
 
-    err = ngx_http_pgw_check_buffers(cf, conf);
-    if (err) {
-        return err;
-    }
-
-    /* nobody's token is looked at where the keys come from */
-
-    if (clcf->handler == NULL
-        || (clcf->internal && mcf->keys->location.len
-            && ngx_strcmp(clcf->name.data, mcf->keys->location.data) == 0))
-    {
-        return NULL;
-    }
-
-    return ngx_http_pgw_check_passers(cf, conf);
-}
-
-
-/* nginx takes a header line into one buffer, or refuses the request. */
-
-static const char *
-ngx_http_pgw_check_buffers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
-{
-    size_t                     need;
-    ngx_http_core_srv_conf_t  *cscf;
+    /* nginx takes a header line into one buffer, or refuses the request */
 
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
 
-    need = conf->token_max_size
-           + sizeof("Authorization: Bearer " CRLF) - 1;
+    need = conf->token_max_size;
+    size = cscf->large_client_header_buffers.size;
 
-    if (cscf->large_client_header_buffers.size >= need) {
-        return NULL;
+    if (size < need + sizeof("Authorization: Bearer " CRLF) - 1) {
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
+                   "size\"), which \"large_client_header_buffers\" of %uz "
+                   "bytes cannot hold: say \"large_client_header_buffers 2 "
+                   "%uzk\" in its server, or accept smaller tokens",
+                   need, size, (need + need / 2 + 1023) / 1024);
     }
 
-    return ngx_http_pgw_check_say(cf,
-               "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
-               "size\"), which \"large_client_header_buffers\" of %uz bytes "
-               "cannot hold: say \"large_client_header_buffers 2 %uzk\" in "
-               "its server, or accept smaller tokens",
-               conf->token_max_size, cscf->large_client_header_buffers.size,
-               (conf->token_max_size + conf->token_max_size / 2 + 1023)
-               / 1024);
+    return NGX_CONF_OK;
+}
+
+
+/* Whether what a guarded location gets or sends stays one client's. */
+
+static char *
+ngx_http_pgw_check_upstream(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
+    const ngx_str_t *module)
+{
+    ngx_uint_t  keeps;
+
+    if (u->pass_request_headers == 0) {
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "is guarded, but \"%V_pass_request_headers off\" keeps the "
+                   "trusted headers from its upstream: take it out of this "
+                   "location", module);
+    }
+
+    keeps = u->store > 0;
+
+#if (NGX_HTTP_CACHE)
+    keeps |= u->cache > 0;
+#endif
+
+    if (keeps && !conf->allow_cache) {
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "is guarded, but \"%V_cache\" or \"%V_store\" keeps what "
+                   "one client was sent for the next: switch it off there, "
+                   "or, where its key tells clients apart or all may see the "
+                   "same, say \"platform_gateway_allow_cache on\"",
+                   module, module);
+    }
+
+    return NGX_CONF_OK;
 }
 
 
@@ -190,143 +175,128 @@ ngx_http_pgw_check_buffers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
  * protocol's is then likely where there are parameters for it.
  */
 
-static const char *
-ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+static char *
+ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_upstream_conf_t *u, const ngx_http_pgw_passer_t *passer)
 {
-    size_t                           head;
-    ngx_uint_t                       i, known;
-    ngx_array_t                    **params;
-    ngx_http_core_loc_conf_t        *clcf;
-    ngx_http_core_srv_conf_t        *cscf;
-    const ngx_http_upstream_conf_t  *u;
+    size_t                      head;
+    ngx_array_t               **params;
+    ngx_http_core_loc_conf_t   *clcf;
+    ngx_http_core_srv_conf_t   *cscf;
 
-    static const ngx_str_t  modules[] = {
-        ngx_string("fastcgi"), ngx_string("uwsgi")
-    };
+    if (u->upstream == NULL) {
 
-    static const char * const  directives[] = {
-        "fastcgi_param", "uwsgi_param"
-    };
+        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        params = ngx_http_pgw_peek_field(cf, cf->ctx, NULL, passer->param,
+                                         ngx_http_upstream_param_set_slot);
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        if (clcf->handler && params && *params) {
+            conf->one_record = 1;
+        }
+
+        return NGX_CONF_OK;
+    }
+
+    /* in an "if", too, where the handler is that of the location around */
+
+    conf->one_record = 1;
+
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
 
     head = cscf->client_header_buffer_size
            + (size_t) cscf->large_client_header_buffers.num
              * cscf->large_client_header_buffers.size;
 
-    for (i = 0; i < 2; i++) {
-
-        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
-        params = ngx_http_pgw_peek_field(cf, directives[i],
-                                         ngx_http_upstream_param_set_slot);
-
-        if (u && u->upstream) {
-            conf->one_record = 1;
-
-            if (head > NGX_HTTP_PGW_RECORD_HEAD) {
-                return ngx_http_pgw_check_say(cf,
-                           "uses \"%V_pass\", which carries a request's "
-                           "headers in one record of 64k, and takes up to %uz "
-                           "bytes of them: say "
-                           "\"large_client_header_buffers 2 24k\" in its "
-                           "server", &modules[i], head);
-            }
-
-        } else if (!known && clcf->handler && params && *params) {
-            conf->one_record = 1;
-        }
+    if (head > NGX_HTTP_PGW_RECORD_HEAD) {
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "uses \"%V_pass\", which carries a request's headers in "
+                   "one record of 64k, and takes up to %uz bytes of them: say "
+                   "\"large_client_header_buffers 2 24k\" in its server",
+                   &passer->name, head);
     }
 
-    return NULL;
+    return NGX_CONF_OK;
 }
 
 
 /*
- * The module that serves the location is one with an upstream.  Where none
- * has, its address is made of variables, and it may be any of them.
+ * The module that serves the location is one with an upstream.  Where none has,
+ * its address is made of variables, and it may be any of them.
  */
 
-static const char *
-ngx_http_pgw_check_passers(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+static char *
+ngx_http_pgw_check_passers(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
+    ngx_uint_t guarded)
 {
-    ngx_uint_t                       i, known;
-    const char                      *err;
+    ngx_uint_t                       known;
+    const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
 
-    static const ngx_str_t  modules[] = {
-        ngx_string("proxy"),
-        ngx_string("fastcgi"),
-        ngx_string("scgi"),
-        ngx_string("uwsgi")
-    };
+    for (passer = ngx_http_pgw_passers; passer->name.len; passer++) {
 
-    for (i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-
-        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
+        u = ngx_http_pgw_peek_passes(cf, &passer->name, &known);
 
         if (u == NULL || (known && u->upstream == NULL)) {
             continue;
         }
 
-        err = ngx_http_pgw_check_upstream(cf, conf, u, &modules[i]);
-        if (err) {
-            return err;
+        if (guarded
+            && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
+               != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        if (passer->param
+            && ngx_http_pgw_check_record(cf, conf, u, passer) != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
         }
     }
 
-    return NULL;
+    return NGX_CONF_OK;
 }
 
 
-static const char *
-ngx_http_pgw_check_upstream(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
-    const ngx_str_t *module)
+char *
+ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    if (u->pass_request_headers == 0) {
-        return ngx_http_pgw_check_say(cf,
-                   "is guarded, but \"%V_pass_request_headers off\" keeps the "
-                   "trusted headers from its upstream: take it out of this "
-                   "location", module);
+    ngx_uint_t                 guarded;
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    if (conf->access == 0 && clcf->handler) {
+        return ngx_http_pgw_check_fail(cf, conf,
+                   "has a content handler and no \"platform_gateway_access\": "
+                   "give it a level, \"public\" if anybody may enter");
     }
 
-    if (conf->allow_cache) {
-        return NULL;
+    guarded = conf->access & NGX_HTTP_PGW_GUARDED;
+
+    if (guarded) {
+
+        if (mcf->guarded == NULL) {
+            mcf->guarded = conf;
+        }
+
+        if (ngx_http_pgw_check_guarded(cf, conf) != NGX_CONF_OK) {
+            return NGX_CONF_ERROR;
+        }
     }
 
-    if (u->store > 0
-#if (NGX_HTTP_CACHE)
-        || u->cache > 0
-#endif
-       )
+    /* nobody's token is looked at where the keys come from */
+
+    if (clcf->handler == NULL
+        || (clcf->internal
+            && mcf->keys->location.len
+            && ngx_strcmp(clcf->name.data, mcf->keys->location.data) == 0))
     {
-        return ngx_http_pgw_check_say(cf,
-                   "is guarded, but \"%V_cache\" or \"%V_store\" keeps "
-                   "what one client was sent for the next: switch it off "
-                   "there, or, where its key tells clients apart or all may "
-                   "see the same, say \"platform_gateway_allow_cache on\"",
-                   module, module);
+        guarded = 0;
     }
 
-    return NULL;
-}
-
-
-static const char *
-ngx_http_pgw_check_say(ngx_conf_t *cf, const char *format, ...)
-{
-    u_char  *p;
-    va_list  args;
-
-    p = ngx_pnalloc(cf->pool, NGX_MAX_CONF_ERRSTR);
-    if (p == NULL) {
-        return "cannot be checked: no memory";
-    }
-
-    va_start(args, format);
-    *ngx_vslprintf(p, p + NGX_MAX_CONF_ERRSTR - 1, format, args) = '\0';
-    va_end(args);
-
-    return (const char *) p;
+    return ngx_http_pgw_check_passers(cf, conf, guarded);
 }

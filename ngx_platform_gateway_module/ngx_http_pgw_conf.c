@@ -1,13 +1,15 @@
 
 /*
- * Values of directives: those that nginx's own slots do not read.
+ * Values of directives: those that nginx's own slots do not read, the claim map
+ * and the names that no client may send among them.
  */
 
 
 #include "ngx_http_pgw_json.h"
 
 
-#define NGX_HTTP_PGW_LEEWAY_MAX  300
+#define NGX_HTTP_PGW_LEEWAY_MAX    300
+#define NGX_HTTP_PGW_NAME_MAX_LEN  63
 
 
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
@@ -25,6 +27,29 @@ ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
     { ngx_string("LOCK"), NGX_HTTP_LOCK },
     { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
     { ngx_null_string, 0 }
+};
+
+
+/*
+ * Names that no client may send: the ids, and the claim map that holds where
+ * none is given.  A service may trust the latter whatever map is in use.
+ */
+
+static ngx_str_t  ngx_http_pgw_conf_names[][2] = {
+    { ngx_null_string, ngx_string("X-Request-Id") },
+    { ngx_null_string, ngx_string("X-Correlation-Id") },
+    { ngx_string("account_id"), ngx_string("X-Account-Id") },
+    { ngx_string("account_type"), ngx_string("X-Account-Type") },
+    { ngx_string("session_id"), ngx_string("X-Session-Id") },
+    { ngx_string("token_type"), ngx_string("X-Token-Type") },
+    { ngx_string("token_scope"), ngx_string("X-Token-Scope") },
+    { ngx_string("workspace_id"), ngx_string("X-Workspace-Id") },
+    { ngx_string("tenant_id"), ngx_string("X-Tenant-Id") },
+    { ngx_string("member_id"), ngx_string("X-Member-Id") },
+    { ngx_string("active_branch_id"), ngx_string("X-Active-Branch-Id") },
+    { ngx_string("branch_ids"), ngx_string("X-Branch-Ids") },
+    { ngx_string("roles"), ngx_string("X-Roles") },
+    { ngx_null_string, ngx_null_string }
 };
 
 
@@ -53,8 +78,8 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 char *
 ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    size_t               len;
     u_char              *p;
+    size_t               len;
     ngx_conf_bitmask_t  *m;
 
     if (conf->methods == 0) {
@@ -68,9 +93,7 @@ ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     len = sizeof("OPTIONS") - 1;
 
     for (m = ngx_http_pgw_methods; m->name.len; m++) {
-        if (conf->methods & m->mask) {
-            len += m->name.len + 2;
-        }
+        len += m->name.len + 2;
     }
 
     p = ngx_pnalloc(cf->pool, len);
@@ -78,18 +101,17 @@ ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_ERROR;
     }
 
-    conf->allow.len = len;
     conf->allow.data = p;
 
     for (m = ngx_http_pgw_methods; m->name.len; m++) {
         if (conf->methods & m->mask) {
-            p = ngx_cpymem(p, m->name.data, m->name.len);
-            *p++ = ',';
-            *p++ = ' ';
+            p = ngx_sprintf(p, "%V, ", &m->name);
         }
     }
 
-    ngx_memcpy(p, "OPTIONS", sizeof("OPTIONS") - 1);
+    p = ngx_sprintf(p, "OPTIONS");
+
+    conf->allow.len = (size_t) (p - conf->allow.data);
 
     return NGX_CONF_OK;
 }
@@ -175,11 +197,8 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
     (void) cf;
     (void) post;
 
-    if (*leeway > NGX_HTTP_PGW_LEEWAY_MAX) {
-        return "is more than 300 seconds";
-    }
-
-    return NGX_CONF_OK;
+    return (*leeway > NGX_HTTP_PGW_LEEWAY_MAX) ? "is more than 300 seconds"
+                                               : NGX_CONF_OK;
 }
 
 
@@ -204,4 +223,249 @@ ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
     }
 
     return NGX_CONF_OK;
+}
+
+
+static ngx_uint_t
+ngx_http_pgw_conf_same(const ngx_str_t *a, const ngx_str_t *b)
+{
+    return a->len == b->len
+           && ngx_strncasecmp(a->data, b->data, a->len) == 0;
+}
+
+
+/*
+ * Whether a name may be stripped and injected.  Names that nginx itself reads
+ * have a meaning before the gateway sees them, and pointers into the list that
+ * stripping would leave behind.
+ */
+
+static ngx_int_t
+ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    size_t              i;
+    const char         *err;
+    ngx_http_header_t  *h;
+
+    err = NULL;
+
+    if (name->len == 0 || name->len > NGX_HTTP_PGW_NAME_MAX_LEN) {
+        err = "header name \"%V\" is not 1 to 63 bytes long";
+    }
+
+    for (i = 0; err == NULL && i < name->len; i++) {
+        if (name->data[i] != '-'
+            && ngx_http_pgw_headers_fold(name->data[i]) == '-')
+        {
+            err = "header name \"%V\" may hold letters, digits and \"-\" only";
+        }
+    }
+
+    for (h = ngx_http_headers_in; err == NULL && h->name.len; h++) {
+        if (ngx_http_pgw_conf_same(&h->name, name)) {
+            err = "header \"%V\" has a meaning for nginx itself";
+        }
+    }
+
+    for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
+        if (ngx_http_pgw_conf_same(&ngx_http_pgw_conf_names[i][1], name)) {
+            err = "header \"%V\" is the gateway's own";
+        }
+    }
+
+    if (err) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, err, name);
+        return NGX_ERROR;
+    }
+
+    return NGX_OK;
+}
+
+
+/*
+ * Adds a claim and its header to *map, which is made if it is not set.
+ * NGX_DECLINED: it has that header.
+ */
+
+static ngx_int_t
+ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
+    const ngx_str_t *claim, const ngx_str_t *name)
+{
+    ngx_uint_t                    i;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    if (*map == NULL || *map == NGX_CONF_UNSET_PTR) {
+        *map = ngx_array_create(cf->pool, 16,
+                                sizeof(ngx_http_pgw_claim_header_t));
+        if (*map == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    ch = (*map)->elts;
+
+    for (i = 0; i < (*map)->nelts; i++) {
+        if (ngx_http_pgw_conf_same(&ch[i].name, name)) {
+            return NGX_DECLINED;
+        }
+    }
+
+    ch = ngx_array_push(*map);
+    if (ch == NULL) {
+        return NGX_ERROR;
+    }
+
+    ch->claim = *claim;
+    ch->name = *name;
+
+    ch->lowcase.len = name->len;
+    ch->lowcase.data = ngx_pnalloc(cf->pool, name->len);
+    if (ch->lowcase.data == NULL) {
+        return NGX_ERROR;
+    }
+
+    ch->hash = ngx_hash_strlow(ch->lowcase.data, name->data, name->len);
+
+    return NGX_OK;
+}
+
+
+/* Adds a name to those that conf strips, once. */
+
+static ngx_int_t
+ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
+    const ngx_str_t *name)
+{
+    static const ngx_str_t  none = ngx_null_string;
+
+    conf->strip_lengths |= (uint64_t) 1 << name->len;
+
+    return ngx_http_pgw_conf_map(cf, &conf->strip, &none, name) == NGX_ERROR
+           ? NGX_ERROR : NGX_OK;
+}
+
+
+static char *
+ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
+    const ngx_array_t *map)
+{
+    ngx_uint_t                    i;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    ch = map->elts;
+
+    for (i = 0; i < map->nelts; i++) {
+        if (ngx_http_pgw_conf_strip_name(cf, conf, &ch[i].name) != NGX_OK) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+void *
+ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
+{
+    ngx_str_t                (*name)[2];
+    ngx_http_pgw_srv_conf_t   *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
+    if (conf == NULL) {
+        return NULL;
+    }
+
+    for (name = ngx_http_pgw_conf_names; (*name)[1].len; name++) {
+        if (ngx_http_pgw_conf_strip_name(cf, conf, &(*name)[1]) != NGX_OK) {
+            return NULL;
+        }
+    }
+
+    return conf;
+}
+
+
+char *
+ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
+{
+    ngx_http_pgw_srv_conf_t  *prev = parent;
+
+    return ngx_http_pgw_conf_strip_map(cf, child, prev->strip);
+}
+
+
+char *
+ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_str_t   *value;
+    ngx_uint_t   i;
+
+    (void) cmd;
+
+    value = cf->args->elts;
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (ngx_http_pgw_conf_check_name(cf, &value[i]) != NGX_OK
+            || ngx_http_pgw_conf_strip_name(cf, conf, &value[i]) != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+char *
+ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    ngx_int_t   rc;
+    ngx_str_t  *value;
+
+    (void) cmd;
+
+    value = cf->args->elts;
+
+    if (ngx_http_pgw_conf_check_name(cf, &value[2]) != NGX_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2]);
+
+    if (rc == NGX_DECLINED) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "duplicate header \"%V\"", &value[2]);
+    }
+
+    return (rc == NGX_OK) ? NGX_CONF_OK : NGX_CONF_ERROR;
+}
+
+
+/* The default map is made once for all that inherit it. */
+
+char *
+ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_srv_conf_t *sscf)
+{
+    ngx_str_t   (*name)[2];
+    ngx_uint_t    unset;
+
+    unset = prev->claim_headers == NGX_CONF_UNSET_PTR;
+    name = &ngx_http_pgw_conf_names[NGX_HTTP_PGW_IDS];
+
+    for ( /* void */ ; unset && (*name)[1].len; name++) {
+        if (ngx_http_pgw_conf_map(cf, &prev->claim_headers, &(*name)[0],
+                                  &(*name)[1])
+            != NGX_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+
+    return ngx_http_pgw_conf_strip_map(cf, sscf, conf->claim_headers);
 }

@@ -20,8 +20,6 @@ static const char *ngx_http_pgw_cors_detail(ngx_http_request_t *r,
 static ngx_int_t ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
     ngx_uint_t preflight);
-static void ngx_http_pgw_cors_read(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, ngx_http_pgw_cors_request_t *cr);
 static ngx_uint_t ngx_http_pgw_cors_origin_allowed(
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_cors_request_t *cr);
@@ -55,20 +53,16 @@ ngx_int_t
 ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_pgw_cors_request_t  cr;
-
     if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
         return NGX_DECLINED;
     }
 
-    ngx_http_pgw_cors_read(r, gr, &cr);
-
-    if (cr.origins == 0 || cr.methods == 0) {
+    if (gr->cors.origins == 0 || gr->cors.methods == 0) {
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
         return NGX_HTTP_NO_CONTENT;
     }
 
-    return ngx_http_pgw_cors_preflight(r, gr, conf, &cr);
+    return ngx_http_pgw_cors_preflight(r, gr, conf, &gr->cors);
 }
 
 
@@ -143,10 +137,7 @@ ngx_int_t
 ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                   allowed, preflight, refused;
-    ngx_http_pgw_cors_request_t  cr;
-
-    ngx_http_pgw_cors_read(r, gr, &cr);
+    ngx_uint_t  allowed, preflight, refused;
 
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN;
@@ -157,7 +148,7 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
               || (gr->shadowed
                   && gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN);
 
-    allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &cr);
+    allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 
     /* what an upstream allows is refused by taking it away */
 
@@ -178,7 +169,8 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    return allowed ? ngx_http_pgw_cors_allow(r, conf, cr.origin, preflight)
+    return allowed ? ngx_http_pgw_cors_allow(r, conf, gr->cors.origin,
+                                             preflight)
                    : NGX_OK;
 }
 
@@ -217,32 +209,6 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
                                       &conf->cors_headers)
            && ngx_http_pgw_header_add(r, "Access-Control-Max-Age", &age)
            ? NGX_OK : NGX_ERROR;
-}
-
-
-/* A request that nginx refused while it was read was never prepared. */
-
-static void
-ngx_http_pgw_cors_read(ngx_http_request_t *r, const ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_cors_request_t *cr)
-{
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
-
-    if (gr->prepared) {
-        *cr = gr->cors;
-        return;
-    }
-
-    ngx_memzero(cr, sizeof(ngx_http_pgw_cors_request_t));
-
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-        ngx_http_pgw_cors_note(cr, h);
-    }
 }
 
 
@@ -423,9 +389,8 @@ ngx_http_pgw_cors_drop(ngx_http_request_t *r)
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
 
         if (h->key.len > sizeof("access-control-") - 1
-            && ngx_http_pgw_header_same(h->key.data,
-                   (const u_char *) "access-control-",
-                   sizeof("access-control-") - 1))
+            && ngx_strncasecmp(h->key.data, (u_char *) "access-control-",
+                               sizeof("access-control-") - 1) == 0)
         {
             h->hash = 0;
         }

@@ -28,21 +28,6 @@ ngx_int_t ngx_http_pgw_cors_options(ngx_http_request_t *r,
 ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes in cors what h says, if it says anything. */
-
-static ngx_inline void
-ngx_http_pgw_cors_note(ngx_http_pgw_cors_request_t *cors, ngx_table_elt_t *h)
-{
-    if (ngx_http_pgw_header_is(h, "origin")) {
-        cors->origin = &h->value;
-        cors->origins++;
-
-    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
-        cors->method = &h->value;
-        cors->methods++;
-    }
-}
-
 
 /* ngx_http_pgw_cors_conf.c: the cors_* directives */
 

@@ -571,7 +571,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
     ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
     steps.at = e->at;
 
-    err = ngx_http_pgw_token_verify(e->request, e->conf, token, set,
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
                                     &e->claims, &steps);
 
     if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
@@ -611,7 +611,7 @@ ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
     ngx_http_pgw_check_t  *check;
 
     check = &e->check[NGX_HTTP_PGW_CHECK_KEY];
-    check->reason = ngx_http_pgw_token_no_key(keys, set, &e->claims);
+    check->reason = ngx_http_pgw_token_no_key(keys, set, e->claims.iat);
 
     if (check->reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE) {
         check->detail = "there is no usable key set";

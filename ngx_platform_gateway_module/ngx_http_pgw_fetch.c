@@ -1,7 +1,6 @@
 
 /*
- * The detached internal request: GET of an internal location that belongs to
- * no client.
+ * GET of an internal location that belongs to no client.
  *
  * A connection without a socket carries a main request that never runs; its
  * one in-memory subrequest does the work through whatever the location says.
@@ -18,24 +17,19 @@
 
 
 typedef struct {
-    ngx_pool_t                 *pool;      /* holds this struct too */
+    ngx_http_pgw_keys_t        *keys;      /* NULL: there is no fetch */
+    ngx_http_pgw_fetch_done_pt  done;
     ngx_http_request_t         *request;   /* the main request */
-    const u_char               *location;  /* whose answer counts: its name,
-                                              the same also in its "if"s */
     ngx_event_t                 event;     /* deadline, then the end */
 
-    ngx_http_pgw_keys_t        *keys;
-    ngx_http_pgw_fetch_done_pt  done;
-
+    ngx_uint_t                  finished;
     ngx_str_t                   body;
     const char                 *err;       /* NULL: body is good */
-    u_char                      status[sizeof("status ") + NGX_INT_T_LEN];
-
-    unsigned                    finished:1;
 
     ngx_connection_t            connection;
     ngx_event_t                 read;
     ngx_event_t                 write;
+    ngx_buf_t                   buffer;    /* empty */
     ngx_log_t                   log;
     ngx_http_log_ctx_t          log_ctx;
     ngx_http_connection_t       http_connection;
@@ -44,25 +38,9 @@ typedef struct {
 } ngx_http_pgw_fetch_t;
 
 
-static void ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch);
-static ngx_int_t ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch);
-static ngx_int_t ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data,
-    ngx_int_t rc);
-static const char *ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch,
-    ngx_http_request_t *sr, ngx_int_t rc);
-static void ngx_http_pgw_fetch_release(void);
-static ngx_uint_t ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len);
-static void ngx_http_pgw_fetch_event(ngx_event_t *ev);
-static void ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch,
-    const char *err);
-static void ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch);
-static u_char *ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len);
-
-
 /* A worker has at most one fetch at a time. */
 
-static ngx_http_pgw_fetch_t  *ngx_http_pgw_fetch;
-
+static ngx_http_pgw_fetch_t  ngx_http_pgw_fetch;
 
 /*
  * What a fetch needs and clients could take all of, held while there is no
@@ -73,87 +51,19 @@ static ngx_connection_t  *ngx_http_pgw_fetch_spare;
 static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
 
 
-ngx_int_t
-ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
-    ngx_http_pgw_fetch_done_pt done)
-{
-    ngx_pool_t            *pool;
-    ngx_http_pgw_fetch_t  *fetch;
-
-    if (ngx_http_pgw_fetch) {
-        return NGX_ERROR;
-    }
-
-    pool = ngx_create_pool(NGX_DEFAULT_POOL_SIZE / 4, keys->log);
-    if (pool == NULL) {
-        return NGX_ERROR;
-    }
-
-    fetch = ngx_pcalloc(pool, sizeof(ngx_http_pgw_fetch_t));
-    if (fetch == NULL) {
-        ngx_destroy_pool(pool);
-        return NGX_ERROR;
-    }
-
-    fetch->pool = pool;
-    fetch->location = keys->clcf->name.data;
-    fetch->keys = keys;
-    fetch->done = done;
-
-    ngx_http_pgw_fetch_connection(fetch);
-
-    if (ngx_http_pgw_fetch_request(fetch) != NGX_OK) {
-        ngx_http_pgw_fetch_free(fetch);
-        return NGX_ERROR;
-    }
-
-    fetch->event.handler = ngx_http_pgw_fetch_event;
-    fetch->event.data = fetch;
-    fetch->event.log = keys->log;
-
-    ngx_add_timer(&fetch->event, keys->timeout);
-
-    ngx_http_pgw_fetch = fetch;
-
-    ngx_http_pgw_fetch_release();
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                   "http platform gateway: key fetch begun, *%uA, \"%V\"",
-                   fetch->connection.number, &keys->location);
-
-    ngx_http_run_posted_requests(&fetch->connection);
-
-    return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_fetch_abort(void)
-{
-    if (ngx_http_pgw_fetch) {
-        ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch,
-                                  "the worker process is exiting");
-    }
-}
-
-
 /* Not where X-Accel-Redirect of the issuer, or a rewrite, has led. */
 
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 {
-    ngx_http_pgw_fetch_t      *fetch;
     ngx_http_core_loc_conf_t  *clcf;
-
-    fetch = ngx_http_pgw_fetch;
-
-    if (fetch == NULL || fetch->request != r->main) {
-        return 0;
-    }
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    return clcf->name.data == fetch->location;
+    /* one name, not only the same text, is also that of the location's "if"s */
+
+    return ngx_http_pgw_fetch.keys && ngx_http_pgw_fetch.request == r->main
+           && ngx_http_pgw_fetch.keys->clcf->name.data == clcf->name.data;
 }
 
 
@@ -176,7 +86,6 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
     }
 
     c = ngx_get_connection(fd, log);
-
     if (c == NULL) {
         (void) ngx_close_file(fd);
         return;
@@ -191,152 +100,100 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
 }
 
 
-static void
-ngx_http_pgw_fetch_release(void)
+/* Whether the upstream ended before its response did. */
+
+static ngx_uint_t
+ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 {
-    ngx_connection_t  *c;
+    off_t                 length;
+    ngx_event_pipe_t     *p;
+    ngx_http_upstream_t  *u;
 
-    c = ngx_http_pgw_fetch_spare;
+    u = sr->upstream;
 
-    if (c == NULL) {
-        return;
+#if (NGX_HTTP_CACHE)
+    if (sr->cached) {
+        return 0;
+    }
+#endif
+
+    if (u == NULL) {
+        return 0;
     }
 
-    c->fd = ngx_http_pgw_fetch_spare_fd;
-    ngx_http_pgw_fetch_spare = NULL;
+    length = u->headers_in.content_length_n;
+    p = u->buffering ? u->pipe : NULL;
 
-    ngx_free_connection(c);
-
-    c->fd = (ngx_socket_t) -1;
-    (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
+    return (length >= 0 && length != (off_t) len
+            && length == sr->headers_out.content_length_n)
+           || (p ? !p->upstream_done && !(p->upstream_eof && p->length == -1)
+                 : u->length > 0);
 }
 
 
-/*
- * A connection as upstreams, filters and variables expect one, but with no
- * socket and from outside of the worker's array: nothing is ever read from it
- * or written to it.
- */
+/* What is wrong with the answer of sr, or NULL. */
 
-static void
-ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
+static const char *
+ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
+    ngx_int_t rc)
 {
-    ngx_connection_t  *c;
+    ngx_int_t                status;
+    ngx_http_headers_out_t  *out;
 
-    c = &fetch->connection;
+    static u_char  html[] = "text/html";
+    static u_char  text[sizeof("status ") + NGX_INT_T_LEN];
 
-    fetch->read.data = c;
-    fetch->read.index = NGX_INVALID_INDEX;
-    fetch->read.handler = ngx_http_empty_handler;
-    fetch->read.log = &fetch->log;
+    if (!ngx_http_pgw_fetch_owns(sr)) {
+        return "another location answered, by X-Accel-Redirect or a rewrite";
+    }
 
-    fetch->write.data = c;
-    fetch->write.index = NGX_INVALID_INDEX;
-    fetch->write.handler = ngx_http_empty_handler;
-    fetch->write.log = &fetch->log;
-    fetch->write.write = 1;
+    out = &sr->headers_out;
+    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : (ngx_int_t) out->status;
+
+    if (status > 0 && status != NGX_HTTP_OK) {
+        ngx_snprintf(text, sizeof(text), "status %i%Z", status);
+        return (const char *) text;
+    }
+
+    if (sr->out && sr->out->buf) {
+        fetch->body.data = sr->out->buf->pos;
+        fetch->body.len = (size_t) (sr->out->buf->last - sr->out->buf->pos);
+    }
 
     /*
-     * Registered already, as far as nginx can tell, so that it hands neither
-     * event to epoll; with a level-triggered method an active and ready one
-     * would be taken out again.
+     * Past the buffer a body filter fails, which leaves its mark on the
+     * connection alone: what is there may even parse.
      */
 
-    fetch->read.active = 1;
-    fetch->write.active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) != 0;
-    fetch->write.ready = 1;
-
-    /* No option of the socket is ever to be set. */
-
-    c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
-    c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
-    c->sndlowat = 1;
-
-    /* Makes finalization skip keepalive and lingering, should it get there. */
-
-    fetch->read.eof = 1;
-
-    /* Variables like $binary_remote_addr look into both addresses. */
-
-    fetch->sockaddr.sa_family = AF_UNIX;
-
-    c->sockaddr = &fetch->sockaddr;
-    c->socklen = offsetof(struct sockaddr, sa_data);
-    c->local_sockaddr = &fetch->sockaddr;
-    c->local_socklen = c->socklen;
-    ngx_str_set(&c->addr_text, "unix:");
-
-    c->fd = (ngx_socket_t) -1;
-    c->pool = fetch->pool;
-    c->read = &fetch->read;
-    c->write = &fetch->write;
-    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
-    c->start_time = ngx_current_msec;
-    c->log_error = NGX_ERROR_INFO;
-    c->log = &fetch->log;
-
-    fetch->log = *fetch->keys->log;
-    fetch->log.connection = c->number;
-    fetch->log.handler = ngx_http_pgw_fetch_log;
-    fetch->log.data = &fetch->log_ctx;
-    fetch->log.action = NULL;
-
-    fetch->log_ctx.connection = c;
-
-    fetch->http_connection.conf_ctx = fetch->keys->ctx;
-    c->data = &fetch->http_connection;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
-{
-    ngx_str_t           *uri;
-    ngx_connection_t    *c;
-    ngx_http_request_t  *r, *sr;
-
-    c = &fetch->connection;
-    uri = &fetch->keys->location;
-
-    c->buffer = ngx_create_temp_buf(fetch->pool, 1);
-    if (c->buffer == NULL) {
-        return NGX_ERROR;
-    }
-
-    r = ngx_http_create_request(c);
-    if (r == NULL) {
-        return NGX_ERROR;
-    }
-
-    fetch->request = r;
-    c->data = r;
-
-    r->blocked = 1;
-    r->logged = 1;
-    r->internal = 1;
-
-    r->method = NGX_HTTP_GET;
-    r->method_name = ngx_http_core_get_method;
-    r->http_version = NGX_HTTP_VERSION_11;
-    r->http_major = 1;
-    r->http_minor = 1;
-    ngx_str_set(&r->http_protocol, "HTTP/1.1");
-    r->uri = *uri;
-    r->unparsed_uri = *uri;
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    if (ngx_list_init(&r->headers_in.headers, r->pool, 4,
-                      sizeof(ngx_table_elt_t))
-        != NGX_OK)
+    if (fetch->body.len > PJ_KEYSET_MAX_BYTES
+        || (sr->connection->error && fetch->body.len)
+        || (sr->upstream
+            && sr->upstream->headers_in.content_length_n
+               > PJ_KEYSET_MAX_BYTES))
     {
-        return NGX_ERROR;
+        return "the document is too large";
     }
 
-    fetch->post.handler = ngx_http_pgw_fetch_post;
-    fetch->post.data = fetch;
+    if (rc != NGX_OK || status == 0 || sr->connection->error) {
+        return "no response";
+    }
 
-    return ngx_http_subrequest(r, uri, NULL, &sr, &fetch->post,
-                               NGX_HTTP_SUBREQUEST_IN_MEMORY);
+    if (out->content_encoding && out->content_encoding->hash) {
+        return "the document is compressed";
+    }
+
+    if (ngx_http_pgw_fetch_cut(sr, fetch->body.len)) {
+        return "the document is truncated";
+    }
+
+    if (out->content_type.len >= sizeof(html) - 1
+        && ngx_strncasecmp(out->content_type.data, html, sizeof(html) - 1)
+           == 0)
+    {
+        return "the document is HTML";
+    }
+
+    return NULL;
 }
 
 
@@ -373,154 +230,11 @@ ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data, ngx_int_t rc)
 }
 
 
-static const char *
-ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
-    ngx_int_t rc)
-{
-    ngx_int_t         status;
-    ngx_str_t        *type;
-    ngx_table_elt_t  *encoding;
-
-    if (!ngx_http_pgw_fetch_owns(sr)) {
-        return "another location answered, by X-Accel-Redirect or a rewrite";
-    }
-
-    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE)
-             ? rc : (ngx_int_t) sr->headers_out.status;
-
-    if (status > 0 && status != NGX_HTTP_OK) {
-        ngx_snprintf(fetch->status, sizeof(fetch->status), "status %i%Z",
-                     status);
-        return (const char *) fetch->status;
-    }
-
-    if (sr->out && sr->out->buf) {
-        fetch->body.data = sr->out->buf->pos;
-        fetch->body.len = (size_t) (sr->out->buf->last - sr->out->buf->pos);
-    }
-
-    /*
-     * Past the buffer a body filter fails, which leaves its mark on the
-     * connection alone: what is there may even parse.
-     */
-
-    if (fetch->body.len > PJ_KEYSET_MAX_BYTES
-        || (sr->connection->error && fetch->body.len)
-        || (sr->upstream
-            && sr->upstream->headers_in.content_length_n
-               > PJ_KEYSET_MAX_BYTES))
-    {
-        return "the document is too large";
-    }
-
-    if (rc != NGX_OK || status == 0 || sr->connection->error) {
-        return "no response";
-    }
-
-    encoding = sr->headers_out.content_encoding;
-
-    if (encoding && encoding->hash) {
-        return "the document is compressed";
-    }
-
-    if (ngx_http_pgw_fetch_cut(sr, fetch->body.len)) {
-        return "the document is truncated";
-    }
-
-    type = &sr->headers_out.content_type;
-
-    if (type->len >= sizeof("text/html") - 1
-        && ngx_strncasecmp(type->data, (u_char *) "text/html",
-                           sizeof("text/html") - 1)
-           == 0)
-    {
-        return "the document is HTML";
-    }
-
-    return NULL;
-}
-
-
-/* Whether the upstream ended before its response did. */
-
-static ngx_uint_t
-ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
-{
-    off_t                 length;
-    ngx_event_pipe_t     *p;
-    ngx_http_upstream_t  *u;
-
-    u = sr->upstream;
-
-    if (u == NULL) {
-        return 0;
-    }
-
-#if (NGX_HTTP_CACHE)
-
-    if (sr->cached) {
-        return 0;
-    }
-
-#endif
-
-    length = u->headers_in.content_length_n;
-
-    if (length >= 0 && length != (off_t) len
-        && sr->headers_out.content_length_n == length)
-    {
-        return 1;
-    }
-
-    p = u->pipe;
-
-    if (u->buffering && p) {
-        return !(p->upstream_done || (p->upstream_eof && p->length == -1));
-    }
-
-    return u->length > 0;
-}
-
-
-static void
-ngx_http_pgw_fetch_event(ngx_event_t *ev)
-{
-    ngx_http_pgw_fetch_finish(ev->data, "timed out");
-}
-
-
-/* Ends the fetch; err is why, where it has no end of its own yet. */
-
-static void
-ngx_http_pgw_fetch_finish(ngx_http_pgw_fetch_t *fetch, const char *err)
-{
-    if (!fetch->finished) {
-        fetch->finished = 1;
-        fetch->err = err;
-    }
-
-    /* A thread of aio holds the request: it must come back first. */
-
-    if (fetch->request->blocked > 1) {
-        ngx_add_timer(&fetch->event, NGX_HTTP_PGW_FETCH_RETRY);
-        return;
-    }
-
-    ngx_http_pgw_fetch = NULL;
-
-    fetch->done(fetch->keys, &fetch->body, fetch->err);
-
-    ngx_http_pgw_fetch_free(fetch);
-
-    ngx_http_pgw_fetch_reserve(ngx_cycle->log);
-}
-
-
 static void
 ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
 {
     ngx_uint_t    i;
-    ngx_event_t  *events[3];
+    ngx_event_t  *events[] = { &fetch->event, &fetch->read, &fetch->write };
 
     if (fetch->request) {
 
@@ -533,10 +247,6 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
         ngx_http_free_request(fetch->request, 0);
     }
 
-    events[0] = &fetch->event;
-    events[1] = &fetch->read;
-    events[2] = &fetch->write;
-
     for (i = 0; i < 3; i++) {
 
         if (events[i]->timer_set) {
@@ -548,7 +258,49 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
         }
     }
 
-    ngx_destroy_pool(fetch->pool);
+    fetch->keys = NULL;
+}
+
+
+/* The deadline, or the end. */
+
+static void
+ngx_http_pgw_fetch_end(ngx_event_t *ev)
+{
+    ngx_http_pgw_fetch_t  *fetch = ev->data;
+
+    fetch->finished = 1;
+
+    /* A thread of aio holds the request: it must come back first. */
+
+    if (fetch->request->blocked > 1) {
+        ngx_add_timer(ev, NGX_HTTP_PGW_FETCH_RETRY);
+        return;
+    }
+
+    fetch->done(fetch->keys, &fetch->body, fetch->err);
+
+    ngx_http_pgw_fetch_free(fetch);
+
+    ngx_http_pgw_fetch_reserve(ngx_cycle->log);
+}
+
+
+void
+ngx_http_pgw_fetch_abort(void)
+{
+    ngx_http_pgw_fetch_t  *fetch;
+
+    fetch = &ngx_http_pgw_fetch;
+
+    if (fetch->keys) {
+
+        if (!fetch->finished) {
+            fetch->err = "the worker process is exiting";
+        }
+
+        ngx_http_pgw_fetch_end(&fetch->event);
+    }
 }
 
 
@@ -558,20 +310,180 @@ ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
     u_char              *p;
     ngx_http_log_ctx_t  *ctx;
 
-    p = buf;
-
-    if (log->action) {
-        p = ngx_snprintf(p, len, " while %s", log->action);
-    }
-
-    p = ngx_snprintf(p, len - (size_t) (p - buf), ", platform gateway keys");
-
     ctx = log->data;
 
-    if (ctx->request == NULL) {
-        return p;
+    p = ngx_snprintf(buf, len, "%s%s, platform gateway keys",
+                     log->action ? " while " : "",
+                     log->action ? log->action : "");
+
+    return ctx->request
+           ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
+                                       len - (size_t) (p - buf))
+           : p;
+}
+
+
+/*
+ * A connection as upstreams, filters and variables expect one, but with no
+ * socket and from outside of the worker's array: nothing is ever read from it
+ * or written to it.
+ */
+
+static ngx_connection_t *
+ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
+{
+    ngx_connection_t  *c;
+
+    c = &fetch->connection;
+
+    fetch->read.data = c;
+    fetch->read.index = NGX_INVALID_INDEX;
+    fetch->read.handler = ngx_http_empty_handler;
+    fetch->read.log = &fetch->log;
+
+    fetch->write = fetch->read;
+    fetch->write.write = 1;
+    fetch->write.ready = 1;
+
+    /*
+     * Registered already, as far as nginx can tell, so that it hands neither
+     * event to epoll; with a level-triggered method an active and ready one
+     * would be taken out again.
+     */
+
+    fetch->read.active = 1;
+    fetch->write.active = (ngx_event_flags & NGX_USE_CLEAR_EVENT) != 0;
+
+    /* Makes finalization skip keepalive and lingering, should it get there. */
+
+    fetch->read.eof = 1;
+
+    /* No option of the socket is ever to be set. */
+
+    c->fd = (ngx_socket_t) -1;
+    c->tcp_nodelay = NGX_TCP_NODELAY_DISABLED;
+    c->tcp_nopush = NGX_TCP_NOPUSH_DISABLED;
+    c->sndlowat = 1;
+
+    /* Variables like $binary_remote_addr look into both addresses. */
+
+    fetch->sockaddr.sa_family = AF_UNIX;
+
+    c->sockaddr = &fetch->sockaddr;
+    c->socklen = offsetof(struct sockaddr, sa_data);
+    c->local_sockaddr = c->sockaddr;
+    c->local_socklen = c->socklen;
+    ngx_str_set(&c->addr_text, "unix:");
+
+    c->read = &fetch->read;
+    c->write = &fetch->write;
+    c->buffer = &fetch->buffer;
+    c->number = ngx_atomic_fetch_add(ngx_connection_counter, 1);
+    c->start_time = ngx_current_msec;
+    c->log_error = NGX_ERROR_INFO;
+    c->log = &fetch->log;
+
+    return c;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
+{
+    ngx_str_t           *uri;
+    ngx_connection_t    *c;
+    ngx_http_request_t  *r, *sr;
+
+    c = ngx_http_pgw_fetch_connection(fetch);
+    uri = &fetch->keys->location;
+
+    fetch->log = *fetch->keys->log;
+    fetch->log.connection = c->number;
+    fetch->log.handler = ngx_http_pgw_fetch_log;
+    fetch->log.data = &fetch->log_ctx;
+    fetch->log_ctx.connection = c;
+
+    fetch->http_connection.conf_ctx = fetch->keys->ctx;
+    c->data = &fetch->http_connection;
+
+    r = ngx_http_create_request(c);
+    if (r == NULL) {
+        return NGX_ERROR;
     }
 
-    return ctx->request->log_handler(ctx->request, ctx->current_request, p,
-                                     len - (size_t) (p - buf));
+    fetch->request = r;
+    c->data = r;
+    c->pool = r->pool;
+
+    r->blocked = 1;
+    r->logged = 1;
+    r->internal = 1;
+
+    r->method = NGX_HTTP_GET;
+    r->method_name = ngx_http_core_get_method;
+    r->http_version = NGX_HTTP_VERSION_11;
+    ngx_str_set(&r->http_protocol, "HTTP/1.1");
+    r->uri = *uri;
+    r->unparsed_uri = *uri;
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    if (ngx_list_init(&r->headers_in.headers, r->pool, 4,
+                      sizeof(ngx_table_elt_t))
+        != NGX_OK)
+    {
+        return NGX_ERROR;
+    }
+
+    fetch->post.handler = ngx_http_pgw_fetch_post;
+    fetch->post.data = fetch;
+
+    return ngx_http_subrequest(r, uri, NULL, &sr, &fetch->post,
+                               NGX_HTTP_SUBREQUEST_IN_MEMORY);
+}
+
+
+ngx_int_t
+ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
+    ngx_http_pgw_fetch_done_pt done)
+{
+    ngx_connection_t      *spare;
+    ngx_http_pgw_fetch_t  *fetch;
+
+    fetch = &ngx_http_pgw_fetch;
+
+    if (fetch->keys) {
+        return NGX_ERROR;
+    }
+
+    ngx_memzero(fetch, sizeof(ngx_http_pgw_fetch_t));
+
+    fetch->keys = keys;
+    fetch->done = done;
+    fetch->err = "timed out";
+    fetch->event.handler = ngx_http_pgw_fetch_end;
+    fetch->event.data = fetch;
+    fetch->event.log = keys->log;
+
+    if (ngx_http_pgw_fetch_request(fetch) != NGX_OK) {
+        ngx_http_pgw_fetch_free(fetch);
+        return NGX_ERROR;
+    }
+
+    ngx_add_timer(&fetch->event, keys->timeout);
+
+    spare = ngx_http_pgw_fetch_spare;
+
+    if (spare) {
+        ngx_http_pgw_fetch_spare = NULL;
+
+        spare->fd = ngx_http_pgw_fetch_spare_fd;
+        ngx_free_connection(spare);
+
+        spare->fd = (ngx_socket_t) -1;
+        (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
+    }
+
+    ngx_http_run_posted_requests(&fetch->connection);
+
+    return NGX_OK;
 }

@@ -1,6 +1,8 @@
 
 /*
- * Request headers: what is stripped, added and taken back.
+ * The headers of a request and its two ids: what is read, stripped, added and
+ * taken back; nginx's $request_id, which is one of the ids; and the ids of a
+ * response.
  *
  * Elements of a header list never move, since headers_in.* and (from nginx
  * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
@@ -9,240 +11,104 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_compat.h"
+#include "ngx_http_pgw.h"
+
+#include <openssl/rand.h>
 
 
-/* A bit per length of the names of the ids and of CORS. */
-
-#define NGX_HTTP_PGW_OWN_LENGTHS                                              \
-    ((uint64_t) 1 << (sizeof("X-Request-Id") - 1)                             \
-     |(uint64_t) 1 << (sizeof("X-Correlation-Id") - 1)                        \
-     |(uint64_t) 1 << (sizeof("Origin") - 1)                                  \
-     |(uint64_t) 1 << (sizeof("Access-Control-Request-Method") - 1))
+#define NGX_HTTP_PGW_ID_MAX_LEN  128
+#define NGX_HTTP_PGW_ID_BYTES    16
 
 
-/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
-#define NGX_HTTP_PGW_RECORD_MAX    65535
-#define NGX_HTTP_PGW_RECORD_SPARE  4096
-
-/* A name or a value with its length. */
-#define ngx_http_pgw_record_string(len)  ((len) + ((len) > 127 ? 4 : 2))
-
+/* One pass over the headers of a request. */
 
 typedef struct {
-    const ngx_http_pgw_srv_conf_t  *conf;
-    ngx_uint_t                      ids_kept;
-} ngx_http_pgw_strip_t;
+    ngx_list_t                      kept;
+    const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
+    const ngx_table_elt_t          *hide;    /* goes as well; NULL: none */
+
+    /* what was seen of the ids */
+    ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
+    ngx_uint_t                      ids[NGX_HTTP_PGW_IDS];
+    ngx_http_pgw_cors_request_t     cors;
+} ngx_http_pgw_pass_t;
 
 
-static ngx_int_t ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
-    ngx_list_t *list);
-static ngx_int_t ngx_http_pgw_headers_run(ngx_list_t *list,
-    ngx_table_elt_t *elts, ngx_uint_t n);
-static ngx_uint_t ngx_http_pgw_headers_alias(ngx_str_t *name,
-    ngx_str_t *folded);
-static ngx_uint_t ngx_http_pgw_headers_drop_unsafe(ngx_table_elt_t *h,
-    const void *data);
-static ngx_uint_t ngx_http_pgw_headers_drop_context(ngx_table_elt_t *h,
-    const void *data);
+static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
+
+/* of nginx's $request_id, the value of which it keeps for the request */
+static ngx_int_t  ngx_http_pgw_ids_index;
 
 
-static ngx_http_pgw_claim_header_t ngx_http_pgw_id_headers[] = {
-
-    { ngx_null_string,
-      ngx_string("X-Request-Id"), ngx_string("x-request-id"), 0 },
-
-    { ngx_null_string,
-      ngx_string("X-Correlation-Id"), ngx_string("x-correlation-id"), 0 }
-};
-
-#define ngx_http_pgw_request_id_header                                        \
-    ngx_http_pgw_id_headers[0]
-#define ngx_http_pgw_correlation_id_header                                    \
-    ngx_http_pgw_id_headers[1]
-
-
-void
-ngx_http_pgw_headers_init(void)
+u_char
+ngx_http_pgw_headers_fold(u_char c)
 {
-    ngx_uint_t                    i;
-    ngx_http_pgw_claim_header_t  *id;
+    c = ngx_tolower(c);
 
-    for (i = 0; i < 2; i++) {
-        id = &ngx_http_pgw_id_headers[i];
-        id->hash = ngx_hash_key(id->lowcase.data, id->lowcase.len);
-    }
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
 }
 
 
-ngx_int_t
-ngx_http_pgw_headers_prepare(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_srv_conf_t *conf)
-{
-    uint64_t                lengths;
-    ngx_uint_t              i, n, unsafe;
-    ngx_table_elt_t        *h, *add;
-    ngx_http_pgw_strip_t    strip;
-    const ngx_list_part_t  *part;
+/* Whether h goes; notes what it says. */
 
-    add = ngx_palloc(r->pool, 2 * sizeof(ngx_table_elt_t));
-    if (add == NULL) {
-        return NGX_ERROR;
+static ngx_uint_t
+ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
+{
+    u_char                              folded[64];
+    ngx_uint_t                          i;
+    const ngx_http_pgw_srv_conf_t      *conf;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    if (h == pass->hide) {
+        return 1;
     }
 
-    strip.conf = conf;
-    strip.ids_kept = gr->ids_kept;
+    if (ngx_http_pgw_header_is(h, "origin")) {
+        pass->cors.origin = &h->value;
+        pass->cors.origins++;
+
+    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
+        pass->cors.method = &h->value;
+        pass->cors.methods++;
+    }
 
     /* most names are none of ours by their length alone */
 
-    lengths = conf->strip_lengths | NGX_HTTP_PGW_OWN_LENGTHS;
-    unsafe = 0;
+    conf = pass->conf;
 
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-
-        if (h->key.len < 64 && (lengths >> h->key.len & 1)) {
-            ngx_http_pgw_cors_note(&gr->cors, h);
-            unsafe |= ngx_http_pgw_headers_drop_unsafe(h, &strip);
-        }
+    if (h->key.len >= sizeof(folded)
+        || !(conf->strip_lengths >> h->key.len & 1))
+    {
+        return 0;
     }
 
-    n = 0;
-
-    if (!(gr->ids_kept & NGX_HTTP_PGW_REQUEST_ID)) {
-        ngx_http_pgw_headers_set(&add[n++], &ngx_http_pgw_request_id_header,
-                                 &gr->request_id);
+    for (i = 0; i < h->key.len; i++) {
+        folded[i] = ngx_http_pgw_headers_fold(h->key.data[i]);
     }
 
-    if (!(gr->ids_kept & NGX_HTTP_PGW_CORRELATION_ID)) {
-        ngx_http_pgw_headers_set(&add[n++],
-                                 &ngx_http_pgw_correlation_id_header,
-                                 &gr->correlation_id);
-    }
+    name = conf->strip->elts;
 
-    if (unsafe) {
-        return ngx_http_pgw_headers_rebuild(r,
-                                            ngx_http_pgw_headers_drop_unsafe,
-                                            &strip, add, n);
-    }
+    for (i = 0; i < conf->strip->nelts; i++) {
 
-    return n ? ngx_http_pgw_headers_rebuild(r, NULL, NULL, add, n) : NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_pgw_headers_withdraw(ngx_http_request_t *r,
-    const ngx_http_pgw_srv_conf_t *conf)
-{
-    ngx_uint_t              i, n;
-    ngx_table_elt_t        *h, *add, *auth;
-    const ngx_list_part_t  *part;
-
-    add = NULL;
-    n = 0;
-
-    auth = r->headers_in.authorization;
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    do {
-        h = ngx_http_pgw_header_next(&part, &i);
-    } while (h && !ngx_http_pgw_header_is(h, "authorization"));
-
-    if (auth && h == NULL) {
-
-        add = ngx_palloc(r->pool, sizeof(ngx_table_elt_t));
-        if (add == NULL) {
-            return NGX_ERROR;
-        }
-
-        *add = *auth;
-        r->headers_in.authorization = add;
-        n = 1;
-    }
-
-    /* what is left of these names after headers_prepare() is our own */
-
-    return ngx_http_pgw_headers_rebuild(r, ngx_http_pgw_headers_drop_context,
-                                        conf, add, n);
-}
-
-
-ngx_int_t
-ngx_http_pgw_headers_rebuild(ngx_http_request_t *r, ngx_http_pgw_drop_pt drop,
-    const void *data, ngx_table_elt_t *add, ngx_uint_t n)
-{
-    ngx_uint_t        i, start;
-    ngx_list_t        list;
-    ngx_table_elt_t  *h;
-    ngx_list_part_t  *part;
-
-    ngx_memzero(&list, sizeof(ngx_list_t));
-
-    list.size = sizeof(ngx_table_elt_t);
-    list.pool = r->pool;
-
-    /* a request line that did not parse leaves the list all zeroes */
-
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-
-        h = part->elts;
-        start = 0;
-
-        for (i = 0; drop && i < part->nelts; i++) {
-
-            if (!drop(&h[i], data)) {
-                continue;
-            }
-
-            if (ngx_http_pgw_headers_run(&list, &h[start], i - start)
-                != NGX_OK)
-            {
-                return NGX_ERROR;
-            }
-
-            start = i + 1;
-        }
-
-        if (ngx_http_pgw_headers_run(&list, &h[start], part->nelts - start)
-            != NGX_OK)
+        if (h->key.len != name[i].lowcase.len
+            || ngx_memcmp(folded, name[i].lowcase.data, h->key.len) != 0)
         {
-            return NGX_ERROR;
+            continue;
         }
+
+        /* what only looks like the name of an id is none */
+
+        if (i < NGX_HTTP_PGW_IDS
+            && ngx_strncasecmp(h->key.data, folded, h->key.len) == 0)
+        {
+            pass->id[i] = &h->value;
+            pass->ids[i]++;
+        }
+
+        return 1;
     }
 
-    if (ngx_http_pgw_headers_run(&list, add, n) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_pgw_headers_adopt(r, &list);
-}
-
-
-/* Makes list the headers of r. */
-
-static ngx_int_t
-ngx_http_pgw_headers_adopt(ngx_http_request_t *r, ngx_list_t *list)
-{
-    if (list->last == NULL) {
-        return ngx_list_init(&r->headers_in.headers, r->pool, 4,
-                             sizeof(ngx_table_elt_t));
-    }
-
-    /* a full last part: the next ngx_list_push() makes one of its own */
-
-    list->nalloc = list->last->nelts;
-
-    r->headers_in.headers = *list;
-
-    if (list->part.next == NULL) {
-        r->headers_in.headers.last = &r->headers_in.headers.part;
-    }
-
-    return NGX_OK;
+    return 0;
 }
 
 
@@ -257,10 +123,9 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
         return NGX_OK;
     }
 
-    if (list->last == NULL) {
-        part = &list->part;
+    part = &list->part;
 
-    } else {
+    if (list->last) {
         part = ngx_palloc(list->pool, sizeof(ngx_list_part_t));
         if (part == NULL) {
             return NGX_ERROR;
@@ -273,160 +138,326 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
     part->nelts = n;
     part->next = NULL;
 
+    /* a full last part: the next ngx_list_push() makes one of its own */
+
     list->last = part;
+    list->nalloc = n;
+
+    return NGX_OK;
+}
+
+
+/* Lays pass->kept over what stays of the headers of r. */
+
+static ngx_int_t
+ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
+{
+    ngx_uint_t        i, start;
+    ngx_table_elt_t  *h;
+    ngx_list_part_t  *part;
+
+    pass->kept.size = sizeof(ngx_table_elt_t);
+    pass->kept.pool = r->pool;
+
+    /* a request line that did not parse leaves the list all zeroes */
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+
+        h = part->elts;
+        start = 0;
+
+        for (i = 0; i <= part->nelts; i++) {
+
+            if (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
+                continue;
+            }
+
+            if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
+                != NGX_OK)
+            {
+                return NGX_ERROR;
+            }
+
+            start = i + 1;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
+/* The one id of its kind, if it is well formed; NULL: make one. */
+
+static const ngx_str_t *
+ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
+{
+    size_t            i;
+    u_char            c;
+    const ngx_str_t  *id;
+
+    /* A-Z, a-z, 0-9, ".", "_", ":" and "-" */
+
+    static const uint32_t  chars[] = {
+        0, 0x07ff6000, 0x87fffffe, 0x07fffffe, 0, 0, 0, 0
+    };
+
+    id = pass->id[n];
+
+    if (pass->ids[n] != 1 || id->len == 0 || id->len > NGX_HTTP_PGW_ID_MAX_LEN)
+    {
+        return NULL;
+    }
+
+    for (i = 0; i < id->len; i++) {
+
+        c = id->data[i];
+
+        if (!(chars[c >> 5] & ((uint32_t) 1 << (c & 0x1f)))) {
+            return NULL;
+        }
+    }
+
+    return id;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
+{
+    /* of this worker: what is forked has used none yet */
+
+    static u_char   random[NGX_HTTP_PGW_ID_BYTES * 64];
+    static size_t   left;
+
+    id->len = 2 * NGX_HTTP_PGW_ID_BYTES;
+    id->data = ngx_pnalloc(r->pool, id->len);
+    if (id->data == NULL) {
+        return NGX_ERROR;
+    }
+
+    if (left == 0) {
+
+        if (RAND_bytes(random, sizeof(random)) != 1) {
+            ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                          "no random bytes for a request id");
+            return NGX_ERROR;
+        }
+
+        left = sizeof(random);
+    }
+
+    left -= NGX_HTTP_PGW_ID_BYTES;
+    ngx_hex_dump(id->data, random + left, NGX_HTTP_PGW_ID_BYTES);
+
+    return NGX_OK;
+}
+
+
+/* Chooses the ids: the client's, or new ones.  Keeps what was seen for CORS. */
+
+static ngx_int_t
+ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_pass_t *pass)
+{
+    const ngx_str_t            *id;
+    ngx_http_variable_value_t  *v;
+
+    gr->cors = pass->cors;
+
+    id = ngx_http_pgw_ids_given(pass, 0);
+
+    if (id) {
+        gr->request_id = *id;
+
+    } else if (ngx_http_pgw_ids_make(r, &gr->request_id) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    id = ngx_http_pgw_ids_given(pass, 1);
+
+    gr->correlation_id = id ? *id : gr->request_id;
+
+    if (pass->conf->any_enabled) {
+        v = &r->variables[ngx_http_pgw_ids_index];
+
+        *v = ngx_http_variable_null_value;
+        v->data = gr->request_id.data;
+        v->len = (unsigned) gr->request_id.len & 0xfffffff;
+    }
 
     return NGX_OK;
 }
 
 
 /*
- * nginx answers what does not fit into a record with 500 and an alert.  The
- * buffers bound what a client sends, but short headers take more room in a
- * record than there, and parameters repeat the path, the query and the type.
+ * Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
+ * are what proxy and fastcgi look names up by.
  */
 
-ngx_int_t
-ngx_http_pgw_headers_fit(ngx_http_request_t *r)
-{
-    size_t                   len;
-    ngx_int_t                rc;
-    ngx_uint_t               i;
-    ngx_table_elt_t         *h;
-    const ngx_list_part_t   *part;
-    ngx_http_pgw_request_t  *gr;
-
-    len = NGX_HTTP_PGW_RECORD_SPARE
-          + r->request_line.len + r->args.len + 3 * r->uri.len;
-
-    if (r->headers_in.content_type) {
-        len += r->headers_in.content_type->value.len;
-    }
-
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-        len += ngx_http_pgw_record_string(sizeof("HTTP_") - 1 + h->key.len)
-               + ngx_http_pgw_record_string(h->value.len);
-    }
-
-    if (len <= NGX_HTTP_PGW_RECORD_MAX) {
-        return NGX_DECLINED;
-    }
-
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    rc = ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                     "the request headers are too large "
-                                     "for the service behind this path");
-    gr->code = "GATEWAY_HEADER_TOO_LARGE";
-
-    return rc;
-}
-
-
-u_char
-ngx_http_pgw_headers_fold(u_char c)
-{
-    if (c >= 'A' && c <= 'Z') {
-        return (u_char) (c | 0x20);
-    }
-
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) {
-        return c;
-    }
-
-    return '-';
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_headers_alias(ngx_str_t *name, ngx_str_t *folded)
-{
-    size_t  i;
-
-    if (name->len != folded->len) {
-        return 0;
-    }
-
-    for (i = 0; i < name->len; i++) {
-        if (ngx_http_pgw_headers_fold(name->data[i]) != folded->data[i]) {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_headers_drop_unsafe(ngx_table_elt_t *h, const void *data)
-{
-    ngx_uint_t                          i;
-    const ngx_http_pgw_strip_t         *strip = data;
-    const ngx_http_pgw_claim_header_t  *id;
-
-    for (i = 0; i < 2; i++) {
-
-        id = &ngx_http_pgw_id_headers[i];
-
-        if (h->key.len != id->lowcase.len) {
-            continue;
-        }
-
-        if ((strip->ids_kept & ((ngx_uint_t) 1 << i))
-            && ngx_http_pgw_header_same(h->key.data,
-                                                     id->lowcase.data,
-                                                     id->lowcase.len))
-        {
-            return 0;
-        }
-
-        if (ngx_http_pgw_headers_alias(&h->key, (ngx_str_t *) &id->lowcase)) {
-            return 1;
-        }
-    }
-
-    return ngx_http_pgw_headers_drop_context(h, strip->conf);
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_headers_drop_context(ngx_table_elt_t *h, const void *data)
-{
-    ngx_str_t                      *folded;
-    ngx_uint_t                      i;
-    const ngx_http_pgw_srv_conf_t  *conf = data;
-
-    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
-        return 0;
-    }
-
-    folded = conf->strip->elts;
-
-    for (i = 0; i < conf->strip->nelts; i++) {
-        if (ngx_http_pgw_headers_alias(&h->key, &folded[i])) {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
-
-/* hash and lowcase_key are what proxy and fastcgi look names up by */
-
-void
+static void
 ngx_http_pgw_headers_set(ngx_table_elt_t *h,
-    const ngx_http_pgw_claim_header_t *name, ngx_str_t *value)
+    const ngx_http_pgw_claim_header_t *name, const ngx_str_t *value)
 {
     h->key = name->name;
     h->value = *value;
     h->lowcase_key = name->lowcase.data;
     h->hash = name->hash;
+}
 
-    ngx_http_pgw_header_unchain(h);
+
+/* The headers of r: what was kept, the ids, Authorization, those of grant. */
+
+static ngx_int_t
+ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant, ngx_http_pgw_pass_t *pass)
+{
+    ngx_uint_t                          i, n;
+    const ngx_str_t                    *value;
+    ngx_table_elt_t                    *add;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    n = NGX_HTTP_PGW_IDS + 1 + (grant ? grant->nstrings : 0);
+
+    add = ngx_pcalloc(r->pool, n * sizeof(ngx_table_elt_t));
+    if (add == NULL) {
+        return NGX_ERROR;
+    }
+
+    name = pass->conf->strip->elts;
+
+    ngx_http_pgw_headers_set(&add[0], &name[0], &gr->request_id);
+    ngx_http_pgw_headers_set(&add[1], &name[1], &gr->correlation_id);
+
+    n = NGX_HTTP_PGW_IDS;
+
+    /* headers_in.authorization stays: another location may still need it */
+
+    if (pass->hide && (conf == NULL || conf->forward_authorization)) {
+        add[n] = *pass->hide;
+        r->headers_in.authorization = &add[n++];
+    }
+
+    if (grant) {
+
+        name = conf->claim_headers->elts;
+        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
+
+        for (i = 0; i < conf->claim_headers->nelts; i++) {
+            if (value[i].data) {
+                ngx_http_pgw_headers_set(&add[n++], &name[i], &value[i]);
+            }
+        }
+    }
+
+    if (ngx_http_pgw_headers_run(&pass->kept, add, n) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    r->headers_in.headers = pass->kept;
+
+    if (pass->kept.part.next == NULL) {
+        r->headers_in.headers.last = &r->headers_in.headers.part;
+    }
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
+{
+    ngx_uint_t           first;
+    ngx_http_pgw_pass_t  pass;
+
+    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+
+    pass.conf = ngx_http_get_module_srv_conf(r,
+                                             ngx_http_platform_gateway_module);
+
+    /* the first time Authorization stays where the client sent it */
+
+    first = gr->request_id.data == NULL;
+    pass.hide = first ? NULL : r->headers_in.authorization;
+
+    if (ngx_http_pgw_headers_sift(r, &pass) != NGX_OK
+        || (first && ngx_http_pgw_headers_note(r, gr, &pass) != NGX_OK))
+    {
+        return NGX_ERROR;
+    }
+
+    return pass.conf->any_enabled
+           ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_ids_add_variable(ngx_conf_t *cf)
+{
+    static ngx_str_t  name = ngx_string("request_id");
+
+    ngx_http_pgw_ids_index = ngx_http_get_variable_index(cf, &name);
+
+    return (ngx_http_pgw_ids_index == NGX_ERROR) ? NGX_ERROR : NGX_OK;
+}
+
+
+/*
+ * The two ids, once each.  A filter further down may end this response and
+ * start another (416 of the range filter), so ours are replaced too.
+ */
+
+static ngx_int_t
+ngx_http_pgw_ids_header_filter(ngx_http_request_t *r)
+{
+    ngx_uint_t                i;
+    ngx_table_elt_t          *h;
+    const ngx_list_part_t    *part;
+    ngx_http_pgw_request_t   *gr;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    if (!conf->enable || r != r->main) {
+        return ngx_http_next_header_filter(r);
+    }
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    part = &r->headers_out.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_pgw_header_is(h, "x-request-id")
+            || ngx_http_pgw_header_is(h, "x-correlation-id"))
+        {
+            h->hash = 0;
+        }
+    }
+
+    if (!ngx_http_pgw_header_add(r, "X-Request-Id", &gr->request_id)
+        || !ngx_http_pgw_header_add(r, "X-Correlation-Id", &gr->correlation_id))
+    {
+        return NGX_ERROR;
+    }
+
+    return ngx_http_next_header_filter(r);
+}
+
+
+/*
+ * Among the filters by the order in which modules are configured: before
+ * nginx's add_header, so that ours replaces what that added.
+ */
+
+void
+ngx_http_pgw_ids_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_pgw_ids_header_filter;
 }

@@ -1,148 +1,45 @@
 
 /*
- * Trusted headers: the claims of a verified token, one header each.
+ * What goes upstream: trusted headers, the claims of a verified token, and
+ * whether it all fits.
  */
 
 
 #include "ngx_http_pgw_json.h"
 
 
-static u_char *ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,
-    ngx_uint_t element);
-static ngx_uint_t ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h,
-    const void *data);
+/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
+#define NGX_HTTP_PGW_RECORD_MAX    65535
+#define NGX_HTTP_PGW_RECORD_SPARE  4096
+
+/* What a header takes beside its name and value: "HTTP_" and two lengths. */
+#define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
 
 
-ngx_int_t
-ngx_http_pgw_inject_render(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    ngx_http_pgw_grant_t *grant)
+/*
+ * Percent-encodes what is not visible ASCII, '%', and in an array's element
+ * ','.
+ */
+
+static u_char *
+ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
 {
-    ngx_str_t                          *s;
-    ngx_uint_t                          i;
-    const ngx_http_pgw_claim_header_t  *ch;
+    u_char  c;
+    size_t  i;
 
-    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
-        claims->account_id, claims->session_id, claims->workspace_id
-    };
+    for (i = 0; i < text.len; i++) {
 
-    grant->access = ngx_http_pgw_token_access(claims->kind);
-    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
+        c = text.data[i];
 
-    s = ngx_pcalloc(pool, grant->nstrings * sizeof(ngx_str_t));
-    if (s == NULL) {
-        return NGX_ERROR;
-    }
+        if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
+            *dst++ = c;
 
-    grant->strings = s;
-
-    for (i = 0; i < NGX_HTTP_PGW_GRANT_IDS; i++, s++) {
-
-        if (ids[i].len == 0) {
-            continue;
-        }
-
-        s->len = ids[i].len;
-        s->data = ngx_pnalloc(pool, s->len);
-        if (s->data == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_memcpy(s->data, ids[i].data, s->len);
-    }
-
-    ch = conf->claim_headers->elts;
-
-    for (i = 0; i < conf->claim_headers->nelts; i++, s++) {
-
-        if (ngx_http_pgw_inject_value(pool,
-                           pj_json_member(claims->root,
-                                          (const char *) ch[i].claim.data),
-                           s)
-            == NGX_ERROR)
-        {
-            return NGX_ERROR;
+        } else {
+            dst = ngx_sprintf(dst, "%%%02Xd", c);
         }
     }
 
-    s = grant->strings;
-
-    ngx_http_pgw_grant_subject(grant,
-                               ngx_http_pgw_json_plain(&s[0])
-                               && ngx_http_pgw_json_plain(&s[1])
-                               && ngx_http_pgw_json_plain(&s[2]));
-    return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain)
-{
-    grant->subject.account_id = grant->strings[0];
-    grant->subject.session_id = grant->strings[1];
-    grant->subject.workspace_id = grant->strings[2];
-    grant->subject.plain = plain;
-}
-
-
-ngx_int_t
-ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_grant_t *grant)
-{
-    ngx_str_t                    *value;
-    ngx_uint_t                    i, n;
-    ngx_table_elt_t              *add, *hide;
-    ngx_http_pgw_request_t       *gr;
-    ngx_http_pgw_claim_header_t  *ch;
-
-    add = NULL;
-    n = 0;
-
-    if (grant) {
-
-        ch = conf->claim_headers->elts;
-        value = grant->strings + NGX_HTTP_PGW_GRANT_IDS;
-
-        add = ngx_palloc(r->pool, grant->nstrings * sizeof(ngx_table_elt_t));
-        if (add == NULL) {
-            return NGX_ERROR;
-        }
-
-        for (i = 0; i < grant->nstrings - NGX_HTTP_PGW_GRANT_IDS; i++) {
-
-            if (value[i].data) {
-                ngx_http_pgw_headers_set(&add[n++], &ch[i], &value[i]);
-            }
-        }
-    }
-
-    /* headers_in.authorization stays: another location may still need it */
-
-    hide = conf->forward_authorization ? NULL : r->headers_in.authorization;
-
-    if (n == 0 && hide == NULL) {
-        return NGX_OK;
-    }
-
-    /* the headers of a subrequest are those of its own parts, too */
-
-    gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_ERROR;
-    }
-
-    gr->injected = 1;
-
-    return ngx_http_pgw_headers_rebuild(r, hide ? ngx_http_pgw_inject_drop_same
-                                                : NULL,
-                                        hide, add, n);
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_inject_drop_same(ngx_table_elt_t *h, const void *data)
-{
-    return h == data;
+    return dst;
 }
 
 
@@ -206,28 +103,145 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 }
 
 
-/*
- * Percent-encodes what is not visible ASCII, '%', and in an array's element
- * ','.
- */
-
-static u_char *
-ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
+void
+ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain)
 {
-    u_char  c;
-    size_t  i;
+    grant->subject.account_id = grant->strings[0];
+    grant->subject.session_id = grant->strings[1];
+    grant->subject.workspace_id = grant->strings[2];
+    grant->subject.plain = plain;
+}
 
-    for (i = 0; i < text.len; i++) {
 
-        c = text.data[i];
+ngx_int_t
+ngx_http_pgw_inject_render(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant)
+{
+    ngx_str_t                          *s, id;
+    ngx_uint_t                          i, plain;
+    const pj_json_t                    *claim;
+    const ngx_http_pgw_claim_header_t  *ch;
 
-        if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
-            *dst++ = c;
+    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
+        claims->account_id, claims->session_id, claims->workspace_id
+    };
 
-        } else {
-            dst = ngx_sprintf(dst, "%%%02Xd", c);
+    grant->access = ngx_http_pgw_token_access(claims->kind);
+    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
+
+    s = ngx_pcalloc(pool, grant->nstrings * sizeof(ngx_str_t));
+    if (s == NULL) {
+        return NGX_ERROR;
+    }
+
+    grant->strings = s;
+    plain = 1;
+
+    for (i = 0; i < NGX_HTTP_PGW_GRANT_IDS; i++, s++) {
+
+        if (ids[i].len == 0) {
+            continue;
+        }
+
+        id.len = ids[i].len;
+        id.data = (u_char *) ids[i].data;
+
+        s->len = id.len;
+        s->data = ngx_pstrdup(pool, &id);
+        if (s->data == NULL) {
+            return NGX_ERROR;
+        }
+
+        plain = plain && ngx_http_pgw_json_plain(s);
+    }
+
+    ngx_http_pgw_grant_subject(grant, plain);
+
+    ch = conf->claim_headers->elts;
+
+    for (i = 0; i < conf->claim_headers->nelts; i++, s++) {
+
+        claim = pj_json_member(claims->root, (const char *) ch[i].claim.data);
+
+        if (ngx_http_pgw_inject_value(pool, claim, s) == NGX_ERROR) {
+            return NGX_ERROR;
         }
     }
 
-    return dst;
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant)
+{
+    ngx_http_pgw_request_t  *gr;
+
+    if (grant == NULL
+        && (conf->forward_authorization
+            || r->headers_in.authorization == NULL))
+    {
+        return NGX_OK;
+    }
+
+    /* the headers of a subrequest are those of its own parts, too */
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->injected = 1;
+
+    return ngx_http_pgw_headers_make(r, gr, conf, grant);
+}
+
+
+/*
+ * nginx answers what does not fit into a record with 500 and an alert.  The
+ * buffers bound what a client sends, but short headers take more room in a
+ * record than there, and parameters repeat the path, the query and the type.
+ */
+
+ngx_int_t
+ngx_http_pgw_inject_fits(ngx_http_request_t *r)
+{
+    size_t                   len;
+    ngx_int_t                rc;
+    ngx_uint_t               i;
+    ngx_table_elt_t         *h;
+    const ngx_list_part_t   *part;
+    ngx_http_pgw_request_t  *gr;
+
+    len = NGX_HTTP_PGW_RECORD_SPARE
+          + r->request_line.len + r->args.len + 3 * r->uri.len;
+
+    if (r->headers_in.content_type) {
+        len += r->headers_in.content_type->value.len;
+    }
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+        len += h->key.len + h->value.len + NGX_HTTP_PGW_RECORD_FIELD;
+    }
+
+    if (len <= NGX_HTTP_PGW_RECORD_MAX) {
+        return NGX_DECLINED;
+    }
+
+    gr = ngx_http_pgw_request_own(r);
+    if (gr == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    rc = ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                     "the request headers are too large "
+                                     "for the service behind this path");
+    gr->code = "GATEWAY_HEADER_TOO_LARGE";
+
+    return rc;
 }

@@ -1,263 +1,147 @@
 
 /*
- * The shared zone of the key set: the last good document, the lease that lets
- * one worker at a time fetch the next, and the copy that each worker parses.
+ * The key set that requests are decided by: the last good document in the
+ * zone, the right to fetch the next, the copy that each worker parses, and the
+ * requests that wait for a fetch, bounded in number and in time.
  *
- * The lease is a deadline, so that a worker that dies with it wedges nobody.
+ * The right to fetch is a lease with a deadline, so that a worker that dies
+ * with it wedges nobody.
  */
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_metrics.h"
 
+#include <openssl/hmac.h>
 
-#define NGX_HTTP_PGW_ZONE_LAYOUT  3
 
 /* The lease outlives the fetch by this, so that only a dead one loses it. */
-#define NGX_HTTP_PGW_ZONE_SLACK  2000  /* ms */
+#define NGX_HTTP_PGW_KEYS_SLACK  2000  /* ms */
+
+#define NGX_HTTP_PGW_KEYS_POLL  25     /* ms, of a request that waits */
 
 
-static void ngx_http_pgw_zone_preset(ngx_http_pgw_keys_t *keys, ngx_log_t *log);
-static ngx_int_t ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone,
-    const ngx_str_t *document, ngx_msec_t fetched, time_t fetched_at);
-static void ngx_http_pgw_zone_drop(ngx_http_pgw_zone_t *zone,
-    const u_char *source);
-
-/* Milliseconds from now to then; 0 when then has passed. */
-static ngx_msec_t ngx_http_pgw_zone_left(ngx_msec_t then);
-
-static ngx_int_t ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys);
-
-
-ngx_int_t
-ngx_http_pgw_zone_init(ngx_shm_zone_t *shm_zone, void *data)
-{
-    ngx_slab_pool_t      *shpool;
+typedef struct {
+    ngx_http_request_t   *request;
     ngx_http_pgw_keys_t  *keys;
-    ngx_http_pgw_zone_t  *zone;
-
-    keys = shm_zone->data;
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
-
-    if (zone && zone->layout != NGX_HTTP_PGW_ZONE_LAYOUT) {
-
-        /* Left to the old workers, which may still be using it. */
-
-        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
-                      "platform gateway zone \"%V\" has another layout, "
-                      "starting afresh", &shm_zone->shm.name);
-        zone = NULL;
-    }
-
-    if (zone == NULL) {
-        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_zone_t));
-        if (zone == NULL) {
-            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                          "platform_gateway_zone \"%V\" is too small",
-                          &shm_zone->shm.name);
-            return NGX_ERROR;
-        }
-
-        zone->layout = NGX_HTTP_PGW_ZONE_LAYOUT;
-        zone->next_try = ngx_current_msec;
-        ngx_memcpy(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST);
-        shpool->data = zone;
-    }
-
-    keys->shpool = shpool;
-    keys->zone = zone;
-
-    if (zone->version == 0 && zone->generation == 0 && keys->cache_file.len) {
-        ngx_http_pgw_zone_preset(keys, shm_zone->shm.log);
-    }
-
-    /* In force only once a worker runs with it: a reload may yet fail. */
-
-    keys->generation = zone->generation + 1;
-
-    return ngx_http_pgw_metrics_zone_init(keys->metrics, shm_zone,
-                                          &zone->metrics);
-}
-
-
-/* A zone that nobody uses yet gets the set that was kept on disk. */
-
-static void
-ngx_http_pgw_zone_preset(ngx_http_pgw_keys_t *keys, ngx_log_t *log)
-{
-    time_t     age, fetched;
-    u_char    *buf;
-    ngx_str_t  document;
-
-    buf = ngx_http_pgw_disk_load(keys, &document, &fetched, log);
-    if (buf == NULL) {
-        return;
-    }
-
-    age = ngx_max(ngx_time() - fetched, 0);
-
-    (void) ngx_http_pgw_zone_put(keys->zone, &document,
-                                 ngx_current_msec - (ngx_msec_t) age * 1000,
-                                 ngx_time() - age);
-    ngx_free(buf);
-
-    if (!ngx_test_config) {
-        ngx_log_error(NGX_LOG_NOTICE, log, 0,
-                      "platform gateway: key set of %T s ago taken from "
-                      "\"%V\"", age, &keys->cache_file);
-    }
-}
-
-
-void
-ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
-{
-    ngx_http_pgw_zone_t  *zone;
-
-    zone = keys->zone;
-
-    ngx_shmtx_lock(&keys->shpool->mutex);
-
-    if (zone->generation < keys->generation) {
-
-        /*
-         * Fetch soon, and take nothing that an older configuration's worker
-         * still brings: its lease is no longer the last.  What that one has
-         * begun counts for no cooldown then.
-         */
-
-        if (zone->leased) {
-            zone->leased = 0;
-            zone->lease++;
-            zone->next_try = ngx_current_msec;
-        }
-
-        zone->generation = keys->generation;
-
-        if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST)
-            != 0)
-        {
-            ngx_log_debug0(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                           "http platform gateway: key set dropped, "
-                           "it is of another source");
-
-            ngx_http_pgw_zone_drop(zone, keys->source);
-        }
-
-        if (keys->document.len) {
-            (void) ngx_http_pgw_zone_put(zone, &keys->document,
-                                         ngx_current_msec, ngx_time());
-        }
-
-        zone->refresh = 1;
-        zone->complaint = 0;
-    }
-
-    ngx_shmtx_unlock(&keys->shpool->mutex);
-}
+    ngx_event_t           timer;    /* set: parked */
+    ngx_msec_t            until;
+    ngx_uint_t            version;  /* of the set it saw */
+    ngx_uint_t            ended;    /* fetches, likewise */
+    ngx_uint_t            lease;    /* the last, as it came */
+} ngx_http_pgw_wait_t;
 
 
 ngx_int_t
-ngx_http_pgw_zone_lease(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_digest(u_char *hex, const u_char *data, size_t len)
 {
-    ngx_int_t             rc;
-    ngx_http_pgw_zone_t  *zone;
+    u_char  md[EVP_MAX_MD_SIZE];
 
-    zone = keys->zone;
-
-    ngx_shmtx_lock(&keys->shpool->mutex);
-
-    rc = ngx_http_pgw_zone_peek(keys);
-
-    if (rc == NGX_OK) {
-        zone->leased = 1;
-        zone->lease++;
-        zone->began = ngx_current_msec;
-        zone->began_at = ngx_time();
-        zone->lease_until = ngx_current_msec + keys->timeout
-                            + NGX_HTTP_PGW_ZONE_SLACK;
-        zone->next_try = ngx_current_msec + keys->cooldown;
-
-        keys->worker->lease = zone->lease;
+    if (!HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_KEYS_DIGEST, data, len, md, 0)) {
+        return NGX_ERROR;
     }
 
-    ngx_shmtx_unlock(&keys->shpool->mutex);
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                   "http platform gateway: key lease %ui, rc:%i",
-                   keys->worker->lease, rc);
-
-    return rc;
-}
-
-
-ngx_int_t
-ngx_http_pgw_zone_peek(const ngx_http_pgw_keys_t *keys)
-{
-    const ngx_http_pgw_zone_t  *zone;
-
-    zone = keys->zone;
-
-    if (zone->leased && ngx_http_pgw_zone_left(zone->lease_until)) {
-        return NGX_AGAIN;
-    }
-
-    if (zone->generation != keys->generation
-        || ngx_http_pgw_zone_left(zone->next_try))
-    {
-        return NGX_DECLINED;
-    }
+    ngx_hex_dump(hex, md, NGX_HTTP_PGW_KEYS_DIGEST / 2);
 
     return NGX_OK;
 }
 
 
-ngx_int_t
-ngx_http_pgw_zone_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
+const char *
+ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
+    size_t *len)
 {
-    ngx_int_t             rc;
-    ngx_http_pgw_zone_t  *zone;
+    ssize_t          n;
+    ngx_fd_t         fd;
+    const char      *err;
+    ngx_file_info_t  fi;
 
-    zone = keys->zone;
-    rc = NGX_ABORT;
+    static u_char  error[128];
 
-    ngx_shmtx_lock(&keys->shpool->mutex);
+    n = -1;
+    err = NULL;
 
-    if (zone->lease == keys->worker->lease) {
-        rc = NGX_DECLINED;
+    fd = ngx_open_file(name->data, NGX_FILE_RDONLY|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
 
-        if (document) {
-            rc = ngx_http_pgw_zone_put(zone, document, zone->began,
-                                       zone->began_at);
-            zone->brought = zone->lease;
+    if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
+
+        if (!ngx_is_file(&fi)) {
+            err = "it is no regular file";
+
+        } else if (ngx_file_size(&fi) > (off_t) max) {
+            err = "it is too large";
+
+        } else {
+            n = ngx_read_fd(fd, buf, max);
         }
-
-        zone->leased = 0;
-        zone->ended++;
     }
 
-    ngx_shmtx_unlock(&keys->shpool->mutex);
+    if (n == -1 && err == NULL) {
+        *ngx_strerror(ngx_errno, error, sizeof(error) - 1) = '\0';
+        err = (const char *) error;
+    }
 
-    return rc;
+    if (fd != NGX_INVALID_FILE) {
+        (void) ngx_close_file(fd);
+    }
+
+    *len = (size_t) n;
+
+    return err;
 }
 
 
-/*
- * A document is as old as its fetch: what the issuer changed since the fetch
- * began need not be in it.  NGX_DECLINED: the same document again, which is as
- * fresh all the same.
- */
+const char *
+ngx_http_pgw_keys_parse(const ngx_str_t *document, pj_keyset_t **set)
+{
+    void        *mem;
+    size_t       size;
+    pj_err_t     err;
+    pj_str_t     json = { document->data, document->len };
+    pj_arena_t   arena;
 
-static ngx_int_t
+    size = pj_keyset_arena_bytes(json.len);
+    err = PJ_ERR_NO_SPACE;
+
+    *set = ngx_calloc(sizeof(pj_keyset_t), ngx_cycle->log);
+    mem = ngx_alloc(size, ngx_cycle->log);
+
+    if (*set && mem) {
+        pj_arena_init(&arena, mem, size);
+        err = pj_keyset_parse(*set, &arena, json);
+    }
+
+    ngx_free(mem);
+
+    if (err == PJ_OK) {
+        return NULL;
+    }
+
+    ngx_free(*set);
+    *set = NULL;
+
+    return pj_strerror(err);
+}
+
+
+void
+ngx_http_pgw_keys_free(pj_keyset_t *set)
+{
+    if (set) {
+        pj_keyset_clear(set);
+        ngx_free(set);
+    }
+}
+
+
+ngx_http_pgw_fetch_e
 ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     ngx_msec_t fetched, time_t fetched_at)
 {
-    ngx_int_t   rc;
-    ngx_uint_t  slot;
+    ngx_uint_t            slot;
+    ngx_http_pgw_fetch_e  outcome;
 
-    rc = NGX_DECLINED;
+    outcome = NGX_HTTP_PGW_FETCH_UNCHANGED;
     slot = zone->version & 1;
 
     if (zone->len[slot] != document->len
@@ -269,7 +153,7 @@ ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
         zone->len[slot] = document->len;
         ngx_memory_barrier();
         zone->version++;
-        rc = NGX_OK;
+        outcome = NGX_HTTP_PGW_FETCH_NEW;
     }
 
     ngx_memory_barrier();
@@ -278,138 +162,157 @@ ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     zone->refresh = 0;
     zone->complaint = 0;
 
-    return rc;
+    return outcome;
 }
 
-
-/* No set, as at the very start, for a source that may be fetched from now. */
-
-static void
-ngx_http_pgw_zone_drop(ngx_http_pgw_zone_t *zone, const u_char *source)
-{
-    ngx_memcpy(zone->source, source, NGX_HTTP_PGW_KEYS_DIGEST);
-
-    zone->len[!(zone->version & 1)] = 0;
-    ngx_memory_barrier();
-    zone->version++;
-
-    zone->fetched_at = 0;
-    zone->next_try = ngx_current_msec;
-}
-
-
-/* A worker of an older configuration gets no keys of another source either. */
 
 void
-ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys, ngx_http_pgw_copy_t *copy)
+ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
 {
-    ngx_uint_t            slot;
+    ngx_uint_t            other;
     ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
-    copy->document.len = 0;
 
     ngx_shmtx_lock(&keys->shpool->mutex);
 
-    copy->version = zone->version;
-    copy->fetched = zone->fetched;
-    copy->fetched_at = zone->fetched_at;
+    if (zone->generation < keys->generation) {
+        zone->generation = keys->generation;
 
-    if (ngx_memcmp(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST) == 0)
-    {
-        slot = zone->version & 1;
-        copy->document.len = zone->len[slot];
-        ngx_memcpy(copy->document.data, zone->document[slot],
-                   copy->document.len);
+        other = ngx_memcmp(zone->source, keys->source, sizeof(zone->source))
+                != 0;
+
+        /* what others have begun counts for no cooldown, and is not taken */
+
+        if (other || ngx_http_pgw_keys_left(zone->lease_until)) {
+            zone->next_try = ngx_current_msec;
+        }
+
+        zone->lease_until = ngx_current_msec;
+        zone->lease++;
+
+        /* the file, or no set at all, in place of one of another source */
+
+        if (other || keys->document.len) {
+            ngx_memcpy(zone->source, keys->source, sizeof(zone->source));
+
+            (void) ngx_http_pgw_zone_put(zone, &keys->document,
+                                         ngx_current_msec,
+                                         keys->document.len ? ngx_time() : 0);
+        }
+
+        zone->refresh = 1;
+        zone->complaint = 0;
     }
 
     ngx_shmtx_unlock(&keys->shpool->mutex);
 }
 
 
-ngx_msec_t
-ngx_http_pgw_zone_due(const ngx_http_pgw_keys_t *keys, ngx_msec_t early)
+ngx_http_pgw_copy_t *
+ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t                  wait, stale;
-    const ngx_http_pgw_zone_t  *zone;
+    ngx_uint_t            slot;
+    ngx_http_pgw_zone_t  *zone;
+
+    static ngx_http_pgw_copy_t  copy;
 
     zone = keys->zone;
-    wait = zone->leased ? ngx_http_pgw_zone_left(zone->lease_until) : 0;
+    copy.document.data = copy.disk.document;
+    copy.document.len = 0;
 
-    if (wait) {
-        return wait;
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    copy.version = zone->version;
+    copy.fetched = zone->fetched;
+    copy.fetched_at = zone->fetched_at;
+
+    /* a worker of an older configuration gets none of another source either */
+
+    if (ngx_memcmp(zone->source, keys->source, sizeof(zone->source)) == 0) {
+        slot = zone->version & 1;
+        copy.document.len = zone->len[slot];
+        ngx_memcpy(copy.document.data, zone->document[slot],
+                   copy.document.len);
     }
 
-    wait = ngx_http_pgw_zone_left(zone->next_try);
+    ngx_shmtx_unlock(&keys->shpool->mutex);
 
-    if (zone->fetched_at == 0 || zone->refresh) {
-        return wait;
-    }
-
-    stale = ngx_http_pgw_zone_left(zone->fetched + keys->soft_age - early);
-
-    return ngx_max(wait, stale);
+    return &copy;
 }
 
 
-static ngx_msec_t
-ngx_http_pgw_zone_left(ngx_msec_t then)
+ngx_int_t
+ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_int_t  left;
+    ngx_int_t             rc;
+    ngx_http_pgw_zone_t  *zone;
 
-    left = (ngx_msec_int_t) (then - ngx_current_msec);
+    zone = keys->zone;
+    rc = NGX_DECLINED;
 
-    return left > 0 ? (ngx_msec_t) left : 0;
-}
+    ngx_shmtx_lock(&keys->shpool->mutex);
 
+    if (ngx_http_pgw_keys_left(zone->lease_until)) {
+        rc = NGX_AGAIN;
 
-const pj_keyset_t *
-ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
-{
-    ngx_msec_t              fetched;
-    ngx_http_pgw_worker_t  *worker;
-
-    worker = keys->worker;
-
-    if (worker == NULL) {
-        return NULL;
-    }
-
-    /* before the version: a later set's time is not for this one */
-
-    fetched = keys->zone->fetched;
-    ngx_memory_barrier();
-
-    if (worker->version != keys->zone->version
-        && ngx_http_pgw_keys_load(keys) != NGX_OK)
+    } else if (zone->generation == keys->generation
+               && ngx_http_pgw_keys_left(zone->next_try) == 0
+               && !keys->fetching && !ngx_exiting)
     {
-        return NULL;
+        zone->lease++;
+        zone->began = ngx_current_msec;
+        zone->began_at = ngx_time();
+        zone->lease_until = ngx_current_msec + keys->timeout
+                            + NGX_HTTP_PGW_KEYS_SLACK;
+        zone->next_try = ngx_current_msec + keys->conf->key_cooldown;
+
+        keys->lease = zone->lease;
+        keys->fetching = 1;
+        rc = NGX_OK;
     }
 
-    if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) <= 0) {
+    ngx_shmtx_unlock(&keys->shpool->mutex);
 
-        worker->usable_until = fetched + keys->hard_age;
+    if (rc == NGX_OK) {
 
-        if ((ngx_msec_int_t) (worker->usable_until - ngx_current_msec) <= 0) {
-            return NULL;
+        /* not at once: the caller may be a request that holds the old set */
+
+        ngx_post_event(&keys->begin, &ngx_posted_events);
+    }
+
+    return rc;
+}
+
+
+ngx_http_pgw_fetch_e
+ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
+{
+    ngx_http_pgw_zone_t   *zone;
+    ngx_http_pgw_fetch_e   outcome;
+
+    zone = keys->zone;
+    outcome = NGX_HTTP_PGW_FETCH_SUPERSEDED;
+    keys->fetching = 0;
+
+    ngx_shmtx_lock(&keys->shpool->mutex);
+
+    if (zone->lease == keys->lease) {
+        outcome = NGX_HTTP_PGW_FETCH_FAILED;
+
+        if (document) {
+            outcome = ngx_http_pgw_zone_put(zone, document, zone->began,
+                                            zone->began_at);
+            zone->brought = zone->lease;
         }
+
+        zone->lease_until = ngx_current_msec;
+        zone->ended++;
     }
 
-    return worker->set;
-}
+    ngx_shmtx_unlock(&keys->shpool->mutex);
 
-
-ngx_uint_t
-ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->worker ? keys->worker->version : 0;
-}
-
-
-time_t
-ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->zone ? keys->zone->fetched_at : 0;
+    return outcome;
 }
 
 
@@ -422,107 +325,239 @@ ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys)
 static ngx_int_t
 ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 {
-    pj_err_t                err;
-    pj_keyset_t            *set;
-    ngx_http_pgw_copy_t     copy;
-    ngx_http_pgw_worker_t  *worker;
+    const char           *err;
+    pj_keyset_t          *set;
+    ngx_http_pgw_copy_t  *copy;
 
-    copy.document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
-    if (copy.document.data == NULL) {
-        return NGX_ERROR;
-    }
-
-    ngx_http_pgw_zone_copy(keys, &copy);
+    copy = ngx_http_pgw_zone_copy(keys);
 
     set = NULL;
-    err = PJ_OK;
+    err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
+                             : NULL;
 
-    if (copy.document.len) {
-        err = ngx_http_pgw_keys_parse(&copy.document, &set, keys->log);
-    }
-
-    ngx_free(copy.document.data);
-
-    if (err != PJ_OK) {
+    if (err) {
 
         /* It parsed once, so memory is short: the next request retries. */
 
         ngx_log_error(NGX_LOG_ERR, keys->log, 0,
-                      "platform gateway: key set not loaded: %s",
-                      pj_strerror(err));
+                      "platform gateway: key set not loaded: %s", err);
         return NGX_ERROR;
     }
 
     ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
                    "http platform gateway: key set version %ui adopted, "
-                   "%uz keys", copy.version, set ? set->count : 0);
+                   "%uz keys", copy->version, set ? set->count : 0);
 
-    worker = keys->worker;
+    ngx_http_pgw_keys_free(keys->set);
 
-    ngx_http_pgw_keys_free(worker->set);
-
-    worker->set = set;
-    worker->version = copy.version;
-    worker->usable_until = copy.fetched + keys->hard_age;
+    keys->set = set;
+    keys->version = copy->version;
+    keys->fetched = copy->fetched;
 
     return NGX_OK;
 }
 
 
-pj_err_t
-ngx_http_pgw_keys_parse(const ngx_str_t *document, pj_keyset_t **out,
-    ngx_log_t *log)
+const pj_keyset_t *
+ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
 {
-    void         *mem;
-    size_t        size;
-    pj_err_t      err;
-    pj_str_t      json;
-    pj_arena_t    arena;
-    pj_keyset_t  *set;
+    ngx_msec_t  fetched;
 
-    *out = NULL;
-
-    size = pj_keyset_arena_bytes(document->len);
-
-    set = ngx_calloc(sizeof(pj_keyset_t), log);
-    mem = ngx_alloc(size, log);
-
-    if (set == NULL || mem == NULL) {
-        err = PJ_ERR_NO_SPACE;
-        goto done;
+    if (!keys->working) {
+        return NULL;
     }
 
-    pj_arena_init(&arena, mem, size);
+    /* before the version: a later set's time is not for this one */
 
-    json.data = document->data;
-    json.len = document->len;
+    fetched = keys->zone->fetched;
+    ngx_memory_barrier();
 
-    err = pj_keyset_parse(set, &arena, json);
+    if (keys->version == keys->zone->version) {
+        keys->fetched = fetched;
 
-    if (err == PJ_OK) {
-        *out = set;
-        set = NULL;
+    } else if (ngx_http_pgw_keys_load(keys) != NGX_OK) {
+        return NULL;
     }
 
-done:
-
-    if (mem) {
-        ngx_free(mem);
-    }
-
-    if (set) {
-        ngx_free(set);
-    }
-
-    return err;
+    return ngx_http_pgw_keys_left(keys->fetched + keys->conf->key_hard_age)
+           ? keys->set : NULL;
 }
 
 
-void
-ngx_http_pgw_keys_free(pj_keyset_t *set)
+ngx_uint_t
+ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys)
 {
-    if (set) {
-        pj_keyset_clear(set);
-        ngx_free(set);
+    return keys->version;
+}
+
+
+time_t
+ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys)
+{
+    return keys->zone ? keys->zone->fetched_at : 0;
+}
+
+
+time_t
+ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
+{
+    ngx_msec_t                  left;
+    const ngx_http_pgw_zone_t  *zone;
+
+    zone = keys->zone;
+    left = (zone && ngx_http_pgw_keys_left(zone->lease_until) == 0)
+           ? ngx_http_pgw_keys_left(zone->next_try) : 0;
+
+    return ngx_max((time_t) (left + 999) / 1000, 1);
+}
+
+
+static void
+ngx_http_pgw_wait_leave(void *data)
+{
+    ngx_http_pgw_wait_t  *wait = data;
+
+    if (wait->timer.timer_set) {
+        ngx_del_timer(&wait->timer);
+        wait->keys->waiting--;
     }
+}
+
+
+static void
+ngx_http_pgw_wait_poll(ngx_event_t *ev)
+{
+    ngx_msec_t            left;
+    ngx_connection_t     *c;
+    ngx_http_request_t   *r;
+    ngx_http_pgw_wait_t  *wait;
+    ngx_http_pgw_zone_t  *zone;
+
+    wait = ev->data;
+    zone = wait->keys->zone;
+    left = ngx_http_pgw_keys_left(wait->until);
+
+    if (left
+        && zone->version == wait->version && zone->ended == wait->ended)
+    {
+        ngx_add_timer(ev, ngx_min(left, NGX_HTTP_PGW_KEYS_POLL));
+        return;
+    }
+
+    wait->keys->waiting--;
+
+    r = wait->request;
+    c = r->connection;
+
+    ngx_http_set_log_request(c->log, r);
+
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
+                   "http platform gateway: waited for keys, %s",
+                   left ? "a fetch ended" : "time is over");
+
+    if (r == r->main) {
+        r->read_event_handler = ngx_http_block_reading;
+    }
+
+    r->write_event_handler = ngx_http_core_run_phases;
+
+    ngx_http_core_run_phases(r);
+    ngx_http_run_posted_requests(c);
+}
+
+
+/* What r has waited for; a subrequest shares the pool of its parent. */
+
+static ngx_http_pgw_wait_t *
+ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
+{
+    ngx_pool_cleanup_t   *cln;
+    ngx_http_pgw_wait_t  *wait;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        wait = cln->data;
+
+        if (cln->handler == ngx_http_pgw_wait_leave && wait->request == r) {
+            return wait;
+        }
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_wait_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    cln->handler = ngx_http_pgw_wait_leave;
+
+    wait = cln->data;
+    ngx_memzero(wait, sizeof(ngx_http_pgw_wait_t));
+
+    wait->request = r;
+    wait->keys = keys;
+    wait->lease = keys->zone->lease;
+    wait->until = ngx_current_msec + keys->conf->key_wait;
+
+    wait->timer.handler = ngx_http_pgw_wait_poll;
+    wait->timer.data = wait;
+    wait->timer.log = r->connection->log;
+
+    return wait;
+}
+
+
+ngx_int_t
+ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
+{
+    ngx_msec_t            left;
+    ngx_http_pgw_wait_t  *wait;
+
+    wait = keys->working ? ngx_http_pgw_wait_get(r, keys) : NULL;
+
+    if (wait == NULL) {
+        return NGX_DECLINED;
+    }
+
+    if (wait->timer.timer_set) {
+        return NGX_AGAIN;
+    }
+
+    if ((ngx_atomic_int_t) (keys->zone->brought - wait->lease) > 0) {
+        return NGX_OK;
+    }
+
+    /* Before asking, or an end in between would be waited for in vain. */
+
+    wait->version = keys->version;
+    wait->ended = keys->zone->ended;
+
+    left = ngx_http_pgw_keys_left(wait->until);
+
+    /* Asked for even where there is no time or room to wait for it. */
+
+    if (ngx_http_pgw_keys_fetch(keys) == NGX_DECLINED || left == 0
+        || keys->waiting >= (ngx_uint_t) keys->conf->key_waiters)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (r == r->main) {
+
+        /* meanwhile it looks for its client going away */
+
+        ngx_post_event(r->connection->read, &ngx_posted_events);
+        r->read_event_handler = ngx_http_test_reading;
+    }
+
+    r->write_event_handler = ngx_http_request_empty_handler;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: waits for keys, %M ms left, "
+                   "lease %ui", left, wait->lease);
+
+    /* Not cancelable: a worker must not exit while a request is parked. */
+
+    ngx_add_timer(&wait->timer, ngx_min(left, NGX_HTTP_PGW_KEYS_POLL));
+    keys->waiting++;
+
+    return NGX_AGAIN;
 }

@@ -1,10 +1,9 @@
 
 /*
- * What other modules say in a location.  They keep their structures to
- * themselves, and a gateway that did not look would let "return" answer before
- * the guard, a cache hand one client's answer to another, and an explanation
- * stand open to anybody.  What is relied on is said at each.  For the time of
- * configuration alone.
+ * What other modules say in a location, at the time of configuration.  They
+ * keep their structures to themselves, and a gateway that did not look would
+ * let "return" answer before the guard, a cache hand one client's answer to
+ * another, and an explanation stand open to anybody.
  */
 
 
@@ -17,16 +16,38 @@
 #include <ngx_http.h>
 
 
-/* The http module of that name, or NULL. */
+/*
+ * The field that a directive of any module (or of that one) sets in the
+ * location in ctx by that function (or any), or NULL.  The tables of directives
+ * are public.
+ */
 
-static ngx_inline ngx_module_t *
-ngx_http_pgw_peek_module_named(ngx_conf_t *cf, const char *name)
+static ngx_inline void *
+ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
 {
-    ngx_module_t  **modules;
+    ngx_module_t   *m, **modules;
+    ngx_command_t  *cmd;
 
     for (modules = cf->cycle->modules; *modules; modules++) {
-        if (ngx_strcmp((*modules)->name, name) == 0) {
-            return *modules;
+
+        m = *modules;
+
+        if (m->type != NGX_HTTP_MODULE
+            || (module && ngx_strcmp(m->name, module) != 0))
+        {
+            continue;
+        }
+
+        for (cmd = m->commands; cmd && cmd->name.len; cmd++) {
+
+            if (ngx_strcmp(cmd->name.data, directive) == 0
+                && (set == NULL || cmd->set == set)
+                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
+            {
+                return (char *) ctx->loc_conf[m->ctx_index] + cmd->offset;
+            }
         }
     }
 
@@ -35,25 +56,20 @@ ngx_http_pgw_peek_module_named(ngx_conf_t *cf, const char *name)
 
 
 /*
- * What the location or server in ctx says in the rewrite phase, or NULL.  The
- * rewrite module keeps its structure to itself; in all versions it begins with
- * the compiled code, words of which a function's address marks an instruction.
+ * What the location or server in ctx says in the rewrite phase, or NULL: the
+ * compiled code, with which the structure of the rewrite module begins.  A word
+ * that is a function's address marks an instruction.
  */
 
 static ngx_inline const ngx_array_t *
 ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
 {
     ngx_array_t  **codes;
-    ngx_module_t  *module;
 
-    module = ngx_http_pgw_peek_module_named(cf, "ngx_http_rewrite_module");
-    if (module == NULL) {
-        return NULL;
-    }
+    codes = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_rewrite_module",
+                                    "return", NULL);
 
-    codes = ctx->loc_conf[module->ctx_index];
-
-    return *codes;
+    return codes ? *codes : NULL;
 }
 
 
@@ -65,12 +81,9 @@ ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
 static ngx_inline ngx_uint_t
 ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf)
 {
-    u_char                        *p, *last;
-    const ngx_array_t             *codes;
-    ngx_http_script_code_pt        code;
-#if (NGX_PCRE)
-    ngx_http_script_regex_code_t  *regex;
-#endif
+    u_char                   *p, *last;
+    const ngx_array_t        *codes;
+    ngx_http_script_code_pt   code;
 
     codes = ngx_http_pgw_peek_rewrite_codes(cf, cf->ctx);
 
@@ -90,12 +103,10 @@ ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf)
         }
 
 #if (NGX_PCRE)
-        if (code == ngx_http_script_regex_start_code) {
-            regex = (ngx_http_script_regex_code_t *) p;
-
-            if (regex->redirect) {
-                return 1;
-            }
+        if (code == ngx_http_script_regex_start_code
+            && ((ngx_http_script_regex_code_t *) p)->redirect)
+        {
+            return 1;
         }
 #endif
     }
@@ -105,23 +116,21 @@ ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf)
 
 
 /*
- * Whether the last word of the location's "allow" and "deny" is "deny all".
- * The access module keeps its structure to itself: in all versions it is an
- * array of rules for each family, the sizes of which are checked here.
+ * Whether the last word of the location's "allow" and "deny" is "deny all":
+ * the structure of the access module is an array of rules for each family, the
+ * sizes of which are checked.  A rule is an address, a mask, and what it says.
  */
 
 static ngx_inline ngx_uint_t
 ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 {
-    u_char               *rule;
-    ngx_uint_t            i, n, deny;
-    ngx_array_t         **rules;
-    ngx_module_t         *module;
-    ngx_http_conf_ctx_t  *ctx;
+    u_char        *rule;
+    ngx_uint_t     i, deny;
+    ngx_array_t  **rules;
 
-    /* each rule is an address and a mask, then what it says */
+    static const u_char  any[2 * 16];
 
-    static const size_t  addresses[] = {
+    static const size_t  sizes[] = {
         2 * sizeof(in_addr_t),
 #if (NGX_HAVE_INET6)
         2 * sizeof(struct in6_addr),
@@ -131,19 +140,14 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 #endif
     };
 
-    ctx = cf->ctx;
-    module = ngx_http_pgw_peek_module_named(cf, "ngx_http_access_module");
-    if (module == NULL) {
-        return 0;
-    }
+    rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
+                                    "deny", NULL);
 
-    rules = ctx->loc_conf[module->ctx_index];
-
-    for (i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+    for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 
         if (rules[i] == NULL
             || rules[i]->nelts == 0
-            || rules[i]->size != addresses[i] + sizeof(ngx_uint_t))
+            || rules[i]->size != sizes[i] + sizeof(deny))
         {
             return 0;
         }
@@ -151,58 +155,14 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
         rule = (u_char *) rules[i]->elts
                + (rules[i]->nelts - 1) * rules[i]->size;
 
-        for (n = 0; n < addresses[i]; n++) {
-            if (rule[n]) {
-                return 0;
-            }
-        }
+        ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
 
-        ngx_memcpy(&deny, rule + addresses[i], sizeof(ngx_uint_t));
-
-        if (!deny) {
+        if (!deny || ngx_memcmp(rule, any, sizes[i]) != 0) {
             return 0;
         }
     }
 
-    return 1;
-}
-
-
-/*
- * The field that a directive of any module sets by that function in the
- * location in cf, or NULL.  The table of directives is public.
- */
-
-static ngx_inline void *
-ngx_http_pgw_peek_field(ngx_conf_t *cf, const char *directive,
-    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
-{
-    ngx_module_t        **module;
-    ngx_command_t        *cmd;
-    ngx_http_conf_ctx_t  *ctx;
-
-    ctx = cf->ctx;
-
-    for (module = cf->cycle->modules; *module; module++) {
-
-        if ((*module)->type != NGX_HTTP_MODULE || (*module)->commands == NULL)
-        {
-            continue;
-        }
-
-        for (cmd = (*module)->commands; cmd->name.len; cmd++) {
-
-            if (ngx_strcmp(cmd->name.data, directive) == 0
-                && cmd->set == set
-                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
-            {
-                return (char *) ctx->loc_conf[(*module)->ctx_index]
-                       + cmd->offset;
-            }
-        }
-    }
-
-    return NULL;
+    return rules != NULL;
 }
 
 
@@ -211,9 +171,8 @@ ngx_http_pgw_peek_field(ngx_conf_t *cf, const char *directive,
  * has merged for the location in cf; NULL: it is not there.  *known: one of
  * them, or another such module, passes to a fixed upstream there.
  *
- * Each holds nginx's public ngx_http_upstream_conf_t, and its table of
- * directives tells where: the offset of a directive, less the offset of the
- * field that it sets.  So no layout is guessed at.
+ * Each holds nginx's public ngx_http_upstream_conf_t; the field that its
+ * directive sets tells where.  So no layout is guessed at.
  */
 
 static ngx_inline ngx_http_upstream_conf_t *
@@ -224,47 +183,34 @@ ngx_http_pgw_peek_passes(ngx_conf_t *cf, const ngx_str_t *module,
     ngx_uint_t                 i;
     ngx_http_upstream_conf_t  *u, *found;
 
-#define ngx_http_pgw_peek_headers(name)                                       \
-    { name "_pass_request_headers", ngx_conf_set_flag_slot,                   \
-      offsetof(ngx_http_upstream_conf_t, pass_request_headers) }
-#define ngx_http_pgw_peek_buffer(name)                                        \
-    { name "_buffer_size", ngx_conf_set_size_slot,                            \
-      offsetof(ngx_http_upstream_conf_t, buffer_size) }
-
-    static const struct {
-        const char  *directive;
-        char      *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-        size_t       offset;
-    } passers[] = {
-        ngx_http_pgw_peek_headers("proxy"),
-        ngx_http_pgw_peek_headers("fastcgi"),
-        ngx_http_pgw_peek_headers("scgi"),
-        ngx_http_pgw_peek_headers("uwsgi"),
+    static const char * const  directives[] = {
+        "proxy_buffer_size", "fastcgi_buffer_size",
+        "scgi_buffer_size", "uwsgi_buffer_size",
 
         /* these tell that a location is none of the others' */
-        ngx_http_pgw_peek_buffer("grpc"),
-        ngx_http_pgw_peek_buffer("memcached")
+        "grpc_buffer_size", "memcached_buffer_size"
     };
 
     found = NULL;
     *known = 0;
 
-    for (i = 0; i < sizeof(passers) / sizeof(passers[0]); i++) {
+    for (i = 0; i < sizeof(directives) / sizeof(directives[0]); i++) {
 
-        field = ngx_http_pgw_peek_field(cf, passers[i].directive,
-                                        passers[i].set);
+        field = ngx_http_pgw_peek_field(cf, cf->ctx, NULL, directives[i],
+                                        ngx_conf_set_size_slot);
         if (field == NULL) {
             continue;
         }
 
-        u = (void *) ((char *) field - passers[i].offset);
+        u = (ngx_http_upstream_conf_t *)
+                ((char *) field
+                 - offsetof(ngx_http_upstream_conf_t, buffer_size));
 
         if (u->upstream) {
             *known = 1;
         }
 
-        if (ngx_strncmp(passers[i].directive, module->data, module->len) == 0)
-        {
+        if (ngx_strncmp(directives[i], module->data, module->len) == 0) {
             found = u;
         }
     }

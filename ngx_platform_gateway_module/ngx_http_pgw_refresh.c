@@ -1,334 +1,310 @@
 
 /*
- * The key set over time: the timer that keeps it fresh, what becomes of a
- * fetch, and the requests that wait for one, parked with a timer each, bounded
- * in number and in time.
+ * Where the key set comes from, and when: the timer, what becomes of a fetch,
+ * and two files, the operator's own in place of an issuer, and the one that
+ * keeps the last good set for a start while the issuer is down.
+ *
+ * That one is written by the worker that fetched, without waiting for the disk:
+ * a new document into a file that is then renamed, the time of an unchanged one
+ * in place.  So a crash of the machine may lose it or leave it in part.  The
+ * digest tells the reader, the master process when the zone is new, and the
+ * start is then one without a file.
  */
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_metrics.h"
 
 
-#define NGX_HTTP_PGW_KEYS_TICK  250  /* ms, while fetching */
-#define NGX_HTTP_PGW_KEYS_REST  100  /* ms, between two looks */
-#define NGX_HTTP_PGW_KEYS_POLL  25   /* ms, of one that waits */
+#define NGX_HTTP_PGW_KEYS_LAYOUT  4    /* of the zone */
+
+#define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
+
+#define NGX_HTTP_PGW_DISK_HEAD    offsetof(ngx_http_pgw_disk_t, document)
+
+/* A clock may be set back by this much before a file seems to lie. */
+#define NGX_HTTP_PGW_DISK_SKEW    300  /* s */
 
 
-typedef struct {
-    ngx_http_request_t   *request;
-    ngx_http_pgw_keys_t  *keys;
-    ngx_event_t           timer;
-    ngx_msec_t            until;
-    ngx_uint_t            version;  /* of the set it saw */
-    ngx_uint_t            ended;    /* fetches, likewise */
-    ngx_uint_t            lease;    /* the last, as it came */
-    ngx_uint_t            parked;
-} ngx_http_pgw_wait_t;
+/* What one file after another is read to. */
+
+static ngx_http_pgw_disk_t  ngx_http_pgw_disk;
 
 
-static ngx_http_pgw_keys_t *ngx_http_pgw_keys_of(ngx_cycle_t *cycle);
-static void ngx_http_pgw_keys_timer(ngx_event_t *ev);
-static void ngx_http_pgw_keys_leave(ngx_http_pgw_keys_t *keys);
-static ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys);
-static void ngx_http_pgw_keys_file_event(ngx_event_t *ev);
-static void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, const char *err);
-static void ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys,
-    const char *err);
-static ngx_http_pgw_wait_t *ngx_http_pgw_wait_find(ngx_http_request_t *r);
-static ngx_http_pgw_wait_t *ngx_http_pgw_wait_create(ngx_http_request_t *r,
-    ngx_http_pgw_keys_t *keys, ngx_uint_t lease);
-static ngx_int_t ngx_http_pgw_wait_park(ngx_http_pgw_wait_t *wait,
-    ngx_uint_t ended);
-static void ngx_http_pgw_wait_poll(ngx_event_t *ev);
-static void ngx_http_pgw_wait_leave(void *data);
+/* Writes what stands before the document. */
 
-
-/* NULL in processes that serve no requests, and without a source of keys. */
-
-static ngx_http_pgw_keys_t *
-ngx_http_pgw_keys_of(ngx_cycle_t *cycle)
+static ngx_int_t
+ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
+    const ngx_str_t *document, time_t fetched, void *head)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
+    size_t  n = NGX_HTTP_PGW_KEYS_DIGEST;
+    u_char  digest[NGX_HTTP_PGW_KEYS_DIGEST];
 
-    if (ngx_process != NGX_PROCESS_WORKER && ngx_process != NGX_PROCESS_SINGLE)
+    ngx_memcpy(digest, keys->source, n);
+
+    if (ngx_http_pgw_keys_digest(digest, document->data, document->len)
+        != NGX_OK)
     {
-        return NULL;
+        return NGX_ERROR;
     }
 
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
+    ngx_sprintf(head, "platform-gateway-keys 1\nfetched %020T\nsource %*s\n"
+                "digest %*s\n\n", fetched, n, keys->source, n, digest);
 
-    if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NULL;
+    return NGX_OK;
+}
+
+
+/* Reads the set that was kept; else why it is of no use. */
+
+static const char *
+ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
+    time_t *fetched)
+{
+    size_t                len;
+    u_char                head[NGX_HTTP_PGW_DISK_HEAD];
+    const char           *err;
+    pj_keyset_t          *set;
+    ngx_http_pgw_disk_t  *disk;
+
+    disk = &ngx_http_pgw_disk;
+
+    err = ngx_http_pgw_keys_read(&keys->conf->key_cache_file, disk,
+                                 sizeof(ngx_http_pgw_disk_t), &len);
+    if (err) {
+        return err;
     }
 
-    return mcf->keys;
+    if (len <= NGX_HTTP_PGW_DISK_HEAD) {
+        return "it is truncated";
+    }
+
+    document->data = disk->document;
+    document->len = len - NGX_HTTP_PGW_DISK_HEAD;
+    *fetched = ngx_atotm(disk->fetched, sizeof(disk->fetched));
+
+    if (*fetched == (time_t) NGX_ERROR
+        || ngx_http_pgw_disk_head(keys, document, *fetched, head) != NGX_OK)
+    {
+        return "it is damaged";
+    }
+
+    if (ngx_memcmp(disk->source, keys->source, sizeof(keys->source)) != 0) {
+        return "it was written for another issuer";
+    }
+
+    if (ngx_memcmp(disk, head, sizeof(head)) != 0) {
+        return "it is damaged";
+    }
+
+    if (*fetched > ngx_time() + NGX_HTTP_PGW_DISK_SKEW) {
+        return "it is from the future";
+    }
+
+    if (ngx_time() - *fetched >= (time_t) (keys->conf->key_hard_age / 1000)) {
+        return "it is past the hard age";
+    }
+
+    err = ngx_http_pgw_keys_parse(document, &set);
+    ngx_http_pgw_keys_free(set);
+
+    return err;
+}
+
+
+/* A zone that nobody uses yet gets the set that was kept, if there is one. */
+
+static void
+ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
+{
+    time_t            age, fetched;
+    ngx_str_t         document;
+    const char       *err;
+    const ngx_str_t  *name;
+
+    name = &keys->conf->key_cache_file;
+
+    if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
+        return;
+    }
+
+    err = ngx_http_pgw_disk_read(keys, &document, &fetched);
+
+    if (err) {
+        ngx_log_error(NGX_LOG_WARN, keys->log, 0,
+                      "platform gateway: key cache file \"%V\" ignored: %s",
+                      name, err);
+        return;
+    }
+
+    age = ngx_max(ngx_time() - fetched, 0);
+
+    (void) ngx_http_pgw_zone_put(keys->zone, &document,
+                                 ngx_current_msec - (ngx_msec_t) age * 1000,
+                                 ngx_time() - age);
+
+    if (!ngx_test_config) {
+        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
+                      "platform gateway: key set of %T s ago taken from "
+                      "\"%V\"", age, name);
+    }
+}
+
+
+/* Sets the time of a file that differs in nothing else; 0: it does. */
+
+static ngx_uint_t
+ngx_http_pgw_disk_touch(const ngx_str_t *name, ngx_http_pgw_disk_t *disk)
+{
+    u_char      old[NGX_HTTP_PGW_DISK_HEAD];
+    ngx_fd_t    fd;
+    ngx_uint_t  done;
+
+    fd = ngx_open_file(name->data, NGX_FILE_RDWR|NGX_FILE_NONBLOCK,
+                       NGX_FILE_OPEN, 0);
+    if (fd == NGX_INVALID_FILE) {
+        return 0;
+    }
+
+    done = 0;
+
+    if (pread(fd, old, sizeof(old), 0) == (ssize_t) sizeof(old)) {
+        ngx_memcpy(old + offsetof(ngx_http_pgw_disk_t, fetched), disk->fetched,
+                   sizeof(disk->fetched));
+
+        done = ngx_memcmp(old, disk, sizeof(old)) == 0
+               && pwrite(fd, old, sizeof(old), 0) == (ssize_t) sizeof(old);
+    }
+
+    (void) ngx_close_file(fd);
+
+    return done;
+}
+
+
+static void
+ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys, void *buf, size_t len)
+{
+    u_char            tmp[NGX_MAX_PATH];
+    ngx_fd_t          fd;
+    ngx_err_t         err;
+    const char       *what;
+    const ngx_str_t  *name;
+
+    name = &keys->conf->key_cache_file;
+    what = "opening a file beside it";
+    *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
+
+    /* only a process of our number that died can have left one */
+
+    (void) ngx_delete_file(tmp);
+
+    fd = ngx_open_tempfile(tmp, 1, 0);
+
+    if (fd != NGX_INVALID_FILE) {
+        what = "writing beside it";
+        ngx_set_errno(NGX_ENOSPC);      /* what a short write means */
+
+        if (ngx_write_fd(fd, buf, len) == (ssize_t) len) {
+            what = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
+                   ? ngx_rename_file_n : NULL;
+        }
+    }
+
+    err = what ? ngx_errno : 0;
+
+    if (fd != NGX_INVALID_FILE) {
+        (void) ngx_close_file(fd);
+    }
+
+    if (what) {
+        (void) ngx_delete_file(tmp);
+    }
+
+    /* once, and not at every soft age */
+
+    if (err != keys->disk_err && what) {
+        ngx_log_error(NGX_LOG_ERR, keys->log, err,
+                      "platform gateway: key cache file \"%V\" not written: "
+                      "%s failed", name, what);
+    }
+
+    keys->disk_err = err;
+}
+
+
+/* Keeps what the zone holds by now: it may be newer than what we fetched. */
+
+static void
+ngx_http_pgw_disk_store(ngx_http_pgw_keys_t *keys)
+{
+    ngx_http_pgw_copy_t  *copy;
+
+    copy = ngx_http_pgw_zone_copy(keys);
+
+    if (copy->document.len
+        && ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
+                                  &copy->disk)
+           == NGX_OK
+        && !ngx_http_pgw_disk_touch(&keys->conf->key_cache_file, &copy->disk))
+    {
+        ngx_http_pgw_disk_write(keys, &copy->disk,
+                                NGX_HTTP_PGW_DISK_HEAD + copy->document.len);
+    }
 }
 
 
 ngx_int_t
-ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
+ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_msec_t              part;
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
-
-    keys = ngx_http_pgw_keys_of(cycle);
-
-    if (keys == NULL) {
-        return NGX_OK;
-    }
-
-    worker = ngx_pcalloc(cycle->pool, sizeof(ngx_http_pgw_worker_t));
-    if (worker == NULL) {
-        return NGX_ERROR;
-    }
-
-    /* 5 to 10 % early: workers and hosts apart, and in time if it is slow. */
-
-    part = keys->soft_age / 20;
-    worker->early = part + (ngx_msec_t) ngx_random() % (part + 1);
-
-    worker->timer.handler = ngx_http_pgw_keys_timer;
-    worker->timer.data = keys;
-    worker->timer.log = keys->log;
-    worker->timer.cancelable = 1;
-
-    worker->file.handler = ngx_http_pgw_keys_file_event;
-    worker->file.data = keys;
-    worker->file.log = keys->log;
-
-    keys->worker = worker;
-
-    if (keys->location.len) {
-        ngx_http_pgw_fetch_reserve(keys->log);
-    }
-
-    ngx_http_pgw_zone_activate(keys);
-
-    if (keys->cache_file.len && ngx_worker == 0) {
-        ngx_http_pgw_disk_check(keys);
-    }
-
-    ngx_add_timer(&worker->timer, 1);
-
-    return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
-{
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
-
-    keys = ngx_http_pgw_keys_of(cycle);
-
-    if (keys == NULL || keys->worker == NULL) {
-        return;
-    }
-
-    ngx_http_pgw_fetch_abort();
-
-    worker = keys->worker;
-
-    if (worker->timer.timer_set) {
-        ngx_del_timer(&worker->timer);
-    }
-
-    if (worker->file.posted) {
-        ngx_delete_posted_event(&worker->file);
-    }
-
-    ngx_http_pgw_keys_free(worker->set);
-    worker->set = NULL;
-}
-
-
-static void
-ngx_http_pgw_keys_timer(ngx_event_t *ev)
-{
-    ngx_msec_t              due;
-    ngx_http_pgw_keys_t    *keys;
-    ngx_http_pgw_worker_t  *worker;
-
-    keys = ev->data;
-    worker = keys->worker;
-
-    if (ngx_exiting) {
-        ngx_http_pgw_keys_leave(keys);
-
-    } else if (ngx_http_pgw_zone_due(keys, worker->early) == 0) {
-        (void) ngx_http_pgw_keys_fetch(keys);
-    }
-
-    due = ngx_http_pgw_zone_due(keys, worker->early);
-    due = ngx_max(due, NGX_HTTP_PGW_KEYS_REST);
-
-    if (worker->fetching) {
-        due = ngx_min(due, NGX_HTTP_PGW_KEYS_TICK);
-
-    } else if (ngx_exiting) {
-        return;
-    }
-
-    ngx_add_timer(ev, due);
-}
-
-
-/*
- * The worker exits.  The workers of a new configuration fetch for themselves;
- * where there are none, requests of any worker may be waiting for our fetch,
- * but none for longer than a request waits.
- */
-
-static void
-ngx_http_pgw_keys_leave(ngx_http_pgw_keys_t *keys)
-{
-    ngx_http_pgw_worker_t  *worker;
-
-    worker = keys->worker;
-
-    if (!worker->leaving) {
-        worker->leaving = 1;
-        worker->leave_at = ngx_current_msec + keys->wait;
-    }
-
-    if (keys->zone->generation != keys->generation
-        || (ngx_msec_int_t) (worker->leave_at - ngx_current_msec) <= 0)
-    {
-        ngx_http_pgw_fetch_abort();
-    }
-}
-
-
-/* Starts a fetch if one is permitted; answers like zone_lease(). */
-
-static ngx_int_t
-ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys)
-{
-    ngx_int_t               rc;
-    ngx_http_pgw_worker_t  *worker;
-
-    worker = keys->worker;
-    rc = ngx_http_pgw_zone_peek(keys);
-
-    if (rc == NGX_OK && (worker->fetching || ngx_exiting)) {
-        return NGX_DECLINED;
-    }
-
-    if (rc == NGX_OK) {
-        rc = ngx_http_pgw_zone_lease(keys);
-    }
-
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    worker->fetching = 1;
-
-    if (keys->file.len) {
-
-        /* not at once: the caller may be a request that holds the old set */
-
-        ngx_post_event(&worker->file, &ngx_posted_events);
-        return NGX_OK;
-    }
-
-    if (ngx_http_pgw_fetch_start(keys, ngx_http_pgw_keys_fetched) != NGX_OK) {
-        ngx_http_pgw_keys_fetched(keys, NULL, "out of memory");
-        return NGX_DECLINED;
-    }
-
-    return NGX_OK;
-}
-
-
-/*
- * The key file in place of a fetch.  It is read whole each time and compared
- * by content, so that no clock of a file system decides whether it has
- * changed: 64 KiB once a soft age.
- */
-
-static void
-ngx_http_pgw_keys_file_event(ngx_event_t *ev)
-{
-    u_char                error[NGX_HTTP_PGW_KEYS_ERROR];
-    ngx_int_t             rc;
-    ngx_str_t             document;
+    ngx_slab_pool_t      *shpool;
     ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_zone_t  *zone;
 
-    keys = ev->data;
+    keys = shm_zone->data;
 
-    document.data = ngx_alloc(PJ_KEYSET_MAX_BYTES, keys->log);
-    if (document.data == NULL) {
-        ngx_http_pgw_keys_fetched(keys, NULL, "out of memory");
-        return;
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
+
+    if (zone && zone->layout != NGX_HTTP_PGW_KEYS_LAYOUT) {
+
+        /* Left to the old workers, which may still be using it. */
+
+        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
+                      "platform gateway zone \"%V\" has another layout, "
+                      "starting afresh", &shm_zone->shm.name);
+        zone = NULL;
     }
 
-    rc = ngx_http_pgw_keys_read(&keys->file, document.data,
-                                PJ_KEYSET_MAX_BYTES, &document.len, error);
+    if (zone == NULL) {
+        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_zone_t));
+        if (zone == NULL) {
+            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                          "platform_gateway_zone \"%V\" is too small",
+                          &shm_zone->shm.name);
+            return NGX_ERROR;
+        }
 
-    ngx_http_pgw_keys_fetched(keys, &document,
-                              rc == NGX_OK ? NULL : (const char *) error);
-
-    ngx_free(document.data);
-}
-
-
-/* The end of a fetch, whatever it came from; err: there is no document. */
-
-static void
-ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
-    const char *err)
-{
-    pj_err_t               rc;
-    ngx_int_t              released;
-    pj_keyset_t           *set;
-    ngx_http_pgw_fetch_e   outcome;
-
-    set = NULL;
-    keys->worker->fetching = 0;
-
-    if (err == NULL) {
-        rc = ngx_http_pgw_keys_parse(document, &set, keys->log);
-        err = rc ? pj_strerror(rc) : NULL;
+        zone->layout = NGX_HTTP_PGW_KEYS_LAYOUT;
+        zone->next_try = ngx_current_msec;
+        ngx_memcpy(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST);
+        shpool->data = zone;
     }
 
-    released = ngx_http_pgw_zone_release(keys, err ? NULL : document);
+    keys->shpool = shpool;
+    keys->zone = zone;
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, keys->log, 0,
-                   "http platform gateway: key fetch of lease %ui ended, "
-                   "rc:%i, %s", keys->worker->lease, released,
-                   err ? err : "a key set");
-
-    outcome = (released == NGX_OK) ? NGX_HTTP_PGW_FETCH_NEW
-              : (released == NGX_ABORT) ? NGX_HTTP_PGW_FETCH_SUPERSEDED
-              : err ? NGX_HTTP_PGW_FETCH_FAILED
-                    : NGX_HTTP_PGW_FETCH_UNCHANGED;
-
-    ngx_http_pgw_metrics_fetch(outcome);
-
-    if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
-                      "platform gateway: new key set, %uz keys used, "
-                      "%uz ignored%s%s", set->count, set->ignored,
-                      set->ignored ? ": " : "",
-                      set->ignored ? pj_strerror(set->last_ignored) : "");
-    }
-
-    ngx_http_pgw_keys_free(set);
-
-    if (err == NULL && released != NGX_ABORT && keys->cache_file.len) {
-        ngx_http_pgw_disk_store(keys);
-    }
-
-    if (outcome == NGX_HTTP_PGW_FETCH_FAILED && !ngx_exiting && !ngx_terminate)
+    if (zone->version == 0 && zone->generation == 0
+        && keys->conf->key_cache_file.len)
     {
-        ngx_http_pgw_keys_log_failure(keys, err);
+        ngx_http_pgw_disk_load(keys);
     }
+
+    /* In force only once a worker runs with it: a reload may yet fail. */
+
+    keys->generation = zone->generation + 1;
+
+    return ngx_http_pgw_metrics_zone_init(keys->metrics, shm_zone,
+                                          &zone->metrics);
 }
 
 
@@ -346,7 +322,7 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
     zone = keys->zone;
     age = ngx_current_msec - zone->fetched;
-    past = age >= keys->hard_age;
+    past = age >= keys->conf->key_hard_age;
 
     if (keys->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
@@ -373,221 +349,217 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 }
 
 
-ngx_int_t
-ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
+/* The end of a fetch, whatever it came from; err: there is no document. */
+
+static void
+ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
+    const char *err)
 {
-    ngx_uint_t            ended, lease;
-    ngx_http_pgw_wait_t  *wait;
+    pj_keyset_t           *set;
+    ngx_http_pgw_fetch_e   outcome;
 
-    if (keys->worker == NULL) {
-        return NGX_DECLINED;
+    set = NULL;
+
+    if (err == NULL) {
+        err = ngx_http_pgw_keys_parse(document, &set);
     }
 
-    wait = ngx_http_pgw_wait_find(r);
+    outcome = ngx_http_pgw_keys_release(keys, err ? NULL : document);
 
-    if (wait && wait->parked) {
-        return NGX_AGAIN;
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key fetch of lease %ui ended, "
+                   "outcome:%d, %s", keys->lease, outcome,
+                   err ? err : "a key set");
+
+    ngx_http_pgw_metrics_fetch(outcome);
+
+    if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
+        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
+                      "platform gateway: new key set, %uz keys used, "
+                      "%uz ignored%s%s", set->count, set->ignored,
+                      set->ignored ? ": " : "",
+                      set->ignored ? pj_strerror(set->last_ignored) : "");
     }
 
-    if (wait && (ngx_atomic_int_t) (keys->zone->brought - wait->lease) > 0) {
-        return NGX_OK;
-    }
+    ngx_http_pgw_keys_free(set);
 
-    /* Before asking, or an end in between would be waited for in vain. */
+    if (outcome == NGX_HTTP_PGW_FETCH_FAILED) {
 
-    ended = keys->zone->ended;
-    lease = keys->zone->lease;
+        if (!ngx_exiting && !ngx_terminate) {
+            ngx_http_pgw_keys_log_failure(keys, err);
+        }
 
-    /* Asked for even where there is no room to wait for it. */
-
-    if (ngx_http_pgw_keys_fetch(keys) == NGX_DECLINED
-        || keys->wait == 0 || keys->worker->waiting >= keys->waiters)
+    } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
+               && keys->conf->key_cache_file.len)
     {
-        return NGX_DECLINED;
+        ngx_http_pgw_disk_store(keys);
     }
-
-    if (wait == NULL) {
-        wait = ngx_http_pgw_wait_create(r, keys, lease);
-        if (wait == NULL) {
-            return NGX_DECLINED;
-        }
-    }
-
-    return ngx_http_pgw_wait_park(wait, ended);
-}
-
-
-time_t
-ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
-{
-    ngx_msec_int_t  left;
-
-    if (keys->zone == NULL || keys->zone->leased) {
-        return 1;
-    }
-
-    left = (ngx_msec_int_t) (keys->zone->next_try - ngx_current_msec);
-
-    return left > 1000 ? (time_t) (left + 999) / 1000 : 1;
-}
-
-
-/* A subrequest shares the pool of its parent. */
-
-static ngx_http_pgw_wait_t *
-ngx_http_pgw_wait_find(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t   *cln;
-    ngx_http_pgw_wait_t  *wait;
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        wait = cln->data;
-
-        if (cln->handler == ngx_http_pgw_wait_leave && wait->request == r) {
-            return wait;
-        }
-    }
-
-    return NULL;
-}
-
-
-static ngx_http_pgw_wait_t *
-ngx_http_pgw_wait_create(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys,
-    ngx_uint_t lease)
-{
-    ngx_pool_cleanup_t   *cln;
-    ngx_http_pgw_wait_t  *wait;
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_wait_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    wait = cln->data;
-    ngx_memzero(wait, sizeof(ngx_http_pgw_wait_t));
-
-    cln->handler = ngx_http_pgw_wait_leave;
-
-    wait->request = r;
-    wait->keys = keys;
-    wait->lease = lease;
-    wait->until = ngx_current_msec + keys->wait;
-
-    wait->timer.handler = ngx_http_pgw_wait_poll;
-    wait->timer.data = wait;
-    wait->timer.log = r->connection->log;
-
-    return wait;
 }
 
 
 /*
- * Again for the next fetch, where there was time left after the last.  While
- * parked a main request looks for its client going away.
+ * A fetch, with the right to it.  The key file is read whole each time and
+ * compared by content, so that no clock of a file system decides whether it has
+ * changed: 64 KiB once a soft age.
  */
 
-static ngx_int_t
-ngx_http_pgw_wait_park(ngx_http_pgw_wait_t *wait, ngx_uint_t ended)
-{
-    ngx_event_t         *rev;
-    ngx_msec_int_t       left;
-    ngx_http_request_t  *r;
-
-    r = wait->request;
-    left = (ngx_msec_int_t) (wait->until - ngx_current_msec);
-
-    if (left <= 0) {
-        return NGX_DECLINED;
-    }
-
-    if (r == r->main) {
-        rev = r->connection->read;
-
-        if (rev->ready) {
-            ngx_post_event(rev, &ngx_posted_events);
-
-        } else if (ngx_handle_read_event(rev, 0) != NGX_OK) {
-            return NGX_DECLINED;
-        }
-
-        r->read_event_handler = ngx_http_test_reading;
-    }
-
-    r->write_event_handler = ngx_http_request_empty_handler;
-
-    wait->version = wait->keys->worker->version;
-    wait->ended = ended;
-    wait->parked = 1;
-    wait->keys->worker->waiting++;
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http platform gateway: waits for keys, %M ms left, "
-                   "lease %ui", (ngx_msec_t) left, wait->lease);
-
-    /* Not cancelable: a worker must not exit while a request is parked. */
-
-    ngx_add_timer(&wait->timer,
-                  ngx_min((ngx_msec_t) left, NGX_HTTP_PGW_KEYS_POLL));
-
-    return NGX_AGAIN;
-}
-
-
 static void
-ngx_http_pgw_wait_poll(ngx_event_t *ev)
+ngx_http_pgw_keys_begin(ngx_event_t *ev)
 {
-    ngx_msec_int_t        left;
-    ngx_connection_t     *c;
-    ngx_http_request_t   *r;
-    ngx_http_pgw_wait_t  *wait;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_str_t             document;
+    const char           *err;
+    ngx_http_pgw_keys_t  *keys;
 
-    wait = ev->data;
-    zone = wait->keys->zone;
+    keys = ev->data;
+    err = "out of memory";
+    document.data = ngx_http_pgw_disk.document;
 
-    left = (ngx_msec_int_t) (wait->until - ngx_current_msec);
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+                   "http platform gateway: key fetch of lease %ui begun",
+                   keys->lease);
 
-    if (left > 0
-        && zone->version == wait->version && zone->ended == wait->ended)
+    if (keys->file.len) {
+        err = ngx_http_pgw_keys_read(&keys->file, document.data,
+                                     PJ_KEYSET_MAX_BYTES, &document.len);
+
+    } else if (ngx_http_pgw_fetch_start(keys, ngx_http_pgw_keys_fetched)
+               == NGX_OK)
     {
-        ngx_add_timer(ev, ngx_min((ngx_msec_t) left, NGX_HTTP_PGW_KEYS_POLL));
         return;
     }
 
-    ngx_http_pgw_wait_leave(wait);
-
-    r = wait->request;
-    c = r->connection;
-
-    ngx_http_set_log_request(c->log, r);
-
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
-                   "http platform gateway: waited for keys, %s",
-                   left > 0 ? "a fetch ended" : "time is over");
-
-    if (r == r->main) {
-        r->read_event_handler = ngx_http_block_reading;
-    }
-
-    r->write_event_handler = ngx_http_core_run_phases;
-
-    ngx_http_core_run_phases(r);
-    ngx_http_run_posted_requests(c);
+    ngx_http_pgw_keys_fetched(keys, &document, err);
 }
 
 
-static void
-ngx_http_pgw_wait_leave(void *data)
-{
-    ngx_http_pgw_wait_t  *wait = data;
+/*
+ * Looks whether a fetch is due.  A worker that exits ends its own: the workers
+ * of a new configuration fetch for themselves, and where there are none other
+ * requests may be waiting for it, but none for longer than a request waits.
+ */
 
-    if (wait->parked) {
-        wait->parked = 0;
-        wait->keys->worker->waiting--;
+static void
+ngx_http_pgw_keys_timer(ngx_event_t *ev)
+{
+    ngx_http_pgw_keys_t  *keys;
+    ngx_http_pgw_zone_t  *zone;
+
+    keys = ev->data;
+    zone = keys->zone;
+
+    if (ngx_exiting) {
+
+        if (keys->leave_at == 0) {
+            keys->leave_at = ngx_current_msec + keys->conf->key_wait;
+        }
+
+        if (zone->generation != keys->generation
+            || ngx_http_pgw_keys_left(keys->leave_at) == 0)
+        {
+            ngx_http_pgw_fetch_abort();
+        }
+
+        if (!keys->fetching) {
+            return;
+        }
+
+    } else if (zone->fetched_at == 0 || zone->refresh
+               || ngx_http_pgw_keys_left(zone->fetched - keys->early
+                                         + keys->conf->key_soft_age)
+                  == 0)
+    {
+        (void) ngx_http_pgw_keys_fetch(keys);
     }
 
-    if (wait->timer.timer_set) {
-        ngx_del_timer(&wait->timer);
+    ngx_add_timer(ev, NGX_HTTP_PGW_KEYS_TICK);
+}
+
+
+/* Said at the start: this process, no longer root, cannot write the set. */
+
+static void
+ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
+{
+    u_char            dir[NGX_MAX_PATH], *last;
+    const ngx_str_t  *name;
+
+    name = &keys->conf->key_cache_file;
+    last = ngx_cpystrn(dir, name->data, sizeof(dir));
+
+    while (last[-1] != '/') {
+        *--last = '\0';
+    }
+
+    if (access((const char *) dir, W_OK|X_OK) == -1) {
+        ngx_log_error(NGX_LOG_ERR, keys->log, ngx_errno,
+                      "platform gateway: key cache file \"%V\" cannot be "
+                      "written: give \"%s\" to the user of the worker "
+                      "processes", name, dir);
+    }
+}
+
+
+ngx_int_t
+ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
+{
+    ngx_msec_t                 part;
+    ngx_http_pgw_keys_t       *keys;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_platform_gateway_module);
+
+    if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)
+        || (ngx_process != NGX_PROCESS_WORKER
+            && ngx_process != NGX_PROCESS_SINGLE))
+    {
+        return NGX_OK;
+    }
+
+    keys = mcf->keys;
+    keys->working = 1;
+
+    /* 5 to 10 % early: workers and hosts apart, and in time if it is slow. */
+
+    part = mcf->key_soft_age / 20;
+    keys->early = part + (ngx_msec_t) ngx_random() % (part + 1);
+
+    keys->timer.handler = ngx_http_pgw_keys_timer;
+    keys->timer.data = keys;
+    keys->timer.log = keys->log;
+    keys->timer.cancelable = 1;
+
+    keys->begin.handler = ngx_http_pgw_keys_begin;
+    keys->begin.data = keys;
+    keys->begin.log = keys->log;
+
+    if (keys->location.len) {
+        ngx_http_pgw_fetch_reserve(keys->log);
+    }
+
+    ngx_http_pgw_zone_activate(keys);
+
+    if (mcf->key_cache_file.len && ngx_worker == 0) {
+        ngx_http_pgw_disk_test(keys);
+    }
+
+    ngx_add_timer(&keys->timer, 1);
+
+    return NGX_OK;
+}
+
+
+void
+ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_platform_gateway_module);
+
+    if (mcf && mcf->keys->working) {
+        ngx_http_pgw_fetch_abort();
+        ngx_http_pgw_keys_free(mcf->keys->set);
+        mcf->keys->working = 0;
     }
 }

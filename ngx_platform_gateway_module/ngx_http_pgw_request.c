@@ -7,7 +7,13 @@
 #include "ngx_http_pgw.h"
 
 
-static void ngx_http_pgw_request_cleanup(void *data);
+/* nothing to clean up: the handler is what the state is found by */
+
+static void
+ngx_http_pgw_request_cleanup(void *data)
+{
+    (void) data;
+}
 
 
 ngx_http_pgw_request_t *
@@ -32,7 +38,7 @@ ngx_http_pgw_request_get(ngx_http_request_t *r)
     gr = cln->data;
     ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
 
-    if (ngx_http_pgw_ids_choose(r, gr) != NGX_OK) {
+    if (ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK) {
         return NULL;
     }
 
@@ -78,13 +84,4 @@ ngx_http_pgw_ctx_get(ngx_http_request_t *r)
     }
 
     return ctx;
-}
-
-
-/* nothing to clean up: the handler is what the state is found by */
-
-static void
-ngx_http_pgw_request_cleanup(void *data)
-{
-    (void) data;
 }

@@ -11,87 +11,8 @@
  */
 
 
-#include "ngx_http_pgw_subject.h"
+#include "ngx_http_pgw.h"
 #include "ngx_http_pgw_peek.h"
-
-
-static ngx_int_t ngx_http_pgw_subject_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_uint_t ngx_http_pgw_subject_reads(ngx_conf_t *cf,
-    const ngx_array_t *codes);
-static ngx_uint_t ngx_http_pgw_subject_reads_one(const ngx_array_t *codes,
-    ngx_uint_t index);
-#if (NGX_HTTP_CACHE)
-static ngx_int_t ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf,
-    ngx_array_t **predicates);
-#endif
-
-
-static const struct {
-    ngx_str_t  name;
-    size_t     offset;
-} ngx_http_pgw_subject_variables[] = {
-
-    { ngx_string("platform_account_id"),
-      offsetof(ngx_http_pgw_subject_t, account_id) },
-
-    { ngx_string("platform_session_id"),
-      offsetof(ngx_http_pgw_subject_t, session_id) },
-
-    { ngx_string("platform_workspace_id"),
-      offsetof(ngx_http_pgw_subject_t, workspace_id) }
-};
-
-#define NGX_HTTP_PGW_SUBJECT_VARIABLES                                        \
-    (sizeof(ngx_http_pgw_subject_variables)                                   \
-     / sizeof(ngx_http_pgw_subject_variables[0]))
-
-
-static const ngx_str_t  ngx_http_pgw_subject_modules[] = {
-    ngx_string("proxy"),
-    ngx_string("fastcgi"),
-    ngx_string("scgi"),
-    ngx_string("uwsgi")
-};
-
-#define NGX_HTTP_PGW_SUBJECT_MODULES                                          \
-    (sizeof(ngx_http_pgw_subject_modules)                                     \
-     / sizeof(ngx_http_pgw_subject_modules[0]))
-
-
-ngx_int_t
-ngx_http_pgw_subject_add_variables(ngx_conf_t *cf)
-{
-    ngx_str_t             name;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
-
-    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_VARIABLES; i++) {
-
-        name = ngx_http_pgw_subject_variables[i].name;
-
-        var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = ngx_http_pgw_subject_variable;
-        var->data = ngx_http_pgw_subject_variables[i].offset;
-    }
-
-    ngx_str_set(&name, "platform_unshared");
-
-    var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
-    if (var == NULL) {
-        return NGX_ERROR;
-    }
-
-    var->get_handler = ngx_http_pgw_subject_unshared;
-
-    return NGX_OK;
-}
 
 
 /*
@@ -104,23 +25,30 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     ngx_http_variable_value_t *v, uintptr_t data)
 {
     const ngx_str_t               *id;
+    ngx_http_pgw_ctx_t            *ctx;
     ngx_http_pgw_request_t        *gr;
     ngx_http_pgw_loc_conf_t       *conf;
     const ngx_http_pgw_subject_t  *subject;
+
+    static const ngx_http_pgw_subject_t  nobody;
 
     gr = ngx_http_pgw_request_get(r);
     if (gr == NULL) {
         return NGX_ERROR;
     }
 
+    subject = &gr->subject;
+
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    subject = conf->policy ? ngx_http_pgw_guard_subject(r, conf)
-                           : &gr->subject;
+    if (conf->policy) {
+        ctx = ngx_http_pgw_guard_look(r, conf);
+        subject = (ctx && ctx->err == PJ_OK) ? &ctx->grant.subject : &nobody;
+    }
 
-    id = subject ? (const ngx_str_t *) ((const char *) subject + data) : NULL;
+    id = (const ngx_str_t *) ((const char *) subject + data);
 
-    if (id == NULL || id->len == 0) {
+    if (id->len == 0) {
         gr->anonymous = 1;
         v->not_found = 1;
         return NGX_OK;
@@ -169,17 +97,203 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
 }
 
 
+static const struct {
+    ngx_str_t                   name;
+    ngx_http_get_variable_pt    get;
+    size_t                      offset;
+} ngx_http_pgw_subject_variables[] = {
+    { ngx_string("platform_account_id"), ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, account_id) },
+    { ngx_string("platform_session_id"), ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, session_id) },
+    { ngx_string("platform_workspace_id"), ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, workspace_id) },
+    { ngx_string("platform_unshared"), ngx_http_pgw_subject_unshared, 0 }
+};
+
+#define NGX_HTTP_PGW_SUBJECT_VARIABLES                                        \
+    (sizeof(ngx_http_pgw_subject_variables)                                   \
+     / sizeof(ngx_http_pgw_subject_variables[0]))
+
+
+ngx_int_t
+ngx_http_pgw_subject_add_variables(ngx_conf_t *cf)
+{
+    ngx_str_t             name;
+    ngx_uint_t            i;
+    ngx_http_variable_t  *var;
+
+    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_VARIABLES; i++) {
+
+        name = ngx_http_pgw_subject_variables[i].name;
+
+        var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = ngx_http_pgw_subject_variables[i].get;
+        var->data = ngx_http_pgw_subject_variables[i].offset;
+    }
+
+    return NGX_OK;
+}
+
+
+/* Whether variable n of those that are read names a subject. */
+
+static ngx_uint_t
+ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
+{
+    ngx_uint_t                  i;
+    const ngx_str_t            *name;
+    const ngx_http_variable_t  *var;
+
+    var = (const ngx_http_variable_t *) cmcf->variables.elts + n;
+
+    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_VARIABLES; i++) {
+
+        name = &ngx_http_pgw_subject_variables[i].name;
+
+        if (ngx_http_pgw_subject_variables[i].get
+            == ngx_http_pgw_subject_variable
+            && var->name.len == name->len
+            && ngx_memcmp(var->name.data, name->data, name->len) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+/* Whether that code reads one of those variables. */
+
+static ngx_uint_t
+ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
+{
+    u_char                     *p, *last;
+    ngx_http_core_main_conf_t  *cmcf;
+    ngx_http_script_var_code_t  var;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    p = codes->elts;
+    last = p + codes->nelts * codes->size;
+
+    for ( /* void */ ; p + sizeof(var) <= last; p += sizeof(uintptr_t)) {
+
+        ngx_memcpy(&var, p, sizeof(var));
+
+        if ((var.code == ngx_http_script_copy_var_code
+             || var.code == ngx_http_script_var_code)
+            && var.index < cmcf->variables.nelts
+            && ngx_http_pgw_subject_is(cmcf, var.index))
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+#if (NGX_HTTP_CACHE)
+
+/*
+ * The predicates may be those of the location around, so it is a copy that
+ * gets one more: the first, as nginx asks no further after one that is true.
+ */
+
+static ngx_int_t
+ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf, ngx_http_upstream_conf_t *u)
+{
+    ngx_str_t                         value;
+    ngx_uint_t                        i, n;
+    ngx_array_t                      *all;
+    ngx_http_complex_value_t         *cv, unshared;
+    ngx_http_compile_complex_value_t  ccv;
+
+    ngx_array_t **const  predicates[] = { &u->cache_bypass, &u->no_cache };
+
+    ngx_str_set(&value, "$platform_unshared");
+
+    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
+
+    ccv.cf = cf;
+    ccv.value = &value;
+    ccv.complex_value = &unshared;
+
+    if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    for (i = 0; i < 2; i++) {
+
+        n = *predicates[i] ? (*predicates[i])->nelts : 0;
+
+        all = ngx_array_create(cf->pool, n + 1,
+                               sizeof(ngx_http_complex_value_t));
+        if (all == NULL) {
+            return NGX_ERROR;
+        }
+
+        cv = ngx_array_push_n(all, n + 1);
+        cv[0] = unshared;
+
+        if (n) {
+            ngx_memcpy(&cv[1], (*predicates[i])->elts,
+                       n * sizeof(ngx_http_complex_value_t));
+        }
+
+        *predicates[i] = all;
+    }
+
+    return NGX_OK;
+}
+
+#endif
+
+
 char *
 ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                 i, known;
-    const ngx_str_t           *module;
+    const ngx_array_t         *codes;
     ngx_http_upstream_conf_t  *u;
+    ngx_http_core_srv_conf_t  *cscf;
 
-    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_MODULES; i++) {
+    static const ngx_str_t  modules[] = {
+        ngx_string("proxy"),
+        ngx_string("fastcgi"),
+        ngx_string("scgi"),
+        ngx_string("uwsgi")
+    };
 
-        module = &ngx_http_pgw_subject_modules[i];
-        u = ngx_http_pgw_peek_passes(cf, module, &known);
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    codes = ngx_http_pgw_peek_rewrite_codes(cf, cscf->ctx);
+
+    /* before the location is known nobody is verified: "set" would keep that */
+
+    if (conf->enable && codes && ngx_http_pgw_subject_reads(cf, codes)) {
+
+        conf = cscf->ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                      "platform_gateway: the server reads "
+                      "$platform_account_id, _session_id or _workspace_id in "
+                      "a \"set\", \"if\" or \"rewrite\" of its own, before it "
+                      "is known which location checks the token: say it in "
+                      "the location in %V:%ui",
+                      &conf->conf_file, conf->conf_line);
+
+        return NGX_CONF_ERROR;
+    }
+
+    for (i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+
+        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
 
         if (u == NULL) {
             continue;
@@ -193,7 +307,8 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
                           "$platform_account_id, _session_id or "
                           "_workspace_id, and all for whom that is empty "
                           "would share it: use \"%V_cache\" in %V:%ui",
-                          module, module, &conf->conf_file, conf->conf_line);
+                          &modules[i], &modules[i], &conf->conf_file,
+                          conf->conf_line);
 
             return NGX_CONF_ERROR;
         }
@@ -201,13 +316,7 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
         /* whether a variable is read is no question: scripts read by name */
 
 #if (NGX_HTTP_CACHE)
-        if (u->cache > 0
-            && (ngx_http_pgw_subject_guard_cache(cf,
-                                                       &u->cache_bypass)
-                != NGX_OK
-                || ngx_http_pgw_subject_guard_cache(cf,
-                                                       &u->no_cache)
-                   != NGX_OK))
+        if (u->cache > 0 && ngx_http_pgw_subject_guard_cache(cf, u) != NGX_OK)
         {
             return NGX_CONF_ERROR;
         }
@@ -218,155 +327,15 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 }
 
 
-#if (NGX_HTTP_CACHE)
-
-/*
- * The predicates may be those of the location around, so it is a copy that
- * gets one more: the first, as nginx asks no further after one that is true.
- */
-
-static ngx_int_t
-ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf, ngx_array_t **predicates)
-{
-    ngx_str_t                         value;
-    ngx_uint_t                        n;
-    ngx_array_t                      *all;
-    ngx_http_complex_value_t         *cv;
-    ngx_http_compile_complex_value_t  ccv;
-
-    n = *predicates ? (*predicates)->nelts : 0;
-
-    all = ngx_array_create(cf->pool, n + 1, sizeof(ngx_http_complex_value_t));
-    if (all == NULL) {
-        return NGX_ERROR;
-    }
-
-    cv = ngx_array_push_n(all, n + 1);
-
-    ngx_memzero(cv, sizeof(ngx_http_complex_value_t));
-
-    if (n) {
-        ngx_memcpy(&cv[1], (*predicates)->elts,
-                   n * sizeof(ngx_http_complex_value_t));
-    }
-
-    ngx_str_set(&value, "$platform_unshared");
-
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
-
-    ccv.cf = cf;
-    ccv.value = &value;
-    ccv.complex_value = cv;
-
-    *predicates = all;
-
-    return ngx_http_compile_complex_value(&ccv);
-}
-
-#endif
-
-
-/* Before the location is known nobody is verified: "set" would keep that. */
-
-char *
+void
 ngx_http_pgw_subject_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_uint_t                  i;
-    const ngx_array_t          *codes;
-    ngx_http_conf_ctx_t        *ctx;
-    ngx_http_pgw_srv_conf_t    *sscf;
-    ngx_http_pgw_loc_conf_t    *conf;
-    ngx_http_core_srv_conf_t  **cscf;
-    ngx_http_core_main_conf_t  *cmcf;
-
-    mcf->subject_read = ngx_http_pgw_subject_reads(cf, NULL);
-
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    cscf = cmcf->servers.elts;
-
-    for (i = 0; mcf->subject_read && i < cmcf->servers.nelts; i++) {
-
-        ctx = cscf[i]->ctx;
-
-        sscf = ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
-        conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
-        codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
-
-        if (!sscf->any_enabled
-            || codes == NULL
-            || !ngx_http_pgw_subject_reads(cf, codes))
-        {
-            continue;
-        }
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: the server reads "
-                      "$platform_account_id, _session_id or _workspace_id in "
-                      "a \"set\", \"if\" or \"rewrite\" of its own, before it "
-                      "is known which location checks the token: say it in "
-                      "the location in %V:%ui",
-                      &conf->conf_file, conf->conf_line);
-
-        return NGX_CONF_ERROR;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
-/* Whether the code reads one of the variables; NULL: whether anything does. */
-
-static ngx_uint_t
-ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
-{
-    ngx_uint_t                  i, j;
-    const ngx_str_t            *name;
-    ngx_http_variable_t        *var;
     ngx_http_core_main_conf_t  *cmcf;
 
     cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
-    var = cmcf->variables.elts;
 
     for (i = 0; i < cmcf->variables.nelts; i++) {
-
-        for (j = 0; j < NGX_HTTP_PGW_SUBJECT_VARIABLES; j++) {
-
-            name = &ngx_http_pgw_subject_variables[j].name;
-
-            if (var[i].name.len == name->len
-                && ngx_strncmp(var[i].name.data, name->data, name->len) == 0
-                && (codes == NULL
-                    || ngx_http_pgw_subject_reads_one(codes, i)))
-            {
-                return 1;
-            }
-        }
+        mcf->subject_read |= ngx_http_pgw_subject_is(cmcf, i);
     }
-
-    return 0;
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_subject_reads_one(const ngx_array_t *codes, ngx_uint_t index)
-{
-    u_char                     *p, *last;
-    ngx_http_script_var_code_t  var;
-
-    p = codes->elts;
-    last = p + codes->nelts * codes->size;
-
-    for ( /* void */ ; p + sizeof(var) <= last; p += sizeof(uintptr_t)) {
-
-        ngx_memcpy(&var, p, sizeof(var));
-
-        if ((var.code == ngx_http_script_copy_var_code
-             || var.code == ngx_http_script_var_code)
-            && var.index == index)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
 }

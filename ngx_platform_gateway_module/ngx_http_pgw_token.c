@@ -1,26 +1,11 @@
 
 /*
- * The bearer token of a request: finding it, and asking pj whether it holds.
+ * The bearer token of a request: finding it, and asking pj whether it holds;
+ * and policies: what makes a token good, and what of it goes upstream.
  */
 
 
 #include "ngx_http_pgw.h"
-
-
-static pj_err_t ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
-    ngx_http_pgw_stage_e stage, pj_err_t err);
-static pj_err_t ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
-static void *ngx_http_pgw_token_scratch(size_t size, ngx_log_t *log);
-
-
-/*
- * Verifying takes some 30 to 60 times the token's size, for an instant: kept
- * by the worker, since a long response would hold the request's own memory.
- */
-
-static void    *ngx_http_pgw_token_memory;
-static size_t   ngx_http_pgw_token_memory_size;
 
 
 ngx_int_t
@@ -48,14 +33,46 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
         p++;
     }
 
-    if (p == last) {
-        return NGX_ERROR;
-    }
-
     token->data = p;
     token->len = (size_t) (last - p);
 
-    return NGX_OK;
+    return token->len ? NGX_OK : NGX_ERROR;
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
+    ngx_http_pgw_stage_e stage, pj_err_t err)
+{
+    if (steps) {
+        steps->found[stage] |= PJ_FAULT(err);
+    }
+
+    return err;
+}
+
+
+static pj_err_t
+ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
+{
+    pj_policy_t  policy;
+
+    policy.issuers = conf->issuers->elts;
+    policy.issuer_count = conf->issuers->nelts;
+    policy.audiences = conf->audiences ? conf->audiences->elts : NULL;
+    policy.audience_count = conf->audiences ? conf->audiences->nelts : 0;
+    policy.now_s = steps ? steps->at : ngx_time();
+    policy.leeway_s = conf->leeway;
+    policy.allow_confirmation = (conf->allow_confirmation != 0);
+
+    if (steps) {
+        steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
+                                           pj_claims_faults(claims, &policy);
+    }
+
+    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
+                                   pj_claims_check(claims, &policy));
 }
 
 
@@ -66,7 +83,7 @@ ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token)
  */
 
 pj_err_t
-ngx_http_pgw_token_verify(ngx_http_request_t *r,
+ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
     const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
@@ -86,7 +103,7 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
 
     size = pj_token_arena_bytes(token.len);
 
-    mem = ngx_http_pgw_token_scratch(size, r->connection->log);
+    mem = ngx_palloc(pool, size);
     if (mem == NULL) {
         return PJ_ERR_NO_SPACE;
     }
@@ -130,42 +147,6 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
 }
 
 
-static pj_err_t
-ngx_http_pgw_token_note(ngx_http_pgw_steps_t *steps,
-    ngx_http_pgw_stage_e stage, pj_err_t err)
-{
-    if (steps) {
-        steps->found[stage] |= PJ_FAULT(err);
-    }
-
-    return err;
-}
-
-
-static pj_err_t
-ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
-    const pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
-{
-    pj_policy_t  policy;
-
-    policy.issuers = conf->issuers->elts;
-    policy.issuer_count = conf->issuers->nelts;
-    policy.audiences = conf->audiences ? conf->audiences->elts : NULL;
-    policy.audience_count = conf->audiences ? conf->audiences->nelts : 0;
-    policy.now_s = steps ? steps->at : ngx_time();
-    policy.leeway_s = conf->leeway;
-    policy.allow_confirmation = (conf->allow_confirmation != 0);
-
-    if (steps) {
-        steps->found[NGX_HTTP_PGW_STAGE_POLICY] =
-                                           pj_claims_faults(claims, &policy);
-    }
-
-    return ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_POLICY,
-                                   pj_claims_check(claims, &policy));
-}
-
-
 /*
  * Only a token that is older than what we know is called invalid: anybody can
  * make one that is not, and so that has a reason of its own.
@@ -173,13 +154,13 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 
 ngx_http_pgw_reason_e
 ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
-    const pj_keyset_t *set, const pj_claims_t *claims)
+    const pj_keyset_t *set, int64_t iat)
 {
     if (set == NULL) {
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return claims->iat >= ngx_http_pgw_keys_fetched_at(keys)
+    return iat >= ngx_http_pgw_keys_fetched_at(keys)
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 
@@ -187,60 +168,131 @@ ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
 ngx_uint_t
 ngx_http_pgw_token_access(pj_token_kind_t kind)
 {
-    switch (kind) {
+    static const ngx_uint_t  levels[] = {
+        [PJ_TOKEN_ACCOUNT] = NGX_HTTP_PGW_ACCOUNT,
+        [PJ_TOKEN_BRANCH] = NGX_HTTP_PGW_BRANCH,
+        [PJ_TOKEN_SYSTEM] = NGX_HTTP_PGW_SYSTEM,
+        [PJ_TOKEN_REFRESH] = 0
+    };
 
-    case PJ_TOKEN_ACCOUNT:
-        return NGX_HTTP_PGW_ACCOUNT;
-
-    case PJ_TOKEN_BRANCH:
-        return NGX_HTTP_PGW_BRANCH;
-
-    case PJ_TOKEN_SYSTEM:
-        return NGX_HTTP_PGW_SYSTEM;
-
-    case PJ_TOKEN_REFRESH:
-        break;
-    }
-
-    return 0;
+    return levels[kind];
 }
 
 
-void
-ngx_http_pgw_token_times(const pj_claims_t *claims,
-    ngx_http_pgw_times_t *times)
+static ngx_uint_t
+ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
 {
-    times->exp = claims->exp;
-    times->not_before = ngx_max(claims->iat, claims->nbf);
+    ngx_uint_t       i;
+    const pj_str_t  *x, *y;
+
+    if (a == b || a == NULL || b == NULL || a->nelts != b->nelts) {
+        return a == b;
+    }
+
+    x = a->elts;
+    y = b->elts;
+
+    for (i = 0; i < a->nelts; i++) {
+        if (x[i].len != y[i].len
+            || ngx_memcmp(x[i].data, y[i].data, x[i].len) != 0)
+        {
+            return 0;
+        }
+    }
+
+    return 1;
 }
 
 
-void
-ngx_http_pgw_token_exit_process(void)
+/*
+ * Locations of one policy share a number, so that what was found out about a
+ * token in one of them holds in the others.  Maps of claims are the same where
+ * they are inherited from one place.
+ */
+
+char *
+ngx_http_pgw_policy_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    if (ngx_http_pgw_token_memory) {
-        ngx_free(ngx_http_pgw_token_memory);
+    ngx_http_pgw_loc_conf_t   *one;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    if (conf->access == 0
+        || (conf->access & NGX_HTTP_PGW_PUBLIC)
+        || conf->issuers == NULL)
+    {
+        return NGX_CONF_OK;
     }
 
-    ngx_http_pgw_token_memory = NULL;
-    ngx_http_pgw_token_memory_size = 0;
+    mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    for (one = mcf->policies; one; one = one->policy_next) {
+
+        if (one->leeway == conf->leeway
+            && one->token_max_size == conf->token_max_size
+            && one->allow_confirmation == conf->allow_confirmation
+            && one->claim_headers == conf->claim_headers
+            && ngx_http_pgw_policy_same(one->issuers, conf->issuers)
+            && ngx_http_pgw_policy_same(one->audiences, conf->audiences))
+        {
+            conf->policy = one->policy;
+            return NGX_CONF_OK;
+        }
+    }
+
+    conf->policy = mcf->policies ? mcf->policies->policy + 1 : 1;
+    conf->policy_next = mcf->policies;
+    mcf->policies = conf;
+
+    return NGX_CONF_OK;
 }
 
 
-static void *
-ngx_http_pgw_token_scratch(size_t size, ngx_log_t *log)
+ngx_int_t
+ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_array_t *issuers)
 {
-    if (size <= ngx_http_pgw_token_memory_size) {
-        return ngx_http_pgw_token_memory;
+    ngx_int_t                       rc;
+    ngx_str_t                      *s, issuer;
+    ngx_uint_t                      i, n;
+    const pj_str_t                 *name;
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    for (conf = mcf->policies; conf; conf = conf->policy_next) {
+
+        name = conf->issuers->elts;
+
+        for (i = 0; i < conf->issuers->nelts; i++) {
+
+            issuer.data = (u_char *) name[i].data;
+            issuer.len = name[i].len;
+
+            s = issuers->elts;
+            rc = 1;
+
+            for (n = issuers->nelts; n; n--) {
+                rc = ngx_memn2cmp(issuer.data, s[n - 1].data, issuer.len,
+                                  s[n - 1].len);
+                if (rc >= 0) {
+                    break;
+                }
+            }
+
+            if (n && rc == 0) {
+                continue;
+            }
+
+            if (ngx_array_push(issuers) == NULL) {
+                return NGX_ERROR;
+            }
+
+            s = (ngx_str_t *) issuers->elts + n;
+
+            ngx_memmove(s + 1, s,
+                        (issuers->nelts - 1 - n) * sizeof(ngx_str_t));
+            *s = issuer;
+        }
     }
 
-    ngx_http_pgw_token_exit_process();
-
-    ngx_http_pgw_token_memory = ngx_alloc(size, log);
-
-    if (ngx_http_pgw_token_memory) {
-        ngx_http_pgw_token_memory_size = size;
-    }
-
-    return ngx_http_pgw_token_memory;
+    return NGX_OK;
 }

@@ -1,355 +1,13 @@
 
 /*
- * The platform gateway: directives, their inheritance, and where the module
- * hooks into nginx.  The table of contents of the rest.
+ * The platform gateway: where the module hooks into nginx, how what directives
+ * say is inherited, and the directives.  The table of contents of the rest.
  */
 
 
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_metrics.h"
-#include "ngx_http_pgw_subject.h"
-
-
-static ngx_int_t ngx_http_pgw_add_variables(ngx_conf_t *cf);
-static ngx_int_t ngx_http_pgw_init(ngx_conf_t *cf);
-static void *ngx_http_pgw_create_main_conf(ngx_conf_t *cf);
-static void *ngx_http_pgw_create_srv_conf(ngx_conf_t *cf);
-static char *ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent,
-    void *child);
-static void *ngx_http_pgw_create_loc_conf(ngx_conf_t *cf);
-static char *ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent,
-    void *child);
-static void ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf);
-static ngx_int_t ngx_http_pgw_merge_claims(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
-static ngx_int_t ngx_http_pgw_init_process(ngx_cycle_t *cycle);
-static void ngx_http_pgw_exit_process(ngx_cycle_t *cycle);
-
-
-static ngx_conf_post_t  ngx_http_pgw_leeway_post =
-    { ngx_http_pgw_conf_leeway };
-
-static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
-
-static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_age };
-
-static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
-    { ngx_conf_check_num_bounds, 0, 65535 };
-
-
-static ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
-    { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
-    { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
-    { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
-    { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
-    { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
-    { ngx_null_string, 0 }
-};
-
-
-#define NGX_HTTP_PGW_ANY_CONF                                                 \
-    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
-
-/* where these two are refused, with a word on why */
-
-#define NGX_HTTP_PGW_IF_CONF                                                  \
-    (NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF)
-
-
-static ngx_command_t  ngx_http_pgw_commands[] = {
-
-    /* what a location demands */
-
-    { ngx_string("platform_gateway"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_FLAG,
-      ngx_http_pgw_conf_plain,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, enable),
-      NULL },
-
-    { ngx_string("platform_gateway_access"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF |NGX_CONF_1MORE,
-      ngx_http_pgw_conf_plain,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, access),
-      &ngx_http_pgw_levels },
-
-    { ngx_string("platform_gateway_methods"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
-      ngx_conf_set_bitmask_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, methods),
-      &ngx_http_pgw_methods },
-
-    { ngx_string("platform_gateway_route"),
-      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_conf_route,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_shadow"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, shadow),
-      NULL },
-
-    { ngx_string("platform_gateway_allow_return"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, allow_return),
-      NULL },
-
-    { ngx_string("platform_gateway_allow_cache"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, allow_cache),
-      NULL },
-
-    /* where keys come from */
-
-    { ngx_string("platform_gateway_zone"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_zone,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_key_location"),
-      NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_source,
-      NGX_HTTP_SRV_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_key_file"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_source,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_key_cache_file"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_cache_file,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_key_soft_age"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_pgw_main_conf_t, key_soft_age),
-      &ngx_http_pgw_age_post },
-
-    { ngx_string("platform_gateway_key_hard_age"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_pgw_main_conf_t, key_hard_age),
-      &ngx_http_pgw_age_post },
-
-    { ngx_string("platform_gateway_key_cooldown"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_pgw_main_conf_t, key_cooldown),
-      &ngx_http_pgw_age_post },
-
-    { ngx_string("platform_gateway_key_wait"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_pgw_main_conf_t, key_wait),
-      NULL },
-
-    { ngx_string("platform_gateway_key_waiters"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      offsetof(ngx_http_pgw_main_conf_t, key_waiters),
-      &ngx_http_pgw_waiters_bounds },
-
-    /* what makes a token good */
-
-    { ngx_string("platform_gateway_issuer"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_conf_strings,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, issuers),
-      NULL },
-
-    { ngx_string("platform_gateway_audience"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_conf_strings,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, audiences),
-      NULL },
-
-    { ngx_string("platform_gateway_leeway"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, leeway),
-      &ngx_http_pgw_leeway_post },
-
-    { ngx_string("platform_gateway_token_max_size"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_size_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, token_max_size),
-      NULL },
-
-    { ngx_string("platform_gateway_allow_confirmation"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, allow_confirmation),
-      NULL },
-
-    { ngx_string("platform_gateway_realm"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_str_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, realm),
-      &ngx_http_pgw_realm_post },
-
-    { ngx_string("platform_gateway_token_cache"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_cache_directive,
-      NGX_HTTP_MAIN_CONF_OFFSET,
-      0,
-      NULL },
-
-    /* what goes upstream */
-
-    { ngx_string("platform_gateway_claim_header"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_pgw_names_claim,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_strip_header"),
-      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_names_strip,
-      NGX_HTTP_SRV_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_forward_authorization"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, forward_authorization),
-      NULL },
-
-    /* CORS */
-
-    { ngx_string("platform_gateway_cors_origins"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_origins,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_cors_methods"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_list,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, cors_methods),
-      &ngx_http_pgw_cors_methods },
-
-    { ngx_string("platform_gateway_cors_headers"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_list,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, cors_headers),
-      &ngx_http_pgw_cors_names },
-
-    { ngx_string("platform_gateway_cors_max_age"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      offsetof(ngx_http_pgw_loc_conf_t, cors_max_age),
-      NULL },
-
-    /* content handlers */
-
-    { ngx_string("platform_gateway_health"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_health,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_ready"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_ready,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_route_not_found"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_route_not_found,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_explain"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_pgw_explain_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-    { ngx_string("platform_gateway_metrics"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_metrics_directive,
-      NGX_HTTP_LOC_CONF_OFFSET,
-      0,
-      NULL },
-
-      ngx_null_command
-};
-
-
-static ngx_http_module_t  ngx_http_pgw_module_ctx = {
-    ngx_http_pgw_add_variables, /* preconfiguration */
-    ngx_http_pgw_init,        /* postconfiguration */
-
-    ngx_http_pgw_create_main_conf, /* create main configuration */
-    NULL,                                  /* init main configuration */
-
-    ngx_http_pgw_create_srv_conf, /* create server configuration */
-    ngx_http_pgw_merge_srv_conf, /* merge server configuration */
-
-    ngx_http_pgw_create_loc_conf, /* create location config */
-    ngx_http_pgw_merge_loc_conf /* merge location configuration */
-};
-
-
-ngx_module_t  ngx_http_platform_gateway_module = {
-    NGX_MODULE_V1,
-    &ngx_http_pgw_module_ctx, /* module context */
-    ngx_http_pgw_commands,    /* module directives */
-    NGX_HTTP_MODULE,                       /* module type */
-    NULL,                                  /* init master */
-    ngx_http_pgw_phases_init_module, /* init module */
-    ngx_http_pgw_init_process, /* init process */
-    NULL,                                  /* init thread */
-    NULL,                                  /* exit thread */
-    ngx_http_pgw_exit_process, /* exit process */
-    NULL,                                  /* exit master */
-    NGX_MODULE_V1_PADDING
-};
 
 
 static ngx_int_t
@@ -364,7 +22,6 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
 static void
 ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 {
-    ngx_http_pgw_token_exit_process();
     ngx_http_pgw_keys_exit_process(cycle);
     ngx_http_pgw_metrics_cached(0);
 }
@@ -392,14 +49,13 @@ ngx_http_pgw_init(ngx_conf_t *cf)
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_subject_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_cache_init_conf(cf, mcf) != NGX_OK
         || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
     {
         return NGX_ERROR;
     }
 
+    ngx_http_pgw_subject_init_conf(cf, mcf);
     ngx_http_pgw_ids_init();
 
     return ngx_http_pgw_phases_init(cf);
@@ -417,38 +73,20 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
     }
 
     mcf->keys = ngx_http_pgw_keys_create(cf);
+    mcf->cache = ngx_http_pgw_cache_create(cf);
     mcf->metrics = ngx_http_pgw_metrics_create(cf);
 
-    mcf->cache = ngx_http_pgw_cache_create(cf);
-
-    if (mcf->keys == NULL || mcf->metrics == NULL || mcf->cache == NULL) {
+    if (mcf->keys == NULL || mcf->cache == NULL || mcf->metrics == NULL) {
         return NULL;
     }
 
-    mcf->key_soft_age = NGX_CONF_UNSET;
-    mcf->key_hard_age = NGX_CONF_UNSET;
-    mcf->key_cooldown = NGX_CONF_UNSET;
+    mcf->key_soft_age = NGX_CONF_UNSET_MSEC;
+    mcf->key_hard_age = NGX_CONF_UNSET_MSEC;
+    mcf->key_cooldown = NGX_CONF_UNSET_MSEC;
     mcf->key_wait = NGX_CONF_UNSET_MSEC;
     mcf->key_waiters = NGX_CONF_UNSET;
 
     return mcf;
-}
-
-
-static void *
-ngx_http_pgw_create_srv_conf(ngx_conf_t *cf)
-{
-    /* set by ngx_pcalloc(): strip_names, strip, strip_lengths, any_enabled */
-
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
-}
-
-
-static char *
-ngx_http_pgw_merge_srv_conf(ngx_conf_t *cf, void *parent, void *child)
-{
-    return ngx_http_pgw_names_merge(cf, parent, child) == NGX_OK
-           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -462,14 +100,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    /*
-     * set by ngx_pcalloc():
-     *
-     *     conf->access = 0;
-     *     conf->methods = 0;
-     *     conf->route_id, service_name, realm = { 0, NULL };
-     *     conf->allow, cors_methods, cors_headers = { 0, NULL };
-     */
+    /* set by ngx_pcalloc(): bit masks and strings */
 
     conf->enable = NGX_CONF_UNSET;
     conf->issuers = NGX_CONF_UNSET_PTR;
@@ -482,7 +113,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->shadow = NGX_CONF_UNSET;
     conf->allow_return = NGX_CONF_UNSET;
     conf->allow_cache = NGX_CONF_UNSET;
-
     conf->cors_origins = NGX_CONF_UNSET_PTR;
     conf->cors_max_age = NGX_CONF_UNSET;
 
@@ -492,56 +122,6 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     }
 
     return conf;
-}
-
-
-static char *
-ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
-{
-    ngx_http_pgw_loc_conf_t  *prev = parent;
-    ngx_http_pgw_loc_conf_t  *conf = child;
-    ngx_http_pgw_srv_conf_t  *sscf;
-
-    ngx_http_pgw_merge_values(prev, conf);
-    ngx_http_pgw_cors_merge(prev, conf);
-
-    if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
-        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
-    if (conf->route == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    /* stripping comes before the location is known: a server strips for all */
-
-    sscf = ngx_http_conf_get_module_srv_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers) != NGX_OK
-        || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    ngx_http_pgw_options_merge(cf, sscf);
-
-    if (!conf->enable) {
-        return NGX_CONF_OK;
-    }
-
-    sscf->any_enabled = 1;
-
-    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
-        return NGX_CONF_ERROR;
-    }
-
-    return ngx_http_pgw_policy_intern(cf, conf);
 }
 
 
@@ -571,23 +151,287 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
+
+    ngx_http_pgw_cors_merge(prev, conf);
 }
 
 
-/* The default map is made once for all that inherit it. */
-
-static ngx_int_t
-ngx_http_pgw_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
+static char *
+ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 {
-    if (prev->claim_headers == NGX_CONF_UNSET_PTR) {
-        prev->claim_headers = ngx_http_pgw_names_claim_defaults(cf);
-        if (prev->claim_headers == NULL) {
-            return NGX_ERROR;
-        }
+    ngx_http_pgw_loc_conf_t  *prev = parent;
+    ngx_http_pgw_loc_conf_t  *conf = child;
+    ngx_http_pgw_srv_conf_t  *sscf;
+
+    sscf = ngx_http_conf_get_module_srv_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+    ngx_http_pgw_merge_values(prev, conf);
+
+    conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
+
+    /* stripping comes before the location is known: a server strips for all */
+
+    if (conf->route == NULL
+        || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
+        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK
+        || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
-    ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);
+    ngx_http_pgw_options_merge(cf, sscf);
 
-    return NGX_OK;
+    if (!conf->enable) {
+        return NGX_CONF_OK;
+    }
+
+    sscf->any_enabled = 1;
+
+    if (ngx_http_pgw_check_location(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
+    return ngx_http_pgw_policy_intern(cf, conf);
 }
+
+
+static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
+
+static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
+
+static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_age };
+
+static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
+    { ngx_http_pgw_keys_cache_file };
+
+static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
+    { ngx_conf_check_num_bounds, 0, 65535 };
+
+
+static ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
+    { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
+    { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
+    { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
+    { ngx_null_string, 0 }
+};
+
+
+#define NGX_HTTP_PGW_ANY_CONF                                                 \
+    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
+
+/* where these two are refused, with a word on why */
+
+#define NGX_HTTP_PGW_IF_CONF                                                  \
+    NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF
+
+/* where a field is */
+
+#define NGX_HTTP_PGW_MAIN(field)                                              \
+    NGX_HTTP_MAIN_CONF_OFFSET, offsetof(ngx_http_pgw_main_conf_t, field)
+
+#define NGX_HTTP_PGW_LOC(field)                                               \
+    NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_pgw_loc_conf_t, field)
+
+
+static ngx_command_t  ngx_http_pgw_commands[] = {
+
+    /* what a location demands */
+
+    { ngx_string("platform_gateway"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF|NGX_CONF_FLAG,
+      ngx_http_pgw_conf_plain, NGX_HTTP_PGW_LOC(enable), NULL },
+
+    { ngx_string("platform_gateway_access"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_plain, NGX_HTTP_PGW_LOC(access), &ngx_http_pgw_levels },
+
+    { ngx_string("platform_gateway_methods"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
+      ngx_conf_set_bitmask_slot,
+      NGX_HTTP_PGW_LOC(methods), &ngx_http_pgw_methods },
+
+    { ngx_string("platform_gateway_route"),
+      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+      ngx_http_pgw_conf_route, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_shadow"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(shadow), NULL },
+
+    { ngx_string("platform_gateway_allow_return"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_return), NULL },
+
+    { ngx_string("platform_gateway_allow_cache"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_cache), NULL },
+
+    /* where keys come from */
+
+    { ngx_string("platform_gateway_zone"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_pgw_keys_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_key_location"),
+      NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
+      ngx_http_pgw_keys_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_key_file"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_http_pgw_keys_source, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_key_cache_file"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_str_slot,
+      NGX_HTTP_PGW_MAIN(key_cache_file), &ngx_http_pgw_cache_file_post },
+
+    { ngx_string("platform_gateway_key_soft_age"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_PGW_MAIN(key_soft_age), &ngx_http_pgw_age_post },
+
+    { ngx_string("platform_gateway_key_hard_age"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_PGW_MAIN(key_hard_age), &ngx_http_pgw_age_post },
+
+    { ngx_string("platform_gateway_key_cooldown"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot,
+      NGX_HTTP_PGW_MAIN(key_cooldown), &ngx_http_pgw_age_post },
+
+    { ngx_string("platform_gateway_key_wait"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_msec_slot, NGX_HTTP_PGW_MAIN(key_wait), NULL },
+
+    { ngx_string("platform_gateway_key_waiters"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_num_slot,
+      NGX_HTTP_PGW_MAIN(key_waiters), &ngx_http_pgw_waiters_bounds },
+
+    /* what makes a token good */
+
+    { ngx_string("platform_gateway_issuer"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_strings, NGX_HTTP_PGW_LOC(issuers), NULL },
+
+    { ngx_string("platform_gateway_audience"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_strings, NGX_HTTP_PGW_LOC(audiences), NULL },
+
+    { ngx_string("platform_gateway_leeway"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot,
+      NGX_HTTP_PGW_LOC(leeway), &ngx_http_pgw_leeway_post },
+
+    { ngx_string("platform_gateway_token_max_size"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_size_slot, NGX_HTTP_PGW_LOC(token_max_size), NULL },
+
+    { ngx_string("platform_gateway_allow_confirmation"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_confirmation), NULL },
+
+    { ngx_string("platform_gateway_realm"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_str_slot,
+      NGX_HTTP_PGW_LOC(realm), &ngx_http_pgw_realm_post },
+
+    { ngx_string("platform_gateway_token_cache"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+      ngx_http_pgw_cache_directive, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+
+    /* what goes upstream */
+
+    { ngx_string("platform_gateway_claim_header"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE2,
+      ngx_http_pgw_conf_claim, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_strip_header"),
+      NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_forward_authorization"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
+      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(forward_authorization), NULL },
+
+    /* CORS */
+
+    { ngx_string("platform_gateway_cors_origins"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_origins, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_cors_methods"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_list,
+      NGX_HTTP_PGW_LOC(cors_methods), &ngx_http_pgw_cors_methods },
+
+    { ngx_string("platform_gateway_cors_headers"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_cors_list,
+      NGX_HTTP_PGW_LOC(cors_headers), &ngx_http_pgw_cors_names },
+
+    { ngx_string("platform_gateway_cors_max_age"),
+      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
+      ngx_conf_set_sec_slot, NGX_HTTP_PGW_LOC(cors_max_age), NULL },
+
+    /* content handlers */
+
+    { ngx_string("platform_gateway_health"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_pgw_local_health, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_ready"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_pgw_local_ready, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_route_not_found"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_pgw_local_route_not_found, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_explain"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
+      ngx_http_pgw_explain_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_metrics"),
+      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
+      ngx_http_pgw_metrics_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+
+      ngx_null_command
+};
+
+
+static ngx_http_module_t  ngx_http_pgw_module_ctx = {
+    ngx_http_pgw_add_variables,            /* preconfiguration */
+    ngx_http_pgw_init,                     /* postconfiguration */
+
+    ngx_http_pgw_create_main_conf,         /* create main configuration */
+    NULL,                                  /* init main configuration */
+
+    ngx_http_pgw_conf_create_srv,          /* create server configuration */
+    ngx_http_pgw_conf_merge_srv,           /* merge server configuration */
+
+    ngx_http_pgw_create_loc_conf,          /* create location configuration */
+    ngx_http_pgw_merge_loc_conf            /* merge location configuration */
+};
+
+
+ngx_module_t  ngx_http_platform_gateway_module = {
+    NGX_MODULE_V1,
+    &ngx_http_pgw_module_ctx,              /* module context */
+    ngx_http_pgw_commands,                 /* module directives */
+    NGX_HTTP_MODULE,                       /* module type */
+    NULL,                                  /* init master */
+    ngx_http_pgw_phases_init_module,       /* init module */
+    ngx_http_pgw_init_process,             /* init process */
+    NULL,                                  /* init thread */
+    NULL,                                  /* exit thread */
+    ngx_http_pgw_exit_process,             /* exit process */
+    NULL,                                  /* exit master */
+    NGX_MODULE_V1_PADDING
+};

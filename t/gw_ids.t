@@ -38,6 +38,8 @@ http {
         listen 127.0.0.1:%%PORT_gateway%%;
         client_header_buffer_size 1k;
         large_client_header_buffers 2 1k;
+        underscores_in_headers on;
+        ignore_invalid_headers off;
         platform_gateway on;
         platform_gateway_access public;
         set $early $request_id;

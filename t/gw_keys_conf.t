@@ -103,6 +103,9 @@ bad('a soft age below the cooldown',
     qr/soft_age" \(5s\) must not be below .* \(6s\) in \S+check\.conf:\d+/,
     http => 'platform_gateway_key_soft_age 5s;'
         . 'platform_gateway_key_cooldown 6s;');
+bad('no soft age',
+    qr/soft_age" \(0s\) must not be below .* \(1s\) in \S+check\.conf:\d+/,
+    http => 'platform_gateway_key_soft_age 0;');
 good('a short soft age alone', http => 'platform_gateway_key_soft_age 5s;');
 bad('a cooldown above the default soft age',
     qr/soft_age" \(300s\) must not be below .* in \S+check\.conf:\d+/,

@@ -271,12 +271,12 @@ for my $on (1, 0) {
     is status('/', $token), 200, "$name: and its token works again";
 }
 
-# 2. Chains: a cache of two entries has one, so that all tokens collide.
+# 2. A cache of two entries.
 
 start('platform_gateway_token_cache entries=2;');
 my @tokens = map { token() } 1 .. 3;
 is status('/', $tokens[$_]), 200, "token $_" for 0, 1, 0, 1;
-is_deeply events(), [ 2, 2, 0 ], 'two tokens in one chain';
+is_deeply events(), [ 2, 2, 0 ], 'two tokens, side by side';
 my %who = map { $_ => context('/', $tokens[$_])->{'x-account-id'} } 0, 1;
 is $who{$_}, claims($tokens[$_])->{account_id}, "$_ is itself"
     for 0, 1;
@@ -310,7 +310,7 @@ events();
 is status('/', $tokens[$_]), 200, "token $_ still passes" for 0, 1;
 is_deeply events(), [ 2, 0, 0 ], 'from the cache';
 
-# Tokens of one hash, whatever its seed: they end alike.  Each is judged by all
+# Tokens that are ordered as one: they end alike.  Each is judged by all
 # of its bytes, and forged ones push out nothing.
 
 start('platform_gateway_token_cache entries=800;');
