@@ -94,7 +94,7 @@ ngx_http_pgw_token_verify(ngx_http_request_t *r,
     pj_arena_init(&arena, mem, size);
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
-                                  pj_jws_header(&arena, &jws, &header));
+                                  pj_jws_header(&arena, &jws, false, &header));
 
     if (steps) {
         steps->header = header.root;

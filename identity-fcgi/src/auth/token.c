@@ -205,7 +205,7 @@ static pj_err_t find_key(const struct keys *keys, pj_arena_t *arena,
         *key = keys->verifying[0];
         return PJ_OK;
     }
-    err = pj_jws_header_own(arena, jws, &header);
+    err = pj_jws_header(arena, jws, true, &header);
     if (err) {
         return err;
     }
