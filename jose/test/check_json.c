@@ -463,8 +463,7 @@ START_TEST (test_escape_every_byte_at_every_place) {
             ck_assert_uint_eq(pj_json_escape(got, bytes(text, len)),
                               len - 1 + n);
             ck_assert_mem_eq(got, want, len - 1 + n);
-            ck_assert_int_eq(pj_json_plain(bytes(text, len)),
-                             memcmp(got, text, len) == 0);
+            ck_assert_int_eq(pj_json_plain(bytes(text, len)), n == 1);
         }
         if (c != 0) {
             char json[80];
