@@ -4,8 +4,8 @@
  *
  * Who calls whom: module -> phases -> { access, options, problem }; access ->
  * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
- * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
- * refresh -> { keys, fetch }; problem -> { refusal, cors };
+ * token, keys }; guard -> { token, keys, inject, reason }; subject -> guard;
+ * refresh -> { keys, fetch }; problem -> { reason, cors };
  * request -> ids.  All know request; log and metrics read it.  What a reason
  * means is in the table of reason, which all of them read.  Only token and keys
  * verify with pj.
@@ -89,6 +89,35 @@ typedef enum {
 
     NGX_HTTP_PGW_REASONS                 /* how many */
 } ngx_http_pgw_reason_e;
+
+
+typedef enum {
+    NGX_HTTP_PGW_DECISION_NONE = 0,
+    NGX_HTTP_PGW_DECISION_ALLOW,
+    NGX_HTTP_PGW_DECISION_DENY,
+    NGX_HTTP_PGW_DECISION_SHADOW,
+    NGX_HTTP_PGW_DECISIONS
+} ngx_http_pgw_decision_e;
+
+
+/* What a reason can be. */
+
+#define NGX_HTTP_PGW_REASON_REFUSES   0x0001  /* else it lets through */
+#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* it is the result of a token */
+#define NGX_HTTP_PGW_REASON_NGINX     0x0004  /* nginx itself refuses with this
+                                                 status for it */
+
+typedef struct {
+    const char                  *name;         /* NULL: the reason is none */
+    ngx_uint_t                   flags;
+    ngx_uint_t                   status;       /* 0: for others to say */
+    const char                  *code;         /* of a refusal, as ... */
+    const char                  *detail;       /* ... is its detail */
+    const char                  *error;        /* RFC 6750, section 3.1, or
+                                                  NULL */
+    uint64_t                     errors;       /* PJ_FAULT()s of a token that
+                                                  give it */
+} ngx_http_pgw_reason_t;
 
 
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
@@ -175,7 +204,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
     ngx_str_t                     realm;
-    ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
@@ -753,13 +781,30 @@ ngx_int_t ngx_http_pgw_names_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     ngx_array_t *claim_headers);
 
 
-/* ngx_http_pgw_problem.c: RFC 9457 bodies */
+/* ngx_http_pgw_reason.c: what decisions mean, and refusing */
 
-/* Puts the header and body filters before those of all other modules. */
-void ngx_http_pgw_problem_init(void);
+extern const ngx_http_pgw_reason_t ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
+extern const char * const ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
 
+/* Why r, the state of which is gr, was decided as it was; 0: not known. */
+ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
 
-/* ngx_http_pgw_refusal.c: what a refusal says */
+ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
+
+/*
+ * Our refusal that is being answered, or NULL.  It holds for a response of its
+ * status alone, since a later location may answer with another.
+ */
+const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
+    const ngx_http_pgw_request_t *gr);
+
+/* The reason that a token with this result of its checks gives. */
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
+
+/* The reason for which nginx itself refuses with that status; 0: none. */
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 /*
  * Marks r as refused by us for that reason.  detail lives as long as r and
@@ -773,16 +818,57 @@ ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
     const char *detail);
 
-/* Writes conf->challenge of a merged location. */
-ngx_int_t ngx_http_pgw_refusal_merge(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
+
+/* ngx_http_pgw_problem.c: RFC 9457 bodies */
+
+/* Puts the header and body filters before those of all other modules. */
+void ngx_http_pgw_problem_init(void);
+
+
+/* ngx_http_pgw_text.c: responses written piece by piece */
+
+typedef struct {
+    ngx_http_request_t          *request;
+    u_char                      *start;
+    u_char                      *last;
+    u_char                      *end;
+    ngx_uint_t                   failed;       /* out of memory */
+} ngx_http_pgw_text_t;
+
+void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
+
+/* As ngx_sprintf(); what one call writes is cut at 512 bytes. */
+void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
+
+/* Room for len bytes at text->last; NULL: there is none. */
+u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
 
 /*
- * Called from the header filter: Allow, Retry-After and WWW-Authenticate, as
- * the status of the response asks for.
+ * What stands before, len bytes, then s as a JSON string, or null where
+ * s->data is NULL; plain: s is known to need no escaping.
  */
-ngx_int_t ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, const ngx_str_t *s, ngx_uint_t plain);
+
+#define ngx_http_pgw_text_json(text, s)                                       \
+    ngx_http_pgw_text_member(text, "", 0, s, 0)
+
+/* s as the inside of a label value (Prometheus text format 0.0.4). */
+void ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s);
+
+/*
+ * Answers 200 with the text; what a content handler returns, and what may be
+ * given to ngx_http_finalize_request().
+ */
+ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
+
+/* Whether s is itself the inside of a JSON string, and s as such. */
+
+#define ngx_http_pgw_json_plain(s)                                            \
+    pj_json_plain((pj_str_t) { (s)->data, (s)->len })
+
+#define ngx_http_pgw_json_escape(dst, s)                                      \
+    pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
 
 
 /* ngx_http_pgw_log.c: the access log */

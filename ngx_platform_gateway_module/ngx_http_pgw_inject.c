@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw_json.h"
+#include "ngx_http_pgw.h"
 
 
 static u_char *ngx_http_pgw_inject_escape(u_char *dst, pj_str_t text,

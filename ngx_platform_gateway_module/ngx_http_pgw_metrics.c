@@ -13,54 +13,16 @@
     (0x200000 + sizeof(ngx_http_pgw_shared_t)                                 \
      + sizeof(ngx_http_pgw_counters_t))
 
-#define ngx_http_pgw_metrics_add(word, n)                                     \
-    (void) ngx_atomic_fetch_add(word, (ngx_atomic_int_t) (n))
-
-
-static ngx_http_pgw_counters_t *ngx_http_pgw_metrics_counters(
-    ngx_slab_pool_t *shpool, ngx_http_pgw_shared_t *shared,
-    const ngx_str_t *id);
-static ngx_uint_t ngx_http_pgw_metrics_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
 
 /* Of this process; NULL: nothing is counted. */
 
 static ngx_http_pgw_shared_t  *ngx_http_pgw_shared;
 
 
-const ngx_http_pgw_bound_t  ngx_http_pgw_durations[NGX_HTTP_PGW_DURATIONS] = {
-    { 5, "0.005" },
-    { 10, "0.01" },
-    { 25, "0.025" },
-    { 50, "0.05" },
-    { 100, "0.1" },
-    { 250, "0.25" },
-    { 500, "0.5" },
-    { 1000, "1" },
-    { 2500, "2.5" },
-    { 5000, "5" },
-    { 10000, "10" },
-    { (ngx_msec_t) -1, "+Inf" }
-};
-
-
 ngx_http_pgw_metrics_t *
 ngx_http_pgw_metrics_create(ngx_conf_t *cf)
 {
-    ngx_http_pgw_metrics_t  *metrics;
-
-    metrics = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_metrics_t));
-
-    if (metrics == NULL
-        || ngx_array_init(&metrics->routes, cf->pool, 16,
-                          sizeof(ngx_http_pgw_route_t *))
-           != NGX_OK)
-    {
-        return NULL;
-    }
-
-    return metrics;
+    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_metrics_t));
 }
 
 
@@ -90,27 +52,18 @@ ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 ngx_http_pgw_route_t *
 ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 {
-    ngx_uint_t                 i;
-    ngx_array_t               *routes;
-    ngx_http_pgw_route_t     **route;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_route_t      **route;
+    ngx_http_pgw_main_conf_t   *mcf;
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
-    routes = &mcf->metrics->routes;
-    route = routes->elts;
 
-    for (i = 0; i < routes->nelts; i++) {
-        if (route[i]->id.len == id->len
-            && ngx_memcmp(route[i]->id.data, id->data, id->len) == 0)
+    for (route = &mcf->metrics->routes; *route; route = &(*route)->next) {
+        if ((*route)->id.len == id->len
+            && ngx_memcmp((*route)->id.data, id->data, id->len) == 0)
         {
-            return route[i];
+            return *route;
         }
-    }
-
-    route = ngx_array_push(routes);
-    if (route == NULL) {
-        return NULL;
     }
 
     *route = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_route_t));
@@ -119,59 +72,6 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
     }
 
     return *route;
-}
-
-
-ngx_int_t
-ngx_http_pgw_metrics_zone_init(ngx_http_pgw_metrics_t *metrics,
-    ngx_shm_zone_t *shm_zone, void **out)
-{
-    ngx_uint_t              i;
-    ngx_slab_pool_t        *shpool;
-    ngx_http_pgw_route_t  **route;
-    ngx_http_pgw_shared_t  *shared;
-
-    if (metrics->place.line == 0) {
-        return NGX_OK;
-    }
-
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    shared = *out;
-
-    if (shared == NULL || shared->layout != NGX_HTTP_PGW_METRICS_LAYOUT) {
-        shared = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_shared_t));
-        if (shared == NULL) {
-            goto failed;
-        }
-
-        shared->layout = NGX_HTTP_PGW_METRICS_LAYOUT;
-        *out = shared;
-    }
-
-    route = metrics->routes.elts;
-
-    for (i = 0; i < metrics->routes.nelts; i++) {
-        route[i]->counters = ngx_http_pgw_metrics_counters(shpool, shared,
-                                                           &route[i]->id);
-        if (route[i]->counters == NULL) {
-            goto failed;
-        }
-    }
-
-    metrics->zone = shm_zone;
-    metrics->shared = shared;
-
-    return NGX_OK;
-
-failed:
-
-    ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                  "platform_gateway_zone \"%V\" is too small for the "
-                  "counters of \"platform_gateway_metrics\" in %V:%ui",
-                  &shm_zone->shm.name, &metrics->place.file,
-                  metrics->place.line);
-
-    return NGX_ERROR;
 }
 
 
@@ -210,36 +110,84 @@ ngx_http_pgw_metrics_counters(ngx_slab_pool_t *shpool,
 }
 
 
-void
-ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle)
+ngx_int_t
+ngx_http_pgw_metrics_zone_init(ngx_http_pgw_metrics_t *metrics,
+    ngx_shm_zone_t *shm_zone, void **out)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_slab_pool_t        *shpool;
+    ngx_http_pgw_route_t   *route;
+    ngx_http_pgw_shared_t  *shared;
 
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
+    if (metrics->place.line == 0) {
+        return NGX_OK;
+    }
 
-    ngx_http_pgw_shared = mcf ? mcf->metrics->shared : NULL;
+    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
+    shared = *out;
 
-    /* one that was killed left its number here */
+    if (shared == NULL || shared->layout != NGX_HTTP_PGW_METRICS_LAYOUT) {
+        shared = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_shared_t));
+        if (shared == NULL) {
+            goto failed;
+        }
 
-    ngx_http_pgw_metrics_cached(0);
+        shared->layout = NGX_HTTP_PGW_METRICS_LAYOUT;
+        *out = shared;
+    }
+
+    for (route = metrics->routes; route; route = route->next) {
+        route->counters = ngx_http_pgw_metrics_counters(shpool, shared,
+                                                        &route->id);
+        if (route->counters == NULL) {
+            goto failed;
+        }
+    }
+
+    metrics->shared = shared;
+
+    return NGX_OK;
+
+failed:
+
+    ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                  "platform_gateway_zone \"%V\" is too small for the "
+                  "counters of \"platform_gateway_metrics\" in %V:%ui",
+                  &shm_zone->shm.name, &metrics->place.file,
+                  metrics->place.line);
+
+    return NGX_ERROR;
+}
+
+
+static void
+ngx_http_pgw_metrics_add(ngx_atomic_t *word, ngx_uint_t n)
+{
+    (void) ngx_atomic_fetch_add(word, (ngx_atomic_int_t) n);
 }
 
 
 ngx_int_t
 ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
 {
-    ngx_uint_t                        i, decision;
+    ngx_uint_t                        i;
     ngx_msec_t                        duration;
     ngx_http_pgw_request_t           *gr;
     ngx_http_pgw_counters_t          *counters;
     ngx_http_pgw_srv_conf_t          *sscf;
     ngx_http_pgw_loc_conf_t          *conf;
     ngx_http_pgw_main_conf_t         *mcf;
+    ngx_http_pgw_decision_e           decision;
     const ngx_http_upstream_state_t  *upstream;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    /* the bounds of the histogram */
+
+    static const ngx_msec_t  bounds[NGX_HTTP_PGW_DURATIONS] = {
+        5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
+    };
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
     counters = conf->route->counters;
 
     if (counters == NULL || r != r->main || !sscf->any_enabled) {
@@ -251,20 +199,18 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    decision = ngx_http_pgw_metrics_decision(r, gr);
+    decision = ngx_http_pgw_decision(r, gr);
     ngx_http_pgw_metrics_add(&counters->requests[decision], 1);
 
     if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
         i = ngx_http_pgw_reason(r, gr);
-        mcf = ngx_http_get_module_main_conf(r,
-                                            ngx_http_platform_gateway_module);
         ngx_http_pgw_metrics_add(&mcf->metrics->shared->refusals[decision][i],
                                  1);
     }
 
     duration = ngx_http_pgw_log_duration(r);
 
-    for (i = 0; duration > ngx_http_pgw_durations[i].ms; i++) { /* void */ }
+    for (i = 0; duration > bounds[i]; i++) { /* void */ }
 
     ngx_http_pgw_metrics_add(&counters->durations[i], 1);
     ngx_http_pgw_metrics_add(&counters->duration_ms, duration);
@@ -272,39 +218,12 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     upstream = ngx_http_pgw_log_upstream(r);
     i = upstream ? upstream->status / 100 : 0;
 
-    if (i >= NGX_HTTP_PGW_CLASSES) {
-        i = 0;      /* of no class that HTTP knows */
-    }
+    /* else of no class that HTTP knows */
 
-    ngx_http_pgw_metrics_add(&counters->upstream[i], 1);
+    ngx_http_pgw_metrics_add(
+                   &counters->upstream[i < NGX_HTTP_PGW_CLASSES ? i : 0], 1);
 
     return NGX_OK;
-}
-
-
-static ngx_uint_t
-ngx_http_pgw_metrics_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr)
-{
-    const char  *decision;
-
-    decision = ngx_http_pgw_decision(r, gr);
-
-    if (decision == NULL) {
-        return NGX_HTTP_PGW_DECISION_NONE;
-    }
-
-    switch (*decision) {
-
-    case 'a':
-        return NGX_HTTP_PGW_DECISION_ALLOW;
-
-    case 'd':
-        return NGX_HTTP_PGW_DECISION_DENY;
-
-    default:
-        return NGX_HTTP_PGW_DECISION_SHADOW;
-    }
 }
 
 
@@ -342,4 +261,20 @@ ngx_http_pgw_metrics_cached(ngx_uint_t tokens)
     if (ngx_http_pgw_shared) {
         ngx_http_pgw_shared->cached[ngx_process_slot] = tokens;
     }
+}
+
+
+void
+ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_platform_gateway_module);
+
+    ngx_http_pgw_shared = mcf ? mcf->metrics->shared : NULL;
+
+    /* one that was killed left its number here */
+
+    ngx_http_pgw_metrics_cached(0);
 }

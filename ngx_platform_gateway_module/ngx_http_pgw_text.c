@@ -1,19 +1,14 @@
 
 /*
- * Writes a response of any length into buffers of the request's pool.
+ * Writes a response of any length, piece by piece.
  */
 
 
-#include "ngx_http_pgw_text.h"
-#include "ngx_http_pgw_json.h"
+#include "ngx_http_pgw.h"
 
 
-#define NGX_HTTP_PGW_TEXT_BUFFER  8192
-#define NGX_HTTP_PGW_TEXT_PIECE   512
-
-
-static u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text,
-    size_t len);
+#define NGX_HTTP_PGW_TEXT_START  1024
+#define NGX_HTTP_PGW_TEXT_PIECE  512
 
 
 void
@@ -22,6 +17,39 @@ ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r)
     ngx_memzero(text, sizeof(ngx_http_pgw_text_t));
 
     text->request = r;
+}
+
+
+u_char *
+ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
+{
+    size_t   used, size;
+    u_char  *p;
+
+    used = (size_t) (text->last - text->start);
+
+    if (text->failed || (size_t) (text->end - text->last) >= len) {
+        return text->failed ? NULL : text->last;
+    }
+
+    size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
+
+    p = ngx_palloc(text->request->pool, size);
+    if (p == NULL) {
+        text->failed = 1;
+        return NULL;
+    }
+
+    if (text->start) {
+        ngx_memcpy(p, text->start, used);
+        (void) ngx_pfree(text->request->pool, text->start);
+    }
+
+    text->start = p;
+    text->last = p + used;
+    text->end = p + size;
+
+    return text->last;
 }
 
 
@@ -37,43 +65,54 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
     }
 
     va_start(args, fmt);
-    text->buf->last = ngx_vslprintf(p, p + NGX_HTTP_PGW_TEXT_PIECE, fmt, args);
+    text->last = ngx_vslprintf(p, p + NGX_HTTP_PGW_TEXT_PIECE, fmt, args);
     va_end(args);
 }
 
 
 void
-ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const ngx_str_t *s)
+ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, const ngx_str_t *s, ngx_uint_t plain)
 {
-    size_t   len;
     u_char  *p;
 
-    if (s->data == NULL) {
-        ngx_http_pgw_text_format(text, "null");
-        return;
-    }
+    plain = plain || ngx_http_pgw_json_plain(s);
 
-    len = ngx_http_pgw_json_escape(NULL, s) + sizeof("\"\"") - 1;
-
-    p = ngx_http_pgw_text_reserve(text, len);
+    p = ngx_http_pgw_text_reserve(text, len + sizeof("null")
+                                + (plain ? s->len
+                                         : ngx_http_pgw_json_escape(NULL, s)));
     if (p == NULL) {
         return;
     }
 
-    *p++ = '"';
-    p += ngx_http_pgw_json_escape(p, s);
+    p = ngx_cpymem(p, before, len);
+
+    if (s->data == NULL) {
+        text->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
     *p++ = '"';
 
-    text->buf->last = p;
+    if (plain) {
+        p = ngx_cpymem(p, s->data, s->len);
+
+    } else {
+        p += ngx_http_pgw_json_escape(p, s);
+    }
+
+    *p++ = '"';
+
+    text->last = p;
 }
 
 
 void
 ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s)
 {
-    size_t      n;
-    u_char     *p, *dst, *last;
-    ngx_uint_t  valid;
+    bool     valid;
+    size_t   n;
+    u_char  *p, *dst, *last;
 
     /* a byte becomes three at most */
 
@@ -86,14 +125,13 @@ ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s)
 
     for (p = s->data; p < last; p += n) {
 
-        n = ngx_http_pgw_json_utf8(p, last, &valid);
+        n = pj_utf8_next(p, last, &valid);
 
         if (!valid) {
             dst = ngx_cpymem(dst, "\xef\xbf\xbd", 3);      /* U+FFFD */
 
         } else if (*p == '\n') {
-            *dst++ = '\\';
-            *dst++ = 'n';
+            dst = ngx_cpymem(dst, "\\n", 2);
 
         } else {
             if (*p == '"' || *p == '\\') {
@@ -104,7 +142,7 @@ ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s)
         }
     }
 
-    text->buf->last = dst;
+    text->last = dst;
 }
 
 
@@ -112,27 +150,33 @@ ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
     ngx_int_t            rc;
+    ngx_buf_t           *b;
     ngx_str_t            value;
+    ngx_chain_t          out;
     ngx_http_request_t  *r;
 
     r = text->request;
-
-    if (text->failed || text->buf == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    text->buf->last_buf = (r == r->main) ? 1 : 0;
-    text->buf->last_in_chain = 1;
+    b = ngx_calloc_buf(r->pool);
 
     ngx_str_set(&value, "no-store");
 
-    if (ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL) {
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = (r == r->main) ? 1 : 0;
+    b->last_in_chain = 1;
+
+    out.buf = b;
+    out.next = NULL;
+
     r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = text->size
-                                      + (text->buf->last - text->buf->pos);
+    r->headers_out.content_length_n = b->last - b->pos;
     r->headers_out.content_type.data = (u_char *) type;
     r->headers_out.content_type.len = ngx_strlen(type);
     r->headers_out.content_type_len = r->headers_out.content_type.len;
@@ -144,60 +188,5 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
         return rc;
     }
 
-    return ngx_http_output_filter(r, text->out);
-}
-
-
-/* Room for len bytes at buf->last. */
-
-static u_char *
-ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
-{
-    ngx_buf_t    *b;
-    ngx_chain_t  *cl;
-
-    b = text->buf;
-
-    if (b && (size_t) (b->end - b->last) >= len) {
-        return b->last;
-    }
-
-    if (b) {
-        text->size += b->last - b->pos;
-    }
-
-    /* no buffer stays empty: nginx would take it for a mistake */
-
-    cl = (b && b->last == b->pos) ? text->last
-                                  : ngx_alloc_chain_link(text->request->pool);
-
-    b = ngx_create_temp_buf(text->request->pool,
-                            ngx_max(len, NGX_HTTP_PGW_TEXT_BUFFER));
-
-    text->buf = b;
-
-    if (b == NULL || cl == NULL) {
-        text->failed = 1;
-        text->buf = NULL;
-        return NULL;
-    }
-
-    cl->buf = b;
-
-    if (cl == text->last) {
-        return b->last;
-    }
-
-    cl->next = NULL;
-
-    if (text->last) {
-        text->last->next = cl;
-
-    } else {
-        text->out = cl;
-    }
-
-    text->last = cl;
-
-    return b->last;
+    return ngx_http_output_filter(r, &out);
 }

@@ -506,8 +506,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_cors_merge(prev, conf);
 
     if (ngx_http_pgw_merge_claims(cf, prev, conf) != NGX_OK
-        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_refusal_merge(cf, conf) != NGX_OK)
+        || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
