@@ -784,7 +784,7 @@ ngx_int_t ngx_http_pgw_names_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 /* ngx_http_pgw_reason.c: what decisions mean, and refusing */
 
 extern const ngx_http_pgw_reason_t ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
-extern const char * const ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
+extern const ngx_str_t ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
 
 /* Why r, the state of which is gr, was decided as it was; 0: not known. */
 ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
@@ -837,24 +837,26 @@ typedef struct {
 
 void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
 
-/* As ngx_sprintf(); what one call writes is cut at 512 bytes. */
+/* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
 /* Room for len bytes at text->last; NULL: there is none. */
 u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
 
-/*
- * What stands before, len bytes, then s as a JSON string, or null where
- * s->data is NULL; plain: s is known to need no escaping.
- */
+/* A literal of at most so many bytes is copied as so many, without a call. */
+
+#define NGX_HTTP_PGW_TEXT_BEFORE  24
+
+#define ngx_http_pgw_text_before(literal)                                     \
+    literal "                        ", sizeof(literal) - 1
+
+/* What stands before, then s as a JSON string, or null where s->data is NULL;
+   plain: it is known to need no escaping. */
 void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
     size_t len, const ngx_str_t *s, ngx_uint_t plain);
 
 #define ngx_http_pgw_text_json(text, s)                                       \
-    ngx_http_pgw_text_member(text, "", 0, s, 0)
-
-/* s as the inside of a label value (Prometheus text format 0.0.4). */
-void ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s);
+    ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
 
 /*
  * Answers 200 with the text; what a content handler returns, and what may be

@@ -111,41 +111,11 @@ ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 }
 
 
-static ngx_str_t
-ngx_http_pgw_log_literal(const char *text)
-{
-    ngx_str_t  s;
-
-    s.data = (u_char *) text;
-    s.len = text ? ngx_strlen(text) : 0;
-
-    return s;
-}
-
-
-/* A query string may hold what no log should: it is never part of this. */
-
-static ngx_str_t
-ngx_http_pgw_log_path(ngx_http_request_t *r)
-{
-    u_char    *p;
-    ngx_str_t  path;
-
-    path = r->unparsed_uri;
-    p = path.len ? memchr(path.data, '?', path.len) : NULL;
-
-    if (p) {
-        path.len = (size_t) (p - path.data);
-    }
-
-    return path;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 {
     ngx_uint_t                access;
+    const char               *name;
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_srv_conf_t  *sscf;
     ngx_http_pgw_loc_conf_t  *conf;
@@ -185,10 +155,10 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     decision = ngx_http_pgw_decision(r, gr);
 
     if (decision != NGX_HTTP_PGW_DECISION_NONE) {
-        log->decision = ngx_http_pgw_log_literal(
-                   ngx_http_pgw_decisions[decision]);
-        log->reason = ngx_http_pgw_log_literal(
-                   ngx_http_pgw_reasons[ngx_http_pgw_reason(r, gr)].name);
+        log->decision = ngx_http_pgw_decisions[decision];
+        name = ngx_http_pgw_reasons[ngx_http_pgw_reason(r, gr)].name;
+        log->reason.data = (u_char *) name;
+        log->reason.len = ngx_strlen(name);
     }
 
     return NGX_OK;
@@ -259,12 +229,12 @@ ngx_http_pgw_log_time(u_char *p)
 
 
 #define ngx_http_pgw_log_text(line, name, text, plain)                        \
-    ngx_http_pgw_text_member(line, ",\"" name "\":", sizeof(name) + 3, text,  \
-                             plain)
+    ngx_http_pgw_text_member(line,                                            \
+        ngx_http_pgw_text_before(",\"" name "\":"), text, plain)
 
 #define ngx_http_pgw_log_number(line, name, n)                                \
-    ngx_http_pgw_log_digits(line, ",\"" name "\":", sizeof(name) + 3,         \
-                            (int64_t) (n))
+    ngx_http_pgw_log_digits(line,                                             \
+        ngx_http_pgw_text_before(",\"" name "\":"), (int64_t) (n))
 
 
 /* A negative number is null. */
@@ -275,12 +245,14 @@ ngx_http_pgw_log_digits(ngx_http_pgw_text_t *line, const char *before,
 {
     u_char  *p, *digit, buf[NGX_INT64_LEN];
 
-    p = ngx_http_pgw_text_reserve(line, len + NGX_INT64_LEN);
+    p = ngx_http_pgw_text_reserve(line, NGX_HTTP_PGW_TEXT_BEFORE
+                                        + NGX_INT64_LEN);
     if (p == NULL) {
         return;
     }
 
-    p = ngx_cpymem(p, before, len);
+    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
+    p += len;
 
     if (n < 0) {
         line->last = ngx_cpymem(p, "null", 4);
@@ -301,14 +273,22 @@ ngx_http_pgw_log_digits(ngx_http_pgw_text_t *line, const char *before,
 static void
 ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 {
+    u_char    *query;
     ngx_str_t  path;
 
+    /* a query string may hold what no log should */
+
+    path = r->unparsed_uri;
+    query = path.len ? memchr(path.data, '?', path.len) : NULL;
+
+    if (query) {
+        path.len = (size_t) (query - path.data);
+    }
+
+    /* the method is null, as the path is, for a request line that did not
+       parse; nginx lets capitals, "-" and "_" alone into it */
+
     ngx_http_pgw_log_text(line, "clientIp", &r->connection->addr_text, 1);
-
-    /* null, as the path is, for a request line that did not parse; nginx
-       lets capitals, "-" and "_" alone into it */
-
-    path = ngx_http_pgw_log_path(r);
     ngx_http_pgw_log_text(line, "method", &r->method_name, 1);
     ngx_http_pgw_log_text(line, "path", &path, 0);
 

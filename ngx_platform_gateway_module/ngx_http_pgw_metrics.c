@@ -26,26 +26,78 @@ ngx_http_pgw_metrics_create(ngx_conf_t *cf)
 }
 
 
+/* s as the inside of a label value (Prometheus text format 0.0.4). */
+
+static ngx_int_t
+ngx_http_pgw_metrics_label(ngx_conf_t *cf, const ngx_str_t *s,
+    ngx_str_t *label)
+{
+    bool     valid;
+    size_t   n;
+    u_char  *p, *dst, *last;
+
+    /* a byte becomes three at most */
+
+    dst = ngx_pnalloc(cf->pool, s->len * 3 + 1);
+    if (dst == NULL) {
+        return NGX_ERROR;
+    }
+
+    label->data = dst;
+    last = s->data + s->len;
+
+    for (p = s->data; p < last; p += n) {
+
+        n = pj_utf8_next(p, last, &valid);
+
+        if (!valid) {
+            dst = ngx_cpymem(dst, "\xef\xbf\xbd", 3);      /* U+FFFD */
+
+        } else if (*p == '\n') {
+            dst = ngx_cpymem(dst, "\\n", 2);
+
+        } else {
+            if (*p == '"' || *p == '\\') {
+                *dst++ = '\\';
+            }
+
+            dst = ngx_cpymem(dst, p, n);
+        }
+    }
+
+    label->len = (size_t) (dst - label->data);
+
+    return NGX_OK;
+}
+
+
 char *
 ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
+    ngx_shm_zone_t          *zone;
     ngx_http_pgw_metrics_t  *metrics;
 
     metrics = mcf->metrics;
-
-    if (metrics->place.line && mcf->keys->shm_zone == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_metrics\" counts in shared memory, "
-                      "and there is none: add "
-                      "\"platform_gateway_zone platform_gateway:1m\" to "
-                      "http{}, in %V:%ui",
-                      &metrics->place.file, metrics->place.line);
-        return NGX_CONF_ERROR;
-    }
+    zone = mcf->keys->shm_zone;
 
     mcf->keys->metrics = metrics;
 
-    return NGX_CONF_OK;
+    if (zone) {
+        return ngx_http_pgw_metrics_label(cf, &zone->shm.name, &metrics->zone)
+               == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
+    }
+
+    if (metrics->place.line == 0) {
+        return NGX_CONF_OK;
+    }
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "\"platform_gateway_metrics\" counts in shared memory, and "
+                  "there is none: add \"platform_gateway_zone "
+                  "platform_gateway:1m\" to http{}, in %V:%ui",
+                  &metrics->place.file, metrics->place.line);
+
+    return NGX_CONF_ERROR;
 }
 
 
@@ -67,9 +119,14 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
     }
 
     *route = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_route_t));
-    if (*route) {
-        (*route)->id = *id;
+
+    if (*route == NULL
+        || ngx_http_pgw_metrics_label(cf, id, &(*route)->label) != NGX_OK)
+    {
+        return NULL;
     }
+
+    (*route)->id = *id;
 
     return *route;
 }

@@ -78,6 +78,7 @@ typedef struct {
 struct ngx_http_pgw_route_s {
     ngx_http_pgw_route_t     *next;
     ngx_str_t                 id;
+    ngx_str_t                 label;     /* the id, escaped as that */
     ngx_http_pgw_counters_t  *counters;  /* NULL: nothing is counted */
 };
 
@@ -88,6 +89,7 @@ struct ngx_http_pgw_metrics_s {
     ngx_http_pgw_route_t     *routes;
     ngx_http_pgw_place_t      place;     /* of the directive */
     ngx_http_pgw_shared_t    *shared;    /* NULL: nothing is counted */
+    ngx_str_t                 zone;      /* its name as a label */
 };
 
 

@@ -129,11 +129,9 @@ const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS] =
 };
 
 
-const char * const  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS] = {
-    [NGX_HTTP_PGW_DECISION_NONE] = "none",
-    [NGX_HTTP_PGW_DECISION_ALLOW] = "allow",
-    [NGX_HTTP_PGW_DECISION_DENY] = "deny",
-    [NGX_HTTP_PGW_DECISION_SHADOW] = "shadow"
+const ngx_str_t  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS] = {
+    ngx_string("none"), ngx_string("allow"), ngx_string("deny"),
+    ngx_string("shadow")
 };
 
 

@@ -56,17 +56,23 @@ ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
 void
 ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 {
-    u_char  *p;
+    size_t   room;
+    u_char  *last;
     va_list  args;
 
-    p = ngx_http_pgw_text_reserve(text, NGX_HTTP_PGW_TEXT_PIECE);
-    if (p == NULL) {
-        return;
-    }
+    for (room = NGX_HTTP_PGW_TEXT_PIECE;
+         ngx_http_pgw_text_reserve(text, room);
+         room *= 2)
+    {
+        va_start(args, fmt);
+        last = ngx_vslprintf(text->last, text->end, fmt, args);
+        va_end(args);
 
-    va_start(args, fmt);
-    text->last = ngx_vslprintf(p, p + NGX_HTTP_PGW_TEXT_PIECE, fmt, args);
-    va_end(args);
+        if (last < text->end) {
+            text->last = last;
+            return;
+        }
+    }
 }
 
 
@@ -78,14 +84,16 @@ ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
 
     plain = plain || ngx_http_pgw_json_plain(s);
 
-    p = ngx_http_pgw_text_reserve(text, len + sizeof("null")
+    p = ngx_http_pgw_text_reserve(text, NGX_HTTP_PGW_TEXT_BEFORE
+                                + sizeof("null")
                                 + (plain ? s->len
                                          : ngx_http_pgw_json_escape(NULL, s)));
     if (p == NULL) {
         return;
     }
 
-    p = ngx_cpymem(p, before, len);
+    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
+    p += len;
 
     if (s->data == NULL) {
         text->last = ngx_cpymem(p, "null", 4);
@@ -104,45 +112,6 @@ ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
     *p++ = '"';
 
     text->last = p;
-}
-
-
-void
-ngx_http_pgw_text_label(ngx_http_pgw_text_t *text, const ngx_str_t *s)
-{
-    bool     valid;
-    size_t   n;
-    u_char  *p, *dst, *last;
-
-    /* a byte becomes three at most */
-
-    dst = ngx_http_pgw_text_reserve(text, s->len * 3);
-    if (dst == NULL) {
-        return;
-    }
-
-    last = s->data + s->len;
-
-    for (p = s->data; p < last; p += n) {
-
-        n = pj_utf8_next(p, last, &valid);
-
-        if (!valid) {
-            dst = ngx_cpymem(dst, "\xef\xbf\xbd", 3);      /* U+FFFD */
-
-        } else if (*p == '\n') {
-            dst = ngx_cpymem(dst, "\\n", 2);
-
-        } else {
-            if (*p == '"' || *p == '\\') {
-                *dst++ = '\\';
-            }
-
-            dst = ngx_cpymem(dst, p, n);
-        }
-    }
-
-    text->last = dst;
 }
 
 
