@@ -238,11 +238,6 @@ pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ)
                       key->headers[typ].len};
 }
 
-unsigned pj_key_bits(const pj_key_t *key)
-{
-    return key->bits;
-}
-
 pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
 {
     int equal;

@@ -29,11 +29,6 @@ size_t pj_b64url_encoded_len(size_t n)
     return n / 3 * 4 + (n % 3 == 0 ? 0 : n % 3 + 1);
 }
 
-size_t pj_b64url_decoded_max(size_t n)
-{
-    return n / 4 * 3 + n % 4;
-}
-
 pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
 {
     const unsigned char *s = src.data;
@@ -103,11 +98,6 @@ pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap, size_t *out_len,
     return left == 0 ? PJ_OK : decode_tail(dst, s, left);
 }
 
-static bool is_space(unsigned char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
 pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
                        pj_str_t src)
 {
@@ -121,7 +111,7 @@ pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
                          : c == '-' || c == '_' ? BAD
                                                 : values[c];
 
-        if (is_space(c))
+        if (pj_is_space(c))
             continue;
         pad += c == '=';
         if (c == '=')

@@ -50,7 +50,7 @@ void *pj_arena_alloc(pj_arena_t *arena, size_t size)
 
 pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src, pj_str_t *out)
 {
-    size_t cap = pj_b64url_decoded_max(src.len);
+    size_t cap = src.len / 4 * 3 + 3;
     unsigned char *dst = arena_bytes(arena, cap);
 
     if (dst == NULL)
@@ -142,7 +142,7 @@ size_t pj_json_arena_bytes(size_t len, size_t docs)
 
 size_t pj_token_arena_bytes(size_t token_bytes)
 {
-    size_t decoded = pj_b64url_decoded_max(token_bytes);
+    size_t decoded = token_bytes / 4 * 3 + 2 * 3; /* two parts */
     size_t trees = pj_json_arena_bytes(decoded, 2);
 
     return trees > SIZE_MAX - decoded ? SIZE_MAX : trees + decoded;

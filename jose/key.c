@@ -29,16 +29,11 @@ static const struct {
      FORM_SPKI},
 };
 
-static bool is_space(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
-}
-
 static pj_str_t trim(pj_str_t s)
 {
-    for (; s.len > 0 && is_space(s.data[0]); s.len--)
+    for (; s.len > 0 && pj_is_space(s.data[0]); s.len--)
         s.data++;
-    while (s.len > 0 && is_space(s.data[s.len - 1]))
+    while (s.len > 0 && pj_is_space(s.data[s.len - 1]))
         s.len--;
     return s;
 }

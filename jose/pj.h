@@ -122,10 +122,8 @@ size_t pj_json_escape(char *dst, pj_str_t s);
 
 /* -- base64 (RFC 4648) ---------------------------------------------------- */
 
-/* Characters that n bytes take without padding, and an upper bound of the
- * bytes that n characters decode to. */
+/* Characters that n bytes take without padding. */
 size_t pj_b64url_encoded_len(size_t n);
-size_t pj_b64url_decoded_max(size_t n);
 
 /* Encodes src into dst[0..cap), without padding and NUL. */
 PJ_MUST_CHECK pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len,
@@ -226,9 +224,6 @@ typedef enum {
 /* The first part of every token of that typ that a private key signs,
  * base64url; empty for a public key.  Lives as long as the key. */
 pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ);
-
-/* Modulus size in bits. */
-unsigned pj_key_bits(const pj_key_t *key);
 
 /* RFC 7638 SHA-256 thumbprint of the public half, base64url, no NUL. */
 PJ_MUST_CHECK pj_err_t pj_key_thumbprint(const pj_key_t *key,

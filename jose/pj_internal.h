@@ -41,6 +41,8 @@ PJ_MUST_CHECK pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src,
 
 bool pj_str_eq(pj_str_t a, pj_str_t b);
 
+bool pj_is_space(unsigned char c);
+
 /* True when s, without NUL, is the ASCII text b, letter case aside. */
 bool pj_str_caseeq(pj_str_t s, pj_str_t b);
 

@@ -19,6 +19,11 @@ bool pj_str_caseeq(pj_str_t s, pj_str_t b)
                                          (const char *) b.data, b.len) == 0;
 }
 
+bool pj_is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
 /* -- UTF-8 (Unicode table 3-7) -------------------------------------------- */
 
 /* Only the second byte's range depends on the first: that is what shuts out
