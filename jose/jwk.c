@@ -9,8 +9,6 @@
 #include <string.h>
 
 #define EXPONENT_MAX_BYTES ((PJ_RSA_MAX_EXPONENT_BITS + 7) / 8)
-
-/* The text of a thumbprint's input never gets longer. */
 #define THUMBPRINT_INPUT_MAX (PJ_RSA_MAX_BYTES * 4 / 3 + 64)
 
 /* -- emitting ------------------------------------------------------------- */

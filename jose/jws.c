@@ -18,7 +18,8 @@ static pj_str_t between(const unsigned char *p, const unsigned char *end)
 
 pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
 {
-    const unsigned char *start = token.data, *end = start + token.len;
+    const unsigned char *start = token.data;
+    const unsigned char *end = token.len == 0 ? start : start + token.len;
     const unsigned char *one = dot_find(start, end), *two;
 
     if (token.len > max_bytes)

@@ -1,5 +1,4 @@
-/* Text: spans, UTF-8, JSON strings checked and written, bounded output, and
- * what errors are called. */
+/* Spans, UTF-8, JSON strings checked and written, error texts, output. */
 
 #include "pj_internal.h"
 
@@ -58,12 +57,12 @@ size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
 
 bool pj_utf8_valid(pj_str_t s)
 {
-    const unsigned char *p = s.data, *end = p + s.len;
     bool valid = true;
+    size_t i = 0;
 
-    while (p < end && valid && *p != 0)
-        p += pj_utf8_next(p, end, &valid);
-    return p == end && valid;
+    while (i < s.len && valid && s.data[i] != 0)
+        i += pj_utf8_next(s.data + i, s.data + s.len, &valid);
+    return i == s.len && valid;
 }
 
 /* -- eight bytes at a time ------------------------------------------------ */
@@ -170,7 +169,7 @@ static size_t plain_run(const unsigned char *p, const unsigned char *end)
 
 bool pj_json_plain(pj_str_t s)
 {
-    return plain_run(s.data, s.data + s.len) == s.len;
+    return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
 }
 
 /* Writes to dst what stands for the character at p, which is not plain; *n is
@@ -205,7 +204,7 @@ static size_t escape_one(char *dst, const unsigned char *p,
 
 size_t pj_json_escape(char *dst, pj_str_t s)
 {
-    const unsigned char *p = s.data, *end = p + s.len;
+    const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
     size_t len = 0;
 
     while (p < end) {

@@ -285,29 +285,11 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
 
 
 void
-ngx_http_pgw_metrics_verification(pj_err_t err)
+ngx_http_pgw_metrics_count(size_t offset)
 {
     if (ngx_http_pgw_shared) {
-        ngx_http_pgw_metrics_add(&ngx_http_pgw_shared->verifications[
-                                      ngx_http_pgw_reason_of_token(err)], 1);
-    }
-}
-
-
-void
-ngx_http_pgw_metrics_fetch(ngx_http_pgw_fetch_e outcome)
-{
-    if (ngx_http_pgw_shared) {
-        ngx_http_pgw_metrics_add(&ngx_http_pgw_shared->fetches[outcome], 1);
-    }
-}
-
-
-void
-ngx_http_pgw_metrics_cache(ngx_http_pgw_cache_e event)
-{
-    if (ngx_http_pgw_shared) {
-        ngx_http_pgw_metrics_add(&ngx_http_pgw_shared->cache[event], 1);
+        ngx_http_pgw_metrics_add((ngx_atomic_t *) (void *)
+                             ((u_char *) ngx_http_pgw_shared + offset), 1);
     }
 }
 

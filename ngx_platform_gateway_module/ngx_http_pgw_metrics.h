@@ -115,10 +115,20 @@ void ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle);
 /* LOG phase: one more request. */
 ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
 
-/* One more token whose checks ended with err, fetch, event of the cache. */
-void ngx_http_pgw_metrics_verification(pj_err_t err);
-void ngx_http_pgw_metrics_fetch(ngx_http_pgw_fetch_e outcome);
-void ngx_http_pgw_metrics_cache(ngx_http_pgw_cache_e event);
+/* One more of what is at that offset of shared_t: a token whose checks ended
+   with err, a fetch, an event of the cache. */
+void ngx_http_pgw_metrics_count(size_t offset);
+
+#define ngx_http_pgw_metrics_of(words, i)                                     \
+    ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
+                               + (i) * sizeof(ngx_atomic_t))
+
+#define ngx_http_pgw_metrics_verification(err)                                \
+    ngx_http_pgw_metrics_of(verifications, ngx_http_pgw_reason_of_token(err))
+#define ngx_http_pgw_metrics_fetch(outcome)                                   \
+    ngx_http_pgw_metrics_of(fetches, outcome)
+#define ngx_http_pgw_metrics_cache(event)                                     \
+    ngx_http_pgw_metrics_of(cache, event)
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);

@@ -9,50 +9,49 @@
 #include "ngx_http_pgw.h"
 
 
-#define ngx_http_pgw_admits(reason, name, flags, status)                      \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, flags, status, NULL, NULL, NULL, 0 }
+/* Names and phrases of errors of pj: most reasons of tokens are called so. */
+
+#define ngx_http_pgw_texts(error, name, detail)                               \
+    __attribute__ ((unused)) static const char                                \
+        ngx_http_pgw_name_##error[] = name,                                   \
+        ngx_http_pgw_detail_##error[] = detail;
+
+PJ_ERRORS(ngx_http_pgw_texts)
+
+
+#define ngx_http_pgw_row(reason, name, flags, status, code, detail)           \
+    [NGX_HTTP_PGW_REASON_##reason] = { name, flags, status, code, detail,     \
+                                       NULL, 0 }
 
 #define ngx_http_pgw_refuses(reason, name, status, code, detail)              \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, NGX_HTTP_PGW_REASON_REFUSES, status, code, detail, NULL, 0 }
+    ngx_http_pgw_row(reason, name, NGX_HTTP_PGW_REASON_REFUSES, status, code, \
+                     detail)
 
 #define ngx_http_pgw_nginx(reason, name, status, code, detail)                \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, NGX_HTTP_PGW_REASON_REFUSES|NGX_HTTP_PGW_REASON_NGINX,        \
-          status, code, detail, NULL, 0 }
+    ngx_http_pgw_row(reason, name, NGX_HTTP_PGW_REASON_REFUSES                \
+                     |NGX_HTTP_PGW_REASON_NGINX, status, code, detail)
 
 #define ngx_http_pgw_token(reason, name, code, detail, errors)                \
     [NGX_HTTP_PGW_REASON_##reason] =                                          \
         { name, NGX_HTTP_PGW_REASON_REFUSES|NGX_HTTP_PGW_REASON_VERIFIES,     \
-          NGX_HTTP_UNAUTHORIZED, code, detail, "invalid_token", errors }
-
-/* ... of the error of pj that has that name, which says what it says. */
+          401, code, detail, "invalid_token", errors }
 
 #define ngx_http_pgw_error(error)                                             \
     ngx_http_pgw_token(error, ngx_http_pgw_name_##error,                      \
                        "GATEWAY_TOKEN_INVALID", ngx_http_pgw_detail_##error,  \
                        PJ_FAULT(PJ_ERR_##error))
 
-#define ngx_http_pgw_texts(error, name, detail)                               \
-    ngx_http_pgw_unused static const char                                     \
-        ngx_http_pgw_name_##error[] = name,                                   \
-        ngx_http_pgw_detail_##error[] = detail;
-
-#define ngx_http_pgw_unused  __attribute__ ((unused))
-
-PJ_ERRORS(ngx_http_pgw_texts)
-
 
 /* No string needs escaping in JSON or in a header. */
 
 const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS] =
 {
-    ngx_http_pgw_admits(PUBLIC, "public", 0, 0),
-    ngx_http_pgw_admits(VERIFIED, "verified", NGX_HTTP_PGW_REASON_VERIFIES, 0),
-    ngx_http_pgw_admits(PREFLIGHT, "preflight", 0, NGX_HTTP_NO_CONTENT),
-    ngx_http_pgw_admits(OPTIONS, "options", 0, NGX_HTTP_NO_CONTENT),
-    ngx_http_pgw_admits(SATISFIED, "satisfied", 0, 0),
+    ngx_http_pgw_row(PUBLIC, "public", 0, 0, NULL, NULL),
+    ngx_http_pgw_row(VERIFIED, "verified", NGX_HTTP_PGW_REASON_VERIFIES, 0,
+                     NULL, NULL),
+    ngx_http_pgw_row(PREFLIGHT, "preflight", 0, 204, NULL, NULL),
+    ngx_http_pgw_row(OPTIONS, "options", 0, 204, NULL, NULL),
+    ngx_http_pgw_row(SATISFIED, "satisfied", 0, 0, NULL, NULL),
 
     ngx_http_pgw_refuses(TOKEN_MISSING, "token_missing", 401,
                          "GATEWAY_TOKEN_MISSING",

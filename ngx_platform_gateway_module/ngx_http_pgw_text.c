@@ -26,17 +26,17 @@ ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
     size_t   used, size;
     u_char  *p;
 
-    used = (size_t) (text->last - text->start);
-
-    if (text->failed || (size_t) (text->end - text->last) >= len) {
-        return text->failed ? NULL : text->last;
+    if ((size_t) (text->end - text->last) >= len) {
+        return text->last;
     }
 
+    used = (size_t) (text->last - text->start);
     size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
 
-    p = ngx_palloc(text->request->pool, size);
+    p = text->failed ? NULL : ngx_palloc(text->request->pool, size);
     if (p == NULL) {
         text->failed = 1;
+        text->end = text->last;
         return NULL;
     }
 
