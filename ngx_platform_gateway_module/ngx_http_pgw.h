@@ -23,6 +23,7 @@
 #include <pj.h>
 
 #include "ngx_http_pgw_header.h"
+#include "ngx_http_pgw_reason.h"
 
 
 /* Access levels of a location; a location may list several. */
@@ -37,87 +38,6 @@
 
 #define NGX_HTTP_PGW_REQUEST_ID      0x01
 #define NGX_HTTP_PGW_CORRELATION_ID  0x02
-
-
-/*
- * Why a request was let through or refused.  All else that is known of a
- * decision (its name, status, code, detail) is in the table of _reason.c.
- */
-
-typedef enum {
-    NGX_HTTP_PGW_REASON_NONE = 0,
-
-    NGX_HTTP_PGW_REASON_PUBLIC,
-    NGX_HTTP_PGW_REASON_VERIFIED,
-    NGX_HTTP_PGW_REASON_PREFLIGHT,
-    NGX_HTTP_PGW_REASON_OPTIONS,
-    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": another module let
-                                            the request in */
-
-    NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-    NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
-    NGX_HTTP_PGW_REASON_TOKEN_SIZE,
-    NGX_HTTP_PGW_REASON_TOKEN_ENCODING,
-    NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    NGX_HTTP_PGW_REASON_TOKEN_HEADER,
-    NGX_HTTP_PGW_REASON_TOKEN_ALG,
-    NGX_HTTP_PGW_REASON_TOKEN_TYP,
-    NGX_HTTP_PGW_REASON_TOKEN_CRIT,
-    NGX_HTTP_PGW_REASON_TOKEN_KID,
-    NGX_HTTP_PGW_REASON_TOKEN_KIND,
-    NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
-    NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
-    NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
-    NGX_HTTP_PGW_REASON_TOKEN_BOUND,
-    NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
-    NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-    NGX_HTTP_PGW_REASON_KID_UNKNOWN,
-    NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
-    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* we failed, not the token */
-    NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-    NGX_HTTP_PGW_REASON_KID_PENDING,
-
-    NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-    NGX_HTTP_PGW_REASON_BAD_REQUEST,
-    NGX_HTTP_PGW_REASON_REQUEST_TOO_LARGE,
-    NGX_HTTP_PGW_REASON_URI_TOO_LONG,
-    NGX_HTTP_PGW_REASON_RATE_LIMITED,
-
-    NGX_HTTP_PGW_REASONS                 /* how many */
-} ngx_http_pgw_reason_e;
-
-
-typedef enum {
-    NGX_HTTP_PGW_DECISION_NONE = 0,
-    NGX_HTTP_PGW_DECISION_ALLOW,
-    NGX_HTTP_PGW_DECISION_DENY,
-    NGX_HTTP_PGW_DECISION_SHADOW,
-    NGX_HTTP_PGW_DECISIONS
-} ngx_http_pgw_decision_e;
-
-
-/* What a reason can be. */
-
-#define NGX_HTTP_PGW_REASON_REFUSES   0x0001  /* else it lets through */
-#define NGX_HTTP_PGW_REASON_VERIFIES  0x0002  /* it is the result of a token */
-#define NGX_HTTP_PGW_REASON_NGINX     0x0004  /* nginx itself refuses with this
-                                                 status for it */
-
-typedef struct {
-    const char                  *name;         /* NULL: the reason is none */
-    ngx_uint_t                   flags;
-    ngx_uint_t                   status;       /* 0: for others to say */
-    const char                  *code;         /* of a refusal, as ... */
-    const char                  *detail;       /* ... is its detail */
-    const char                  *error;        /* RFC 6750, section 3.1, or
-                                                  NULL */
-    uint64_t                     errors;       /* PJ_FAULT()s of a token that
-                                                  give it */
-} ngx_http_pgw_reason_t;
 
 
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
@@ -783,27 +703,20 @@ ngx_int_t ngx_http_pgw_names_add(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 
 /* ngx_http_pgw_reason.c: what decisions mean, and refusing */
 
-extern const ngx_http_pgw_reason_t ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
-extern const ngx_str_t ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
-
-/* Why r, the state of which is gr, was decided as it was; 0: not known. */
+/* How and why r, the state of which is gr, was decided; 0: it was not. */
 ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr);
-
 ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr);
 
-/*
- * Our refusal that is being answered, or NULL.  It holds for a response of its
- * status alone, since a later location may answer with another.
- */
+/* Our refusal that is being answered, or NULL.  It holds for a response of its
+   status alone, since a later location may answer with another. */
 const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
     const ngx_http_pgw_request_t *gr);
 
-/* The reason that a token with this result of its checks gives. */
+/* The reason that this result of a token's checks gives, and that for which
+   nginx itself refuses with a status; 0: none. */
 ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
-
-/* The reason for which nginx itself refuses with that status; 0: none. */
 ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 /*
@@ -825,7 +738,7 @@ ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
 void ngx_http_pgw_problem_init(void);
 
 
-/* ngx_http_pgw_text.c: responses written piece by piece */
+/* ngx_http_pgw_log.c: text written piece by piece, and the access log */
 
 typedef struct {
     ngx_http_request_t          *request;
@@ -858,10 +771,7 @@ void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
 #define ngx_http_pgw_text_json(text, s)                                       \
     ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
 
-/*
- * Answers 200 with the text; what a content handler returns, and what may be
- * given to ngx_http_finalize_request().
- */
+/* Answers 200 with the text; what it returns, a content handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 
 /* Whether s is itself the inside of a JSON string, and s as such. */
@@ -873,14 +783,11 @@ ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
     pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
 
 
-/* ngx_http_pgw_log.c: the access log */
-
 ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
 
-/* How long the request has taken by now. */
+/* How long the request has taken by now, and the last attempt at an upstream;
+   NULL: there was none. */
 ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
-
-/* The last attempt at an upstream; NULL: there was none. */
 const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
     const ngx_http_request_t *r);
 

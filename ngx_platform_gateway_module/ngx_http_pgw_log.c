@@ -1,15 +1,19 @@
 
 /*
- * The access log: $platform_access_json, one JSON object on one line whatever
- * bytes the client sent, and some of its members as variables of their own.
+ * A writer of text, piece by piece: of responses and of the access log.
  *
- * Written at every request: most texts are known to need no escaping, and the
- * time is kept for the next entry of the same second.
+ * The log: $platform_access_json, one JSON object on one line whatever bytes
+ * the client sent, and some of its members as variables of their own.  Written
+ * at every request: most texts are known to need no escaping, and the time is
+ * kept for the next entry of the same second.
  */
 
 
 #include "ngx_http_pgw.h"
 
+
+#define NGX_HTTP_PGW_TEXT_START  1024
+#define NGX_HTTP_PGW_TEXT_PIECE  512
 
 #define NGX_HTTP_PGW_LOG_TIME_LEN                                             \
     (sizeof("1970-01-01T00:00:00.000Z") - 1)
@@ -29,47 +33,161 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-typedef struct {
-    ngx_str_t                name;
-    size_t                   offset;  /* in ngx_http_pgw_log_t */
-} ngx_http_pgw_log_variable_t;
-
-
-#define ngx_http_pgw_log_entry(member)                                        \
-    { ngx_string("platform_" #member), offsetof(ngx_http_pgw_log_t, member) }
-
-static ngx_http_pgw_log_variable_t  ngx_http_pgw_log_variables[] = {
-    ngx_http_pgw_log_entry(request_id),
-    ngx_http_pgw_log_entry(correlation_id),
-    ngx_http_pgw_log_entry(route_id),
-    ngx_http_pgw_log_entry(service_name),
-    ngx_http_pgw_log_entry(access),
-    ngx_http_pgw_log_entry(decision),
-    ngx_http_pgw_log_entry(reason),
-    { ngx_null_string, 0 }
-};
-
-
 /* By ngx_http_pgw_loc_conf_t.access: the bits above the lowest. */
 
-static const ngx_str_t  ngx_http_pgw_log_levels[] = {
-    ngx_null_string,
-    ngx_string("public"),
-    ngx_string("account"),
-    ngx_string("public account"),
-    ngx_string("branch"),
-    ngx_string("public branch"),
-    ngx_string("account branch"),
-    ngx_string("public account branch"),
-    ngx_string("system"),
-    ngx_string("public system"),
-    ngx_string("account system"),
-    ngx_string("public account system"),
-    ngx_string("branch system"),
-    ngx_string("public branch system"),
-    ngx_string("account branch system"),
-    ngx_string("public account branch system")
-};
+static ngx_str_t  ngx_http_pgw_log_levels[16];
+static u_char     ngx_http_pgw_log_names[16][sizeof("public account branch "
+                                                    "system ")];
+
+
+void
+ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r)
+{
+    ngx_memzero(text, sizeof(ngx_http_pgw_text_t));
+
+    text->request = r;
+}
+
+
+u_char *
+ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
+{
+    size_t   used, size;
+    u_char  *p;
+
+    if ((size_t) (text->end - text->last) >= len) {
+        return text->last;
+    }
+
+    used = (size_t) (text->last - text->start);
+    size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
+
+    p = text->failed ? NULL : ngx_palloc(text->request->pool, size);
+    if (p == NULL) {
+        text->failed = 1;
+        text->end = text->last;
+        return NULL;
+    }
+
+    if (text->start) {
+        ngx_memcpy(p, text->start, used);
+        (void) ngx_pfree(text->request->pool, text->start);
+    }
+
+    text->start = p;
+    text->last = p + used;
+    text->end = p + size;
+
+    return text->last;
+}
+
+
+void
+ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
+{
+    size_t   room;
+    u_char  *last;
+    va_list  args;
+
+    for (room = NGX_HTTP_PGW_TEXT_PIECE;
+         ngx_http_pgw_text_reserve(text, room);
+         room *= 2)
+    {
+        va_start(args, fmt);
+        last = ngx_vslprintf(text->last, text->end, fmt, args);
+        va_end(args);
+
+        if (last < text->end) {
+            text->last = last;
+            return;
+        }
+    }
+}
+
+
+void
+ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, const ngx_str_t *s, ngx_uint_t plain)
+{
+    u_char  *p;
+
+    plain = plain || ngx_http_pgw_json_plain(s);
+
+    p = ngx_http_pgw_text_reserve(text, NGX_HTTP_PGW_TEXT_BEFORE
+                                + sizeof("null")
+                                + (plain ? s->len
+                                         : ngx_http_pgw_json_escape(NULL, s)));
+    if (p == NULL) {
+        return;
+    }
+
+    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
+    p += len;
+
+    if (s->data == NULL) {
+        text->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
+    *p++ = '"';
+
+    if (plain) {
+        p = ngx_cpymem(p, s->data, s->len);
+
+    } else {
+        p += ngx_http_pgw_json_escape(p, s);
+    }
+
+    *p++ = '"';
+
+    text->last = p;
+}
+
+
+ngx_int_t
+ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
+{
+    ngx_int_t            rc;
+    ngx_buf_t           *b;
+    ngx_str_t            value;
+    ngx_chain_t          out;
+    ngx_http_request_t  *r;
+
+    r = text->request;
+    b = ngx_calloc_buf(r->pool);
+
+    ngx_str_set(&value, "no-store");
+
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = (r == r->main) ? 1 : 0;
+    b->last_in_chain = 1;
+
+    out.buf = b;
+    out.next = NULL;
+
+    r->headers_out.status = NGX_HTTP_OK;
+    r->headers_out.content_length_n = b->last - b->pos;
+    r->headers_out.content_type.data = (u_char *) type;
+    r->headers_out.content_type.len = ngx_strlen(type);
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_output_filter(r, &out);
+}
 
 
 ngx_msec_t
@@ -391,34 +509,55 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
+#define ngx_http_pgw_log_entry(member)                                        \
+    { ngx_string("platform_" #member), ngx_http_pgw_log_variable,             \
+      offsetof(ngx_http_pgw_log_t, member) }
+
+static struct {
+    ngx_str_t                    name;
+    ngx_http_get_variable_pt     handler;
+    size_t                       offset;
+} ngx_http_pgw_log_variables[] = {
+    ngx_http_pgw_log_entry(request_id),
+    ngx_http_pgw_log_entry(correlation_id),
+    ngx_http_pgw_log_entry(route_id),
+    ngx_http_pgw_log_entry(service_name),
+    ngx_http_pgw_log_entry(access),
+    ngx_http_pgw_log_entry(decision),
+    ngx_http_pgw_log_entry(reason),
+    { ngx_string("platform_access_json"), ngx_http_pgw_log_json, 0 }
+};
+
+
 ngx_int_t
 ngx_http_pgw_log_add_variables(ngx_conf_t *cf)
 {
-    ngx_http_variable_t          *var;
-    ngx_http_pgw_log_variable_t  *entry;
+    u_char               *p;
+    ngx_uint_t            i;
+    ngx_http_variable_t  *var;
 
-    static ngx_str_t  json = ngx_string("platform_access_json");
+    for (i = 1; i < 16; i++) {
+        p = ngx_sprintf(ngx_http_pgw_log_names[i], "%s%s%s%s",
+                        i & 1 ? "public " : "", i & 2 ? "account " : "",
+                        i & 4 ? "branch " : "", i & 8 ? "system " : "");
+        ngx_http_pgw_log_levels[i].data = ngx_http_pgw_log_names[i];
+        ngx_http_pgw_log_levels[i].len = (size_t)
+                                     (p - 1 - ngx_http_pgw_log_names[i]);
+    }
 
-    /* a decision changes while the request goes on */
+    for (i = 0; i < 8; i++) {
 
-    for (entry = ngx_http_pgw_log_variables; entry->name.len; entry++) {
+        /* a decision changes while the request goes on */
 
-        var = ngx_http_add_variable(cf, &entry->name,
+        var = ngx_http_add_variable(cf, &ngx_http_pgw_log_variables[i].name,
                                     NGX_HTTP_VAR_NOCACHEABLE);
         if (var == NULL) {
             return NGX_ERROR;
         }
 
-        var->get_handler = ngx_http_pgw_log_variable;
-        var->data = entry->offset;
+        var->get_handler = ngx_http_pgw_log_variables[i].handler;
+        var->data = ngx_http_pgw_log_variables[i].offset;
     }
-
-    var = ngx_http_add_variable(cf, &json, NGX_HTTP_VAR_NOCACHEABLE);
-    if (var == NULL) {
-        return NGX_ERROR;
-    }
-
-    var->get_handler = ngx_http_pgw_log_json;
 
     return NGX_OK;
 }

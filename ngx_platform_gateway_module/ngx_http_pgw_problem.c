@@ -350,23 +350,23 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
 /*
  * nginx looks at the size of a body before any handler runs, but of the two a
- * wrong method is the client's first mistake.
+ * wrong method is the client's first mistake: then the page of that.
  */
 
-static void
+static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr)
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
 {
     ngx_http_pgw_loc_conf_t  *conf;
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (r->err_status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+    if (page->status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
         || r->method == NGX_HTTP_OPTIONS
         || conf->methods == 0
         || (r->method & conf->methods))
     {
-        return;
+        return page;
     }
 
     r->err_status = NGX_HTTP_NOT_ALLOWED;
@@ -376,6 +376,8 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     gr->shadowed = 0;
     gr->code = NULL;
     gr->detail = NULL;
+
+    return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
 
 
@@ -404,11 +406,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         return NULL;
     }
 
-    if (page->status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE) {
-        ngx_http_pgw_problem_precedence(r, gr);
-        page = ngx_http_pgw_problem_find(r->err_status);
-    }
-
+    page = ngx_http_pgw_problem_precedence(r, gr, page);
     reason = ngx_http_pgw_refusal(gr);
     code = page->code;
     detail = page->detail;
