@@ -133,37 +133,32 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 
 
 /*
- * What the route of that id has in the zone, or gets now.  The master process
- * alone adds to the list, and never takes away: whoever reads it needs no lock.
+ * What the route has in the zone, or gets now.  The master process alone adds
+ * to the list, and never takes away: whoever reads it needs no lock.
  */
 
 static ngx_http_pgw_counters_t *
 ngx_http_pgw_metrics_counters(ngx_slab_pool_t *shpool,
     ngx_http_pgw_shared_t *shared, const ngx_str_t *id)
 {
-    ngx_http_pgw_counters_t  *counters;
+    ngx_http_pgw_counters_t  *c;
 
-    for (counters = shared->routes; counters; counters = counters->next) {
-        if (counters->len == id->len
-            && ngx_memcmp(counters->id, id->data, id->len) == 0)
-        {
-            return counters;
+    for (c = shared->routes; c; c = c->next) {
+        if (c->len == id->len && ngx_memcmp(c->id, id->data, id->len) == 0) {
+            return c;
         }
     }
 
-    counters = ngx_slab_calloc(shpool,
-                               sizeof(ngx_http_pgw_counters_t) + id->len);
-    if (counters == NULL) {
-        return NULL;
+    c = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_counters_t) + id->len);
+
+    if (c) {
+        c->next = shared->routes;
+        c->len = id->len;
+        ngx_memcpy(c->id, id->data, id->len);
+        shared->routes = c;
     }
 
-    counters->next = shared->routes;
-    counters->len = id->len;
-    ngx_memcpy(counters->id, id->data, id->len);
-
-    shared->routes = counters;
-
-    return counters;
+    return c;
 }
 
 
@@ -216,10 +211,16 @@ failed:
 }
 
 
-static void
-ngx_http_pgw_metrics_add(ngx_atomic_t *word, ngx_uint_t n)
+void
+ngx_http_pgw_metrics_count(size_t offset)
 {
-    (void) ngx_atomic_fetch_add(word, (ngx_atomic_int_t) n);
+    u_char  *p;
+
+    p = (u_char *) ngx_http_pgw_shared;
+
+    if (p) {
+        (void) ngx_atomic_fetch_add((ngx_atomic_t *) (void *) (p + offset), 1);
+    }
 }
 
 
@@ -232,7 +233,6 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     ngx_http_pgw_counters_t          *counters;
     ngx_http_pgw_srv_conf_t          *sscf;
     ngx_http_pgw_loc_conf_t          *conf;
-    ngx_http_pgw_main_conf_t         *mcf;
     ngx_http_pgw_decision_e           decision;
     const ngx_http_upstream_state_t  *upstream;
 
@@ -242,7 +242,6 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
         5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
     };
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
     counters = conf->route->counters;
@@ -257,40 +256,31 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     }
 
     decision = ngx_http_pgw_decision(r, gr);
-    ngx_http_pgw_metrics_add(&counters->requests[decision], 1);
+    (void) ngx_atomic_fetch_add(&counters->requests[decision], 1);
 
     if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
         i = ngx_http_pgw_reason(r, gr);
-        ngx_http_pgw_metrics_add(&mcf->metrics->shared->refusals[decision][i],
-                                 1);
+        ngx_http_pgw_metrics_of(refusals[decision], i);
     }
 
     duration = ngx_http_pgw_log_duration(r);
 
     for (i = 0; duration > bounds[i]; i++) { /* void */ }
 
-    ngx_http_pgw_metrics_add(&counters->durations[i], 1);
-    ngx_http_pgw_metrics_add(&counters->duration_ms, duration);
+    (void) ngx_atomic_fetch_add(&counters->durations[i], 1);
+    (void) ngx_atomic_fetch_add(&counters->duration_ms,
+                                (ngx_atomic_int_t) duration);
 
     upstream = ngx_http_pgw_log_upstream(r);
     i = upstream ? upstream->status / 100 : 0;
 
-    /* else of no class that HTTP knows */
+    if (i >= NGX_HTTP_PGW_CLASSES) {
+        i = 0;      /* of no class that HTTP knows */
+    }
 
-    ngx_http_pgw_metrics_add(
-                   &counters->upstream[i < NGX_HTTP_PGW_CLASSES ? i : 0], 1);
+    (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
 
     return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_metrics_count(size_t offset)
-{
-    if (ngx_http_pgw_shared) {
-        ngx_http_pgw_metrics_add((ngx_atomic_t *) (void *)
-                             ((u_char *) ngx_http_pgw_shared + offset), 1);
-    }
 }
 
 

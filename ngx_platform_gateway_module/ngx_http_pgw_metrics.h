@@ -93,8 +93,6 @@ struct ngx_http_pgw_metrics_s {
 };
 
 
-/* ngx_http_pgw_metrics.c: counting */
-
 ngx_http_pgw_metrics_t *ngx_http_pgw_metrics_create(ngx_conf_t *cf);
 
 /* Checks at the end of http{}: counting needs the shared zone. */
@@ -105,18 +103,16 @@ char *ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf,
 ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
     const ngx_str_t *id);
 
-/* Finds or makes the counters of the configuration's routes in the zone, from
-   where *out, which lives there, leads to them over reloads. */
+/* Finds or makes the counters of the configuration's routes in the zone; *out
+   lives there and leads to them over reloads. */
 ngx_int_t ngx_http_pgw_metrics_zone_init(ngx_http_pgw_metrics_t *metrics,
     ngx_shm_zone_t *shm_zone, void **out);
 
 void ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle);
 
-/* LOG phase: one more request. */
 ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
 
-/* One more of what is at that offset of shared_t: a token whose checks ended
-   with err, a fetch, an event of the cache. */
+/* One more of what is at that offset of shared_t. */
 void ngx_http_pgw_metrics_count(size_t offset);
 
 #define ngx_http_pgw_metrics_of(words, i)                                     \
@@ -134,9 +130,7 @@ void ngx_http_pgw_metrics_count(size_t offset);
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
 
 
-/* ngx_http_pgw_metrics_text.c: the content handler */
-
-/* platform_gateway_metrics; */
+/* platform_gateway_metrics; (ngx_http_pgw_metrics_text.c) */
 char *ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

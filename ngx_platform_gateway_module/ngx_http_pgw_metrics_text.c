@@ -102,29 +102,27 @@ static void
 ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_shared_t *shared)
 {
-    ngx_uint_t                    i, decision;
-    const ngx_http_pgw_reason_t  *reason;
+    ngx_uint_t                    i, decision, reason;
+    const ngx_http_pgw_reason_t  *reasons;
 
-    reason = ngx_http_pgw_reasons;
+    reasons = ngx_http_pgw_reasons;
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("refusals_total", "counter",
                             "Requests refused (deny), or that would have been "
                             "(shadow), by reason."));
 
-    for (decision = NGX_HTTP_PGW_DECISION_DENY;
-         decision < NGX_HTTP_PGW_DECISIONS;
-         decision++)
-    {
-        for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
+    for (i = 0; i < 2 * NGX_HTTP_PGW_REASONS; i++) {
 
-            if (reason[i].flags & NGX_HTTP_PGW_REASON_REFUSES) {
-                ngx_http_pgw_text_format(text,
-                    "platform_gateway_refusals_total{reason=\"%s\","
-                    "decision=\"%V\"} %uA\n", reason[i].name,
-                    &ngx_http_pgw_decisions[decision],
-                    shared->refusals[decision][i]);
-            }
+        decision = NGX_HTTP_PGW_DECISION_DENY + i / NGX_HTTP_PGW_REASONS;
+        reason = i % NGX_HTTP_PGW_REASONS;
+
+        if (reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
+            ngx_http_pgw_text_format(text,
+                "platform_gateway_refusals_total{reason=\"%s\","
+                "decision=\"%V\"} %uA\n", reasons[reason].name,
+                &ngx_http_pgw_decisions[decision],
+                shared->refusals[decision][reason]);
         }
     }
 
@@ -134,10 +132,10 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text,
 
     for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
 
-        if (reason[i].flags & NGX_HTTP_PGW_REASON_VERIFIES) {
+        if (reasons[i].flags & NGX_HTTP_PGW_REASON_VERIFIES) {
             ngx_http_pgw_text_format(text,
                 "platform_gateway_token_verifications_total{result=\"%s\"} "
-                "%uA\n", reason[i].name, shared->verifications[i]);
+                "%uA\n", reasons[i].name, shared->verifications[i]);
         }
     }
 }

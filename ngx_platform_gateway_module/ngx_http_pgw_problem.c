@@ -3,15 +3,14 @@
  * RFC 9457 bodies: a header and a body filter that put
  * application/problem+json where nginx would send one of its built-in pages.
  *
- * How a built-in page is told from all else.  nginx's special response sets
- * r->err_status, which nothing else does, and sends text/html of a known
- * length without validators.  That leaves one doubt: after an error_page
- * redirect r->err_status is set as well while the operator's own location
- * answers.  So such a header is held back until the first buffer of the body
- * is seen: it either is nginx's page or goes out untouched.
+ * nginx's special response sets r->err_status, which nothing else does, and
+ * sends text/html of a known length without validators.  After an error_page
+ * redirect r->err_status is set as well, while the operator's own location
+ * answers: so such a header is held back until the first buffer of the body
+ * is seen, which either is nginx's page or goes out untouched.
  *
- * This filter runs before every filter of nginx that looks at the content
- * type (charset, gzip, ssi, sub, addition), so those see the final one.
+ * All filters of nginx that look at the content type (charset, gzip, ssi, sub,
+ * addition) come later and see the final one.
  */
 
 
@@ -74,17 +73,6 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
 };
 
 
-/* Allow, where no platform_gateway_methods says it. */
-
-static const ngx_str_t  ngx_http_pgw_problem_none = ngx_string("OPTIONS");
-
-static const ngx_str_t  ngx_http_pgw_problem_files =
-    ngx_string("GET, HEAD, OPTIONS");
-
-static const ngx_str_t  ngx_http_pgw_problem_any =
-    ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-
-
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
@@ -104,17 +92,24 @@ ngx_http_pgw_problem_find(ngx_uint_t status)
 }
 
 
+/* Allow, where no platform_gateway_methods says it, too. */
+
 static const ngx_str_t *
 ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_core_loc_conf_t  *clcf;
 
+    static const ngx_str_t  none = ngx_string("OPTIONS");
+    static const ngx_str_t  files = ngx_string("GET, HEAD, OPTIONS");
+    static const ngx_str_t  any =
+        ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+
     if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
 
         /* nginx refuses these before it looks for a location */
 
-        return &ngx_http_pgw_problem_any;
+        return &any;
     }
 
     /* the location of an error_page is not the one that refused */
@@ -125,23 +120,19 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED) {
 
-        /*
-         * What an upstream said is lost where its answer is replaced; of
-         * nginx's own content handlers those of files refuse methods.
-         */
+        /* what an upstream said is lost where its answer is replaced; of
+           nginx's own content handlers those of files refuse methods */
 
-        return r->upstream ? &ngx_http_pgw_problem_none
-                           : &ngx_http_pgw_problem_files;
+        return r->upstream ? &none : &files;
     }
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (conf->access == 0 || ngx_http_pgw_local_is_route_not_found(clcf)) {
-        return &ngx_http_pgw_problem_none;
+        return &none;
     }
 
-    return clcf->handler ? &ngx_http_pgw_problem_any
-                         : &ngx_http_pgw_problem_files;
+    return clcf->handler ? &any : &files;
 }
 
 
@@ -225,10 +216,8 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    /*
-     * HTTP/0.9 is refused, with a status line that says so; an upstream that
-     * answers as HTTP/0.9 also lowers the version, to pass what it said.
-     */
+    /* HTTP/0.9 is refused, with a status line that says so; an upstream that
+       answers as HTTP/0.9 also lowers the version, to pass what it said */
 
     if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
         r->http_version = NGX_HTTP_VERSION_10;
@@ -290,10 +279,8 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 
     if (r->internal) {
 
-        /*
-         * An operator's page may follow, and the filters that would ask for
-         * these have not seen the header yet.
-         */
+        /* an operator's page may follow, and the filters that would ask for
+           these have not seen the header yet */
 
         r->main_filter_need_in_memory = 1;
         r->filter_need_temporary = 1;
@@ -324,10 +311,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
                                  r->err_status)
                     - start);
 
-    /*
-     * nginx sends the closing tags in a second buffer, so that even a copy of
-     * its page made by an operator is not mistaken for it.
-     */
+    /* nginx sends the closing tags in a second buffer: not even a copy of its
+       page made by an operator is mistaken for it */
 
     if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
         || ngx_memcmp(b->pos, start, len) != 0

@@ -1,8 +1,7 @@
 
 /*
- * Decisions: the one table of why a request is let through or refused, and
- * what that means; the guard, problems, the log, metrics and explanations read
- * it.  Names are stable: they are in logs, dashboards and
+ * The one table of why a request is let through or refused, and what that
+ * means.  Names are stable: they are in logs, dashboards and
  * docs/troubleshooting.md.
  */
 
@@ -30,10 +29,8 @@ typedef struct {
     ngx_uint_t                   status;       /* 0: for others to say */
     const char                  *code;         /* of a refusal, as ... */
     const char                  *detail;       /* ... is its detail */
-    const char                  *error;        /* RFC 6750, section 3.1, or
-                                                  NULL */
-    uint64_t                     errors;       /* PJ_FAULT()s of a token that
-                                                  give it */
+    const char                  *error;        /* RFC 6750, or NULL */
+    uint64_t                     errors;       /* PJ_FAULT()s that give it */
 } ngx_http_pgw_reason_t;
 
 
