@@ -79,7 +79,7 @@ static void token_use(pj_str_t token)
 
     pj_arena_init(&arena, mem, size);
     if (err == PJ_OK) {
-        err = pj_jws_header(&arena, &jws, &header);
+        err = pj_jws_header(&arena, &jws, false, &header);
         FUZZ_ASSERT(err != PJ_ERR_NO_SPACE);
         if (err == PJ_OK)
             FUZZ_ASSERT(header.kid.len >= 1 && pj_utf8_valid(header.kid));

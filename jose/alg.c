@@ -15,29 +15,21 @@ pj_err_t pj_kid_check(pj_str_t kid)
     return PJ_OK;
 }
 
-static pj_err_t strength_check(const BIGNUM *n, const BIGNUM *e)
-{
-    int bits = BN_num_bits(n);
-
-    if (bits < PJ_RSA_MIN_BITS || bits > PJ_RSA_MAX_BITS || !BN_is_odd(n))
-        return PJ_ERR_KEY_WEAK;
-    if (!BN_is_odd(e) || BN_is_one(e) ||
-        BN_num_bits(e) > PJ_RSA_MAX_EXPONENT_BITS)
-        return PJ_ERR_KEY_WEAK;
-    return PJ_OK;
-}
-
 static pj_err_t rsa_check(const EVP_PKEY *pkey)
 {
     BIGNUM *n = NULL, *e = NULL;
     pj_err_t err = PJ_ERR_KEY_FORMAT;
 
     /* Neither RSA-PSS nor anything else: RS256 is not theirs. */
-    if (EVP_PKEY_is_a(pkey, "RSA") != 1)
-        return PJ_ERR_KEY_FORMAT;
-    if (EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
+    if (EVP_PKEY_is_a(pkey, "RSA") == 1 &&
+        EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
-        err = strength_check(n, e);
+        err = BN_num_bits(n) >= PJ_RSA_MIN_BITS &&
+                      BN_num_bits(n) <= PJ_RSA_MAX_BITS && BN_is_odd(n) &&
+                      BN_is_odd(e) && !BN_is_one(e) &&
+                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS
+                  ? PJ_OK
+                  : PJ_ERR_KEY_WEAK;
     BN_free(n);
     BN_free(e);
     return err;
@@ -53,24 +45,12 @@ static EVP_PKEY_CTX *context_new(EVP_PKEY *pkey, const EVP_MD *md,
 {
     EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, pkey, NULL);
 
-    if (ctx != NULL && init(ctx) == 1 &&
+    if (ctx != NULL && md != NULL && init(ctx) == 1 &&
         EVP_PKEY_CTX_set_rsa_padding(ctx, RSA_PKCS1_PADDING) == 1 &&
         EVP_PKEY_CTX_set_signature_md(ctx, md) == 1)
         return ctx;
     EVP_PKEY_CTX_free(ctx);
     return NULL;
-}
-
-/* The context itself where nobody else can be working with it. */
-static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx)
-{
-    return key->digest != NULL ? ctx : EVP_PKEY_CTX_dup(ctx);
-}
-
-static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
-{
-    if (key->digest == NULL)
-        EVP_PKEY_CTX_free(ctx);
 }
 
 static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
@@ -83,62 +63,49 @@ static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
            EVP_DigestFinal_ex(key->digest, md, NULL) == 1;
 }
 
-static pj_err_t rs256_verify(const pj_key_t *key, pj_str_t input,
-                             const unsigned char *sig)
+/* Fills md and gives a context to work with: ctx itself where nobody else can
+ * be doing so. */
+static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx,
+                                     pj_str_t input, unsigned char *md)
 {
-    unsigned char md[PJ_SHA256_BYTES];
-    EVP_PKEY_CTX *ctx;
-    int verified;
-
+    ERR_set_mark();
     if (!digest(key, input, md))
-        return PJ_ERR_CRYPTO;
-    ctx = operation_begin(key, key->verify);
-    if (ctx == NULL)
-        return PJ_ERR_CRYPTO;
-    verified = EVP_PKEY_verify(ctx, sig, key->size, md, sizeof(md));
-    operation_end(key, ctx);
-    return verified == 1 ? PJ_OK : PJ_ERR_TOKEN_SIGNATURE;
+        return NULL;
+    return key->digest != NULL ? ctx : EVP_PKEY_CTX_dup(ctx);
 }
 
-static pj_err_t rs256_sign(const pj_key_t *key, pj_str_t input,
-                           unsigned char *sig)
+static void operation_end(const pj_key_t *key, EVP_PKEY_CTX *ctx)
 {
-    unsigned char md[PJ_SHA256_BYTES];
-    EVP_PKEY_CTX *ctx;
-    size_t len = key->size;
-    int signed_ok;
-
-    if (!digest(key, input, md))
-        return PJ_ERR_CRYPTO;
-    ctx = operation_begin(key, key->sign);
-    if (ctx == NULL)
-        return PJ_ERR_CRYPTO;
-    signed_ok = EVP_PKEY_sign(ctx, sig, &len, md, sizeof(md));
-    operation_end(key, ctx);
-    return signed_ok == 1 && len == key->size ? PJ_OK : PJ_ERR_CRYPTO;
+    if (key->digest == NULL)
+        EVP_PKEY_CTX_free(ctx);
+    ERR_pop_to_mark();
 }
-
-/* The caller's OpenSSL error queue is left as it was, whatever happens. */
 
 pj_err_t pj_rs256_verify(const pj_key_t *key, pj_str_t input,
                          const unsigned char *sig)
 {
-    pj_err_t err;
+    unsigned char md[PJ_SHA256_BYTES];
+    EVP_PKEY_CTX *ctx = operation_begin(key, key->verify, input, md);
+    pj_err_t err = PJ_ERR_CRYPTO;
 
-    ERR_set_mark();
-    err = rs256_verify(key, input, sig);
-    ERR_pop_to_mark();
+    if (ctx != NULL)
+        err = EVP_PKEY_verify(ctx, sig, key->size, md, sizeof(md)) == 1
+                  ? PJ_OK
+                  : PJ_ERR_TOKEN_SIGNATURE;
+    operation_end(key, ctx);
     return err;
 }
 
 pj_err_t pj_rs256_sign(const pj_key_t *key, pj_str_t input, unsigned char *sig)
 {
-    pj_err_t err;
+    unsigned char md[PJ_SHA256_BYTES];
+    EVP_PKEY_CTX *ctx = operation_begin(key, key->sign, input, md);
+    size_t len = key->size;
+    bool made =
+        ctx != NULL && EVP_PKEY_sign(ctx, sig, &len, md, sizeof(md)) == 1;
 
-    ERR_set_mark();
-    err = rs256_sign(key, input, sig);
-    ERR_pop_to_mark();
-    return err;
+    operation_end(key, ctx);
+    return made && len == key->size ? PJ_OK : PJ_ERR_CRYPTO;
 }
 
 /* A signature made with the private half must verify with the public one. */
@@ -147,8 +114,8 @@ static pj_err_t pair_check(const pj_key_t *key)
     unsigned char sig[PJ_RSA_MAX_BYTES];
     pj_str_t probe = PJ_STR("pair check");
 
-    if (rs256_sign(key, probe, sig) != PJ_OK ||
-        rs256_verify(key, probe, sig) != PJ_OK)
+    if (pj_rs256_sign(key, probe, sig) != PJ_OK ||
+        pj_rs256_verify(key, probe, sig) != PJ_OK)
         return PJ_ERR_KEY_MISMATCH;
     return PJ_OK;
 }
@@ -186,22 +153,20 @@ static pj_err_t header_make(pj_key_t *key, pj_typ_t typ)
 
 static pj_err_t key_fill(pj_key_t *key, bool is_private)
 {
+    pj_err_t err = PJ_OK;
+
     key->bits = (unsigned) EVP_PKEY_get_bits(key->pkey);
     key->size = (key->bits + 7) / 8;
     key->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
-    if (key->sha256 == NULL)
-        return PJ_ERR_CRYPTO;
     key->verify = context_new(key->pkey, key->sha256, EVP_PKEY_verify_init);
-    if (key->verify == NULL)
+    if (is_private)
+        key->sign = context_new(key->pkey, key->sha256, EVP_PKEY_sign_init);
+    if (key->verify == NULL || (is_private && key->sign == NULL))
         return PJ_ERR_CRYPTO;
-    if (!is_private)
-        return PJ_OK;
 
-    key->sign = context_new(key->pkey, key->sha256, EVP_PKEY_sign_init);
-    if (key->sign == NULL)
-        return PJ_ERR_CRYPTO;
-    pj_err_t err = pair_check(key);
-    for (pj_typ_t typ = 0; err == PJ_OK && typ < PJ_TYP_COUNT; typ++)
+    if (is_private)
+        err = pair_check(key);
+    for (pj_typ_t typ = 0; is_private && !err && typ < PJ_TYP_COUNT; typ++)
         err = header_make(key, typ);
     return err;
 }
@@ -209,32 +174,27 @@ static pj_err_t key_fill(pj_key_t *key, bool is_private)
 pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey, pj_str_t kid,
                      bool is_private)
 {
+    pj_key_t *key = OPENSSL_zalloc(sizeof(*key));
     pj_err_t err = pj_kid_check(kid);
-    pj_key_t *key = NULL;
 
     *out = NULL;
+    if (key == NULL) {
+        EVP_PKEY_free(pkey);
+        return PJ_ERR_CRYPTO;
+    }
+    key->pkey = pkey;
     if (err == PJ_OK)
         err = rsa_check(pkey);
     if (err == PJ_OK) {
-        key = OPENSSL_zalloc(sizeof(*key));
-        if (key == NULL)
-            err = PJ_ERR_CRYPTO;
+        key->kid_len = kid.len;
+        memcpy(key->kid, kid.data, kid.len);
+        err = key_fill(key, is_private);
     }
-    if (err != PJ_OK) {
-        EVP_PKEY_free(pkey);
-        return err;
-    }
-
-    key->pkey = pkey;
-    key->kid_len = kid.len;
-    memcpy(key->kid, kid.data, kid.len);
-    err = key_fill(key, is_private);
-    if (err != PJ_OK) {
+    if (err == PJ_OK)
+        *out = key;
+    else
         pj_key_free(key);
-        return err;
-    }
-    *out = key;
-    return PJ_OK;
+    return err;
 }
 
 pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
@@ -276,11 +236,6 @@ pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ)
 {
     return (pj_str_t){(const unsigned char *) key->headers[typ].text,
                       key->headers[typ].len};
-}
-
-unsigned pj_key_bits(const pj_key_t *key)
-{
-    return key->bits;
 }
 
 pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)

@@ -29,11 +29,6 @@ size_t pj_b64url_encoded_len(size_t n)
     return n / 3 * 4 + (n % 3 == 0 ? 0 : n % 3 + 1);
 }
 
-size_t pj_b64url_decoded_max(size_t n)
-{
-    return n / 4 * 3 + n % 4;
-}
-
 pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
 {
     const unsigned char *s = src.data;
@@ -103,49 +98,26 @@ pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap, size_t *out_len,
     return left == 0 ? PJ_OK : decode_tail(dst, s, left);
 }
 
-static bool is_space(unsigned char c)
-{
-    return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-/* Value of a character of the standard alphabet, or BAD. */
-static unsigned standard_value(unsigned char c)
-{
-    if (c == '+')
-        return 62;
-    if (c == '/')
-        return 63;
-    return c == '-' || c == '_' ? BAD : values[c];
-}
-
-/* True when s[0..len) is white space and exactly pad or no '='. */
-static bool padding_ok(const unsigned char *s, size_t len, size_t pad)
-{
-    size_t seen = 0;
-
-    for (size_t i = 0; i < len; i++) {
-        if (s[i] == '=')
-            seen++;
-        else if (!is_space(s[i]))
-            return false;
-    }
-    return seen == 0 || seen == pad;
-}
-
 pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
                        pj_str_t src)
 {
-    size_t chars = 0, len = 0, i;
+    size_t chars = 0, pad = 0, len = 0;
     unsigned acc = 0, bits = 0;
 
-    for (i = 0; i < src.len && src.data[i] != '='; i++) {
-        unsigned value = standard_value(src.data[i]);
+    for (size_t i = 0; i < src.len; i++) {
+        unsigned char c = src.data[i];
+        unsigned value = c == '+'               ? 62
+                         : c == '/'             ? 63
+                         : c == '-' || c == '_' ? BAD
+                                                : values[c];
 
-        if (value > 63) {
-            if (!is_space(src.data[i]))
-                return PJ_ERR_BASE64;
+        if (pj_is_space(c))
             continue;
-        }
+        pad += c == '=';
+        if (c == '=')
+            continue;
+        if (value > 63 || pad > 0)
+            return PJ_ERR_BASE64;
         chars++;
         acc = acc << 6 | value;
         bits += 6;
@@ -158,8 +130,7 @@ pj_err_t pj_b64_decode(unsigned char *dst, size_t cap, size_t *out_len,
         }
     }
     /* What is left in acc are the trailing bits. */
-    if (chars % 4 == 1 || acc != 0 ||
-        !padding_ok(src.data + i, src.len - i, (4 - chars % 4) % 4))
+    if (chars % 4 == 1 || acc != 0 || (pad != 0 && pad != (4 - chars % 4) % 4))
         return PJ_ERR_BASE64;
     *out_len = len;
     return PJ_OK;

@@ -1,5 +1,5 @@
 /*
- * Strict JSON: yajl's callbacks build a tree in the caller's arena.
+ * Memory, and strict JSON: yajl's callbacks build a tree in the arena.
  *
  * yajl is the lexer and grammar; what it is lax about is refused before it
  * runs (pj_json_text_check), what it does not look at in the callbacks.  Its
@@ -10,84 +10,87 @@
 #include "pj_internal.h"
 
 #include <openssl/crypto.h>
+#include <stdalign.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
 
 /* yajl's structures and state stack, measured well under half of this. */
 #define YAJL_FIXED_BYTES 2048
 #define YAJL_BUF_BYTES 2048 /* smallest size of one of yajl's buffers */
-#define ALIGN 16
+#define ALIGN alignof(max_align_t)
 
-/* Serves yajl's allocations; each block is preceded by its size. */
+/* -- arenas --------------------------------------------------------------- */
+
+void pj_arena_init(pj_arena_t *arena, void *mem, size_t len)
+{
+    arena->pos = mem;
+    arena->end = mem == NULL ? NULL : arena->pos + len;
+}
+
+/* size bytes without alignment, or NULL. */
+static unsigned char *arena_bytes(pj_arena_t *arena, size_t size)
+{
+    unsigned char *p = arena->pos;
+
+    if (p == NULL || size > (size_t) (arena->end - p))
+        return NULL;
+    arena->pos = p + size;
+    return p;
+}
+
+void *pj_arena_alloc(pj_arena_t *arena, size_t size)
+{
+    size_t pad = (size_t) (-(uintptr_t) arena->pos) & (ALIGN - 1);
+    unsigned char *p = NULL;
+
+    if (size <= SIZE_MAX - pad)
+        p = arena_bytes(arena, pad + size);
+    return p == NULL ? NULL : p + pad;
+}
+
+pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src, pj_str_t *out)
+{
+    size_t cap = src.len / 4 * 3 + 3;
+    unsigned char *dst = arena_bytes(arena, cap);
+
+    if (dst == NULL)
+        return PJ_ERR_NO_SPACE;
+    out->data = dst;
+    return pj_b64url_decode(dst, cap, &out->len, src);
+}
+
+/* -- yajl's memory -------------------------------------------------------- */
+
+/* It does not check for NULL: scratch_bytes() sees to it that the scratch
+ * never runs dry. */
 typedef struct {
-    unsigned char *pos;
-    unsigned char *end;
+    pj_arena_t arena;
     unsigned char *last; /* the youngest block: grows in place */
 } scratch_t;
 
-typedef struct {
-    pj_json_t *node;   /* the open array or object */
-    pj_json_t *last;   /* its youngest child */
-    size_t names_from; /* where its names begin in parser_t.names */
-} frame_t;
-
-typedef struct {
-    pj_arena_t *arena;
-    pj_str_t text;
-    pj_err_t err;
-    size_t values;
-    size_t depth;
-    frame_t frames[PJ_JSON_MAX_DEPTH];
-    pj_json_t *pending; /* has its name, awaits its value */
-    pj_json_t *root;
-    /* The members of the open objects, innermost last, each object's sorted
-     * by name: a duplicate is found in logarithmic time whatever the input. */
-    const pj_json_t **names;
-    size_t names_len;
-    size_t names_cap;
-} parser_t;
-
-/* -- yajl's memory ---------------------------------------------------------
- */
-
-static size_t round_up(size_t n)
-{
-    return (n + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-/* yajl does not check for NULL: pj_json_arena_bytes() and scratch_take() see
- * to it that the scratch never runs dry. */
 static void *scratch_alloc(void *ctx, size_t size)
 {
     scratch_t *s = ctx;
-    unsigned char *block;
 
-    if (size > (size_t) (s->end - s->pos) ||
-        round_up(size) + ALIGN > (size_t) (s->end - s->pos))
-        return NULL;
-    memcpy(s->pos, &size, sizeof(size));
-    block = s->pos + ALIGN;
-    s->pos = block + round_up(size);
-    s->last = block;
-    return block;
+    s->last = pj_arena_alloc(&s->arena, size);
+    return s->last;
 }
 
+/* No sizes are kept: what lies behind a block is ours as well, so that it
+ * does no harm to copy too much. */
 static void *scratch_realloc(void *ctx, void *ptr, size_t size)
 {
     scratch_t *s = ctx;
-    unsigned char *block = ptr, *fresh;
-    size_t old;
+    unsigned char *old = ptr, *fresh;
 
-    if (block == NULL)
-        return scratch_alloc(s, size);
-    memcpy(&old, block - ALIGN, sizeof(old));
-    if (block == s->last) {
-        s->pos = block - ALIGN;
-        return scratch_alloc(s, size);
-    }
+    if (old != NULL && old == s->last)
+        s->arena.pos = old;
     fresh = scratch_alloc(s, size);
-    if (fresh != NULL)
-        memcpy(fresh, block, old < size ? old : size);
+    if (fresh != NULL && old != NULL && old != fresh) {
+        size_t most = (size_t) (fresh - old);
+
+        memcpy(fresh, old, most < size ? most : size);
+    }
     return fresh;
 }
 
@@ -119,7 +122,7 @@ static size_t names_max(size_t len)
 static size_t scratch_bytes(size_t len)
 {
     return YAJL_FIXED_BYTES + 2 * yajl_buf_max(len) +
-           round_up(names_max(len) * sizeof(pj_json_t *));
+           names_max(len) * sizeof(pj_json_t *);
 }
 
 size_t pj_json_arena_bytes(size_t len, size_t docs)
@@ -137,32 +140,43 @@ size_t pj_json_arena_bytes(size_t len, size_t docs)
            2 * ALIGN;
 }
 
-/* Cuts the scratch off the arena's end and moves p->names and *s there. */
-static pj_err_t scratch_take(parser_t *p, scratch_t *s)
+size_t pj_token_arena_bytes(size_t token_bytes)
 {
-    pj_arena_t *arena = p->arena;
-    size_t need, have = (size_t) (arena->end - arena->pos);
-    size_t slack;
+    size_t decoded = token_bytes / 4 * 3 + 2 * 3; /* two parts */
+    size_t trees = pj_json_arena_bytes(decoded, 2);
 
-    if (arena->pos == NULL || p->text.len > SIZE_MAX / 16)
-        return PJ_ERR_NO_SPACE;
-    slack = (uintptr_t) arena->end % ALIGN;
-    need = scratch_bytes(p->text.len) + slack;
-    if (need > have)
-        return PJ_ERR_NO_SPACE;
-
-    p->names = (const pj_json_t **) (void *) (arena->end - need);
-    p->names_cap = names_max(p->text.len);
-    s->pos = arena->end - need + round_up(p->names_cap * sizeof(pj_json_t *));
-    s->end = arena->end - slack;
-    s->last = NULL;
-    arena->end -= need;
-    return PJ_OK;
+    return trees > SIZE_MAX - decoded ? SIZE_MAX : trees + decoded;
 }
 
-/* -- the tree --------------------------------------------------------------
- */
+size_t pj_keyset_arena_bytes(size_t len)
+{
+    return pj_json_arena_bytes(len, 1);
+}
 
+/* -- the tree ------------------------------------------------------------- */
+
+typedef struct {
+    pj_json_t *node;   /* the open array or object */
+    pj_json_t *last;   /* its youngest child */
+    size_t names_from; /* where its names begin in parser_t.names */
+} frame_t;
+
+typedef struct {
+    pj_arena_t *arena;
+    pj_str_t text;
+    pj_err_t err;
+    size_t values;
+    size_t depth;
+    frame_t frames[PJ_JSON_MAX_DEPTH];
+    pj_json_t *pending; /* has its name, awaits its value */
+    pj_json_t *root;
+    /* The members of the open objects, innermost last, each object's sorted
+     * by name: a duplicate is found in logarithmic time whatever the input. */
+    const pj_json_t **names;
+    size_t names_len;
+} parser_t;
+
+/* What a callback returns that cancels. */
 static int stop(parser_t *p, pj_err_t err)
 {
     p->err = err;
@@ -170,58 +184,46 @@ static int stop(parser_t *p, pj_err_t err)
 }
 
 /* Borrows bytes that lie in the text, copies those that yajl unescaped. */
-static bool text_keep(parser_t *p, const unsigned char *data, size_t len,
-                      pj_str_t *out)
+static int text_keep(parser_t *p, const unsigned char *data, size_t len,
+                     pj_str_t *out)
 {
     uintptr_t from = (uintptr_t) p->text.data, at = (uintptr_t) data;
     unsigned char *copy;
 
-    out->len = len;
-    out->data = data;
-    if (at >= from && at - from < p->text.len)
-        return true;
-    copy = pj_arena_bytes(p->arena, len);
-    if (copy == NULL) {
-        p->err = PJ_ERR_NO_SPACE;
-        return false;
-    }
-    if (len > 0)
-        memcpy(copy, data, len);
-    out->data = copy;
-    return true;
+    *out = (pj_str_t){data, len};
+    if (len == 0 || (at >= from && at - from < p->text.len))
+        return 1;
+    copy = arena_bytes(p->arena, len);
+    if (copy == NULL)
+        return stop(p, PJ_ERR_NO_SPACE);
+    out->data = memcpy(copy, data, len);
+    return 1;
 }
 
 static pj_json_t *node_new(parser_t *p)
 {
-    pj_json_t *node;
+    pj_json_t *node = NULL;
 
-    if (++p->values > PJ_JSON_MAX_VALUES) {
-        p->err = PJ_ERR_JSON_LIMIT;
-        return NULL;
-    }
-    node = pj_arena_alloc(p->arena, sizeof(*node));
-    if (node == NULL) {
-        p->err = PJ_ERR_NO_SPACE;
-        return NULL;
-    }
-    memset(node, 0, sizeof(*node));
-    return node;
+    if (++p->values <= PJ_JSON_MAX_VALUES)
+        node = pj_arena_alloc(p->arena, sizeof(*node));
+    if (node != NULL)
+        return memset(node, 0, sizeof(*node));
+    stop(p,
+         p->values > PJ_JSON_MAX_VALUES ? PJ_ERR_JSON_LIMIT : PJ_ERR_NO_SPACE);
+    return NULL;
 }
 
 /* The node of the value that begins now, linked into its parent; NULL with
  * p->err set when there is none to be had. */
 static pj_json_t *value_begin(parser_t *p, pj_json_type_t type)
 {
-    pj_json_t *node = p->pending;
+    pj_json_t *node = p->pending != NULL ? p->pending : node_new(p);
     frame_t *frame;
 
     p->pending = NULL;
     if (node == NULL)
-        node = node_new(p);
-    if (node == NULL)
         return NULL;
     node->type = type;
-
     if (p->depth == 0) {
         p->root = node;
         return node;
@@ -270,7 +272,7 @@ static pj_err_t name_insert(parser_t *p, const pj_json_t *node)
 {
     size_t lo = p->frames[p->depth - 1].names_from, hi = p->names_len;
 
-    if (hi - lo == PJ_JSON_MAX_MEMBERS || hi == p->names_cap)
+    if (hi - lo == PJ_JSON_MAX_MEMBERS || hi == names_max(p->text.len))
         return PJ_ERR_JSON_LIMIT;
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
@@ -290,8 +292,7 @@ static pj_err_t name_insert(parser_t *p, const pj_json_t *node)
     return PJ_OK;
 }
 
-/* -- yajl's callbacks: 0 cancels -------------------------------------------
- */
+/* -- yajl's callbacks: 0 cancels ------------------------------------------ */
 
 static int on_null(void *ctx)
 {
@@ -302,10 +303,9 @@ static int on_boolean(void *ctx, int value)
 {
     pj_json_t *node = value_begin(ctx, PJ_JSON_BOOL);
 
-    if (node == NULL)
-        return 0;
-    node->boolean = value != 0;
-    return 1;
+    if (node != NULL)
+        node->boolean = value != 0;
+    return node != NULL;
 }
 
 static int on_number(void *ctx, const char *data, size_t len)
@@ -332,10 +332,8 @@ static int on_map_key(void *ctx, const unsigned char *data, size_t len)
     if (node == NULL || !text_keep(p, data, len, &node->name))
         return 0;
     err = name_insert(p, node);
-    if (err != PJ_OK)
-        return stop(p, err);
     p->pending = node;
-    return 1;
+    return err == PJ_OK ? 1 : stop(p, err);
 }
 
 static int on_start_map(void *ctx)
@@ -364,7 +362,6 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
 {
     yajl_alloc_funcs funcs = {scratch_alloc, scratch_realloc, scratch_free,
                               scratch};
-    unsigned char *from = scratch->pos;
     yajl_handle handle = yajl_alloc(&callbacks, &funcs, p);
     yajl_status status;
 
@@ -377,9 +374,6 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
     if (status == yajl_status_ok)
         status = yajl_complete_parse(handle);
     yajl_free(handle);
-    /* Strings that were unescaped in it may be secret, and nobody else knows
-     * of the scratch. */
-    OPENSSL_cleanse(from, (size_t) (scratch->pos - from));
 
     if (p->err != PJ_OK)
         return p->err;
@@ -389,9 +383,9 @@ static pj_err_t yajl_run(parser_t *p, scratch_t *scratch)
 pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
                        const pj_json_t **root)
 {
-    unsigned char *end = arena->end;
     parser_t p = {.arena = arena, .text = text};
     scratch_t scratch;
+    size_t need;
     pj_err_t err;
 
     *root = NULL;
@@ -401,18 +395,27 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
     if (err != PJ_OK)
         return err;
 
-    err = scratch_take(&p, &scratch);
-    if (err != PJ_OK)
-        return err;
+    if (arena->pos == NULL || text.len > SIZE_MAX / 16)
+        return PJ_ERR_NO_SPACE;
+    need = scratch_bytes(text.len);
+    if (need > (size_t) (arena->end - arena->pos))
+        return PJ_ERR_NO_SPACE;
+    arena->end -= need;
+    pj_arena_init(&scratch.arena, arena->end, need);
+    p.names =
+        pj_arena_alloc(&scratch.arena, names_max(text.len) * sizeof(*p.names));
+
     err = yajl_run(&p, &scratch);
-    arena->end = end;
+    /* Strings that were unescaped in it may be secret, and nobody else knows
+     * of the scratch. */
+    OPENSSL_cleanse(arena->end, (size_t) (scratch.arena.pos - arena->end));
+    arena->end += need;
     if (err == PJ_OK)
         *root = p.root;
     return err;
 }
 
-/* -- reading the tree ------------------------------------------------------
- */
+/* -- reading the tree ----------------------------------------------------- */
 
 const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
 {
@@ -445,69 +448,46 @@ static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
     return negative ? -exponent : exponent;
 }
 
-/* Appends a digit to *value; false past max. */
-static bool digit_append(uint64_t *value, unsigned digit, uint64_t max)
+/* Appends a digit to a number below zero, where int64_t has most room; false
+ * past that. */
+static bool digit_append(int64_t *value, int digit)
 {
-    if (*value > (max - digit) / 10)
-        return false;
-    *value = *value * 10 + digit;
-    return true;
-}
-
-/*
- * The whole part of the number between p and end, which has no sign; *rest is
- * whether anything but zeros lies behind it.  False past max.
- */
-static bool whole_part(const unsigned char *p, const unsigned char *end,
-                       uint64_t max, uint64_t *value, bool *rest)
-{
-    const unsigned char *e = p, *dot = p;
-    int64_t left; /* digits that are still whole */
-
-    while (e < end && *e != 'e' && *e != 'E')
-        e++;
-    while (dot < e && *dot != '.')
-        dot++;
-    left = dot - p + exponent_read(e, end);
-
-    *value = 0;
-    *rest = false;
-    for (; p < e; p++) {
-        if (p == dot)
-            continue;
-        if (left-- <= 0)
-            *rest |= *p != '0';
-        else if (!digit_append(value, (unsigned) *p - '0', max))
-            return false;
-    }
-    for (; left > 0 && *value > 0; left--) {
-        if (!digit_append(value, 0, max))
-            return false;
-    }
-    return true;
+    return !__builtin_mul_overflow(*value, 10, value) &&
+           !__builtin_sub_overflow(*value, digit, value);
 }
 
 pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round, int64_t *out)
 {
-    const unsigned char *p;
-    uint64_t value, max = INT64_MAX;
-    bool negative, rest;
+    const unsigned char *p, *end, *e, *dot;
+    bool negative, fits = true, rest = false;
+    int64_t left, value = 0;
 
     if (node == NULL || node->type != PJ_JSON_NUMBER)
         return PJ_ERR_JSON_TYPE;
-    p = node->text.data;
-    negative = *p == '-';
-    max += negative;
-    if (!whole_part(p + negative, p + node->text.len, max, &value, &rest))
-        return PJ_ERR_JSON_TYPE;
-    if (rest && negative == (round == PJ_ROUND_DOWN)) {
-        if (value == max)
-            return PJ_ERR_JSON_TYPE;
-        value++;
+    end = node->text.data + node->text.len;
+    negative = node->text.data[0] == '-';
+    e = dot = p = node->text.data + negative;
+    while (e < end && *e != 'e' && *e != 'E')
+        e++;
+    while (dot < e && *dot != '.')
+        dot++;
+
+    left = dot - p + exponent_read(e, end); /* digits that are still whole */
+    for (; p < e && fits; p++) {
+        if (p == dot)
+            continue;
+        if (left-- > 0)
+            fits = digit_append(&value, *p - '0');
+        else
+            rest |= *p != '0';
     }
-    if (!negative)
-        *out = (int64_t) value;
-    else /* -(value - 1) - 1 stays in range for INT64_MIN */
-        *out = value == 0 ? 0 : -(int64_t) (value - 1) - 1;
-    return PJ_OK;
+    for (; left > 0 && value != 0 && fits; left--)
+        fits = digit_append(&value, 0);
+    if (fits && rest && negative == (round == PJ_ROUND_DOWN))
+        fits = !__builtin_sub_overflow(value, 1, &value);
+    if (fits && !negative)
+        fits = !__builtin_sub_overflow(0, value, &value);
+    if (fits)
+        *out = value;
+    return fits ? PJ_OK : PJ_ERR_JSON_TYPE;
 }

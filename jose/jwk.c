@@ -5,94 +5,58 @@
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
 #include <openssl/err.h>
-#include <openssl/param_build.h>
+#include <openssl/params.h>
 #include <string.h>
 
 #define EXPONENT_MAX_BYTES ((PJ_RSA_MAX_EXPONENT_BITS + 7) / 8)
-
-/* The text of a thumbprint's input never gets longer. */
 #define THUMBPRINT_INPUT_MAX (PJ_RSA_MAX_BYTES * 4 / 3 + 64)
 
-/* -- emitting ---------------------------------------------------------------
- */
+/* -- emitting ------------------------------------------------------------- */
 
 /* One public number of the key as minimal big-endian base64url. */
-static pj_err_t number_emit(pj_out_t *out, const pj_key_t *key,
-                            const char *param)
+static void number_write(pj_out_t *out, const pj_key_t *key, const char *param)
 {
     unsigned char bytes[PJ_RSA_MAX_BYTES];
     BIGNUM *bn = NULL;
-    pj_str_t text = {bytes, 0};
 
-    if (EVP_PKEY_get_bn_param(key->pkey, param, &bn) == 1 &&
-        (size_t) BN_num_bytes(bn) <= sizeof(bytes))
-        text.len = (size_t) BN_bn2bin(bn, bytes);
+    if (EVP_PKEY_get_bn_param(key->pkey, param, &bn) == 1)
+        pj_out_b64url(out, (pj_str_t){bytes, (size_t) BN_bn2bin(bn, bytes)});
+    else
+        out->err = PJ_ERR_CRYPTO;
     BN_free(bn);
-    if (text.len == 0)
-        return PJ_ERR_CRYPTO;
-    pj_out_b64url(out, text);
-    return PJ_OK;
 }
 
-static pj_err_t jwk_write(pj_out_t *out, const pj_key_t *key)
+static void jwk_write(pj_out_t *out, const pj_key_t *key)
 {
-    pj_err_t err;
-
     pj_out_text(out, PJ_STR("{\"kty\":\"RSA\",\"use\":\"sig\","
                             "\"alg\":\"RS256\",\"kid\":"));
     pj_out_json_string(out, pj_key_id(key));
     pj_out_text(out, PJ_STR(",\"n\":\""));
-    err = number_emit(out, key, OSSL_PKEY_PARAM_RSA_N);
-    if (err != PJ_OK)
-        return err;
+    number_write(out, key, OSSL_PKEY_PARAM_RSA_N);
     pj_out_text(out, PJ_STR("\",\"e\":\""));
-    err = number_emit(out, key, OSSL_PKEY_PARAM_RSA_E);
+    number_write(out, key, OSSL_PKEY_PARAM_RSA_E);
     pj_out_text(out, PJ_STR("\"}"));
-    return err;
-}
-
-static pj_err_t jwks_write(pj_out_t *out, const pj_key_t *const *keys,
-                           size_t count)
-{
-    pj_err_t err = PJ_OK;
-
-    pj_out_text(out, PJ_STR("{\"keys\":["));
-    for (size_t i = 0; i < count && err == PJ_OK; i++) {
-        if (i > 0)
-            pj_out_text(out, PJ_STR(","));
-        err = jwk_write(out, keys[i]);
-    }
-    pj_out_text(out, PJ_STR("]}"));
-    return err;
-}
-
-pj_err_t pj_jwk_emit(const pj_key_t *key, char *dst, size_t cap,
-                     size_t *out_len)
-{
-    pj_out_t out;
-    pj_err_t err;
-
-    ERR_set_mark();
-    pj_out_init(&out, dst, cap);
-    err = jwk_write(&out, key);
-    ERR_pop_to_mark();
-    return err != PJ_OK ? err : pj_out_done(&out, out_len);
 }
 
 pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
                       size_t cap, size_t *out_len)
 {
     pj_out_t out;
-    pj_err_t err;
 
     ERR_set_mark();
     pj_out_init(&out, dst, cap);
-    err = jwks_write(&out, keys, count);
+    pj_out_text(&out, PJ_STR("{\"keys\":["));
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0)
+            pj_out_text(&out, PJ_STR(","));
+        jwk_write(&out, keys[i]);
+    }
+    pj_out_text(&out, PJ_STR("]}"));
     ERR_pop_to_mark();
-    return err != PJ_OK ? err : pj_out_done(&out, out_len);
+    return pj_out_done(&out, out_len);
 }
 
-static pj_err_t thumbprint(const pj_key_t *key, char *dst)
+pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 {
     char text[THUMBPRINT_INPUT_MAX];
     unsigned char md[PJ_SHA256_BYTES];
@@ -100,39 +64,25 @@ static pj_err_t thumbprint(const pj_key_t *key, char *dst)
     size_t len;
     pj_err_t err;
 
+    ERR_set_mark();
     /* The required members alone, in alphabetical order, no white space. */
     pj_out_init(&out, text, sizeof(text));
     pj_out_text(&out, PJ_STR("{\"e\":\""));
-    err = number_emit(&out, key, OSSL_PKEY_PARAM_RSA_E);
-    if (err != PJ_OK)
-        return err;
+    number_write(&out, key, OSSL_PKEY_PARAM_RSA_E);
     pj_out_text(&out, PJ_STR("\",\"kty\":\"RSA\",\"n\":\""));
-    err = number_emit(&out, key, OSSL_PKEY_PARAM_RSA_N);
-    if (err != PJ_OK)
-        return err;
+    number_write(&out, key, OSSL_PKEY_PARAM_RSA_N);
     pj_out_text(&out, PJ_STR("\"}"));
     err = pj_out_done(&out, &len);
-    if (err != PJ_OK)
-        return err;
-
-    if (EVP_Digest(text, len, md, NULL, key->sha256, NULL) != 1)
-        return PJ_ERR_CRYPTO;
-    return pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
-                            (pj_str_t){md, sizeof(md)});
-}
-
-pj_err_t pj_key_thumbprint(const pj_key_t *key, char out[PJ_THUMBPRINT_CHARS])
-{
-    pj_err_t err;
-
-    ERR_set_mark();
-    err = thumbprint(key, out);
+    if (err == PJ_OK &&
+        EVP_Digest(text, len, md, NULL, key->sha256, NULL) != 1)
+        err = PJ_ERR_CRYPTO;
     ERR_pop_to_mark();
-    return err;
+    return err != PJ_OK ? err
+                        : pj_b64url_encode(dst, PJ_THUMBPRINT_CHARS, &len,
+                                           (pj_str_t){md, sizeof(md)});
 }
 
-/* -- parsing ----------------------------------------------------------------
- */
+/* -- parsing -------------------------------------------------------------- */
 
 /* An absent member is fine, any other than this string is not. */
 static bool absent_or_is(const pj_json_t *jwk, const char *name,
@@ -163,92 +113,76 @@ static bool key_ops_allow(const pj_json_t *jwk)
     return verify;
 }
 
-static pj_err_t purpose_check(const pj_json_t *jwk)
+static bool is_for_us(const pj_json_t *jwk)
 {
-    if (jwk->type != PJ_JSON_OBJECT)
-        return PJ_ERR_JSON_TYPE;
-    if (pj_json_member(jwk, "kty") == NULL ||
-        !absent_or_is(jwk, "kty", PJ_STR("RSA")) ||
-        !absent_or_is(jwk, "use", PJ_STR("sig")) ||
-        !absent_or_is(jwk, "alg", PJ_STR("RS256")) || !key_ops_allow(jwk))
-        return PJ_ERR_KEY_UNUSABLE;
-    return PJ_OK;
+    return pj_json_member(jwk, "kty") != NULL &&
+           absent_or_is(jwk, "kty", PJ_STR("RSA")) &&
+           absent_or_is(jwk, "use", PJ_STR("sig")) &&
+           absent_or_is(jwk, "alg", PJ_STR("RS256")) && key_ops_allow(jwk);
 }
 
 /*
  * A Base64urlUInt (RFC 7518 section 2): strict base64url and no leading zero
- * octet, so that a number has one spelling only.
+ * octet, so that a number has one spelling only.  It becomes a parameter for
+ * OpenSSL whose bytes are in dst[0..max).
  */
-static pj_err_t number_parse(BIGNUM **out, const pj_json_t *jwk,
-                             const char *name, size_t max)
+static pj_err_t number_parse(OSSL_PARAM *param, const char *name,
+                             unsigned char *dst, size_t max,
+                             const pj_json_t *jwk)
 {
     const pj_json_t *m = pj_json_member(jwk, name);
-    unsigned char bytes[PJ_RSA_MAX_BYTES];
+    BIGNUM *bn;
     size_t len;
     pj_err_t err;
 
     if (m == NULL || m->type != PJ_JSON_STRING || m->text.len == 0)
         return PJ_ERR_KEY_FORMAT;
-    err = pj_b64url_decode(bytes, max, &len, m->text);
+    err = pj_b64url_decode(dst, max, &len, m->text);
     if (err == PJ_ERR_NO_SPACE)
         return PJ_ERR_KEY_WEAK; /* longer than any number allowed here */
-    if (err != PJ_OK || bytes[0] == 0)
+    if (err != PJ_OK || dst[0] == 0)
         return PJ_ERR_KEY_FORMAT;
-    *out = BN_bin2bn(bytes, (int) len, NULL);
-    return *out == NULL ? PJ_ERR_CRYPTO : PJ_OK;
-}
 
-static EVP_PKEY *public_from_numbers(const BIGNUM *n, const BIGNUM *e)
-{
-    OSSL_PARAM_BLD *bld = OSSL_PARAM_BLD_new();
-    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_name(NULL, "RSA", NULL);
-    OSSL_PARAM *params = NULL;
-    EVP_PKEY *pkey = NULL;
-
-    if (bld == NULL || ctx == NULL ||
-        OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_N, n) != 1 ||
-        OSSL_PARAM_BLD_push_BN(bld, OSSL_PKEY_PARAM_RSA_E, e) != 1)
-        goto done;
-    params = OSSL_PARAM_BLD_to_param(bld);
-    if (params == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
-        EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1)
-        pkey = NULL;
-
-done:
-    OSSL_PARAM_free(params);
-    OSSL_PARAM_BLD_free(bld);
-    EVP_PKEY_CTX_free(ctx);
-    return pkey;
+    bn = BN_bin2bn(dst, (int) len, NULL);
+    if (bn == NULL || BN_bn2nativepad(bn, dst, (int) len) < 0)
+        err = PJ_ERR_CRYPTO;
+    BN_free(bn);
+    *param = OSSL_PARAM_construct_BN(name, dst, len);
+    return err;
 }
 
 static pj_err_t jwk_key(pj_key_t **out, const pj_json_t *jwk, pj_str_t kid)
 {
-    BIGNUM *n = NULL, *e = NULL;
-    EVP_PKEY *pkey;
-    pj_err_t err;
+    unsigned char n[PJ_RSA_MAX_BYTES], e[EXPONENT_MAX_BYTES];
+    OSSL_PARAM params[] = {OSSL_PARAM_END, OSSL_PARAM_END, OSSL_PARAM_END};
+    EVP_PKEY_CTX *ctx;
+    EVP_PKEY *pkey = NULL;
+    pj_err_t err =
+        number_parse(&params[0], OSSL_PKEY_PARAM_RSA_N, n, sizeof(n), jwk);
 
-    err = number_parse(&n, jwk, "n", PJ_RSA_MAX_BYTES);
     if (err == PJ_OK)
-        err = number_parse(&e, jwk, "e", EXPONENT_MAX_BYTES);
-    if (err == PJ_OK) {
-        pkey = public_from_numbers(n, e);
         err =
-            pkey == NULL ? PJ_ERR_CRYPTO : pj_key_wrap(out, pkey, kid, false);
-    }
-    BN_free(n);
-    BN_free(e);
-    return err;
+            number_parse(&params[1], OSSL_PKEY_PARAM_RSA_E, e, sizeof(e), jwk);
+    if (err != PJ_OK)
+        return err;
+    ctx = EVP_PKEY_CTX_new_from_name(NULL, "RSA", NULL);
+    if (ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
+        EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1)
+        err = PJ_ERR_CRYPTO;
+    EVP_PKEY_CTX_free(ctx);
+    return err != PJ_OK ? err : pj_key_wrap(out, pkey, kid, false);
 }
 
 /* Adds one entry, or says why it is passed over. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
-    const pj_json_t *kid;
-    pj_err_t err = purpose_check(jwk);
+    const pj_json_t *kid = pj_json_member(jwk, "kid");
+    pj_err_t err;
 
-    if (err != PJ_OK)
-        return err;
-    kid = pj_json_member(jwk, "kid");
+    if (jwk->type != PJ_JSON_OBJECT)
+        return PJ_ERR_JSON_TYPE;
+    if (!is_for_us(jwk))
+        return PJ_ERR_KEY_UNUSABLE;
     if (kid == NULL || kid->type != PJ_JSON_STRING)
         return PJ_ERR_TOKEN_KID;
     err = pj_kid_check(kid->text);
@@ -263,23 +197,6 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
     if (err == PJ_OK)
         set->count++;
     return err;
-}
-
-/* An entry may be at fault and ignored; a failure of ours may not, or a key
- * would go missing without a word. */
-static pj_err_t entries_add(pj_keyset_t *set, const pj_json_t *keys)
-{
-    for (const pj_json_t *jwk = keys->child; jwk != NULL; jwk = jwk->next) {
-        pj_err_t err = entry_add(set, jwk);
-
-        if (err == PJ_ERR_CRYPTO)
-            return err;
-        if (err != PJ_OK) {
-            set->ignored++;
-            set->last_ignored = err;
-        }
-    }
-    return set->count == 0 ? PJ_ERR_KEYSET_EMPTY : PJ_OK;
 }
 
 pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
@@ -297,9 +214,20 @@ pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
     if (keys == NULL || keys->type != PJ_JSON_ARRAY)
         return PJ_ERR_JSON_TYPE;
 
+    /* An entry may be at fault and ignored; a failure of ours may not, or a
+     * key would go missing without a word. */
     ERR_set_mark();
-    err = entries_add(set, keys);
+    for (const pj_json_t *jwk = keys->child;
+         jwk != NULL && err != PJ_ERR_CRYPTO; jwk = jwk->next) {
+        err = entry_add(set, jwk);
+        if (err != PJ_OK) {
+            set->ignored++;
+            set->last_ignored = err;
+        }
+    }
     ERR_pop_to_mark();
+    if (err != PJ_ERR_CRYPTO)
+        err = set->count == 0 ? PJ_ERR_KEYSET_EMPTY : PJ_OK;
     if (err != PJ_OK)
         pj_keyset_clear(set);
     return err;

@@ -4,35 +4,34 @@
 
 #include <string.h>
 
-/* Takes what stands before the next dot off rest; false without a dot. */
-static bool part_take(pj_str_t *rest, pj_str_t *part)
+/* The next dot between p and end, or NULL. */
+static const unsigned char *dot_find(const unsigned char *p,
+                                     const unsigned char *end)
 {
-    const unsigned char *dot =
-        rest->len == 0 ? NULL : memchr(rest->data, '.', rest->len);
+    return p == end ? NULL : memchr(p, '.', (size_t) (end - p));
+}
 
-    if (dot == NULL)
-        return false;
-    part->data = rest->data;
-    part->len = (size_t) (dot - rest->data);
-    rest->data = dot + 1;
-    rest->len -= part->len + 1;
-    return true;
+static pj_str_t between(const unsigned char *p, const unsigned char *end)
+{
+    return (pj_str_t){p, (size_t) (end - p)};
 }
 
 pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
 {
-    pj_str_t rest = token;
+    const unsigned char *start = token.data;
+    const unsigned char *end = token.len == 0 ? start : start + token.len;
+    const unsigned char *one = dot_find(start, end), *two;
 
     if (token.len > max_bytes)
         return PJ_ERR_TOKEN_SIZE;
-    if (!part_take(&rest, &jws->header) || !part_take(&rest, &jws->payload))
+    two = one == NULL ? NULL : dot_find(one + 1, end);
+    if (two == NULL || dot_find(two + 1, end) != NULL || one == start ||
+        two == one + 1 || end == two + 1)
         return PJ_ERR_TOKEN_SHAPE;
-    jws->signature = rest;
-    if (jws->header.len == 0 || jws->payload.len == 0 || rest.len == 0 ||
-        memchr(rest.data, '.', rest.len) != NULL)
-        return PJ_ERR_TOKEN_SHAPE;
-    jws->signing_input.data = token.data;
-    jws->signing_input.len = jws->header.len + 1 + jws->payload.len;
+    jws->header = between(start, one);
+    jws->payload = between(one + 1, two);
+    jws->signature = between(two + 1, end);
+    jws->signing_input = between(start, two);
     return PJ_OK;
 }
 
@@ -67,21 +66,18 @@ static bool typ_allowed(const pj_json_t *root)
            pj_str_caseeq(text, PJ_STR("at+jwt"));
 }
 
-static pj_err_t header_read(pj_arena_t *arena, const pj_jws_t *jws, bool own,
-                            pj_jws_header_t *header)
+pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws, bool own,
+                       pj_jws_header_t *header)
 {
-    const pj_json_t *root;
+    const pj_json_t *root = NULL;
     pj_str_t json;
-    pj_err_t err;
+    pj_err_t err = pj_b64url_decode_arena(arena, jws->header, &json);
 
-    header->root = NULL;
-    err = pj_b64url_decode_arena(arena, jws->header, &json);
     if (err == PJ_OK)
         err = pj_json_parse(arena, json, &root);
+    header->root = root;
     if (err != PJ_OK)
         return err;
-    header->root = root;
-
     if (root->type != PJ_JSON_OBJECT)
         return PJ_ERR_TOKEN_HEADER;
     if (!pj_str_eq(string_member(root, "alg"), PJ_STR("RS256")))
@@ -94,18 +90,6 @@ static pj_err_t header_read(pj_arena_t *arena, const pj_jws_t *jws, bool own,
         return PJ_ERR_TOKEN_CRIT;
     header->kid = string_member(root, "kid");
     return pj_kid_check(header->kid);
-}
-
-pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
-                       pj_jws_header_t *header)
-{
-    return header_read(arena, jws, false, header);
-}
-
-pj_err_t pj_jws_header_own(pj_arena_t *arena, const pj_jws_t *jws,
-                           pj_jws_header_t *header)
-{
-    return header_read(arena, jws, true, header);
 }
 
 pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)

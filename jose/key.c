@@ -31,26 +31,23 @@ static const struct {
 
 static pj_str_t trim(pj_str_t s)
 {
-    while (s.len > 0 && strchr(" \t\r\n", s.data[0]) != NULL &&
-           s.data[0] != 0) {
+    for (; s.len > 0 && pj_is_space(s.data[0]); s.len--)
         s.data++;
-        s.len--;
-    }
-    while (s.len > 0 && strchr(" \t\r\n", s.data[s.len - 1]) != NULL &&
-           s.data[s.len - 1] != 0)
+    while (s.len > 0 && pj_is_space(s.data[s.len - 1]))
         s.len--;
     return s;
 }
 
-static bool starts_with(pj_str_t s, pj_str_t prefix)
+/* Takes begin and end off s; false unless it has both. */
+static bool strip(pj_str_t *s, pj_str_t begin, pj_str_t end)
 {
-    return s.len >= prefix.len && memcmp(s.data, prefix.data, prefix.len) == 0;
-}
-
-static bool ends_with(pj_str_t s, pj_str_t suffix)
-{
-    return s.len >= suffix.len &&
-           memcmp(s.data + s.len - suffix.len, suffix.data, suffix.len) == 0;
+    if (s->len < begin.len + end.len ||
+        memcmp(s->data, begin.data, begin.len) != 0 ||
+        memcmp(s->data + s->len - end.len, end.data, end.len) != 0)
+        return false;
+    s->data += begin.len;
+    s->len -= begin.len + end.len;
+    return true;
 }
 
 /*
@@ -58,39 +55,30 @@ static bool ends_with(pj_str_t s, pj_str_t suffix)
  * may ask for a passphrase and passes over what stands around the block:
  * encrypted keys fail by their label or by the colon of their headers.
  */
-static pj_err_t pem_decode(decoded_t *out, pj_str_t pem)
+static bool pem_decode(decoded_t *out, pj_str_t pem)
 {
     for (size_t i = 0; i < sizeof(pem_kinds) / sizeof(pem_kinds[0]); i++) {
-        pj_str_t begin = pem_kinds[i].begin, end = pem_kinds[i].end;
-
-        if (!starts_with(pem, begin))
-            continue;
-        pem.data += begin.len;
-        pem.len -= begin.len;
-        if (!ends_with(pem, end))
-            return PJ_ERR_KEY_FORMAT;
-        pem.len -= end.len;
-        out->form = pem_kinds[i].form;
-        return pj_b64_decode(out->der, sizeof(out->der), &out->len, pem) ==
-                       PJ_OK
-                   ? PJ_OK
-                   : PJ_ERR_KEY_FORMAT;
+        if (strip(&pem, pem_kinds[i].begin, pem_kinds[i].end)) {
+            out->form = pem_kinds[i].form;
+            return pj_b64_decode(out->der, sizeof(out->der), &out->len, pem) ==
+                   PJ_OK;
+        }
     }
-    return PJ_ERR_KEY_FORMAT;
+    return false;
 }
 
-static pj_err_t text_decode(decoded_t *out, pj_str_t text)
+static bool text_decode(decoded_t *out, pj_str_t text)
 {
-    pj_str_t trimmed = trim(text);
+    pj_str_t pem = trim(text);
 
-    if (starts_with(trimmed, PJ_STR("-----BEGIN ")))
-        return pem_decode(out, trimmed);
+    if (strip(&pem, PJ_STR("-----BEGIN "), PJ_STR("")))
+        return pem_decode(out, trim(text));
     if (text.len == 0 || text.len > sizeof(out->der))
-        return PJ_ERR_KEY_FORMAT;
+        return false;
     memcpy(out->der, text.data, text.len);
     out->len = text.len;
     out->form = FORM_DER;
-    return PJ_OK;
+    return true;
 }
 
 /* True when der is one SEQUENCE and not a byte more. */
@@ -184,16 +172,14 @@ static pj_err_t key_read(pj_key_t **out, pj_str_t text, pj_str_t kid,
 {
     decoded_t decoded;
     EVP_PKEY *pkey = NULL;
-    pj_err_t err;
+    pj_err_t err = PJ_ERR_KEY_FORMAT;
 
     *out = NULL;
     ERR_set_mark();
-    err = text_decode(&decoded, text);
-    if (err == PJ_OK) {
+    if (text_decode(&decoded, text))
         pkey = is_private ? private_key(&decoded) : public_key(&decoded);
-        err = pkey == NULL ? PJ_ERR_KEY_FORMAT
-                           : pj_key_wrap(out, pkey, kid, is_private);
-    }
+    if (pkey != NULL)
+        err = pj_key_wrap(out, pkey, kid, is_private);
     OPENSSL_cleanse(&decoded, sizeof(decoded));
     ERR_pop_to_mark();
     return err;

@@ -1,18 +1,10 @@
 /*
  * pj: a small, strict RS256 JOSE core.
  *
- * Spans in, spans out.  The library keeps no globals, opens no files, reads no
- * clock and logs nothing; memory comes from an arena that the caller provides,
- * so that every call is bounded by the caller's own limits.  The one object it
- * owns is a key (an OpenSSL EVP_PKEY), released with pj_key_free().
- *
- * All functions are safe to call from several threads at once as long as the
- * threads do not share an arena.  A pj_key_t is immutable once made and may be
- * shared freely.
- *
- * References: RFC 4648 (base64url), RFC 7515 (JWS), RFC 7517 (JWK), RFC 7518
- * (JWA), RFC 7519 (JWT), RFC 7638 (thumbprint), RFC 8259 (JSON), RFC 8725
- * (JWT best current practice).
+ * Spans in, spans out: no globals, no files, no clock, no log.  Memory comes
+ * from an arena of the caller's, so that every call is bounded by its limits;
+ * keys alone are objects that are to be freed.  Threads may call anything at
+ * once unless they share an arena.  OpenSSL's error queue stays as it was.
  */
 
 #ifndef PJ_H_INCLUDED
@@ -22,11 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(__GNUC__)
 #define PJ_MUST_CHECK __attribute__((warn_unused_result))
-#else
-#define PJ_MUST_CHECK
-#endif
 
 /* Limits; each is enforced, none can be raised by input. */
 #define PJ_RSA_MIN_BITS 2048 /* weaker keys are never used */
@@ -42,8 +30,7 @@
 #define PJ_THUMBPRINT_CHARS 43      /* base64url of a SHA-256 */
 #define PJ_DER_MAX_BYTES 16384      /* a decoded PEM or DER key */
 
-/* A borrowed run of bytes; not NUL-terminated, data may be NULL if len is 0.
- */
+/* A borrowed run of bytes, without a NUL; data may be NULL if len is 0. */
 typedef struct {
     const unsigned char *data;
     size_t len;
@@ -52,114 +39,107 @@ typedef struct {
 #define PJ_STR(literal)                                                       \
     ((pj_str_t){(const unsigned char *) (literal), sizeof(literal) - 1})
 
-/* The one channel of errors.  PJ_OK is 0, so `if (err)` reads well. */
-typedef enum {
-    PJ_OK = 0,
-    PJ_ERR_ARGUMENT,       /* the caller broke a precondition */
-    PJ_ERR_NO_SPACE,       /* arena or output buffer too small */
-    PJ_ERR_CRYPTO,         /* OpenSSL failed for a reason of its own */
-    PJ_ERR_BASE64,         /* not strict base64 / base64url */
-    PJ_ERR_JSON_SYNTAX,    /* not RFC 8259 JSON, bad UTF-8, trailing bytes */
-    PJ_ERR_JSON_DUPLICATE, /* the same member name twice in one object */
-    PJ_ERR_JSON_DEPTH,     /* nested deeper than PJ_JSON_MAX_DEPTH */
-    PJ_ERR_JSON_NUL,       /* a NUL byte, raw or escaped, in a string */
-    PJ_ERR_JSON_LIMIT,     /* over PJ_JSON_MAX_MEMBERS, PJ_JSON_MAX_VALUES or
-                              PJ_KEYSET_MAX_KEYS */
-    PJ_ERR_JSON_TYPE,      /* not the JSON type this place requires */
-    PJ_ERR_KEY_FORMAT,     /* not a PEM or DER RSA key */
-    PJ_ERR_KEY_WEAK,       /* outside the RSA size bounds, or a bad exponent */
-    PJ_ERR_KEY_MISMATCH,   /* private and public key are no pair */
-    PJ_ERR_KEY_UNUSABLE,   /* a JWK for another purpose or algorithm */
-    PJ_ERR_KEYSET_EMPTY,   /* a key set without one usable RSA key */
-    PJ_ERR_KID_UNKNOWN,    /* no key of that id in the set */
-    PJ_ERR_TOKEN_SIZE,     /* longer than the caller allows */
-    PJ_ERR_TOKEN_SHAPE,    /* not three dot-separated parts */
-    PJ_ERR_TOKEN_HEADER,   /* JOSE header not a JSON object we accept */
-    PJ_ERR_TOKEN_ALG,      /* alg is not RS256 */
-    PJ_ERR_TOKEN_TYP,      /* typ is none that the caller takes */
-    PJ_ERR_TOKEN_CRIT,     /* crit present: an extension we must understand */
-    PJ_ERR_TOKEN_KID,      /* kid missing, empty, too long or no string */
-    PJ_ERR_TOKEN_SIGNATURE, /* the signature does not verify */
-    PJ_ERR_TOKEN_CLAIMS,    /* payload not an object, or a claim is missing or
-                               of the wrong type */
-    PJ_ERR_TOKEN_ISSUER,    /* iss is none of the accepted ones */
-    PJ_ERR_TOKEN_AUDIENCE,  /* aud does not name us */
-    PJ_ERR_TOKEN_BOUND,     /* cnf: only the holder of a key may use it */
-    PJ_ERR_TOKEN_EXPIRED,   /* now >= exp + leeway */
-    PJ_ERR_TOKEN_NOT_YET,   /* iat or nbf in the future beyond leeway */
-    PJ_ERR_TOKEN_KIND,      /* token_type / token_scope are no known pair */
-    PJ_ERR_COUNT            /* number of codes, not a code */
-} pj_err_t;
+/* -- errors --------------------------------------------------------------- */
 
-/*
- * A short English phrase for err ("the token has expired"): static, lower
- * case, no trailing stop, no quotes or backslashes, never any input.  Safe in
- * a log line or in a WWW-Authenticate error_description.
- */
+/* clang-format off */
+/* The one channel of errors: PJ_ERR_x, its name and its phrase. */
+#define PJ_ERRORS(X)                                                          \
+    X(ARGUMENT, "argument", "a wrong argument inside the program")            \
+    X(NO_SPACE, "no_space", "out of working memory")                          \
+    X(CRYPTO, "crypto", "the cryptographic library failed")                   \
+    X(BASE64, "base64", "malformed base64")                                   \
+    X(JSON_SYNTAX, "json_syntax", "malformed JSON")                           \
+    X(JSON_DUPLICATE, "json_duplicate", "a repeated JSON member")             \
+    X(JSON_DEPTH, "json_depth", "JSON nested too deeply")                     \
+    X(JSON_NUL, "json_nul", "a NUL character in JSON")                        \
+    X(JSON_LIMIT, "json_limit", "too many JSON members or values")            \
+    X(JSON_TYPE, "json_type", "a JSON value of the wrong type")               \
+    X(KEY_FORMAT, "key_format", "not an RSA key in a known format")           \
+    X(KEY_WEAK, "key_weak", "RSA key size or exponent out of bounds")         \
+    X(KEY_MISMATCH, "key_mismatch", "private and public key are no pair")     \
+    X(KEY_UNUSABLE, "key_unusable", "the key is meant for another use")       \
+    X(KEYSET_EMPTY, "keyset_empty", "the key set has no usable key")          \
+    X(KID_UNKNOWN, "kid_unknown", "the token was signed by an unknown key")   \
+    X(TOKEN_SIZE, "token_size", "too large")                                  \
+    X(TOKEN_SHAPE, "token_shape", "the token is malformed")                   \
+    X(TOKEN_HEADER, "token_header", "the token header is malformed")          \
+    X(TOKEN_ALG, "token_alg", "the token algorithm is not accepted")          \
+    X(TOKEN_TYP, "token_typ", "the token header type is not accepted")        \
+    X(TOKEN_CRIT, "token_crit", "the token needs an unsupported extension")   \
+    X(TOKEN_KID, "token_kid", "the key id is missing or malformed")           \
+    X(TOKEN_SIGNATURE, "token_signature", "the token signature is not valid") \
+    X(TOKEN_CLAIMS, "token_claims", "a token claim is missing or malformed")  \
+    X(TOKEN_ISSUER, "token_issuer", "the token issuer is not accepted")       \
+    X(TOKEN_AUDIENCE, "token_audience", "the token is for another audience")  \
+    X(TOKEN_BOUND, "token_bound",                                             \
+      "the token is bound to a key, a bearer may not use it")                 \
+    X(TOKEN_NOT_YET, "token_not_yet", "the token is not valid yet")           \
+    X(TOKEN_EXPIRED, "token_expired", "the token has expired")                \
+    X(TOKEN_KIND, "token_kind", "the token is of an unknown kind")
+/* clang-format on */
+
+#define PJ_ERROR_CODE(code, name, phrase) PJ_ERR_##code,
+
+/* PJ_OK is 0, so `if (err)` reads well; PJ_ERR_COUNT is no code. */
+typedef enum { PJ_OK = 0, PJ_ERRORS(PJ_ERROR_CODE) PJ_ERR_COUNT } pj_err_t;
+
+/* The phrase: never any input, safe in a log line and in a header. */
 const char *pj_strerror(pj_err_t err);
-
-/*
- * A stable machine name for err ("token_expired"): lower case and
- * underscores; used as a log field and metric label.
- */
 const char *pj_errname(pj_err_t err);
 
-/* -- memory ------------------------------------------------------------- */
+/* -- memory --------------------------------------------------------------- */
 
-/*
- * A bump arena over caller memory.  What is taken from it lives until the
- * caller resets it or lets the memory go; nothing is freed piecemeal.
- */
+/* A bump arena over caller memory; nothing is freed piecemeal. */
 typedef struct {
     unsigned char *pos;
     unsigned char *end;
 } pj_arena_t;
 
-/* Binds arena to mem[0..len). */
 void pj_arena_init(pj_arena_t *arena, void *mem, size_t len);
 
 /* size bytes aligned for any type, or NULL when the arena is spent. */
 void *pj_arena_alloc(pj_arena_t *arena, size_t size);
 
-/* An arena of this many bytes always suffices to verify and parse a token of
- * token_bytes with pj_jws_header(), pj_jws_verify() and pj_claims_parse(). */
+/* So many bytes always suffice to verify and parse a token of token_bytes
+ * (pj_jws_header(), pj_claims_parse()), and for pj_keyset_parse() of len. */
 size_t pj_token_arena_bytes(size_t token_bytes);
-
-/* Likewise for pj_keyset_parse() of a document of len bytes. */
 size_t pj_keyset_arena_bytes(size_t len);
 
-/* -- base64 (RFC 4648) --------------------------------------------------- */
+/* -- text ----------------------------------------------------------------- */
 
-/* Characters that n bytes take in unpadded base64url (section 5). */
+/* Bytes of the UTF-8 sequence at p < end; an ill-formed one (*valid is false
+ * then) ends before the first byte that cannot continue it. */
+size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
+                    bool *valid);
+
+/* Whether s is itself the inside of a JSON string: visible ASCII and spaces
+ * without quotes and backslashes. */
+bool pj_json_plain(pj_str_t s);
+
+/* Writes s as the inside of a JSON string and returns its length; with a NULL
+ * dst only measures.  What is not UTF-8 becomes U+FFFD. */
+size_t pj_json_escape(char *dst, pj_str_t s);
+
+/* -- base64 (RFC 4648) ---------------------------------------------------- */
+
+/* Characters that n bytes take without padding. */
 size_t pj_b64url_encoded_len(size_t n);
 
-/* Upper bound of the bytes that n characters decode to. */
-size_t pj_b64url_decoded_max(size_t n);
-
-/*
- * Encodes src without padding into dst[0..cap); *out_len is set to the number
- * of characters, no NUL is added.  PJ_ERR_NO_SPACE when cap is too small.
- */
+/* Encodes src into dst[0..cap), without padding and NUL. */
 PJ_MUST_CHECK pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len,
                                         pj_str_t src);
 
-/*
- * Decodes strict base64url: the alphabet of section 5 only, no padding, no
- * white space, and zero trailing bits, so that each byte string has exactly
- * one encoding.  PJ_ERR_BASE64 or PJ_ERR_NO_SPACE; dst is unspecified then.
- */
+/* Decodes strict base64url: no padding, no white space, and zero trailing
+ * bits, so that each byte string has exactly one encoding. */
 PJ_MUST_CHECK pj_err_t pj_b64url_decode(unsigned char *dst, size_t cap,
                                         size_t *out_len, pj_str_t src);
 
-/*
- * Decodes standard base64 (section 4) as used in environment variables: white
- * space between characters is skipped, padding may be left out, all else is
- * strict.
- */
+/* Decodes standard base64 as used in environment variables: white space is
+ * skipped, padding may be left out, all else is strict. */
 PJ_MUST_CHECK pj_err_t pj_b64_decode(unsigned char *dst, size_t cap,
                                      size_t *out_len, pj_str_t src);
 
-/* -- JSON (RFC 8259) ----------------------------------------------------- */
+/* -- JSON (RFC 8259) ------------------------------------------------------ */
 
 typedef enum {
     PJ_JSON_NULL,
@@ -196,29 +176,23 @@ const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name);
 
 typedef enum { PJ_ROUND_DOWN, PJ_ROUND_UP } pj_round_t;
 
-/*
- * The number that node holds (a NumericDate, RFC 7519 section 2), a fraction
- * rounded towards the past or the future.  Exact: no floating point takes
- * part.  PJ_ERR_JSON_TYPE for what is no number, or lies outside of int64_t.
- */
+/* The number that node holds (a NumericDate, RFC 7519 section 2), a fraction
+ * rounded towards the past or the future, exactly.  PJ_ERR_JSON_TYPE for what
+ * is no number, or lies outside of int64_t. */
 PJ_MUST_CHECK pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round,
                                        int64_t *out);
 
 /* -- keys (RFC 7517, RFC 7518 section 6.3) -------------------------------- */
 
-/* An RSA key and its id; opaque, immutable, owned by whoever got it.  Any
- * number of threads may use it, unless it is a copy (pj_key_copy()). */
+/* An RSA key and its id, immutable.  Any number of threads may use it, unless
+ * it is a copy (pj_key_copy()). */
 typedef struct pj_key_s pj_key_t;
 
-/*
- * Parses a private key given as PEM or DER, PKCS#8 or PKCS#1.  kid is copied.
- * On PJ_OK *out is owned by the caller (pj_key_free); on error it is NULL.
- * PJ_ERR_KEY_FORMAT, PJ_ERR_KEY_WEAK, PJ_ERR_KEY_MISMATCH (its halves are no
- * pair), PJ_ERR_TOKEN_KID (empty, too long, NUL or not UTF-8).  A PEM text is
- * one block with nothing but white space around it.  Encrypted keys are
- * refused, no passphrase is ever asked for; so are RSA-PSS keys and bytes
- * behind the key.
- */
+/* Parses a private key given as PEM or DER, PKCS#8 or PKCS#1, and copies kid;
+ * on error *out is NULL.  A PEM text is one block with nothing but white space
+ * around it.  Refused are encrypted keys (no passphrase is ever asked for),
+ * RSA-PSS keys, bytes behind the key, and a kid that is empty, too long, has a
+ * NUL or is not UTF-8. */
 PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
                                       pj_str_t kid);
 
@@ -226,23 +200,18 @@ PJ_MUST_CHECK pj_err_t pj_key_private(pj_key_t **out, pj_str_t pem_or_der,
 PJ_MUST_CHECK pj_err_t pj_key_public(pj_key_t **out, pj_str_t pem_or_der,
                                      pj_str_t kid);
 
-/*
- * A copy of key that shares nothing with it, for one thread at a time: unlike
- * any other key it is not to be used by two at once.  OpenSSL keeps the state
- * of blinding within a key and under a lock, and each use of a shared key sets
- * up memory of its own: threads that sign much each want a copy, made in the
- * thread that is going to use it.  PJ_ERR_CRYPTO when OpenSSL fails.
- */
+/* A copy that shares nothing with key, for the one thread that makes it and
+ * signs much: a shared key has a lock (OpenSSL's state of blinding), and each
+ * use of it sets up memory of its own. */
 PJ_MUST_CHECK pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key);
 
-/* PJ_OK when b is the public half of a (or the same key); else
- * PJ_ERR_KEY_MISMATCH. */
+/* PJ_OK, or PJ_ERR_KEY_MISMATCH unless their public halves are the same. */
 PJ_MUST_CHECK pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b);
 
-/* Releases key; NULL is allowed. */
+/* NULL is allowed. */
 void pj_key_free(pj_key_t *key);
 
-/* The key's id; lives as long as the key. */
+/* Lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
 
 /* The typ of tokens that we sign. */
@@ -256,24 +225,12 @@ typedef enum {
  * base64url; empty for a public key.  Lives as long as the key. */
 pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ);
 
-/* Modulus size in bits. */
-unsigned pj_key_bits(const pj_key_t *key);
-
-/*
- * RFC 7638 SHA-256 thumbprint of the public half, base64url, into
- * out[0..PJ_THUMBPRINT_CHARS); no NUL is added.
- */
+/* RFC 7638 SHA-256 thumbprint of the public half, base64url, no NUL. */
 PJ_MUST_CHECK pj_err_t pj_key_thumbprint(const pj_key_t *key,
                                          char out[PJ_THUMBPRINT_CHARS]);
 
-/*
- * Writes the public half as one JWK object with the members kty, use, alg,
- * kid, n, e into dst[0..cap).  PJ_ERR_NO_SPACE when it does not fit.
- */
-PJ_MUST_CHECK pj_err_t pj_jwk_emit(const pj_key_t *key, char *dst, size_t cap,
-                                   size_t *out_len);
-
-/* Writes {"keys":[...]} of the public halves of keys[0..count). */
+/* Writes {"keys":[...]} of the public halves of keys[0..count), each with the
+ * members kty, use, alg, kid, n, e.  PJ_ERR_NO_SPACE when it does not fit. */
 PJ_MUST_CHECK pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count,
                                     char *dst, size_t cap, size_t *out_len);
 
@@ -285,44 +242,36 @@ typedef struct {
     pj_err_t last_ignored; /* why the last of them was, or PJ_OK */
 } pj_keyset_t;
 
-/*
- * Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty, for
+/* Parses a JWK set (RFC 7517 section 5).  Entries of an unknown kty, for
  * another use, key_ops or alg, weak or malformed ones, those without kid and
  * repeats of a kid are ignored and counted; private members are never read.
- * PJ_ERR_KEYSET_EMPTY when no usable key is left, PJ_ERR_JSON_* or
- * PJ_ERR_TOKEN_SIZE for a document that is none.  PJ_ERR_CRYPTO or
- * PJ_ERR_NO_SPACE where we failed and not the document.  On error *set is
- * empty.
- */
+ * On error *set has no keys; PJ_ERR_CRYPTO and PJ_ERR_NO_SPACE say that we
+ * failed and not the document. */
 PJ_MUST_CHECK pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena,
                                        pj_str_t json);
 
-/* The key whose id is exactly kid, or NULL.  Owned by the set. */
+/* The key whose id is exactly kid, or NULL; it goes with the set. */
 const pj_key_t *pj_keyset_find(const pj_keyset_t *set, pj_str_t kid);
-
-/* Frees every key and zeroes *set. */
 void pj_keyset_clear(pj_keyset_t *set);
 
 /* -- JWS compact serialisation (RFC 7515) --------------------------------- */
 
 /* The pieces of a compact JWS; all point into the token. */
 typedef struct {
-    pj_str_t header;        /* base64url */
-    pj_str_t payload;       /* base64url */
-    pj_str_t signature;     /* base64url */
+    pj_str_t header; /* base64url, as the next two */
+    pj_str_t payload;
+    pj_str_t signature;
     pj_str_t signing_input; /* header "." payload */
 } pj_jws_t;
 
 typedef struct {
-    pj_str_t kid; /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
-    bool refresh; /* typ is refresh+jwt: only pj_jws_header_own() says so */
+    pj_str_t kid;          /* unescaped, 1 to PJ_KID_MAX_BYTES bytes */
+    bool refresh;          /* typ is refresh+jwt: the issuer's own */
     const pj_json_t *root; /* all of it; NULL: it is no JSON */
 } pj_jws_header_t;
 
-/*
- * Splits token at its two dots and bounds it: PJ_ERR_TOKEN_SIZE over
- * max_bytes, PJ_ERR_TOKEN_SHAPE unless three non-empty parts.
- */
+/* PJ_ERR_TOKEN_SIZE over max_bytes, PJ_ERR_TOKEN_SHAPE unless it has three
+ * non-empty parts. */
 PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
                                     pj_jws_t *jws);
 
@@ -330,46 +279,34 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
  * Decodes and checks the JOSE header: alg must be RS256, typ absent, "JWT" or
  * "at+jwt" (in any case, with or without "application/": RFC 7515 section
  * 4.1.9, RFC 9068 section 2.1), crit absent, kid a string.  jwk, jku, x5u and
- * x5c are never looked at (RFC 8725 section 3.10). PJ_ERR_BASE64 or
- * PJ_ERR_JSON_* for a header that is no JSON at all.
+ * x5c are never looked at (RFC 8725 section 3.10).  The issuer itself (own)
+ * takes typ "refresh+jwt", too.
  */
 PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
-                                     pj_jws_header_t *header);
+                                     bool own, pj_jws_header_t *header);
 
-/* The same for the issuer itself: typ may be "refresh+jwt", too. */
-PJ_MUST_CHECK pj_err_t pj_jws_header_own(pj_arena_t *arena,
-                                         const pj_jws_t *jws,
-                                         pj_jws_header_t *header);
-
-/*
- * Verifies the RS256 signature with key: PJ_OK or PJ_ERR_TOKEN_SIGNATURE
- * (also for a signature whose length is not the modulus').
- */
+/* Verifies the RS256 signature, which is as long as the modulus. */
 PJ_MUST_CHECK pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key);
 
 /* Upper bound of the characters of a token with payload_len bytes of payload
  * signed by key. */
 size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len);
 
-/*
- * Signs payload: the header is exactly {"alg":"RS256","typ":...,"kid":...}.
- * Writes the token into dst[0..cap), no NUL; cap must be pj_jws_sign_max() or
- * more, else PJ_ERR_NO_SPACE.  key must be private (PJ_ERR_ARGUMENT
- * otherwise).
- */
+/* Writes a token, no NUL, whose header is {"alg":"RS256","typ":...,"kid":...}.
+ * PJ_ERR_NO_SPACE where cap is less than pj_jws_sign_max(), PJ_ERR_ARGUMENT
+ * for a public key. */
 PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
                                    pj_str_t payload, char *dst, size_t cap,
                                    size_t *out_len);
 
-/* -- JWT claims (RFC 7519) -------------------------------------------------
- */
+/* -- JWT claims (RFC 7519) ------------------------------------------------ */
 
-/* The four kinds of token and the claim pairs that make them. */
+/* The kinds of token, each of one token_type and token_scope. */
 typedef enum {
-    PJ_TOKEN_ACCOUNT, /* token_type account,   token_scope ACCOUNT */
-    PJ_TOKEN_BRANCH,  /* token_type workspace, token_scope BRANCH */
-    PJ_TOKEN_SYSTEM,  /* token_type system,    token_scope SYSTEM */
-    PJ_TOKEN_REFRESH  /* token_type refresh,   no token_scope */
+    PJ_TOKEN_ACCOUNT,
+    PJ_TOKEN_BRANCH,
+    PJ_TOKEN_SYSTEM,
+    PJ_TOKEN_REFRESH
 } pj_token_kind_t;
 
 /* Verified or not, the claims of a payload in their types.  A string that the
@@ -413,27 +350,23 @@ typedef struct {
  * requires must be there with its type; strings non-empty, arrays of
  * (non-empty) strings possibly empty; sub equal to account_id; typ of an
  * access token "access".  nbf and aud are optional, but not of another type.
- * PJ_ERR_TOKEN_CLAIMS (claims->fault is the first claim at fault, len 0 for a
- * payload that is no object), PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or
- * PJ_ERR_BASE64; root is set where the payload is JSON.  It says nothing about
- * signature or time: call pj_jws_verify() and pj_claims_check() too.
+ * PJ_ERR_TOKEN_CLAIMS (claims->fault has len 0 for a payload that is no
+ * object), PJ_ERR_TOKEN_KIND, PJ_ERR_JSON_* or PJ_ERR_BASE64; root is set
+ * where the payload is JSON.  Neither signature nor time is looked at.
  */
 PJ_MUST_CHECK pj_err_t pj_claims_parse(pj_arena_t *arena, const pj_jws_t *jws,
                                        pj_claims_t *claims);
 
-/*
- * Checks time, issuer, audience and cnf: refused when now >= exp + leeway,
- * when iat or nbf > now + leeway.  Order: issuer, audience, cnf, not-yet,
- * expired, so that a foreign token is never reported as merely expired.
- */
+/* Refused when now >= exp + leeway, when iat or nbf > now + leeway.  Order:
+ * issuer, audience, cnf, not-yet, expired, so that a foreign token is never
+ * reported as merely expired. */
 PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,
                                        const pj_policy_t *policy);
 
 /* A set of errors: the bit of err. */
 #define PJ_FAULT(err) (UINT64_C(1) << (err))
 
-/* The set of all that pj_claims_check() would refuse claims for; 0: nothing.
- */
+/* The set of all that pj_claims_check() would refuse claims for. */
 PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
                                         const pj_policy_t *policy);
 

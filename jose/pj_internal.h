@@ -27,27 +27,7 @@ struct pj_key_s {
     unsigned char kid[PJ_KID_MAX_BYTES];
 };
 
-/* -- spans and text (text.c) ---------------------------------------------- */
-
-bool pj_str_eq(pj_str_t a, pj_str_t b);
-
-/* True when s holds the ASCII text of b, letter case aside. */
-bool pj_str_caseeq(pj_str_t s, pj_str_t b);
-
-/* True for well-formed UTF-8 (Unicode table 3-7) without NUL. */
-bool pj_utf8_valid(pj_str_t s);
-
-/*
- * Refuses what yajl lets pass: overlong or otherwise malformed UTF-8,
- * surrogates, lone or misordered \u surrogate escapes, NUL, and control
- * characters that RFC 8259 does not count as white space.
- */
-PJ_MUST_CHECK pj_err_t pj_json_text_check(pj_str_t text);
-
-/* -- memory (arena.c) ----------------------------------------------------- */
-
-/* size bytes without alignment, or NULL. */
-unsigned char *pj_arena_bytes(pj_arena_t *arena, size_t size);
+/* -- memory (json.c) ------------------------------------------------------ */
 
 /* Arena bytes that parsing documents of len bytes in all may take; docs is
  * how many they are. */
@@ -57,29 +37,44 @@ size_t pj_json_arena_bytes(size_t len, size_t docs);
 PJ_MUST_CHECK pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src,
                                               pj_str_t *out);
 
-/* -- bounded output (out.c) ------------------------------------------------
- */
+/* -- text (text.c) -------------------------------------------------------- */
 
-/* Text under construction in caller memory; full once anything missed. */
+bool pj_str_eq(pj_str_t a, pj_str_t b);
+
+bool pj_is_space(unsigned char c);
+
+/* True when s, without NUL, is the ASCII text b, letter case aside. */
+bool pj_str_caseeq(pj_str_t s, pj_str_t b);
+
+/* True for well-formed UTF-8 without NUL. */
+bool pj_utf8_valid(pj_str_t s);
+
+/*
+ * Refuses what yajl lets pass: overlong or otherwise malformed UTF-8,
+ * surrogates, lone or misordered \u surrogate escapes, NUL, and control
+ * characters that RFC 8259 does not count as white space.
+ */
+PJ_MUST_CHECK pj_err_t pj_json_text_check(pj_str_t text);
+
+/* Text under construction in caller memory, and the first error. */
 typedef struct {
-    char *start;
-    char *pos;
-    char *end;
-    bool full;
+    char *dst;
+    size_t len;
+    size_t cap;
+    pj_err_t err;
 } pj_out_t;
 
 void pj_out_init(pj_out_t *out, char *dst, size_t cap);
 void pj_out_text(pj_out_t *out, pj_str_t text);
 void pj_out_b64url(pj_out_t *out, pj_str_t bytes);
 
-/* A JSON string with its quotes; s must be valid UTF-8. */
+/* A JSON string with its quotes. */
 void pj_out_json_string(pj_out_t *out, pj_str_t s);
 
-/* PJ_OK and the length, or PJ_ERR_NO_SPACE. */
+/* The first error, or PJ_OK and the length. */
 PJ_MUST_CHECK pj_err_t pj_out_done(const pj_out_t *out, size_t *len);
 
-/* -- RS256 (alg.c) ---------------------------------------------------------
- */
+/* -- RS256 (alg.c) -------------------------------------------------------- */
 
 /*
  * Makes a key of pkey, which it takes over also on failure.  Checks kid, the

@@ -1,8 +1,10 @@
-/* Strict checks of text: spans, UTF-8 and the bytes of a JSON document. */
+/* Spans, UTF-8, JSON strings checked and written, error texts, output. */
 
 #include "pj_internal.h"
 
+#include <openssl/crypto.h>
 #include <string.h>
+#include <strings.h>
 
 bool pj_str_eq(pj_str_t a, pj_str_t b)
 {
@@ -10,37 +12,31 @@ bool pj_str_eq(pj_str_t a, pj_str_t b)
            (a.len == 0 || memcmp(a.data, b.data, a.len) == 0);
 }
 
-static unsigned char ascii_lower(unsigned char c)
-{
-    return c >= 'A' && c <= 'Z' ? (unsigned char) (c | 0x20) : c;
-}
-
 bool pj_str_caseeq(pj_str_t s, pj_str_t b)
 {
-    if (s.len != b.len)
-        return false;
-    for (size_t i = 0; i < s.len; i++) {
-        if (ascii_lower(s.data[i]) != ascii_lower(b.data[i]))
-            return false;
-    }
-    return true;
+    return s.len == b.len && strncasecmp((const char *) s.data,
+                                         (const char *) b.data, b.len) == 0;
 }
 
-/*
- * Length of the well-formed sequence of two to four bytes at p, or 0.  Only
- * the second byte's range depends on the first: that is what shuts out
- * overlong forms, surrogates and code points past U+10FFFF.
- */
-static size_t utf8_sequence(const unsigned char *p, size_t left)
+bool pj_is_space(unsigned char c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* -- UTF-8 (Unicode table 3-7) -------------------------------------------- */
+
+/* Only the second byte's range depends on the first: that is what shuts out
+ * overlong forms, surrogates and code points past U+10FFFF. */
+size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
+                    bool *valid)
 {
     unsigned char lo = 0x80, hi = 0xBF;
-    size_t len;
+    size_t i, len;
 
+    *valid = p[0] < 0x80;
     if (p[0] < 0xC2 || p[0] > 0xF4)
-        return 0;
+        return 1;
     len = p[0] < 0xE0 ? 2 : p[0] < 0xF0 ? 3 : 4;
-    if (left < len)
-        return 0;
 
     if (p[0] == 0xE0)
         lo = 0xA0;
@@ -51,39 +47,54 @@ static size_t utf8_sequence(const unsigned char *p, size_t left)
     else if (p[0] == 0xF4)
         hi = 0x8F;
 
-    if (p[1] < lo || p[1] > hi)
-        return 0;
-    for (size_t i = 2; i < len; i++) {
-        if ((p[i] & 0xC0) != 0x80)
-            return 0;
+    for (i = 1; i < len && p + i < end && p[i] >= lo && p[i] <= hi; i++) {
+        lo = 0x80;
+        hi = 0xBF;
     }
-    return len;
+    *valid = i == len;
+    return i;
 }
 
 bool pj_utf8_valid(pj_str_t s)
 {
-    for (size_t i = 0, n; i < s.len; i += n) {
-        n = s.data[i] < 0x80 ? 1 : utf8_sequence(s.data + i, s.len - i);
-        if (n == 0 || s.data[i] == 0)
-            return false;
-    }
-    return true;
+    bool valid = true;
+    size_t i = 0;
+
+    while (i < s.len && valid && s.data[i] != 0)
+        i += pj_utf8_next(s.data + i, s.data + s.len, &valid);
+    return i == s.len && valid;
 }
+
+/* -- eight bytes at a time ------------------------------------------------ */
+
+#define ONES UINT64_C(0x0101010101010101)
+
+/* Whether all are ASCII from 0x20 on and no backslash; within a string no
+ * quote and no DEL either. */
+static bool plain8(const unsigned char *p, bool in_string)
+{
+    uint64_t x, odd;
+
+    /* Each term sets the top bit of a byte that is not, and at most of others
+     * above it. */
+    memcpy(&x, p, sizeof(x));
+    odd = x | (x - ONES * 0x20) | ((x ^ ONES * '\\') - ONES);
+    if (in_string)
+        odd |= (x + ONES) | ((x ^ ONES * '"') - ONES);
+    return (odd & ONES * 0x80) == 0;
+}
+
+/* -- JSON strings that come in -------------------------------------------- */
 
 /* The code unit of the four hex digits at p, or -1. */
 static int hex4(const unsigned char *p)
 {
     int unit = 0;
 
-    for (int i = 0; i < 4; i++) {
-        int c = ascii_lower(p[i]);
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                           : -1;
+    for (int i = 0; i < 4 && unit >= 0; i++) {
+        int digit = OPENSSL_hexchar2int(p[i]);
 
-        if (digit < 0)
-            return -1;
-        unit = unit * 16 + digit;
+        unit = digit < 0 ? -1 : unit * 16 + digit;
     }
     return unit;
 }
@@ -116,45 +127,184 @@ static pj_err_t escape_check(const unsigned char *p, size_t left, size_t *len)
     return PJ_OK;
 }
 
-/* True when the eight bytes at p are plain: ASCII, at least 0x20, and no
- * backslash.  Each term sets the top bit of a byte that is not. */
-static bool plain8(const unsigned char *p)
-{
-    const uint64_t ones = 0x0101010101010101u;
-    uint64_t x, y;
-
-    memcpy(&x, p, sizeof(x));
-    y = x ^ (ones * '\\');
-    return ((x | (x - ones * 0x20) | (y - ones)) & (ones * 0x80)) == 0;
-}
-
 pj_err_t pj_json_text_check(pj_str_t text)
 {
     const unsigned char *p = text.data, *end = p + text.len;
+    size_t len;
 
-    while (p < end) {
-        size_t left = (size_t) (end - p);
-        size_t len = 1;
+    for (; p < end; p += len) {
+        bool valid = true;
+        pj_err_t err = PJ_OK;
 
-        if (left >= 8 && plain8(p)) {
-            p += 8;
-            continue;
-        }
-        if (*p == '\\') {
-            pj_err_t err = escape_check(p, left, &len);
-
-            if (err != PJ_OK)
-                return err;
-        } else if (*p >= 0x80) {
-            len = utf8_sequence(p, left);
-            if (len == 0)
-                return PJ_ERR_JSON_SYNTAX;
-        } else if (*p == 0) {
-            return PJ_ERR_JSON_NUL;
-        } else if (*p < 0x20 && *p != '\t' && *p != '\n' && *p != '\r') {
-            return PJ_ERR_JSON_SYNTAX;
-        }
-        p += len;
+        len = 1;
+        if (end - p >= 8 && plain8(p, false))
+            len = 8;
+        else if (*p == '\\')
+            err = escape_check(p, (size_t) (end - p), &len);
+        else if (*p >= 0x80)
+            len = pj_utf8_next(p, end, &valid);
+        else if (*p == 0)
+            err = PJ_ERR_JSON_NUL;
+        else
+            valid = *p >= 0x20 || *p == '\t' || *p == '\n' || *p == '\r';
+        if (err != PJ_OK || !valid)
+            return err != PJ_OK ? err : PJ_ERR_JSON_SYNTAX;
     }
     return PJ_OK;
+}
+
+/* -- JSON strings that go out --------------------------------------------- */
+
+/* How many bytes at p need no escape. */
+static size_t plain_run(const unsigned char *p, const unsigned char *end)
+{
+    const unsigned char *start = p;
+
+    while (end - p >= 8 && plain8(p, true))
+        p += 8;
+    while (p < end && *p >= 0x20 && *p < 0x7F && *p != '"' && *p != '\\')
+        p++;
+    return (size_t) (p - start);
+}
+
+bool pj_json_plain(pj_str_t s)
+{
+    return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
+}
+
+/* Writes to dst what stands for the character at p, which is not plain; *n is
+ * what it spans. */
+static size_t escape_one(char *dst, const unsigned char *p,
+                         const unsigned char *end, size_t *n)
+{
+    static const char hex[] = "0123456789abcdef";
+    static const char from[] = "\"\\\n\r\t", to[] = "\"\\nrt";
+    const char *named;
+    bool valid;
+
+    *n = pj_utf8_next(p, end, &valid);
+    if (!valid) {
+        memcpy(dst, "\xEF\xBF\xBD", 3); /* U+FFFD */
+        return 3;
+    }
+    if (*n > 1) {
+        memcpy(dst, p, *n);
+        return *n;
+    }
+    memcpy(dst, "\\u00", 4);
+    named = memchr(from, *p, sizeof(from) - 1);
+    if (named != NULL) {
+        dst[1] = to[named - from];
+        return 2;
+    }
+    dst[4] = hex[*p >> 4];
+    dst[5] = hex[*p & 15];
+    return 6;
+}
+
+size_t pj_json_escape(char *dst, pj_str_t s)
+{
+    const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
+    size_t len = 0;
+
+    while (p < end) {
+        size_t n = plain_run(p, end);
+        char one[6];
+
+        if (dst != NULL)
+            memcpy(dst + len, p, n);
+        len += n;
+        p += n;
+        if (p < end) {
+            size_t size = escape_one(one, p, end, &n);
+
+            if (dst != NULL)
+                memcpy(dst + len, one, size);
+            len += size;
+            p += n;
+        }
+    }
+    return len;
+}
+
+/* -- errors ------------------------------------------------------------- */
+
+typedef struct {
+    const char *name;
+    const char *phrase;
+} err_text_t;
+
+#define ERR_TEXT(code, name, phrase) {name, phrase},
+
+static const err_text_t *err_text(pj_err_t err)
+{
+    static const err_text_t texts[PJ_ERR_COUNT + 1] = {
+        {"ok", "no error"},
+        PJ_ERRORS(ERR_TEXT){"unknown", "an unknown error"},
+    };
+
+    /* The enum may be unsigned or signed: the cast covers both. */
+    return &texts[(unsigned) err < PJ_ERR_COUNT ? err : PJ_ERR_COUNT];
+}
+
+const char *pj_strerror(pj_err_t err)
+{
+    return err_text(err)->phrase;
+}
+
+const char *pj_errname(pj_err_t err)
+{
+    return err_text(err)->name;
+}
+
+/* -- bounded output: an error is noted once and asked for at the end ------ */
+
+void pj_out_init(pj_out_t *out, char *dst, size_t cap)
+{
+    *out = (pj_out_t){dst, 0, cap, PJ_OK};
+}
+
+/* Room for len characters, or NULL. */
+static char *out_take(pj_out_t *out, size_t len)
+{
+    if (len > out->cap - out->len)
+        out->err = PJ_ERR_NO_SPACE;
+    if (out->err != PJ_OK || len == 0)
+        return NULL;
+    out->len += len;
+    return out->dst + out->len - len;
+}
+
+void pj_out_text(pj_out_t *out, pj_str_t text)
+{
+    char *at = out_take(out, text.len);
+
+    if (at != NULL)
+        memcpy(at, text.data, text.len);
+}
+
+void pj_out_b64url(pj_out_t *out, pj_str_t bytes)
+{
+    size_t len = pj_b64url_encoded_len(bytes.len);
+    char *at = out_take(out, len);
+
+    if (at != NULL)
+        out->err = pj_b64url_encode(at, len, &len, bytes);
+}
+
+void pj_out_json_string(pj_out_t *out, pj_str_t s)
+{
+    size_t len = pj_json_escape(NULL, s) + 2;
+    char *at = out_take(out, len);
+
+    if (at != NULL) {
+        pj_json_escape(at + 1, s);
+        at[0] = at[len - 1] = '"';
+    }
+}
+
+pj_err_t pj_out_done(const pj_out_t *out, size_t *len)
+{
+    *len = out->len;
+    return out->err;
 }

@@ -4,8 +4,8 @@
  *
  * Who calls whom: module -> access -> { guard, headers, cors, options, problem
  * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
- * { token, cache, keys, inject, refusal }; subject -> guard; refresh -> { keys,
- * fetch }; problem -> { refusal, cors }; request -> headers.  All know request;
+ * { token, cache, keys, inject, reason }; subject -> guard; refresh -> { keys,
+ * fetch }; problem -> { reason, cors }; request -> headers.  All know request;
  * log and metrics read it.  What a reason means is in the table of reason,
  * which all of them read.  Only token and keys verify with pj.
  */
@@ -22,6 +22,7 @@
 #include <pj.h>
 
 #include "ngx_http_pgw_header.h"
+#include "ngx_http_pgw_reason.h"
 
 
 /* Access levels of a location; a location may list several. */
@@ -38,58 +39,6 @@
 /* The request id and the correlation id: the first names to strip. */
 
 #define NGX_HTTP_PGW_IDS  2
-
-
-/*
- * Why a request was let through or refused.  All else that is known of a
- * decision (its name, status, code, detail) is in the table of _reason.c.
- */
-
-typedef enum {
-    NGX_HTTP_PGW_REASON_NONE = 0,
-
-    NGX_HTTP_PGW_REASON_PUBLIC,
-    NGX_HTTP_PGW_REASON_VERIFIED,
-    NGX_HTTP_PGW_REASON_PREFLIGHT,
-    NGX_HTTP_PGW_REASON_OPTIONS,
-    NGX_HTTP_PGW_REASON_SATISFIED,       /* "satisfy any": another module let
-                                            the request in */
-
-    NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-    NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
-    NGX_HTTP_PGW_REASON_TOKEN_SIZE,
-    NGX_HTTP_PGW_REASON_TOKEN_ENCODING,
-    NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    NGX_HTTP_PGW_REASON_TOKEN_HEADER,
-    NGX_HTTP_PGW_REASON_TOKEN_ALG,
-    NGX_HTTP_PGW_REASON_TOKEN_TYP,
-    NGX_HTTP_PGW_REASON_TOKEN_CRIT,
-    NGX_HTTP_PGW_REASON_TOKEN_KID,
-    NGX_HTTP_PGW_REASON_TOKEN_KIND,
-    NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
-    NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
-    NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
-    NGX_HTTP_PGW_REASON_TOKEN_BOUND,
-    NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
-    NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-    NGX_HTTP_PGW_REASON_KID_UNKNOWN,
-    NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
-    NGX_HTTP_PGW_REASON_TOKEN_INVALID,   /* we failed, not the token */
-    NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-    NGX_HTTP_PGW_REASON_KID_PENDING,
-
-    NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-    NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-    NGX_HTTP_PGW_REASON_BAD_REQUEST,
-    NGX_HTTP_PGW_REASON_REQUEST_TOO_LARGE,
-    NGX_HTTP_PGW_REASON_URI_TOO_LONG,
-    NGX_HTTP_PGW_REASON_RATE_LIMITED,
-
-    NGX_HTTP_PGW_REASONS                 /* how many */
-} ngx_http_pgw_reason_e;
 
 
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
@@ -176,7 +125,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
     ngx_str_t                     realm;
-    ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
@@ -687,13 +635,23 @@ ngx_int_t ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 ngx_int_t ngx_http_pgw_inject_fits(ngx_http_request_t *r);
 
 
-/* ngx_http_pgw_problem.c: RFC 9457 bodies */
+/* ngx_http_pgw_reason.c: what decisions mean, and refusing */
 
-/* Puts the header and body filters before those of all other modules. */
-void ngx_http_pgw_problem_init(void);
+/* How and why r, the state of which is gr, was decided; 0: it was not. */
+ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
+ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
 
+/* Our refusal that is being answered, or NULL.  It holds for a response of its
+   status alone, since a later location may answer with another. */
+const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
+    const ngx_http_pgw_request_t *gr);
 
-/* ngx_http_pgw_refusal.c: what a refusal says */
+/* The reason that this result of a token's checks gives, and that for which
+   nginx itself refuses with a status; 0: none. */
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 /*
  * Marks r as refused by us for that reason.  detail lives as long as r and
@@ -707,26 +665,63 @@ ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
     const char *detail);
 
-/* Writes conf->challenge of a merged location. */
-ngx_int_t ngx_http_pgw_refusal_merge(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
 
-/*
- * Called from the header filter: Allow, Retry-After and WWW-Authenticate, as
- * the status of the response asks for.
- */
-ngx_int_t ngx_http_pgw_refusal_headers(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+/* ngx_http_pgw_problem.c: RFC 9457 bodies */
+
+/* Puts the header and body filters before those of all other modules. */
+void ngx_http_pgw_problem_init(void);
 
 
-/* ngx_http_pgw_log.c: the access log */
+/* ngx_http_pgw_log.c: text written piece by piece, and the access log */
+
+typedef struct {
+    ngx_http_request_t          *request;
+    u_char                      *start;
+    u_char                      *last;
+    u_char                      *end;
+    ngx_uint_t                   failed;       /* out of memory */
+} ngx_http_pgw_text_t;
+
+void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
+
+/* As ngx_sprintf(). */
+void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
+
+/* Room for len bytes at text->last; NULL: there is none. */
+u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
+
+/* A literal of at most so many bytes is copied as so many, without a call. */
+
+#define NGX_HTTP_PGW_TEXT_BEFORE  24
+
+#define ngx_http_pgw_text_before(literal)                                     \
+    literal "                        ", sizeof(literal) - 1
+
+/* What stands before, then s as a JSON string, or null where s->data is NULL;
+   plain: it is known to need no escaping. */
+void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, const ngx_str_t *s, ngx_uint_t plain);
+
+#define ngx_http_pgw_text_json(text, s)                                       \
+    ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
+
+/* Answers 200 with the text; what it returns, a content handler may, too. */
+ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
+
+/* Whether s is itself the inside of a JSON string, and s as such. */
+
+#define ngx_http_pgw_json_plain(s)                                            \
+    pj_json_plain((pj_str_t) { (s)->data, (s)->len })
+
+#define ngx_http_pgw_json_escape(dst, s)                                      \
+    pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
+
 
 ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
 
-/* How long the request has taken by now. */
+/* How long the request has taken by now, and the last attempt at an upstream;
+   NULL: there was none. */
 ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
-
-/* The last attempt at an upstream; NULL: there was none. */
 const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
     const ngx_http_request_t *r);
 

@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw_json.h"
+#include "ngx_http_pgw.h"
 
 
 #define NGX_HTTP_PGW_LEEWAY_MAX    300

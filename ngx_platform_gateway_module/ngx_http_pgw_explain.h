@@ -10,7 +10,7 @@
 
 
 #include "ngx_http_pgw.h"
-#include "ngx_http_pgw_reason.h"
+#include "ngx_http_pgw.h"
 
 
 /* The checks, in the order in which the first that fails decides. */

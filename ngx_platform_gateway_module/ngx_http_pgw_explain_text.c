@@ -7,7 +7,6 @@
 
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_text.h"
 
 
 static const ngx_http_pgw_check_t *ngx_http_pgw_explain_failed(

@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw_json.h"
+#include "ngx_http_pgw.h"
 
 
 /* FastCGI and uwsgi: what a record holds, and what is not the client's. */

@@ -1,414 +1,192 @@
 
 /*
- * The access log: $platform_access_json, one JSON object on one line whatever
- * bytes the client sent, and some of its members as variables of their own.
+ * A writer of text, piece by piece: of responses and of the access log.
  *
- * Written at every request: the names are ready to be copied, the ids are known
- * to need no escaping, the time is kept for the next entry of the same second.
+ * The log: $platform_access_json, one JSON object on one line whatever bytes
+ * the client sent, and some of its members as variables of their own.  Written
+ * at every request: most texts are known to need no escaping, and the time is
+ * kept for the next entry of the same second.
  */
 
 
-#include "ngx_http_pgw_json.h"
-#include "ngx_http_pgw_reason.h"
+#include "ngx_http_pgw.h"
 
 
-/* Any name has room there: so many bytes are copied, which needs no call. */
-#define NGX_HTTP_PGW_LOG_NAME_LEN  24
-
-
-/* The members in their order, after the time. */
-
-typedef enum {
-    NGX_HTTP_PGW_LOG_REQUEST_ID = 0,
-    NGX_HTTP_PGW_LOG_CORRELATION_ID,
-    NGX_HTTP_PGW_LOG_CLIENT_IP,
-    NGX_HTTP_PGW_LOG_METHOD,
-    NGX_HTTP_PGW_LOG_PATH,
-    NGX_HTTP_PGW_LOG_STATUS,
-    NGX_HTTP_PGW_LOG_BYTES,
-    NGX_HTTP_PGW_LOG_DURATION,
-    NGX_HTTP_PGW_LOG_ROUTE,
-    NGX_HTTP_PGW_LOG_SERVICE,
-    NGX_HTTP_PGW_LOG_ACCESS,
-    NGX_HTTP_PGW_LOG_DECISION,
-    NGX_HTTP_PGW_LOG_REASON,
-    NGX_HTTP_PGW_LOG_ACCOUNT_ID,
-    NGX_HTTP_PGW_LOG_SESSION_ID,
-    NGX_HTTP_PGW_LOG_WORKSPACE_ID,
-    NGX_HTTP_PGW_LOG_UPSTREAM_ADDR,
-    NGX_HTTP_PGW_LOG_UPSTREAM_STATUS,
-    NGX_HTTP_PGW_LOG_UPSTREAM_DURATION,
-    NGX_HTTP_PGW_LOG_USER_AGENT,
-    NGX_HTTP_PGW_LOG_MEMBERS
-} ngx_http_pgw_log_member_e;
-
-
-typedef struct {
-    u_char      name[NGX_HTTP_PGW_LOG_NAME_LEN];  /* as it is written */
-    size_t      len;
-    ngx_str_t   variable;                         /* or empty */
-    ngx_uint_t  is_number;
-} ngx_http_pgw_log_member_t;
-
-
-typedef struct {
-    ngx_str_t   text;      /* lives as long as the request; empty: null */
-    ngx_uint_t  plain;     /* known to need no escaping */
-    int64_t     number;    /* negative: null */
-} ngx_http_pgw_log_value_t;
-
-
-static ngx_int_t ngx_http_pgw_log_variable(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_pgw_log_json(ngx_http_request_t *r,
-    ngx_http_variable_value_t *v, uintptr_t data);
-static ngx_int_t ngx_http_pgw_log_fill(ngx_http_request_t *r,
-    ngx_http_pgw_log_value_t *value);
-static void ngx_http_pgw_log_fill_gateway(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_log_value_t *value);
-static ngx_str_t ngx_http_pgw_log_literal(const char *text);
-static ngx_str_t ngx_http_pgw_log_path(ngx_http_request_t *r);
-static u_char *ngx_http_pgw_log_put(u_char *p,
-    const ngx_http_pgw_log_value_t *value, ngx_uint_t is_number);
-static u_char *ngx_http_pgw_log_digits(u_char *p, uint64_t n);
-static u_char *ngx_http_pgw_log_time(u_char *p);
-
+#define NGX_HTTP_PGW_TEXT_START  1024
+#define NGX_HTTP_PGW_TEXT_PIECE  512
 
 #define NGX_HTTP_PGW_LOG_TIME_LEN                                             \
     (sizeof("1970-01-01T00:00:00.000Z") - 1)
 
-#define ngx_http_pgw_log_copy(p, literal)                                     \
-    ngx_cpymem(p, literal, sizeof(literal) - 1)
 
-#define ngx_http_pgw_log_text(member, name, variable)                         \
-    [NGX_HTTP_PGW_LOG_##member] =                                             \
-        { ",\"" name "\":", sizeof(name) + 3, ngx_string(variable), 0 }
+/* What the gateway says of a request; an empty text is null. */
 
-#define ngx_http_pgw_log_number(member, name)                                 \
-    [NGX_HTTP_PGW_LOG_##member] =                                             \
-        { ",\"" name "\":", sizeof(name) + 3, ngx_null_string, 1 }
-
-
-static ngx_http_pgw_log_member_t
-    ngx_http_pgw_log_members[NGX_HTTP_PGW_LOG_MEMBERS] =
-{
-    ngx_http_pgw_log_text(REQUEST_ID, "requestId", "platform_request_id"),
-    ngx_http_pgw_log_text(CORRELATION_ID, "correlationId",
-                          "platform_correlation_id"),
-    ngx_http_pgw_log_text(CLIENT_IP, "clientIp", ""),
-    ngx_http_pgw_log_text(METHOD, "method", ""),
-    ngx_http_pgw_log_text(PATH, "path", ""),
-    ngx_http_pgw_log_number(STATUS, "status"),
-    ngx_http_pgw_log_number(BYTES, "bytes"),
-    ngx_http_pgw_log_number(DURATION, "durationMs"),
-    ngx_http_pgw_log_text(ROUTE, "routeId", "platform_route_id"),
-    ngx_http_pgw_log_text(SERVICE, "serviceName", "platform_service_name"),
-    ngx_http_pgw_log_text(ACCESS, "access", "platform_access"),
-    ngx_http_pgw_log_text(DECISION, "decision", "platform_decision"),
-    ngx_http_pgw_log_text(REASON, "reason", "platform_reason"),
-    ngx_http_pgw_log_text(ACCOUNT_ID, "accountId", ""),
-    ngx_http_pgw_log_text(SESSION_ID, "sessionId", ""),
-    ngx_http_pgw_log_text(WORKSPACE_ID, "workspaceId", ""),
-    ngx_http_pgw_log_text(UPSTREAM_ADDR, "upstreamAddr", ""),
-    ngx_http_pgw_log_number(UPSTREAM_STATUS, "upstreamStatus"),
-    ngx_http_pgw_log_number(UPSTREAM_DURATION, "upstreamDurationMs"),
-    ngx_http_pgw_log_text(USER_AGENT, "userAgent", "")
-};
-
-
-static ngx_str_t  ngx_http_pgw_log_json_name =
-    ngx_string("platform_access_json");
+typedef struct {
+    ngx_str_t                request_id;
+    ngx_str_t                correlation_id;
+    ngx_str_t                route_id;
+    ngx_str_t                service_name;
+    ngx_str_t                access;
+    ngx_str_t                decision;
+    ngx_str_t                reason;
+    ngx_http_pgw_subject_t   subject;
+} ngx_http_pgw_log_t;
 
 
 /* By ngx_http_pgw_loc_conf_t.access: the bits above the lowest. */
 
-static const ngx_str_t  ngx_http_pgw_log_levels[] = {
-    ngx_null_string,
-    ngx_string("public"),
-    ngx_string("account"),
-    ngx_string("public account"),
-    ngx_string("branch"),
-    ngx_string("public branch"),
-    ngx_string("account branch"),
-    ngx_string("public account branch"),
-    ngx_string("system"),
-    ngx_string("public system"),
-    ngx_string("account system"),
-    ngx_string("public account system"),
-    ngx_string("branch system"),
-    ngx_string("public branch system"),
-    ngx_string("account branch system"),
-    ngx_string("public account branch system")
-};
+static ngx_str_t  ngx_http_pgw_log_levels[16];
+static u_char     ngx_http_pgw_log_names[16][sizeof("public account branch "
+                                                    "system ")];
+
+
+void
+ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r)
+{
+    ngx_memzero(text, sizeof(ngx_http_pgw_text_t));
+
+    text->request = r;
+}
+
+
+u_char *
+ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
+{
+    size_t   used, size;
+    u_char  *p;
+
+    if ((size_t) (text->end - text->last) >= len) {
+        return text->last;
+    }
+
+    used = (size_t) (text->last - text->start);
+    size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
+
+    p = text->failed ? NULL : ngx_palloc(text->request->pool, size);
+    if (p == NULL) {
+        text->failed = 1;
+        text->end = text->last;
+        return NULL;
+    }
+
+    if (text->start) {
+        ngx_memcpy(p, text->start, used);
+        (void) ngx_pfree(text->request->pool, text->start);
+    }
+
+    text->start = p;
+    text->last = p + used;
+    text->end = p + size;
+
+    return text->last;
+}
+
+
+void
+ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
+{
+    size_t   room;
+    u_char  *last;
+    va_list  args;
+
+    for (room = NGX_HTTP_PGW_TEXT_PIECE;
+         ngx_http_pgw_text_reserve(text, room);
+         room *= 2)
+    {
+        va_start(args, fmt);
+        last = ngx_vslprintf(text->last, text->end, fmt, args);
+        va_end(args);
+
+        if (last < text->end) {
+            text->last = last;
+            return;
+        }
+    }
+}
+
+
+void
+ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, const ngx_str_t *s, ngx_uint_t plain)
+{
+    u_char  *p;
+
+    plain = plain || ngx_http_pgw_json_plain(s);
+
+    p = ngx_http_pgw_text_reserve(text, NGX_HTTP_PGW_TEXT_BEFORE
+                                + sizeof("null")
+                                + (plain ? s->len
+                                         : ngx_http_pgw_json_escape(NULL, s)));
+    if (p == NULL) {
+        return;
+    }
+
+    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
+    p += len;
+
+    if (s->data == NULL) {
+        text->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
+    *p++ = '"';
+
+    if (plain) {
+        p = ngx_cpymem(p, s->data, s->len);
+
+    } else {
+        p += ngx_http_pgw_json_escape(p, s);
+    }
+
+    *p++ = '"';
+
+    text->last = p;
+}
 
 
 ngx_int_t
-ngx_http_pgw_log_add_variables(ngx_conf_t *cf)
+ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
-    ngx_str_t            *name;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
+    ngx_int_t            rc;
+    ngx_buf_t           *b;
+    ngx_str_t            value;
+    ngx_chain_t          out;
+    ngx_http_request_t  *r;
 
-    for (i = 0; i <= NGX_HTTP_PGW_LOG_MEMBERS; i++) {
+    r = text->request;
+    b = ngx_calloc_buf(r->pool);
 
-        name = i < NGX_HTTP_PGW_LOG_MEMBERS
-               ? &ngx_http_pgw_log_members[i].variable
-               : &ngx_http_pgw_log_json_name;
+    ngx_str_set(&value, "no-store");
 
-        if (name->len == 0) {
-            continue;
-        }
-
-        /* a decision changes while the request goes on */
-
-        var = ngx_http_add_variable(cf, name, NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = i < NGX_HTTP_PGW_LOG_MEMBERS
-                           ? ngx_http_pgw_log_variable : ngx_http_pgw_log_json;
-        var->data = i;
-    }
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-    uintptr_t data)
-{
-    ngx_http_pgw_log_value_t  value[NGX_HTTP_PGW_LOG_MEMBERS];
-
-    if (ngx_http_pgw_log_fill(r, value) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    if (value[data].text.len == 0) {
-        v->not_found = 1;
-        return NGX_OK;
-    }
-
-    v->data = value[data].text.data;
-    v->len = (unsigned) value[data].text.len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
-    uintptr_t data)
-{
-    size_t                            len;
-    u_char                           *p;
-    ngx_str_t                        *text;
-    ngx_uint_t                        i;
-    ngx_http_pgw_log_value_t          value[NGX_HTTP_PGW_LOG_MEMBERS];
-    const ngx_http_pgw_log_member_t  *member;
-
-    (void) data;
-
-    if (ngx_http_pgw_log_fill(r, value) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    member = ngx_http_pgw_log_members;
-
-    /* a name, and a number, "null" or the quotes of a string, for each */
-
-    len = sizeof("{\"time\":\"\"}") - 1 + NGX_HTTP_PGW_LOG_TIME_LEN
-          + NGX_HTTP_PGW_LOG_MEMBERS
-            * (NGX_HTTP_PGW_LOG_NAME_LEN + NGX_INT64_LEN);
-
-    for (i = 0; i < NGX_HTTP_PGW_LOG_MEMBERS; i++) {
-
-        text = &value[i].text;
-
-        if (text->len == 0) {
-            continue;
-        }
-
-        value[i].plain = value[i].plain || ngx_http_pgw_json_plain(text);
-
-        len += value[i].plain ? text->len
-                              : ngx_http_pgw_json_escape(NULL, text);
-    }
-
-    p = ngx_pnalloc(r->pool, len);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    v->data = p;
-
-    p = ngx_http_pgw_log_copy(p, "{\"time\":\"");
-    p = ngx_http_pgw_log_time(p);
-    *p++ = '"';
-
-    for (i = 0; i < NGX_HTTP_PGW_LOG_MEMBERS; i++) {
-        ngx_memcpy(p, member[i].name, NGX_HTTP_PGW_LOG_NAME_LEN);
-        p += member[i].len;
-        p = ngx_http_pgw_log_put(p, &value[i], member[i].is_number);
-    }
-
-    *p++ = '}';
-
-    v->len = (unsigned) (p - v->data) & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
-}
-
-
-static ngx_int_t
-ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_value_t *value)
-{
-    ngx_http_pgw_request_t           *gr;
-    ngx_http_pgw_srv_conf_t          *sscf;
-    ngx_http_pgw_loc_conf_t          *conf;
-    const ngx_http_upstream_state_t  *upstream;
-
-    ngx_memzero(value, sizeof(ngx_http_pgw_log_value_t)
-                       * NGX_HTTP_PGW_LOG_MEMBERS);
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
-    value[NGX_HTTP_PGW_LOG_ROUTE].text = conf->route_id;
-    value[NGX_HTTP_PGW_LOG_ROUTE].plain = conf->log_plain;
-    value[NGX_HTTP_PGW_LOG_SERVICE].text = conf->service_name;
-    value[NGX_HTTP_PGW_LOG_SERVICE].plain = conf->log_plain;
-
-    if (sscf->any_enabled) {
-        gr = ngx_http_pgw_request_get(r);
-        if (gr == NULL) {
-            return NGX_ERROR;
-        }
-
-        ngx_http_pgw_log_fill_gateway(r, gr, conf, value);
-    }
-
-    /* empty, as the path is, for a request line that did not parse; nginx
-       lets capitals, "-" and "_" alone into it */
-
-    value[NGX_HTTP_PGW_LOG_METHOD].text = r->method_name;
-    value[NGX_HTTP_PGW_LOG_METHOD].plain = 1;
-    value[NGX_HTTP_PGW_LOG_PATH].text = ngx_http_pgw_log_path(r);
-    value[NGX_HTTP_PGW_LOG_CLIENT_IP].text = r->connection->addr_text;
-    value[NGX_HTTP_PGW_LOG_CLIENT_IP].plain = 1;
-
-    if (r->headers_in.user_agent) {
-        value[NGX_HTTP_PGW_LOG_USER_AGENT].text =
-                                           r->headers_in.user_agent->value;
-    }
-
-    /* as $status and $bytes_sent */
-
-    value[NGX_HTTP_PGW_LOG_STATUS].number =
-            (int64_t) (r->err_status ? r->err_status : r->headers_out.status);
-    value[NGX_HTTP_PGW_LOG_BYTES].number = r->connection->sent;
-    value[NGX_HTTP_PGW_LOG_DURATION].number =
-                                       (int64_t) ngx_http_pgw_log_duration(r);
-
-    value[NGX_HTTP_PGW_LOG_UPSTREAM_STATUS].number = -1;
-    value[NGX_HTTP_PGW_LOG_UPSTREAM_DURATION].number = -1;
-
-    upstream = ngx_http_pgw_log_upstream(r);
-
-    if (upstream) {
-        value[NGX_HTTP_PGW_LOG_UPSTREAM_ADDR].text = *upstream->peer;
-
-        if (upstream->status) {
-            value[NGX_HTTP_PGW_LOG_UPSTREAM_STATUS].number =
-                                                 (int64_t) upstream->status;
-        }
-
-        /* (ngx_msec_t) -1 until it has answered */
-
-        value[NGX_HTTP_PGW_LOG_UPSTREAM_DURATION].number =
-                                          (int64_t) upstream->response_time;
-    }
-
-    return NGX_OK;
-}
-
-
-static void
-ngx_http_pgw_log_fill_gateway(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_log_value_t *value)
-{
-    ngx_uint_t  i, access;
-
-    /* the levels of the location that decided */
-
-    access = gr->required ? gr->required : conf->access;
-
-    value[NGX_HTTP_PGW_LOG_ACCESS].text =
-                             ngx_http_pgw_log_levels[(access >> 1) & 0xf];
-    value[NGX_HTTP_PGW_LOG_DECISION].text =
-                   ngx_http_pgw_log_literal(ngx_http_pgw_decision(r, gr));
-    value[NGX_HTTP_PGW_LOG_REASON].text = ngx_http_pgw_log_literal(
-                   ngx_http_pgw_reasons[ngx_http_pgw_reason(r, gr)].name);
-
-    /* ids were checked when they were chosen */
-
-    value[NGX_HTTP_PGW_LOG_REQUEST_ID].text = gr->request_id;
-    value[NGX_HTTP_PGW_LOG_REQUEST_ID].plain = 1;
-    value[NGX_HTTP_PGW_LOG_CORRELATION_ID].text = gr->correlation_id;
-    value[NGX_HTTP_PGW_LOG_CORRELATION_ID].plain = 1;
-
-    value[NGX_HTTP_PGW_LOG_ACCOUNT_ID].text = gr->subject.account_id;
-    value[NGX_HTTP_PGW_LOG_SESSION_ID].text = gr->subject.session_id;
-    value[NGX_HTTP_PGW_LOG_WORKSPACE_ID].text = gr->subject.workspace_id;
-
-    for (i = NGX_HTTP_PGW_LOG_ACCOUNT_ID;
-         i <= NGX_HTTP_PGW_LOG_WORKSPACE_ID;
-         i++)
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL)
     {
-        value[i].plain = gr->subject.plain;
-    }
-}
-
-
-static ngx_str_t
-ngx_http_pgw_log_literal(const char *text)
-{
-    ngx_str_t  s;
-
-    s.data = (u_char *) text;
-    s.len = text ? ngx_strlen(text) : 0;
-
-    return s;
-}
-
-
-/* A query string may hold what no log should: it is never part of this. */
-
-static ngx_str_t
-ngx_http_pgw_log_path(ngx_http_request_t *r)
-{
-    u_char    *p;
-    ngx_str_t  path;
-
-    path = r->unparsed_uri;
-
-    if (path.len) {
-        p = memchr(path.data, '?', path.len);
-        if (p) {
-            path.len = (size_t) (p - path.data);
-        }
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return path;
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = (r == r->main) ? 1 : 0;
+    b->last_in_chain = 1;
+
+    out.buf = b;
+    out.next = NULL;
+
+    r->headers_out.status = NGX_HTTP_OK;
+    r->headers_out.content_length_n = b->last - b->pos;
+    r->headers_out.content_type.data = (u_char *) type;
+    r->headers_out.content_type.len = ngx_strlen(type);
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    rc = ngx_http_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
+        return rc;
+    }
+
+    return ngx_http_output_filter(r, &out);
 }
 
 
@@ -451,46 +229,87 @@ ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 }
 
 
-static u_char *
-ngx_http_pgw_log_put(u_char *p, const ngx_http_pgw_log_value_t *value,
-    ngx_uint_t is_number)
+static ngx_int_t
+ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 {
-    if (is_number && value->number >= 0) {
-        return ngx_http_pgw_log_digits(p, (uint64_t) value->number);
+    ngx_uint_t                access;
+    const char               *name;
+    ngx_http_pgw_request_t   *gr;
+    ngx_http_pgw_srv_conf_t  *sscf;
+    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_decision_e   decision;
+
+    ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
+
+    if (conf->route_id.len) {
+        log->route_id = conf->route_id;
     }
 
-    if (value->text.len == 0) {
-        return ngx_http_pgw_log_copy(p, "null");
+    if (conf->service_name.len) {
+        log->service_name = conf->service_name;
     }
 
-    *p++ = '"';
-
-    if (value->plain) {
-        p = ngx_cpymem(p, value->text.data, value->text.len);
-
-    } else {
-        p += ngx_http_pgw_json_escape(p, &value->text);
+    if (!sscf->any_enabled) {
+        return NGX_OK;
     }
 
-    *p++ = '"';
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
 
-    return p;
+    log->request_id = gr->request_id;
+    log->correlation_id = gr->correlation_id;
+    log->subject = gr->subject;
+
+    /* the levels of the location that decided */
+
+    access = gr->required ? gr->required : conf->access;
+    log->access = ngx_http_pgw_log_levels[(access >> 1) & 0xf];
+
+    decision = ngx_http_pgw_decision(r, gr);
+
+    if (decision != NGX_HTTP_PGW_DECISION_NONE) {
+        log->decision = ngx_http_pgw_decisions[decision];
+        name = ngx_http_pgw_reasons[ngx_http_pgw_reason(r, gr)].name;
+        log->reason.data = (u_char *) name;
+        log->reason.len = ngx_strlen(name);
+    }
+
+    return NGX_OK;
 }
 
 
-static u_char *
-ngx_http_pgw_log_digits(u_char *p, uint64_t n)
+static ngx_int_t
+ngx_http_pgw_log_value(ngx_http_variable_value_t *v, u_char *data, size_t len)
 {
-    u_char  *last, buf[NGX_INT64_LEN];
+    v->data = data;
+    v->len = (unsigned) len & 0xfffffff;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = (len == 0);
 
-    last = buf + sizeof(buf);
+    return NGX_OK;
+}
 
-    do {
-        *--last = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
 
-    return ngx_cpymem(p, last, (size_t) (buf + sizeof(buf) - last));
+static ngx_int_t
+ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
+{
+    ngx_str_t           *text;
+    ngx_http_pgw_log_t   log;
+
+    if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    text = (ngx_str_t *) (void *) ((u_char *) &log + data);
+
+    return ngx_http_pgw_log_value(v, text->data, text->len);
 }
 
 
@@ -524,4 +343,221 @@ ngx_http_pgw_log_time(u_char *p)
     p[-2] = (u_char) ('0' + tp->msec % 10);
 
     return p;
+}
+
+
+#define ngx_http_pgw_log_text(line, name, text, plain)                        \
+    ngx_http_pgw_text_member(line,                                            \
+        ngx_http_pgw_text_before(",\"" name "\":"), text, plain)
+
+#define ngx_http_pgw_log_number(line, name, n)                                \
+    ngx_http_pgw_log_digits(line,                                             \
+        ngx_http_pgw_text_before(",\"" name "\":"), (int64_t) (n))
+
+
+/* A negative number is null. */
+
+static void
+ngx_http_pgw_log_digits(ngx_http_pgw_text_t *line, const char *before,
+    size_t len, int64_t n)
+{
+    u_char  *p, *digit, buf[NGX_INT64_LEN];
+
+    p = ngx_http_pgw_text_reserve(line, NGX_HTTP_PGW_TEXT_BEFORE
+                                        + NGX_INT64_LEN);
+    if (p == NULL) {
+        return;
+    }
+
+    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
+    p += len;
+
+    if (n < 0) {
+        line->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
+    digit = buf + sizeof(buf);
+
+    do {
+        *--digit = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    line->last = ngx_cpymem(p, digit, (size_t) (buf + sizeof(buf) - digit));
+}
+
+
+static void
+ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+{
+    u_char    *query;
+    ngx_str_t  path;
+
+    /* a query string may hold what no log should */
+
+    path = r->unparsed_uri;
+    query = path.len ? memchr(path.data, '?', path.len) : NULL;
+
+    if (query) {
+        path.len = (size_t) (query - path.data);
+    }
+
+    /* the method is null, as the path is, for a request line that did not
+       parse; nginx lets capitals, "-" and "_" alone into it */
+
+    ngx_http_pgw_log_text(line, "clientIp", &r->connection->addr_text, 1);
+    ngx_http_pgw_log_text(line, "method", &r->method_name, 1);
+    ngx_http_pgw_log_text(line, "path", &path, 0);
+
+    /* as $status and $bytes_sent */
+
+    ngx_http_pgw_log_number(line, "status", r->err_status
+                                     ? r->err_status : r->headers_out.status);
+    ngx_http_pgw_log_number(line, "bytes", r->connection->sent);
+    ngx_http_pgw_log_number(line, "durationMs", ngx_http_pgw_log_duration(r));
+}
+
+
+static void
+ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+{
+    const ngx_str_t                  *agent;
+    const ngx_http_upstream_state_t  *upstream;
+
+    static ngx_str_t                        none = ngx_null_string;
+    static const ngx_http_upstream_state_t  silent = {
+        .response_time = (ngx_msec_t) -1, .peer = &none
+    };
+
+    upstream = ngx_http_pgw_log_upstream(r);
+    upstream = upstream ? upstream : &silent;
+
+    ngx_http_pgw_log_text(line, "upstreamAddr", upstream->peer, 0);
+
+    /* both are null until it has answered; so the time is (ngx_msec_t) -1 */
+
+    ngx_http_pgw_log_number(line, "upstreamStatus",
+                            upstream->status ? (int64_t) upstream->status : -1);
+    ngx_http_pgw_log_number(line, "upstreamDurationMs",
+                            upstream->response_time);
+
+    agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
+            ? &r->headers_in.user_agent->value : &none;
+
+    ngx_http_pgw_log_text(line, "userAgent", agent, 0);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
+    uintptr_t data)
+{
+    u_char                   *p;
+    ngx_uint_t                plain;
+    ngx_http_pgw_log_t        log;
+    ngx_http_pgw_text_t       line;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    (void) data;
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_http_pgw_text_init(&line, r);
+    p = ngx_http_pgw_text_reserve(&line, sizeof("{\"time\":\"\"") - 1
+                                         + NGX_HTTP_PGW_LOG_TIME_LEN);
+
+    if (p == NULL || ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    p = ngx_cpymem(p, "{\"time\":\"", sizeof("{\"time\":\"") - 1);
+    p = ngx_http_pgw_log_time(p);
+    *p++ = '"';
+    line.last = p;
+
+    /* ids were checked when they were chosen */
+
+    ngx_http_pgw_log_text(&line, "requestId", &log.request_id, 1);
+    ngx_http_pgw_log_text(&line, "correlationId", &log.correlation_id, 1);
+
+    ngx_http_pgw_log_request(&line, r);
+
+    plain = conf->log_plain;
+    ngx_http_pgw_log_text(&line, "routeId", &log.route_id, plain);
+    ngx_http_pgw_log_text(&line, "serviceName", &log.service_name, plain);
+    ngx_http_pgw_log_text(&line, "access", &log.access, 1);
+    ngx_http_pgw_log_text(&line, "decision", &log.decision, 1);
+    ngx_http_pgw_log_text(&line, "reason", &log.reason, 1);
+
+    plain = log.subject.plain;
+    ngx_http_pgw_log_text(&line, "accountId", &log.subject.account_id, plain);
+    ngx_http_pgw_log_text(&line, "sessionId", &log.subject.session_id, plain);
+    ngx_http_pgw_log_text(&line, "workspaceId", &log.subject.workspace_id,
+                          plain);
+
+    ngx_http_pgw_log_answer(&line, r);
+
+    p = ngx_http_pgw_text_reserve(&line, 1);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    *p++ = '}';
+
+    return ngx_http_pgw_log_value(v, line.start, (size_t) (p - line.start));
+}
+
+
+#define ngx_http_pgw_log_entry(member)                                        \
+    { ngx_string("platform_" #member), ngx_http_pgw_log_variable,             \
+      offsetof(ngx_http_pgw_log_t, member) }
+
+static struct {
+    ngx_str_t                    name;
+    ngx_http_get_variable_pt     handler;
+    size_t                       offset;
+} ngx_http_pgw_log_variables[] = {
+    ngx_http_pgw_log_entry(request_id),
+    ngx_http_pgw_log_entry(correlation_id),
+    ngx_http_pgw_log_entry(route_id),
+    ngx_http_pgw_log_entry(service_name),
+    ngx_http_pgw_log_entry(access),
+    ngx_http_pgw_log_entry(decision),
+    ngx_http_pgw_log_entry(reason),
+    { ngx_string("platform_access_json"), ngx_http_pgw_log_json, 0 }
+};
+
+
+ngx_int_t
+ngx_http_pgw_log_add_variables(ngx_conf_t *cf)
+{
+    u_char               *p;
+    ngx_uint_t            i;
+    ngx_http_variable_t  *var;
+
+    for (i = 1; i < 16; i++) {
+        p = ngx_sprintf(ngx_http_pgw_log_names[i], "%s%s%s%s",
+                        i & 1 ? "public " : "", i & 2 ? "account " : "",
+                        i & 4 ? "branch " : "", i & 8 ? "system " : "");
+        ngx_http_pgw_log_levels[i].data = ngx_http_pgw_log_names[i];
+        ngx_http_pgw_log_levels[i].len = (size_t)
+                                     (p - 1 - ngx_http_pgw_log_names[i]);
+    }
+
+    for (i = 0; i < 8; i++) {
+
+        /* a decision changes while the request goes on */
+
+        var = ngx_http_add_variable(cf, &ngx_http_pgw_log_variables[i].name,
+                                    NGX_HTTP_VAR_NOCACHEABLE);
+        if (var == NULL) {
+            return NGX_ERROR;
+        }
+
+        var->get_handler = ngx_http_pgw_log_variables[i].handler;
+        var->data = ngx_http_pgw_log_variables[i].offset;
+    }
+
+    return NGX_OK;
 }

@@ -1,11 +1,9 @@
 
 /*
- * Counters in shared memory, and what counts.
- *
- * All workers, those of an older configuration too, add to the same words by
- * ngx_atomic_fetch_add().  Each route id has its counters once, for as long as
- * the zone lives: a reload loses nothing, and what a later configuration does
- * not name goes on should it come back.
+ * Counters in shared memory.  All workers, those of an older configuration too,
+ * add to the same words by ngx_atomic_fetch_add().  Each route id has its
+ * counters once, for as long as the zone lives: a reload loses nothing, and
+ * what a later configuration does not name goes on should it come back.
  */
 
 
@@ -14,16 +12,13 @@
 
 
 #include "ngx_http_pgw.h"
-#include "ngx_http_pgw_reason.h"
 
 
-typedef enum {
-    NGX_HTTP_PGW_DECISION_NONE = 0,
-    NGX_HTTP_PGW_DECISION_ALLOW,
-    NGX_HTTP_PGW_DECISION_DENY,
-    NGX_HTTP_PGW_DECISION_SHADOW,
-    NGX_HTTP_PGW_DECISIONS
-} ngx_http_pgw_decision_e;
+/* Buckets of the histogram; the last one has no bound. */
+#define NGX_HTTP_PGW_DURATIONS  12
+
+/* The status of the upstream by hundreds; 0: it has not answered. */
+#define NGX_HTTP_PGW_CLASSES    6
 
 
 typedef enum {
@@ -43,13 +38,6 @@ typedef enum {
 } ngx_http_pgw_cache_e;
 
 
-/* Buckets of the histogram; the last one has no bound. */
-#define NGX_HTTP_PGW_DURATIONS  12
-
-/* The status of the upstream by hundreds; 0: it has not answered. */
-#define NGX_HTTP_PGW_CLASSES    6
-
-
 /* What is counted of a route; in the zone. */
 
 typedef struct ngx_http_pgw_counters_s  ngx_http_pgw_counters_t;
@@ -67,7 +55,10 @@ struct ngx_http_pgw_counters_s {
 };
 
 
-/* All that is in the zone; what is written under its mutex is the list. */
+/*
+ * All that is in the zone.  What the cache of a process holds is at its place
+ * in nginx's own table, which no two processes that live share.
+ */
 
 typedef struct {
     ngx_uint_t                layout;  /* always the first */
@@ -78,11 +69,6 @@ typedef struct {
     ngx_atomic_t              verifications[NGX_HTTP_PGW_REASONS];
     ngx_atomic_t              fetches[NGX_HTTP_PGW_FETCH_OUTCOMES];
     ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
-
-    /*
-     * What the cache of a process holds: by its place in nginx's own table,
-     * which no two processes that live share.
-     */
     ngx_atomic_t              cached[NGX_MAX_PROCESSES];
 } ngx_http_pgw_shared_t;
 
@@ -90,7 +76,9 @@ typedef struct {
 /* A route id of the configuration. */
 
 struct ngx_http_pgw_route_s {
+    ngx_http_pgw_route_t     *next;
     ngx_str_t                 id;
+    ngx_str_t                 label;     /* the id, escaped as that */
     ngx_http_pgw_counters_t  *counters;  /* NULL: nothing is counted */
 };
 
@@ -98,26 +86,12 @@ struct ngx_http_pgw_route_s {
 /* Of one configuration. */
 
 struct ngx_http_pgw_metrics_s {
-    ngx_array_t               routes;  /* pointers to route_t */
-    ngx_http_pgw_place_t      place;   /* of the directive */
-    ngx_http_pgw_shared_t    *shared;  /* NULL: nothing is counted */
-    ngx_shm_zone_t           *zone;
+    ngx_http_pgw_route_t     *routes;
+    ngx_http_pgw_place_t      place;     /* of the directive */
+    ngx_http_pgw_shared_t    *shared;    /* NULL: nothing is counted */
+    ngx_str_t                 zone;      /* its name as a label */
 };
 
-
-/* A bound of the histogram, and how it is written. */
-
-typedef struct {
-    ngx_msec_t                ms;
-    const char               *seconds;
-} ngx_http_pgw_bound_t;
-
-
-extern const ngx_http_pgw_bound_t
-    ngx_http_pgw_durations[NGX_HTTP_PGW_DURATIONS];
-
-
-/* ngx_http_pgw_metrics.c: counting */
 
 ngx_http_pgw_metrics_t *ngx_http_pgw_metrics_create(ngx_conf_t *cf);
 
@@ -129,34 +103,34 @@ char *ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf,
 ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
     const ngx_str_t *id);
 
-/*
- * Finds or makes the counters of the configuration's routes in the zone; *out
- * lives in the zone and leads there over reloads.
- */
+/* Finds or makes the counters of the configuration's routes in the zone; *out
+   lives there and leads to them over reloads. */
 ngx_int_t ngx_http_pgw_metrics_zone_init(ngx_http_pgw_metrics_t *metrics,
     ngx_shm_zone_t *shm_zone, void **out);
 
 void ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle);
 
-/* LOG phase: one more request. */
 ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
 
-/* One more token whose checks ended with err; PJ_OK: verified. */
-void ngx_http_pgw_metrics_verification(pj_err_t err);
+/* One more of what is at that offset of shared_t. */
+void ngx_http_pgw_metrics_count(size_t offset);
 
-/* One more fetch of the key set. */
-void ngx_http_pgw_metrics_fetch(ngx_http_pgw_fetch_e outcome);
+#define ngx_http_pgw_metrics_of(words, i)                                     \
+    ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
+                               + (i) * sizeof(ngx_atomic_t))
 
-/* One more event of the token cache. */
-void ngx_http_pgw_metrics_cache(ngx_http_pgw_cache_e event);
+#define ngx_http_pgw_metrics_verification(err)                                \
+    ngx_http_pgw_metrics_of(verifications, ngx_http_pgw_reason_of_token(err))
+#define ngx_http_pgw_metrics_fetch(outcome)                                   \
+    ngx_http_pgw_metrics_of(fetches, outcome)
+#define ngx_http_pgw_metrics_cache(event)                                     \
+    ngx_http_pgw_metrics_of(cache, event)
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
 
 
-/* ngx_http_pgw_metrics_text.c: the content handler */
-
-/* platform_gateway_metrics; */
+/* platform_gateway_metrics; (ngx_http_pgw_metrics_text.c) */
 char *ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 

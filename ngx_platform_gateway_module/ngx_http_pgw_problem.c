@@ -3,20 +3,18 @@
  * RFC 9457 bodies: a header and a body filter that put
  * application/problem+json where nginx would send one of its built-in pages.
  *
- * How a built-in page is told from all else.  nginx's special response sets
- * r->err_status, which nothing else does, and sends text/html of a known
- * length without validators.  That leaves one doubt: after an error_page
- * redirect r->err_status is set as well while the operator's own location
- * answers.  So such a header is held back until the first buffer of the body
- * is seen: it either is nginx's page or goes out untouched.
+ * nginx's special response sets r->err_status, which nothing else does, and
+ * sends text/html of a known length without validators.  After an error_page
+ * redirect r->err_status is set as well, while the operator's own location
+ * answers: so such a header is held back until the first buffer of the body
+ * is seen, which either is nginx's page or goes out untouched.
  *
- * This filter runs before every filter of nginx that looks at the content
- * type (charset, gzip, ssi, sub, addition), so those see the final one.
+ * All filters of nginx that look at the content type (charset, gzip, ssi, sub,
+ * addition) come later and see the final one.
  */
 
 
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_reason.h"
 
 
 /* ctx->problem */
@@ -35,74 +33,39 @@ typedef struct {
 } ngx_http_pgw_page_t;
 
 
-static ngx_int_t ngx_http_pgw_problem_header_filter(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_problem_body_filter(ngx_http_request_t *r,
-    ngx_chain_t *in);
-static ngx_int_t ngx_http_pgw_problem_send(ngx_http_request_t *r,
-    const ngx_http_pgw_page_t *page);
-static ngx_int_t ngx_http_pgw_problem_pass(ngx_http_request_t *r,
-    ngx_http_pgw_ctx_t *ctx, ngx_chain_t *in);
-static void ngx_http_pgw_problem_swallow(ngx_chain_t *in);
-static ngx_uint_t ngx_http_pgw_problem_possible(ngx_http_request_t *r);
-static const ngx_http_pgw_page_t *
-    ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in);
-static void ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr);
-static const ngx_http_pgw_page_t *ngx_http_pgw_problem_find(ngx_uint_t status);
-static ngx_buf_t *ngx_http_pgw_problem_body(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page);
-static ngx_int_t ngx_http_pgw_problem_send_header(ngx_http_request_t *r);
-
-
 /*
  * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
  * told apart, by its text.  No string needs escaping in JSON.
  */
 
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
-
     { 400, "Bad Request", NULL, NULL },
-
     { 401, "Unauthorized", "GATEWAY_UNAUTHORIZED",
       "the request needs credentials" },
-
     { 403, "Forbidden", "GATEWAY_FORBIDDEN", "the request is refused" },
-
     { 404, "Not Found", NULL, NULL },
-
     { 405, "Method Not Allowed", NULL, NULL },
-
     { 411, "Length Required", "GATEWAY_BAD_REQUEST",
       "the request needs a Content-Length" },
-
     { 413, "Content Too Large", NULL, NULL },
-
     { 414, "URI Too Long", NULL, NULL },
-
     { 421, "Misdirected Request", "GATEWAY_BAD_REQUEST",
       "the request is for another server" },
-
     { 429, "Too Many Requests", NULL, NULL },
-
     { 500, "Internal Server Error", "GATEWAY_ERROR",
       "the gateway failed to answer" },
-
     { 501, "Not Implemented", "GATEWAY_ERROR",
       "the transfer coding of the request is not supported" },
-
     { 502, "Bad Gateway", "GATEWAY_UPSTREAM_UNAVAILABLE",
       "the service behind this path cannot be reached" },
-
     { 503, "Service Unavailable", "GATEWAY_UPSTREAM_UNAVAILABLE",
       "the service behind this path is not available" },
-
     { 504, "Gateway Timeout", "GATEWAY_UPSTREAM_TIMEOUT",
       "the service behind this path did not answer in time" },
-
     { 505, "HTTP Version Not Supported", "GATEWAY_ERROR",
-      "the HTTP version of the request is not supported" }
+      "the HTTP version of the request is not supported" },
+    { 0, NULL, NULL, NULL }
 };
-
 
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
     400, "Bad Request", "GATEWAY_HEADER_TOO_LARGE",
@@ -114,52 +77,153 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
-void
-ngx_http_pgw_problem_init(void)
+static const ngx_http_pgw_page_t *
+ngx_http_pgw_problem_find(ngx_uint_t status)
 {
-    ngx_http_next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_http_pgw_problem_header_filter;
+    const ngx_http_pgw_page_t  *page;
 
-    ngx_http_next_body_filter = ngx_http_top_body_filter;
-    ngx_http_top_body_filter = ngx_http_pgw_problem_body_filter;
+    for (page = ngx_http_pgw_problem_pages; page->status; page++) {
+        if (page->status == status) {
+            return page;
+        }
+    }
+
+    return NULL;
+}
+
+
+/* Allow, where no platform_gateway_methods says it, too. */
+
+static const ngx_str_t *
+ngx_http_pgw_problem_allow(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    static const ngx_str_t  none = ngx_string("OPTIONS");
+    static const ngx_str_t  files = ngx_string("GET, HEAD, OPTIONS");
+    static const ngx_str_t  any =
+        ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+
+    if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
+
+        /* nginx refuses these before it looks for a location */
+
+        return &any;
+    }
+
+    /* the location of an error_page is not the one that refused */
+
+    if (conf->allow.len && !r->internal) {
+        return &conf->allow;
+    }
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED) {
+
+        /* what an upstream said is lost where its answer is replaced; of
+           nginx's own content handlers those of files refuse methods */
+
+        return r->upstream ? &none : &files;
+    }
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (conf->access == 0 || ngx_http_pgw_local_is_route_not_found(clcf)) {
+        return &none;
+    }
+
+    return clcf->handler ? &any : &files;
+}
+
+
+/*
+ * What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
+ * section 3): Allow, Retry-After, WWW-Authenticate.
+ */
+
+static ngx_int_t
+ngx_http_pgw_problem_headers(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
+{
+    time_t                        retry_after;
+    ngx_str_t                     value;
+    ngx_uint_t                    ours;
+    const ngx_str_t              *allow;
+    const ngx_http_pgw_reason_t  *reason;
+
+    reason = ngx_http_pgw_refusal(gr);
+    ours = (reason && reason->status == r->headers_out.status);
+
+    if (r->err_status == NGX_HTTP_NOT_ALLOWED
+        || (r->err_status == NGX_HTTP_NO_CONTENT
+            && gr->reason == NGX_HTTP_PGW_REASON_OPTIONS))
+    {
+        allow = (ours && gr->allow.len)
+                ? &gr->allow : ngx_http_pgw_problem_allow(r, conf);
+
+        if (ngx_http_pgw_header_add(r, "Allow", allow) == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    retry_after = ours ? gr->retry_after : 0;
+
+    if (retry_after == 0 && r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
+
+        /* limit_req and limit_conn do not tell; their unit is a second */
+
+        retry_after = 1;
+    }
+
+    if (retry_after) {
+        value.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+        if (value.data == NULL) {
+            return NGX_ERROR;
+        }
+
+        value.len = (size_t) (ngx_sprintf(value.data, "%T", retry_after)
+                              - value.data);
+
+        if (ngx_http_pgw_header_add(r, "Retry-After", &value) == NULL) {
+            return NGX_ERROR;
+        }
+    }
+
+    if (!ours || gr->challenge.len == 0 || r->headers_out.www_authenticate) {
+        return NGX_OK;
+    }
+
+    r->headers_out.www_authenticate =
+                 ngx_http_pgw_header_add(r, "WWW-Authenticate", &gr->challenge);
+
+    return r->headers_out.www_authenticate ? NGX_OK : NGX_ERROR;
 }
 
 
 static ngx_int_t
-ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
+ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t       *ctx;
+    ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf;
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    gr = ngx_http_pgw_request_get(r);
 
-    if (!conf->enable || r != r->main) {
-        return ngx_http_next_header_filter(r);
-    }
-
-    if (!ngx_http_pgw_problem_possible(r)) {
-        return ngx_http_pgw_problem_send_header(r);
-    }
-
-    ctx = ngx_http_pgw_ctx_get(r);
-    if (ctx == NULL) {
+    if (gr == NULL
+        || ngx_http_pgw_problem_headers(r, gr, conf) != NGX_OK
+        || ngx_http_pgw_cors_headers(r, gr, conf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
-    ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
+    /* HTTP/0.9 is refused, with a status line that says so; an upstream that
+       answers as HTTP/0.9 also lowers the version, to pass what it said */
 
-    if (r->internal) {
-
-        /*
-         * An operator's page may follow, and the filters that would ask for
-         * these have not seen the header yet.
-         */
-
-        r->main_filter_need_in_memory = 1;
-        r->filter_need_temporary = 1;
+    if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
+        r->http_version = NGX_HTTP_VERSION_10;
     }
 
-    return NGX_OK;
+    return ngx_http_next_header_filter(r);
 }
 
 
@@ -191,127 +255,52 @@ ngx_http_pgw_problem_possible(ngx_http_request_t *r)
 
 
 static ngx_int_t
-ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t         *ctx;
-    const ngx_http_pgw_page_t  *page;
+    ngx_http_pgw_ctx_t       *ctx;
+    ngx_http_pgw_loc_conf_t  *conf;
 
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (ctx == NULL || ctx->problem == NGX_HTTP_PGW_PROBLEM_NONE || in == NULL)
-    {
-        return ngx_http_next_body_filter(r, in);
+    if (!conf->enable || r != r->main) {
+        return ngx_http_next_header_filter(r);
     }
 
-    if (ctx->problem == NGX_HTTP_PGW_PROBLEM_SENT) {
-        ngx_http_pgw_problem_swallow(in);
-        return ngx_http_next_body_filter(r, NULL);
+    if (!ngx_http_pgw_problem_possible(r)) {
+        return ngx_http_pgw_problem_send_header(r);
     }
 
-    page = ngx_http_pgw_problem_page(r, in);
-
-    if (page) {
-        ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
-        ngx_http_pgw_problem_swallow(in);
-        return ngx_http_pgw_problem_send(r, page);
-    }
-
-    ctx->problem = NGX_HTTP_PGW_PROBLEM_NONE;
-
-    return ngx_http_pgw_problem_pass(r, ctx, in);
-}
-
-
-static ngx_int_t
-ngx_http_pgw_problem_send(ngx_http_request_t *r,
-    const ngx_http_pgw_page_t *page)
-{
-    ngx_int_t                rc;
-    ngx_buf_t               *b;
-    ngx_chain_t              out;
-    ngx_http_pgw_request_t  *gr;
-
-    gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
+    ctx = ngx_http_pgw_ctx_get(r);
+    if (ctx == NULL) {
         return NGX_ERROR;
     }
 
-    if (page->status == NGX_HTTP_REQUEST_ENTITY_TOO_LARGE) {
-        ngx_http_pgw_problem_precedence(r, gr);
-        page = ngx_http_pgw_problem_find(r->err_status);
+    ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
+
+    if (r->internal) {
+
+        /* an operator's page may follow, and the filters that would ask for
+           these have not seen the header yet */
+
+        r->main_filter_need_in_memory = 1;
+        r->filter_need_temporary = 1;
     }
 
-    b = ngx_http_pgw_problem_body(r, gr, page);
-    if (b == NULL) {
-        return NGX_ERROR;
-    }
-
-    rc = ngx_http_pgw_problem_send_header(r);
-
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-
-    out.buf = b;
-    out.next = NULL;
-
-    return ngx_http_next_body_filter(r, &out);
+    return NGX_OK;
 }
 
 
-/* The header held back, and the body that turned out not to be nginx's. */
-
-static ngx_int_t
-ngx_http_pgw_problem_pass(ngx_http_request_t *r, ngx_http_pgw_ctx_t *ctx,
-    ngx_chain_t *in)
-{
-    ngx_int_t  rc;
-
-    rc = ngx_http_pgw_problem_send_header(r);
-
-    if (rc == NGX_ERROR || rc > NGX_OK) {
-        return rc;
-    }
-
-    if (r->header_only) {
-
-        /* whoever sends the body could not know that this is HEAD */
-
-        ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
-        ngx_http_pgw_problem_swallow(in);
-        in = NULL;
-    }
-
-    return ngx_http_next_body_filter(r, in);
-}
-
-
-static void
-ngx_http_pgw_problem_swallow(ngx_chain_t *in)
-{
-    ngx_chain_t  *cl;
-
-    for (cl = in; cl; cl = cl->next) {
-        cl->buf->pos = cl->buf->last;
-        cl->buf->file_pos = cl->buf->file_last;
-    }
-}
-
-
-/* The table entry of the built-in page that in begins with, or NULL. */
+/* The table entry of the built-in page that b begins, or NULL. */
 
 static const ngx_http_pgw_page_t *
-ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
+ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 {
-    size_t      len;
-    u_char     *p;
-    u_char      start[sizeof("<html>" CRLF "<head><title>000 ")];
-    ngx_buf_t  *b;
+    size_t   len;
+    u_char  *p;
+    u_char   start[sizeof("<html>" CRLF "<head><title>000 ")];
 
     static const u_char  end[] = "</center>" CRLF;
     static const u_char  too_large[] = "Request Header Or Cookie";
-
-    b = in->buf;
 
     if (!ngx_buf_in_memory(b)) {
         return NULL;
@@ -322,10 +311,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
                                  r->err_status)
                     - start);
 
-    /*
-     * nginx sends the closing tags in a second buffer, so that even a copy of
-     * its page made by an operator is not mistaken for it.
-     */
+    /* nginx sends the closing tags in a second buffer: not even a copy of its
+       page made by an operator is mistaken for it */
 
     if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
         || ngx_memcmp(b->pos, start, len) != 0
@@ -348,23 +335,23 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, ngx_chain_t *in)
 
 /*
  * nginx looks at the size of a body before any handler runs, but of the two a
- * wrong method is the client's first mistake.
+ * wrong method is the client's first mistake: then the page of that.
  */
 
-static void
+static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr)
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
 {
     ngx_http_pgw_loc_conf_t  *conf;
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    if (r->err_status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+    if (page->status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
         || r->method == NGX_HTTP_OPTIONS
         || conf->methods == 0
         || (r->method & conf->methods))
     {
-        return;
+        return page;
     }
 
     r->err_status = NGX_HTTP_NOT_ALLOWED;
@@ -374,37 +361,21 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     gr->shadowed = 0;
     gr->code = NULL;
     gr->detail = NULL;
+
+    return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
 
 
-static const ngx_http_pgw_page_t *
-ngx_http_pgw_problem_find(ngx_uint_t status)
-{
-    ngx_uint_t  i;
-
-    for (i = 0;
-         i < sizeof(ngx_http_pgw_problem_pages)
-             / sizeof(ngx_http_pgw_problem_pages[0]);
-         i++)
-    {
-        if (ngx_http_pgw_problem_pages[i].status == status) {
-            return &ngx_http_pgw_problem_pages[i];
-        }
-    }
-
-    return NULL;
-}
-
-
-/* Builds the body and sets the headers that describe it. */
+/* Builds the body and sets the headers that describe it; NULL: no memory. */
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
+    const ngx_http_pgw_page_t *page)
 {
     size_t                        len;
     ngx_buf_t                    *b;
     const char                   *code, *detail;
+    ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_reason_t  *reason;
 
     static const ngx_str_t  no_store = ngx_string("no-store");
@@ -415,17 +386,21 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
         "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}";
 
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NULL;
+    }
+
+    page = ngx_http_pgw_problem_precedence(r, gr, page);
     reason = ngx_http_pgw_refusal(gr);
+    code = page->code;
+    detail = page->detail;
 
     if (reason && reason->status == page->status) {
         code = gr->code ? gr->code : reason->code;
         detail = gr->detail ? gr->detail : reason->detail;
 
-    } else if (page->code) {
-        code = page->code;
-        detail = page->detail;
-
-    } else {
+    } else if (code == NULL) {
         reason = &ngx_http_pgw_reasons[
                      ngx_http_pgw_reason_of_status(page->status)];
         code = reason->code;
@@ -456,33 +431,78 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
 }
 
 
-static ngx_int_t
-ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
+static void
+ngx_http_pgw_problem_swallow(ngx_chain_t *in)
 {
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_ERROR;
+    for ( /* void */ ; in; in = in->next) {
+        in->buf->pos = in->buf->last;
+        in->buf->file_pos = in->buf->file_last;
     }
+}
 
-    if (ngx_http_pgw_refusal_headers(r, gr, conf) != NGX_OK
-        || ngx_http_pgw_cors_headers(r, gr, conf) != NGX_OK)
+
+static ngx_int_t
+ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
+{
+    ngx_int_t                   rc;
+    ngx_chain_t                 out;
+    ngx_http_pgw_ctx_t         *ctx;
+    const ngx_http_pgw_page_t  *page;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL || ctx->problem == NGX_HTTP_PGW_PROBLEM_NONE || in == NULL)
     {
-        return NGX_ERROR;
+        return ngx_http_next_body_filter(r, in);
     }
 
-    /*
-     * HTTP/0.9 is refused, with a status line that says so; an upstream that
-     * answers as HTTP/0.9 also lowers the version, to pass what it said.
-     */
-
-    if (r->http_version < NGX_HTTP_VERSION_10 && r->http_protocol.len == 0) {
-        r->http_version = NGX_HTTP_VERSION_10;
+    if (ctx->problem == NGX_HTTP_PGW_PROBLEM_SENT) {
+        ngx_http_pgw_problem_swallow(in);
+        return ngx_http_next_body_filter(r, NULL);
     }
 
-    return ngx_http_next_header_filter(r);
+    page = ngx_http_pgw_problem_page(r, in->buf);
+    ctx->problem = page ? NGX_HTTP_PGW_PROBLEM_SENT
+                        : NGX_HTTP_PGW_PROBLEM_NONE;
+
+    if (page) {
+        ngx_http_pgw_problem_swallow(in);
+
+        out.buf = ngx_http_pgw_problem_body(r, page);
+        out.next = NULL;
+
+        if (out.buf == NULL) {
+            return NGX_ERROR;
+        }
+
+        in = &out;
+    }
+
+    rc = ngx_http_pgw_problem_send_header(r);
+
+    if (rc == NGX_ERROR || rc > NGX_OK) {
+        return rc;
+    }
+
+    if (r->header_only) {
+
+        /* whoever sends the body could not know that this is HEAD */
+
+        ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
+        ngx_http_pgw_problem_swallow(in);
+        in = NULL;
+    }
+
+    return ngx_http_next_body_filter(r, in);
+}
+
+
+void
+ngx_http_pgw_problem_init(void)
+{
+    ngx_http_next_header_filter = ngx_http_top_header_filter;
+    ngx_http_top_header_filter = ngx_http_pgw_problem_header_filter;
+
+    ngx_http_next_body_filter = ngx_http_top_body_filter;
+    ngx_http_top_body_filter = ngx_http_pgw_problem_body_filter;
 }

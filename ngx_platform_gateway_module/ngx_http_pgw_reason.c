@@ -1,208 +1,59 @@
 
 /*
- * The table of reasons.  Its names are stable: they are in logs, dashboards and
- * docs/troubleshooting.md, which says of each where it comes from.
+ * What reasons mean, and refusing for one of them.
  */
 
 
-#include "ngx_http_pgw_reason.h"
+#include "ngx_http_pgw.h"
 
 
-#define ngx_http_pgw_admits(reason, name, flags, status)                      \
-    [NGX_HTTP_PGW_REASON_##reason] = { name, flags, status, NULL, NULL, NULL }
+#define PGW_REFUSES   NGX_HTTP_PGW_REASON_REFUSES
+#define PGW_VERIFIES  NGX_HTTP_PGW_REASON_VERIFIES
+#define PGW_NGINX     NGX_HTTP_PGW_REASON_REFUSES|NGX_HTTP_PGW_REASON_NGINX
 
-#define ngx_http_pgw_refuses(reason, name, status, code, detail)              \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, NGX_HTTP_PGW_REASON_REFUSES, status, code, detail, NULL }
+#define PGW_TOKEN(name, detail, errors)                                       \
+    name, PGW_REFUSES|PGW_VERIFIES, 401, "GATEWAY_TOKEN_INVALID", detail,     \
+    "invalid_token", errors
 
-#define ngx_http_pgw_nginx(reason, name, status, code, detail)                \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, NGX_HTTP_PGW_REASON_REFUSES|NGX_HTTP_PGW_REASON_NGINX,        \
-          status, code, detail, NULL }
+#define PGW_ERROR(error)                                                      \
+    PGW_TOKEN(ngx_http_pgw_name_##error, ngx_http_pgw_detail_##error,         \
+              PJ_FAULT(PJ_ERR_##error))
 
-#define ngx_http_pgw_token(reason, name, detail)                              \
-    ngx_http_pgw_coded(reason, name, "GATEWAY_TOKEN_INVALID", detail)
+/* What pj calls its errors, and says of them. */
 
-#define ngx_http_pgw_coded(reason, name, code, detail)                        \
-    [NGX_HTTP_PGW_REASON_##reason] =                                          \
-        { name, NGX_HTTP_PGW_REASON_REFUSES|NGX_HTTP_PGW_REASON_VERIFIES,     \
-          NGX_HTTP_UNAUTHORIZED, code, detail, "invalid_token" }
+#define PGW_TEXTS(error, name, detail)                                        \
+    __attribute__ ((unused)) static const char                                \
+        ngx_http_pgw_name_##error[] = name,                                   \
+        ngx_http_pgw_detail_##error[] = detail;
+
+PJ_ERRORS(PGW_TEXTS)
 
 
-/* No string needs escaping in JSON or in a header. */
+#define PGW_ROW(reason, ...)  [NGX_HTTP_PGW_REASON_##reason] = { __VA_ARGS__ },
 
-const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS] =
-{
-    ngx_http_pgw_admits(PUBLIC, "public", 0, 0),
-    ngx_http_pgw_admits(VERIFIED, "verified", NGX_HTTP_PGW_REASON_VERIFIES, 0),
-    ngx_http_pgw_admits(PREFLIGHT, "preflight", 0, NGX_HTTP_NO_CONTENT),
-    ngx_http_pgw_admits(OPTIONS, "options", 0, NGX_HTTP_NO_CONTENT),
-    ngx_http_pgw_admits(SATISFIED, "satisfied", 0, 0),
-
-    ngx_http_pgw_refuses(TOKEN_MISSING, "token_missing",
-                         NGX_HTTP_UNAUTHORIZED, "GATEWAY_TOKEN_MISSING",
-                         "a bearer token is required"),
-
-    ngx_http_pgw_token(TOKEN_SHAPE, "token_shape", "the token is malformed"),
-    ngx_http_pgw_token(TOKEN_SIZE, "token_size", "the token is too large"),
-    ngx_http_pgw_token(TOKEN_ENCODING, "token_encoding",
-                       "the token is not well-formed base64url"),
-    ngx_http_pgw_token(TOKEN_JSON, "token_json",
-                       "the token does not hold acceptable JSON"),
-    ngx_http_pgw_token(TOKEN_HEADER, "token_header",
-                       "the token header is malformed"),
-    ngx_http_pgw_token(TOKEN_ALG, "token_alg",
-                       "the token algorithm is not accepted"),
-    ngx_http_pgw_token(TOKEN_TYP, "token_typ",
-                       "the token header type is not accepted"),
-    ngx_http_pgw_token(TOKEN_CRIT, "token_crit",
-                       "the token needs an unsupported extension"),
-    ngx_http_pgw_token(TOKEN_KID, "token_kid",
-                       "the key id is missing or malformed"),
-    ngx_http_pgw_token(TOKEN_KIND, "token_kind",
-                       "the token is of an unknown kind"),
-    ngx_http_pgw_token(TOKEN_CLAIMS, "token_claims",
-                       "a token claim is missing or malformed"),
-    ngx_http_pgw_token(TOKEN_ISSUER, "token_issuer",
-                       "the token issuer is not accepted"),
-    ngx_http_pgw_token(TOKEN_AUDIENCE, "token_audience",
-                       "the token is for another audience"),
-    ngx_http_pgw_token(TOKEN_BOUND, "token_bound",
-                       "the token is bound to a key, a bearer may not use it"),
-    ngx_http_pgw_token(TOKEN_NOT_YET, "token_not_yet",
-                       "the token is not valid yet"),
-    ngx_http_pgw_coded(TOKEN_EXPIRED, "token_expired", "GATEWAY_TOKEN_EXPIRED",
-                       "the token has expired"),
-    ngx_http_pgw_token(KID_UNKNOWN, "kid_unknown",
-                       "the token was signed by an unknown key"),
-    ngx_http_pgw_token(TOKEN_SIGNATURE, "token_signature",
-                       "the token signature is not valid"),
-    ngx_http_pgw_token(TOKEN_INVALID, "token_invalid",
-                       "the token could not be verified"),
-
-    [NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN] =
-        { "context_forbidden", NGX_HTTP_PGW_REASON_REFUSES, NGX_HTTP_FORBIDDEN,
-          "GATEWAY_CONTEXT_FORBIDDEN",
-          "the token is valid for another context", "insufficient_scope" },
-
-    ngx_http_pgw_refuses(KEYS_UNAVAILABLE, "keys_unavailable",
-                         NGX_HTTP_SERVICE_UNAVAILABLE,
-                         "GATEWAY_KEYS_UNAVAILABLE",
-                         "the key of the token is not available yet"),
-    ngx_http_pgw_refuses(KID_PENDING, "kid_pending",
-                         NGX_HTTP_SERVICE_UNAVAILABLE,
-                         "GATEWAY_KEYS_UNAVAILABLE",
-                         "the key of the token is not available yet"),
-
-    ngx_http_pgw_refuses(ORIGIN_FORBIDDEN, "origin_forbidden",
-                         NGX_HTTP_FORBIDDEN, "GATEWAY_ORIGIN_NOT_ALLOWED",
-                         "the origin is not allowed"),
-    ngx_http_pgw_refuses(PREFLIGHT_FORBIDDEN, "preflight_forbidden",
-                         NGX_HTTP_FORBIDDEN, "GATEWAY_PREFLIGHT_NOT_ALLOWED",
-                         "this is not allowed for other origins"),
-
-    ngx_http_pgw_nginx(METHOD_FORBIDDEN, "method_forbidden",
-                       NGX_HTTP_NOT_ALLOWED, "METHOD_NOT_ALLOWED",
-                       "the method is not allowed for this resource"),
-    ngx_http_pgw_nginx(ROUTE_NOT_FOUND, "route_not_found",
-                       NGX_HTTP_NOT_FOUND, "GATEWAY_ROUTE_NOT_FOUND",
-                       "no route serves this path"),
-    ngx_http_pgw_nginx(BAD_REQUEST, "bad_request",
-                       NGX_HTTP_BAD_REQUEST, "GATEWAY_BAD_REQUEST",
-                       "the request is malformed"),
-    ngx_http_pgw_nginx(REQUEST_TOO_LARGE, "request_too_large",
-                       NGX_HTTP_REQUEST_ENTITY_TOO_LARGE,
-                       "GATEWAY_REQUEST_TOO_LARGE",
-                       "the request body is larger than this path allows"),
-    ngx_http_pgw_nginx(URI_TOO_LONG, "uri_too_long",
-                       NGX_HTTP_REQUEST_URI_TOO_LARGE, "GATEWAY_URI_TOO_LONG",
-                       "the request line is too long"),
-    ngx_http_pgw_nginx(RATE_LIMITED, "rate_limited",
-                       NGX_HTTP_TOO_MANY_REQUESTS, "GATEWAY_RATE_LIMITED",
-                       "too many requests, try again later")
+const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS] = {
+    NGX_HTTP_PGW_REASON_LIST(PGW_ROW)
 };
 
 
-/* Those that are not listed are failures of ours. */
-
-static const ngx_http_pgw_reason_e  ngx_http_pgw_reason_errors[PJ_ERR_COUNT] =
-{
-    [PJ_OK] = NGX_HTTP_PGW_REASON_VERIFIED,
-    [PJ_ERR_BASE64] = NGX_HTTP_PGW_REASON_TOKEN_ENCODING,
-    [PJ_ERR_JSON_SYNTAX] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_JSON_DUPLICATE] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_JSON_DEPTH] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_JSON_NUL] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_JSON_LIMIT] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_JSON_TYPE] = NGX_HTTP_PGW_REASON_TOKEN_JSON,
-    [PJ_ERR_KID_UNKNOWN] = NGX_HTTP_PGW_REASON_KID_UNKNOWN,
-    [PJ_ERR_TOKEN_SIZE] = NGX_HTTP_PGW_REASON_TOKEN_SIZE,
-    [PJ_ERR_TOKEN_SHAPE] = NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
-    [PJ_ERR_TOKEN_HEADER] = NGX_HTTP_PGW_REASON_TOKEN_HEADER,
-    [PJ_ERR_TOKEN_ALG] = NGX_HTTP_PGW_REASON_TOKEN_ALG,
-    [PJ_ERR_TOKEN_TYP] = NGX_HTTP_PGW_REASON_TOKEN_TYP,
-    [PJ_ERR_TOKEN_CRIT] = NGX_HTTP_PGW_REASON_TOKEN_CRIT,
-    [PJ_ERR_TOKEN_KID] = NGX_HTTP_PGW_REASON_TOKEN_KID,
-    [PJ_ERR_TOKEN_SIGNATURE] = NGX_HTTP_PGW_REASON_TOKEN_SIGNATURE,
-    [PJ_ERR_TOKEN_CLAIMS] = NGX_HTTP_PGW_REASON_TOKEN_CLAIMS,
-    [PJ_ERR_TOKEN_ISSUER] = NGX_HTTP_PGW_REASON_TOKEN_ISSUER,
-    [PJ_ERR_TOKEN_AUDIENCE] = NGX_HTTP_PGW_REASON_TOKEN_AUDIENCE,
-    [PJ_ERR_TOKEN_BOUND] = NGX_HTTP_PGW_REASON_TOKEN_BOUND,
-    [PJ_ERR_TOKEN_EXPIRED] = NGX_HTTP_PGW_REASON_TOKEN_EXPIRED,
-    [PJ_ERR_TOKEN_NOT_YET] = NGX_HTTP_PGW_REASON_TOKEN_NOT_YET,
-    [PJ_ERR_TOKEN_KIND] = NGX_HTTP_PGW_REASON_TOKEN_KIND
+const ngx_str_t  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS] = {
+    ngx_string("none"), ngx_string("allow"), ngx_string("deny"),
+    ngx_string("shadow")
 };
-
-
-ngx_uint_t
-ngx_http_pgw_reason(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr)
-{
-    return gr->reason ? gr->reason
-                      : ngx_http_pgw_reason_of_status(r->err_status);
-}
-
-
-const char *
-ngx_http_pgw_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr)
-{
-    ngx_uint_t  reason;
-
-    reason = ngx_http_pgw_reason(r, gr);
-
-    if (reason == NGX_HTTP_PGW_REASON_NONE) {
-        return NULL;
-    }
-
-    if (!(ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES)) {
-        return "allow";
-    }
-
-    return gr->shadowed ? "shadow" : "deny";
-}
-
-
-const ngx_http_pgw_reason_t *
-ngx_http_pgw_refusal(const ngx_http_pgw_request_t *gr)
-{
-    const ngx_http_pgw_reason_t  *reason;
-
-    reason = &ngx_http_pgw_reasons[gr->reason];
-
-    return (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) && !gr->shadowed
-           ? reason : NULL;
-}
 
 
 ngx_http_pgw_reason_e
 ngx_http_pgw_reason_of_token(pj_err_t err)
 {
-    ngx_http_pgw_reason_e  reason;
+    ngx_uint_t  i;
 
-    reason = ngx_http_pgw_reason_errors[err];
+    for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
+        if (ngx_http_pgw_reasons[i].errors & PJ_FAULT(err)) {
+            return (ngx_http_pgw_reason_e) i;
+        }
+    }
 
-    return reason ? reason : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
+    return NGX_HTTP_PGW_REASON_TOKEN_INVALID;    /* a failure of ours */
 }
 
 
@@ -221,4 +72,124 @@ ngx_http_pgw_reason_of_status(ngx_uint_t status)
     }
 
     return NGX_HTTP_PGW_REASON_NONE;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_reason(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr)
+{
+    return gr->reason ? gr->reason
+                      : ngx_http_pgw_reason_of_status(r->err_status);
+}
+
+
+ngx_http_pgw_decision_e
+ngx_http_pgw_decision(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr)
+{
+    ngx_uint_t  reason;
+
+    reason = ngx_http_pgw_reason(r, gr);
+
+    if (reason == NGX_HTTP_PGW_REASON_NONE) {
+        return NGX_HTTP_PGW_DECISION_NONE;
+    }
+
+    if (!(ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES)) {
+        return NGX_HTTP_PGW_DECISION_ALLOW;
+    }
+
+    return gr->shadowed ? NGX_HTTP_PGW_DECISION_SHADOW
+                        : NGX_HTTP_PGW_DECISION_DENY;
+}
+
+
+const ngx_http_pgw_reason_t *
+ngx_http_pgw_refusal(const ngx_http_pgw_request_t *gr)
+{
+    const ngx_http_pgw_reason_t  *reason;
+
+    reason = &ngx_http_pgw_reasons[gr->reason];
+
+    return (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) && !gr->shadowed
+           ? reason : NULL;
+}
+
+
+/* WWW-Authenticate (RFC 6750, section 3). */
+
+static ngx_int_t
+ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_str_t *realm)
+{
+    u_char                       *p;
+    const char                   *detail, *error;
+    const ngx_http_pgw_reason_t  *reason;
+
+    reason = &ngx_http_pgw_reasons[gr->reason];
+    detail = gr->detail ? gr->detail : reason->detail;
+    error = reason->error;
+
+    ngx_str_null(&gr->challenge);
+
+    if (error == NULL && reason->status != NGX_HTTP_UNAUTHORIZED) {
+        return NGX_OK;
+    }
+
+    p = ngx_pnalloc(r->pool, realm->len + ngx_strlen(detail)
+                             + sizeof("Bearer realm=\"\", "
+                                      "error=\"insufficient_scope\", "
+                                      "error_description=\"\", "
+                                      "scope=\"ACCOUNT BRANCH SYSTEM\""));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->challenge.data = p;
+
+    p = ngx_sprintf(p, "Bearer realm=\"%V\"", realm);
+
+    if (gr->reason == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
+        p = ngx_sprintf(p, ", error=\"%s\", scope=\"%s%s%s", error,
+                        gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
+                        gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
+                        gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
+        p[-1] = '"';
+
+    } else if (error) {
+        p = ngx_sprintf(p, ", error=\"%s\", error_description=\"%s\"", error,
+                        detail);
+    }
+
+    gr->challenge.len = (size_t) (p - gr->challenge.data);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e reason, const char *detail)
+{
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s",
+                   ngx_http_pgw_reasons[reason].name,
+                   detail ? detail : ngx_http_pgw_reasons[reason].detail);
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    gr->reason = reason;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = detail;
+    gr->allow = conf->allow;
+
+    if (ngx_http_pgw_refusal_challenge(r, gr, &conf->realm) != NGX_OK) {
+        return NGX_ERROR;
+    }
+
+    return (ngx_int_t) ngx_http_pgw_reasons[reason].status;
 }

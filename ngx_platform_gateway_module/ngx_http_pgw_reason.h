@@ -1,7 +1,8 @@
 
 /*
- * Decisions: the one table of what each reason means, which the guard, the
- * problems, the access log, the metrics and platform_gateway_explain read.
+ * The one table of why a request is let through or refused, and what that
+ * means.  Names are stable: they are in logs, dashboards and
+ * docs/troubleshooting.md.
  */
 
 
@@ -9,7 +10,10 @@
 #define _NGX_HTTP_PGW_REASON_H_INCLUDED_
 
 
-#include "ngx_http_pgw.h"
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+#include <pj.h>
 
 
 /* What a reason can be. */
@@ -25,34 +29,109 @@ typedef struct {
     ngx_uint_t                   status;       /* 0: for others to say */
     const char                  *code;         /* of a refusal, as ... */
     const char                  *detail;       /* ... is its detail */
-    const char                  *error;        /* RFC 6750, section 3.1, or
-                                                  NULL */
+    const char                  *error;        /* RFC 6750, or NULL */
+    uint64_t                     errors;       /* PJ_FAULT()s that give it */
 } ngx_http_pgw_reason_t;
 
 
-extern const ngx_http_pgw_reason_t ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
-
-
-/* Why r, the state of which is gr, was decided as it was; 0: not known. */
-ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
-/* "allow", "deny" or "shadow"; NULL: nobody has decided anything. */
-const char *ngx_http_pgw_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
 /*
- * Our refusal that is being answered, or NULL.  It holds for a response of its
- * status alone, since a later location may answer with another.
+ * The reasons, each with its row; no string needs escaping in JSON or in a
+ * header.  PGW_ERROR() is the row of an error of pj that is called the same.
  */
-const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
-    const ngx_http_pgw_request_t *gr);
 
-/* The reason that a token with this result of its checks gives. */
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
+#define NGX_HTTP_PGW_REASON_LIST(X)                                           \
+    X(PUBLIC, "public", 0, 0, NULL, NULL, NULL, 0)                            \
+    X(VERIFIED, "verified", PGW_VERIFIES, 0, NULL, NULL, NULL,                \
+      PJ_FAULT(PJ_OK))                                                        \
+    X(PREFLIGHT, "preflight", 0, 204, NULL, NULL, NULL, 0)                    \
+    X(OPTIONS, "options", 0, 204, NULL, NULL, NULL, 0)                        \
+    /* "satisfy any": another module let the request in */                    \
+    X(SATISFIED, "satisfied", 0, 0, NULL, NULL, NULL, 0)                      \
+    X(TOKEN_MISSING, "token_missing", PGW_REFUSES, 401,                       \
+      "GATEWAY_TOKEN_MISSING", "a bearer token is required", NULL, 0)         \
+    X(TOKEN_SHAPE, PGW_ERROR(TOKEN_SHAPE))                                    \
+    X(TOKEN_SIZE, PGW_TOKEN("token_size", "the token is too large",           \
+                        PJ_FAULT(PJ_ERR_TOKEN_SIZE)))                         \
+    X(TOKEN_ENCODING, PGW_TOKEN("token_encoding",                             \
+                            "the token is not well-formed base64url",         \
+                            PJ_FAULT(PJ_ERR_BASE64)))                         \
+    X(TOKEN_JSON, PGW_TOKEN("token_json",                                     \
+                        "the token does not hold acceptable JSON",            \
+                        PJ_FAULT(PJ_ERR_JSON_SYNTAX)                          \
+                        | PJ_FAULT(PJ_ERR_JSON_DUPLICATE)                     \
+                        | PJ_FAULT(PJ_ERR_JSON_DEPTH)                         \
+                        | PJ_FAULT(PJ_ERR_JSON_NUL)                           \
+                        | PJ_FAULT(PJ_ERR_JSON_LIMIT)                         \
+                        | PJ_FAULT(PJ_ERR_JSON_TYPE)))                        \
+    X(TOKEN_HEADER, PGW_ERROR(TOKEN_HEADER))                                  \
+    X(TOKEN_ALG, PGW_ERROR(TOKEN_ALG))                                        \
+    X(TOKEN_TYP, PGW_ERROR(TOKEN_TYP))                                        \
+    X(TOKEN_CRIT, PGW_ERROR(TOKEN_CRIT))                                      \
+    X(TOKEN_KID, PGW_ERROR(TOKEN_KID))                                        \
+    X(TOKEN_KIND, PGW_ERROR(TOKEN_KIND))                                      \
+    X(TOKEN_CLAIMS, PGW_ERROR(TOKEN_CLAIMS))                                  \
+    X(TOKEN_ISSUER, PGW_ERROR(TOKEN_ISSUER))                                  \
+    X(TOKEN_AUDIENCE, PGW_ERROR(TOKEN_AUDIENCE))                              \
+    X(TOKEN_BOUND, PGW_ERROR(TOKEN_BOUND))                                    \
+    X(TOKEN_NOT_YET, PGW_ERROR(TOKEN_NOT_YET))                                \
+    X(TOKEN_EXPIRED, "token_expired", PGW_REFUSES|PGW_VERIFIES, 401,          \
+      "GATEWAY_TOKEN_EXPIRED", "the token has expired", "invalid_token",      \
+      PJ_FAULT(PJ_ERR_TOKEN_EXPIRED))                                         \
+    X(KID_UNKNOWN, PGW_ERROR(KID_UNKNOWN))                                    \
+    X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
+    /* we failed, not the token */                                            \
+    X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
+                           "the token could not be verified", 0))             \
+    X(CONTEXT_FORBIDDEN, "context_forbidden", PGW_REFUSES, 403,               \
+      "GATEWAY_CONTEXT_FORBIDDEN", "the token is valid for another context",  \
+      "insufficient_scope", 0)                                                \
+    X(KEYS_UNAVAILABLE, "keys_unavailable", PGW_REFUSES, 503,                 \
+      "GATEWAY_KEYS_UNAVAILABLE",                                             \
+      "the key of the token is not available yet", NULL, 0)                   \
+    X(KID_PENDING, "kid_pending", PGW_REFUSES, 503,                           \
+      "GATEWAY_KEYS_UNAVAILABLE",                                             \
+      "the key of the token is not available yet", NULL, 0)                   \
+    X(ORIGIN_FORBIDDEN, "origin_forbidden", PGW_REFUSES, 403,                 \
+      "GATEWAY_ORIGIN_NOT_ALLOWED", "the origin is not allowed", NULL, 0)     \
+    X(PREFLIGHT_FORBIDDEN, "preflight_forbidden", PGW_REFUSES, 403,           \
+      "GATEWAY_PREFLIGHT_NOT_ALLOWED",                                        \
+      "this is not allowed for other origins", NULL, 0)                       \
+    X(METHOD_FORBIDDEN, "method_forbidden", PGW_NGINX, 405,                   \
+      "METHOD_NOT_ALLOWED",                                                   \
+      "the method is not allowed for this resource", NULL, 0)                 \
+    X(ROUTE_NOT_FOUND, "route_not_found", PGW_NGINX, 404,                     \
+      "GATEWAY_ROUTE_NOT_FOUND", "no route serves this path", NULL, 0)        \
+    X(BAD_REQUEST, "bad_request", PGW_NGINX, 400, "GATEWAY_BAD_REQUEST",      \
+      "the request is malformed", NULL, 0)                                    \
+    X(REQUEST_TOO_LARGE, "request_too_large", PGW_NGINX, 413,                 \
+      "GATEWAY_REQUEST_TOO_LARGE",                                            \
+      "the request body is larger than this path allows", NULL, 0)            \
+    X(URI_TOO_LONG, "uri_too_long", PGW_NGINX, 414, "GATEWAY_URI_TOO_LONG",   \
+      "the request line is too long", NULL, 0)                                \
+    X(RATE_LIMITED, "rate_limited", PGW_NGINX, 429, "GATEWAY_RATE_LIMITED",   \
+      "too many requests, try again later", NULL, 0)
 
-/* The reason for which nginx itself refuses with that status; 0: none. */
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
+
+#define NGX_HTTP_PGW_REASON_CODE(reason, ...)  NGX_HTTP_PGW_REASON_##reason,
+
+typedef enum {
+    NGX_HTTP_PGW_REASON_NONE = 0,
+    NGX_HTTP_PGW_REASON_LIST(NGX_HTTP_PGW_REASON_CODE)
+    NGX_HTTP_PGW_REASONS                 /* how many */
+} ngx_http_pgw_reason_e;
+
+
+typedef enum {
+    NGX_HTTP_PGW_DECISION_NONE = 0,
+    NGX_HTTP_PGW_DECISION_ALLOW,
+    NGX_HTTP_PGW_DECISION_DENY,
+    NGX_HTTP_PGW_DECISION_SHADOW,
+    NGX_HTTP_PGW_DECISIONS
+} ngx_http_pgw_decision_e;
+
+
+extern const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
+extern const ngx_str_t  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
 
 
 #endif /* _NGX_HTTP_PGW_REASON_H_INCLUDED_ */

@@ -111,7 +111,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     pj_arena_init(&arena, mem, size);
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
-                                  pj_jws_header(&arena, &jws, &header));
+                                  pj_jws_header(&arena, &jws, false, &header));
 
     if (steps) {
         steps->header = header.root;

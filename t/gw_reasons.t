@@ -22,9 +22,10 @@ sub slurp {
 # The table of the module, the tables of the documentation.
 
 my $module = 'ngx_platform_gateway_module/ngx_http_pgw';
-my ($table) = slurp("${module}_reason.c")
-    =~ /pgw_reasons\[\w+\] =\n\{(.*?)^\};/ms;
-my %row = $table =~ /(?:\(|REASON_)([A-Z_]+)(?:,|\] =\n\s+\{) "(\w+)"/g;
+my ($list) = slurp("${module}_reason.h") =~ /REASON_LIST\(X\)(.*?)\n\n/s;
+my %row = $list =~ /\bX\(([A-Z_]+), (?:PGW_TOKEN\()?"(\w+)"/g;
+my %error = slurp('jose/pj.h') =~ /\bX\(([A-Z_]+), "(\w+)"/g;
+$row{$_} = $error{$_} // 'none' for $list =~ /\bPGW_ERROR\((\w+)\)/g;
 my @known = values %row;
 my $doc = slurp('docs/troubleshooting.md');
 my ($section) = $doc =~ /^## Reasons\n(.*?)^## /ms;
@@ -32,9 +33,7 @@ my @told = $section =~ /^\| `(\w+)` \|/mg;
 cmp_ok @known, '>', 30, 'the module has reasons';
 is_deeply [ sort @told ], [ sort @known ],
     'the documentation has each of them once, and no other';
-my ($enum) = slurp("$module.h")
-    =~ /typedef enum \{\s+NGX_HTTP_PGW_REASON_NONE(.*?)\}/s;
-my @names = $enum =~ /^\s*NGX_HTTP_PGW_REASON_(\w+)/mg;
+my @names = $list =~ /\bX\(([A-Z_]+),/g;
 is_deeply [ sort keys %row ], [ sort @names ], 'each has a row of the table';
 is_deeply [ sort map {lc} @names ], [ sort @known ],
     'and is called by its name in the source';

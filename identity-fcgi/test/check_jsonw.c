@@ -90,7 +90,7 @@ END_TEST
 
 #define FFFD "\xef\xbf\xbd"
 
-/* Each byte of what is no sequence becomes one U+FFFD. */
+/* What is no sequence becomes one U+FFFD up to the byte that breaks it. */
 static const struct {
     const char *in;
     const char *out;
@@ -101,7 +101,8 @@ static const struct {
     {"\xe0\x80\xaf", "\"" FFFD FFFD FFFD "\""}, /* overlong */
     {"\xed\xa0\x80", "\"" FFFD FFFD FFFD "\""}, /* surrogate */
     {"\xf4\x90\x80\x80", "\"" FFFD FFFD FFFD FFFD "\""},
-    {"\xe2\x82", "\"" FFFD FFFD "\""}, /* cut short */
+    {"\xe2\x82", "\"" FFFD "\""},     /* cut short */
+    {"\xf0\x9f\x98", "\"" FFFD "\""}, /* as long as its replacement */
     {"\xe2\x28\xa1", "\"" FFFD "(" FFFD "\""},
 };
 

@@ -442,6 +442,43 @@ START_TEST (test_plain_strings_are_borrowed) {
 }
 END_TEST
 
+/* Text is looked at in words of eight bytes: each byte, at every place of a
+ * text longer than two words, is escaped as it is alone, and parsed back. */
+START_TEST (test_escape_every_byte_at_every_place) {
+    const size_t len = 19;
+    unsigned char text[19], mem[8192];
+    char alone[8], want[64], got[64];
+
+    for (int c = 0; c < 256; c++) {
+        size_t n = pj_json_escape(
+            alone, bytes(&(unsigned char){(unsigned char) c}, 1));
+
+        for (size_t at = 0; at < len; at++) {
+            memset(text, 'a', len);
+            text[at] = (unsigned char) c;
+            memset(want, 'a', sizeof(want));
+            memcpy(want + at, alone, n);
+            ck_assert_uint_eq(pj_json_escape(NULL, bytes(text, len)),
+                              len - 1 + n);
+            ck_assert_uint_eq(pj_json_escape(got, bytes(text, len)),
+                              len - 1 + n);
+            ck_assert_mem_eq(got, want, len - 1 + n);
+            ck_assert_int_eq(pj_json_plain(bytes(text, len)), n == 1);
+        }
+        if (c != 0) {
+            char json[80];
+            const pj_json_t *root;
+            pj_arena_t arena;
+
+            snprintf(json, sizeof(json), "\"%.*s\"", (int) (len - 1 + n), got);
+            pj_arena_init(&arena, mem, sizeof(mem));
+            assert_ok(pj_json_parse(&arena, str(json), &root));
+            ck_assert(c >= 0x80 || pj_str_eq(root->text, bytes(text, len)));
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     static const TTest *tests[24];
@@ -467,5 +504,6 @@ int main(void)
     tests[n++] = test_what_is_no_number;
     tests[n++] = test_long_strings_plain_and_escaped;
     tests[n++] = test_plain_strings_are_borrowed;
+    tests[n++] = test_escape_every_byte_at_every_place;
     return run_case("json", tests, n, NULL, check_error_queue);
 }

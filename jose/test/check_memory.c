@@ -42,7 +42,7 @@ static pj_err_t token_in(size_t size, pj_str_t token, const pj_key_t *key)
 
     pj_arena_init(&arena, mem, size);
     if (err == PJ_OK)
-        err = pj_jws_header(&arena, &jws, &header);
+        err = pj_jws_header(&arena, &jws, false, &header);
     if (err == PJ_OK && key != NULL)
         err = pj_jws_verify(&jws, key);
     if (err == PJ_OK)
@@ -194,7 +194,7 @@ START_TEST (test_promised_token_arena_suffices) {
         pj_arena_t arena;
 
         pj_arena_init(&arena, mem, size);
-        ck_assert_int_ne(pj_jws_header(&arena, &jws, &header),
+        ck_assert_int_ne(pj_jws_header(&arena, &jws, false, &header),
                          PJ_ERR_NO_SPACE);
         ck_assert_int_ne(pj_claims_parse(&arena, &jws, &claims),
                          PJ_ERR_NO_SPACE);

@@ -125,6 +125,20 @@ static inline EVP_PKEY *pkey_from_numbers(const BIGNUM *n, const BIGNUM *e)
     return pkey;
 }
 
+/* key alone as a JWK, out of a set of one. */
+static inline pj_err_t jwk_emit(const pj_key_t *key, char *dst, size_t cap,
+                                size_t *len)
+{
+    const size_t before = strlen("{\"keys\":["), after = strlen("]}");
+    pj_err_t err = pj_jwks_emit(&key, 1, dst, cap, len);
+
+    if (err == PJ_OK) {
+        *len -= before + after;
+        memmove(dst, dst + before, *len);
+    }
+    return err;
+}
+
 /* base64url of text, NUL-terminated; the caller frees it. */
 static inline char *b64(pj_str_t text)
 {
@@ -185,7 +199,7 @@ static inline pj_err_t header_error(const char *token)
 
     pj_arena_init(&arena, mem, cap);
     if (err == PJ_OK)
-        err = pj_jws_header(&arena, &jws, &header);
+        err = pj_jws_header(&arena, &jws, false, &header);
     free(mem);
     return err;
 }

@@ -130,7 +130,7 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
 
     err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
     if (!err) {
-        err = pj_jws_header_own(arena, &jws, &header);
+        err = pj_jws_header(arena, &jws, true, &header);
     }
     if (!err) {
         key = keys_find(keys, header.kid);

@@ -1,0 +1,267 @@
+/* JWS: tokens that we sign, and the keys that sign them. */
+
+#include "helpers.h"
+
+#include <pthread.h>
+
+#define PAYLOAD "{\"sub\":\"x\"}"
+
+static pj_key_t *key;   /* RFC 7515 A.2, private, kid k */
+static pj_key_t *other; /* another private key of the same kid */
+
+static void setup(void)
+{
+    key = key_private("rfc7515_a2.pem", "k");
+    other = key_private("other.pem", "k");
+}
+
+static void teardown(void)
+{
+    pj_key_free(key);
+    pj_key_free(other);
+    check_error_queue();
+}
+
+START_TEST (test_sign_then_verify) {
+    unsigned char mem[8192];
+    char token[2048];
+    pj_arena_t arena;
+    pj_jws_header_t header;
+    pj_jws_t jws;
+    pj_str_t json;
+    size_t len;
+
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
+    ck_assert_uint_le(len, pj_jws_sign_max(key, strlen(PAYLOAD)));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_verify(&jws, key));
+
+    pj_arena_init(&arena, mem, sizeof(mem));
+    assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
+    assert_str(json, "{\"alg\":\"RS256\",\"typ\":\"JWT\",\"kid\":\"k\"}");
+    assert_ok(pj_b64url_decode_arena(&arena, jws.payload, &json));
+    assert_str(json, PAYLOAD);
+    assert_ok(pj_jws_header(&arena, &jws, false, &header));
+    assert_str(header.kid, "k");
+}
+END_TEST
+
+START_TEST (test_sign_respects_capacity) {
+    size_t max = pj_jws_sign_max(key, strlen(PAYLOAD)), len;
+    char *token = xmalloc(max);
+
+    assert_err(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, 0, &len),
+               PJ_ERR_NO_SPACE);
+    assert_err(
+        pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max - 1, &len),
+        PJ_ERR_NO_SPACE);
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, max, &len));
+    ck_assert_uint_lt(len, max);
+    assert_ok(
+        pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token, max, &len));
+    ck_assert_uint_eq(len, max);
+    free(token);
+}
+END_TEST
+
+/* Only the issuer itself takes it. */
+START_TEST (test_refresh_typ) {
+    char token[2048];
+    pj_jws_header_t header;
+    pj_arena_t arena;
+    unsigned char mem[8192];
+    pj_str_t json;
+    pj_jws_t jws;
+    size_t len;
+
+    assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token,
+                          sizeof(token), &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_verify(&jws, key));
+    pj_arena_init(&arena, mem, sizeof(mem));
+    assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
+    assert_str(json,
+               "{\"alg\":\"RS256\",\"typ\":\"refresh+jwt\",\"kid\":\"k\"}");
+    assert_err(pj_jws_header(&arena, &jws, false, &header), PJ_ERR_TOKEN_TYP);
+    assert_ok(pj_jws_header(&arena, &jws, true, &header));
+    ck_assert(header.refresh);
+    assert_str(header.kid, "k");
+
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_header(&arena, &jws, true, &header));
+    ck_assert(!header.refresh);
+    assert_ok(pj_jws_header(&arena, &jws, false, &header));
+    ck_assert(!header.refresh);
+}
+END_TEST
+
+START_TEST (test_kid_with_quotes_survives_signing) {
+    pj_key_t *odd = key_private("other.pem", "a\"b\\c\n\xc3\xa9");
+    unsigned char mem[8192];
+    char token[2048];
+    pj_arena_t arena;
+    pj_jws_header_t header;
+    pj_jws_t jws;
+    size_t len;
+
+    pj_arena_init(&arena, mem, sizeof(mem));
+    assert_ok(pj_jws_sign(odd, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_header(&arena, &jws, false, &header));
+    ck_assert(pj_str_eq(header.kid, pj_key_id(odd)));
+    pj_key_free(odd);
+}
+END_TEST
+
+START_TEST (test_signing_needs_a_private_key) {
+    pj_str_t pem = file_read("rfc7515_a2.pub.pem");
+    char token[2048];
+    pj_key_t *public_key;
+    pj_jws_t jws;
+    size_t len;
+
+    assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
+    assert_err(pj_jws_sign(public_key, PJ_TYP_JWT, str(PAYLOAD), token,
+                           sizeof(token), &len),
+               PJ_ERR_ARGUMENT);
+    assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                          &len));
+    assert_ok(pj_jws_split(bytes(token, len), len, &jws));
+    assert_ok(pj_jws_verify(&jws, public_key));
+    pj_key_free(public_key);
+    str_free(pem);
+}
+END_TEST
+
+START_TEST (test_a_copy_of_a_key_stands_alone) {
+    pj_key_t *first = key_private("rfc7515_a2.pem", "first"), *copy, *again;
+    char one[2048], two[2048];
+    size_t len_one, len_two;
+    pj_jws_t jws;
+
+    assert_ok(pj_jws_sign(first, PJ_TYP_JWT, str(PAYLOAD), one, sizeof(one),
+                          &len_one));
+    assert_ok(pj_key_copy(&copy, first));
+    pj_key_free(first);
+    assert_str(pj_key_id(copy), "first");
+    ck_assert_mem_eq(pj_key_header(copy, PJ_TYP_JWT).data, one,
+                     pj_key_header(copy, PJ_TYP_JWT).len);
+    ck_assert_int_eq(one[pj_key_header(copy, PJ_TYP_JWT).len], '.');
+    assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), two, sizeof(two),
+                          &len_two));
+    ck_assert_uint_eq(len_one, len_two);
+    ck_assert_mem_eq(one, two, len_one);
+    assert_ok(pj_jws_split(bytes(one, len_one), len_one, &jws));
+    assert_ok(pj_jws_verify(&jws, copy));
+    assert_ok(pj_key_copy(&again, copy));
+    pj_key_free(copy);
+    assert_ok(pj_jws_verify(&jws, again));
+    pj_key_free(again);
+}
+END_TEST
+
+/* A copy works with the same memory each time: nothing of one use, be it a
+ * failed one, may show in the next. */
+START_TEST (test_a_copy_is_used_again_and_again) {
+    static const char *const payloads[] = {"{}", PAYLOAD, "{\"a\":1}", "x"};
+    char one[2048], two[2048], small[8];
+    size_t len_one, len_two;
+    pj_key_t *copy;
+    pj_jws_t jws;
+
+    assert_ok(pj_key_copy(&copy, key));
+    for (size_t i = 0; i < 40; i++) {
+        pj_str_t payload = str(payloads[i % 4]);
+
+        assert_err(pj_jws_sign(copy, PJ_TYP_JWT, payload, small, sizeof(small),
+                               &len_two),
+                   PJ_ERR_NO_SPACE);
+        assert_ok(
+            pj_jws_sign(key, PJ_TYP_JWT, payload, one, sizeof(one), &len_one));
+        assert_ok(pj_jws_sign(copy, PJ_TYP_JWT, payload, two, sizeof(two),
+                              &len_two));
+        ck_assert_uint_eq(len_one, len_two);
+        ck_assert_mem_eq(one, two, len_one);
+        assert_ok(pj_jws_split(bytes(two, len_two), len_two, &jws));
+        assert_ok(pj_jws_verify(&jws, copy));
+        assert_ok(pj_jws_verify(&jws, key));
+        two[len_two - 20] = two[len_two - 20] == 'A' ? 'B' : 'A';
+        assert_err(pj_jws_verify(&jws, copy), PJ_ERR_TOKEN_SIGNATURE);
+    }
+    pj_key_free(copy);
+}
+END_TEST
+
+START_TEST (test_a_copy_of_a_public_key_does_not_sign) {
+    pj_str_t pem = file_read("rfc7515_a2.pub.pem");
+    pj_key_t *public_key, *copy;
+    char token[2048];
+    size_t len;
+
+    assert_ok(pj_key_public(&public_key, pem, PJ_STR("k")));
+    assert_ok(pj_key_copy(&copy, public_key));
+    assert_err(pj_jws_sign(copy, PJ_TYP_JWT, str(PAYLOAD), token,
+                           sizeof(token), &len),
+               PJ_ERR_ARGUMENT);
+    assert_ok(pj_key_match(copy, key));
+    pj_key_free(copy);
+    pj_key_free(public_key);
+    str_free(pem);
+}
+END_TEST
+
+#define ROUNDS 60
+
+static void *sign_and_verify(void *unused)
+{
+    char token[2048];
+    size_t failures = 0, len;
+    pj_jws_t jws;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        if (pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
+                        &len) != PJ_OK ||
+            pj_jws_split(bytes(token, len), len, &jws) != PJ_OK ||
+            pj_jws_verify(&jws, key) != PJ_OK ||
+            pj_jws_verify(&jws, other) != PJ_ERR_TOKEN_SIGNATURE)
+            failures++;
+    }
+    (void) unused;
+    return (void *) (uintptr_t) (failures + ERR_peek_error());
+}
+
+START_TEST (test_threads_share_a_key) {
+    pthread_t threads[8];
+
+    for (size_t i = 0; i < COUNT(threads); i++)
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, sign_and_verify, NULL), 0);
+    for (size_t i = 0; i < COUNT(threads); i++) {
+        void *failures;
+
+        pthread_join(threads[i], &failures);
+        ck_assert_ptr_null(failures);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_sign_then_verify,
+        test_sign_respects_capacity,
+        test_refresh_typ,
+        test_kid_with_quotes_survives_signing,
+        test_signing_needs_a_private_key,
+        test_a_copy_of_a_key_stands_alone,
+        test_a_copy_is_used_again_and_again,
+        test_a_copy_of_a_public_key_does_not_sign,
+        test_threads_share_a_key,
+    };
+
+    return run_case("jws_sign", tests, COUNT(tests), setup, teardown);
+}
