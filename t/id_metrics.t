@@ -42,7 +42,7 @@ sub changed {
     my $own = qq(identity_requests_total{endpoint="$name",status="200",code=""});
     is delete $diff->{$own}, 1, 'the scrape itself is counted after it';
     delete $diff->{$_} for grep {
-        /_bucket|_sum|^process_|^identity_connections_accepted|pool_used
+        /_bucket|_sum|^process_|^identity_connections_(?:accepted|open)|pool_used
         |\Q$name\E/x
     } keys %$diff;
     return $diff;
