@@ -76,18 +76,25 @@ ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
-ngx_http_pgw_explain_check(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_explain_check(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_core_loc_conf_t  *clcf;
     ngx_http_pgw_explained_t  *explain;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* "if" and "limit_except" have the handler of their location */
+
+    if (conf->explain == NULL && clcf->noname) {
+        conf->explain = prev->explain;
+    }
 
     explain = conf->explain;
 
     if (explain == NULL) {
         return NGX_CONF_OK;
     }
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     explain->server = explain->name.len
                ? ngx_http_pgw_explain_named(cf, &explain->name)

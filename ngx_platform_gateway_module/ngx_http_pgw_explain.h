@@ -120,7 +120,7 @@ char *ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
  * which server.
  */
 char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_explain_text.c: the checks by name, and the answer */
