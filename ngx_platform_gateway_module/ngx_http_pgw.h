@@ -2,8 +2,8 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> phases -> { access, options, problem }; access ->
- * { guard, headers, cors }; options -> { locate, cors }; explain -> { locate,
+ * Who calls whom: module -> phases -> { access, cors, problem }; access ->
+ * { guard, headers, cors }; cors -> { locate, guard }; explain -> { locate,
  * token, keys }; guard -> { token, keys, inject, refusal }; subject -> guard;
  * refresh -> { keys, fetch }; problem -> { refusal, cors };
  * request -> ids.  All know request; log and metrics read it.  What a reason
@@ -412,13 +412,68 @@ ngx_int_t ngx_http_pgw_access_last_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_precontent_handler(ngx_http_request_t *r);
 
 
-/* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
+/* ngx_http_pgw_cors.c: OPTIONS, and the headers of all other responses */
 
 ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
 
 /* Notes whether the server that cf is in answers by itself. */
 void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
+
+/*
+ * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
+ * preflight that would be refused.
+ */
+ngx_int_t ngx_http_pgw_cors_options(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+
+/*
+ * Called from the header filter: takes out an upstream's CORS headers and adds
+ * ours, on any response.
+ */
+ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
+
+/* Whether a comma-separated list has the name. */
+ngx_uint_t ngx_http_pgw_cors_list_has(const ngx_str_t *list,
+    const ngx_str_t *name, ngx_uint_t any_case);
+
+/* Notes in cors what h says, if it says anything. */
+
+static ngx_inline void
+ngx_http_pgw_cors_note(ngx_http_pgw_cors_request_t *cors, ngx_table_elt_t *h)
+{
+    if (ngx_http_pgw_header_is(h, "origin")) {
+        cors->origin = &h->value;
+        cors->origins++;
+
+    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
+        cors->method = &h->value;
+        cors->methods++;
+    }
+}
+
+
+/* ngx_http_pgw_cors_conf.c: the cors_* directives */
+
+/* Directive: ORIGIN ... | off; may be given several times. */
+char *ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+/*
+ * Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
+ * among them stands for cmd->post, what holds without the directive.
+ */
+char *ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+
+extern ngx_str_t  ngx_http_pgw_cors_methods;
+extern ngx_str_t  ngx_http_pgw_cors_names;
+
+void ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf);
+
+/* Whether name has one byte or more, all letters, digits, '-' or '_'. */
+ngx_uint_t ngx_http_pgw_cors_is_token(const ngx_str_t *name);
 
 
 /* ngx_http_pgw_locate.c: which location serves a path */

@@ -2,12 +2,11 @@
 /*
  * The phases of a request: what is done to every request before its location
  * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * options.c), and where the guard is asked (ACCESS; PREACCESS for
+ * cors.c), and where the guard is asked (ACCESS; PREACCESS for
  * subrequests).
  */
 
 
-#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_subject.h"
 
 

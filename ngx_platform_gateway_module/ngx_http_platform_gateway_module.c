@@ -5,7 +5,6 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_subject.h"
