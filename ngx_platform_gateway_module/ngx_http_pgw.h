@@ -178,7 +178,9 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
-    struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server; these ... */
+    ngx_str_t                     explain_name;  /* ... are not inherited, ... */
+    ngx_uint_t                    route_not_found;  /* ... nor is this */
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
@@ -362,6 +364,9 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
+/* Access levels by name; one has two. */
+extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
+
 /* A flag, or with cmd->post a bitmask, that "if" must not hold. */
 char *ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 
@@ -391,15 +396,51 @@ char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
 
 /* ngx_http_pgw_local.c: content handlers of our own */
 
-char *ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
+typedef struct {
+    ngx_http_handler_pt          handler;
+    ngx_uint_t                   methods;      /* that it takes, 0: any */
+} ngx_http_pgw_content_t;
+
+/* Directives: set the content handler that cmd->post points to. */
+char *ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* Whether a location's content handler is the one of the last. */
-ngx_uint_t ngx_http_pgw_local_is_route_not_found(
-    const ngx_http_core_loc_conf_t *clcf);
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
+
+/* Refuses from a content handler; code NULL: that of the reason. */
+ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_reason_e reason, const char *code, const char *detail,
+    time_t retry_after);
+
+
+/* ngx_http_pgw_explain.c: who may ask for an explanation, and how */
+
+typedef struct {
+    ngx_str_t                    token;        /* data NULL: none */
+    ngx_str_t                    method;
+    ngx_str_t                    path;
+    int64_t                      at;           /* seconds */
+} ngx_http_pgw_question_t;
+
+char *ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
+
+extern ngx_http_pgw_content_t  ngx_http_pgw_explain_content;
+
+/*
+ * Checks a merged location: one with the directive states who may ask, and of
+ * which server.
+ */
+char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
+    ngx_http_pgw_loc_conf_t *conf);
+
+
+/* ngx_http_pgw_explain_text.c: the checks by name, and the answer */
+
+ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
+    const ngx_http_pgw_question_t *question);
 
 
 /* ngx_http_pgw_access.c */

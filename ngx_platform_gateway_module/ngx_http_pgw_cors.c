@@ -112,13 +112,8 @@ ngx_http_pgw_cors_is_labels(const u_char *p, const u_char *last)
 
     for (prev = '.'; p < last; prev = *p++) {
 
-        if (*p == '.') {
-            if (prev == '.') {
-                return 0;
-            }
-
-        } else if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
-                   && *p != '-' && *p != '_')
+        if ((*p < 'a' || *p > 'z') && (*p < '0' || *p > '9')
+            && *p != '-' && *p != '_' && (*p != '.' || prev == '.'))
         {
             return 0;
         }
@@ -371,64 +366,51 @@ ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 }
 
 
-static void
-ngx_http_pgw_cors_drop(ngx_http_request_t *r)
-{
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
-
-    static const u_char  prefix[] = "access-control-";
-
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-
-        if (h->key.len >= sizeof(prefix)
-            && ngx_http_pgw_header_same(h->key.data, prefix,
-                                        sizeof(prefix) - 1))
-        {
-            h->hash = 0;
-        }
-    }
-}
-
-
-/* Adds names to the last Vary line that there is, or as a line of its own. */
+/*
+ * Takes out an upstream's CORS headers, where drop, and adds names to the last
+ * Vary line that there is, or as a line of its own; NULL: no Vary.
+ */
 
 static ngx_int_t
-ngx_http_pgw_cors_vary(ngx_http_request_t *r, ngx_uint_t preflight)
+ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
+    const ngx_str_t *names)
 {
     u_char                 *p;
     ngx_uint_t              i;
     ngx_table_elt_t        *h, *vary;
-    const ngx_str_t        *names;
     const ngx_list_part_t  *part;
 
+    static const u_char     prefix[] = "access-control-";
     static const ngx_str_t  any = ngx_string("*");
     static const ngx_str_t  origin = ngx_string("Origin");
-    static const ngx_str_t  three = ngx_string("Origin, "
-        "Access-Control-Request-Method, Access-Control-Request-Headers");
 
-    names = preflight ? &three : &origin;
     vary = NULL;
     part = &r->headers_out.headers.part;
     i = 0;
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
 
-        if (h->hash == 0 || !ngx_http_pgw_header_is(h, "vary")) {
-            continue;
-        }
-
-        if (ngx_http_pgw_cors_list_has(&h->value, &origin, 1)
-            || ngx_http_pgw_cors_list_has(&h->value, &any, 0))
+        if (drop
+            && h->key.len >= sizeof(prefix)
+            && ngx_strncasecmp(h->key.data, (u_char *) prefix,
+                               sizeof(prefix) - 1) == 0)
         {
-            return NGX_OK;
+            h->hash = 0;
         }
 
-        vary = h;
+        if (names && h->hash && ngx_http_pgw_header_is(h, "vary")) {
+            vary = h;
+
+            if (ngx_http_pgw_cors_list_has(&h->value, &origin, 1)
+                || ngx_http_pgw_cors_list_has(&h->value, &any, 0))
+            {
+                names = NULL;
+            }
+        }
+    }
+
+    if (names == NULL) {
+        return NGX_OK;
     }
 
     if (vary == NULL || vary->value.len == 0) {
@@ -492,7 +474,12 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                   allowed, preflight, refused;
+    const ngx_str_t             *names;
     ngx_http_pgw_cors_request_t  cr;
+
+    static const ngx_str_t  origin = ngx_string("Origin");
+    static const ngx_str_t  three = ngx_string("Origin, "
+        "Access-Control-Request-Method, Access-Control-Request-Headers");
 
     ngx_http_pgw_cors_read(r, gr, &cr);
 
@@ -507,22 +494,17 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &cr);
 
-    /* what an upstream allows is refused by taking it away */
-
-    if (allowed || !conf->shadow) {
-        ngx_http_pgw_cors_drop(r);
-    }
-
-    if (conf->cors_origins == NULL || conf->cors_origins->nelts == 0) {
-        return NGX_OK;
-    }
-
     /*
      * Vary goes on responses without an Origin too: a cache must not hand
      * them to a page of another origin.
      */
 
-    if (ngx_http_pgw_cors_vary(r, preflight || refused) != NGX_OK) {
+    names = conf->cors_origins == NULL || conf->cors_origins->nelts == 0 ? NULL
+            : preflight || refused ? &three : &origin;
+
+    /* what an upstream allows is refused by taking it away */
+
+    if (ngx_http_pgw_cors_edit(r, allowed || !conf->shadow, names) != NGX_OK) {
         return NGX_ERROR;
     }
 

@@ -189,7 +189,7 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     u_char                 *origin;
     ngx_str_t              *value;
-    ngx_uint_t              i, first;
+    ngx_uint_t              i, first, off;
     const char             *err;
     ngx_http_pgw_origin_t  *pattern;
 
@@ -204,15 +204,13 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
     }
 
-    if (first && cf->args->nelts == 2
-        && ngx_strcmp(value[1].data, "off") == 0)
-    {
+    off = (ngx_strcmp(value[1].data, "off") == 0);
+
+    if (off && first && cf->args->nelts == 2) {
         return NGX_CONF_OK;
     }
 
-    if (ngx_strcmp(value[1].data, "off") == 0
-        || (!first && lcf->cors_origins->nelts == 0))
-    {
+    if (off || (!first && lcf->cors_origins->nelts == 0)) {
         return "has origins beside \"off\"";
     }
 
@@ -245,20 +243,16 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 char *
 ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    size_t      len;
     u_char     *p;
-    ngx_str_t  *value, *text, *preset;
+    ngx_str_t  *value, *text;
     ngx_uint_t  i;
 
     text = (ngx_str_t *) (void *) ((char *) conf + cmd->offset);
     value = cf->args->elts;
-    preset = cmd->post;
 
     if (text->data) {
         return "is duplicate";
     }
-
-    len = 0;
 
     for (i = 1; i < cf->args->nelts; i++) {
 
@@ -271,24 +265,19 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         }
 
         if (ngx_strcmp(value[i].data, "default") == 0) {
-            value[i] = *preset;
+            value[i] = *(ngx_str_t *) cmd->post;
         }
 
-        len += value[i].len + sizeof(", ") - 1;
+        p = ngx_pnalloc(cf->pool, text->len + sizeof(", ") + value[i].len);
+        if (p == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        text->len = (size_t) (ngx_sprintf(p, "%V%s%V", text, i > 1 ? ", " : "",
+                                          &value[i])
+                              - p);
+        text->data = p;
     }
-
-    p = ngx_pnalloc(cf->pool, len);
-    if (p == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    text->data = p;
-
-    for (i = 1; i < cf->args->nelts; i++) {
-        p = ngx_sprintf(p, i > 1 ? ", %V" : "%V", &value[i]);
-    }
-
-    text->len = (size_t) (p - text->data);
 
     return NGX_CONF_OK;
 }

@@ -209,7 +209,7 @@ ngx_http_pgw_refusal_allow(ngx_http_request_t *r,
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (conf->access == 0 || ngx_http_pgw_local_is_route_not_found(clcf)) {
+    if (conf->access == 0 || conf->route_not_found) {
         return &ngx_http_pgw_refusal_none;
     }
 
