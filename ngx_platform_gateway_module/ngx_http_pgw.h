@@ -429,12 +429,9 @@ char *ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
 
 extern ngx_http_pgw_content_t  ngx_http_pgw_explain_content;
 
-/*
- * Checks a merged location: one with the directive states who may ask, and of
- * which server.
- */
-char *ngx_http_pgw_explain_check(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
+/* A location with the directive must say who may ask, and of which server. */
+char *ngx_http_pgw_explain_merge(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
 /* ngx_http_pgw_explain_text.c: the checks by name, and the answer */

@@ -223,15 +223,22 @@ ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
 
 
 char *
-ngx_http_pgw_explain_check(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_explain_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_core_loc_conf_t  *clcf;
 
-    if (conf->explain == NULL) {
-        return NGX_CONF_OK;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* the handler of a location runs in its "if" and "limit_except" as well */
+
+    if (clcf->noname) {
+        conf->explain = prev->explain;
     }
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
+        return NGX_CONF_OK;
+    }
 
     if (conf->explain_name.len) {
         conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
@@ -248,24 +255,24 @@ ngx_http_pgw_explain_check(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         return NGX_CONF_ERROR;
     }
 
-    if (!clcf->internal
-        && !ngx_http_pgw_peek_access_denies(cf)
-        && !(conf->enable
-             && (conf->access & (NGX_HTTP_PGW_ACCOUNT
-                                 |NGX_HTTP_PGW_BRANCH
-                                 |NGX_HTTP_PGW_SYSTEM))))
+    if (clcf->internal
+        || ngx_http_pgw_peek_access_denies(cf)
+        || (conf->enable
+            && (conf->access & (NGX_HTTP_PGW_ACCOUNT
+                                |NGX_HTTP_PGW_BRANCH
+                                |NGX_HTTP_PGW_SYSTEM))))
     {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" has "
-                      "\"platform_gateway_explain\" and is open to anybody: "
-                      "say \"allow 127.0.0.1; deny all;\" or \"internal;\" in "
-                      "it, or guard it, in %V:%ui",
-                      &clcf->name, &conf->conf_file, conf->conf_line);
-
-        return NGX_CONF_ERROR;
+        return NGX_CONF_OK;
     }
 
-    return NGX_CONF_OK;
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
+                  "platform_gateway: location \"%V\" has "
+                  "\"platform_gateway_explain\" and is open to anybody: say "
+                  "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
+                  "guard it, in %V:%ui",
+                  &clcf->name, &conf->conf_file, conf->conf_line);
+
+    return NGX_CONF_ERROR;
 }
 
 

@@ -521,7 +521,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_pgw_names_add(cf, sscf, conf->claim_headers) != NGX_OK
-        || ngx_http_pgw_explain_check(cf, conf) != NGX_CONF_OK
+        || ngx_http_pgw_explain_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;

@@ -25,6 +25,8 @@ location = /explain {
     deny all;
     client_body_buffer_size 32k;
     platform_gateway_explain;
+    if ($arg_inside) { set $any thing; }
+    limit_except POST { deny all; }
 }
 location = /small {
     platform_gateway_access public;
@@ -397,6 +399,8 @@ for my $name (sort keys %wrong) {
 }
 is_problem(http_get($port, '/explain?token=x'), 405, 'METHOD_NOT_ALLOWED',
     'GET');
+is http_post($port, '/explain?inside=1', json => { path => '/' })->status, 200,
+    'inside of an "if"';
 is http_get($port, '/explain')->header('Allow'), 'POST, OPTIONS', 'Allow';
 is_problem(http_post($port, '/explain', body => '{"path":"/"}',
     from => '127.0.0.2'), 403, 'GATEWAY_FORBIDDEN', 'another host');
@@ -474,6 +478,7 @@ ok $ok, 'accepted: an inherited "deny all"' or diag $out;
 for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
     'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;',
     'platform_gateway on; platform_gateway_access public;',
+    'deny all; limit_except GET { allow all; }',
     'platform_gateway off; platform_gateway_access system;') {
     ($ok, $out) = check($open);
     ok !$ok, "refused: $open";
