@@ -178,9 +178,11 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     challenge;     /* Bearer realm="..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
-    ngx_http_core_srv_conf_t     *explain;       /* of which server; these ... */
-    ngx_str_t                     explain_name;  /* ... are not inherited, ... */
-    ngx_uint_t                    route_not_found;  /* ... nor is this */
+
+    /* these three are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    ngx_str_t                     explain_name;
+    ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */

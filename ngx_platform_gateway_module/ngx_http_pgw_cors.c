@@ -435,36 +435,31 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
     ngx_uint_t preflight)
 {
-    u_char     buf[NGX_TIME_T_LEN];
-    ngx_str_t  age;
+    u_char     *p;
+    ngx_str_t   age;
 
-    static const ngx_str_t  credentials = ngx_string("true");
+    static const ngx_str_t  yes = ngx_string("true");
     static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
         "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
 
-    if (!ngx_http_pgw_header_add(r, "Access-Control-Allow-Origin", origin)
-        || !ngx_http_pgw_header_add(r, "Access-Control-Allow-Credentials",
-                                    &credentials))
-    {
+    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (p == NULL) {
         return NGX_ERROR;
     }
 
-    if (!preflight) {
-        return ngx_http_pgw_header_add(r, "Access-Control-Expose-Headers",
-                                       &exposed)
-               ? NGX_OK : NGX_ERROR;
-    }
+    age.data = p;
+    age.len = (size_t) (ngx_sprintf(p, "%T", conf->cors_max_age) - p);
 
-    age.data = buf;
-    age.len = (size_t) (ngx_sprintf(buf, "%T", conf->cors_max_age) - buf);
-    age.data = ngx_pstrdup(r->pool, &age);
+#define ngx_http_pgw_cors_add(name, value)                                    \
+    (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
 
-    return age.data
-           && ngx_http_pgw_header_add(r, "Access-Control-Allow-Methods",
-                                      &conf->cors_methods)
-           && ngx_http_pgw_header_add(r, "Access-Control-Allow-Headers",
-                                      &conf->cors_headers)
-           && ngx_http_pgw_header_add(r, "Access-Control-Max-Age", &age)
+    return ngx_http_pgw_cors_add("Allow-Origin", origin)
+           && ngx_http_pgw_cors_add("Allow-Credentials", &yes)
+           && (preflight
+               ? ngx_http_pgw_cors_add("Allow-Methods", &conf->cors_methods)
+                 && ngx_http_pgw_cors_add("Allow-Headers", &conf->cors_headers)
+                 && ngx_http_pgw_cors_add("Max-Age", &age)
+               : ngx_http_pgw_cors_add("Expose-Headers", &exposed))
            ? NGX_OK : NGX_ERROR;
 }
 

@@ -65,7 +65,7 @@ enum {      /* those of no stage */
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
     ngx_http_pgw_keys_t            *keys;
-    const ngx_http_pgw_question_t  *question;
+    const ngx_http_pgw_question_t  *asked;
 
     /* where it would be served */
     ngx_http_core_loc_conf_t       *clcf;      /* NULL: not known */
@@ -80,7 +80,7 @@ typedef struct {
     ngx_uint_t                      refuses;   /* of the first that failed */
 
     struct {
-        ngx_uint_t                  made;      /* else an earlier one says all */
+        ngx_uint_t                  made;      /* else one before says all */
         ngx_uint_t                  reason;    /* 0: it passed */
         const char                 *detail;
     } check[NGX_HTTP_PGW_CHECKS];
@@ -108,20 +108,23 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
 static void
 ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t  allowed;
+    ngx_uint_t        allowed;
+    const ngx_str_t  *method;
 
     static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
     static const ngx_str_t  options = ngx_string("OPTIONS");
 
-    allowed = e->conf->allow.len
-              ? ngx_http_pgw_cors_list_has(&e->conf->allow, &e->question->method, 0)
-              : !ngx_http_pgw_cors_list_has(&never, &e->question->method, 0);
+    method = &e->asked->method;
 
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD,
-                              allowed ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+    allowed = e->conf->allow.len
+              ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_cors_list_has(&never, method, 0);
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
+                              ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                               "the location does not take the method");
 
-    if (ngx_http_pgw_cors_list_has(&options, &e->question->method, 0)) {
+    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
     }
 }
@@ -140,7 +143,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e,
 
     loc_conf = server->ctx->loc_conf;
 
-    rc = ngx_http_pgw_locate_uri(e->request, server, &e->question->path, &uri);
+    rc = ngx_http_pgw_locate_uri(e->request, server, &e->asked->path, &uri);
 
     if (rc == NGX_DECLINED) {
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
@@ -259,7 +262,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     const pj_keyset_t    *set;
     ngx_http_pgw_steps_t  steps;
 
-    value = &e->question->token;
+    value = &e->asked->token;
 
     rc = ngx_http_pgw_token_find(value, &token);
 
@@ -272,12 +275,11 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     }
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
-                              rc == NGX_OK ? 0
-                              : rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
-                              : NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-                              rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
-                              : value->data ? "the scheme is not Bearer"
-                              : "a bearer token is required");
+                     rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
+                     rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+                     : value->data ? "the scheme is not Bearer"
+                     : "a bearer token is required");
 
     if (rc != NGX_OK) {
         return NGX_OK;
@@ -288,7 +290,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     set = ngx_http_pgw_keys_get(e->keys);
 
     ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
-    steps.at = e->question->at;
+    steps.at = e->asked->at;
 
     err = ngx_http_pgw_token_verify(e->request, e->conf, token, set,
                                     &e->claims, &steps);
@@ -303,11 +305,11 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_steps(e, &steps, set);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
-
-        rc = (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access) != 0;
+        rc = (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+             ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
 
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
-                                  rc ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                                  (ngx_uint_t) rc,
                                   "the token is valid for another context");
     }
 
@@ -327,20 +329,9 @@ ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
 /* Strings of nginx's and of pj's. */
 
 #define ngx_http_pgw_explain_string(text, before, s)                          \
-    ngx_http_pgw_explain_bytes(text, before, (s)->data, (s)->len)
-
-static void
-ngx_http_pgw_explain_bytes(ngx_http_pgw_text_t *text, const char *before,
-    const u_char *data, size_t len)
-{
-    ngx_str_t  s;
-
-    s.data = (u_char *) data;
-    s.len = len;
-
-    ngx_http_pgw_text_format(text, "%s", before);
-    ngx_http_pgw_text_json(text, &s);
-}
+    ngx_http_pgw_text_format(text, "%s", before);                             \
+    ngx_http_pgw_text_json(text,                                              \
+                         &(ngx_str_t) { (s)->len, (u_char *) (s)->data })
 
 
 static void
@@ -352,10 +343,9 @@ ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
 
     ngx_http_pgw_text_format(text, "%s[", before);
 
-    s = strings ? strings->elts : NULL;
-
     for (i = 0; strings && i < strings->nelts; i++) {
-        ngx_http_pgw_explain_string(text, i ? "," : "", &s[i]);
+        s = (const pj_str_t *) strings->elts + i;
+        ngx_http_pgw_explain_string(text, i ? "," : "", s);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -390,9 +380,9 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
                                           : ",\"status\":null", status);
     ngx_http_pgw_explain_literal(text, ",\"code\":",
                                  shadow ? NULL : reason->code);
-    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->question->method);
-    ngx_http_pgw_explain_string(text, ",\"path\":", &e->question->path);
-    ngx_http_pgw_text_format(text, ",\"at\":%L", e->question->at);
+    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_explain_string(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
 }
 
 
@@ -408,7 +398,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     conf = e->conf;
 
     if (conf == NULL) {
-        ngx_http_pgw_text_format(text, ",\n\"location\":null");
+        ngx_http_pgw_text_format(text, "null");
         return;
     }
 
@@ -418,7 +408,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_explain_string(text, ",\n\"location\":{\"name\":",
+    ngx_http_pgw_explain_string(text, "{\"name\":",
                                 &e->clcf->name);
     ngx_http_pgw_explain_literal(text, ",\"match\":",
                                  e->clcf->name.data ? match : NULL);
@@ -455,7 +445,7 @@ static void
 ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    size_t            len;
+    pj_str_t          s;
     ngx_uint_t        i;
     const pj_json_t  *m;
 
@@ -463,13 +453,13 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         "alg", "typ", "kid",     /* of the header, then of the claims */
         "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
 
-    if (e->question->token.data == NULL) {
-        ngx_http_pgw_text_format(text, ",\n\"token\":null");
+    if (e->asked->token.data == NULL) {
+        ngx_http_pgw_text_format(text, "null");
         return;
     }
 
-    ngx_http_pgw_text_format(text, ",\n\"token\":{\"bytes\":%uz",
-                             e->question->token.len);
+    ngx_http_pgw_text_format(text, "{\"bytes\":%uz",
+                             e->asked->token.len);
 
     for (i = 0; names[i]; i++) {
 
@@ -481,16 +471,17 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
 
-        len = ngx_min(m->text.len, NGX_HTTP_PGW_EXPLAIN_VALUE);
+        s.data = m->text.len ? m->text.data : (const u_char *) "";
+        s.len = ngx_min(m->text.len, NGX_HTTP_PGW_EXPLAIN_VALUE);
 
         if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_explain_bytes(text, "", m->text.data, len);
-
-        } else if (m->type == PJ_JSON_NUMBER && len == m->text.len) {
-            ngx_http_pgw_text_format(text, "%*s", len, m->text.data);
+            ngx_http_pgw_explain_string(text, "", &s);
 
         } else {
-            ngx_http_pgw_text_format(text, "null");
+            ngx_http_pgw_text_format(text,
+                                     m->type == PJ_JSON_NUMBER
+                                     && s.len == m->text.len ? "%*s" : "null",
+                                     s.len, s.data);
         }
     }
 
@@ -506,7 +497,7 @@ ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
     const pj_keyset_t  *set;
 
     if (!ngx_http_pgw_keys_usable(keys)) {
-        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
+        ngx_http_pgw_text_format(text, "null");
         return;
     }
 
@@ -514,7 +505,7 @@ ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
     fetched = ngx_http_pgw_keys_fetched_at(keys);
     age = ngx_max(ngx_time() - fetched, 0);
 
-    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
+    ngx_http_pgw_text_format(text, "{\"version\":%ui,"
                              "\"keys\":%uz,\"ageSeconds\":",
                              ngx_http_pgw_keys_version(keys),
                              set ? set->count : 0);
@@ -527,8 +518,6 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t  i, reason;
-
-    ngx_http_pgw_text_format(text, ",\n\"checks\":[");
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
@@ -556,8 +545,6 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text, "}");
     }
-
-    ngx_http_pgw_text_format(text, "]");
 }
 
 
@@ -568,32 +555,31 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_str_t                     value;
-    ngx_uint_t                    i;
+    ngx_uint_t                    i, n;
     const char                   *comma;
     const pj_json_t              *claim;
     ngx_http_pgw_claim_header_t  *ch;
 
-    ngx_http_pgw_text_format(text, ",\n\"headers\":[");
+    n = 0;
+    ch = NULL;
+    comma = "";
 
-    if (!e->refuses && e->admits == NGX_HTTP_PGW_REASON_VERIFIED) {
-
-        comma = "";
+    if (e->refuses == 0 && e->admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        n = e->conf->claim_headers->nelts;
         ch = e->conf->claim_headers->elts;
-
-        for (i = 0; i < e->conf->claim_headers->nelts; i++) {
-
-            claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
-
-            if (ngx_http_pgw_inject_value(e->request->pool, claim, &value)
-                == NGX_OK)
-            {
-                ngx_http_pgw_explain_string(text, comma, &ch[i].name);
-                comma = ",";
-            }
-        }
     }
 
-    ngx_http_pgw_text_format(text, "]}\n");
+    for (i = 0; i < n; i++) {
+
+        claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
+
+        if (ngx_http_pgw_inject_value(e->request->pool, claim, &value)
+            == NGX_OK)
+        {
+            ngx_http_pgw_explain_string(text, comma, &ch[i].name);
+            comma = ",";
+        }
+    }
 }
 
 
@@ -613,7 +599,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
     e.request = r;
     e.keys = mcf->keys;
-    e.question = question;
+    e.asked = question;
 
     if (ngx_http_pgw_explain_route(&e, conf->explain) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -625,11 +611,17 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_text_init(&text, r);
 
     ngx_http_pgw_explain_verdict(&text, &e);
+    ngx_http_pgw_text_format(&text, ",\n\"location\":");
     ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_text_format(&text, ",\n\"token\":");
     ngx_http_pgw_explain_token(&text, &e);
+    ngx_http_pgw_text_format(&text, ",\n\"keySet\":");
     ngx_http_pgw_explain_keys(&text, e.keys);
+    ngx_http_pgw_text_format(&text, ",\n\"checks\":[");
     ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
     ngx_http_pgw_explain_headers(&text, &e);
+    ngx_http_pgw_text_format(&text, "]}\n");
 
     return ngx_http_pgw_text_send(&text, "application/json");
 }
