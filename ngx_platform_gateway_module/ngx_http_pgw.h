@@ -420,6 +420,7 @@ ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
 /* ngx_http_pgw_explain.c: who may ask for an explanation, and how */
 
 typedef struct {
+    ngx_http_core_srv_conf_t    *server;       /* that would be asked */
     ngx_str_t                    token;        /* data NULL: none */
     ngx_str_t                    method;
     ngx_str_t                    path;

@@ -19,10 +19,11 @@ static const char *
 ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
     ngx_http_pgw_question_t *q)
 {
-    void             *mem;
-    size_t            size, i, known;
-    pj_arena_t        arena;
-    const pj_json_t  *root, *m;
+    void                     *mem;
+    size_t                    size, i, known;
+    pj_arena_t                arena;
+    const pj_json_t          *root, *m;
+    ngx_http_pgw_loc_conf_t  *conf;
 
     struct {
         const char   *name;
@@ -36,6 +37,9 @@ ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
     ngx_memzero(q, sizeof(ngx_http_pgw_question_t));
     ngx_str_set(&q->method, "GET");
     q->at = ngx_time();
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    q->server = conf->explain;
 
     size = pj_keyset_arena_bytes(body.len);
 
@@ -65,19 +69,20 @@ ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
     for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
 
         m = pj_json_member(root, members[i].name);
+        if (m == NULL) {
+            continue;
+        }
 
-        if (m && m->type == PJ_JSON_STRING && m->text.len) {
-            members[i].value->data = (u_char *) m->text.data;
+        known++;
 
-        } else if (m && m->type != PJ_JSON_STRING
-                   && (m->type != PJ_JSON_NULL || i > 0))
-        {
+        if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
             return "token, method and path are strings";
         }
 
-        if (m) {
-            members[i].value->len = m->text.len;
-            known++;
+        members[i].value->len = m->text.len;
+
+        if (m->text.len) {
+            members[i].value->data = (u_char *) m->text.data;
         }
     }
 

@@ -10,10 +10,6 @@
 #include "ngx_http_pgw_text.h"
 
 
-/* The longest value of a token's member that is told. */
-#define NGX_HTTP_PGW_EXPLAIN_VALUE  255
-
-
 /*
  * The checks, in the order in which the first that fails decides.  Those of a
  * stage of verifying a token look for one error, or with PJ_OK for all that no
@@ -67,15 +63,11 @@ typedef struct {
     ngx_http_pgw_keys_t            *keys;
     const ngx_http_pgw_question_t  *asked;
 
-    /* where it would be served */
-    ngx_http_core_loc_conf_t       *clcf;      /* NULL: not known */
-    const ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
     ngx_uint_t                      redirect;  /* to the path and "/" */
-
-    /* what the token says; nothing of it is to be believed */
-    const pj_json_t                *header;    /* NULL: not read */
-    pj_claims_t                     claims;    /* root NULL: not read */
-
+    const pj_json_t                *header;    /* as the token says, ... */
+    pj_claims_t                     claims;    /* ... true or not */
     ngx_uint_t                      admits;    /* the reason if none fails */
     ngx_uint_t                      refuses;   /* of the first that failed */
 
@@ -97,9 +89,7 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
     e->check[check].reason = reason;
     e->check[check].detail = detail;
 
-    if (e->refuses == 0) {
-        e->refuses = reason;
-    }
+    e->refuses = e->refuses ? e->refuses : reason;
 }
 
 
@@ -133,17 +123,17 @@ ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 /* What a request from outside would be led to, before any rewrite. */
 
 static ngx_int_t
-ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e,
-    const ngx_http_core_srv_conf_t *server)
+ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
     void        **loc_conf;
     ngx_int_t     rc;
     ngx_str_t     uri;
     const char   *detail;
 
-    loc_conf = server->ctx->loc_conf;
+    loc_conf = e->asked->server->ctx->loc_conf;
 
-    rc = ngx_http_pgw_locate_uri(e->request, server, &e->asked->path, &uri);
+    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
+                                 &e->asked->path, &uri);
 
     if (rc == NGX_DECLINED) {
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
@@ -230,11 +220,9 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
             /* void */
         }
 
-        reason = err ? ngx_http_pgw_reason_of_token(err) : 0;
-
-        if (reason == NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
-            reason = ngx_http_pgw_token_no_key(e->keys, set, &e->claims);
-        }
+        reason = !err ? 0
+                 : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
+                 : ngx_http_pgw_token_no_key(e->keys, set, &e->claims);
 
         ngx_http_pgw_explain_note(e, i, reason,
                  reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
@@ -285,7 +273,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
         return NGX_OK;
     }
 
-    /* the keys as they are now: no fetch is asked for */
+    /* no fetch is asked for */
 
     set = ngx_http_pgw_keys_get(e->keys);
 
@@ -305,12 +293,10 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_steps(e, &steps, set);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
-        rc = (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
-             ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
-
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
-                                  (ngx_uint_t) rc,
-                                  "the token is valid for another context");
+                   (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                   "the token is valid for another context");
     }
 
     return NGX_OK;
@@ -396,9 +382,9 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_loc_conf_t  *conf;
 
     conf = e->conf;
+    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
 
     if (conf == NULL) {
-        ngx_http_pgw_text_format(text, "null");
         return;
     }
 
@@ -408,8 +394,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_explain_string(text, "{\"name\":",
-                                &e->clcf->name);
+    ngx_http_pgw_explain_string(text, "{\"name\":", &e->clcf->name);
     ngx_http_pgw_explain_literal(text, ",\"match\":",
                                  e->clcf->name.data ? match : NULL);
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
@@ -453,18 +438,13 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         "alg", "typ", "kid",     /* of the header, then of the claims */
         "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
 
-    if (e->asked->token.data == NULL) {
-        ngx_http_pgw_text_format(text, "null");
-        return;
-    }
+    ngx_http_pgw_text_format(text, e->asked->token.data
+                             ? ",\n\"token\":{\"bytes\":%uz"
+                             : ",\n\"token\":null", e->asked->token.len);
 
-    ngx_http_pgw_text_format(text, "{\"bytes\":%uz",
-                             e->asked->token.len);
-
-    for (i = 0; names[i]; i++) {
+    for (i = 0; e->asked->token.data && names[i]; i++) {
 
         m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
-
         if (m == NULL) {
             continue;
         }
@@ -472,7 +452,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
 
         s.data = m->text.len ? m->text.data : (const u_char *) "";
-        s.len = ngx_min(m->text.len, NGX_HTTP_PGW_EXPLAIN_VALUE);
+        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
 
         if (m->type == PJ_JSON_STRING) {
             ngx_http_pgw_explain_string(text, "", &s);
@@ -485,7 +465,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         }
     }
 
-    ngx_http_pgw_text_format(text, "}");
+    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
 }
 
 
@@ -493,23 +473,23 @@ static void
 ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
     ngx_http_pgw_keys_t *keys)
 {
-    time_t              fetched, age;
+    time_t              fetched;
     const pj_keyset_t  *set;
 
     if (!ngx_http_pgw_keys_usable(keys)) {
-        ngx_http_pgw_text_format(text, "null");
+        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
         return;
     }
 
     set = ngx_http_pgw_keys_get(keys);
     fetched = ngx_http_pgw_keys_fetched_at(keys);
-    age = ngx_max(ngx_time() - fetched, 0);
 
-    ngx_http_pgw_text_format(text, "{\"version\":%ui,"
+    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
                              "\"keys\":%uz,\"ageSeconds\":",
                              ngx_http_pgw_keys_version(keys),
                              set ? set->count : 0);
-    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}", age);
+    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
+                             ngx_max(ngx_time() - fetched, 0));
 }
 
 
@@ -525,7 +505,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : "",
+                                 i ? "," : ",\n\"checks\":[",
                                  ngx_http_pgw_explain_checks[i].name,
                                  !e->check[i].made ? "skipped"
                                  : reason ? "failed" : "passed");
@@ -555,21 +535,15 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_str_t                     value;
-    ngx_uint_t                    i, n;
+    ngx_uint_t                    i;
     const char                   *comma;
     const pj_json_t              *claim;
     ngx_http_pgw_claim_header_t  *ch;
 
-    n = 0;
-    ch = NULL;
     comma = "";
+    ch = e->conf->claim_headers->elts;
 
-    if (e->refuses == 0 && e->admits == NGX_HTTP_PGW_REASON_VERIFIED) {
-        n = e->conf->claim_headers->nelts;
-        ch = e->conf->claim_headers->elts;
-    }
-
-    for (i = 0; i < n; i++) {
+    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
 
@@ -589,10 +563,8 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 {
     ngx_http_pgw_text_t        text;
     ngx_http_pgw_explain_t     e;
-    ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
     ngx_memzero(&e, sizeof(ngx_http_pgw_explain_t));
@@ -601,7 +573,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     e.keys = mcf->keys;
     e.asked = question;
 
-    if (ngx_http_pgw_explain_route(&e, conf->explain) != NGX_OK
+    if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
             && ngx_http_pgw_explain_verify(&e) != NGX_OK))
     {
@@ -611,16 +583,16 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_text_init(&text, r);
 
     ngx_http_pgw_explain_verdict(&text, &e);
-    ngx_http_pgw_text_format(&text, ",\n\"location\":");
     ngx_http_pgw_explain_location(&text, &e);
-    ngx_http_pgw_text_format(&text, ",\n\"token\":");
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_text_format(&text, ",\n\"keySet\":");
     ngx_http_pgw_explain_keys(&text, e.keys);
-    ngx_http_pgw_text_format(&text, ",\n\"checks\":[");
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
-    ngx_http_pgw_explain_headers(&text, &e);
+
+    if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ngx_http_pgw_explain_headers(&text, &e);
+    }
+
     ngx_http_pgw_text_format(&text, "]}\n");
 
     return ngx_http_pgw_text_send(&text, "application/json");
