@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"

@@ -6,6 +6,7 @@
  */
 
 
+#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_reason.h"
 #include "ngx_http_pgw_text.h"
 

@@ -5,6 +5,7 @@
  */
 
 
+#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_text.h"
 
 

@@ -10,6 +10,7 @@
  */
 
 
+#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_metrics.h"
 
 
