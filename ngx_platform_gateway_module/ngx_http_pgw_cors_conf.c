@@ -174,7 +174,6 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
 
     pattern->prefix.data = origin;
     pattern->prefix.len = (size_t) ((wildcard ? host - 1 : end) - origin);
-
     pattern->suffix.data = host;
     pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
 

@@ -13,15 +13,37 @@
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
 
 
+/* The object that body is, or NULL. */
+
+static const pj_json_t *
+ngx_http_pgw_explain_parse(ngx_pool_t *pool, pj_str_t body)
+{
+    void             *mem;
+    size_t            size;
+    pj_arena_t        arena;
+    const pj_json_t  *root;
+
+    size = pj_keyset_arena_bytes(body.len);
+
+    mem = ngx_palloc(pool, size);
+    if (mem == NULL) {
+        return NULL;
+    }
+
+    pj_arena_init(&arena, mem, size);
+
+    return pj_json_parse(&arena, body, &root) == PJ_OK
+           && root->type == PJ_JSON_OBJECT ? root : NULL;
+}
+
+
 /* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
 
 static const char *
 ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
     ngx_http_pgw_question_t *q)
 {
-    void                     *mem;
-    size_t                    size, i, known;
-    pj_arena_t                arena;
+    size_t                    i, known;
     const pj_json_t          *root, *m;
     ngx_http_pgw_loc_conf_t  *conf;
 
@@ -41,18 +63,8 @@ ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
     q->server = conf->explain;
 
-    size = pj_keyset_arena_bytes(body.len);
-
-    mem = ngx_palloc(r->pool, size);
-    if (mem == NULL) {
-        return "the request is too large";
-    }
-
-    pj_arena_init(&arena, mem, size);
-
-    if (pj_json_parse(&arena, body, &root) != PJ_OK
-        || root->type != PJ_JSON_OBJECT)
-    {
+    root = ngx_http_pgw_explain_parse(r->pool, body);
+    if (root == NULL) {
         return "the body is no JSON object";
     }
 
