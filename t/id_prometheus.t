@@ -93,7 +93,7 @@ while ($count < 15 * 150) {
 }
 my $pace = $count / (time - $began);
 my $rate = number('sum(rate(identity_requests_total{endpoint="/.well-known/jwks.json"}[10s]))');
-my $logged = grep { $_->{routeId} eq 'identity-keys' && $_->{status} == 200 }
+my $logged = grep { ($_->{routeId} // '') eq 'identity-keys' && $_->{status} == 200 }
     map { decode_json($_) } split /\n/, $stack->nginx->access_log;
 is $logged, $count, "$count requests, and so says nginx's log";
 cmp_ok $count, '>=', 1000, 'a load';

@@ -8,6 +8,10 @@ use warnings;
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
 
+# A make that a test starts is the reader's own, not a part of `make check`: as
+# that it would say which directories it enters.
+delete @ENV{qw(MAKEFLAGS MAKELEVEL MFLAGS)};
+
 my $root = abs_path(dirname(__FILE__) . '/../../../..');
 my %config;
 
