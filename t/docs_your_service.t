@@ -15,7 +15,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 my $t = Platform::Test->new;
 my ($root, $dir) = ($t->root, $t->dir);
 my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
-    8083 => 'metrics');
+    8083 => 'metrics', 8084 => 'playground');
 $_ = $t->port($_) for values %port;
 
 open my $fh, '<', "$root/docs/your-service.md" or die "your-service.md: $!\n";
@@ -40,7 +40,8 @@ sub make_run {
         name => $name, dir => $own, log => "$dir/$name.log",
         env => { PATH => $ENV{PATH}, RUN_DIR => "$own/run",
             GATEWAY_PORT => $port{8080}, IDENTITY_PORT => $port{8081},
-            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}" },
+            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}",
+            PLAYGROUND_PORT => $port{8084} },
         cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
         ok_status => ['any'])->expect_end);
     ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^Ready\.$/m
