@@ -158,7 +158,8 @@ function changed(token, how) {
       return [header, edit(claims, (c) => { c.exp += 365 * 86400; }), signature]
         .join('.');
     case 'none':
-      return [edit(header, (h) => { h.alg = 'none'; }), claims, ''].join('.');
+      return [edit(header, (h) => { h.alg = 'none'; }), claims, signature]
+        .join('.');
     default:
       return token.slice(0, -12);
   }
@@ -319,7 +320,13 @@ function decision(call) {
       ? ` Passed on with ${plural(e.headers.length, 'trusted header',
         'trusted headers')}.`
       : ' Passed on without a trusted header: nobody is verified here.';
-  return el('div', {}, el('p', { class: 'small' }, where + then), list);
+  const answered = e.decision !== 'allow' || call.status < 400 ? ''
+    : /^GATEWAY_/.test(call.json && call.json.code)
+      ? ' The refusal came later: limits and the state of the service are not'
+        + ' part of an explanation.'
+      : ' The refusal is the service’s own.';
+  return el('div', {}, el('p', { class: 'small' }, where + then + answered),
+    list);
 }
 
 function fold(title, note, content) {
@@ -376,10 +383,10 @@ function card(call) {
       [pre(requestText(call), 'Request'),
         el('p', { class: 'small' }, preflight(call))]),
     call.status
-      ? fold('Response', 'what a script may read of it',
+      ? fold('Response', 'as a script may read it',
         pre(responseText(call), 'Response'))
       : '',
-    fold('The gateway’s decision', e ? `${e.decision || 'none'}: ${e.reason}`
+    fold('Gateway’s decision', e ? `${e.decision || 'none'}: ${e.reason}`
       : 'not told', decision(call)));
   return box;
 }
@@ -561,8 +568,8 @@ function contextCall(token, more) {
 // The answer of the stand-in, in words.
 function describeContext(call) {
   if (call.status === 200) {
-    call.what = 'The service was asked. It got no token, but who is asking, in'
-      + ' headers that only the gateway can have set.';
+    call.what = 'The service answered. It was sent no token, only who is'
+      + ' asking, in headers that nobody but the gateway can have set.';
     call.tables = [arrived(call)];
   }
   return call;
