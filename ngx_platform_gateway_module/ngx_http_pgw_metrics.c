@@ -112,8 +112,7 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 
     for (route = &mcf->metrics->routes; *route; route = &(*route)->next) {
         if ((*route)->id.len == id->len
-            && (id->len == 0
-                || ngx_memcmp((*route)->id.data, id->data, id->len) == 0))
+            && ngx_memcmp((*route)->id.data, id->data, id->len) == 0)
         {
             return *route;
         }
