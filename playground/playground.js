@@ -299,18 +299,19 @@ function decision(call) {
   if (!e) {
     return el('p', { class: 'small' }, 'The gateway gave no explanation.');
   }
+  // Each check that failed, in order, then the others in a line each.
   const list = el('ul', { class: 'checks' });
-  const skipped = e.checks.filter((c) => c.result === 'skipped');
-  for (const c of e.checks.filter((c) => c.result !== 'skipped')) {
-    list.append(el('li', { class: c.result },
-      el('span', { class: 'mark', 'aria-hidden': 'true' }, MARKS[c.result]),
-      el('span', {}, `${c.check}: `
-        + (c.result === 'failed' ? c.detail || c.reason : c.result))));
+  const row = (result, text) => list.append(el('li', { class: result },
+    el('span', { class: 'mark', 'aria-hidden': 'true' }, MARKS[result]),
+    el('span', {}, text)));
+  const of = (result) => e.checks.filter((c) => c.result === result);
+  for (const c of of('failed')) {
+    row('failed', `${c.check}: ${c.detail || c.reason}`);
   }
-  if (skipped.length) {
-    list.append(el('li', { class: 'skipped' },
-      el('span', { class: 'mark', 'aria-hidden': 'true' }, MARKS.skipped),
-      el('span', {}, `skipped: ${skipped.map((c) => c.check).join(', ')}`)));
+  for (const result of ['passed', 'skipped']) {
+    if (of(result).length) {
+      row(result, `${result}: ${of(result).map((c) => c.check).join(', ')}`);
+    }
   }
   const where = e.location && e.location.name
     ? `Location ${e.location.name} takes: ${(e.location.access || [])
@@ -347,9 +348,10 @@ function meaning(call) {
   return MEANING[json.code] || json.detail || json.message || '';
 }
 
-// A path that a narrow screen breaks after a slash.
+// A path that a narrow screen breaks after a slash, and nowhere else.
 function breakable(path) {
-  return path.match(/[^/]*\/|[^/]+/g).flatMap((part) => [part, el('wbr')]);
+  return path.match(/[^/]*\/|[^/]+/g)
+    .map((part) => el('span', { class: 'part' }, part));
 }
 
 function card(call) {
@@ -362,8 +364,8 @@ function card(call) {
     el('p', { class: 'call-line' },
       el('span', { class: 'badge' }, call.status ? String(call.status)
         : 'blocked'),
-      code ? el('code', {}, code) : null,
-      el('span', { class: 'time' }, `${Math.round(call.ms)} ms`)),
+      el('span', { class: 'time' }, `${Math.round(call.ms)} ms`),
+      code ? el('code', {}, code) : null),
     el('p', { class: 'what' }, meaning(call)));
 
   const facts = el('dl', { class: 'facts' });
@@ -383,10 +385,10 @@ function card(call) {
       [pre(requestText(call), 'Request'),
         el('p', { class: 'small' }, preflight(call))]),
     call.status
-      ? fold('Response', 'as a script may read it',
+      ? fold('Response', 'as scripts may read it',
         pre(responseText(call), 'Response'))
       : '',
-    fold('Gateway’s decision', e ? `${e.decision || 'none'}: ${e.reason}`
+    fold('Gateway', e ? `${e.decision || 'none'}: ${e.reason}`
       : 'not told', decision(call)));
   return box;
 }

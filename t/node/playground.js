@@ -249,7 +249,7 @@ async function looks(p, name) {
 
 async function loginByKeyboard(p) {
   const order = [];
-  for (const want of ['A.skip', 'demo', 'account', 'credential', 'BUTTON.']) {
+  for (const want of ['A.skip', 'A.', 'demo', 'account', 'credential', 'BUTTON.']) {
     await p.page.keyboard.press('Tab');
     order.push(await p.page.evaluate(() => {
       const e = document.activeElement;
