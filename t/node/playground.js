@@ -36,9 +36,11 @@ function like(got, pattern, name) {
 // -- a page and all that it does ----------------------------------------------------
 
 class Page {
-  static async open(browser, options) {
+  // In a browser of its own, or in one that has pages already.
+  static async open(browser, options = {}) {
     const self = new Page();
-    self.context = await browser.newContext(options);
+    self.context = options.newPage ? options
+      : await browser.newContext(options);
     self.page = await self.context.newPage();
     self.seen = [];
     self.errors = [];
@@ -74,7 +76,7 @@ class Page {
 
   // Does something and tells which calls it made, in order of their paths'
   // first use; the question to explain is not one of them.
-  async during(what) {
+  async during(what, bodies = true) {
     const from = this.seen.length;
     await what();
     await this.settled();
@@ -94,7 +96,7 @@ class Page {
         body: request.postData(),
         status: answer ? answer.status() : 0,
         headers,
-        json: answer ? await answer.json().catch(() => null) : null,
+        json: answer && bodies ? await answer.json().catch(() => null) : null,
         timing: request.timing(),
       });
     }
@@ -613,11 +615,100 @@ async function appearances(browser) {
     && backgrounds[0] !== backgrounds[2], 'light and dark differ');
 }
 
+// examples/client, served beside the playground: in two tabs of one browser.
+async function clients(browser) {
+  const one = await Page.open(browser);
+  const two = await Page.open(browser, one.context);
+  // A body that nobody reads never comes to its end.
+  const run = (p, f, arg) => p.during(() => p.page.evaluate(f, arg), false);
+  const start = async (gateway) => {
+    const { PlatformClient } = await import('/client.js');
+    window.spoil = 0;
+    window.client = new PlatformClient({
+      base: gateway,
+      // The first calls with a branch token have a bad one.
+      fetch: (url, init) => {
+        const headers = new Headers(init.headers);
+        if (url.pathname.startsWith('/api/workspaces/') && window.spoil > 0) {
+          window.spoil -= 1;
+          headers.set('Authorization', `${headers.get('Authorization')}x`);
+        }
+        return fetch(url, { ...init, headers });
+      },
+    });
+  };
+  const gateway = await one.text('#gateway-origin');
+  for (const p of [one, two]) {
+    await p.page.evaluate(start, gateway);
+  }
+
+  const statuses = (calls, path) => calls
+    .filter((c) => c.path === path && c.method !== 'OPTIONS')
+    .map((c) => c.status);
+  const REFRESH = '/api/auth/refresh';
+
+  let calls = await run(one, () =>
+    window.client.login('one@demo.test', 'Demo-passw0rd!'));
+  is(statuses(calls, '/api/auth/login'), [200], 'client: login');
+  is((await one.refreshCookie()).httpOnly, true, 'client: by the cookie');
+  calls = await run(one, (path) => window.client.fetch(path), CONTEXT);
+  is(statuses(calls, CONTEXT), [200], 'client: a call');
+  one.silent('client: login');
+
+  calls = await run(one, async (path) => {
+    window.spoil = 5;
+    const answers = await Promise.all(Array.from({ length: 5 }, () =>
+      window.client.fetch(path)));
+    window.got = answers.map((a) => a.status);
+  }, CONTEXT);
+  is(statuses(calls, CONTEXT).sort(), [...Array(5).fill(200),
+    ...Array(5).fill(401)], 'client: five calls are refused, and made again');
+  is(statuses(calls, REFRESH), [200], 'client: after one refresh');
+  is(await one.page.evaluate(() => window.got), Array(5).fill(200),
+    'client: the caller sees none of it');
+  one.silent('client: refused', ...Array(5).fill(`401 ${CONTEXT}`));
+
+  calls = await run(two, async () => {
+    window.restored = await window.client.restore();
+  });
+  is([await two.page.evaluate(() => window.restored), statuses(calls, REFRESH)],
+    [true, [200]], 'client: a second tab goes on by the cookie');
+
+  // Two that overlapped would send one token, and one of them lose it.
+  const refresh = (p) => run(p, () => window.client.refresh()
+    .then(() => window.client.refresh()));
+  const tabs = await Promise.all([refresh(one), refresh(two)]);
+  is(tabs.map((c) => statuses(c, REFRESH)), [[200, 200], [200, 200]],
+    'client: two tabs refresh at once, and neither is refused');
+  const spans = tabs.flat().filter((c) => c.path === REFRESH)
+    .map(({ timing: t }) => [t.startTime + t.requestStart,
+      t.startTime + t.responseStart]).sort((a, b) => a[0] - b[0]);
+  ok(spans.every(([from], i) => i === 0 || from >= spans[i - 1][1]),
+    'client: since they take turns', JSON.stringify(spans));
+  for (const p of [one, two]) {
+    calls = await run(p, (path) => window.client.fetch(path), CONTEXT);
+    is(statuses(calls, CONTEXT), [200], 'client: each tab goes on');
+    p.silent('client: two tabs');
+  }
+
+  await run(two, () => window.client.logout());
+  is(await one.refreshCookie(), undefined, 'client: logout');
+  await run(one, async () => {
+    window.restored = await window.client.restore();
+  });
+  is(await one.page.evaluate(() => window.restored), false,
+    'client: then there is no session to go on with');
+  one.silent('client: logged out', `401 ${REFRESH}`);
+  two.silent('client: logout');
+  await one.context.close();
+}
+
 async function main() {
   const browser = await chromium.launch({ executablePath: program,
     args: ['--no-sandbox', '--disable-dev-shm-usage'] });
   try {
     await walk(browser);
+    await clients(browser);
     await appearances(browser);
   } finally {
     await browser.close();
