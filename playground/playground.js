@@ -169,7 +169,10 @@ function changed(token, how) {
 
 // Makes a call and tells all of it: never throws.
 async function send(o) {
-  const headers = { ...o.headers, 'X-Correlation-Id': o.correlation };
+  const headers = { ...o.headers };
+  if (o.correlation) {
+    headers['X-Correlation-Id'] = o.correlation;
+  }
   if (o.token) {
     headers.Authorization = `Bearer ${o.token}`;
   }
@@ -187,7 +190,8 @@ async function send(o) {
       cache: 'no-store',
     });
     call.text = await answer.text();
-    call.ms = performance.now() - start;
+    call.end = performance.now();
+    call.ms = call.end - start;
     call.status = answer.status;
     call.statusText = answer.statusText;
     call.answered = [...answer.headers];
@@ -275,9 +279,11 @@ function preflight(call) {
       + ' so no preflight.';
   }
   const why = Object.keys(call.headers).join(', ');
-  return `The browser asked first (OPTIONS), because of ${why}. `
-    + (call.status ? 'It remembers the permission for ten minutes.'
-      : 'It was refused.')
+  const asked = !why ? 'No preflight: nothing here needs one.'
+    : `The browser asked first (OPTIONS), because of ${why}. `
+      + (call.status ? 'It remembers the permission for ten minutes.'
+        : 'It was refused.');
+  return asked
     + (call.credentials === 'include'
       ? ' Credentials are included: the browser sends and keeps the cookie.'
       : ' Credentials are omitted: no cookie goes along.');
@@ -592,19 +598,22 @@ async function refresh(body) {
   show('refresh', [call]);
 }
 
-// Both calls carry the same token, at the same time.
+// As two tabs do it: by the cookie, and with nothing that the browser would have
+// to ask for first, so that both are on their way before one is answered.
 async function race() {
-  const o = refreshCall(correlation(), { refreshToken: state.refresh });
+  const o = { method: 'POST', path: AUTH + 'refresh', credentials: 'include' };
   const calls = await Promise.all([send({ ...o, name: 'First call' }),
     send({ ...o, name: 'Second call' })]);
-  const won = calls.filter((call) => call.status === 200);
-  if (won.length === 1) {
-    take(won[0].json);
-  }
-  show('refresh', calls, won.length === 1
-    ? `One of the two won: the ${won[0].name.toLowerCase()}. The session goes`
-      + ' on with its tokens, so two tabs do no harm.'
-    : 'Neither won. Refresh by cookie, or log in again.');
+  const won = calls.filter((call) => call.status === 200)
+    .sort((a, b) => a.end - b.end);
+  won.forEach((call) => take(call.json));
+  show('refresh', calls, [
+    'Neither won: log in again.',
+    `One of the two won: the ${won.length && won[0].name.toLowerCase()}. The`
+      + ' session goes on with its tokens, so two tabs do no harm.',
+    'No race: the second call was sent after the first was answered, with the'
+      + ' new cookie. Try again.',
+  ][won.length]);
 }
 
 async function spoof() {
