@@ -133,8 +133,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
 
-    ngx_str_t                     conf_file;     /* where the block begins */
-    ngx_uint_t                    conf_line;
+    ngx_http_pgw_place_t          place;         /* where the block begins */
 
     ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
@@ -309,7 +308,52 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_srv_conf_t *sscf);
 
 
-/* ngx_http_pgw_check.c: what nginx -t refuses */
+/* ngx_http_pgw_check.c: what nginx -t refuses, and what others say */
+
+/* Notes where cf is. */
+void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
+
+/*
+ * Writes "... in FILE:LINE" when nginx is at the end of http{} already; place
+ * NULL: of the location in cf, which the text then begins with.  Returns
+ * NGX_CONF_ERROR.
+ */
+char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
+    const ngx_http_pgw_place_t *place, const char *format, ...);
+
+/*
+ * What the location or server in ctx says in the rewrite phase, or NULL: the
+ * compiled code, with which the structure of the rewrite module begins.  A word
+ * that is a function's address marks an instruction.
+ */
+const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether the location in cf answers by itself in the rewrite phase: by
+   "return", or by a "rewrite" that redirects. */
+ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf);
+
+/* Whether the last word of its "allow" and "deny" is "deny all". */
+ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
+
+/* A module that may pass requests, and with them the trusted headers, on. */
+
+typedef struct {
+    ngx_str_t                    name;         /* "proxy" */
+    const char                  *directive;    /* tells where its upstream_conf
+                                                  is */
+    const char                  *param;        /* sets what goes into its one
+                                                  record, or NULL */
+} ngx_http_pgw_passer_t;
+
+/*
+ * The next such module for the location in ctx (*passer NULL: the first) and
+ * what it has merged there; NULL: no other.  The one that serves the location
+ * has a fixed upstream; where none has, its address is made of variables, and
+ * it may be any of them.
+ */
+ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
 /*
  * Checks a merged location where the gateway is on; notes in the main conf

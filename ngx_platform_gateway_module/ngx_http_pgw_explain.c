@@ -7,7 +7,6 @@
 
 
 #include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_header.h"
 
 
@@ -105,8 +104,8 @@ ngx_http_pgw_explain_check(ngx_conf_t *cf,
                       "platform_gateway: location \"%V\" has "
                       "\"platform_gateway_explain %V\", and not exactly one "
                       "server has that \"server_name\", in %V:%ui",
-                      &clcf->name, &explain->name, &conf->conf_file,
-                      conf->conf_line);
+                      &clcf->name, &explain->name, &conf->place.file,
+                      conf->place.line);
 
         return NGX_CONF_ERROR;
     }
@@ -126,7 +125,7 @@ ngx_http_pgw_explain_check(ngx_conf_t *cf,
                   "\"platform_gateway_explain\" and is open to anybody: say "
                   "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
                   "guard it, in %V:%ui",
-                  &clcf->name, &conf->conf_file, conf->conf_line);
+                  &clcf->name, &conf->place.file, conf->place.line);
 
     return NGX_CONF_ERROR;
 }

@@ -9,7 +9,6 @@
 
 
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_peek.h"
 
 
 static ngx_int_t ngx_http_pgw_options_answer(ngx_http_request_t *r);

@@ -117,8 +117,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
-        conf->conf_file = cf->conf_file->file.name;
-        conf->conf_line = cf->conf_file->line;
+        ngx_http_pgw_conf_place(cf, &conf->place);
     }
 
     return conf;
