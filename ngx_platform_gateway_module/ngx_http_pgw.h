@@ -112,7 +112,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_uint_t                    log_plain;     /* those need no escaping */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
@@ -148,8 +147,6 @@ typedef struct {
     ngx_str_t                    account_id;   /* data NULL: none */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
-    ngx_uint_t                   plain;        /* they need no escaping in
-                                                  JSON */
 } ngx_http_pgw_subject_t;
 
 
@@ -159,12 +156,12 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_uint_t              access;    /* the level that it opens */
-    ngx_http_pgw_subject_t  subject;
-    ngx_str_t              *strings;   /* account, session and workspace, then
+    ngx_uint_t               access;   /* the level that it opens */
+    ngx_http_pgw_subject_t  *subject;  /* the first of the ... */
+    ngx_str_t               *strings;  /* account, session and workspace, then
                                           the policy's headers in the order of
                                           the map; data NULL: none */
-    ngx_uint_t              nstrings;
+    ngx_uint_t               nstrings;
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -537,7 +534,7 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 
 /* ngx_http_pgw_subject.c: variables that name the subject, and caches */
 
-ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
+extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 
 /*
  * Keeps the caches of the location in cf from requests for which a variable
@@ -649,9 +646,6 @@ void ngx_http_pgw_ids_init(void);
 
 /* ngx_http_pgw_inject.c: what goes upstream */
 
-/* Sets grant->subject from grant->strings. */
-void ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain);
-
 /* Renders claims, which live shorter, for the policy of conf. */
 ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
@@ -731,37 +725,14 @@ void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
-/* Room for len bytes at text->last; NULL: there is none. */
-u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
-
-/* A literal of at most so many bytes is copied as so many, without a call. */
-
-#define NGX_HTTP_PGW_TEXT_BEFORE  24
-
-#define ngx_http_pgw_text_before(literal)                                     \
-    literal "                        ", sizeof(literal) - 1
-
-/* What stands before, then s as a JSON string, or null where s->data is NULL;
-   plain: it is known to need no escaping. */
-void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, const ngx_str_t *s, ngx_uint_t plain);
-
-#define ngx_http_pgw_text_json(text, s)                                       \
-    ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
+/* What stands before, then s as a JSON string, or null where s->data is NULL. */
+void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_str_t *s);
 
 /* Answers 200 with the text; what it returns, a content handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 
-/* Whether s is itself the inside of a JSON string, and s as such. */
-
-#define ngx_http_pgw_json_plain(s)                                            \
-    pj_json_plain((pj_str_t) { (s)->data, (s)->len })
-
-#define ngx_http_pgw_json_escape(dst, s)                                      \
-    pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
-
-
-ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
+extern ngx_http_variable_t  ngx_http_pgw_log_variables[];
 
 /* How long the request has taken by now, and the last attempt at an upstream;
    NULL: there was none. */

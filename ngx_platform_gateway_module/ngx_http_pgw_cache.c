@@ -280,7 +280,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     ctx->grant.access = entry->grant.access;
     ctx->grant.strings = s;
     ctx->grant.nstrings = n;
-    ngx_http_pgw_grant_subject(&ctx->grant, entry->grant.subject.plain);
+    ctx->grant.subject = (ngx_http_pgw_subject_t *) s;
 
     return NGX_OK;
 }

@@ -165,9 +165,9 @@ ngx_http_pgw_explain_send(const ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_verdict(&text, e);
 
     ngx_http_pgw_text_format(&text, ",\n\"method\":");
-    ngx_http_pgw_text_json(&text, &e->method);
+    ngx_http_pgw_text_json(&text, "", &e->method);
     ngx_http_pgw_text_format(&text, ",\"path\":");
-    ngx_http_pgw_text_json(&text, &e->path);
+    ngx_http_pgw_text_json(&text, "", &e->path);
     ngx_http_pgw_text_format(&text, ",\"at\":%L", (int64_t) e->at);
 
     ngx_http_pgw_explain_write_location(&text, e);
@@ -279,7 +279,7 @@ ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\n\"location\":{\"name\":");
 
     if (e->clcf->name.len) {
-        ngx_http_pgw_text_json(text, &e->clcf->name);
+        ngx_http_pgw_text_json(text, "", &e->clcf->name);
         ngx_http_pgw_text_format(text, ",\"match\":\"%s\"", match);
     } else {
         ngx_http_pgw_text_format(text, "null,\"match\":null");
@@ -290,11 +290,11 @@ ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_explain_levels(text, conf->access);
 
     ngx_http_pgw_text_format(text, ",\"methods\":");
-    ngx_http_pgw_text_json(text, &conf->allow);
+    ngx_http_pgw_text_json(text, "", &conf->allow);
     ngx_http_pgw_text_format(text, ",\"routeId\":");
-    ngx_http_pgw_text_json(text, &conf->route_id);
+    ngx_http_pgw_text_json(text, "", &conf->route_id);
     ngx_http_pgw_text_format(text, ",\"serviceName\":");
-    ngx_http_pgw_text_json(text, &conf->service_name);
+    ngx_http_pgw_text_json(text, "", &conf->service_name);
     ngx_http_pgw_text_format(text, ",\"issuers\":");
     ngx_http_pgw_explain_strings(text, conf->issuers);
     ngx_http_pgw_text_format(text, ",\"audiences\":");
@@ -358,7 +358,7 @@ ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text,
             ngx_http_pgw_text_format(text, ",");
         }
 
-        ngx_http_pgw_text_json(text, &s);
+        ngx_http_pgw_text_json(text, "", &s);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -413,7 +413,7 @@ ngx_http_pgw_explain_write_member(ngx_http_pgw_text_t *text, const char *name,
     ngx_http_pgw_text_format(text, ",\"%s\":", name);
 
     if (value->type == PJ_JSON_STRING && s.len) {
-        ngx_http_pgw_text_json(text, &s);
+        ngx_http_pgw_text_json(text, "", &s);
 
     } else if (value->type == PJ_JSON_NUMBER && s.len == value->text.len) {
         ngx_http_pgw_text_format(text, "%V", &s);
@@ -497,7 +497,7 @@ ngx_http_pgw_explain_checks(ngx_http_pgw_text_t *text,
                 fault.len = e->claims.fault.len;
 
                 ngx_http_pgw_text_format(text, ",\"claim\":");
-                ngx_http_pgw_text_json(text, &fault);
+                ngx_http_pgw_text_json(text, "", &fault);
             }
         }
 
@@ -544,7 +544,7 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
         }
 
         ngx_http_pgw_text_format(text, "%s", comma);
-        ngx_http_pgw_text_json(text, &ch[i].name);
+        ngx_http_pgw_text_json(text, "", &ch[i].name);
         comma = ",";
     }
 

@@ -103,23 +103,13 @@ ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
 }
 
 
-void
-ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain)
-{
-    grant->subject.account_id = grant->strings[0];
-    grant->subject.session_id = grant->strings[1];
-    grant->subject.workspace_id = grant->strings[2];
-    grant->subject.plain = plain;
-}
-
-
 ngx_int_t
 ngx_http_pgw_inject_render(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
     ngx_http_pgw_grant_t *grant)
 {
     ngx_str_t                          *s, id;
-    ngx_uint_t                          i, plain;
+    ngx_uint_t                          i;
     const pj_json_t                    *claim;
     const ngx_http_pgw_claim_header_t  *ch;
 
@@ -136,7 +126,7 @@ ngx_http_pgw_inject_render(ngx_pool_t *pool,
     }
 
     grant->strings = s;
-    plain = 1;
+    grant->subject = (ngx_http_pgw_subject_t *) s;
 
     for (i = 0; i < NGX_HTTP_PGW_GRANT_IDS; i++, s++) {
 
@@ -152,11 +142,7 @@ ngx_http_pgw_inject_render(ngx_pool_t *pool,
         if (s->data == NULL) {
             return NGX_ERROR;
         }
-
-        plain = plain && ngx_http_pgw_json_plain(s);
     }
-
-    ngx_http_pgw_grant_subject(grant, plain);
 
     ch = conf->claim_headers->elts;
 

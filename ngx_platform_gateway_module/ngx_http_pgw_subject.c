@@ -42,7 +42,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     if (conf->policy) {
         ctx = ngx_http_pgw_guard_look(r, conf);
-        subject = (ctx && ctx->err == PJ_OK) ? &ctx->grant.subject : &nobody;
+        subject = (ctx && ctx->err == PJ_OK) ? ctx->grant.subject : &nobody;
     }
 
     id = (const ngx_str_t *) ((const char *) subject + data);
@@ -96,45 +96,22 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
 }
 
 
-static const struct {
-    ngx_str_t                   name;
-    ngx_http_get_variable_pt    get;
-    size_t                      offset;
-} ngx_http_pgw_subject_variables[] = {
-    { ngx_string("platform_account_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, account_id) },
-    { ngx_string("platform_session_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, session_id) },
-    { ngx_string("platform_workspace_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, workspace_id) },
-    { ngx_string("platform_unshared"), ngx_http_pgw_subject_unshared, 0 }
+ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
+    { ngx_string("platform_account_id"), NULL, ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, account_id),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    { ngx_string("platform_session_id"), NULL, ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, session_id),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    { ngx_string("platform_workspace_id"), NULL, ngx_http_pgw_subject_variable,
+      offsetof(ngx_http_pgw_subject_t, workspace_id),
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    { ngx_string("platform_unshared"), NULL, ngx_http_pgw_subject_unshared, 0,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+      ngx_http_null_variable
 };
 
 #define NGX_HTTP_PGW_SUBJECTS  3    /* of them name it */
-
-
-ngx_int_t
-ngx_http_pgw_subject_add_variables(ngx_conf_t *cf)
-{
-    ngx_str_t             name;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
-
-    for (i = 0; i <= NGX_HTTP_PGW_SUBJECTS; i++) {
-
-        name = ngx_http_pgw_subject_variables[i].name;
-
-        var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = ngx_http_pgw_subject_variables[i].get;
-        var->data = ngx_http_pgw_subject_variables[i].offset;
-    }
-
-    return NGX_OK;
-}
 
 
 /* Whether variable n of those that are read names a subject. */
