@@ -44,7 +44,6 @@
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
-typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
 
@@ -69,9 +68,11 @@ typedef struct {
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
-    ngx_http_pgw_keys_t            *keys;        /* these three never NULL */
+    ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
     ngx_http_pgw_cache_t           *cache;
-    ngx_http_pgw_metrics_t         *metrics;
+    ngx_http_pgw_route_t           *routes;
+    ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
+                                                       counted */
 
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;

@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_reason.h"
 
 

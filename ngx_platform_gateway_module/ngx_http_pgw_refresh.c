@@ -15,7 +15,9 @@
 #include "ngx_http_pgw_keys.h"
 
 
-#define NGX_HTTP_PGW_KEYS_LAYOUT  4    /* of the zone */
+/* Changes with the structures, as a reload may load another build. */
+#define NGX_HTTP_PGW_KEYS_LAYOUT                                              \
+    (0x500000 + sizeof(ngx_http_pgw_zone_t) + sizeof(ngx_http_pgw_counters_t))
 
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
 
@@ -303,7 +305,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     keys->generation = zone->generation + 1;
 
-    return ngx_http_pgw_metrics_zone_init(keys->metrics, shm_zone,
+    return ngx_http_pgw_metrics_zone_init(keys->conf, shm_zone,
                                           &zone->metrics);
 }
 

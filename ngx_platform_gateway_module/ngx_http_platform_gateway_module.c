@@ -7,7 +7,7 @@
 
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 
 
 static ngx_int_t
@@ -88,9 +88,8 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
 
     mcf->keys = ngx_http_pgw_keys_create(cf);
     mcf->cache = ngx_http_pgw_cache_create(cf);
-    mcf->metrics = ngx_http_pgw_metrics_create(cf);
 
-    if (mcf->keys == NULL || mcf->cache == NULL || mcf->metrics == NULL) {
+    if (mcf->keys == NULL || mcf->cache == NULL) {
         return NULL;
     }
 
