@@ -32,7 +32,7 @@ typedef struct {
     int64_t                 exp;
     int64_t                 not_before; /* the later of iat and nbf */
     ngx_http_pgw_grant_t    grant;      /* its pointers are the request's */
-    ngx_str_t               strings[];  /* each ends with a NUL, too */
+    ngx_str_t               strings[];
 } ngx_http_pgw_entry_t;
 
 
@@ -225,15 +225,32 @@ ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
 }
 
 
+/* Copies n strings, their text to p on, each with a NUL. */
+
+static void
+ngx_http_pgw_cache_copy(ngx_str_t *dst, const ngx_str_t *src, ngx_uint_t n,
+    u_char *p)
+{
+    for ( /* void */ ; n > 0; n--, dst++, src++) {
+        *dst = *src;
+
+        if (src->data) {
+            dst->data = p;
+            p = ngx_cpymem(p, src->data, src->len);
+            *p++ = '\0';
+        }
+    }
+}
+
+
 /* The times are asked in the order in which a new token's are. */
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
-    u_char                *text, *p;
     ngx_str_t             *s;
-    ngx_uint_t             i, n;
+    ngx_uint_t             n;
     ngx_http_pgw_entry_t  *entry;
 
     if (cache->max_entries == 0) {
@@ -267,19 +284,10 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
         return NGX_OK;
     }
 
-    text = entry->node.str.data + entry->node.str.len;
-    p = (u_char *) &s[n];
-    ngx_memcpy(p, text, entry->text_len);
+    ngx_http_pgw_cache_copy(s, entry->strings, n, (u_char *) &s[n]);
 
-    for (i = 0; i < n; i++) {
-        s[i].len = entry->strings[i].len;
-        s[i].data = entry->strings[i].data
-                    ? p + (entry->strings[i].data - text) : NULL;
-    }
-
-    ctx->grant.access = entry->grant.access;
+    ctx->grant = entry->grant;
     ctx->grant.strings = s;
-    ctx->grant.nstrings = n;
     ctx->grant.subject = (ngx_http_pgw_subject_t *) s;
 
     return NGX_OK;
@@ -351,15 +359,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     entry->node.str.len = ctx->token.len;
     p = ngx_cpymem(p, ctx->token.data, ctx->token.len);
 
-    for (i = 0; i < n; i++) {
-        entry->strings[i] = s[i];
-
-        if (s[i].data) {
-            entry->strings[i].data = p;
-            p = ngx_cpymem(p, s[i].data, s[i].len);
-            *p++ = '\0';
-        }
-    }
+    ngx_http_pgw_cache_copy(entry->strings, s, n, p);
 
     entry->node.node.key = ngx_http_pgw_cache_key(conf->policy,
                                                   &entry->node.str);

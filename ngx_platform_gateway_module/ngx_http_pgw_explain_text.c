@@ -7,6 +7,7 @@
 
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_keys.h"
 
 
 static const ngx_http_pgw_check_t *ngx_http_pgw_explain_failed(
@@ -448,11 +449,11 @@ ngx_http_pgw_explain_write_keys(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text,
                          ",\n\"keySet\":{\"version\":%ui,\"keys\":%uz,"
                          "\"ageSeconds\":",
-                         ngx_http_pgw_keys_version(keys),
+                         keys->version,
                          set ? set->count : 0);
 
-    if (ngx_http_pgw_keys_fetched_at(keys)) {
-        age = ngx_time() - ngx_http_pgw_keys_fetched_at(keys);
+    if (keys->zone->fetched_at) {
+        age = ngx_time() - keys->zone->fetched_at;
         ngx_http_pgw_text_format(text, "%T}", ngx_max(age, 0));
 
     } else {

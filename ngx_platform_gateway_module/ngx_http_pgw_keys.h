@@ -120,7 +120,7 @@ typedef struct {
 } ngx_http_pgw_zone_t;
 
 
-/* The set on disk, of fixed widths: a time can be replaced in place. */
+/* The set on disk. */
 
 typedef struct {
     u_char          magic[sizeof("platform-gateway-keys 1\nfetched ") - 1];
@@ -164,6 +164,8 @@ struct ngx_http_pgw_keys_s {
        is good for */
     u_char                           source[NGX_HTTP_PGW_KEYS_DIGEST];
 
+    ngx_str_t                        zone_name;
+    size_t                           zone_size;  /* 0: not said */
     ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_zone_t             *zone;
@@ -186,6 +188,15 @@ struct ngx_http_pgw_keys_s {
     ngx_msec_t                       leave_at;   /* exiting, it fetches until
                                                     then; 0: it does not exit */
 };
+
+
+/* Whether the configuration names a source of keys at all. */
+
+static ngx_inline ngx_uint_t
+ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
+{
+    return keys->location.len || keys->file.len;
+}
 
 
 /* Milliseconds from now to then; 0 when then has passed. */
@@ -250,22 +261,20 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 
+/* The end of a fetch: document is what it brought, unless err says in a few
+   words why there is none. */
+void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
+    const ngx_str_t *document, const char *err);
+
 
 /* ngx_http_pgw_fetch.c: the detached internal request */
 
 /*
- * Called once when a fetch ends: document is what it brought, unless err says
- * in a few words why there is none.  Both are gone when it returns.
+ * GET of the key location in its server; only its own answer counts, with which
+ * it calls keys_fetched() once.  NGX_ERROR: out of memory, or this worker
+ * fetches already: no call.
  */
-typedef void (*ngx_http_pgw_fetch_done_pt)(ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, const char *err);
-
-/*
- * GET of the key location in its server; only its own answer counts.
- * NGX_ERROR: out of memory, or this worker fetches already: no call of done.
- */
-ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
-    ngx_http_pgw_fetch_done_pt done);
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys);
 
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_pgw_fetch_abort(void);

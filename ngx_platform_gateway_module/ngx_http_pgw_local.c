@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_keys.h"
 
 
 static ngx_int_t ngx_http_pgw_local_health_handler(ngx_http_request_t *r);

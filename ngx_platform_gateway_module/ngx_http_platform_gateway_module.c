@@ -86,7 +86,7 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->keys = ngx_http_pgw_keys_create(cf);
+    mcf->keys = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
     mcf->cache = ngx_http_pgw_cache_create(cf);
 
     if (mcf->keys == NULL || mcf->cache == NULL) {
