@@ -2,12 +2,12 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { guard, headers, cors, options, problem
- * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
- * { token, cache, keys, inject, reason }; subject -> guard; refresh -> { keys,
- * fetch }; problem -> { reason, cors }; request -> headers.  All know request;
- * log and metrics read it.  What a reason means is in the table of reason,
- * which all of them read.  Only token and keys verify with pj.
+ * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
+ * -> { locate, guard }; explain -> explain_text -> { locate, token, keys };
+ * guard -> { token, cache, keys, inject, reason }; subject -> guard; refresh ->
+ * { keys, fetch }; problem -> { reason, cors }; request -> headers.  All know
+ * request; log and metrics read it.  What a reason means is in the table of
+ * reason, which all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -128,7 +128,11 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
-    struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+
+    /* these three are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    ngx_str_t                     explain_name;
+    ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
@@ -282,6 +286,9 @@ ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
 
+/* Access levels by name; one has two. */
+extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
+
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
@@ -321,28 +328,6 @@ char *ngx_http_pgw_check_location(ngx_conf_t *cf,
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_local.c: content handlers of our own */
-
-char *ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/* Whether a location's content handler is the one of the last. */
-ngx_uint_t ngx_http_pgw_local_is_route_not_found(
-    const ngx_http_core_loc_conf_t *clcf);
-
-
-/* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
-
-ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
-
-/* Notes whether the server that cf is in answers by itself. */
-void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
 
 
 /* ngx_http_pgw_locate.c: which location serves a path */

@@ -2,12 +2,12 @@
 /*
  * The phases of a request: what is done to every request before its location
  * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * options.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
+ * cors.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
  * our place among other modules.
  */
 
 
-#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_metrics.h"
 
 
