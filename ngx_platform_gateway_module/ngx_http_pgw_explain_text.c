@@ -547,7 +547,7 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
 
         claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
 
-        if (ngx_http_pgw_inject_value(e->request->pool, claim, &value)
+        if (ngx_http_pgw_token_value(e->request->pool, claim, &value)
             == NGX_OK)
         {
             ngx_http_pgw_explain_string(text, comma, &ch[i].name);
