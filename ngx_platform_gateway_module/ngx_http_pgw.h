@@ -112,7 +112,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_uint_t                    log_plain;     /* those need no escaping */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
@@ -137,8 +136,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
 
-    ngx_str_t                     conf_file;     /* where the block begins */
-    ngx_uint_t                    conf_line;
+    ngx_http_pgw_place_t          place;         /* where the block begins */
 
     ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
@@ -153,8 +151,6 @@ typedef struct {
     ngx_str_t                    account_id;   /* data NULL: none */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
-    ngx_uint_t                   plain;        /* they need no escaping in
-                                                  JSON */
 } ngx_http_pgw_subject_t;
 
 
@@ -164,13 +160,13 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_uint_t              access;    /* the level that it opens */
-    ngx_http_pgw_subject_t  subject;
-    ngx_str_t              *strings;   /* account, session and workspace, then
+    ngx_uint_t               access;   /* the level that it opens */
+    ngx_http_pgw_subject_t  *subject;  /* the first of the ... */
+    ngx_str_t               *strings;  /* account, session and workspace, then
                                           the policy's headers in the order of
                                           the map; data NULL: none */
-    ngx_uint_t              nstrings;
-    size_t                  size;      /* of a copy of strings */
+    ngx_uint_t               nstrings;
+    size_t                   size;     /* of a copy of strings */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -359,7 +355,52 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_srv_conf_t *sscf);
 
 
-/* ngx_http_pgw_check.c: what nginx -t refuses */
+/* ngx_http_pgw_check.c: what nginx -t refuses, and what others say */
+
+/* Notes where cf is. */
+void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
+
+/*
+ * Writes "... in FILE:LINE" when nginx is at the end of http{} already; place
+ * NULL: of the location in cf, which the text then begins with.  Returns
+ * NGX_CONF_ERROR.
+ */
+char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
+    const ngx_http_pgw_place_t *place, const char *format, ...);
+
+/*
+ * What the location or server in ctx says in the rewrite phase, or NULL: the
+ * compiled code, with which the structure of the rewrite module begins.  A word
+ * that is a function's address marks an instruction.
+ */
+const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether the location in cf answers by itself in the rewrite phase: by
+   "return", or by a "rewrite" that redirects. */
+ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf);
+
+/* Whether the last word of its "allow" and "deny" is "deny all". */
+ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
+
+/* A module that may pass requests, and with them the trusted headers, on. */
+
+typedef struct {
+    ngx_str_t                    name;         /* "proxy" */
+    const char                  *directive;    /* tells where its upstream_conf
+                                                  is */
+    const char                  *param;        /* sets what goes into its one
+                                                  record, or NULL */
+} ngx_http_pgw_passer_t;
+
+/*
+ * The next such module for the location in ctx (*passer NULL: the first) and
+ * what it has merged there; NULL: no other.  The one that serves the location
+ * has a fixed upstream; where none has, its address is made of variables, and
+ * it may be any of them.
+ */
+ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
 /*
  * Checks a merged location where the gateway is on; notes in the main conf
@@ -540,7 +581,7 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 
 /* ngx_http_pgw_subject.c: variables that name the subject, and caches */
 
-ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
+extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 
 /*
  * Keeps the caches of the location in cf from requests for which a variable
@@ -675,37 +716,14 @@ void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
-/* Room for len bytes at text->last; NULL: there is none. */
-u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
-
-/* A literal of at most so many bytes is copied as so many, without a call. */
-
-#define NGX_HTTP_PGW_TEXT_BEFORE  24
-
-#define ngx_http_pgw_text_before(literal)                                     \
-    literal "                        ", sizeof(literal) - 1
-
-/* What stands before, then s as a JSON string, or null where s->data is NULL;
-   plain: it is known to need no escaping. */
-void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, const ngx_str_t *s, ngx_uint_t plain);
-
-#define ngx_http_pgw_text_json(text, s)                                       \
-    ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
+/* What stands before, then s as a JSON string, or null where s->data is NULL. */
+void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_str_t *s);
 
 /* Answers 200 with the text; what it returns, a content handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 
-/* Whether s is itself the inside of a JSON string, and s as such. */
-
-#define ngx_http_pgw_json_plain(s)                                            \
-    pj_json_plain((pj_str_t) { (s)->data, (s)->len })
-
-#define ngx_http_pgw_json_escape(dst, s)                                      \
-    pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
-
-
-ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
+extern ngx_http_variable_t  ngx_http_pgw_log_variables[];
 
 /* How long the request has taken by now, and the last attempt at an upstream;
    NULL: there was none. */

@@ -142,9 +142,6 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         lcf->service_name = value[2];
     }
 
-    lcf->log_plain = ngx_http_pgw_json_plain(&lcf->route_id)
-                     && ngx_http_pgw_json_plain(&lcf->service_name);
-
     return NGX_CONF_OK;
 }
 

@@ -15,7 +15,6 @@
 
 
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_peek.h"
 
 
 /* The longest name of a client's that an answer repeats. */

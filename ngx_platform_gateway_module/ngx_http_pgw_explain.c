@@ -7,7 +7,6 @@
 
 
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
@@ -262,34 +261,22 @@ ngx_http_pgw_explain_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     }
 
     if (conf->explain == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" has "
-                      "\"platform_gateway_explain %V\", and not exactly one "
-                      "server has that \"server_name\", in %V:%ui",
-                      &clcf->name, &conf->explain_name, &conf->conf_file,
-                      conf->conf_line);
-
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, NULL,
+                   "has \"platform_gateway_explain %V\", and not exactly one "
+                   "server has that \"server_name\",", &conf->explain_name);
     }
 
     if (clcf->internal
         || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable
-            && (conf->access & (NGX_HTTP_PGW_ACCOUNT
-                                |NGX_HTTP_PGW_BRANCH
-                                |NGX_HTTP_PGW_SYSTEM))))
+        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
     {
         return NGX_CONF_OK;
     }
 
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "platform_gateway: location \"%V\" has "
-                  "\"platform_gateway_explain\" and is open to anybody: say "
-                  "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
-                  "guard it, in %V:%ui",
-                  &clcf->name, &conf->conf_file, conf->conf_line);
-
-    return NGX_CONF_ERROR;
+    return ngx_http_pgw_conf_fail(cf, NULL,
+               "has \"platform_gateway_explain\" and is open to anybody: say "
+               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
+               "guard it,");
 }
 
 

@@ -315,9 +315,8 @@ ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
 /* Strings of nginx's and of pj's. */
 
 #define ngx_http_pgw_explain_string(text, before, s)                          \
-    ngx_http_pgw_text_format(text, "%s", before);                             \
-    ngx_http_pgw_text_json(text, (&(ngx_str_t) { (s)->len,                    \
-                                                 (u_char *) (s)->data }))
+    ngx_http_pgw_text_json(text, before,                                      \
+                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
 
 
 static void

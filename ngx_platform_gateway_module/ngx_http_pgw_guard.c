@@ -273,7 +273,7 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return reason;
     }
 
-    gr->subject = ctx->grant.subject;
+    gr->subject = *ctx->grant.subject;
 
     return (conf->access & ctx->grant.access)
            ? reason : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;

@@ -85,7 +85,9 @@ struct ngx_http_pgw_keys_s {
     ngx_str_t                        document;   /* of the file, at first */
     ngx_http_pgw_place_t             place;      /* where that was said */
     ngx_http_conf_ctx_t             *ctx;        /* the location's server */
-    const ngx_http_core_loc_conf_t  *clcf;       /* the location */
+    const ngx_http_core_loc_conf_t  *clcf;       /* the location, and ... */
+    const ngx_http_upstream_srv_conf_t  *upstream;  /* ... what is behind it;
+                                                       NULL: not known */
     ngx_log_t                       *log;        /* that server's */
 
     /* the issuers and where their keys are, as a digest: what a set of keys

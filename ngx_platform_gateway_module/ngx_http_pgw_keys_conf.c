@@ -5,7 +5,6 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE  (256 * 1024)
@@ -153,8 +152,7 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    keys->place.file = cf->conf_file->file.name;
-    keys->place.line = cf->conf_file->line;
+    ngx_http_pgw_conf_place(cf, &keys->place);
 
     if (cmd->type & NGX_HTTP_MAIN_CONF) {
         keys->file = value[1];
@@ -196,7 +194,6 @@ char *
 ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_msec_t                *age = data;
-    ngx_http_pgw_place_t      *place;
     ngx_http_pgw_main_conf_t  *mcf;
 
     (void) post;
@@ -204,9 +201,7 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    place = &mcf->key_places[age - &mcf->key_cooldown];
-    place->file = cf->conf_file->file.name;
-    place->line = cf->conf_file->line;
+    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - &mcf->key_cooldown]);
 
     return (age != &mcf->key_cooldown || *age >= 1000)
            ? NGX_CONF_OK : "must be at least 1s";
@@ -218,9 +213,8 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 static char *
 ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t             n;
-    ngx_msec_t            *age;
-    ngx_http_pgw_place_t  *place;
+    ngx_uint_t   n;
+    ngx_msec_t  *age;
 
     static const char  *names[] = { "cooldown", "soft_age", "hard_age" };
 
@@ -236,44 +230,41 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     for (n = 1; n < 3; n++) {
 
-        if (age[n] >= age[n - 1]) {
-            continue;
-        }
-
         /* one of the two is a default that follows none: it has no line */
 
-        place = &mcf->key_places[mcf->key_places[n].line ? n : n - 1];
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_%s\" (%Ms) must not be below "
-                      "\"platform_gateway_key_%s\" (%Ms) in %V:%ui",
-                      names[n], age[n] / 1000, names[n - 1], age[n - 1] / 1000,
-                      &place->file, place->line);
-        return NGX_CONF_ERROR;
+        if (age[n] < age[n - 1]) {
+            return ngx_http_pgw_conf_fail(cf,
+                       &mcf->key_places[mcf->key_places[n].line ? n : n - 1],
+                       "\"platform_gateway_key_%s\" (%Ms) must not be below "
+                       "\"platform_gateway_key_%s\" (%Ms)",
+                       names[n], age[n] / 1000, names[n - 1],
+                       age[n - 1] / 1000);
+        }
     }
 
     return NGX_CONF_OK;
 }
 
 
-/* What would otherwise only show when the first fetch fails. */
+/* What would otherwise only show when the first fetch fails, or never. */
 
 static char *
 ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 {
-    void                     **loc_conf;
-    const char                *fault;
-    ngx_http_core_loc_conf_t  *clcf;
+    void                           **loc_conf;
+    const char                      *fault;
+    ngx_http_conf_ctx_t              location;
+    ngx_http_core_loc_conf_t        *clcf;
+    const ngx_http_pgw_passer_t     *passer;
+    const ngx_http_upstream_conf_t  *u;
 
     loc_conf = keys->ctx->loc_conf;
 
     if (ngx_http_pgw_locate(NULL, &keys->location, &loc_conf) != NGX_OK) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_location %V\" names no location "
-                      "of its server: add \"location = %V { internal; ... }\" "
-                      "in %V:%ui", &keys->location, &keys->location,
-                      &keys->place.file, keys->place.line);
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, &keys->place,
+                   "\"platform_gateway_key_location %V\" names no location of "
+                   "its server: add \"location = %V { internal; ... }\"",
+                   &keys->location, &keys->location);
     }
 
     clcf = loc_conf[ngx_http_core_module.ctx_index];
@@ -287,12 +278,28 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
               : NULL;
 
     if (fault) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "location \"%V\" of \"platform_gateway_key_location\" "
-                      "%s to it, or a \"location = %V\" of its own, in %V:%ui",
-                      &clcf->name, fault, &keys->location, &keys->place.file,
-                      keys->place.line);
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, &keys->place,
+                   "location \"%V\" of \"platform_gateway_key_location\" %s "
+                   "to it, or a \"location = %V\" of its own,",
+                   &clcf->name, fault, &keys->location);
+    }
+
+    location = *keys->ctx;
+    location.loc_conf = loc_conf;
+    passer = NULL;
+
+    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
+
+#if (NGX_HTTP_CACHE)
+        if (clcf->handler && u->cache > 0) {
+            return ngx_http_pgw_conf_fail(cf, &keys->place,
+                       "location \"%V\" of \"platform_gateway_key_location\" "
+                       "would give old keys from a cache: add \"%V_cache "
+                       "off;\" to it,", &clcf->name, &passer->name);
+        }
+#endif
+
+        keys->upstream = u->upstream;
     }
 
     return NGX_CONF_OK;
@@ -308,23 +315,12 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 static char *
 ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    void                            *ctx;
-    ngx_str_t                       *part;
-    ngx_uint_t                       i;
-    ngx_array_t                      parts;
-    ngx_http_conf_ctx_t              location;
-    ngx_http_pgw_keys_t             *keys;
-    const ngx_http_upstream_conf_t  *u;
-
-    static ngx_str_t  proxy = ngx_string("proxy");
+    ngx_str_t            *part;
+    ngx_uint_t            i;
+    ngx_array_t           parts;
+    ngx_http_pgw_keys_t  *keys;
 
     keys = mcf->keys;
-
-    if (keys->ctx
-        && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
 
     if (ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
         || ngx_http_pgw_policy_issuers(mcf, &parts) != NGX_OK
@@ -333,27 +329,16 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
+    ngx_memzero(part, 3 * sizeof(ngx_str_t));
     part[0] = keys->clcf ? keys->location : keys->file;
-    ngx_str_set(&part[1], "file");      /* as no location gives it */
-    ngx_str_null(&part[2]);
 
-    if (keys->clcf) {
-        ctx = cf->ctx;
-        location = *keys->ctx;
-        location.loc_conf = keys->clcf->loc_conf;
-        cf->ctx = &location;
+    if (keys->upstream) {
+        part[1] = keys->upstream->host;
+        part[2].data = (u_char *) &keys->upstream->port;
+        part[2].len = sizeof(in_port_t);
 
-        u = ngx_http_pgw_peek_passes(cf, &proxy, &i);
-
-        cf->ctx = ctx;
-
-        ngx_str_null(&part[1]);
-
-        if (u && u->upstream) {
-            part[1] = u->upstream->host;
-            part[2].data = (u_char *) &u->upstream->port;
-            part[2].len = sizeof(in_port_t);
-        }
+    } else if (keys->clcf == NULL) {
+        ngx_str_set(&part[1], "file");      /* as no location gives it */
     }
 
     part = parts.elts;
@@ -408,6 +393,12 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     if (keys->shm_zone == NULL
         && ngx_http_pgw_keys_add_zone(cf, keys, &name, NGX_HTTP_PGW_KEYS_ZONE)
            != NGX_CONF_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    if (keys->ctx
+        && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }

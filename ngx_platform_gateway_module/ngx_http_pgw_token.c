@@ -294,9 +294,7 @@ ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
     *to = *from;
 
     to->strings = s;
-    to->subject.account_id = s[0];
-    to->subject.session_id = s[1];
-    to->subject.workspace_id = s[2];
+    to->subject = (ngx_http_pgw_subject_t *) s;
 
     return NGX_OK;
 }
@@ -318,7 +316,6 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     grant->access = ngx_http_pgw_token_access(claims->kind);
     grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
     grant->size = grant->nstrings * sizeof(ngx_str_t);
-    grant->subject.plain = 1;
 
     s = ngx_pcalloc(pool, grant->size);
     if (s == NULL) {
@@ -343,8 +340,6 @@ ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         } else if (ids[i].len) {
             s->len = ids[i].len;
             s->data = (u_char *) ids[i].data;
-
-            grant->subject.plain &= ngx_http_pgw_json_plain(s);
         }
 
         grant->size += s->len + 1;

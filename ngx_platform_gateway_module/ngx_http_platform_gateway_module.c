@@ -29,13 +29,27 @@ ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
 static ngx_int_t
 ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
-    if (ngx_http_pgw_ids_add_variable(cf) != NGX_OK
-        || ngx_http_pgw_log_add_variables(cf) != NGX_OK)
-    {
-        return NGX_ERROR;
+    ngx_uint_t            i;
+    ngx_http_variable_t  *var, *v;
+
+    ngx_http_variable_t  *tables[] = {
+        ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables
+    };
+
+    for (i = 0; i < 2; i++) {
+        for (v = tables[i]; v->name.len; v++) {
+
+            var = ngx_http_add_variable(cf, &v->name, v->flags);
+            if (var == NULL) {
+                return NGX_ERROR;
+            }
+
+            var->get_handler = v->get_handler;
+            var->data = v->data;
+        }
     }
 
-    return ngx_http_pgw_subject_add_variables(cf);
+    return ngx_http_pgw_ids_add_variable(cf);
 }
 
 
@@ -116,8 +130,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
-        conf->conf_file = cf->conf_file->file.name;
-        conf->conf_line = cf->conf_file->line;
+        ngx_http_pgw_conf_place(cf, &conf->place);
     }
 
     return conf;
@@ -135,7 +148,6 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     if (conf->route_id.len == 0) {
         conf->route_id = prev->route_id;
         conf->service_name = prev->service_name;
-        conf->log_plain = prev->log_plain;
     }
 
     if (conf->route_id.data == NULL) {
