@@ -2,12 +2,13 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { guard, headers, cors, options, problem
- * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
- * { token, cache, keys, inject, reason }; subject -> guard; refresh -> { keys,
- * fetch }; problem -> { reason, cors }; request -> headers.  All know request;
- * log and metrics read it.  What a reason means is in the table of reason,
- * which all of them read.  Only token and keys verify with pj.
+ * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
+ * -> { locate, guard }; explain -> explain_text -> { locate, token, keys };
+ * guard -> { token, cache, keys, headers, reason }; subject -> guard; refresh
+ * -> { keys, fetch }; problem -> { reason, cors }.  All know the request's
+ * state, which headers makes; log and metrics read it.  What a reason means is
+ * in the table of reason, which all of them read.  Only token and keys verify
+ * with pj.
  */
 
 
@@ -21,7 +22,6 @@
 
 #include <pj.h>
 
-#include "ngx_http_pgw_header.h"
 #include "ngx_http_pgw_reason.h"
 
 
@@ -128,7 +128,11 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
-    struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+
+    /* these three are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    ngx_str_t                     explain_name;
+    ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
@@ -163,6 +167,7 @@ typedef struct {
                                           the policy's headers in the order of
                                           the map; data NULL: none */
     ngx_uint_t               nstrings;
+    size_t                   size;     /* of a copy of strings */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -255,7 +260,7 @@ typedef struct {
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
 
-/* ngx_http_pgw_request.c: what is known of a request */
+/* ngx_http_pgw_headers.c: what is known of a request, its headers and ids */
 
 /*
  * The request-wide state of r's main request, made at first use, ids
@@ -273,11 +278,56 @@ ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
 /* The context of this pass of r, made at first use; NULL: no memory. */
 ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 
+/*
+ * Gives r the headers that are right for a location, in one pass: drops every
+ * context header and each alias of one, sets the ids, and adds those of grant
+ * (NULL: none); takes out Authorization where conf says so (NULL: puts it
+ * back).  With a new gr, of a main request, it first chooses the ids (the
+ * client's where they are well formed and sent once, else new ones) and notes
+ * gr->cors.  Does no more where the gateway is off in the whole server.
+ *
+ * Neither elements nor list parts that another request may share are written
+ * to.
+ */
+ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant);
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+u_char ngx_http_pgw_headers_fold(u_char c);
+
+/* Makes $request_id the request id where the gateway is on. */
+ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
+
+/* Puts in the filter of the responses' ids. */
+void ngx_http_pgw_ids_init(void);
+
+/* Whether h, of a request or a response, has that name, a literal. */
+
+#define ngx_http_pgw_header_is(h, literal)                                    \
+    ((h)->key.len == sizeof(literal) - 1                                      \
+     && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
+                        sizeof(literal) - 1) == 0)
+
+/*
+ * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
+ * the end, and at once for a list that was never set up (HTTP/0.9).
+ */
+ngx_table_elt_t *ngx_http_pgw_header_next(const ngx_list_part_t **part,
+    ngx_uint_t *i);
+
+/* Adds a response header; name is a literal.  NULL when memory is short. */
+ngx_table_elt_t *ngx_http_pgw_header_add(ngx_http_request_t *r,
+    const char *name, const ngx_str_t *value);
+
 
 /* ngx_http_pgw_conf.c: values of directives */
 
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
+
+/* Access levels by name; one has two. */
+extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -363,28 +413,6 @@ char *ngx_http_pgw_check_location(ngx_conf_t *cf,
 /* Whether there are keys for what was noted. */
 char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_local.c: content handlers of our own */
-
-char *ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/* Whether a location's content handler is the one of the last. */
-ngx_uint_t ngx_http_pgw_local_is_route_not_found(
-    const ngx_http_core_loc_conf_t *clcf);
-
-
-/* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
-
-ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
-
-/* Notes whether the server that cf is in answers by itself. */
-void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
 
 
 /* ngx_http_pgw_locate.c: which location serves a path */
@@ -509,6 +537,25 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
+/*
+ * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
+ * claim, or one that is no text (null, an object, an array of anything but
+ * strings).
+ */
+ngx_int_t ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
+    ngx_str_t *value);
+
+/* What claims give under the policy of conf; it lives as long as both they and
+   pool do. */
+ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant);
+
+/* Copies a grant; mem has from->size bytes for what it points to.  NGX_ERROR:
+   mem is NULL. */
+ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
+    const ngx_http_pgw_grant_t *from, void *mem);
+
 
 /* ngx_http_pgw_cache.c: verified tokens */
 
@@ -604,62 +651,6 @@ time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
  * guard must refuse.
  */
 ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
-
-
-/* ngx_http_pgw_headers.c: the headers of a request, and its ids */
-
-/*
- * Gives r the headers that are right for a location, in one pass: drops every
- * context header and each alias of one, sets the ids, and adds those of grant
- * (NULL: none); takes out Authorization where conf says so (NULL: puts it
- * back).  With a new gr, of a main request, it first chooses the ids (the
- * client's where they are well formed and sent once, else new ones) and notes
- * gr->cors.  Does no more where the gateway is off in the whole server.
- *
- * Neither elements nor list parts that another request may share are written
- * to.
- */
-ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_grant_t *grant);
-
-/* Lower case for letters, digits as they are, '-' for any other byte. */
-u_char ngx_http_pgw_headers_fold(u_char c);
-
-/* Makes $request_id the request id where the gateway is on. */
-ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
-
-/* Puts in the filter of the responses' ids. */
-void ngx_http_pgw_ids_init(void);
-
-
-/* ngx_http_pgw_inject.c: what goes upstream */
-
-/* Renders claims, which live shorter, for the policy of conf. */
-ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    ngx_http_pgw_grant_t *grant);
-
-/*
- * Adds the trusted headers of grant (NULL: none) to r->headers_in, and takes
- * out Authorization where conf says so.  r may be a subrequest.
- */
-ngx_int_t ngx_http_pgw_inject(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
-
-/*
- * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
- * claim, or one that is no text (null, an object, an array of anything but
- * strings).
- */
-ngx_int_t ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
-    ngx_str_t *value);
-
-/*
- * NGX_DECLINED: the headers and parameters of r fit into one record; else the
- * status of the refusal.
- */
-ngx_int_t ngx_http_pgw_inject_fits(ngx_http_request_t *r);
 
 
 /* ngx_http_pgw_reason.c: what decisions mean, and refusing */

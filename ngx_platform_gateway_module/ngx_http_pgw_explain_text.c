@@ -1,115 +1,184 @@
 
 /*
- * The explanation as JSON.  Of the token it tells the members that a check is
- * about, never the signature nor who the token is for.
+ * The explanation of what the gateway would do with a request, in JSON.  Of the
+ * token it tells the members that a check is about, never the signature nor who
+ * the token is for.
  */
 
 
-#include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_local.h"
 
 
-static const ngx_http_pgw_check_t *ngx_http_pgw_explain_failed(
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text,
-    const char *literal);
-static void ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text,
-    ngx_uint_t access);
-static void ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text,
-    const ngx_array_t *strings);
-static void ngx_http_pgw_explain_write_token(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_write_member(ngx_http_pgw_text_t *text,
-    const char *name, const pj_json_t *value);
-static void ngx_http_pgw_explain_write_keys(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_checks(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e);
-
-
-/* The longest value of a token's header that is told. */
-
-#define NGX_HTTP_PGW_EXPLAIN_VALUE  255
-
-
-/* Which errors of which stage are the fault that a check looks for. */
-
-#define ngx_http_pgw_explain_but(faults)  (~(PJ_FAULT(PJ_OK) | (faults)))
+/*
+ * The checks, in the order in which the first that fails decides.  Those of a
+ * stage of verifying a token look for one error, or with PJ_OK for all that no
+ * other check of the stage looks for.
+ */
 
 static const struct {
     const char  *name;
-    ngx_uint_t   stage;          /* NGX_HTTP_PGW_STAGES: of none */
-    uint64_t     faults;
-} ngx_http_pgw_explain_known[NGX_HTTP_PGW_CHECKS] = {
-
-    [NGX_HTTP_PGW_CHECK_PATH] = { "path", NGX_HTTP_PGW_STAGES, 0 },
-    [NGX_HTTP_PGW_CHECK_LOCATION] = { "location", NGX_HTTP_PGW_STAGES, 0 },
-    [NGX_HTTP_PGW_CHECK_METHOD] = { "method", NGX_HTTP_PGW_STAGES, 0 },
-    [NGX_HTTP_PGW_CHECK_BEARER] = { "bearer", NGX_HTTP_PGW_STAGES, 0 },
-    [NGX_HTTP_PGW_CHECK_SIZE] =
-        { "size", NGX_HTTP_PGW_STAGE_SPLIT,
-          PJ_FAULT(PJ_ERR_TOKEN_SIZE) },
-    [NGX_HTTP_PGW_CHECK_SHAPE] =
-        { "shape", NGX_HTTP_PGW_STAGE_SPLIT,
-          ngx_http_pgw_explain_but(0) },
-    [NGX_HTTP_PGW_CHECK_HEADER] =
-        { "header", NGX_HTTP_PGW_STAGE_HEADER,
-          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_ALG)
-                                   |PJ_FAULT(PJ_ERR_TOKEN_TYP)
-                                   |PJ_FAULT(PJ_ERR_TOKEN_CRIT)
-                                   |PJ_FAULT(PJ_ERR_TOKEN_KID)) },
-    [NGX_HTTP_PGW_CHECK_ALG] =
-        { "alg", NGX_HTTP_PGW_STAGE_HEADER,
-          PJ_FAULT(PJ_ERR_TOKEN_ALG) },
-    [NGX_HTTP_PGW_CHECK_TYP] =
-        { "typ", NGX_HTTP_PGW_STAGE_HEADER,
-          PJ_FAULT(PJ_ERR_TOKEN_TYP) },
-    [NGX_HTTP_PGW_CHECK_CRIT] =
-        { "crit", NGX_HTTP_PGW_STAGE_HEADER,
-          PJ_FAULT(PJ_ERR_TOKEN_CRIT) },
-    [NGX_HTTP_PGW_CHECK_KID] =
-        { "kid", NGX_HTTP_PGW_STAGE_HEADER,
-          PJ_FAULT(PJ_ERR_TOKEN_KID) },
-    [NGX_HTTP_PGW_CHECK_PAYLOAD] =
-        { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD,
-          ngx_http_pgw_explain_but(PJ_FAULT(PJ_ERR_TOKEN_KIND)
-                                   |PJ_FAULT(PJ_ERR_TOKEN_CLAIMS)) },
-    [NGX_HTTP_PGW_CHECK_KIND] =
-        { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD,
-          PJ_FAULT(PJ_ERR_TOKEN_KIND) },
-    [NGX_HTTP_PGW_CHECK_CLAIMS] =
-        { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD,
-          PJ_FAULT(PJ_ERR_TOKEN_CLAIMS) },
-    [NGX_HTTP_PGW_CHECK_ISSUER] =
-        { "issuer", NGX_HTTP_PGW_STAGE_POLICY,
-          PJ_FAULT(PJ_ERR_TOKEN_ISSUER) },
-    [NGX_HTTP_PGW_CHECK_AUDIENCE] =
-        { "audience", NGX_HTTP_PGW_STAGE_POLICY,
-          PJ_FAULT(PJ_ERR_TOKEN_AUDIENCE) },
-    [NGX_HTTP_PGW_CHECK_BOUND] =
-        { "bound", NGX_HTTP_PGW_STAGE_POLICY,
-          PJ_FAULT(PJ_ERR_TOKEN_BOUND) },
-    [NGX_HTTP_PGW_CHECK_NOT_YET] =
-        { "notBefore", NGX_HTTP_PGW_STAGE_POLICY,
-          PJ_FAULT(PJ_ERR_TOKEN_NOT_YET) },
-    [NGX_HTTP_PGW_CHECK_EXPIRY] =
-        { "expiry", NGX_HTTP_PGW_STAGE_POLICY,
-          PJ_FAULT(PJ_ERR_TOKEN_EXPIRED) },
-    [NGX_HTTP_PGW_CHECK_KEY] =
-        { "key", NGX_HTTP_PGW_STAGE_KEY,
-          ngx_http_pgw_explain_but(0) },
-    [NGX_HTTP_PGW_CHECK_SIGNATURE] =
-        { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE,
-          ngx_http_pgw_explain_but(0) },
-    [NGX_HTTP_PGW_CHECK_CONTEXT] = { "context", NGX_HTTP_PGW_STAGES, 0 }
+    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
+    pj_err_t     err;
+} ngx_http_pgw_explain_checks[] = {
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK },
+    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND },
+    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK }
 };
+
+#define NGX_HTTP_PGW_CHECKS                                                   \
+    (sizeof(ngx_http_pgw_explain_checks)                                      \
+     / sizeof(ngx_http_pgw_explain_checks[0]))
+
+enum {      /* those of no stage */
+    NGX_HTTP_PGW_CHECK_PATH = 0,
+    NGX_HTTP_PGW_CHECK_LOCATION,
+    NGX_HTTP_PGW_CHECK_METHOD,
+    NGX_HTTP_PGW_CHECK_BEARER,
+    NGX_HTTP_PGW_CHECK_CONTEXT = NGX_HTTP_PGW_CHECKS - 1
+};
+
+
+typedef struct {
+    ngx_http_request_t             *request;   /* that asks */
+    ngx_http_pgw_keys_t            *keys;
+    const ngx_http_pgw_question_t  *asked;
+
+    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
+    ngx_uint_t                      redirect;  /* to the path and "/" */
+    const pj_json_t                *header;    /* as the token says, ... */
+    pj_claims_t                     claims;    /* ... true or not */
+    ngx_uint_t                      admits;    /* the reason if none fails */
+    ngx_uint_t                      refuses;   /* of the first that failed */
+
+    struct {
+        ngx_uint_t                  made;      /* else one before says all */
+        ngx_uint_t                  reason;    /* 0: it passed */
+        const char                 *detail;
+    } check[NGX_HTTP_PGW_CHECKS];
+} ngx_http_pgw_explain_t;
+
+
+/* The checks come in their order; reason 0: it passed. */
+
+static void
+ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
+    ngx_uint_t reason, const char *detail)
+{
+    e->check[check].made = 1;
+    e->check[check].reason = reason;
+    e->check[check].detail = detail;
+
+    e->refuses = e->refuses ? e->refuses : reason;
+}
+
+
+/* OPTIONS is answered before any token is looked at. */
+
+static void
+ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t        allowed;
+    const ngx_str_t  *method;
+
+    static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
+    static const ngx_str_t  options = ngx_string("OPTIONS");
+
+    method = &e->asked->method;
+
+    allowed = e->conf->allow.len
+              ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_cors_list_has(&never, method, 0);
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
+                              ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                              "the location does not take the method");
+
+    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+    }
+}
+
+
+/* What a request from outside would be led to, before any rewrite. */
+
+static ngx_int_t
+ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
+{
+    void        **loc_conf;
+    ngx_int_t     rc;
+    ngx_str_t     uri;
+    const char   *detail;
+
+    loc_conf = e->asked->server->ctx->loc_conf;
+
+    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
+                                 &e->asked->path, &uri);
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
+                                  NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                  "nginx does not accept this path");
+        return NGX_OK;
+    }
+
+    if (rc == NGX_OK) {
+        rc = ngx_http_pgw_locate(NULL, &uri, &loc_conf);
+    }
+
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
+
+    e->redirect = (rc == NGX_DONE);
+    e->clcf = loc_conf[ngx_http_core_module.ctx_index];
+    e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    detail = e->clcf->internal ? "the location is internal"
+             : e->conf->enable && e->conf->access == 0
+             ? "the location states no platform_gateway_access"
+             : e->conf->route_not_found
+               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+             ? "no other location serves the path" : NULL;
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, 0, NULL);
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
+                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+                              detail);
+
+    if (e->conf->enable && !e->redirect) {
+
+        e->admits = (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+                    ? NGX_HTTP_PGW_REASON_PUBLIC
+                    : NGX_HTTP_PGW_REASON_VERIFIED;
+
+        if (detail == NULL) {
+            ngx_http_pgw_explain_method(e);
+        }
+    }
+
+    return NGX_OK;
+}
 
 
 /*
@@ -117,86 +186,154 @@ static const struct {
  * is its last; those of the policy all are made.
  */
 
-void
+static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_steps_t *steps)
+    const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
 {
     pj_err_t    err;
-    uint64_t    found, faults;
-    ngx_uint_t  i, stage, failed;
+    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1];
+    ngx_uint_t  i, stage, failed, reason;
+
+    ngx_memzero(named, sizeof(named));
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+        named[ngx_http_pgw_explain_checks[i].stage] |=
+                                  PJ_FAULT(ngx_http_pgw_explain_checks[i].err);
+    }
 
     failed = NGX_HTTP_PGW_STAGES;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        stage = ngx_http_pgw_explain_known[i].stage;
-        found = (stage < NGX_HTTP_PGW_STAGES) ? steps->found[stage] : 0;
+        stage = ngx_http_pgw_explain_checks[i].stage;
 
-        if (found == 0 || stage == failed) {
+        if (stage == NGX_HTTP_PGW_STAGES || stage == failed
+            || steps->found[stage] == 0)
+        {
             continue;
         }
 
-        faults = found & ngx_http_pgw_explain_known[i].faults;
+        err = ngx_http_pgw_explain_checks[i].err;
+        found = steps->found[stage] & (err ? PJ_FAULT(err) : ~named[stage]);
 
-        if (faults == 0) {
-            ngx_http_pgw_explain_pass(e, (ngx_http_pgw_check_e) i);
-            continue;
+        for (err = PJ_OK; found && !(found & PJ_FAULT(err)); err++) {
+            /* void */
         }
 
-        for (err = PJ_OK; !(faults & PJ_FAULT(err)); err++) { /* void */ }
+        reason = !err ? 0
+                 : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
+                 : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
 
-        ngx_http_pgw_explain_fail(e, (ngx_http_pgw_check_e) i,
-                                  ngx_http_pgw_reason_of_token(err),
-                                  pj_strerror(err));
+        ngx_http_pgw_explain_note(e, i, reason,
+                 reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
+                 ? "there is no usable key set"
+                 : reason == NGX_HTTP_PGW_REASON_KID_PENDING
+                 ? "the key set is older than the token, a request would have "
+                   "it fetched first" : pj_strerror(err));
 
-        if (stage != NGX_HTTP_PGW_STAGE_POLICY) {
+        if (err && stage != NGX_HTTP_PGW_STAGE_POLICY) {
             failed = stage;
         }
     }
 }
 
 
-ngx_int_t
-ngx_http_pgw_explain_send(const ngx_http_pgw_explain_t *e)
+/* The value of Authorization, or a token alone; then as the guard does. */
+
+static ngx_int_t
+ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 {
-    ngx_http_pgw_text_t  text;
+    pj_err_t              err;
+    pj_str_t              token;
+    ngx_int_t             rc;
+    const ngx_str_t      *value;
+    const pj_keyset_t    *set;
+    ngx_http_pgw_steps_t  steps;
 
-    ngx_http_pgw_text_init(&text, e->request);
+    value = &e->asked->token;
 
-    ngx_http_pgw_explain_verdict(&text, e);
+    rc = ngx_http_pgw_token_find(value, &token);
 
-    ngx_http_pgw_text_format(&text, ",\n\"method\":");
-    ngx_http_pgw_text_json(&text, "", &e->method);
-    ngx_http_pgw_text_format(&text, ",\"path\":");
-    ngx_http_pgw_text_json(&text, "", &e->path);
-    ngx_http_pgw_text_format(&text, ",\"at\":%L", (int64_t) e->at);
+    if (rc == NGX_DECLINED && value->data
+        && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
+    {
+        rc = NGX_OK;
+        token.data = value->data;
+        token.len = value->len;
+    }
 
-    ngx_http_pgw_explain_write_location(&text, e);
-    ngx_http_pgw_explain_write_token(&text, e);
-    ngx_http_pgw_explain_write_keys(&text, e);
-    ngx_http_pgw_explain_checks(&text, e);
-    ngx_http_pgw_explain_headers(&text, e);
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
+                     rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
+                     rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+                     : value->data ? "the scheme is not Bearer"
+                     : "a bearer token is required");
 
-    ngx_http_pgw_text_format(&text, "}\n");
+    if (rc != NGX_OK) {
+        return NGX_OK;
+    }
 
-    return ngx_http_pgw_text_send(&text, "application/json");
+    /* no fetch is asked for */
+
+    set = ngx_http_pgw_keys_get(e->keys);
+
+    ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
+    steps.at = e->asked->at;
+
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
+                                    &e->claims, &steps);
+
+    if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
+    {
+        return NGX_ERROR;
+    }
+
+    e->header = steps.header;
+
+    ngx_http_pgw_explain_steps(e, &steps, set);
+
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
+                   (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                   "the token is valid for another context");
+    }
+
+    return NGX_OK;
 }
 
 
-/* The check that decides; NULL: all is well. */
-
-static const ngx_http_pgw_check_t *
-ngx_http_pgw_explain_failed(const ngx_http_pgw_explain_t *e)
+static void
+ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *value)
 {
-    ngx_uint_t  i;
+    ngx_http_pgw_text_format(text, value ? "%s\"%s\"" : "%snull", before,
+                             value);
+}
 
-    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
-        if (e->check[i].result == NGX_HTTP_PGW_FAILED) {
-            return &e->check[i];
-        }
+
+/* Strings of nginx's and of pj's. */
+
+#define ngx_http_pgw_explain_string(text, before, s)                          \
+    ngx_http_pgw_text_json(text, before,                                      \
+                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
+
+
+static void
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_array_t *strings)
+{
+    ngx_uint_t       i;
+    const pj_str_t  *s;
+
+    ngx_http_pgw_text_format(text, "%s[", before);
+
+    for (i = 0; strings && i < strings->nelts; i++) {
+        s = (const pj_str_t *) strings->elts + i;
+        ngx_http_pgw_explain_string(text, i ? "," : "", s);
     }
 
-    return NULL;
+    ngx_http_pgw_text_format(text, "]");
 }
 
 
@@ -210,64 +347,43 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t                    status, shadow;
-    const ngx_http_pgw_check_t   *failed;
     const ngx_http_pgw_reason_t  *reason;
 
-    failed = ngx_http_pgw_explain_failed(e);
-
-    shadow = (failed && e->conf && e->conf->shadow && !e->clcf->internal);
-
-    reason = &ngx_http_pgw_reasons[
-                 failed ? failed->reason
-                 : e->redirect || !e->conf->enable ? NGX_HTTP_PGW_REASON_NONE
-                 : e->options ? NGX_HTTP_PGW_REASON_OPTIONS
-                 : e->public ? NGX_HTTP_PGW_REASON_PUBLIC
-                 : NGX_HTTP_PGW_REASON_VERIFIED];
+    shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
+    reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
 
     status = shadow ? 0
-             : failed == NULL && e->redirect ? NGX_HTTP_MOVED_PERMANENTLY
+             : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
              : reason->status;
 
-    ngx_http_pgw_text_format(text, "{\"decision\":");
-    ngx_http_pgw_explain_literal(text, shadow ? "shadow"
-                                       : failed ? "deny"
-                                       : reason->name ? "allow" : NULL);
-
-    ngx_http_pgw_text_format(text, ",\"reason\":");
-    ngx_http_pgw_explain_literal(text, reason->name);
-
-    if (status) {
-        ngx_http_pgw_text_format(text, ",\"status\":%ui,\"code\":", status);
-    } else {
-        ngx_http_pgw_text_format(text, ",\"status\":null,\"code\":");
-    }
-
-    ngx_http_pgw_explain_literal(text, shadow ? NULL : reason->code);
+    ngx_http_pgw_explain_literal(text, "{\"decision\":",
+                                 shadow ? "shadow"
+                                 : e->refuses ? "deny"
+                                 : reason->name ? "allow" : NULL);
+    ngx_http_pgw_explain_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
+                                          : ",\"status\":null", status);
+    ngx_http_pgw_explain_literal(text, ",\"code\":",
+                                 shadow ? NULL : reason->code);
+    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_explain_string(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
 }
 
 
 static void
-ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *literal)
-{
-    if (literal) {
-        ngx_http_pgw_text_format(text, "\"%s\"", literal);
-    } else {
-        ngx_http_pgw_text_format(text, "null");
-    }
-}
-
-
-static void
-ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
+ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    const char                     *match;
+    ngx_uint_t                      access;
+    const char                     *match, *comma;
+    ngx_conf_bitmask_t             *level;
     const ngx_http_pgw_loc_conf_t  *conf;
 
     conf = e->conf;
+    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
 
     if (conf == NULL) {
-        ngx_http_pgw_text_format(text, ",\n\"location\":null");
         return;
     }
 
@@ -277,167 +393,87 @@ ngx_http_pgw_explain_write_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_text_format(text, ",\n\"location\":{\"name\":");
-
-    if (e->clcf->name.len) {
-        ngx_http_pgw_text_json(text, "", &e->clcf->name);
-        ngx_http_pgw_text_format(text, ",\"match\":\"%s\"", match);
-    } else {
-        ngx_http_pgw_text_format(text, "null,\"match\":null");
-    }
-
-    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":",
+    ngx_http_pgw_explain_string(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_explain_literal(text, ",\"match\":",
+                                 e->clcf->name.data ? match : NULL);
+    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
-    ngx_http_pgw_explain_levels(text, conf->access);
-
-    ngx_http_pgw_text_format(text, ",\"methods\":");
-    ngx_http_pgw_text_json(text, "", &conf->allow);
-    ngx_http_pgw_text_format(text, ",\"routeId\":");
-    ngx_http_pgw_text_json(text, "", &conf->route_id);
-    ngx_http_pgw_text_format(text, ",\"serviceName\":");
-    ngx_http_pgw_text_json(text, "", &conf->service_name);
-    ngx_http_pgw_text_format(text, ",\"issuers\":");
-    ngx_http_pgw_explain_strings(text, conf->issuers);
-    ngx_http_pgw_text_format(text, ",\"audiences\":");
-    ngx_http_pgw_explain_strings(text, conf->audiences);
-
-    ngx_http_pgw_text_format(text,
-                                 ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
-                                 "\"shadow\":%s}",
-                                 conf->leeway, conf->token_max_size,
-                                 conf->shadow ? "true" : "false");
-}
-
-
-static void
-ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text, ngx_uint_t access)
-{
-    ngx_uint_t   i;
-    const char  *comma;
-
-    static const struct {
-        ngx_uint_t   bit;
-        const char  *name;
-    } levels[] = {
-        { NGX_HTTP_PGW_PUBLIC, "public" },
-        { NGX_HTTP_PGW_ACCOUNT, "account" },
-        { NGX_HTTP_PGW_BRANCH, "branch" },
-        { NGX_HTTP_PGW_SYSTEM, "system" }
-    };
 
     comma = "";
-    ngx_http_pgw_text_format(text, "[");
+    access = conf->access;
 
-    for (i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
-        if (access & levels[i].bit) {
-            ngx_http_pgw_text_format(text, "%s\"%s\"", comma, levels[i].name);
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_explain_string(text, comma, &level->name);
             comma = ",";
+            access &= ~level->mask;      /* one level has two names */
         }
     }
 
-    ngx_http_pgw_text_format(text, "]");
+    ngx_http_pgw_explain_string(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_explain_string(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_explain_string(text, ",\"serviceName\":",
+                                &conf->service_name);
+    ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
+    ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
+
+    ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
+                             "\"shadow\":%s}", conf->leeway,
+                             conf->token_max_size,
+                             conf->shadow ? "true" : "false");
 }
 
 
 static void
-ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text,
-    const ngx_array_t *strings)
+ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
 {
-    ngx_str_t        s;
-    ngx_uint_t       i;
-    const pj_str_t  *string;
+    pj_str_t          s;
+    ngx_uint_t        i;
+    const pj_json_t  *m;
 
-    ngx_http_pgw_text_format(text, "[");
+    static const char * const  names[] = {
+        "alg", "typ", "kid",     /* of the header, then of the claims */
+        "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
 
-    for (i = 0; strings && i < strings->nelts; i++) {
+    ngx_http_pgw_text_format(text, e->asked->token.data
+                             ? ",\n\"token\":{\"bytes\":%uz"
+                             : ",\n\"token\":null", e->asked->token.len);
 
-        string = (const pj_str_t *) strings->elts + i;
-        s.data = (u_char *) string->data;
-        s.len = string->len;
+    for (i = 0; e->asked->token.data && names[i]; i++) {
 
-        if (i) {
-            ngx_http_pgw_text_format(text, ",");
+        m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
+        if (m == NULL) {
+            continue;
         }
 
-        ngx_http_pgw_text_json(text, "", &s);
+        ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
+
+        s.data = m->text.len ? m->text.data : (const u_char *) "";
+        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
+
+        if (m->type == PJ_JSON_STRING) {
+            ngx_http_pgw_explain_string(text, "", &s);
+
+        } else {
+            ngx_http_pgw_text_format(text,
+                                     m->type == PJ_JSON_NUMBER
+                                     && s.len == m->text.len ? "%*s" : "null",
+                                     s.len, s.data);
+        }
     }
 
-    ngx_http_pgw_text_format(text, "]");
+    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
 }
 
 
 static void
-ngx_http_pgw_explain_write_token(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
+ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_keys_t *keys)
 {
-    ngx_uint_t  i;
-
-    static const char * const  header[] = { "alg", "typ", "kid" };
-    static const char * const  claims[] = { "iss", "iat", "exp", "nbf",
-                                            "token_type", "token_scope" };
-
-    if (e->token.data == NULL) {
-        ngx_http_pgw_text_format(text, ",\n\"token\":null");
-        return;
-    }
-
-    ngx_http_pgw_text_format(text, ",\n\"token\":{\"bytes\":%uz",
-                             e->token.len);
-
-    for (i = 0; i < sizeof(header) / sizeof(header[0]); i++) {
-        ngx_http_pgw_explain_write_member(text, header[i],
-                                    pj_json_member(e->header, header[i]));
-    }
-
-    for (i = 0; i < sizeof(claims) / sizeof(claims[0]); i++) {
-        ngx_http_pgw_explain_write_member(text, claims[i],
-                                    pj_json_member(e->claims.root, claims[i]));
-    }
-
-    ngx_http_pgw_text_format(text, "}");
-}
-
-
-static void
-ngx_http_pgw_explain_write_member(ngx_http_pgw_text_t *text, const char *name,
-    const pj_json_t *value)
-{
-    ngx_str_t  s;
-
-    if (value == NULL) {
-        return;
-    }
-
-    s.data = (u_char *) value->text.data;
-    s.len = ngx_min(value->text.len, NGX_HTTP_PGW_EXPLAIN_VALUE);
-
-    ngx_http_pgw_text_format(text, ",\"%s\":", name);
-
-    if (value->type == PJ_JSON_STRING && s.len) {
-        ngx_http_pgw_text_json(text, "", &s);
-
-    } else if (value->type == PJ_JSON_NUMBER && s.len == value->text.len) {
-        ngx_http_pgw_text_format(text, "%V", &s);
-
-    } else {
-        ngx_http_pgw_text_format(text,
-                         value->type == PJ_JSON_STRING ? "\"\"" : "null");
-    }
-}
-
-
-static void
-ngx_http_pgw_explain_write_keys(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_explain_t *e)
-{
-    time_t                     age;
-    const pj_keyset_t         *set;
-    ngx_http_pgw_keys_t       *keys;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_get_module_main_conf(e->request,
-                                        ngx_http_platform_gateway_module);
-    keys = mcf->keys;
+    time_t              fetched;
+    const pj_keyset_t  *set;
 
     if (!ngx_http_pgw_keys_usable(keys)) {
         ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
@@ -445,67 +481,49 @@ ngx_http_pgw_explain_write_keys(ngx_http_pgw_text_t *text,
     }
 
     set = ngx_http_pgw_keys_get(keys);
+    fetched = keys->zone->fetched_at;
 
-    ngx_http_pgw_text_format(text,
-                         ",\n\"keySet\":{\"version\":%ui,\"keys\":%uz,"
-                         "\"ageSeconds\":",
-                         keys->version,
-                         set ? set->count : 0);
-
-    if (keys->zone->fetched_at) {
-        age = ngx_time() - keys->zone->fetched_at;
-        ngx_http_pgw_text_format(text, "%T}", ngx_max(age, 0));
-
-    } else {
-        ngx_http_pgw_text_format(text, "null}");
-    }
+    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
+                             "\"keys\":%uz,\"ageSeconds\":",
+                             keys->version,
+                             set ? set->count : 0);
+    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
+                             ngx_max(ngx_time() - fetched, 0));
 }
 
 
 static void
-ngx_http_pgw_explain_checks(ngx_http_pgw_text_t *text,
+ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_str_t                    fault;
-    ngx_uint_t                   i;
-    const ngx_http_pgw_check_t  *check;
-
-    static const char * const  results[] = {
-        [NGX_HTTP_PGW_SKIPPED] = "skipped",
-        [NGX_HTTP_PGW_PASSED] = "passed",
-        [NGX_HTTP_PGW_FAILED] = "failed" };
-
-    ngx_http_pgw_text_format(text, ",\n\"checks\":[");
+    ngx_uint_t  i, reason;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        check = &e->check[i];
+        reason = e->check[i].reason;
 
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
-                                 i ? "," : "",
-                                 ngx_http_pgw_explain_known[i].name,
-                                 results[check->result]);
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
+                                 !e->check[i].made ? "skipped"
+                                 : reason ? "failed" : "passed");
 
-        if (check->result == NGX_HTTP_PGW_FAILED) {
+        if (reason) {
             ngx_http_pgw_text_format(text,
                                      ",\"reason\":\"%s\",\"detail\":\"%s\"",
-                                     ngx_http_pgw_reasons[check->reason].name,
-                                     check->detail);
+                                     ngx_http_pgw_reasons[reason].name,
+                                     e->check[i].detail);
+        }
 
-            if (i == NGX_HTTP_PGW_CHECK_CLAIMS && e->claims.fault.len) {
-                fault.data = (u_char *) e->claims.fault.data;
-                fault.len = e->claims.fault.len;
-
-                ngx_http_pgw_text_format(text, ",\"claim\":");
-                ngx_http_pgw_text_json(text, "", &fault);
-            }
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
+        {
+            ngx_http_pgw_explain_string(text, ",\"claim\":",
+                                        &e->claims.fault);
         }
 
         ngx_http_pgw_text_format(text, "}");
     }
-
-    ngx_http_pgw_text_format(text, "]");
 }
 
 
@@ -518,36 +536,63 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     ngx_str_t                     value;
     ngx_uint_t                    i;
     const char                   *comma;
+    const pj_json_t              *claim;
     ngx_http_pgw_claim_header_t  *ch;
-
-    ngx_http_pgw_text_format(text, ",\n\"headers\":[");
-
-    if (ngx_http_pgw_explain_failed(e)
-        || e->check[NGX_HTTP_PGW_CHECK_CONTEXT].result
-           != NGX_HTTP_PGW_PASSED)
-    {
-        ngx_http_pgw_text_format(text, "]");
-        return;
-    }
 
     comma = "";
     ch = e->conf->claim_headers->elts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
-        if (ngx_http_pgw_inject_value(e->request->pool,
-                               pj_json_member(e->claims.root,
-                                              (const char *) ch[i].claim.data),
-                               &value)
-            != NGX_OK)
-        {
-            continue;
-        }
+        claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
 
-        ngx_http_pgw_text_format(text, "%s", comma);
-        ngx_http_pgw_text_json(text, "", &ch[i].name);
-        comma = ",";
+        if (ngx_http_pgw_token_value(e->request->pool, claim, &value)
+            == NGX_OK)
+        {
+            ngx_http_pgw_explain_string(text, comma, &ch[i].name);
+            comma = ",";
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_pgw_explain_answer(ngx_http_request_t *r,
+    const ngx_http_pgw_question_t *question)
+{
+    ngx_http_pgw_text_t        text;
+    ngx_http_pgw_explain_t     e;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_memzero(&e, sizeof(ngx_http_pgw_explain_t));
+
+    e.request = r;
+    e.keys = mcf->keys;
+    e.asked = question;
+
+    if (ngx_http_pgw_explain_route(&e) != NGX_OK
+        || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
+            && ngx_http_pgw_explain_verify(&e) != NGX_OK))
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_http_pgw_text_format(text, "]");
+    ngx_http_pgw_text_init(&text, r);
+
+    ngx_http_pgw_explain_verdict(&text, &e);
+    ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_explain_token(&text, &e);
+    ngx_http_pgw_explain_keys(&text, e.keys);
+    ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
+
+    if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ngx_http_pgw_explain_headers(&text, &e);
+    }
+
+    ngx_http_pgw_text_format(&text, "]}\n");
+
+    return ngx_http_pgw_text_send(&text, "application/json");
 }

@@ -35,6 +35,37 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
+/*
+ * Adds the trusted headers of grant (NULL: none), and takes out Authorization
+ * where conf says so.
+ */
+
+static ngx_int_t
+ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant)
+{
+    ngx_http_pgw_request_t  *gr;
+
+    if (grant == NULL
+        && (conf->forward_authorization
+            || r->headers_in.authorization == NULL))
+    {
+        return NGX_OK;
+    }
+
+    /* the headers of a subrequest are those of its own parts, too */
+
+    gr = ngx_http_pgw_request_get(r);
+    if (gr == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->injected = 1;
+
+    return ngx_http_pgw_headers_make(r, gr, conf, grant);
+}
+
+
 /* r goes on as nobody's. */
 
 static ngx_int_t
@@ -76,8 +107,9 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set,
     ngx_http_pgw_cache_t *cache)
 {
-    ngx_pool_t   *pool;
-    pj_claims_t   claims;
+    ngx_pool_t            *pool;
+    pj_claims_t            claims;
+    ngx_http_pgw_grant_t   grant;
 
     /* much memory for an instant: a long response would hold the request's */
 
@@ -95,8 +127,10 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     }
 
     if (ctx->err == PJ_OK
-        && ngx_http_pgw_inject_render(r->pool, conf, &claims, &ctx->grant)
-           != NGX_OK)
+        && (ngx_http_pgw_token_grant(pool, conf, &claims, &grant) != NGX_OK
+            || ngx_http_pgw_grant_copy(&ctx->grant, &grant,
+                                       ngx_palloc(r->pool, grant.size))
+               != NGX_OK))
     {
         ctx->err = PJ_ERR_NO_SPACE;
     }

@@ -6,105 +6,57 @@
 
 
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_local.h"
 
 
-static ngx_int_t ngx_http_pgw_local_health_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_local_ready_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r);
-static char *ngx_http_pgw_local_set(ngx_conf_t *cf,
-    ngx_http_handler_pt handler);
-
-
-char *
-ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_int_t
+ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
+    const char *code, const char *detail, time_t retry_after)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
+    ngx_int_t                rc;
+    ngx_http_pgw_request_t  *gr;
 
-    (void) cmd;
-
-    lcf->methods |= NGX_HTTP_GET;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_health_handler);
-}
-
-
-char *
-ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    (void) cmd;
-
-    lcf->methods |= NGX_HTTP_GET;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_ready_handler);
-}
-
-
-char *
-ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    (void) cmd;
-    (void) conf;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_not_found_handler);
-}
-
-
-ngx_uint_t
-ngx_http_pgw_local_is_route_not_found(const ngx_http_core_loc_conf_t *clcf)
-{
-    return clcf->handler == ngx_http_pgw_local_not_found_handler;
-}
-
-
-static char *
-ngx_http_pgw_local_set(ngx_conf_t *cf, ngx_http_handler_pt handler)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->handler) {
-        return "conflicts with another content handler of the location";
+    gr = ngx_http_pgw_request_own(r);
+    if (gr == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    clcf->handler = handler;
+    gr->retry_after = retry_after;
 
-    return NGX_CONF_OK;
+    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
+
+    gr->code = code;
+
+    return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 {
-    ngx_str_t                 type;
-    ngx_http_complex_value_t  cv;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
+    ngx_int_t            rc;
+    ngx_http_pgw_text_t  text;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    if (ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
     }
 
-    ngx_str_set(&type, "application/json");
+    ngx_http_pgw_text_init(&text, r);
+    ngx_http_pgw_text_format(&text,
+                             "{\"status\":\"UP\",\"service\":\"gateway\"}");
 
-    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
-    ngx_str_set(&cv.value, "{\"status\":\"UP\",\"service\":\"gateway\"}");
-
-    return ngx_http_send_response(r, NGX_HTTP_OK, &type, &cv);
+    return ngx_http_pgw_text_send(&text, "application/json");
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t    *gr;
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
@@ -115,30 +67,48 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
         return ngx_http_pgw_local_health_handler(r);
     }
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
-
-    return ngx_http_pgw_problem_refuse(r, gr,
-                                       NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-                                       "no key set has been loaded yet");
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
+                                     NULL, "no key set has been loaded yet",
+                                     ngx_http_pgw_keys_retry_after(mcf->keys));
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t  *gr;
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+                                     NULL, NULL, 0);
+}
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+char *
+ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    ngx_http_core_loc_conf_t      *clcf;
+    const ngx_http_pgw_content_t  *content;
+
+    content = cmd->post;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->handler) {
+        return "conflicts with another content handler of the location";
     }
 
-    return ngx_http_pgw_problem_refuse(r, gr,
-                                       NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-                                       NULL);
+    clcf->handler = content->handler;
+    lcf->methods |= content->methods;
+    lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
+
+    return NGX_CONF_OK;
 }
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_health =
+    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
+    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
+    { ngx_http_pgw_local_not_found_handler, 0 };

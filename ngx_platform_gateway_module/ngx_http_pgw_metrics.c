@@ -91,8 +91,7 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 
     for (route = &mcf->routes; *route; route = &(*route)->next) {
         if ((*route)->id.len == id->len
-            && (id->len == 0
-                || ngx_memcmp((*route)->id.data, id->data, id->len) == 0))
+            && ngx_memcmp((*route)->id.data, id->data, id->len) == 0)
         {
             return *route;
         }
@@ -101,8 +100,7 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
     *route = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_route_t));
 
     if (*route) {
-        (*route)->id.len = id->len;
-        (*route)->id.data = id->len ? id->data : (u_char *) "";
+        (*route)->id = *id;
     }
 
     return *route;

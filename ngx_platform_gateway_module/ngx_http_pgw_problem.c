@@ -14,7 +14,7 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_local.h"
 
 
 /* ctx->problem */
@@ -128,7 +128,7 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (conf->access == 0 || ngx_http_pgw_local_is_route_not_found(clcf)) {
+    if (conf->access == 0 || conf->route_not_found) {
         return &none;
     }
 

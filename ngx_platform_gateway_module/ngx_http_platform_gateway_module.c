@@ -5,9 +5,8 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_local.h"
 
 
 static ngx_int_t
@@ -190,7 +189,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_explain_check(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_explain_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
@@ -225,7 +224,7 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
-static ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
+ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
     { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
     { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
     { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
@@ -398,19 +397,23 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_health"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_health, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_health },
 
     { ngx_string("platform_gateway_ready"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_ready, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_ready },
 
     { ngx_string("platform_gateway_route_not_found"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_route_not_found, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_route_not_found },
 
     { ngx_string("platform_gateway_explain"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_pgw_explain_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_explain_directive,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_explain_content },
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
