@@ -705,7 +705,7 @@ void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
-/* What stands before, then s as a JSON string, or null where s->data is NULL. */
+/* What stands before, then s as a JSON string; null where s->data is NULL. */
 void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
     const ngx_str_t *s);
 
