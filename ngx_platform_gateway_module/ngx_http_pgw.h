@@ -44,7 +44,6 @@
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
-typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
 
@@ -69,9 +68,11 @@ typedef struct {
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
-    ngx_http_pgw_keys_t            *keys;        /* these three never NULL */
+    ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
     ngx_http_pgw_cache_t           *cache;
-    ngx_http_pgw_metrics_t         *metrics;
+    ngx_http_pgw_route_t           *routes;
+    ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
+                                                       counted */
 
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;
@@ -604,9 +605,6 @@ char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
 char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
 
-/* Allocates the key state of a main conf with everything unset. */
-ngx_http_pgw_keys_t *ngx_http_pgw_keys_create(ngx_conf_t *cf);
-
 /*
  * Called at postconfiguration, when every location is merged: defaults of
  * the mcf->key_* that are unset, and the checks.  A guarded location
@@ -614,9 +612,6 @@ ngx_http_pgw_keys_t *ngx_http_pgw_keys_create(ngx_conf_t *cf);
  */
 char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
-
-/* Whether the configuration names a source of keys at all. */
-ngx_uint_t ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys);
 
 
 /* ngx_http_pgw_keys.c: the parsed set */
@@ -628,12 +623,6 @@ ngx_uint_t ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys);
  * returned to.
  */
 const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
-
-/* Version of the set that keys_get() returned; changes with every new set. */
-ngx_uint_t ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys);
-
-/* Wall-clock second in which the fetch of the set began; 0: there is none. */
-time_t ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys);
 
 
 /* ngx_http_pgw_refresh.c: its freshness, and waiting */

@@ -8,7 +8,7 @@
 
 
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 
 
 /* FastCGI and uwsgi: what a record holds, and what is not the client's. */

@@ -8,7 +8,7 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 
 #include <openssl/crypto.h>
 

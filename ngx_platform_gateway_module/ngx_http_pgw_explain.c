@@ -6,8 +6,8 @@
  */
 
 
+#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_reason.h"
 
 
 /*
@@ -481,11 +481,11 @@ ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
     }
 
     set = ngx_http_pgw_keys_get(keys);
-    fetched = ngx_http_pgw_keys_fetched_at(keys);
+    fetched = keys->zone->fetched_at;
 
     ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
                              "\"keys\":%uz,\"ageSeconds\":",
-                             ngx_http_pgw_keys_version(keys),
+                             keys->version,
                              set ? set->count : 0);
     ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
                              ngx_max(ngx_time() - fetched, 0));

@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_reason.h"
 
 
@@ -176,7 +176,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
     set = ngx_http_pgw_keys_get(mcf->keys);
-    version = ngx_http_pgw_keys_version(mcf->keys);
+    version = mcf->keys->version;
 
     if (set
         && ctx->policy == conf->policy

@@ -384,20 +384,6 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
 }
 
 
-ngx_uint_t
-ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->version;
-}
-
-
-time_t
-ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->zone ? keys->zone->fetched_at : 0;
-}
-
-
 time_t
 ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
 {
@@ -405,7 +391,7 @@ ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
     const ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
-    left = (zone && ngx_http_pgw_keys_left(zone->lease_until) == 0)
+    left = ngx_http_pgw_keys_left(zone->lease_until) == 0
            ? ngx_http_pgw_keys_left(zone->next_try) : 0;
 
     return ngx_max((time_t) (left + 999) / 1000, 1);

@@ -1,6 +1,10 @@
 
 /*
- * The key set, as _keys*.c, _refresh.c and _fetch.c see it.
+ * What lies in shared memory: the key set, and counters.  All workers, those of
+ * an older configuration too, add to the same words by ngx_atomic_fetch_add().
+ * Each route id has its counters once, for as long as the zone lives: a reload
+ * loses nothing, and what a later configuration does not name goes on should it
+ * come back.
  */
 
 
@@ -8,10 +12,76 @@
 #define _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw.h"
 
 
 #define NGX_HTTP_PGW_KEYS_DIGEST  64   /* in hex */
+
+/* Buckets of the histogram; the last one has no bound. */
+#define NGX_HTTP_PGW_DURATIONS  12
+
+/* The status of the upstream by hundreds; 0: it has not answered. */
+#define NGX_HTTP_PGW_CLASSES    6
+
+
+typedef enum {
+    NGX_HTTP_PGW_FETCH_NEW = 0,     /* a new key set */
+    NGX_HTTP_PGW_FETCH_UNCHANGED,   /* the one that is known */
+    NGX_HTTP_PGW_FETCH_FAILED,
+    NGX_HTTP_PGW_FETCH_SUPERSEDED,  /* by a reload, or too late */
+    NGX_HTTP_PGW_FETCH_OUTCOMES
+} ngx_http_pgw_fetch_e;
+
+
+typedef enum {
+    NGX_HTTP_PGW_CACHE_HIT = 0,
+    NGX_HTTP_PGW_CACHE_MISS,
+    NGX_HTTP_PGW_CACHE_EVICTION,    /* for want of room */
+    NGX_HTTP_PGW_CACHE_EVENTS
+} ngx_http_pgw_cache_e;
+
+
+/* What is counted of a route; in the zone. */
+
+typedef struct ngx_http_pgw_counters_s  ngx_http_pgw_counters_t;
+
+struct ngx_http_pgw_counters_s {
+    ngx_http_pgw_counters_t  *next;
+    size_t                    len;  /* of the id */
+
+    ngx_atomic_t              requests[NGX_HTTP_PGW_DECISIONS];
+    ngx_atomic_t              durations[NGX_HTTP_PGW_DURATIONS];
+    ngx_atomic_t              duration_ms;  /* of all together */
+    ngx_atomic_t              upstream[NGX_HTTP_PGW_CLASSES];
+
+    u_char                    id[];
+};
+
+
+/*
+ * Of all routes.  What the cache of a process holds is at its place in nginx's
+ * own table, which no two processes that live share.
+ */
+
+typedef struct {
+    ngx_http_pgw_counters_t  *routes;
+
+    ngx_atomic_t              refusals[NGX_HTTP_PGW_DECISIONS]
+                                      [NGX_HTTP_PGW_REASONS];
+    ngx_atomic_t              verifications[NGX_HTTP_PGW_REASONS];
+    ngx_atomic_t              fetches[NGX_HTTP_PGW_FETCH_OUTCOMES];
+    ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
+    ngx_atomic_t              cached[NGX_MAX_PROCESSES];
+} ngx_http_pgw_shared_t;
+
+
+/* A route id of the configuration. */
+
+struct ngx_http_pgw_route_s {
+    ngx_http_pgw_route_t     *next;
+    ngx_str_t                 id;
+    ngx_http_pgw_counters_t  *counters;  /* NULL: nothing is counted */
+};
 
 
 /*
@@ -43,14 +113,14 @@ typedef struct {
     ngx_uint_t      refresh;      /* due whatever the age */
     ngx_uint_t      complaint;    /* last one about the key file, 0: none */
 
-    void           *metrics;      /* _metrics.c; NULL: none yet */
+    ngx_http_pgw_shared_t  metrics;
 
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];
 } ngx_http_pgw_zone_t;
 
 
-/* The set on disk, of fixed widths: a time can be replaced in place. */
+/* The set on disk. */
 
 typedef struct {
     u_char          magic[sizeof("platform-gateway-keys 1\nfetched ") - 1];
@@ -94,11 +164,12 @@ struct ngx_http_pgw_keys_s {
        is good for */
     u_char                           source[NGX_HTTP_PGW_KEYS_DIGEST];
 
+    ngx_str_t                        zone_name;
+    size_t                           zone_size;  /* 0: not said */
     ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_zone_t             *zone;
     ngx_uint_t                       generation;
-    ngx_http_pgw_metrics_t          *metrics;
 
     /* of one worker process */
 
@@ -117,6 +188,15 @@ struct ngx_http_pgw_keys_s {
     ngx_msec_t                       leave_at;   /* exiting, it fetches until
                                                     then; 0: it does not exit */
 };
+
+
+/* Whether the configuration names a source of keys at all. */
+
+static ngx_inline ngx_uint_t
+ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
+{
+    return keys->location.len || keys->file.len;
+}
 
 
 /* Milliseconds from now to then; 0 when then has passed. */
@@ -181,28 +261,65 @@ void ngx_http_pgw_keys_free(pj_keyset_t *set);
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 
+/* The end of a fetch: document is what it brought, unless err says in a few
+   words why there is none. */
+void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
+    const ngx_str_t *document, const char *err);
+
 
 /* ngx_http_pgw_fetch.c: the detached internal request */
 
 /*
- * Called once when a fetch ends: document is what it brought, unless err says
- * in a few words why there is none.  Both are gone when it returns.
+ * GET of the key location in its server; only its own answer counts, with which
+ * it calls keys_fetched() once.  NGX_ERROR: out of memory, or this worker
+ * fetches already: no call.
  */
-typedef void (*ngx_http_pgw_fetch_done_pt)(ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, const char *err);
-
-/*
- * GET of the key location in its server; only its own answer counts.
- * NGX_ERROR: out of memory, or this worker fetches already: no call of done.
- */
-ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
-    ngx_http_pgw_fetch_done_pt done);
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys);
 
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_pgw_fetch_abort(void);
 
 /* Keeps a connection for the next fetch, where there is none yet. */
 void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
+
+
+/* ngx_http_pgw_metrics.c */
+
+/* Checks at the end of http{}: counting needs the shared zone. */
+char *ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
+
+/* The route of that id, made at its first use; NULL: out of memory. */
+ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
+    const ngx_str_t *id);
+
+/* Finds or makes the counters of the configuration's routes in the zone. */
+ngx_int_t ngx_http_pgw_metrics_zone_init(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared);
+
+void ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle);
+
+ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
+
+/* One more of what is at that offset of shared_t. */
+void ngx_http_pgw_metrics_count(size_t offset);
+
+#define ngx_http_pgw_metrics_of(words, i)                                     \
+    ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
+                               + (i) * sizeof(ngx_atomic_t))
+
+#define ngx_http_pgw_metrics_verification(err)                                \
+    ngx_http_pgw_metrics_of(verifications, ngx_http_pgw_reason_of_token(err))
+#define ngx_http_pgw_metrics_fetch(outcome)                                   \
+    ngx_http_pgw_metrics_of(fetches, outcome)
+#define ngx_http_pgw_metrics_cache(event)                                     \
+    ngx_http_pgw_metrics_of(cache, event)
+
+/* How many tokens the cache of this process holds. */
+void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
+/* platform_gateway_metrics; */
+char *ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd,
+    void *conf);
 
 
 #endif /* _NGX_HTTP_PGW_KEYS_H_INCLUDED_ */

@@ -14,37 +14,6 @@
 #define NGX_HTTP_PGW_KEYS_TIMEOUT   5000  /* ms */
 
 
-ngx_http_pgw_keys_t *
-ngx_http_pgw_keys_create(ngx_conf_t *cf)
-{
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
-}
-
-
-ngx_uint_t
-ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->location.len || keys->file.len;
-}
-
-
-static char *
-ngx_http_pgw_keys_add_zone(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys,
-    ngx_str_t *name, size_t size)
-{
-    keys->shm_zone = ngx_shared_memory_add(cf, name, size,
-                                           &ngx_http_platform_gateway_module);
-    if (keys->shm_zone == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
-    keys->shm_zone->data = keys;
-
-    return NGX_CONF_OK;
-}
-
-
 char *
 ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
@@ -56,7 +25,7 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     (void) cmd;
 
-    if (mcf->keys->shm_zone) {
+    if (mcf->keys->zone_size) {
         return "is duplicate";
     }
 
@@ -81,9 +50,11 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    value[1].len = (size_t) (colon - value[1].data);
+    mcf->keys->zone_name.data = value[1].data;
+    mcf->keys->zone_name.len = (size_t) (colon - value[1].data);
+    mcf->keys->zone_size = (size_t) size;
 
-    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &value[1], (size_t) size);
+    return NGX_CONF_OK;
 }
 
 
@@ -361,8 +332,6 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_http_pgw_keys_t       *keys;
     ngx_http_core_loc_conf_t  *clcf;
 
-    static ngx_str_t  name = ngx_string("platform_gateway");
-
     keys = mcf->keys;
     keys->conf = mcf;
 
@@ -386,16 +355,24 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    if (!ngx_http_pgw_keys_usable(keys)) {
+    if (!ngx_http_pgw_keys_usable(keys) && keys->zone_size == 0) {
         return NGX_CONF_OK;
     }
 
-    if (keys->shm_zone == NULL
-        && ngx_http_pgw_keys_add_zone(cf, keys, &name, NGX_HTTP_PGW_KEYS_ZONE)
-           != NGX_CONF_OK)
-    {
+    if (keys->zone_size == 0) {
+        ngx_str_set(&keys->zone_name, "platform_gateway");
+        keys->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
+    }
+
+    keys->shm_zone = ngx_shared_memory_add(cf, &keys->zone_name,
+                                           keys->zone_size,
+                                           &ngx_http_platform_gateway_module);
+    if (keys->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
+
+    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
+    keys->shm_zone->data = keys;
 
     if (keys->ctx
         && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)

@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_keys.h"
 
 
 ngx_int_t
@@ -160,7 +160,7 @@ ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return iat >= ngx_http_pgw_keys_fetched_at(keys)
+    return iat >= keys->zone->fetched_at
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 

@@ -5,8 +5,8 @@
  */
 
 
+#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_metrics.h"
 
 
 static ngx_int_t
@@ -85,11 +85,10 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->keys = ngx_http_pgw_keys_create(cf);
+    mcf->keys = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
     mcf->cache = ngx_http_pgw_cache_create(cf);
-    mcf->metrics = ngx_http_pgw_metrics_create(cf);
 
-    if (mcf->keys == NULL || mcf->cache == NULL || mcf->metrics == NULL) {
+    if (mcf->keys == NULL || mcf->cache == NULL) {
         return NULL;
     }
 
