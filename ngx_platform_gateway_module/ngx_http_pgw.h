@@ -3,7 +3,7 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
- * -> { locate, guard }; explain -> explain_text -> { locate, token, keys };
+ * -> { locate, guard }; local -> explain -> { locate, token, keys };
  * guard -> { token, cache, keys, headers, reason }; subject -> guard; refresh
  * -> { keys, fetch }; problem -> { reason, cors }.  All know the request's
  * state, which headers makes; log and metrics read it.  What a reason means is
@@ -377,9 +377,10 @@ char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether the location in cf answers by itself in the rewrite phase: by
-   "return", or by a "rewrite" that redirects. */
-ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf);
+/* Whether it answers by itself in that phase: by "return", or by a "rewrite"
+   that redirects. */
+ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
 
 /* Whether the last word of its "allow" and "deny" is "deny all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);

@@ -126,13 +126,14 @@ ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
 
 
 ngx_uint_t
-ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf)
+ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
 {
     u_char                   *p, *last;
     const ngx_array_t        *codes;
     ngx_http_script_code_pt   code;
 
-    codes = ngx_http_pgw_peek_rewrite_codes(cf, cf->ctx);
+    codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
 
     if (codes == NULL) {
         return 0;
@@ -296,7 +297,7 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 
     if (clcf->name.len
         && !conf->allow_return
-        && ngx_http_pgw_peek_rewrite_answers(cf))
+        && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx))
     {
         return ngx_http_pgw_conf_fail(cf, NULL,
                    "is guarded, but its \"return\" or redirecting \"rewrite\" "

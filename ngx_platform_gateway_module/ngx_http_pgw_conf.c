@@ -386,8 +386,14 @@ char *
 ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 {
     ngx_http_pgw_srv_conf_t  *prev = parent;
+    ngx_http_pgw_srv_conf_t  *conf = child;
 
-    return ngx_http_pgw_conf_strip_map(cf, child, prev->strip);
+    ngx_http_core_srv_conf_t  *cscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf, cscf->ctx);
+
+    return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }
 
 

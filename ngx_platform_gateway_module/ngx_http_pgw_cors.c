@@ -241,21 +241,6 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-void
-ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_core_srv_conf_t  *cscf;
-
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (cscf->ctx->loc_conf[ngx_http_core_module.ctx_index] == clcf) {
-        conf->answers = ngx_http_pgw_peek_rewrite_answers(cf);
-    }
-}
-
-
 static ngx_int_t
 ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
 {

@@ -1,303 +1,598 @@
 
 /*
- * platform_gateway_explain: who may ask what the gateway would do with a
- * request, and how.  It is for the operator alone, since the answer tells more
- * of a token than its bearer learns from a refusal.
+ * The explanation of what the gateway would do with a request, in JSON.  Of the
+ * token it tells the members that a check is about, never the signature nor who
+ * the token is for.
  */
 
 
+#include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_local.h"
 
 
-#define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
+/*
+ * The checks, in the order in which the first that fails decides.  Those of a
+ * stage of verifying a token look for one error, or with PJ_OK for all that no
+ * other check of the stage looks for.
+ */
+
+static const struct {
+    const char  *name;
+    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
+    pj_err_t     err;
+} ngx_http_pgw_explain_checks[] = {
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK },
+    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND },
+    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK }
+};
+
+#define NGX_HTTP_PGW_CHECKS                                                   \
+    (sizeof(ngx_http_pgw_explain_checks)                                      \
+     / sizeof(ngx_http_pgw_explain_checks[0]))
+
+enum {      /* those of no stage */
+    NGX_HTTP_PGW_CHECK_PATH = 0,
+    NGX_HTTP_PGW_CHECK_LOCATION,
+    NGX_HTTP_PGW_CHECK_METHOD,
+    NGX_HTTP_PGW_CHECK_BEARER,
+    NGX_HTTP_PGW_CHECK_CONTEXT = NGX_HTTP_PGW_CHECKS - 1
+};
 
 
-/* The object that body is, or NULL. */
+typedef struct {
+    ngx_http_request_t             *request;   /* that asks */
+    ngx_http_pgw_keys_t            *keys;
+    const ngx_http_pgw_question_t  *asked;
 
-static const pj_json_t *
-ngx_http_pgw_explain_parse(ngx_pool_t *pool, pj_str_t body)
-{
-    void             *mem;
-    size_t            size;
-    pj_arena_t        arena;
-    const pj_json_t  *root;
-
-    size = pj_keyset_arena_bytes(body.len);
-
-    mem = ngx_palloc(pool, size);
-    if (mem == NULL) {
-        return NULL;
-    }
-
-    pj_arena_init(&arena, mem, size);
-
-    return pj_json_parse(&arena, body, &root) == PJ_OK
-           && root->type == PJ_JSON_OBJECT ? root : NULL;
-}
-
-
-/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
-
-static const char *
-ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
-    ngx_http_pgw_question_t *q)
-{
-    size_t                    i, known;
-    const pj_json_t          *root, *m;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
+    ngx_uint_t                      redirect;  /* to the path and "/" */
+    const pj_json_t                *header;    /* as the token says, ... */
+    pj_claims_t                     claims;    /* ... true or not */
+    ngx_uint_t                      admits;    /* the reason if none fails */
+    ngx_uint_t                      refuses;   /* of the first that failed */
 
     struct {
-        const char   *name;
-        ngx_str_t    *value;
-    } members[] = {
-        { "token", &q->token },
-        { "method", &q->method },
-        { "path", &q->path }
-    };
+        ngx_uint_t                  made;      /* else one before says all */
+        ngx_uint_t                  reason;    /* 0: it passed */
+        const char                 *detail;
+    } check[NGX_HTTP_PGW_CHECKS];
+} ngx_http_pgw_explain_t;
 
-    ngx_memzero(q, sizeof(ngx_http_pgw_question_t));
-    ngx_str_set(&q->method, "GET");
-    q->at = ngx_time();
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    q->server = conf->explain;
+/* The checks come in their order; reason 0: it passed. */
 
-    root = ngx_http_pgw_explain_parse(r->pool, body);
-    if (root == NULL) {
-        return "the body is no JSON object";
-    }
+static void
+ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
+    ngx_uint_t reason, const char *detail)
+{
+    e->check[check].made = 1;
+    e->check[check].reason = reason;
+    e->check[check].detail = detail;
 
-    m = pj_json_member(root, "at");
-    known = (m != NULL);
-
-    if (m
-        && (pj_json_seconds(m, PJ_ROUND_DOWN, &q->at) != PJ_OK
-            || q->at < 0 || q->at >= NGX_MAX_INT_T_VALUE - 300))
-    {
-        return "the time is a number of seconds";
-    }
-
-    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-
-        m = pj_json_member(root, members[i].name);
-        if (m == NULL) {
-            continue;
-        }
-
-        known++;
-
-        if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
-            return "token, method and path are strings";
-        }
-
-        members[i].value->len = m->text.len;
-
-        if (m->text.len) {
-            members[i].value->data = (u_char *) m->text.data;
-        }
-    }
-
-    if (known != root->count) {
-        return "the members are token, method, path and at";
-    }
-
-    return q->path.len ? NULL : "a path is required";
+    e->refuses = e->refuses ? e->refuses : reason;
 }
 
 
+/* OPTIONS is answered before any token is looked at. */
+
 static void
-ngx_http_pgw_explain_body(ngx_http_request_t *r)
+ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 {
-    size_t        n;
-    u_char       *p, *last;
-    pj_str_t      body;
-    const char   *err;
-    ngx_chain_t  *cl;
+    ngx_uint_t        allowed;
+    const ngx_str_t  *method;
 
-    ngx_http_pgw_question_t  question;
+    static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
+    static const ngx_str_t  options = ngx_string("OPTIONS");
 
-    n = (size_t) r->headers_in.content_length_n;
+    method = &e->asked->method;
 
-    p = ngx_pnalloc(r->pool, n + 1);
-    if (p == NULL || r->request_body->temp_file) {
-        ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
-                                       : NGX_HTTP_INTERNAL_SERVER_ERROR);
-        return;
+    allowed = e->conf->allow.len
+              ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_cors_list_has(&never, method, 0);
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
+                              ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                              "the location does not take the method");
+
+    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+    }
+}
+
+
+/* What a request from outside would be led to, before any rewrite. */
+
+static ngx_int_t
+ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
+{
+    void        **loc_conf;
+    ngx_int_t     rc;
+    ngx_str_t     uri;
+    const char   *detail;
+
+    loc_conf = e->asked->server->ctx->loc_conf;
+
+    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
+                                 &e->asked->path, &uri);
+
+    if (rc == NGX_DECLINED) {
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
+                                  NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                  "nginx does not accept this path");
+        return NGX_OK;
     }
 
-    body.data = p;
-    last = p + n;
+    if (rc == NGX_OK) {
+        rc = ngx_http_pgw_locate(NULL, &uri, &loc_conf);
+    }
 
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
+    if (rc == NGX_ERROR) {
+        return NGX_ERROR;
+    }
 
-        if (n) {
-            p = ngx_cpymem(p, cl->buf->pos, n);
+    e->redirect = (rc == NGX_DONE);
+    e->clcf = loc_conf[ngx_http_core_module.ctx_index];
+    e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    detail = e->clcf->internal ? "the location is internal"
+             : e->conf->enable && e->conf->access == 0
+             ? "the location states no platform_gateway_access"
+             : e->conf->route_not_found
+               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+             ? "no other location serves the path" : NULL;
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, 0, NULL);
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
+                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+                              detail);
+
+    if (e->conf->enable && !e->redirect) {
+
+        e->admits = (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+                    ? NGX_HTTP_PGW_REASON_PUBLIC
+                    : NGX_HTTP_PGW_REASON_VERIFIED;
+
+        if (detail == NULL) {
+            ngx_http_pgw_explain_method(e);
         }
     }
 
-    body.len = (size_t) (p - body.data);
-
-    err = ngx_http_pgw_explain_read(r, body, &question);
-
-    ngx_http_finalize_request(r,
-           err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                           "REQUEST_INVALID", err, 0)
-               : ngx_http_pgw_explain_answer(r, &question));
+    return NGX_OK;
 }
 
 
 /*
- * A token must not reach the disk, so a body that nginx would not hold in
- * memory is refused.  A page may have its browser ask, from inside what "allow"
- * lets in: all that a page can have sent by POST has one of two headers.
+ * The checks that a stage makes come one after the other, and one that failed
+ * is its last; those of the policy all are made.
  */
 
-static ngx_int_t
-ngx_http_pgw_explain_handler(ngx_http_request_t *r)
+static void
+ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
 {
-    off_t                      length;
-    ngx_int_t                  rc;
-    ngx_uint_t                 i;
-    ngx_table_elt_t           *h;
-    const ngx_list_part_t     *part;
-    ngx_http_core_loc_conf_t  *clcf;
+    pj_err_t    err;
+    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1];
+    ngx_uint_t  i, stage, failed, reason;
 
-    if (r->method != NGX_HTTP_POST || r != r->main) {
-        return NGX_HTTP_NOT_ALLOWED;
+    ngx_memzero(named, sizeof(named));
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+        named[ngx_http_pgw_explain_checks[i].stage] |=
+                                  PJ_FAULT(ngx_http_pgw_explain_checks[i].err);
     }
 
-    i = 0;
-    part = &r->headers_in.headers.part;
+    failed = NGX_HTTP_PGW_STAGES;
 
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        if (ngx_http_pgw_header_is(h, "origin")
-            || ngx_http_pgw_header_is(h, "sec-fetch-site"))
+        stage = ngx_http_pgw_explain_checks[i].stage;
+
+        if (stage == NGX_HTTP_PGW_STAGES || stage == failed
+            || steps->found[stage] == 0)
         {
-            return ngx_http_pgw_local_refuse(r,
-                                     NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
-                                     NULL, "browsers get no explanation", 0);
+            continue;
+        }
+
+        err = ngx_http_pgw_explain_checks[i].err;
+        found = steps->found[stage] & (err ? PJ_FAULT(err) : ~named[stage]);
+
+        for (err = PJ_OK; found && !(found & PJ_FAULT(err)); err++) {
+            /* void */
+        }
+
+        reason = !err ? 0
+                 : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
+                 : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
+
+        ngx_http_pgw_explain_note(e, i, reason,
+                 reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
+                 ? "there is no usable key set"
+                 : reason == NGX_HTTP_PGW_REASON_KID_PENDING
+                 ? "the key set is older than the token, a request would have "
+                   "it fetched first" : pj_strerror(err));
+
+        if (err && stage != NGX_HTTP_PGW_STAGE_POLICY) {
+            failed = stage;
+        }
+    }
+}
+
+
+/* The value of Authorization, or a token alone; then as the guard does. */
+
+static ngx_int_t
+ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
+{
+    pj_err_t              err;
+    pj_str_t              token;
+    ngx_int_t             rc;
+    const ngx_str_t      *value;
+    const pj_keyset_t    *set;
+    ngx_http_pgw_steps_t  steps;
+
+    value = &e->asked->token;
+
+    rc = ngx_http_pgw_token_find(value, &token);
+
+    if (rc == NGX_DECLINED && value->data
+        && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
+    {
+        rc = NGX_OK;
+        token.data = value->data;
+        token.len = value->len;
+    }
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
+                     rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
+                     rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+                     : value->data ? "the scheme is not Bearer"
+                     : "a bearer token is required");
+
+    if (rc != NGX_OK) {
+        return NGX_OK;
+    }
+
+    /* no fetch is asked for */
+
+    set = ngx_http_pgw_keys_get(e->keys);
+
+    ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
+    steps.at = e->asked->at;
+
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
+                                    &e->claims, &steps);
+
+    if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
+    {
+        return NGX_ERROR;
+    }
+
+    e->header = steps.header;
+
+    ngx_http_pgw_explain_steps(e, &steps, set);
+
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
+                   (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                   "the token is valid for another context");
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *value)
+{
+    ngx_http_pgw_text_format(text, value ? "%s\"%s\"" : "%snull", before,
+                             value);
+}
+
+
+/* Strings of nginx's and of pj's. */
+
+#define ngx_http_pgw_explain_string(text, before, s)                          \
+    ngx_http_pgw_text_json(text, before,                                      \
+                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
+
+
+static void
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_array_t *strings)
+{
+    ngx_uint_t       i;
+    const pj_str_t  *s;
+
+    ngx_http_pgw_text_format(text, "%s[", before);
+
+    for (i = 0; strings && i < strings->nelts; i++) {
+        s = (const pj_str_t *) strings->elts + i;
+        ngx_http_pgw_explain_string(text, i ? "," : "", s);
+    }
+
+    ngx_http_pgw_text_format(text, "]");
+}
+
+
+/*
+ * The decision, and what the client is answered: null where that is for an
+ * upstream to say.  What nginx refuses itself stays refused in shadow mode.
+ */
+
+static void
+ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    status, shadow;
+    const ngx_http_pgw_reason_t  *reason;
+
+    shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
+    reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
+
+    status = shadow ? 0
+             : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
+             : reason->status;
+
+    ngx_http_pgw_explain_literal(text, "{\"decision\":",
+                                 shadow ? "shadow"
+                                 : e->refuses ? "deny"
+                                 : reason->name ? "allow" : NULL);
+    ngx_http_pgw_explain_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
+                                          : ",\"status\":null", status);
+    ngx_http_pgw_explain_literal(text, ",\"code\":",
+                                 shadow ? NULL : reason->code);
+    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_explain_string(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
+}
+
+
+static void
+ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                      access;
+    const char                     *match, *comma;
+    ngx_conf_bitmask_t             *level;
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = e->conf;
+    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
+
+    if (conf == NULL) {
+        return;
+    }
+
+    match = e->clcf->exact_match ? "exact" : "prefix";
+
+#if (NGX_PCRE)
+    match = e->clcf->regex ? "regex" : match;
+#endif
+
+    ngx_http_pgw_explain_string(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_explain_literal(text, ",\"match\":",
+                                 e->clcf->name.data ? match : NULL);
+    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
+                             conf->enable ? "true" : "false");
+
+    comma = "";
+    access = conf->access;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_explain_string(text, comma, &level->name);
+            comma = ",";
+            access &= ~level->mask;      /* one level has two names */
         }
     }
 
-    length = r->headers_in.content_length_n;
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    ngx_http_pgw_explain_string(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_explain_string(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_explain_string(text, ",\"serviceName\":",
+                                &conf->service_name);
+    ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
+    ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
 
-    if (length < 0) {
-        return NGX_HTTP_LENGTH_REQUIRED;
-    }
-
-    if (length > NGX_HTTP_PGW_EXPLAIN_MAX
-        || length > (off_t) clcf->client_body_buffer_size)
-    {
-        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
-    }
-
-    r->request_body_in_file_only = 0;
-
-    rc = ngx_http_read_client_request_body(r, ngx_http_pgw_explain_body);
-
-    return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
+    ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
+                             "\"shadow\":%s}", conf->leeway,
+                             conf->token_max_size,
+                             conf->shadow ? "true" : "false");
 }
 
 
-/* NULL unless exactly one server has the name. */
-
-static ngx_http_core_srv_conf_t *
-ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
+static void
+ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                  i, n;
-    ngx_http_server_name_t     *sn;
-    ngx_http_core_srv_conf_t  **cscfp, *found;
-    ngx_http_core_main_conf_t  *cmcf;
+    pj_str_t          s;
+    ngx_uint_t        i;
+    const pj_json_t  *m;
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+    static const char * const  names[] = {
+        "alg", "typ", "kid",     /* of the header, then of the claims */
+        "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
 
-    found = NULL;
-    cscfp = cmcf->servers.elts;
+    ngx_http_pgw_text_format(text, e->asked->token.data
+                             ? ",\n\"token\":{\"bytes\":%uz"
+                             : ",\n\"token\":null", e->asked->token.len);
 
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-        sn = cscfp[i]->server_names.elts;
+    for (i = 0; e->asked->token.data && names[i]; i++) {
 
-        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+        m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
+        if (m == NULL) {
+            continue;
+        }
 
-            if (sn[n].name.len == name->len
-                && ngx_strncasecmp(sn[n].name.data, name->data, name->len) == 0)
-            {
-                if (found && found != cscfp[i]) {
-                    return NULL;
-                }
+        ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
 
-                found = cscfp[i];
-            }
+        s.data = m->text.len ? m->text.data : (const u_char *) "";
+        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
+
+        if (m->type == PJ_JSON_STRING) {
+            ngx_http_pgw_explain_string(text, "", &s);
+
+        } else {
+            ngx_http_pgw_text_format(text,
+                                     m->type == PJ_JSON_NUMBER
+                                     && s.len == m->text.len ? "%*s" : "null",
+                                     s.len, s.data);
         }
     }
 
-    return found;
+    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
 }
 
 
-char *
-ngx_http_pgw_explain_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
+static void
+ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_keys_t *keys)
 {
-    ngx_http_core_loc_conf_t  *clcf;
+    time_t              fetched;
+    const pj_keyset_t  *set;
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    /* the handler of a location runs in its "if" and "limit_except" as well */
-
-    if (clcf->noname) {
-        conf->explain = prev->explain;
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
+        return;
     }
 
-    if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
-        return NGX_CONF_OK;
-    }
+    set = ngx_http_pgw_keys_get(keys);
+    fetched = keys->zone->fetched_at;
 
-    if (conf->explain_name.len) {
-        conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
-    }
+    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
+                             "\"keys\":%uz,\"ageSeconds\":",
+                             keys->version,
+                             set ? set->count : 0);
+    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
+                             ngx_max(ngx_time() - fetched, 0));
+}
 
-    if (conf->explain == NULL) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "has \"platform_gateway_explain %V\", and not exactly one "
-                   "server has that \"server_name\",", &conf->explain_name);
-    }
 
-    if (clcf->internal
-        || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
+static void
+ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t  i, reason;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        reason = e->check[i].reason;
+
+        ngx_http_pgw_text_format(text,
+                                 "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
+                                 !e->check[i].made ? "skipped"
+                                 : reason ? "failed" : "passed");
+
+        if (reason) {
+            ngx_http_pgw_text_format(text,
+                                     ",\"reason\":\"%s\",\"detail\":\"%s\"",
+                                     ngx_http_pgw_reasons[reason].name,
+                                     e->check[i].detail);
+        }
+
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
+        {
+            ngx_http_pgw_explain_string(text, ",\"claim\":",
+                                        &e->claims.fault);
+        }
+
+        ngx_http_pgw_text_format(text, "}");
+    }
+}
+
+
+/* The names of the trusted headers that would go upstream. */
+
+static void
+ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_str_t                     value;
+    ngx_uint_t                    i;
+    const char                   *comma;
+    const pj_json_t              *claim;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    comma = "";
+    ch = e->conf->claim_headers->elts;
+
+    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
+
+        claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
+
+        if (ngx_http_pgw_token_value(e->request->pool, claim, &value)
+            == NGX_OK)
+        {
+            ngx_http_pgw_explain_string(text, comma, &ch[i].name);
+            comma = ",";
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_pgw_explain_answer(ngx_http_request_t *r,
+    const ngx_http_pgw_question_t *question)
+{
+    ngx_http_pgw_text_t        text;
+    ngx_http_pgw_explain_t     e;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_memzero(&e, sizeof(ngx_http_pgw_explain_t));
+
+    e.request = r;
+    e.keys = mcf->keys;
+    e.asked = question;
+
+    if (ngx_http_pgw_explain_route(&e) != NGX_OK
+        || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
+            && ngx_http_pgw_explain_verify(&e) != NGX_OK))
     {
-        return NGX_CONF_OK;
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    return ngx_http_pgw_conf_fail(cf, NULL,
-               "has \"platform_gateway_explain\" and is open to anybody: say "
-               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
-               "guard it,");
-}
+    ngx_http_pgw_text_init(&text, r);
 
+    ngx_http_pgw_explain_verdict(&text, &e);
+    ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_explain_token(&text, &e);
+    ngx_http_pgw_explain_keys(&text, e.keys);
+    ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
 
-char *
-ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    ngx_str_t  *value;
-
-    value = cf->args->elts;
-
-    lcf->explain = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-
-    if (cf->args->nelts == 2) {
-        lcf->explain_name = value[1];
+    if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ngx_http_pgw_explain_headers(&text, &e);
     }
 
-    return ngx_http_pgw_local_content(cf, cmd, conf);
+    ngx_http_pgw_text_format(&text, "]}\n");
+
+    return ngx_http_pgw_text_send(&text, "application/json");
 }
-
-
-ngx_http_pgw_content_t  ngx_http_pgw_explain_content =
-    { ngx_http_pgw_explain_handler, NGX_HTTP_POST };

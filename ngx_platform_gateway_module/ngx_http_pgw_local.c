@@ -1,7 +1,9 @@
 
 /*
- * Content handlers of the gateway's own: liveness, readiness, and the answer
- * to a path that no route serves.
+ * Content handlers of the gateway's own: liveness, readiness, the answer to a
+ * path that no route serves, and explanations: who may ask what the gateway
+ * would do with a request, and how.  They are for the operator alone, since
+ * they tell more of a token than its bearer learns from a refusal.
  */
 
 
@@ -9,7 +11,12 @@
 #include "ngx_http_pgw_local.h"
 
 
-ngx_int_t
+#define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
+
+
+/* Refuses from a content handler; code NULL: that of the reason. */
+
+static ngx_int_t
 ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
     const char *code, const char *detail, time_t retry_after)
 {
@@ -81,11 +88,293 @@ ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
 }
 
 
+/* The object that body is, or NULL. */
+
+static const pj_json_t *
+ngx_http_pgw_explain_parse(ngx_pool_t *pool, pj_str_t body)
+{
+    void             *mem;
+    size_t            size;
+    pj_arena_t        arena;
+    const pj_json_t  *root;
+
+    size = pj_keyset_arena_bytes(body.len);
+
+    mem = ngx_palloc(pool, size);
+    if (mem == NULL) {
+        return NULL;
+    }
+
+    pj_arena_init(&arena, mem, size);
+
+    return pj_json_parse(&arena, body, &root) == PJ_OK
+           && root->type == PJ_JSON_OBJECT ? root : NULL;
+}
+
+
+/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
+    ngx_http_pgw_question_t *q)
+{
+    size_t                    i, known;
+    const pj_json_t          *root, *m;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    struct {
+        const char   *name;
+        ngx_str_t    *value;
+    } members[] = {
+        { "token", &q->token },
+        { "method", &q->method },
+        { "path", &q->path }
+    };
+
+    ngx_memzero(q, sizeof(ngx_http_pgw_question_t));
+    ngx_str_set(&q->method, "GET");
+    q->at = ngx_time();
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    q->server = conf->explain;
+
+    root = ngx_http_pgw_explain_parse(r->pool, body);
+    if (root == NULL) {
+        return "the body is no JSON object";
+    }
+
+    m = pj_json_member(root, "at");
+    known = (m != NULL);
+
+    if (m
+        && (pj_json_seconds(m, PJ_ROUND_DOWN, &q->at) != PJ_OK
+            || q->at < 0 || q->at >= NGX_MAX_INT_T_VALUE - 300))
+    {
+        return "the time is a number of seconds";
+    }
+
+    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+
+        m = pj_json_member(root, members[i].name);
+        if (m == NULL) {
+            continue;
+        }
+
+        known++;
+
+        if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
+            return "token, method and path are strings";
+        }
+
+        members[i].value->len = m->text.len;
+
+        if (m->text.len) {
+            members[i].value->data = (u_char *) m->text.data;
+        }
+    }
+
+    if (known != root->count) {
+        return "the members are token, method, path and at";
+    }
+
+    return q->path.len ? NULL : "a path is required";
+}
+
+
+static void
+ngx_http_pgw_explain_body(ngx_http_request_t *r)
+{
+    size_t        n;
+    u_char       *p, *last;
+    pj_str_t      body;
+    const char   *err;
+    ngx_chain_t  *cl;
+
+    ngx_http_pgw_question_t  question;
+
+    n = (size_t) r->headers_in.content_length_n;
+
+    p = ngx_pnalloc(r->pool, n + 1);
+    if (p == NULL || r->request_body->temp_file) {
+        ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+                                       : NGX_HTTP_INTERNAL_SERVER_ERROR);
+        return;
+    }
+
+    body.data = p;
+    last = p + n;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
+
+        if (n) {
+            p = ngx_cpymem(p, cl->buf->pos, n);
+        }
+    }
+
+    body.len = (size_t) (p - body.data);
+
+    err = ngx_http_pgw_explain_read(r, body, &question);
+
+    ngx_http_finalize_request(r,
+           err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                           "REQUEST_INVALID", err, 0)
+               : ngx_http_pgw_explain_answer(r, &question));
+}
+
+
+/*
+ * A token must not reach the disk, so a body that nginx would not hold in
+ * memory is refused.  A page may have its browser ask, from inside what "allow"
+ * lets in: all that a page can have sent by POST has one of two headers.
+ */
+
+static ngx_int_t
+ngx_http_pgw_explain_handler(ngx_http_request_t *r)
+{
+    off_t                      length;
+    ngx_int_t                  rc;
+    ngx_uint_t                 i;
+    ngx_table_elt_t           *h;
+    const ngx_list_part_t     *part;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (r->method != NGX_HTTP_POST || r != r->main) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    i = 0;
+    part = &r->headers_in.headers.part;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_pgw_header_is(h, "origin")
+            || ngx_http_pgw_header_is(h, "sec-fetch-site"))
+        {
+            return ngx_http_pgw_local_refuse(r,
+                                     NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
+                                     NULL, "browsers get no explanation", 0);
+        }
+    }
+
+    length = r->headers_in.content_length_n;
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (length < 0) {
+        return NGX_HTTP_LENGTH_REQUIRED;
+    }
+
+    if (length > NGX_HTTP_PGW_EXPLAIN_MAX
+        || length > (off_t) clcf->client_body_buffer_size)
+    {
+        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+    }
+
+    r->request_body_in_file_only = 0;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_pgw_explain_body);
+
+    return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
+}
+
+
+/* NULL unless exactly one server has the name. */
+
+static ngx_http_core_srv_conf_t *
+ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    ngx_uint_t                  i, n;
+    ngx_http_server_name_t     *sn;
+    ngx_http_core_srv_conf_t  **cscfp, *found;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    found = NULL;
+    cscfp = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+        sn = cscfp[i]->server_names.elts;
+
+        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+
+            if (sn[n].name.len == name->len
+                && ngx_strncasecmp(sn[n].name.data, name->data, name->len) == 0)
+            {
+                if (found && found != cscfp[i]) {
+                    return NULL;
+                }
+
+                found = cscfp[i];
+            }
+        }
+    }
+
+    return found;
+}
+
+
+char *
+ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* the handler of a location runs in its "if" and "limit_except" as well */
+
+    if (clcf->noname) {
+        conf->explain = prev->explain;
+    }
+
+    if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
+        return NGX_CONF_OK;
+    }
+
+    if (conf->explain_name.len) {
+        conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
+    }
+
+    if (conf->explain == NULL) {
+        return ngx_http_pgw_conf_fail(cf, NULL,
+                   "has \"platform_gateway_explain %V\", and not exactly one "
+                   "server has that \"server_name\",", &conf->explain_name);
+    }
+
+    if (clcf->internal
+        || ngx_http_pgw_peek_access_denies(cf)
+        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
+    {
+        return NGX_CONF_OK;
+    }
+
+    return ngx_http_pgw_conf_fail(cf, NULL,
+               "has \"platform_gateway_explain\" and is open to anybody: say "
+               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
+               "guard it,");
+}
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_health =
+    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
+    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
+    { ngx_http_pgw_local_not_found_handler, 0 };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
+    { ngx_http_pgw_explain_handler, NGX_HTTP_POST };
+
+
 char *
 ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
+    ngx_str_t                     *value;
     ngx_http_core_loc_conf_t      *clcf;
     const ngx_http_pgw_content_t  *content;
 
@@ -100,15 +389,16 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     lcf->methods |= content->methods;
     lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
 
+    if (content == &ngx_http_pgw_local_explain) {
+        value = cf->args->elts;
+
+        lcf->explain = ngx_http_conf_get_module_srv_conf(cf,
+                                                         ngx_http_core_module);
+
+        if (cf->args->nelts == 2) {
+            lcf->explain_name = value[1];
+        }
+    }
+
     return NGX_CONF_OK;
 }
-
-
-ngx_http_pgw_content_t  ngx_http_pgw_local_health =
-    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
-
-ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
-    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
-
-ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
-    { ngx_http_pgw_local_not_found_handler, 0 };

@@ -19,21 +19,21 @@ typedef struct {
     ngx_uint_t                   methods;      /* that it takes, 0: any */
 } ngx_http_pgw_content_t;
 
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
+extern ngx_http_pgw_content_t  ngx_http_pgw_local_explain;
+
 /* Directives: set the content handler that cmd->post points to. */
 char *ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
-extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
-extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
-
-/* Refuses from a content handler; code NULL: that of the reason. */
-ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_reason_e reason, const char *code, const char *detail,
-    time_t retry_after);
+/* A location that explains must say who may ask, and of which server. */
+char *ngx_http_pgw_local_merge(ngx_conf_t *cf,
+    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
 
 
-/* ngx_http_pgw_explain.c: who may ask for an explanation, and how */
+/* ngx_http_pgw_explain.c: what the gateway would do with a request */
 
 typedef struct {
     ngx_http_core_srv_conf_t    *server;       /* that would be asked */
@@ -43,18 +43,6 @@ typedef struct {
     int64_t                      at;           /* seconds */
 } ngx_http_pgw_question_t;
 
-char *ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-extern ngx_http_pgw_content_t  ngx_http_pgw_explain_content;
-
-/* A location with the directive must say who may ask, and of which server. */
-char *ngx_http_pgw_explain_merge(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf);
-
-
-/* ngx_http_pgw_explain_text.c: the checks by name, and the answer */
-
 ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question);
 
@@ -63,9 +51,6 @@ ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
 ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
-
-/* Notes whether the server that cf is in answers by itself. */
-void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
 
 /*
  * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a

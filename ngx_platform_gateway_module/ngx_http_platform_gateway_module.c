@@ -189,13 +189,11 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_explain_merge(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
-
-    ngx_http_pgw_options_merge(cf, sscf);
 
     if (!conf->enable) {
         return NGX_CONF_OK;
@@ -412,8 +410,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_explain"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_pgw_explain_directive,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_explain_content },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_explain },
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
