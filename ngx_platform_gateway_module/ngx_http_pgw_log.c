@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_TEXT_START  1024
