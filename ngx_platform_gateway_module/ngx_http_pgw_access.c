@@ -62,12 +62,10 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     }
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
 
-    if (gr->injected
-        && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK)
+    if (gr == NULL
+        || (gr->injected
+            && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }

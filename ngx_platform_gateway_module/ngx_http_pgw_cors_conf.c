@@ -48,14 +48,10 @@ ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
 ngx_uint_t
 ngx_http_pgw_cors_is_token(const ngx_str_t *name)
 {
-    u_char  c, *p;
+    u_char  *p;
 
     for (p = name->data; p < name->data + name->len; p++) {
-        c = (u_char) (*p | 0x20);
-
-        if ((c < 'a' || c > 'z') && (*p < '0' || *p > '9')
-            && *p != '-' && *p != '_')
-        {
+        if (ngx_http_pgw_headers_fold(*p) == '-' && *p != '-' && *p != '_') {
             return 0;
         }
     }
@@ -152,15 +148,12 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
     host += wildcard;
 
     err = ngx_http_pgw_cors_host(host, wildcard, &end);
-    if (err) {
-        return err;
-    }
 
-    if (*end) {
+    if (err == NULL && *end) {
         port = ngx_atoi(end + 1, ngx_strlen(end + 1));
 
         if (port < 1 || port > 65535 || end[1] == '0') {
-            return "the port must be 1 to 65535";
+            err = "the port must be 1 to 65535";
         }
 
         /* browsers leave the port out where it is the scheme's own */
@@ -177,7 +170,7 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
     pattern->suffix.data = host;
     pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
 
-    return NULL;
+    return err;
 }
 
 

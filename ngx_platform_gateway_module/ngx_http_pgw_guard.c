@@ -103,8 +103,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 static void
 ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set,
-    ngx_http_pgw_cache_t *cache)
+    ngx_http_pgw_ctx_t *ctx, ngx_http_pgw_cache_t *cache)
 {
     ngx_pool_t            *pool;
     pj_claims_t            claims;
@@ -118,8 +117,8 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         return;
     }
 
-    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, set, &claims,
-                                         NULL);
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, ctx->set,
+                                         &claims, NULL);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
         ctx->iat = claims.iat;
@@ -150,7 +149,6 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 {
     pj_str_t                   token;
     ngx_int_t                  rc;
-    ngx_uint_t                 version;
     ngx_table_elt_t           *h;
     const pj_keyset_t         *set;
     ngx_http_pgw_ctx_t        *ctx;
@@ -175,11 +173,10 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
     set = ngx_http_pgw_keys_get(mcf->keys);
-    version = mcf->keys->version;
 
     if (set
         && ctx->policy == conf->policy
-        && ctx->version == version
+        && ctx->version == mcf->keys->version
         && ctx->token.data == token.data
         && ctx->token.len == token.len)
     {
@@ -187,7 +184,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     }
 
     ctx->set = set;
-    ctx->version = version;
+    ctx->version = mcf->keys->version;
     ctx->token = token;
 
     /* without keys nothing is known, whatever was known before */
@@ -196,21 +193,25 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
              : NGX_DECLINED;
 
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_verify(r, conf, ctx, set, mcf->cache);
+        ngx_http_pgw_verify(r, conf, ctx, mcf->cache);
     }
 
     ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: token %s, key set %ui%s",
-                   pj_errname(ctx->err), version,
+                   pj_errname(ctx->err), ctx->version,
                    rc == NGX_DECLINED ? "" : ", cached");
 
     return ctx;
 }
 
 
-/* Why r is let in or refused; REASON_NONE: it waits for keys. */
+/*
+ * Why r is let in or refused; REASON_NONE: it waits for keys.  The key of its
+ * token may have been published after our last fetch.  What a fetch that began
+ * after the request came has not brought does not exist.
+ */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -218,31 +219,21 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_int_t                  rc;
     ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_reason_e      reason;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    ctx = ngx_http_pgw_guard_look(r, conf);
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    if (ctx == NULL || ctx->missing) {
-        return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-                   : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
-    }
+    do {
+        ctx = ngx_http_pgw_guard_look(r, conf);
 
-    reason = ngx_http_pgw_reason_of_token(ctx->err);
+        if (ctx == NULL || ctx->missing) {
+            return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
+                       : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
+        }
 
-    if (ctx->err == PJ_ERR_KID_UNKNOWN) {
-
-        /*
-         * The key may have been published after our last fetch.  What a fetch
-         * that began after the request came has not brought does not exist.
-         */
-
-        mcf = ngx_http_get_module_main_conf(r,
-                                            ngx_http_platform_gateway_module);
-        keys = mcf->keys;
-
-        rc = ngx_http_pgw_keys_wait(r, keys);
+        rc = (ctx->err == PJ_ERR_KID_UNKNOWN)
+             ? ngx_http_pgw_keys_wait(r, mcf->keys) : NGX_OK;
 
         if (rc == NGX_AGAIN) {
             ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -251,18 +242,20 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
             return NGX_HTTP_PGW_REASON_NONE;
         }
 
-        /* A fetch of another worker may have ended since we looked. */
+        /* a fetch of another worker may have ended since we looked */
 
-        if (ngx_http_pgw_keys_get(keys) != ctx->set) {
-            return ngx_http_pgw_judge(r, gr, conf);
-        }
+    } while (ctx->err == PJ_ERR_KID_UNKNOWN
+             && ngx_http_pgw_keys_get(mcf->keys) != ctx->set);
 
-        if (ctx->set == NULL || rc == NGX_DECLINED) {
-            reason = ngx_http_pgw_token_no_key(keys, ctx->set, ctx->iat);
-        }
+    reason = ngx_http_pgw_reason_of_token(ctx->err);
+
+    if (ctx->err == PJ_ERR_KID_UNKNOWN
+        && (ctx->set == NULL || rc == NGX_DECLINED))
+    {
+        reason = ngx_http_pgw_token_no_key(mcf->keys, ctx->set, ctx->iat);
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
-            gr->retry_after = ngx_http_pgw_keys_retry_after(keys);
+            gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
         }
     }
 

@@ -230,15 +230,9 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 {
-    size_t            i;
     u_char            c;
+    size_t            i;
     const ngx_str_t  *id;
-
-    /* A-Z, a-z, 0-9, ".", "_", ":" and "-" */
-
-    static const uint32_t  chars[] = {
-        0, 0x07ff6000, 0x87fffffe, 0x07fffffe, 0, 0, 0, 0
-    };
 
     id = pass->id[n];
 
@@ -251,7 +245,8 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (!(chars[c >> 5] & ((uint32_t) 1 << (c & 0x1f)))) {
+        if (ngx_http_pgw_headers_fold(c) == '-' && memchr("-._:", c, 4) == NULL)
+        {
             return NULL;
         }
     }

@@ -114,12 +114,10 @@ ngx_http_pgw_explain_parse(ngx_pool_t *pool, pj_str_t body)
 /* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
 
 static const char *
-ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
-    ngx_http_pgw_question_t *q)
+ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
 {
-    size_t                    i, known;
-    const pj_json_t          *root, *m;
-    ngx_http_pgw_loc_conf_t  *conf;
+    size_t            i, known;
+    const pj_json_t  *m;
 
     struct {
         const char   *name;
@@ -130,14 +128,6 @@ ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
         { "path", &q->path }
     };
 
-    ngx_memzero(q, sizeof(ngx_http_pgw_question_t));
-    ngx_str_set(&q->method, "GET");
-    q->at = ngx_time();
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    q->server = conf->explain;
-
-    root = ngx_http_pgw_explain_parse(r->pool, body);
     if (root == NULL) {
         return "the body is no JSON object";
     }
@@ -183,13 +173,13 @@ ngx_http_pgw_explain_read(ngx_http_request_t *r, pj_str_t body,
 static void
 ngx_http_pgw_explain_body(ngx_http_request_t *r)
 {
-    size_t        n;
-    u_char       *p, *last;
-    pj_str_t      body;
-    const char   *err;
-    ngx_chain_t  *cl;
-
-    ngx_http_pgw_question_t  question;
+    size_t                    n;
+    u_char                   *p, *last;
+    pj_str_t                  body;
+    const char               *err;
+    ngx_chain_t              *cl;
+    ngx_http_pgw_question_t   question;
+    ngx_http_pgw_loc_conf_t  *conf;
 
     n = (size_t) r->headers_in.content_length_n;
 
@@ -213,7 +203,16 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     body.len = (size_t) (p - body.data);
 
-    err = ngx_http_pgw_explain_read(r, body, &question);
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_memzero(&question, sizeof(ngx_http_pgw_question_t));
+
+    question.server = conf->explain;
+    ngx_str_set(&question.method, "GET");
+    question.at = ngx_time();
+
+    err = ngx_http_pgw_explain_read(&question,
+                                   ngx_http_pgw_explain_parse(r->pool, body));
 
     ngx_http_finalize_request(r,
            err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,

@@ -52,6 +52,8 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
     { 421, "Misdirected Request", "GATEWAY_BAD_REQUEST",
       "the request is for another server" },
     { 429, "Too Many Requests", NULL, NULL },
+    { NGX_HTTP_REQUEST_HEADER_TOO_LARGE, "Bad Request",
+      "GATEWAY_HEADER_TOO_LARGE", "a request header is too large" },
     { 500, "Internal Server Error", "GATEWAY_ERROR",
       "the gateway failed to answer" },
     { 501, "Not Implemented", "GATEWAY_ERROR",
@@ -66,12 +68,6 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
       "the HTTP version of the request is not supported" },
     { 0, NULL, NULL, NULL }
 };
-
-static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
-    400, "Bad Request", "GATEWAY_HEADER_TOO_LARGE",
-    "a request header is too large"
-};
-
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
@@ -323,13 +319,10 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
     p = b->pos + len;
 
-    if ((size_t) (b->last - p) >= sizeof(too_large) - 1
-        && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
-    {
-        return &ngx_http_pgw_problem_header_too_large;
-    }
-
-    return ngx_http_pgw_problem_find(r->err_status);
+    return ngx_http_pgw_problem_find(
+               (size_t) (b->last - p) >= sizeof(too_large) - 1
+               && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0
+               ? NGX_HTTP_REQUEST_HEADER_TOO_LARGE : r->err_status);
 }
 
 
@@ -418,7 +411,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         return NULL;
     }
 
-    b->last = ngx_sprintf(b->last, body, page->title, page->status, detail,
+    b->last = ngx_sprintf(b->last, body, page->title, r->err_status, detail,
                           code, &gr->request_id);
     b->last_buf = 1;
     b->last_in_chain = 1;
