@@ -363,8 +363,6 @@ void ngx_http_pgw_metrics_count(size_t offset);
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
 
-ngx_http_pgw_set_t  ngx_http_pgw_metrics_directive;
-
 extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 

@@ -374,6 +374,7 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t                     *value;
     ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_pgw_main_conf_t      *mcf;
     const ngx_http_pgw_content_t  *content;
 
     content = cmd->post;
@@ -386,6 +387,13 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     clcf->handler = content->handler;
     lcf->methods |= content->methods;
     lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
+
+    if (content == &ngx_http_pgw_metrics_content) {
+        mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+        ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
+    }
 
     if (content == &ngx_http_pgw_local_explain) {
         value = cf->args->elts;

@@ -474,17 +474,3 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 
 ngx_http_pgw_content_t  ngx_http_pgw_metrics_content =
     { ngx_http_pgw_metrics_handler, NGX_HTTP_GET };
-
-
-char *
-ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
-
-    return ngx_http_pgw_local_content(cf, cmd, conf);
-}

@@ -414,7 +414,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_metrics_directive,
+      ngx_http_pgw_local_content,
       NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_metrics_content },
 
       ngx_null_command
