@@ -40,19 +40,12 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 static ngx_int_t
 ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 {
-    ngx_int_t            rc;
-    ngx_http_pgw_text_t  text;
+    ngx_http_pgw_text_t  text = { .request = r };
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    ngx_http_pgw_text_init(&text, r);
     ngx_http_pgw_text_format(&text,
                              "{\"status\":\"UP\",\"service\":\"gateway\"}");
 
