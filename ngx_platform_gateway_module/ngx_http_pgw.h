@@ -710,6 +710,10 @@ void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
     const ngx_str_t *s);
 
+/* The text as the last of a response's body, with the headers that describe it;
+   NULL: no memory. */
+ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
+
 /* Answers 200 with the text; what it returns, a content handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 

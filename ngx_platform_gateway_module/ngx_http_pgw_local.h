@@ -24,6 +24,11 @@ extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_explain;
 
+/* Refuses from a content handler; code NULL: that of the reason. */
+ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_reason_e reason, const char *code, const char *detail,
+    time_t retry_after);
+
 /* Directives: set the content handler that cmd->post points to. */
 char *ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
