@@ -220,12 +220,10 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_access_fits(ngx_http_request_t *r)
 {
-    size_t                   len;
-    ngx_int_t                rc;
-    ngx_uint_t               i;
-    ngx_table_elt_t         *h;
-    const ngx_list_part_t   *part;
-    ngx_http_pgw_request_t  *gr;
+    size_t                  len;
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
 
     len = NGX_HTTP_PGW_RECORD_SPARE
           + r->request_line.len + r->args.len + 3 * r->uri.len;
@@ -245,17 +243,10 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    rc = ngx_http_pgw_problem_refuse(r, gr, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                     "GATEWAY_HEADER_TOO_LARGE",
                                      "the request headers are too large "
-                                     "for the service behind this path");
-    gr->code = "GATEWAY_HEADER_TOO_LARGE";
-
-    return rc;
+                                     "for the service behind this path", 0);
 }
 
 

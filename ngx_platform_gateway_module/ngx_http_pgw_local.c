@@ -13,9 +13,7 @@
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
 
 
-/* Refuses from a content handler; code NULL: that of the reason. */
-
-static ngx_int_t
+ngx_int_t
 ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
     const char *code, const char *detail, time_t retry_after)
 {

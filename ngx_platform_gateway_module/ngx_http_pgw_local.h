@@ -61,6 +61,10 @@ void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
     const ngx_str_t *s);
 
+/* The text as the last of a response's body, with the headers that describe it;
+   NULL: no memory. */
+ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
+
 /* Answers 200 with the text, whatever body r has; what it returns, a content
    handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
@@ -111,6 +115,11 @@ extern ngx_http_pgw_content_t  ngx_http_pgw_local_health;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_ready;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found;
 extern ngx_http_pgw_content_t  ngx_http_pgw_local_explain;
+
+/* Refuses from a content handler; code NULL: that of the reason. */
+ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_reason_e reason, const char *code, const char *detail,
+    time_t retry_after);
 
 /* Directives: set the content handler that cmd->post points to. */
 char *ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd,

@@ -117,12 +117,44 @@ ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
 }
 
 
+ngx_buf_t *
+ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type)
+{
+    ngx_buf_t           *b;
+    ngx_http_request_t  *r;
+
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
+    r = text->request;
+
+    b = ngx_calloc_buf(r->pool);
+
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+    {
+        return NULL;
+    }
+
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = (r == r->main) ? 1 : 0;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_length_n = b->last - b->pos;
+    r->headers_out.content_type.data = (u_char *) type;
+    r->headers_out.content_type.len = ngx_strlen(type);
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+    r->headers_out.content_type_lowcase = NULL;
+
+    return b;
+}
+
+
 ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
     ngx_int_t            rc;
-    ngx_buf_t           *b;
-    ngx_str_t            value;
     ngx_chain_t          out;
     ngx_http_request_t  *r;
 
@@ -133,31 +165,14 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
         return rc;
     }
 
-    b = ngx_calloc_buf(r->pool);
+    out.buf = ngx_http_pgw_text_buf(text, type);
+    out.next = NULL;
 
-    ngx_str_set(&value, "no-store");
-
-    if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL)
-    {
+    if (out.buf == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    b->pos = text->start;
-    b->last = text->last;
-    b->memory = 1;
-    b->last_buf = (r == r->main) ? 1 : 0;
-    b->last_in_chain = 1;
-
-    out.buf = b;
-    out.next = NULL;
-
     r->headers_out.status = NGX_HTTP_OK;
-    r->headers_out.content_length_n = b->last - b->pos;
-    r->headers_out.content_type.data = (u_char *) type;
-    r->headers_out.content_type.len = ngx_strlen(type);
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
 
     rc = ngx_http_send_header(r);
 

@@ -365,19 +365,10 @@ static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_page_t *page)
 {
-    size_t                        len;
-    ngx_buf_t                    *b;
     const char                   *code, *detail;
+    ngx_http_pgw_text_t           text = { .request = r };
     ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_reason_t  *reason;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    /* no value needs escaping */
-
-    static const char  body[] =
-        "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
-        "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}";
 
     gr = ngx_http_pgw_request_get(r);
     if (gr == NULL) {
@@ -400,27 +391,14 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         detail = reason->detail;
     }
 
-    len = sizeof(body) + NGX_INT_T_LEN + ngx_strlen(page->title)
-          + ngx_strlen(detail) + ngx_strlen(code) + gr->request_id.len;
+    /* no value needs escaping */
 
-    b = ngx_create_temp_buf(r->pool, len);
+    ngx_http_pgw_text_format(&text,
+            "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
+            "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}",
+            page->title, r->err_status, detail, code, &gr->request_id);
 
-    if (b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
-    {
-        return NULL;
-    }
-
-    b->last = ngx_sprintf(b->last, body, page->title, r->err_status, detail,
-                          code, &gr->request_id);
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_length_n = b->last - b->pos;
-
-    return b;
+    return ngx_http_pgw_text_buf(&text, "application/problem+json");
 }
 
 
