@@ -454,10 +454,6 @@ ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
 char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 
-/* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
-ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_array_t *issuers);
-
 /* The stages in which a token is verified, in their order. */
 
 typedef enum {

@@ -350,13 +350,6 @@ void ngx_http_pgw_metrics_count(size_t offset);
     ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
                                + (i) * sizeof(ngx_atomic_t))
 
-#define ngx_http_pgw_metrics_verification(err)                                \
-    ngx_http_pgw_metrics_of(verifications, ngx_http_pgw_reason_of_token(err))
-#define ngx_http_pgw_metrics_fetch(outcome)                                   \
-    ngx_http_pgw_metrics_of(fetches, outcome)
-#define ngx_http_pgw_metrics_cache(event)                                     \
-    ngx_http_pgw_metrics_of(cache, event)
-
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
 
