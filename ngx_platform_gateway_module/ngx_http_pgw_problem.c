@@ -34,8 +34,8 @@ typedef struct {
 
 
 /*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
- * told apart, by its text.  No string needs escaping in JSON.
+ * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+ * are told apart, by their text.  No string needs escaping in JSON.
  */
 
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
@@ -70,6 +70,11 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
     400, "Bad Request", "GATEWAY_HEADER_TOO_LARGE",
     "a request header is too large"
+};
+
+static const ngx_http_pgw_page_t  ngx_http_pgw_problem_plain_http = {
+    400, "Bad Request", "GATEWAY_BAD_REQUEST",
+    "The plain HTTP request was sent to HTTPS port"
 };
 
 
@@ -301,6 +306,7 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
     static const u_char  end[] = "</center>" CRLF;
     static const u_char  too_large[] = "Request Header Or Cookie";
+    static const u_char  plain_http[] = "The plain HTTP request";
 
     if (!ngx_buf_in_memory(b)) {
         return NULL;
@@ -327,6 +333,12 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
         && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
     {
         return &ngx_http_pgw_problem_header_too_large;
+    }
+
+    if ((size_t) (b->last - p) >= sizeof(plain_http) - 1
+        && ngx_memcmp(p, plain_http, sizeof(plain_http) - 1) == 0)
+    {
+        return &ngx_http_pgw_problem_plain_http;
     }
 
     return ngx_http_pgw_problem_find(r->err_status);
