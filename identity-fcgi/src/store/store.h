@@ -122,8 +122,9 @@ bool store_open(struct store *st, const struct config *cfg)
 /* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 
-/* How many database connections there may be, and how many are in use. */
-void store_use(const struct store *st, int *size, int *used);
+/* How many database connections there may be, how many are in use, and whether
+ * the database refuses new ones (the role, its password, or its own name). */
+void store_use(const struct store *st, int *size, int *used, bool *refused);
 
 /*
  * The operations.  Any may return STORE_UNAVAILABLE, those that write
