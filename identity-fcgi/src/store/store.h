@@ -12,9 +12,6 @@
 #include <stdint.h>
 
 #define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
-#define STORE_MAX_BRANCHES 200     /* selectable branches of one member */
-#define STORE_MAX_LIST 1000        /* selectable branches of one account */
-#define STORE_MAX_ROLES 32         /* roles of a member in one branch */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
 
