@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
+#define STORE_MAX_LIST 1000        /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
 
