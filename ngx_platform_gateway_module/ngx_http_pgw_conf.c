@@ -68,8 +68,13 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                "itself; \"platform_gateway_methods\" limits methods";
     }
 
-    return cmd->post ? ngx_conf_set_bitmask_slot(cf, cmd, conf)
-                     : ngx_conf_set_flag_slot(cf, cmd, conf);
+    if (cmd->post == NULL) {
+        return ngx_conf_set_flag_slot(cf, cmd, conf);
+    }
+
+    return ngx_conf_set_bitmask_slot(cf, cmd, conf) == NGX_CONF_OK
+           ? NGX_CONF_OK
+           : "accepts public, account, branch (or platform) and system";
 }
 
 

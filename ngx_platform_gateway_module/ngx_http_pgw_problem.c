@@ -34,8 +34,8 @@ typedef struct {
 
 
 /*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
- * told apart, by its text.  No string needs escaping in JSON.
+ * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+ * are told apart, by their text.  No string needs escaping in JSON.
  */
 
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
@@ -54,6 +54,8 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
     { 429, "Too Many Requests", NULL, NULL },
     { NGX_HTTP_REQUEST_HEADER_TOO_LARGE, "Bad Request",
       "GATEWAY_HEADER_TOO_LARGE", "a request header is too large" },
+    { NGX_HTTP_TO_HTTPS, "Bad Request", "GATEWAY_BAD_REQUEST",
+      "The plain HTTP request was sent to HTTPS port" },
     { 500, "Internal Server Error", "GATEWAY_ERROR",
       "the gateway failed to answer" },
     { 501, "Not Implemented", "GATEWAY_ERROR",
@@ -291,12 +293,12 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 {
-    size_t   len;
-    u_char  *p;
-    u_char   start[sizeof("<html>" CRLF "<head><title>000 ")];
+    size_t       len;
+    u_char      *p;
+    u_char       start[sizeof("<html>" CRLF "<head><title>000 ")];
+    ngx_uint_t   status;
 
     static const u_char  end[] = "</center>" CRLF;
-    static const u_char  too_large[] = "Request Header Or Cookie";
 
     if (!ngx_buf_in_memory(b)) {
         return NULL;
@@ -319,10 +321,16 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
     p = b->pos + len;
 
-    return ngx_http_pgw_problem_find(
-               (size_t) (b->last - p) >= sizeof(too_large) - 1
-               && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0
-               ? NGX_HTTP_REQUEST_HEADER_TOO_LARGE : r->err_status);
+    status = r->err_status;
+
+    if (ngx_strncmp(p, "Request Hea", sizeof(end) - 1) == 0) {
+        status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
+
+    } else if (ngx_strncmp(p, "The plain H", sizeof(end) - 1) == 0) {
+        status = NGX_HTTP_TO_HTTPS;
+    }
+
+    return ngx_http_pgw_problem_find(status);
 }
 
 
