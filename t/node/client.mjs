@@ -31,7 +31,7 @@ class Net {
     try {
       await this.before(call);
       const answer = await fetch(url, { ...init, headers: call.headers });
-      const set = answer.headers.getSetCookie()[0];
+      const set = answer.headers.get('Set-Cookie');
       if (set && init.credentials === 'include')
         this.cookie = /=;/.test(set) ? '' : set.replace(/;.*/, '');
       return await this.after(answer, call);
