@@ -144,6 +144,22 @@ const checks = {
     assert.equal(net.refreshes(), 1);
   },
 
+  async 'one that was replaced meanwhile is not replaced again'() {
+    const { net, client } = await signedIn('one');
+    net.spoil(2);
+    let second;
+    net.after = async (answer, call) => {
+      if (call.path === context && !second) {
+        second = client.fetch(context);
+        await second;
+      }
+      return answer;
+    };
+    await reached(await client.fetch(context));
+    await reached(await second);
+    assert.equal(net.refreshes(), 1);
+  },
+
   async 'one that is refused again is the caller\'s'() {
     const { net, client } = await signedIn('one');
     net.spoil(99);
