@@ -194,7 +194,7 @@ like shell("$set_up\nexample several-services -t"),
 start('load-balancer');
 is call('/readyz')->status, 200, 'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
-    'X-Forwarded-For' => '203.0.113.9, 192.0.2.7' ]);
+    'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
 ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
     =~ /"requestId":"balanced".*"clientIp":"192\.0\.2\.7"/ }),
     'load-balancer: the client is the last one, whatever it said before';
