@@ -320,8 +320,9 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
     }
 
     p = b->pos + len;
-
     status = r->err_status;
+
+    /* as many bytes of the title as are surely there */
 
     if (ngx_strncmp(p, "Request Hea", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
