@@ -416,26 +416,6 @@ char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
     const ngx_http_pgw_main_conf_t *mcf);
 
 
-/* ngx_http_pgw_locate.c: which location serves a path */
-
-/*
- * Sets *loc_conf, where the search begins (that of a server), to what serves
- * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
- * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
- * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
- */
-ngx_int_t ngx_http_pgw_locate(ngx_http_request_t *r, ngx_str_t *uri,
-    void ***loc_conf);
-
-/*
- * Reads a path as nginx reads that of a request line to server, into memory of
- * r: decoded, without arguments.  NGX_DECLINED: it is not accepted.
- */
-ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
-    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    ngx_str_t *uri);
-
-
 /* ngx_http_pgw_access.c: the phases, our place among other modules */
 
 ngx_int_t ngx_http_pgw_phases_init(ngx_conf_t *cf);
@@ -538,14 +518,6 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
-/*
- * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
- * claim, or one that is no text (null, an object, an array of anything but
- * strings).
- */
-ngx_int_t ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
-    ngx_str_t *value);
-
 /* What claims give under the policy of conf; it lives as long as both they and
    pool do. */
 ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
@@ -595,135 +567,6 @@ char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
 /* Notes whether a variable is read. */
 void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_keys_conf.c: directives of the key set */
-
-/* Directives of the key set; the others are plain slots of the main conf. */
-char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
-char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
-
-/*
- * Called at postconfiguration, when every location is merged: defaults of
- * the mcf->key_* that are unset, and the checks.  A guarded location
- * (mcf->guarded) without a key location fails here.
- */
-char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_keys.c: the parsed set */
-
-/*
- * Brings this worker's parsed set up to date with the zone (one atomic read
- * when nothing changed) and returns it, or NULL while there is no usable set
- * or the last good one is past the hard age.  Valid until the event loop is
- * returned to.
- */
-const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
-
-
-/* ngx_http_pgw_refresh.c: its freshness, and waiting */
-
-/* Starts the worker's refresh timer. */
-ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
-void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
-
-/*
- * Parks r until the key set changes, a fetch ends or the wait is over; then
- * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
- * ended that began after r came, what it did not bring does not exist.
- * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
- * r has waited for as long as it may: decide now.
- */
-ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
-    ngx_http_pgw_keys_t *keys);
-
-/* Seconds until a fetch is worth asking for again; at least 1. */
-time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
-
-
-/* ngx_http_pgw_fetch.c: the detached internal request */
-
-/*
- * Whether r is the fetch's own request in the location that it asks, which no
- * guard must refuse.
- */
-ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
-
-
-/* ngx_http_pgw_reason.c: what decisions mean, and refusing */
-
-/* How and why r, the state of which is gr, was decided; 0: it was not. */
-ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
-/* Our refusal that is being answered, or NULL.  It holds for a response of its
-   status alone, since a later location may answer with another. */
-const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
-    const ngx_http_pgw_request_t *gr);
-
-/* The reason that this result of a token's checks gives, and that for which
-   nginx itself refuses with a status; 0: none. */
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
-
-/*
- * Marks r as refused by us for that reason.  detail lives as long as r and
- * needs no escaping in JSON; NULL: the reason's own.  WWW-Authenticate follows
- * from the reason, Allow from the location, Retry-After from gr->retry_after.
- * gr->required must be set before a 403.  Returns the status, for the phase
- * handler to return in turn; NGX_ERROR when memory is short.  gr is
- * request_own(r).
- */
-ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
-    const char *detail);
-
-
-/* ngx_http_pgw_problem.c: RFC 9457 bodies */
-
-/* Puts the header and body filters before those of all other modules. */
-void ngx_http_pgw_problem_init(void);
-
-
-/* ngx_http_pgw_log.c: text written piece by piece, and the access log */
-
-typedef struct {
-    ngx_http_request_t          *request;
-    u_char                      *start;
-    u_char                      *last;
-    u_char                      *end;
-    ngx_uint_t                   failed;       /* out of memory */
-} ngx_http_pgw_text_t;
-
-void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
-
-/* As ngx_sprintf(). */
-void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
-
-/* What stands before, then s as a JSON string, or null where s->data is NULL. */
-void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_str_t *s);
-
-/* The text as the last of a response's body, with the headers that describe it;
-   NULL: no memory. */
-ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
-
-/* Answers 200 with the text; what it returns, a content handler may, too. */
-ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
-
-extern ngx_http_variable_t  ngx_http_pgw_log_variables[];
-
-/* How long the request has taken by now, and the last attempt at an upstream;
-   NULL: there was none. */
-ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
-const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
-    const ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

@@ -7,7 +7,6 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_keys.h"
 
 

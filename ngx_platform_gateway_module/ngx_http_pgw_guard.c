@@ -5,7 +5,6 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_reason.h"
 
 
 /*

@@ -12,7 +12,7 @@
 #define _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_KEYS_DIGEST  64   /* in hex */
@@ -212,6 +212,22 @@ ngx_http_pgw_keys_left(ngx_msec_t then)
 }
 
 
+/* ngx_http_pgw_keys_conf.c: directives of the key set */
+
+ngx_http_pgw_set_t  ngx_http_pgw_keys_zone;
+ngx_http_pgw_set_t  ngx_http_pgw_keys_source;
+
+char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
+char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
+
+/*
+ * Called at postconfiguration, when every location is merged: defaults of the
+ * mcf->key_* that are unset, and the checks.
+ */
+char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
+
+
 /* ngx_http_pgw_keys.c: what is shared, and what is made of it */
 
 /* A worker's configuration is in force now; a set of another source is gone. */
@@ -256,10 +272,35 @@ const char *ngx_http_pgw_keys_parse(const ngx_str_t *document,
     pj_keyset_t **set);
 void ngx_http_pgw_keys_free(pj_keyset_t *set);
 
+/*
+ * Brings this worker's parsed set up to date with the zone (one atomic read
+ * when nothing changed) and returns it, or NULL while there is no usable set
+ * or the last good one is past the hard age.  Valid until the event loop is
+ * returned to.  Then keys->version is that of the set.
+ */
+const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
 
-/* ngx_http_pgw_refresh.c: where it comes from */
+/*
+ * Parks r until the key set changes, a fetch ends or the wait is over; then
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
+ * ended that began after r came, what it did not bring does not exist.
+ * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
+ * r has waited for as long as it may: decide now.
+ */
+ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
+    ngx_http_pgw_keys_t *keys);
+
+/* Seconds until a fetch is worth asking for again; at least 1. */
+time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
+
+
+/* ngx_http_pgw_refresh.c: where it comes from, and when */
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
+
+/* Starts the worker's refresh timer. */
+ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
+void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
 
 /* The end of a fetch: document is what it brought, unless err says in a few
    words why there is none. */
@@ -268,6 +309,10 @@ void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
 
 
 /* ngx_http_pgw_fetch.c: the detached internal request */
+
+/* Whether r is the fetch's own request in the location that it asks, which no
+   guard must refuse. */
+ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 
 /*
  * GET of the key location in its server; only its own answer counts, with which
@@ -283,7 +328,7 @@ void ngx_http_pgw_fetch_abort(void);
 void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
 
 
-/* ngx_http_pgw_metrics.c */
+/* ngx_http_pgw_metrics.c: what is counted, and the directive that shows it */
 
 /* Checks at the end of http{}: counting needs the shared zone. */
 char *ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf,
@@ -317,9 +362,10 @@ void ngx_http_pgw_metrics_count(size_t offset);
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
-/* platform_gateway_metrics; */
-char *ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+
+ngx_http_pgw_set_t  ngx_http_pgw_metrics_directive;
+
+extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 
 #endif /* _NGX_HTTP_PGW_KEYS_H_INCLUDED_ */

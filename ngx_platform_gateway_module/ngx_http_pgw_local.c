@@ -8,7 +8,6 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)

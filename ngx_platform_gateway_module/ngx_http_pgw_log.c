@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_TEXT_START  1024
@@ -411,10 +411,9 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     ngx_gmtime(tp->sec, &tm);
 
     ngx_http_pgw_text_format(&line,
-                             "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03MZ\"",
-                             tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                             tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec,
-                             tp->msec);
+        "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03MZ\"",
+        tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday, tm.ngx_tm_hour,
+        tm.ngx_tm_min, tm.ngx_tm_sec, tp->msec);
 
     ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
     ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);

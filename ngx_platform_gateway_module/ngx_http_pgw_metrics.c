@@ -472,28 +472,19 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 }
 
 
+ngx_http_pgw_content_t  ngx_http_pgw_metrics_content =
+    { ngx_http_pgw_metrics_handler, NGX_HTTP_GET };
+
+
 char *
 ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    ngx_http_core_loc_conf_t  *clcf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    (void) cmd;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (clcf->handler) {
-        return "conflicts with another content handler of the location";
-    }
-
-    clcf->handler = ngx_http_pgw_metrics_handler;
-    lcf->methods |= NGX_HTTP_GET|NGX_CONF_BITMASK_SET;
-
     ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
 
-    return NGX_CONF_OK;
+    return ngx_http_pgw_local_content(cf, cmd, conf);
 }

@@ -6,8 +6,8 @@
  *
  * That one is written by the worker that fetched, into a file that is then
  * renamed, without waiting for the disk.  So a crash of the machine may lose it
- * or leave it in part.  The digest tells the reader, the master process when the
- * zone is new, and the start is then one without a file.
+ * or leave it in part.  The digest tells the reader, the master process when
+ * the zone is new, and the start is then one without a file.
  */
 
 

@@ -6,7 +6,6 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_local.h"
 
 
 static ngx_int_t
@@ -415,7 +414,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_metrics_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_metrics_directive,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_metrics_content },
 
       ngx_null_command
 };

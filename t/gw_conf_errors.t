@@ -27,6 +27,7 @@ location = /keys {
     internal;
     platform_gateway off;
     subrequest_output_buffer_size $buffer;
+    proxy_cache off;
     proxy_pass http://127.0.0.1:1;
 }
 $server
