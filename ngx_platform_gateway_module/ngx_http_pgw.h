@@ -411,10 +411,6 @@ ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 
-/* Whether there are keys for what was noted. */
-char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
-    const ngx_http_pgw_main_conf_t *mcf);
-
 
 /* ngx_http_pgw_access.c: the phases, our place among other modules */
 

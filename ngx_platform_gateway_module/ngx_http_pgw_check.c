@@ -253,25 +253,6 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 }
 
 
-char *
-ngx_http_pgw_check_keys(ngx_conf_t *cf, const ngx_http_pgw_main_conf_t *mcf)
-{
-    const ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = mcf->guarded;
-
-    if (conf == NULL || ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_pgw_conf_fail(cf, &conf->place,
-               "platform_gateway: a guarded location needs keys to check "
-               "tokens with: add \"platform_gateway_key_location\" to a "
-               "server, or \"platform_gateway_key_file\" to http, for the "
-               "location");
-}
-
-
 static char *
 ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {

@@ -561,7 +561,7 @@ ngx_int_t
 ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question)
 {
-    ngx_http_pgw_text_t        text;
+    ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_explain_t     e;
     ngx_http_pgw_main_conf_t  *mcf;
 
@@ -579,8 +579,6 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
-
-    ngx_http_pgw_text_init(&text, r);
 
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);

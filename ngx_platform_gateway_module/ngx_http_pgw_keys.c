@@ -64,19 +64,12 @@ ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
                        NGX_FILE_OPEN, 0);
 
     if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
-
-        if (!ngx_is_file(&fi)) {
-            err = "it is no regular file";
-
-        } else if (ngx_file_size(&fi) > (off_t) max) {
-            err = "it is too large";
-
-        } else {
-            n = ngx_read_fd(fd, buf, max);
-        }
+        err = !ngx_is_file(&fi) ? "it is no regular file"
+              : ngx_file_size(&fi) > (off_t) max ? "it is too large" : NULL;
+        n = err ? 0 : ngx_read_fd(fd, buf, max);
     }
 
-    if (n == -1 && err == NULL) {
+    if (n == -1) {
         *ngx_strerror(ngx_errno, error, sizeof(error) - 1) = '\0';
         err = (const char *) error;
     }

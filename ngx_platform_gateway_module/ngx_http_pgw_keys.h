@@ -298,7 +298,7 @@ time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 
-/* Starts the worker's refresh timer. */
+/* Starts counting, and the worker's refresh timer. */
 ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
 void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
 
@@ -330,10 +330,6 @@ void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
 
 /* ngx_http_pgw_metrics.c: what is counted, and the directive that shows it */
 
-/* Checks at the end of http{}: counting needs the shared zone. */
-char *ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
-
 /* The route of that id, made at its first use; NULL: out of memory. */
 ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
     const ngx_str_t *id);
@@ -342,7 +338,8 @@ ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
 ngx_int_t ngx_http_pgw_metrics_zone_init(const ngx_http_pgw_main_conf_t *mcf,
     ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared);
 
-void ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle);
+/* mcf NULL: there is no http{}. */
+void ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf);
 
 ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
 
@@ -362,8 +359,6 @@ void ngx_http_pgw_metrics_count(size_t offset);
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
-
-ngx_http_pgw_set_t  ngx_http_pgw_metrics_directive;
 
 extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 

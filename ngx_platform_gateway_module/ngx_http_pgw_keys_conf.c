@@ -293,7 +293,9 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     keys = mcf->keys;
 
-    if (ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
+    if ((keys->ctx
+         && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
+        || ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
         || ngx_http_pgw_policy_issuers(mcf, &parts) != NGX_OK
         || (part = ngx_array_push_n(&parts, 3)) == NULL)
     {
@@ -355,8 +357,20 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
+    if (mcf->guarded && !ngx_http_pgw_keys_usable(keys)) {
+        return ngx_http_pgw_conf_fail(cf, &mcf->guarded->place,
+                   "platform_gateway: a guarded location needs keys to check "
+                   "tokens with: add \"platform_gateway_key_location\" to a "
+                   "server, or \"platform_gateway_key_file\" to http, for the "
+                   "location");
+    }
+
     if (!ngx_http_pgw_keys_usable(keys) && keys->zone_size == 0) {
-        return NGX_CONF_OK;
+        return mcf->metrics_place.line == 0 ? NGX_CONF_OK
+               : ngx_http_pgw_conf_fail(cf, &mcf->metrics_place,
+                     "\"platform_gateway_metrics\" counts in shared memory, "
+                     "and there is none: add \"platform_gateway_zone "
+                     "platform_gateway:1m\" to http{},");
     }
 
     if (keys->zone_size == 0) {
@@ -373,12 +387,6 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
     keys->shm_zone->data = keys;
-
-    if (keys->ctx
-        && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
-    {
-        return NGX_CONF_ERROR;
-    }
 
     return ngx_http_pgw_keys_origin(cf, mcf);
 }

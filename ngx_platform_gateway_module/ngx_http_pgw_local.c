@@ -38,19 +38,12 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 static ngx_int_t
 ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 {
-    ngx_int_t            rc;
-    ngx_http_pgw_text_t  text;
+    ngx_http_pgw_text_t  text = { .request = r };
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    ngx_http_pgw_text_init(&text, r);
     ngx_http_pgw_text_format(&text,
                              "{\"status\":\"UP\",\"service\":\"gateway\"}");
 
@@ -372,6 +365,7 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t                     *value;
     ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_pgw_main_conf_t      *mcf;
     const ngx_http_pgw_content_t  *content;
 
     content = cmd->post;
@@ -384,6 +378,13 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     clcf->handler = content->handler;
     lcf->methods |= content->methods;
     lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
+
+    if (content == &ngx_http_pgw_metrics_content) {
+        mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+        ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
+    }
 
     if (content == &ngx_http_pgw_local_explain) {
         value = cf->args->elts;

@@ -47,14 +47,12 @@ ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
 /* ngx_http_pgw_log.c: text written piece by piece, and the access log */
 
 typedef struct {
-    ngx_http_request_t          *request;
+    ngx_http_request_t          *request;      /* the others begin as zeroes */
     u_char                      *start;
     u_char                      *last;
     u_char                      *end;
     ngx_uint_t                   failed;       /* out of memory */
 } ngx_http_pgw_text_t;
-
-void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
 
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
@@ -67,7 +65,8 @@ void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
    NULL: no memory. */
 ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
 
-/* Answers 200 with the text; what it returns, a content handler may, too. */
+/* Answers 200 with the text, whatever body r has; what it returns, a content
+   handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 
 extern ngx_http_variable_t  ngx_http_pgw_log_variables[];

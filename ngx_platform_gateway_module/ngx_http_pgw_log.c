@@ -28,15 +28,6 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-void
-ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r)
-{
-    ngx_memzero(text, sizeof(ngx_http_pgw_text_t));
-
-    text->request = r;
-}
-
-
 /* Room for len bytes at text->last; NULL: there is none. */
 
 static u_char *
@@ -135,6 +126,7 @@ ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type)
     static const ngx_str_t  no_store = ngx_string("no-store");
 
     r = text->request;
+
     b = ngx_calloc_buf(r->pool);
 
     if (text->failed || b == NULL
@@ -167,6 +159,11 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
     ngx_http_request_t  *r;
 
     r = text->request;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
 
     out.buf = ngx_http_pgw_text_buf(text, type);
     out.next = NULL;
@@ -395,15 +392,13 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     ngx_tm_t             tm;
     ngx_time_t          *tp;
     ngx_http_pgw_log_t   log;
-    ngx_http_pgw_text_t  line;
+    ngx_http_pgw_text_t  line = { .request = r };
 
     (void) data;
 
     if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
         return NGX_ERROR;
     }
-
-    ngx_http_pgw_text_init(&line, r);
 
     /* the moment of writing, like nginx's own $time_iso8601, but in UTC */
 

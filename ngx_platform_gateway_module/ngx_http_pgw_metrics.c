@@ -66,20 +66,6 @@ static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
 static ngx_http_pgw_shared_t  *ngx_http_pgw_shared;
 
 
-char *
-ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
-{
-    if (mcf->keys->shm_zone || mcf->metrics_place.line == 0) {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_pgw_conf_fail(cf, &mcf->metrics_place,
-               "\"platform_gateway_metrics\" counts in shared memory, and "
-               "there is none: add \"platform_gateway_zone "
-               "platform_gateway:1m\" to http{},");
-}
-
-
 ngx_http_pgw_route_t *
 ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 {
@@ -250,16 +236,10 @@ ngx_http_pgw_metrics_cached(ngx_uint_t tokens)
 
 
 void
-ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle)
+ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    if (mcf && mcf->metrics_place.line) {
-        ngx_http_pgw_shared = &mcf->keys->zone->metrics;
-    }
+    ngx_http_pgw_shared = (mcf && mcf->metrics_place.line)
+                          ? &mcf->keys->zone->metrics : NULL;
 
     /* one that was killed left its number here */
 
@@ -418,27 +398,19 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
 static ngx_int_t
 ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                  rc;
     ngx_shm_t                 *shm;
     ngx_uint_t                 i;
     ngx_slab_pool_t           *shpool;
-    ngx_http_pgw_text_t        text;
+    ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_main_conf_t  *mcf;
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
     shm = &mcf->keys->shm_zone->shm;
     shpool = (ngx_slab_pool_t *) shm->addr;
-
-    ngx_http_pgw_text_init(&text, r);
 
     for (i = 0; i < NGX_HTTP_PGW_FAMILIES; i++) {
         ngx_http_pgw_metrics_routes(&text, mcf->routes,
@@ -474,17 +446,3 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 
 ngx_http_pgw_content_t  ngx_http_pgw_metrics_content =
     { ngx_http_pgw_metrics_handler, NGX_HTTP_GET };
-
-
-char *
-ngx_http_pgw_metrics_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
-
-    return ngx_http_pgw_local_content(cf, cmd, conf);
-}

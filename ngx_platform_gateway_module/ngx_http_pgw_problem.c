@@ -366,7 +366,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_page_t *page)
 {
     const char                   *code, *detail;
-    ngx_http_pgw_text_t           text;
+    ngx_http_pgw_text_t           text = { .request = r };
     ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_reason_t  *reason;
 
@@ -393,7 +393,6 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
 
     /* no value needs escaping */
 
-    ngx_http_pgw_text_init(&text, r);
     ngx_http_pgw_text_format(&text,
             "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
             "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}",

@@ -469,6 +469,8 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
+    ngx_http_pgw_metrics_init_process(mcf);
+
     if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)
         || (ngx_process != NGX_PROCESS_WORKER
             && ngx_process != NGX_PROCESS_SINGLE))
@@ -522,4 +524,6 @@ ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
         ngx_http_pgw_keys_free(mcf->keys->set);
         mcf->keys->working = 0;
     }
+
+    ngx_http_pgw_metrics_cached(0);
 }

@@ -9,23 +9,6 @@
 
 
 static ngx_int_t
-ngx_http_pgw_init_process(ngx_cycle_t *cycle)
-{
-    ngx_http_pgw_metrics_init_process(cycle);
-
-    return ngx_http_pgw_keys_init_process(cycle);
-}
-
-
-static void
-ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
-{
-    ngx_http_pgw_keys_exit_process(cycle);
-    ngx_http_pgw_metrics_cached(0);
-}
-
-
-static ngx_int_t
 ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
     ngx_uint_t            i;
@@ -60,10 +43,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK) {
         return NGX_ERROR;
     }
 
@@ -414,7 +394,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_metrics_directive,
+      ngx_http_pgw_local_content,
       NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_metrics_content },
 
       ngx_null_command
@@ -443,10 +423,10 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_pgw_phases_init_module,       /* init module */
-    ngx_http_pgw_init_process,             /* init process */
+    ngx_http_pgw_keys_init_process,        /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_pgw_exit_process,             /* exit process */
+    ngx_http_pgw_keys_exit_process,        /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };
