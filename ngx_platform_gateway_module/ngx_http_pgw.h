@@ -535,8 +535,7 @@ ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
 ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 
 /* platform_gateway_token_cache off | entries=N [size=S]; */
-char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
