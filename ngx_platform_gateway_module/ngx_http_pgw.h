@@ -454,10 +454,6 @@ ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
 char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 
-/* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
-ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_array_t *issuers);
-
 /* The stages in which a token is verified, in their order. */
 
 typedef enum {
@@ -531,8 +527,7 @@ ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
 ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 
 /* platform_gateway_token_cache off | entries=N [size=S]; */
-char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by

@@ -237,11 +237,11 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     entry = ngx_http_pgw_cache_lookup(cache, conf->policy, ctx);
     if (entry == NULL) {
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
+        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
     }
 
-    ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
+    ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_HIT);
 
     ctx->err = entry->not_before > ngx_time() + conf->leeway
                ? PJ_ERR_TOKEN_NOT_YET
@@ -275,7 +275,7 @@ ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
            || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
+        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
     return ngx_alloc(size, ngx_cycle->log);

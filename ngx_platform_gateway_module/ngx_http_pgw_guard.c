@@ -250,7 +250,8 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         }
     }
 
-    ngx_http_pgw_metrics_verification(ctx->err);
+    ngx_http_pgw_metrics_of(verifications,
+                            ngx_http_pgw_reason_of_token(ctx->err));
 
     if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
         return reason;

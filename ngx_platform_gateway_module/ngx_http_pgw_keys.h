@@ -192,11 +192,8 @@ struct ngx_http_pgw_keys_s {
 
 /* Whether the configuration names a source of keys at all. */
 
-static ngx_inline ngx_uint_t
-ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->location.len || keys->file.len;
-}
+#define ngx_http_pgw_keys_usable(keys)                                        \
+    ((keys)->location.len || (keys)->file.len)
 
 
 /* Milliseconds from now to then; 0 when then has passed. */
@@ -349,13 +346,6 @@ void ngx_http_pgw_metrics_count(size_t offset);
 #define ngx_http_pgw_metrics_of(words, i)                                     \
     ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
                                + (i) * sizeof(ngx_atomic_t))
-
-#define ngx_http_pgw_metrics_verification(err)                                \
-    ngx_http_pgw_metrics_of(verifications, ngx_http_pgw_reason_of_token(err))
-#define ngx_http_pgw_metrics_fetch(outcome)                                   \
-    ngx_http_pgw_metrics_of(fetches, outcome)
-#define ngx_http_pgw_metrics_cache(event)                                     \
-    ngx_http_pgw_metrics_of(cache, event)
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);

@@ -277,6 +277,16 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 }
 
 
+static ngx_int_t
+ngx_http_pgw_keys_cmp(const void *one, const void *two)
+{
+    const pj_str_t  *a = one;
+    const pj_str_t  *b = two;
+
+    return ngx_memn2cmp((u_char *) a->data, (u_char *) b->data, a->len, b->len);
+}
+
+
 /*
  * What a set is good for, in shared memory and in a cache file, is known by
  * its source: other issuers, another location or another place behind it, as
@@ -286,45 +296,66 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 static char *
 ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_str_t            *part;
-    ngx_uint_t            i;
-    ngx_array_t           parts;
-    ngx_http_pgw_keys_t  *keys;
+    u_char                         *source;
+    pj_str_t                       *s;
+    ngx_str_t                       where, host, port;
+    ngx_uint_t                      i;
+    ngx_array_t                     issuers;
+    ngx_http_pgw_keys_t            *keys;
+    const ngx_http_pgw_loc_conf_t  *conf;
 
     keys = mcf->keys;
+    source = keys->source;
 
     if ((keys->ctx
          && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
-        || ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
-        || ngx_http_pgw_policy_issuers(mcf, &parts) != NGX_OK
-        || (part = ngx_array_push_n(&parts, 3)) == NULL)
+        || ngx_array_init(&issuers, cf->temp_pool, 4, sizeof(pj_str_t))
+           != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    ngx_memzero(part, 3 * sizeof(ngx_str_t));
-    part[0] = keys->clcf ? keys->location : keys->file;
+    for (conf = mcf->policies; conf; conf = conf->policy_next) {
+        s = ngx_array_push_n(&issuers, conf->issuers->nelts);
+        if (s == NULL) {
+            return NGX_CONF_ERROR;
+        }
 
-    if (keys->upstream) {
-        part[1] = keys->upstream->host;
-        part[2].data = (u_char *) &keys->upstream->port;
-        part[2].len = sizeof(in_port_t);
-
-    } else if (keys->clcf == NULL) {
-        ngx_str_set(&part[1], "file");      /* as no location gives it */
+        ngx_memcpy(s, conf->issuers->elts,
+                   conf->issuers->nelts * sizeof(pj_str_t));
     }
 
-    part = parts.elts;
+    s = issuers.elts;
+    ngx_sort(s, issuers.nelts, sizeof(pj_str_t), ngx_http_pgw_keys_cmp);
 
-    for (i = 0; i < parts.nelts; i++) {
-        if (ngx_http_pgw_keys_digest(keys->source, part[i].data, part[i].len)
-            != NGX_OK)
+    for (i = 0; i < issuers.nelts; i++) {
+
+        /* once each, however many policies have it */
+
+        if ((i == 0 || ngx_http_pgw_keys_cmp(&s[i], &s[i - 1]) != 0)
+            && ngx_http_pgw_keys_digest(source, s[i].data, s[i].len) != NGX_OK)
         {
             return NGX_CONF_ERROR;
         }
     }
 
-    return NGX_CONF_OK;
+    where = keys->clcf ? keys->location : keys->file;
+    ngx_str_null(&host);
+    ngx_str_null(&port);
+
+    if (keys->upstream) {
+        host = keys->upstream->host;
+        port.data = (u_char *) &keys->upstream->port;
+        port.len = sizeof(in_port_t);
+
+    } else if (keys->clcf == NULL) {
+        ngx_str_set(&host, "file");     /* as no location gives it */
+    }
+
+    return ngx_http_pgw_keys_digest(source, where.data, where.len) == NGX_OK
+           && ngx_http_pgw_keys_digest(source, host.data, host.len) == NGX_OK
+           && ngx_http_pgw_keys_digest(source, port.data, port.len) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 

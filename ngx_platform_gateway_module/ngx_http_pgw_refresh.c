@@ -333,7 +333,7 @@ ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
                    "outcome:%d, %s", keys->lease, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_metrics_fetch(outcome);
+    ngx_http_pgw_metrics_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,

@@ -73,12 +73,12 @@ my $count = $issuer->count;
 $issuer->up;
 my $up = time;
 ok eventually(sub { $issuer->count > $count }, 5), 'a fetch under way';
-my $parked = Platform::Test::Http->new(port => $port);
-$parked->send(http_request_bytes(GET => '/branch',
-    token => jwt_token(branch => $key)));
-is http_get($port, '/readyz')->status, 503, 'not ready yet';
+my @parked = map { Platform::Test::Http->new(port => $port) } 1 .. 4;
+$_->send(http_request_bytes(GET => '/branch',
+    token => jwt_token(branch => $key))) for @parked;
+is http_get($port, '/readyz')->status, 503, 'not ready yet' for @parked;
 $issuer->set(hold => 0);
-is $parked->read_response->status, 200, 'lets in who waited for it';
+is $_->read_response->status, 200, 'lets in who waited for it' for @parked;
 ok eventually(sub { keys_get($t, $key)->status == 200 }, 5), 'good again';
 cmp_ok time - $up, '<', ($COOLDOWN + 0.5) * $t->scale,
     'within a cooldown of the return';
