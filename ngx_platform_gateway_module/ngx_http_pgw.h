@@ -510,14 +510,6 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
-/*
- * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
- * claim, or one that is no text (null, an object, an array of anything but
- * strings).
- */
-ngx_int_t ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
-    ngx_str_t *value);
-
 /* What claims give under the policy of conf; it lives as long as both they and
    pool do. */
 ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
@@ -535,8 +527,7 @@ ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
 ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 
 /* platform_gateway_token_cache off | entries=N [size=S]; */
-char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by

@@ -1,7 +1,8 @@
 
 /*
  * The CORS directives: origins are parsed into patterns that need no regular
- * expression, the lists of a preflight's answer are joined as it gives them.
+ * expression, the lists of a preflight's answer are joined as it gives them;
+ * and what reads such a list.
  */
 
 
@@ -57,6 +58,59 @@ ngx_http_pgw_cors_is_token(const ngx_str_t *name)
     }
 
     return name->len != 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_cors_next_name(ngx_str_t *rest, ngx_str_t *name)
+{
+    u_char  *p, *last;
+
+    p = rest->data;
+    last = p + rest->len;
+
+    while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+        p++;
+    }
+
+    name->data = p;
+
+    while (p < last && *p != ',') {
+        p++;
+    }
+
+    rest->data = p;
+    rest->len = (size_t) (last - p);
+
+    while (p > name->data && (p[-1] == ' ' || p[-1] == '\t')) {
+        p--;
+    }
+
+    name->len = (size_t) (p - name->data);
+
+    return name->len != 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_cors_list_has(const ngx_str_t *list, const ngx_str_t *name,
+    ngx_uint_t any_case)
+{
+    ngx_str_t  rest, elt;
+
+    rest = *list;
+
+    while (ngx_http_pgw_cors_next_name(&rest, &elt)) {
+
+        if (elt.len == name->len
+            && (any_case ? ngx_strncasecmp(elt.data, name->data, elt.len)
+                         : ngx_memcmp(elt.data, name->data, elt.len)) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
 }
 
 

@@ -532,22 +532,24 @@ static void
 ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_str_t                     value;
     ngx_uint_t                    i;
     const char                   *comma;
-    const pj_json_t              *claim;
+    ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
+
+    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, &e->claims, &grant)
+        != NGX_OK)
+    {
+        text->failed = 1;
+        return;
+    }
 
     comma = "";
     ch = e->conf->claim_headers->elts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
-        claim = pj_json_member(e->claims.root, (char *) ch[i].claim.data);
-
-        if (ngx_http_pgw_token_value(e->request->pool, claim, &value)
-            == NGX_OK)
-        {
+        if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
             ngx_http_pgw_explain_string(text, comma, &ch[i].name);
             comma = ",";
         }

@@ -35,8 +35,8 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 /*
- * Adds the trusted headers of grant (NULL: none), and takes out Authorization
- * where conf says so.
+ * Adds the trusted headers of grant (NULL: none; r goes on as nobody's), and
+ * takes out Authorization where conf says so.  NGX_DECLINED: it is done.
  */
 
 static ngx_int_t
@@ -49,29 +49,20 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         && (conf->forward_authorization
             || r->headers_in.authorization == NULL))
     {
-        return NGX_OK;
+        return NGX_DECLINED;
     }
 
     /* the headers of a subrequest are those of its own parts, too */
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_ERROR;
+
+    if (gr == NULL || ngx_http_pgw_headers_make(r, gr, conf, grant) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     gr->injected = 1;
 
-    return ngx_http_pgw_headers_make(r, gr, conf, grant);
-}
-
-
-/* r goes on as nobody's. */
-
-static ngx_int_t
-ngx_http_pgw_pass(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf)
-{
-    return ngx_http_pgw_inject(r, conf, NULL) == NGX_OK
-           ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    return NGX_DECLINED;
 }
 
 
@@ -95,7 +86,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         gr->reason = reason;
     }
 
-    return ngx_http_pgw_pass(r, conf);
+    return ngx_http_pgw_inject(r, conf, NULL);
 }
 
 
@@ -287,7 +278,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
 
-        return ngx_http_pgw_pass(r, conf);
+        return ngx_http_pgw_inject(r, conf, NULL);
     }
 
     ctx = ngx_http_pgw_ctx_get(r);
@@ -321,7 +312,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
         rc = ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
 
-    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_OK) {
+    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_DECLINED) {
         ngx_http_pgw_allow(r, gr, reason);
         rc = NGX_OK;
     }

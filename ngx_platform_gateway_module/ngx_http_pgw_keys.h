@@ -192,11 +192,8 @@ struct ngx_http_pgw_keys_s {
 
 /* Whether the configuration names a source of keys at all. */
 
-static ngx_inline ngx_uint_t
-ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->location.len || keys->file.len;
-}
+#define ngx_http_pgw_keys_usable(keys)                                        \
+    ((keys)->location.len || (keys)->file.len)
 
 
 /* Milliseconds from now to then; 0 when then has passed. */

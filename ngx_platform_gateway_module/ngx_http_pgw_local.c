@@ -78,30 +78,6 @@ ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
 }
 
 
-/* The object that body is, or NULL. */
-
-static const pj_json_t *
-ngx_http_pgw_explain_parse(ngx_pool_t *pool, pj_str_t body)
-{
-    void             *mem;
-    size_t            size;
-    pj_arena_t        arena;
-    const pj_json_t  *root;
-
-    size = pj_keyset_arena_bytes(body.len);
-
-    mem = ngx_palloc(pool, size);
-    if (mem == NULL) {
-        return NULL;
-    }
-
-    pj_arena_init(&arena, mem, size);
-
-    return pj_json_parse(&arena, body, &root) == PJ_OK
-           && root->type == PJ_JSON_OBJECT ? root : NULL;
-}
-
-
 /* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
 
 static const char *
@@ -118,10 +94,6 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
         { "method", &q->method },
         { "path", &q->path }
     };
-
-    if (root == NULL) {
-        return "the body is no JSON object";
-    }
 
     m = pj_json_member(root, "at");
     known = (m != NULL);
@@ -164,25 +136,32 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
 static void
 ngx_http_pgw_explain_body(ngx_http_request_t *r)
 {
-    size_t                    n;
+    size_t                    n, size;
     u_char                   *p, *last;
     pj_str_t                  body;
+    pj_arena_t                arena;
     const char               *err;
     ngx_chain_t              *cl;
+    const pj_json_t          *root;
     ngx_http_pgw_question_t   question;
     ngx_http_pgw_loc_conf_t  *conf;
 
     n = (size_t) r->headers_in.content_length_n;
 
-    p = ngx_pnalloc(r->pool, n + 1);
+    size = pj_keyset_arena_bytes(n);
+
+    p = ngx_palloc(r->pool, size + n);
     if (p == NULL || r->request_body->temp_file) {
         ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
                                        : NGX_HTTP_INTERNAL_SERVER_ERROR);
         return;
     }
 
-    body.data = p;
+    pj_arena_init(&arena, p, size);
+
+    p += size;
     last = p + n;
+    body.data = p;
 
     for (cl = r->request_body->bufs; cl; cl = cl->next) {
         n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
@@ -202,8 +181,10 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
     ngx_str_set(&question.method, "GET");
     question.at = ngx_time();
 
-    err = ngx_http_pgw_explain_read(&question,
-                                   ngx_http_pgw_explain_parse(r->pool, body));
+    err = pj_json_parse(&arena, body, &root) != PJ_OK
+          || root->type != PJ_JSON_OBJECT
+          ? "the body is no JSON object"
+          : ngx_http_pgw_explain_read(&question, root);
 
     ngx_http_finalize_request(r,
            err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,

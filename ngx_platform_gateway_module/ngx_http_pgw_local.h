@@ -71,6 +71,10 @@ ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
 
 extern ngx_http_variable_t  ngx_http_pgw_log_variables[];
 
+/* The value of a variable; len 0: it is not found. */
+ngx_int_t ngx_http_pgw_log_value(ngx_http_variable_value_t *v, u_char *data,
+    size_t len);
+
 /* How long the request has taken by now, and the last attempt at an upstream;
    NULL: there was none. */
 ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
@@ -122,8 +126,7 @@ ngx_int_t ngx_http_pgw_local_refuse(ngx_http_request_t *r,
     time_t retry_after);
 
 /* Directives: set the content handler that cmd->post points to. */
-char *ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_local_content;
 
 /* A location that explains must say who may ask, and of which server. */
 char *ngx_http_pgw_local_merge(ngx_conf_t *cf,
@@ -163,28 +166,30 @@ ngx_int_t ngx_http_pgw_cors_options(ngx_http_request_t *r,
 ngx_int_t ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf);
 
-/* Whether a comma-separated list has the name. */
-ngx_uint_t ngx_http_pgw_cors_list_has(const ngx_str_t *list,
-    const ngx_str_t *name, ngx_uint_t any_case);
-
 
 /* ngx_http_pgw_cors_conf.c: the cors_* directives */
 
 /* Directive: ORIGIN ... | off; may be given several times. */
-char *ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
 
 /*
  * Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
  * among them stands for cmd->post, what holds without the directive.
  */
-char *ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
 extern ngx_str_t  ngx_http_pgw_cors_methods;
 extern ngx_str_t  ngx_http_pgw_cors_names;
 
 void ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf);
+
+/* Takes the next name off a comma-separated list; false at its end. */
+ngx_uint_t ngx_http_pgw_cors_next_name(ngx_str_t *rest, ngx_str_t *name);
+
+/* Whether such a list has the name. */
+ngx_uint_t ngx_http_pgw_cors_list_has(const ngx_str_t *list,
+    const ngx_str_t *name, ngx_uint_t any_case);
 
 /* Whether name has one byte or more, all letters, digits, '-' or '_'. */
 ngx_uint_t ngx_http_pgw_cors_is_token(const ngx_str_t *name);

@@ -289,7 +289,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_pgw_log_value(ngx_http_variable_value_t *v, u_char *data, size_t len)
 {
     v->data = data;

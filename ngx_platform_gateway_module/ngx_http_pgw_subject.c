@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 /*
@@ -49,17 +49,9 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     if (id->len == 0) {
         gr->anonymous = 1;
-        v->not_found = 1;
-        return NGX_OK;
     }
 
-    v->data = id->data;
-    v->len = (unsigned) id->len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
+    return ngx_http_pgw_log_value(v, id->data, id->len);
 }
 
 
@@ -96,16 +88,14 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
 }
 
 
+#define ngx_http_pgw_subject_entry(member)                                    \
+    { ngx_string("platform_" #member), NULL, ngx_http_pgw_subject_variable,   \
+      offsetof(ngx_http_pgw_subject_t, member), NGX_HTTP_VAR_NOCACHEABLE, 0 }
+
 ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
-    { ngx_string("platform_account_id"), NULL, ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, account_id),
-      NGX_HTTP_VAR_NOCACHEABLE, 0 },
-    { ngx_string("platform_session_id"), NULL, ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, session_id),
-      NGX_HTTP_VAR_NOCACHEABLE, 0 },
-    { ngx_string("platform_workspace_id"), NULL, ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, workspace_id),
-      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+    ngx_http_pgw_subject_entry(account_id),
+    ngx_http_pgw_subject_entry(session_id),
+    ngx_http_pgw_subject_entry(workspace_id),
     { ngx_string("platform_unshared"), NULL, ngx_http_pgw_subject_unshared, 0,
       NGX_HTTP_VAR_NOCACHEABLE, 0 },
       ngx_http_null_variable

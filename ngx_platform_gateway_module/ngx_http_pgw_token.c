@@ -206,7 +206,12 @@ ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
 }
 
 
-ngx_int_t
+/*
+ * The header value of a claim.  NGX_DECLINED: no such claim, or one that is no
+ * text (null, an object, an array of anything but strings).
+ */
+
+static ngx_int_t
 ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
     ngx_str_t *value)
 {
