@@ -102,6 +102,9 @@ bad('a cache of an address made of variables', qr/add "proxy_cache off;"/,
 good('none there', cached('proxy_cache proxy;'),
     location => $LOCATION =~ s/\}/proxy_cache off; }/r);
 good('a cache of others', cached('fastcgi_cache fastcgi;'));
+good('a cache around a file', cached('proxy_cache proxy;'),
+    location => 'location = /_keys { internal; platform_gateway off; '
+        . 'subrequest_output_buffer_size 64k; root html; }');
 
 good('among many others',
     location => join ' ', $LOCATION, map {"location = $_ { empty_gif; }"}
