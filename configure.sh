@@ -252,7 +252,7 @@ probe_node_packages() {
         found "node packages" "t/node/node_modules"
     else
         node_packages=no
-        say "node packages" "not found (npm ci in t/node): as without node"
+        say "node packages" "not found (npm ci in t/node): as without npm"
     fi
 }
 
@@ -345,8 +345,8 @@ probe_tests() {
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
     probe_optional "node" node nodejs \
-        "no test of the HTTP API's specification" "node --version"
-    probe_optional "npm" npm npm "no node packages" "npm --version"
+        "no test of the HTTP API's page and client" "node --version"
+    probe_optional "npm" npm npm "the same" "npm --version"
     probe_node_packages
     probe_optional "Chromium" chromium chromium \
         "no test of the playground in a browser" chromium_version

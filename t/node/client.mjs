@@ -31,7 +31,7 @@ class Net {
     try {
       await this.before(call);
       const answer = await fetch(url, { ...init, headers: call.headers });
-      const set = answer.headers.getSetCookie()[0];
+      const set = answer.headers.get('Set-Cookie');
       if (set && init.credentials === 'include')
         this.cookie = /=;/.test(set) ? '' : set.replace(/;.*/, '');
       return await this.after(answer, call);
@@ -141,6 +141,22 @@ const checks = {
     const answers = await Promise.all(
       Array.from({ length: 5 }, () => client.fetch(context)));
     for (const answer of answers) await reached(answer);
+    assert.equal(net.refreshes(), 1);
+  },
+
+  async 'one that was replaced meanwhile is not replaced again'() {
+    const { net, client } = await signedIn('one');
+    net.spoil(2);
+    let second;
+    net.after = async (answer, call) => {
+      if (call.path === context && !second) {
+        second = client.fetch(context);
+        await second;
+      }
+      return answer;
+    };
+    await reached(await client.fetch(context));
+    await reached(await second);
     assert.equal(net.refreshes(), 1);
   },
 
