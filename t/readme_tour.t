@@ -19,7 +19,7 @@ my ($tour) = $readme =~ /^## A tour\n(.*?)^## /ms;
 my @steps;
 push @steps, [$1, $2]
     while $tour =~ /^```sh\n(.*?)^```\n\s*^```(?:json|text)\n(.*?)^```\n/gms;
-cmp_ok scalar @steps, '>=', 6, 'the tour has steps';
+is scalar @steps, 3, 'the tour has its steps';
 
 # Ids that a run makes are equal to those of any other run.
 sub fixed {
