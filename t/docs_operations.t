@@ -6,7 +6,6 @@ use FindBin;
 use JSON::PP;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use JSON::PP;
 use Test::More;
 
 my $t = Platform::Test->new;
