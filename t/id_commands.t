@@ -22,11 +22,11 @@ my $secret = $c->secret('hunter2-not-to-be-shown');
 # Help.
 
 my @commands = (
-    (map {"account $_"} qw(add disable enable set-credential unlock sessions
-        revoke-sessions)), 'sessions revoke',
-    (map {"workspace $_"} qw(add activate deactivate)),
-    (map {"branch $_"} qw(add activate deactivate)),
-    (map {"member $_"} qw(add grant revoke)),
+    (map {"account $_"} qw(add rename disable enable set-credential unlock
+        revoke-sessions list sessions)), 'sessions revoke',
+    (map {"workspace $_"} qw(add rename activate deactivate list)),
+    (map {"branch $_"} qw(add rename activate deactivate list)),
+    (map {"member $_"} qw(add grant revoke list)),
     'token system', 'token inspect', 'keys generate', 'migrate', 'sweep',
 );
 my ($status, $help, $err) = $c->run('help');
@@ -50,7 +50,7 @@ for my $command (@commands, 'account') {
 # Usage: exit 2, one line, and nothing of what might be a secret.
 
 my @usage = (
-    [ qr/account: which of add, disable/, 'account' ],
+    [ qr/account: which of add, rename, disable/, 'account' ],
     [ qr/account: which of/, 'account', $secret ],
     [ qr/account add: needs NAME; try .* account add --help/, qw(account add) ],
     [ qr/takes one argument/, qw(account set-credential bob), $secret ],

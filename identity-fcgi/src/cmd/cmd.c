@@ -27,7 +27,7 @@ static const struct cmd_option common_options[] = {
 static const struct cmd_spec *row(size_t n)
 {
     const struct cmd_spec *const tables[] = {cmd_accounts, cmd_places,
-                                             cmd_services};
+                                             cmd_lookups, cmd_services};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
@@ -289,8 +289,7 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 /* -- running -- */
 
-/* Takes text as the name or id of an account. */
-static bool fold_account(struct cmd *c, const char *text)
+bool cmd_fold(struct cmd *c, const char *text)
 {
     pj_str_t name = {(const unsigned char *) text, strlen(text)};
 
@@ -304,9 +303,7 @@ static bool fold_account(struct cmd *c, const char *text)
                            "control characters",
                            STORE_ACCOUNT_NAME_MAX);
     }
-    memcpy(c->account, name.data, name.len);
-    c->account[name.len] = '\0';
-    cmd_set(c, "folded", c->account);
+    c->secret[name.len] = '\0';
     return true;
 }
 
@@ -321,8 +318,14 @@ static bool run(struct cmd *c)
     if (account == NULL && after(s, "account") != NULL) {
         account = c->operand; /* the name of a new one */
     }
-    if ((account != NULL && !fold_account(c, account)) ||
-        (s->check != NULL && !s->check(c))) {
+    if (account != NULL) {
+        if (!cmd_fold(c, account)) {
+            return false;
+        }
+        memcpy(c->account, c->secret, sizeof(c->account));
+        cmd_set(c, "folded", c->account);
+    }
+    if (s->check != NULL && !s->check(c)) {
         return false;
     }
     s = c->spec; /* check may have chosen another */

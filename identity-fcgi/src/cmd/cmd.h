@@ -12,8 +12,9 @@
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
 #define CMD_LOST 3   /* exit status: done, and not recorded */
 
-#define CMD_MAX_OPTIONS 5
-#define CMD_MAX_COLUMNS 9
+#define CMD_MAX_OPTIONS 6
+#define CMD_MAX_COLUMNS 14
+#define CMD_LIMIT "100"   /* rows of a list where no --limit is given */
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
@@ -45,7 +46,7 @@ struct cmd_spec {
     /* What is done, in this order; any may be missing. */
     bool (*check)(struct cmd *c); /* settings, secrets */
     /* In one transaction: the account and, where lock says so, the workspace
-     * that were given are found and locked, */
+     * that were given are found and, where there is an event, locked, */
     bool lock;
     bool (*find)(struct cmd *c); /* and whatever else, */
     const char *status;          /* which gets this status; if that is new, */
@@ -58,10 +59,11 @@ struct cmd_spec {
     /* Names of values (cmd_out.c knows more of some); "=" and another label
      * may follow, or none where it is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool list; /* prints rows instead of one object */
+    bool list; /* prints rows; in JSON an object on a line for each */
 };
 
-extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_services[];
+extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_lookups[],
+    cmd_services[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -142,6 +144,9 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv);
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
+/* Takes text as the name or id of an account, into c->secret. */
+bool cmd_fold(struct cmd *c, const char *text);
+
 /* Loads the settings and hides the secrets among them; the keys too, of which
  * one has to sign where a row's command runs. */
 bool cmd_load(struct cmd *c);
@@ -165,6 +170,7 @@ void cmd_audit(struct cmd *c, const char *event, const char *only);
 void cmd_open(struct cmd *c);
 bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
+bool cmd_rows(struct cmd *c); /* all of the last result */
 void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
 bool cmd_close(struct cmd *c);
@@ -182,7 +188,8 @@ bool cmd_work(struct cmd *c); /* that of c->spec */
  * Runs a statement, in which :name is a parameter with the value of this name,
  * or null; its type is what the server infers.  A row is referred to by its
  * UUID or its name, and what has a UUID's form is one: :name.id is such a
- * value, or null, and :name.name any other one.  The rows stay, and the
+ * value, or null, and :name.name any other one.  :name.given is the option's
+ * alone, where a row may have a value of its name.  The rows stay, and the
  * columns of the first are values from now on.
  */
 bool cmd_sql(struct cmd *c, const char *sql);
@@ -199,11 +206,15 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
 bool cmd_is_uuid(const char *text);
+bool cmd_is_type(const char *text); /* of an account (cmd_account.c) */
 
 /* The newest value of this name: one that was set, of the rows ("" is null),
  * of an option ("t": a flag) or the operand; NULL where there is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
+/* Sets "changed" to whether two values differ, and so whether spec->sql runs;
+ * always true. */
+bool cmd_is_change(struct cmd *c, const char *old, const char *new);
 /* Sets a value: text is kept, not copied; a format's is. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)

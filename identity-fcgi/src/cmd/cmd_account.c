@@ -1,5 +1,5 @@
 /*
- * account add, disable, enable, set-credential, unlock, sessions,
+ * account add, rename, disable, enable, set-credential, unlock,
  * revoke-sessions; sessions revoke.
  *
  * An account is locked out by one write to its row, however many sessions it
@@ -88,7 +88,7 @@ static bool read_credential(struct cmd *c)
 
 /* -- account add -- */
 
-static bool is_type(const char *text)
+bool cmd_is_type(const char *text)
 {
     return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
            strcmp(text, "SYSTEM") == 0;
@@ -97,8 +97,24 @@ static bool is_type(const char *text)
 /* Nobody could refer to it by name. */
 static bool refuse_uuid(struct cmd *c)
 {
-    return !cmd_is_uuid(c->account) ||
+    return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
+}
+
+/* -- account rename -- */
+
+static bool fold_new_name(struct cmd *c)
+{
+    if (!cmd_fold(c, cmd_get(c, "to"))) {
+        return false;
+    }
+    cmd_set(c, "folded", c->secret);
+    return true;
+}
+
+static bool is_new_name(struct cmd *c)
+{
+    return refuse_uuid(c) && cmd_is_change(c, "account", "folded");
 }
 
 /* -- locking out -- */
@@ -255,59 +271,6 @@ static bool unlock(struct cmd *c)
     return true;
 }
 
-/* -- account sessions -- */
-
-static bool is_limit(const char *text)
-{
-    int64_t limit;
-
-    return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
-}
-
-#define MOST "LIMIT coalesce(:limit::int, 100)"
-
-/* The newest of one status each, as the index has them. */
-static const char list_sql[] =
-    "SELECT s.session_id AS sessionId,"
-    "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
-    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
-    "            ELSE 'ACTIVE' END AS status,"
-    "       extract(epoch FROM s.created_at) AS createdAt,"
-    "       extract(epoch FROM s.expires_at) AS expiresAt,"
-    "       extract(epoch FROM s.over_at) AS revokedAt,"
-    "       s.workspace_id AS workspaceId,"
-    "       w.workspace_name AS workspaceName,"
-    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
-    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
-    "                 WHEN s.created_at <= a.sessions_valid_after"
-    "                 THEN a.sessions_valid_after END) AS over_at"
-    "          FROM accounts a JOIN LATERAL ("
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
-    "                AND (:all OR (expires_at > now()"
-    "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC " MOST ")"
-    "            UNION ALL"
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-    "                AND :all"
-    "              ORDER BY created_at DESC " MOST ")) AS s ON true"
-    "         WHERE a.account_id = :accountId) AS s"
-    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
-    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id " MOST;
-
-static bool print_list(struct cmd *c)
-{
-    for (c->row = 0; c->row < c->found; c->row++) {
-        cmd_row(c);
-    }
-    if (c->found == 0) {
-        cmd_line(c, "no sessions");
-    }
-    return true;
-}
-
 /* -- sessions revoke -- */
 
 /* A time written as results have it, and no later than now. */
@@ -396,7 +359,7 @@ const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
      .options = {
          {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0,
-          is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+          cmd_is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
      .check = read_credential, .find = refuse_uuid,
@@ -406,6 +369,14 @@ const struct cmd_spec cmd_accounts[] = {
             " RETURNING account_id AS accountId, account_name AS account,"
             "           account_type AS type, status",
      .event = "account.added", .columns = {ACCOUNT}},
+    {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
+     "The id stays, and with it sessions and tokens.\n",
+     .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
+     .check = fold_new_name, .find = is_new_name,
+     .sql = "UPDATE accounts SET account_name = :folded, updated_at = now()"
+            " WHERE account_id = :accountId"
+            " RETURNING account_name AS account",
+     .event = "account.renamed", .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
@@ -430,16 +401,6 @@ const struct cmd_spec cmd_accounts[] = {
           0, is_address, "an IP address"}},
      .check = cmd_keys, .work = unlock,
      .event = "account.unlocked", .columns = {ACCOUNT}},
-    {"account sessions", "ACCOUNT", "list sessions, newest first",
-     ACCOUNT_MORE,
-     .options = {
-         {"all", NULL, .help = "ended ones too"},
-         {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
-     .sql = list_sql, .print = print_list,
-     .list = true,
-     .columns = {"sessionId", "status", "createdAt", "expiresAt",
-                 "revokedAt=", "workspaceId=", "workspaceName", "branchId=",
-                 "branchName"}},
     {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
      .options = {
          {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},

@@ -102,8 +102,9 @@ struct column {
 };
 
 static const struct column known[] = {
-    {"accountId", "account id", TEXT, 0, true},
-    {"tenantName", "tenant", TEXT, 0, false},
+    {"accountId", "account id", TEXT, 36, true},
+    {"type", "type", TEXT, 8, false},
+    {"tenantName", "tenant", TEXT, 16, false},
     {"tenantId", "tenant id", TEXT, 0, false},
     {"accountType", "type", TEXT, 0, false},
     {"token", "token", TEXT, 0, false},
@@ -113,12 +114,13 @@ static const struct column known[] = {
     {"memberId", "member id", TEXT, 36, true},
     {"branchName", "branch", TEXT, 16, false},
     {"branchId", "branch id", TEXT, 36, true},
+    {"branches", "branches", NUMBER, 8, false},
     {"granted", "granted", BOOL, 7, false},
     {"roles", "roles", LIST, 0, true},
     {"sessionId", "session", TEXT, 36, true},
     {"tokenId", "token id", TEXT, 0, true},
     {"since", "since", TEXT, 0, true},
-    {"status", "status", TEXT, 7, false},
+    {"status", "status", TEXT, 8, false},
     {"changed", "changed", BOOL, 0, false},
     {"createdAt", "created", TIME, 20, false},
     {"issuedAt", "issued", TIME, 20, false},
@@ -195,8 +197,8 @@ void cmd_open(struct cmd *c)
 {
     buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
     jsonw_init(&c->w, &c->out);
-    if (c->json) {
-        (c->spec->list ? jsonw_array : jsonw_object)(&c->w, NULL);
+    if (c->json && !c->spec->list) {
+        jsonw_object(&c->w, NULL);
     }
 }
 
@@ -213,8 +215,8 @@ static void flush(struct cmd *c)
 
 bool cmd_close(struct cmd *c)
 {
-    if (c->json) {
-        (c->spec->list ? jsonw_array_end : jsonw_object_end)(&c->w);
+    if (c->json && !c->spec->list) {
+        jsonw_object_end(&c->w);
         buf_addc(&c->out, '\n');
     }
     flush(c);
@@ -222,18 +224,36 @@ bool cmd_close(struct cmd *c)
            cmd_fail(c, "standard output does not take the result");
 }
 
+/* How many bytes at s are a character that steers a terminal: a control, one
+ * of lines, or one of the direction of what follows; 0: none. */
+static size_t steers(const char *s)
+{
+    const unsigned char *u = (const unsigned char *) s;
+
+    if (u[0] < 0x20 || u[0] == 0x7f) {
+        return 1;
+    }
+    if (u[0] == 0xc2) {
+        return u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
+    }
+    return u[0] == 0xe2 &&
+                   ((u[1] == 0x80 && ((u[2] & 0xfe) == 0x8e ||
+                                      (u[2] >= 0xa8 && u[2] < 0xaf))) ||
+                    (u[1] == 0x81 && u[2] >= 0xa6 && u[2] < 0xaa))
+               ? 3
+               : 0;
+}
+
 /* Whatever a name holds, it does not steer a terminal; filled up with blanks
  * to so many characters. */
 static void add_plain(struct buf *b, const char *s, int width)
 {
     for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char) *s;
-        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
-                  (unsigned char) s[1] < 0xa0;
+        size_t odd = steers(s);
 
-        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
-        s += c1;
-        width -= (c & 0xc0) != 0x80;
+        buf_addc(b, odd > 0 ? '?' : *s);
+        s += odd > 0 ? odd - 1 : 0;
+        width -= (*s & 0xc0) != 0x80 || odd > 0;
     }
     while (width-- > 0) {
         buf_addc(b, ' ');
@@ -357,8 +377,30 @@ void cmd_row(struct cmd *c)
     print_columns(c, false);
     if (c->json) {
         jsonw_object_end(&c->w);
+        jsonw_init(&c->w, &c->out);
+        buf_addc(&c->out, '\n');
     } else {
         end_line(&c->out);
     }
     flush(c);
+}
+
+bool cmd_rows(struct cmd *c)
+{
+    const char *limit = cmd_get(c, "limit");
+
+    for (c->row = 0; c->row < c->found; c->row++) {
+        cmd_row(c);
+    }
+    if (c->found == 0) {
+        cmd_line(c, "none");
+    } else if (!c->json &&
+               c->found ==
+                   strtoul(limit != NULL ? limit : CMD_LIMIT, NULL, 10)) {
+        fprintf(
+            stderr,
+            "identity-fcgi: there may be more than these %zu: see --help\n",
+            c->found);
+    }
+    return true;
 }

@@ -1,4 +1,5 @@
-/* workspace and branch add, activate, deactivate; member add, grant, revoke */
+/* workspace and branch add, rename, activate, deactivate; member add, grant,
+ * revoke */
 
 #include "cmd/cmd.h"
 
@@ -63,12 +64,19 @@ static bool find_tenant(struct cmd *c)
 /* Under the parent's lock: two of one name could not be told apart. */
 static bool refuse_namesake(struct cmd *c)
 {
-    bool branch = cmd_get(c, "workspace") != NULL;
+    bool branch = strncmp(c->spec->words, "branch", 6) == 0;
 
     return c->found > 0 ||
            cmd_fail(c, "a %s of this name exists already in \"%s\"",
                     branch ? "branch" : "workspace",
                     cmd_get(c, branch ? "workspaceName" : "tenantName"));
+}
+
+static bool rename_workspace(struct cmd *c)
+{
+    return cmd_is_change(c, "workspaceName", "to") &&
+           cmd_sql(c, "SELECT FROM tenants WHERE tenant_id = :tenantId"
+                      "   FOR NO KEY UPDATE");
 }
 
 /* -- branches -- */
@@ -85,6 +93,14 @@ static bool find_branch(struct cmd *c)
         " ORDER BY branch_id FOR NO KEY UPDATE OF b";
 
     return cmd_find(c, "branch", c->operand, "", sql);
+}
+
+static bool rename_branch(struct cmd *c)
+{
+    return find_branch(c) && cmd_is_change(c, "branchName", "to") &&
+           cmd_sql(c, "SELECT FROM workspaces"
+                      " WHERE workspace_id = :workspaceId"
+                      "   FOR NO KEY UPDATE");
 }
 
 /* -- members -- */
@@ -334,6 +350,17 @@ const struct cmd_spec cmd_places[] = {
             "           true AS changed",
      .work = refuse_namesake,
      .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
+    {"workspace rename", "WORKSPACE", "give it another name",
+     "WORKSPACE " BY_REF,
+     .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
+     .lock = true, .find = rename_workspace,
+     .sql = "UPDATE workspaces SET workspace_name = :to"
+            " WHERE workspace_id = :workspaceId AND NOT EXISTS ("
+            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
+            "      AND workspace_name COLLATE \"C\" = :to)"
+            " RETURNING workspace_name AS workspaceName",
+     .work = refuse_namesake,
+     .event = "workspace.renamed", .columns = {WORKSPACE_COLUMNS}},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
      "WORKSPACE " BY_REF,
      .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
@@ -352,6 +379,19 @@ const struct cmd_spec cmd_places[] = {
             "           status, true AS changed",
      .work = refuse_namesake,
      .event = "branch.added", .columns = {BRANCH_COLUMNS}},
+    {"branch rename", "BRANCH", "give it another name", "BRANCH " BY_REF,
+     .options = {
+         {"to", "NAME", .help = "the new name", CMD_NEEDED},
+         {"workspace", "WORKSPACE",
+          .help = "where to look for it, a name or an id"}},
+     .lock = true, .find = rename_branch,
+     .sql = "UPDATE branches SET branch_name = :to"
+            " WHERE branch_id = :branchId AND NOT EXISTS ("
+            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
+            "      AND branch_name COLLATE \"C\" = :to)"
+            " RETURNING branch_name AS branchName",
+     .work = refuse_namesake,
+     .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
     {"branch activate", "BRANCH", "let it be worked in again",
      "BRANCH " BY_REF,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
