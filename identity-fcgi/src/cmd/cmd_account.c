@@ -90,8 +90,7 @@ static bool read_credential(struct cmd *c)
 
 bool cmd_is_type(const char *text)
 {
-    return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
-           strcmp(text, "SYSTEM") == 0;
+    return parse_form(text, "CUSTOMER|OPERATOR|SYSTEM", 0);
 }
 
 /* Nobody could refer to it by name. */

@@ -1,5 +1,5 @@
 /*
- * account, workspace, branch and member list; account sessions.
+ * account list, sessions and show; workspace, branch and member list.
  *
  * A list goes on after a row by the values that it is sorted by: what is added
  * or taken away meanwhile moves no other row to another page.
@@ -9,160 +9,117 @@
 
 #include <string.h>
 
-#define MOST " LIMIT coalesce(:limit::int, " CMD_LIMIT ")"
-
-/* -- options -- */
+#define EVERYTHING "1000000000" /* rows */
 
 static bool is_limit(const char *text)
 {
     int64_t limit;
 
-    return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
-}
-
-static bool is_account_status(const char *text)
-{
-    return strcmp(text, "ACTIVE") == 0 || strcmp(text, "DISABLED") == 0;
+    return parse_within(text, "1 to 100000", false, &limit);
 }
 
 static bool is_status(const char *text)
 {
-    return strcmp(text, "ACTIVE") == 0 || strcmp(text, "INACTIVE") == 0;
+    return parse_form(text, "ACTIVE|INACTIVE|DISABLED", 0);
 }
 
-/* What else was named and has to be there: a tenant, the row to go on after.
- */
-static bool find_tenant(struct cmd *c)
+/* Finds the row that a list goes on after, and what it is sorted by. */
+static bool find_after(struct cmd *c)
 {
-    const char *tenant = cmd_get(c, "tenant");
+    static const char sql[] =
+        "SELECT * FROM (SELECT workspace_id AS afterId, 'workspace' AS kind,"
+        "   tenant_name AS afterPlace, workspace_name AS afterName"
+        "   FROM workspaces JOIN tenants USING (tenant_id)"
+        " UNION ALL SELECT branch_id, 'branch', workspace_name, branch_name"
+        "   FROM branches JOIN workspaces USING (workspace_id)"
+        " UNION ALL SELECT member_id, 'member', workspace_name, account_name"
+        "   FROM members JOIN workspaces USING (workspace_id)"
+        "   JOIN accounts USING (account_id)) AS s"
+        " WHERE kind = :kind AND (afterId = :ref.id"
+        "                         OR afterName COLLATE \"C\" = :ref.name)";
+    const char *after = cmd_get(c, "after"), *words = c->spec->words;
 
-    return tenant == NULL ||
-           cmd_find(c, "tenant", tenant, "",
-                    "SELECT tenant_id AS inTenant, tenant_name FROM tenants"
-                    " WHERE tenant_id = :ref.id"
-                    "    OR tenant_name COLLATE \"C\" = :ref.name");
+    cmd_setf(c, "kind", "%.*s", (int) strcspn(words, " "), words);
+    return after == NULL || cmd_find(c, cmd_get(c, "kind"), after, "", sql);
 }
 
-static bool after_workspace(struct cmd *c)
-{
-    const char *after = cmd_get(c, "after");
+/* -- statements -- */
 
-    return find_tenant(c) &&
-           (after == NULL ||
-            cmd_find(c, "workspace", after, "",
-                     "SELECT workspace_id AS afterId,"
-                     "       workspace_name AS afterName FROM workspaces"
-                     " WHERE workspace_id = :ref.id"
-                     "    OR workspace_name COLLATE \"C\" = :ref.name"));
-}
+/* clang-format off */
+#define MOST " LIMIT coalesce(:limit::int, " CMD_LIMIT ")"
+#define EQUAL(option, column) \
+    " AND (:" option ".given::text IS NULL OR " column " = :" option ".given)"
+#define WITHIN(id, column) " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
+#define BEGINS(column, with) \
+    " AND (:name::text IS NULL OR " column " COLLATE \"C\" ^@ " with ")"
+#define PAGE(place, name, id) \
+    " AND (:afterId::uuid IS NULL" \
+    "      OR (" place " COLLATE \"C\", " name " COLLATE \"C\", " id ")" \
+    "         > (:afterPlace::text, :afterName::text, :afterId::uuid))" \
+    " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
+#define AT(column, name) "extract(epoch FROM " column ") AS " name
 
-static bool after_branch(struct cmd *c)
-{
-    const char *after = cmd_get(c, "after");
-
-    return after == NULL ||
-           cmd_find(c, "branch", after, "",
-                    "SELECT branch_id AS afterId, branch_name AS afterName,"
-                    "       workspace_name AS afterWorkspace"
-                    "  FROM branches JOIN workspaces USING (workspace_id)"
-                    " WHERE (branch_id = :ref.id"
-                    "        OR branch_name COLLATE \"C\" = :ref.name)"
-                    "   AND workspace_id"
-                    "       = coalesce(:workspaceId::uuid, workspace_id)");
-}
-
-static bool after_member(struct cmd *c)
-{
-    const char *after = cmd_get(c, "after");
-
-    return after == NULL ||
-           cmd_find(c, "member", after, "",
-                    "SELECT member_id AS afterId, account_name AS afterName,"
-                    "       workspace_name AS afterWorkspace"
-                    "  FROM members JOIN accounts USING (account_id)"
-                    "  JOIN workspaces USING (workspace_id)"
-                    " WHERE member_id = :ref.id");
-}
-
-/* -- the lists -- */
-
+/* By the index of names. */
 static const char accounts_sql[] =
-    "SELECT a.account_id AS accountId, a.account_type AS type, a.status,"
-    "       extract(epoch FROM a.created_at) AS createdAt,"
-    "       a.account_name AS account"
-    "  FROM accounts a"
-    " WHERE (:type.given::text IS NULL OR a.account_type = :type.given)"
-    "   AND (:status.given::text IS NULL OR a.status = :status.given)"
-    "   AND (:name::text IS NULL"
-    "        OR a.account_name COLLATE \"C\" ^@ lower(:name COLLATE \"C\"))"
+    "SELECT account_id AS accountId, account_type AS type, status,"
+    "       account_name AS account, " AT("created_at", "createdAt")
+    "  FROM accounts a WHERE true"
+    EQUAL("type", "account_type") EQUAL("status", "status")
+    BEGINS("account_name", "lower(:name COLLATE \"C\")")
     "   AND (:workspaceId::uuid IS NULL OR EXISTS ("
     "        SELECT FROM members m WHERE m.account_id = a.account_id"
     "           AND m.workspace_id = :workspaceId AND m.status = 'ACTIVE'))"
     "   AND (:after::text IS NULL"
-    "        OR a.account_name COLLATE \"C\" > lower(:after COLLATE \"C\"))"
-    " ORDER BY a.account_name COLLATE \"C\"" MOST;
+    "        OR account_name COLLATE \"C\" > lower(:after COLLATE \"C\"))"
+    " ORDER BY account_name COLLATE \"C\"" MOST;
 
 static const char workspaces_sql[] =
-    "SELECT workspace_id AS workspaceId, status,"
-    "       extract(epoch FROM w.created_at) AS createdAt,"
-    "       tenant_id AS tenantId, tenant_name AS tenantName,"
-    "       workspace_name AS workspaceName"
-    "  FROM workspaces w JOIN tenants t USING (tenant_id)"
-    " WHERE (:status.given::text IS NULL OR status = :status.given)"
-    "   AND (:name::text IS NULL OR workspace_name COLLATE \"C\" ^@ :name)"
-    "   AND (:inTenant::uuid IS NULL OR tenant_id = :inTenant)"
-    "   AND (:afterId::uuid IS NULL"
-    "        OR (workspace_name COLLATE \"C\", workspace_id)"
-    "           > (:afterName::text, :afterId::uuid))"
-    " ORDER BY workspace_name COLLATE \"C\", workspace_id" MOST;
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "       status, tenant_id AS tenantId, tenant_name AS tenantName,"
+            AT("w.created_at", "createdAt")
+    "  FROM workspaces w JOIN tenants USING (tenant_id)"
+    " WHERE (:tenant::text IS NULL OR tenant_id = :tenant.id"
+    "        OR tenant_name COLLATE \"C\" = :tenant.name)"
+    EQUAL("status", "status") BEGINS("workspace_name", ":name")
+    PAGE("tenant_name", "workspace_name", "workspace_id");
 
 static const char branches_sql[] =
-    "SELECT branch_id AS branchId, b.status,"
-    "       extract(epoch FROM b.created_at) AS createdAt,"
+    "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
     "       workspace_id AS workspaceId, workspace_name AS workspaceName,"
-    "       branch_name AS branchName"
-    "  FROM branches b JOIN workspaces w USING (workspace_id)"
-    " WHERE (:status.given::text IS NULL OR b.status = :status.given)"
-    "   AND (:name::text IS NULL OR branch_name COLLATE \"C\" ^@ :name)"
-    "   AND (:workspaceId::uuid IS NULL OR workspace_id = :workspaceId)"
-    "   AND (:afterId::uuid IS NULL"
-    "        OR (workspace_name COLLATE \"C\", branch_name COLLATE \"C\","
-    "            branch_id)"
-    "           > (:afterWorkspace::text, :afterName::text, :afterId::uuid))"
-    " ORDER BY workspace_name COLLATE \"C\", branch_name COLLATE \"C\","
-    "          branch_id" MOST;
+            AT("b.created_at", "createdAt")
+    "  FROM branches b JOIN workspaces USING (workspace_id) WHERE true"
+    EQUAL("status", "b.status") BEGINS("branch_name", ":name")
+    WITHIN("workspaceId", "workspace_id")
+    PAGE("workspace_name", "branch_name", "branch_id");
 
 static const char members_sql[] =
-    "SELECT member_id AS memberId, m.status,"
-    "       extract(epoch FROM m.created_at) AS createdAt,"
+    "SELECT member_id AS memberId, account_id AS accountId,"
+    "       account_name AS account, m.status, workspace_id AS workspaceId,"
+    "       workspace_name AS workspaceName,"
     "       (SELECT count(*) FROM branch_grants g"
     "         WHERE g.member_id = m.member_id) AS branches,"
-    "       workspace_id AS workspaceId, workspace_name AS workspaceName,"
-    "       account_id AS accountId, account_name AS account"
-    "  FROM members m JOIN accounts a USING (account_id)"
-    "  JOIN workspaces w USING (workspace_id)"
-    " WHERE (:status.given::text IS NULL OR m.status = :status.given)"
-    "   AND (:accountId::uuid IS NULL OR account_id = :accountId)"
-    "   AND (:workspaceId::uuid IS NULL OR workspace_id = :workspaceId)"
-    "   AND (:afterId::uuid IS NULL"
-    "        OR (workspace_name COLLATE \"C\", account_name COLLATE \"C\","
-    "            member_id)"
-    "           > (:afterWorkspace::text, :afterName::text, :afterId::uuid))"
-    " ORDER BY workspace_name COLLATE \"C\", account_name COLLATE \"C\","
-    "          member_id" MOST;
+            AT("m.created_at", "createdAt")
+    "  FROM members m JOIN accounts USING (account_id)"
+    "  JOIN workspaces USING (workspace_id) WHERE true"
+    EQUAL("status", "m.status") WITHIN("accountId", "account_id")
+    WITHIN("workspaceId", "workspace_id")
+    PAGE("workspace_name", "account_name", "member_id");
 
 /* The newest of one status each, as the index has them. */
 static const char sessions_sql[] =
-    "SELECT s.session_id AS sessionId,"
-    "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
-    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
+    "SELECT session_id AS sessionId,"
+    "       CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
+    "            WHEN expires_at <= now() THEN 'EXPIRED'"
     "            ELSE 'ACTIVE' END AS status,"
-    "       extract(epoch FROM s.created_at) AS createdAt,"
-    "       extract(epoch FROM s.expires_at) AS expiresAt,"
-    "       extract(epoch FROM s.over_at) AS revokedAt,"
-    "       s.workspace_id AS workspaceId,"
-    "       w.workspace_name AS workspaceName,"
-    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
+            AT("s.created_at", "createdAt") "," AT("expires_at", "expiresAt") ","
+            AT("over_at", "revokedAt") ","
+            AT("coalesce(used_at, s.created_at)", "usedAt") ","
+    "       CASE WHEN used_at IS NULL THEN login_address ELSE used_address END"
+    "         AS address, login_address AS loginAddress,"
+    "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END"
+    "         AS agent, login_agent AS loginAgent,"
+    "       s.workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "       active_branch_id AS branchId, branch_name AS branchName"
     "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
     "                 WHEN s.created_at <= a.sessions_valid_after"
     "                 THEN a.sessions_valid_after END) AS over_at"
@@ -180,17 +137,23 @@ static const char sessions_sql[] =
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
     "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id" MOST;
+    " ORDER BY s.created_at DESC, session_id" MOST;
 
 /* -- the table -- */
 
-/* clang-format off */
+#define MEMBERS \
+    "memberId", "status", "createdAt", "branches", "workspaceId=", \
+    "workspaceName", "accountId=", "account"
+#define SESSIONS \
+    "sessionId", "status", "createdAt", "usedAt", "expiresAt", "revokedAt=", \
+    "address", "loginAddress", "workspaceId=", "workspaceName", \
+    "branchId=", "branchName", "agent", "loginAgent"
 #define LIMIT \
     {"limit", "N", "at most so many (" CMD_LIMIT ")", 0, is_limit, \
      "1 to 100000"}
 #define STATUS \
-    {"status", "STATUS", "only ACTIVE or INACTIVE ones", 0, is_status, \
-     "one of ACTIVE, INACTIVE"}
+    {"status", "STATUS", "only those with it", 0, is_status, \
+     "one of ACTIVE, INACTIVE, DISABLED"}
 #define NAME {"name", "PREFIX", .help = "only those whose name begins so"}
 #define WORKSPACE \
     {"workspace", "WORKSPACE", .help = "only those of it, a name or an id"}
@@ -202,10 +165,8 @@ const struct cmd_spec cmd_lookups[] = {
      .options = {
          {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", 0,
           cmd_is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
-         {"status", "STATUS", "only ACTIVE or DISABLED ones", 0,
-          is_account_status, "one of ACTIVE, DISABLED"},
-         NAME,
-         {"workspace", "WORKSPACE", .help = "only members of it"},
+         STATUS, NAME,
+         {"workspace", "WORKSPACE", .help = "only active members of it"},
          {"after", "NAME", .help = "go on after this name"}, LIMIT},
      .lock = true, .sql = accounts_sql, .print = cmd_rows, .list = true,
      .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
@@ -213,34 +174,26 @@ const struct cmd_spec cmd_lookups[] = {
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "ended ones too"}, LIMIT},
      .sql = sessions_sql, .print = cmd_rows, .list = true,
-     .columns = {"sessionId", "status", "createdAt", "expiresAt",
-                 "revokedAt=", "workspaceId=", "workspaceName", "branchId=",
-                 "branchName"}},
-    {"workspace list", NULL, "list workspaces by name", NULL,
+     .columns = {SESSIONS}},
+    {"workspace list", NULL, "list workspaces by tenant and name", NULL,
      .options = {
-         STATUS, NAME,
-         {"tenant", "TENANT", .help = "only those of it, a name or an id"},
+         STATUS, NAME, {"tenant", "TENANT", .help = "only those of it"},
          AFTER("WORKSPACE"), LIMIT},
-     .find = after_workspace, .sql = workspaces_sql, .print = cmd_rows,
-     .list = true,
+     .find = find_after, .sql = workspaces_sql, .print = cmd_rows, .list = true,
      .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",
                  "tenantName", "workspaceName"}},
     {"branch list", NULL, "list branches by workspace and name", NULL,
      .options = {STATUS, NAME, WORKSPACE, AFTER("BRANCH"), LIMIT},
-     .lock = true, .find = after_branch, .sql = branches_sql,
-     .print = cmd_rows, .list = true,
+     .lock = true, .find = find_after, .sql = branches_sql, .print = cmd_rows,
+     .list = true,
      .columns = {"branchId=id", "status", "createdAt", "workspaceId=",
                  "workspaceName", "branchName"}},
-    {"member list", NULL, "list members by workspace and name", NULL,
+    {"member list", NULL, "list members by workspace and account", NULL,
      .options = {
-         {"account", "ACCOUNT", .help = "only its memberships"}, WORKSPACE,
-         STATUS,
-         {"after", "ID", "go on after this member", 0, cmd_is_uuid, "a UUID"},
-         LIMIT},
-     .lock = true, .find = after_member, .sql = members_sql,
-     .print = cmd_rows, .list = true,
-     .columns = {"memberId", "status", "createdAt", "branches",
-                 "workspaceId=", "workspaceName", "accountId=", "account"}},
+         STATUS, {"account", "ACCOUNT", .help = "only its memberships"},
+         WORKSPACE, AFTER("MEMBER"), LIMIT},
+     .lock = true, .find = find_after, .sql = members_sql, .print = cmd_rows,
+     .list = true, .columns = {MEMBERS}},
     {.words = NULL},
 };
 /* clang-format on */

@@ -116,6 +116,9 @@ static const struct column known[] = {
     {"branchId", "branch id", TEXT, 36, true},
     {"branches", "branches", NUMBER, 8, false},
     {"granted", "granted", BOOL, 7, false},
+    {"address", "address", TEXT, 15, false},
+    {"loginAddress", NULL, TEXT, 0, false},
+    {"loginAgent", NULL, TEXT, 0, false},
     {"roles", "roles", LIST, 0, true},
     {"sessionId", "session", TEXT, 36, true},
     {"tokenId", "token id", TEXT, 0, true},
@@ -124,6 +127,7 @@ static const struct column known[] = {
     {"changed", "changed", BOOL, 0, false},
     {"createdAt", "created", TIME, 20, false},
     {"issuedAt", "issued", TIME, 20, false},
+    {"usedAt", "last used", TIME, 20, false},
     {"expiresAt", "expires", TIME, 20, true},
     {"revokedAt", "revoked", TIME, 20, false},
     {"clearedAddresses", "unlocked from", NUMBER, 0, true},
@@ -224,22 +228,17 @@ bool cmd_close(struct cmd *c)
            cmd_fail(c, "standard output does not take the result");
 }
 
-/* How many bytes at s are a character that steers a terminal: a control, one
- * of lines, or one of the direction of what follows; 0: none. */
+/* How many bytes at s steer a terminal: a control character, one that ends a
+ * line, one that turns what follows around; 0: none. */
 static size_t steers(const char *s)
 {
     const unsigned char *u = (const unsigned char *) s;
+    unsigned low = u[0] == 0xe2 && u[1] != 0 ? u[1] * 256U + u[2] : 0;
 
-    if (u[0] < 0x20 || u[0] == 0x7f) {
-        return 1;
-    }
-    if (u[0] == 0xc2) {
-        return u[1] >= 0x80 && u[1] < 0xa0 ? 2 : 0;
-    }
-    return u[0] == 0xe2 &&
-                   ((u[1] == 0x80 && ((u[2] & 0xfe) == 0x8e ||
-                                      (u[2] >= 0xa8 && u[2] < 0xaf))) ||
-                    (u[1] == 0x81 && u[2] >= 0xa6 && u[2] < 0xaa))
+    return u[0] < 0x20 || u[0] == 0x7f                   ? 1
+           : u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2
+           : (low & ~1U) == 0x808e || (low >= 0x80a8 && low <= 0x80ae) ||
+                   (low >= 0x81a6 && low <= 0x81a9)
                ? 3
                : 0;
 }

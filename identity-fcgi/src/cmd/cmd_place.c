@@ -20,8 +20,6 @@
 
 #define MAX_ROLES 32
 #define ROLE_MAX 32 /* bytes */
-#define ROLE_LETTERS                                                          \
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
 /* -- workspaces -- */
 
@@ -251,9 +249,7 @@ static bool print_grants(struct cmd *c)
 
 static bool is_role(const char *text)
 {
-    size_t len = strlen(text);
-
-    return len <= ROLE_MAX && strspn(text, ROLE_LETTERS) == len;
+    return parse_form(text, "[A-Za-z0-9_.:-]*", ROLE_MAX);
 }
 
 static bool check_grant(struct cmd *c)
