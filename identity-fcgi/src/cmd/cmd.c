@@ -329,6 +329,7 @@ static bool run(struct cmd *c)
         return false;
     }
     s = c->spec; /* check may have chosen another */
+    cmd_open(c);
     if ((s->work != NULL || s->sql != NULL) &&
         !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
         return false;
@@ -339,7 +340,6 @@ static bool run(struct cmd *c)
     if (s->event != NULL && c->changed) {
         cmd_audit(c, s->event, NULL);
     }
-    cmd_open(c);
     return (s->after == NULL || s->after(c)) &&
            (s->print != NULL ? s->print : cmd_values)(c) && cmd_close(c);
 }
@@ -450,7 +450,7 @@ bool cmd_keys(struct cmd *c)
     if (c->keys == NULL) {
         return cmd_misused(c, "%s", err);
     }
-    return c->spec == NULL || c->keys->signing != NULL ||
+    return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
                           "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
                           "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");

@@ -59,7 +59,8 @@ struct cmd_spec {
     /* Names of values (cmd_out.c knows more of some); "=" and another label
      * may follow, or none where it is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool list; /* prints rows; in JSON an object on a line for each */
+    bool keyless; /* does without the signing key of cmd_keys() */
+    bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
 extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_lookups[],
@@ -104,6 +105,7 @@ struct cmd {
     size_t set_count;
 
     bool begun, out_failed; /* cmd_out.c's */
+    bool printed;           /* some of the result has gone out */
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];
@@ -144,6 +146,13 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv);
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
+/* Prints all that is held about the account (cmd_lookup.c). */
+bool cmd_person(struct cmd *c);
+
+/* Sets what the account's failed logins are counted under: "hmac" and, of
+ * --address, "prefix" (cmd_account.c). */
+bool cmd_attempts(struct cmd *c);
+
 /* Takes text as the name or id of an account, into c->secret. */
 bool cmd_fold(struct cmd *c, const char *text);
 
@@ -171,6 +180,9 @@ void cmd_open(struct cmd *c);
 bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
 bool cmd_rows(struct cmd *c); /* all of the last result */
+/* Runs the statement of a list and prints its rows under its words, as a part
+ * of one object. */
+bool cmd_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
 bool cmd_close(struct cmd *c);

@@ -205,6 +205,53 @@ static bool mark_account(struct cmd *c)
     return true;
 }
 
+/* -- account delete -- */
+
+static bool prepare(struct cmd *c)
+{
+    cmd_set(c, "no-login", "t");
+    return cmd_keys(c) && read_credential(c);
+}
+
+/* First, and whole: where it goes nowhere, nothing is deleted. */
+static bool hand_over(struct cmd *c)
+{
+    if (!cmd_person(c)) {
+        return false;
+    }
+    cmd_line(c, "");
+    return (cmd_close(c) || cmd_fail(c, "%s; nothing was deleted", c->line));
+}
+
+static bool erase(struct cmd *c)
+{
+    return cmd_sql(c, "WITH ended AS (UPDATE members SET status = 'INACTIVE'"
+                      "   WHERE account_id = :accountId RETURNING member_id),"
+                      " forgotten AS (DELETE FROM login_attempts"
+                      "   WHERE account_hmac = decode(:hmac, 'hex'))"
+                      " DELETE FROM branch_grants USING ended"
+                      "  WHERE branch_grants.member_id = ended.member_id") &&
+           lock_out(c);
+}
+
+static bool erase_clients(struct cmd *c)
+{
+    return cmd_sql(c, "UPDATE auth_sessions"
+                      "   SET used_address = NULL, used_agent = NULL,"
+                      "       login_address = NULL, login_agent = NULL"
+                      " WHERE account_id = :accountId");
+}
+
+/* Nobody writes a session's row any more that is marked. */
+static bool erase_sessions(struct cmd *c)
+{
+    return (mark_account(c) && cmd_transact(c, erase_clients)) ||
+           cmd_fail(c,
+                    "the account is deleted, but not what its sessions tell, "
+                    "for which give its id, %s: %s",
+                    cmd_get(c, "accountId"), c->line);
+}
+
 /* -- account revoke-sessions -- */
 
 static bool revoke(struct cmd *c)
@@ -236,7 +283,7 @@ static bool is_address(const char *text)
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
  * key can compute (attempt.c). */
-static bool unlock(struct cmd *c)
+bool cmd_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
     const char *address = cmd_get(c, "address");
@@ -253,7 +300,15 @@ static bool unlock(struct cmd *c)
     }
     cmd_setf(c, "hmac", "%s", hmac);
     cmd_setf(c, "prefix", "%s", attempt.address);
-    if (!cmd_sql(c, "DELETE FROM login_attempts"
+    return true;
+}
+
+static bool unlock(struct cmd *c)
+{
+    const char *address = cmd_get(c, "address");
+
+    if (!cmd_attempts(c) ||
+        !cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
     }
@@ -376,6 +431,19 @@ const struct cmd_spec cmd_accounts[] = {
             " WHERE account_id = :accountId"
             " RETURNING account_name AS account",
      .event = "account.renamed", .columns = {ACCOUNT}},
+    {"account delete", "ACCOUNT", "erase name and credential, for good",
+     ACCOUNT_MORE
+     "First prints all that is held about it, as account show does; if that\n"
+     "cannot be written, nothing is deleted.  Its id, the ids of memberships\n"
+     "and sessions stay for the record; the name is free.\n",
+     .check = prepare, .keyless = true, .find = hand_over,
+     .status = "DELETED",
+     .sql = "UPDATE accounts SET status = :status, deleted_at = now(),"
+            "       updated_at = now(), account_name = account_id::text,"
+            "       credential_hash = :hash"
+            " WHERE account_id = :accountId",
+     .work = erase, .event = "account.deleted", .after = erase_sessions,
+     .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",

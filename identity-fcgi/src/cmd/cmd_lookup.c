@@ -1,5 +1,5 @@
 /*
- * account list, sessions and show; workspace, branch and member list.
+ * account show, list and sessions; workspace, branch and member list.
  *
  * A list goes on after a row by the values that it is sorted by: what is added
  * or taken away meanwhile moves no other row to another page.
@@ -20,7 +20,7 @@ static bool is_limit(const char *text)
 
 static bool is_status(const char *text)
 {
-    return parse_form(text, "ACTIVE|INACTIVE|DISABLED", 0);
+    return parse_form(text, "ACTIVE|INACTIVE|DISABLED|DELETED", 0);
 }
 
 /* Finds the row that a list goes on after, and what it is sorted by. */
@@ -64,7 +64,9 @@ static const char accounts_sql[] =
     "SELECT account_id AS accountId, account_type AS type, status,"
     "       account_name AS account, " AT("created_at", "createdAt")
     "  FROM accounts a WHERE true"
-    EQUAL("type", "account_type") EQUAL("status", "status")
+    EQUAL("type", "account_type")
+    " AND CASE WHEN :status.given::text IS NULL THEN status <> 'DELETED'"
+    "          ELSE status = :status.given END"
     BEGINS("account_name", "lower(:name COLLATE \"C\")")
     "   AND (:workspaceId::uuid IS NULL OR EXISTS ("
     "        SELECT FROM members m WHERE m.account_id = a.account_id"
@@ -139,7 +141,7 @@ static const char sessions_sql[] =
     "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
     " ORDER BY s.created_at DESC, session_id" MOST;
 
-/* -- the table -- */
+/* -- columns -- */
 
 #define MEMBERS \
     "memberId", "status", "createdAt", "branches", "workspaceId=", \
@@ -148,12 +150,66 @@ static const char sessions_sql[] =
     "sessionId", "status", "createdAt", "usedAt", "expiresAt", "revokedAt=", \
     "address", "loginAddress", "workspaceId=", "workspaceName", \
     "branchId=", "branchName", "agent", "loginAgent"
+/* -- all that is held about one person -- */
+
+static const struct cmd_spec person = {
+    .sql = "SELECT " AT("created_at", "createdAt") ","
+        AT("updated_at", "updatedAt") "," AT("deleted_at", "deletedAt") ","
+        AT("nullif(sessions_valid_after, '-infinity')", "sessionsValidAfter")
+        "  FROM accounts WHERE account_id = :accountId",
+    .columns = {"account", "accountId=id", "type", "status", "createdAt",
+                "updatedAt", "sessionsValidAfter", "deletedAt"}};
+
+static const struct cmd_spec parts[] = {
+    {"failedLogins", .list = true,
+     .sql = "SELECT address, failures, " AT("window_ends_at", "until")
+            "  FROM login_attempts WHERE account_hmac = decode(:hmac, 'hex')",
+     .columns = {"address", "failures", "until"}},
+    {"memberships", .list = true, .sql = members_sql, .columns = {MEMBERS}},
+    {"grants", .list = true,
+     .sql = "SELECT branch_id AS branchId, branch_name AS branchName,"
+            "       g.workspace_id AS workspaceId,"
+            "       workspace_name AS workspaceName,"
+            "       (SELECT string_agg(role_code, ',' ORDER BY role_code)"
+            "          FROM member_roles r WHERE r.member_id = g.member_id"
+            "           AND r.branch_id = g.branch_id) AS roles"
+            "  FROM members m JOIN branch_grants g USING (member_id)"
+            "  JOIN branches b USING (branch_id)"
+            "  JOIN workspaces w ON w.workspace_id = g.workspace_id"
+            " WHERE account_id = :accountId ORDER BY branch_id",
+     .columns = {"workspaceName", "workspaceId=", "branchId", "branchName",
+                 "roles"}},
+    {"sessions", .list = true, .sql = sessions_sql, .columns = {SESSIONS}}};
+
+bool cmd_person(struct cmd *c)
+{
+    const struct cmd_spec *own = c->spec;
+    bool counted = c->keys->signing != NULL;
+
+    if (!cmd_sql(c, person.sql) || (counted && !cmd_attempts(c))) {
+        return false;
+    }
+    cmd_set(c, "all", "t");
+    cmd_set(c, "limit", EVERYTHING);
+    c->spec = &person;
+    (void) cmd_values(c);
+    c->spec = own;
+    for (size_t i = !counted; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (!cmd_part(c, &parts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* -- the table -- */
+
 #define LIMIT \
     {"limit", "N", "at most so many (" CMD_LIMIT ")", 0, is_limit, \
      "1 to 100000"}
 #define STATUS \
     {"status", "STATUS", "only those with it", 0, is_status, \
-     "one of ACTIVE, INACTIVE, DISABLED"}
+     "one of ACTIVE, INACTIVE, DISABLED, DELETED"}
 #define NAME {"name", "PREFIX", .help = "only those whose name begins so"}
 #define WORKSPACE \
     {"workspace", "WORKSPACE", .help = "only those of it, a name or an id"}
@@ -170,6 +226,10 @@ const struct cmd_spec cmd_lookups[] = {
          {"after", "NAME", .help = "go on after this name"}, LIMIT},
      .lock = true, .sql = accounts_sql, .print = cmd_rows, .list = true,
      .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
+    {"account show", "ACCOUNT", "show all that is held about it",
+     "ACCOUNT is a name or an id.  Failed logins are told where the signing key\n"
+     "is, as what is counted is kept under an HMAC of it.\n",
+     .check = cmd_keys, .keyless = true, .work = cmd_person},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "ended ones too"}, LIMIT},

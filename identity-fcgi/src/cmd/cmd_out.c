@@ -104,6 +104,7 @@ struct column {
 static const struct column known[] = {
     {"accountId", "account id", TEXT, 36, true},
     {"type", "type", TEXT, 8, false},
+    {"deletedAt", "deleted", TIME, 0, false},
     {"tenantName", "tenant", TEXT, 16, false},
     {"tenantId", "tenant id", TEXT, 0, false},
     {"accountType", "type", TEXT, 0, false},
@@ -125,6 +126,10 @@ static const struct column known[] = {
     {"since", "since", TEXT, 0, true},
     {"status", "status", TEXT, 8, false},
     {"changed", "changed", BOOL, 0, false},
+    {"updatedAt", "updated", TIME, 0, false},
+    {"sessionsValidAfter", "locked out", TIME, 0, false},
+    {"failures", "failures", NUMBER, 8, false},
+    {"until", "counted until", TIME, 20, false},
     {"createdAt", "created", TIME, 20, false},
     {"issuedAt", "issued", TIME, 20, false},
     {"usedAt", "last used", TIME, 20, false},
@@ -214,12 +219,13 @@ static void flush(struct cmd *c)
         fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len) {
         c->out_failed = true;
     }
+    c->printed = c->printed || c->out.len > 0;
     buf_reset(&c->out);
 }
 
 bool cmd_close(struct cmd *c)
 {
-    if (c->json && !c->spec->list) {
+    if (c->json && c->w.depth > 0) {
         jsonw_object_end(&c->w);
         buf_addc(&c->out, '\n');
     }
@@ -360,7 +366,9 @@ static void print_columns(struct cmd *c, bool head)
 
 bool cmd_values(struct cmd *c)
 {
-    print_columns(c, false);
+    if (!c->json || c->w.depth > 0) { /* not closed already */
+        print_columns(c, false);
+    }
     return true;
 }
 
@@ -374,14 +382,40 @@ void cmd_row(struct cmd *c)
     }
     c->begun = true;
     print_columns(c, false);
-    if (c->json) {
-        jsonw_object_end(&c->w);
-        jsonw_init(&c->w, &c->out);
-        buf_addc(&c->out, '\n');
-    } else {
+    if (!c->json) {
         end_line(&c->out);
+    } else {
+        jsonw_object_end(&c->w);
+        if (c->w.depth == 0) {
+            jsonw_init(&c->w, &c->out);
+            buf_addc(&c->out, '\n');
+        }
     }
     flush(c);
+}
+
+bool cmd_part(struct cmd *c, const struct cmd_spec *part)
+{
+    const struct cmd_spec *whole = c->spec;
+    size_t kept = c->result_count;
+
+    if (!cmd_sql(c, part->sql)) {
+        return false;
+    }
+    c->spec = part;
+    c->begun = false;
+    if (c->json) {
+        jsonw_array(&c->w, part->words);
+    } else {
+        buf_addf(&c->out, "\n%s:%s", part->words, c->found > 0 ? "\n" : " ");
+    }
+    (void) cmd_rows(c);
+    if (c->json) {
+        jsonw_array_end(&c->w);
+    }
+    cmd_keep(c, kept);
+    c->spec = whole;
+    return true;
 }
 
 bool cmd_rows(struct cmd *c)

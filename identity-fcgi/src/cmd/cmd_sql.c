@@ -122,7 +122,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
         (void) !db_script_run(c->db, "ROLLBACK", db_now_ms() + GRACE_MS, NULL,
                               0, &ignored);
         /* Deadlock and serialisation failure: the other one has gone on. */
-        if (i == TRIES || c->line[0] != '\0' ||
+        if (i == TRIES || c->line[0] != '\0' || c->printed ||
             strncmp(c->error.state, "40", 2) != 0) {
             return explain(c, committing);
         }
@@ -327,23 +327,29 @@ bool cmd_work(struct cmd *c)
 {
     const struct cmd_spec *s = c->spec;
     const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
-    bool changes = s->event != NULL;
+    const char *to = s->status != NULL ? s->status : "";
+    bool writes = s->event != NULL;
 
-    if ((cmd_get(c, "account") != NULL &&
-         !cmd_find(c, "account", c->account, "",
-                   changes ? ACCOUNT_SQL " FOR NO KEY UPDATE"
-                           : ACCOUNT_SQL)) ||
-        (workspace != NULL &&
+    if (cmd_get(c, "account") != NULL &&
+        !cmd_find(c, "account", c->account, "",
+                  writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {
+        return false;
+    }
+    if (writes && cmd_is(c, "status", "DELETED") &&
+        strcmp(to, "DELETED") != 0) {
+        return cmd_fail(c, "this account is deleted");
+    }
+    if ((workspace != NULL &&
          !cmd_find(c, "workspace", workspace, "",
-                   changes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
-                           : WORKSPACE_SQL)) ||
+                   writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
+                          : WORKSPACE_SQL)) ||
         (s->find != NULL && !s->find(c))) {
         return false;
     }
     if (s->status != NULL) {
-        c->changed = !cmd_is(c, "status", s->status);
+        c->changed = !cmd_is(c, "status", to);
         cmd_set(c, "changed", c->changed ? "t" : "f");
-        cmd_set(c, "status", s->status);
+        cmd_set(c, "status", to);
     }
     return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
            (s->work == NULL || s->work(c));
