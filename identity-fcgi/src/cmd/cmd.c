@@ -246,7 +246,8 @@ static bool check_given(struct cmd *c)
     for (size_t i = 0; i < c->given_count; i++) {
         const struct cmd_option *o = c->given[i].option;
 
-        if (o->valid != NULL && !o->valid(c->given[i].value)) {
+        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
+            (o->valid != NULL && !o->valid(c->given[i].value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
     }
@@ -341,7 +342,10 @@ static bool run(struct cmd *c)
         cmd_audit(c, s->event, NULL);
     }
     return (s->after == NULL || s->after(c)) &&
-           (s->print != NULL ? s->print : cmd_values)(c) && cmd_close(c);
+           (s->print != NULL ? s->print
+            : s->list        ? cmd_rows
+                             : cmd_values)(c) &&
+           cmd_close(c);
 }
 
 bool cmd_main(struct cmd *c, int argc, char *const *argv)

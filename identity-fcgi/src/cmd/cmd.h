@@ -14,7 +14,7 @@
 
 #define CMD_MAX_OPTIONS 6
 #define CMD_MAX_COLUMNS 14
-#define CMD_LIMIT "100"   /* rows of a list where no --limit is given */
+#define CMD_LIMIT 100     /* rows of a list where no --limit is given */
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
@@ -22,6 +22,10 @@
 #define CMD_SECRET_MAX (20 * 1024)
 
 struct cmd;
+
+#define CMD_TYPE                                                              \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+    .form = "CUSTOMER|OPERATOR|SYSTEM"
 
 /* -- rows: the last of a list has no words, or no name -- */
 
@@ -34,6 +38,7 @@ struct cmd_option {
     unsigned flags;
     bool (*valid)(const char *value); /* or NULL */
     const char *accepted;             /* "--NAME is ACCEPTED" */
+    const char *form;                 /* of parse_form(), or NULL */
 };
 
 struct cmd_spec {
@@ -49,7 +54,8 @@ struct cmd_spec {
      * that were given are found and, where there is an event, locked, */
     bool lock;
     bool (*find)(struct cmd *c); /* and whatever else, */
-    const char *status;          /* which gets this status; if that is new, */
+    const char *status;          /* which gets this status, or as this value */
+    const char *to;              /* what --to says; if that is new, */
     const char *sql;             /* by this statement */
     bool (*work)(struct cmd *c);
     /* After it: */
@@ -59,7 +65,8 @@ struct cmd_spec {
     /* Names of values (cmd_out.c knows more of some); "=" and another label
      * may follow, or none where it is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool keyless; /* does without the signing key of cmd_keys() */
+    bool keyless; /* of an account that may be deleted, and without
+                     the signing key of cmd_keys() */
     bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
@@ -218,15 +225,11 @@ bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
 
 bool cmd_is_uuid(const char *text);
-bool cmd_is_type(const char *text); /* of an account (cmd_account.c) */
 
 /* The newest value of this name: one that was set, of the rows ("" is null),
  * of an option ("t": a flag) or the operand; NULL where there is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
-/* Sets "changed" to whether two values differ, and so whether spec->sql runs;
- * always true. */
-bool cmd_is_change(struct cmd *c, const char *old, const char *new);
 /* Sets a value: text is kept, not copied; a format's is. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)

@@ -88,11 +88,6 @@ static bool read_credential(struct cmd *c)
 
 /* -- account add -- */
 
-bool cmd_is_type(const char *text)
-{
-    return parse_form(text, "CUSTOMER|OPERATOR|SYSTEM", 0);
-}
-
 /* Nobody could refer to it by name. */
 static bool refuse_uuid(struct cmd *c)
 {
@@ -107,13 +102,9 @@ static bool fold_new_name(struct cmd *c)
     if (!cmd_fold(c, cmd_get(c, "to"))) {
         return false;
     }
+    cmd_set(c, "to", c->secret);
     cmd_set(c, "folded", c->secret);
     return true;
-}
-
-static bool is_new_name(struct cmd *c)
-{
-    return refuse_uuid(c) && cmd_is_change(c, "account", "folded");
 }
 
 /* -- locking out -- */
@@ -216,11 +207,8 @@ static bool prepare(struct cmd *c)
 /* First, and whole: where it goes nowhere, nothing is deleted. */
 static bool hand_over(struct cmd *c)
 {
-    if (!cmd_person(c)) {
-        return false;
-    }
-    cmd_line(c, "");
-    return (cmd_close(c) || cmd_fail(c, "%s; nothing was deleted", c->line));
+    return cmd_person(c) &&
+           (cmd_close(c) || cmd_fail(c, "%s; nothing was deleted", c->line));
 }
 
 static bool erase(struct cmd *c)
@@ -412,8 +400,7 @@ static bool revoke_everybody(struct cmd *c)
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
      .options = {
-         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0,
-          cmd_is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
      .check = read_credential, .find = refuse_uuid,
@@ -426,10 +413,9 @@ const struct cmd_spec cmd_accounts[] = {
     {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
      "The id stays, and with it sessions and tokens.\n",
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .check = fold_new_name, .find = is_new_name,
-     .sql = "UPDATE accounts SET account_name = :folded, updated_at = now()"
-            " WHERE account_id = :accountId"
-            " RETURNING account_name AS account",
+     .check = fold_new_name, .find = refuse_uuid, .to = "account",
+     .sql = "UPDATE accounts SET account_name = :to, updated_at = now()"
+            " WHERE account_id = :accountId",
      .event = "account.renamed", .columns = {ACCOUNT}},
     {"account delete", "ACCOUNT", "erase name and credential, for good",
      ACCOUNT_MORE

@@ -11,18 +11,6 @@
 
 #define EVERYTHING "1000000000" /* rows */
 
-static bool is_limit(const char *text)
-{
-    int64_t limit;
-
-    return parse_within(text, "1 to 100000", false, &limit);
-}
-
-static bool is_status(const char *text)
-{
-    return parse_form(text, "ACTIVE|INACTIVE|DISABLED|DELETED", 0);
-}
-
 /* Finds the row that a list goes on after, and what it is sorted by. */
 static bool find_after(struct cmd *c)
 {
@@ -46,7 +34,7 @@ static bool find_after(struct cmd *c)
 /* -- statements -- */
 
 /* clang-format off */
-#define MOST " LIMIT coalesce(:limit::int, " CMD_LIMIT ")"
+#define MOST " LIMIT coalesce(:limit::int, 100)"
 #define EQUAL(option, column) \
     " AND (:" option ".given::text IS NULL OR " column " = :" option ".given)"
 #define WITHIN(id, column) " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
@@ -205,11 +193,12 @@ bool cmd_person(struct cmd *c)
 /* -- the table -- */
 
 #define LIMIT \
-    {"limit", "N", "at most so many (" CMD_LIMIT ")", 0, is_limit, \
-     "1 to 100000"}
+    {"limit", "N", "at most so many (100)", .accepted = "1 to 100000", \
+     .form = "[1-9][0-9]{0,4}|100000"}
 #define STATUS \
-    {"status", "STATUS", "only those with it", 0, is_status, \
-     "one of ACTIVE, INACTIVE, DISABLED, DELETED"}
+    {"status", "STATUS", "only those with it", \
+     .accepted = "one of ACTIVE, INACTIVE, DISABLED, DELETED", \
+     .form = "ACTIVE|INACTIVE|DISABLED|DELETED"}
 #define NAME {"name", "PREFIX", .help = "only those whose name begins so"}
 #define WORKSPACE \
     {"workspace", "WORKSPACE", .help = "only those of it, a name or an id"}
@@ -219,12 +208,11 @@ bool cmd_person(struct cmd *c)
 const struct cmd_spec cmd_lookups[] = {
     {"account list", NULL, "list accounts by name", NULL,
      .options = {
-         {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", 0,
-          cmd_is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+         {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", CMD_TYPE},
          STATUS, NAME,
          {"workspace", "WORKSPACE", .help = "only active members of it"},
          {"after", "NAME", .help = "go on after this name"}, LIMIT},
-     .lock = true, .sql = accounts_sql, .print = cmd_rows, .list = true,
+     .lock = true, .sql = accounts_sql, .list = true,
      .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
     {"account show", "ACCOUNT", "show all that is held about it",
      "ACCOUNT is a name or an id.  Failed logins are told where the signing key\n"
@@ -233,27 +221,25 @@ const struct cmd_spec cmd_lookups[] = {
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "ended ones too"}, LIMIT},
-     .sql = sessions_sql, .print = cmd_rows, .list = true,
-     .columns = {SESSIONS}},
+     .sql = sessions_sql, .list = true, .columns = {SESSIONS}},
     {"workspace list", NULL, "list workspaces by tenant and name", NULL,
      .options = {
          STATUS, NAME, {"tenant", "TENANT", .help = "only those of it"},
          AFTER("WORKSPACE"), LIMIT},
-     .find = find_after, .sql = workspaces_sql, .print = cmd_rows, .list = true,
+     .find = find_after, .sql = workspaces_sql, .list = true,
      .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",
                  "tenantName", "workspaceName"}},
     {"branch list", NULL, "list branches by workspace and name", NULL,
      .options = {STATUS, NAME, WORKSPACE, AFTER("BRANCH"), LIMIT},
-     .lock = true, .find = find_after, .sql = branches_sql, .print = cmd_rows,
-     .list = true,
+     .lock = true, .find = find_after, .sql = branches_sql, .list = true,
      .columns = {"branchId=id", "status", "createdAt", "workspaceId=",
                  "workspaceName", "branchName"}},
     {"member list", NULL, "list members by workspace and account", NULL,
      .options = {
          STATUS, {"account", "ACCOUNT", .help = "only its memberships"},
          WORKSPACE, AFTER("MEMBER"), LIMIT},
-     .lock = true, .find = find_after, .sql = members_sql, .print = cmd_rows,
-     .list = true, .columns = {MEMBERS}},
+     .lock = true, .find = find_after, .sql = members_sql, .list = true,
+     .columns = {MEMBERS}},
     {.words = NULL},
 };
 /* clang-format on */

@@ -367,6 +367,7 @@ static void print_columns(struct cmd *c, bool head)
 bool cmd_values(struct cmd *c)
 {
     if (!c->json || c->w.depth > 0) { /* not closed already */
+        buf_addz(&c->out, c->begun && !c->json ? "\n" : "");
         print_columns(c, false);
     }
     return true;
@@ -413,6 +414,7 @@ bool cmd_part(struct cmd *c, const struct cmd_spec *part)
     if (c->json) {
         jsonw_array_end(&c->w);
     }
+    c->begun = true; /* what follows is not the first */
     cmd_keep(c, kept);
     c->spec = whole;
     return true;
@@ -421,19 +423,15 @@ bool cmd_part(struct cmd *c, const struct cmd_spec *part)
 bool cmd_rows(struct cmd *c)
 {
     const char *limit = cmd_get(c, "limit");
+    size_t most = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
 
     for (c->row = 0; c->row < c->found; c->row++) {
         cmd_row(c);
     }
     if (c->found == 0) {
         cmd_line(c, "none");
-    } else if (!c->json &&
-               c->found ==
-                   strtoul(limit != NULL ? limit : CMD_LIMIT, NULL, 10)) {
-        fprintf(
-            stderr,
-            "identity-fcgi: there may be more than these %zu: see --help\n",
-            c->found);
+    } else if (!c->json && c->found == most) {
+        fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
     }
     return true;
 }

@@ -19,7 +19,6 @@
         "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
-#define ROLE_MAX 32 /* bytes */
 
 /* -- workspaces -- */
 
@@ -70,10 +69,9 @@ static bool refuse_namesake(struct cmd *c)
                     cmd_get(c, branch ? "workspaceName" : "tenantName"));
 }
 
-static bool rename_workspace(struct cmd *c)
+static bool lock_tenant(struct cmd *c)
 {
-    return cmd_is_change(c, "workspaceName", "to") &&
-           cmd_sql(c, "SELECT FROM tenants WHERE tenant_id = :tenantId"
+    return cmd_sql(c, "SELECT FROM tenants WHERE tenant_id = :tenantId"
                       "   FOR NO KEY UPDATE");
 }
 
@@ -93,12 +91,11 @@ static bool find_branch(struct cmd *c)
     return cmd_find(c, "branch", c->operand, "", sql);
 }
 
-static bool rename_branch(struct cmd *c)
+static bool find_to_rename(struct cmd *c)
 {
-    return find_branch(c) && cmd_is_change(c, "branchName", "to") &&
-           cmd_sql(c, "SELECT FROM workspaces"
-                      " WHERE workspace_id = :workspaceId"
-                      "   FOR NO KEY UPDATE");
+    return find_branch(c) && cmd_sql(c, "SELECT FROM workspaces"
+                                        " WHERE workspace_id = :workspaceId"
+                                        "   FOR NO KEY UPDATE");
 }
 
 /* -- members -- */
@@ -247,11 +244,6 @@ static bool print_grants(struct cmd *c)
     return true;
 }
 
-static bool is_role(const char *text)
-{
-    return parse_form(text, "[A-Za-z0-9_.:-]*", ROLE_MAX);
-}
-
 static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
@@ -319,8 +311,9 @@ static bool check_revoke(struct cmd *c)
 #define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
 #define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
 #define ROLES \
-    {"role", "ROLE", "a role in each of these branches", CMD_MANY, is_role, \
-     "1 to 32 of the characters A-Z a-z 0-9 _ . : -"}, \
+    {"role", "ROLE", "a role in each of these branches", CMD_MANY, \
+     .accepted = "1 to 32 of the characters A-Z a-z 0-9 _ . : -", \
+     .form = "[A-Za-z0-9_.:-]{1,32}"}, \
     {"workspace", "WORKSPACE", .help = "where to look for the branches"}
 #define IN_WORKSPACE \
     {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
@@ -349,12 +342,11 @@ const struct cmd_spec cmd_places[] = {
     {"workspace rename", "WORKSPACE", "give it another name",
      "WORKSPACE " BY_REF,
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .lock = true, .find = rename_workspace,
+     .lock = true, .find = lock_tenant, .to = "workspaceName",
      .sql = "UPDATE workspaces SET workspace_name = :to"
             " WHERE workspace_id = :workspaceId AND NOT EXISTS ("
             "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
-            "      AND workspace_name COLLATE \"C\" = :to)"
-            " RETURNING workspace_name AS workspaceName",
+            "      AND workspace_name COLLATE \"C\" = :to) RETURNING 1",
      .work = refuse_namesake,
      .event = "workspace.renamed", .columns = {WORKSPACE_COLUMNS}},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
@@ -380,12 +372,11 @@ const struct cmd_spec cmd_places[] = {
          {"to", "NAME", .help = "the new name", CMD_NEEDED},
          {"workspace", "WORKSPACE",
           .help = "where to look for it, a name or an id"}},
-     .lock = true, .find = rename_branch,
+     .lock = true, .find = find_to_rename, .to = "branchName",
      .sql = "UPDATE branches SET branch_name = :to"
             " WHERE branch_id = :branchId AND NOT EXISTS ("
             "   SELECT FROM branches WHERE workspace_id = :workspaceId"
-            "      AND branch_name COLLATE \"C\" = :to)"
-            " RETURNING branch_name AS branchName",
+            "      AND branch_name COLLATE \"C\" = :to) RETURNING 1",
      .work = refuse_namesake,
      .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
     {"branch activate", "BRANCH", "let it be worked in again",

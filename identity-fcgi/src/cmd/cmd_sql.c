@@ -267,13 +267,6 @@ bool cmd_is(const struct cmd *c, const char *name, const char *text)
     return value != NULL && strcmp(value, text) == 0;
 }
 
-bool cmd_is_change(struct cmd *c, const char *old, const char *new)
-{
-    c->changed = !cmd_is(c, old, cmd_get(c, new));
-    cmd_set(c, "changed", c->changed ? "t" : "f");
-    return true;
-}
-
 /* The index of a value that is set again, or new. */
 static size_t set_index(struct cmd *c, const char *name)
 {
@@ -327,7 +320,8 @@ bool cmd_work(struct cmd *c)
 {
     const struct cmd_spec *s = c->spec;
     const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
-    const char *to = s->status != NULL ? s->status : "";
+    const char *what = s->to != NULL ? s->to : "status";
+    const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
     bool writes = s->event != NULL;
 
     if (cmd_get(c, "account") != NULL &&
@@ -335,8 +329,7 @@ bool cmd_work(struct cmd *c)
                   writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {
         return false;
     }
-    if (writes && cmd_is(c, "status", "DELETED") &&
-        strcmp(to, "DELETED") != 0) {
+    if (writes && cmd_is(c, "status", "DELETED") && !s->keyless) {
         return cmd_fail(c, "this account is deleted");
     }
     if ((workspace != NULL &&
@@ -346,10 +339,10 @@ bool cmd_work(struct cmd *c)
         (s->find != NULL && !s->find(c))) {
         return false;
     }
-    if (s->status != NULL) {
-        c->changed = !cmd_is(c, "status", to);
+    if (to != NULL) {
+        c->changed = !cmd_is(c, what, to);
         cmd_set(c, "changed", c->changed ? "t" : "f");
-        cmd_set(c, "status", to);
+        cmd_set(c, what, to);
     }
     return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
            (s->work == NULL || s->work(c));
