@@ -9,8 +9,6 @@
 
 #include <string.h>
 
-#define EVERYTHING "1000000000" /* rows */
-
 /* Finds the row that a list goes on after, and what it is sorted by. */
 static bool find_after(struct cmd *c)
 {
@@ -98,18 +96,15 @@ static const char members_sql[] =
 /* The newest of one status each, as the index has them. */
 static const char sessions_sql[] =
     "SELECT session_id AS sessionId,"
-    "       CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
-    "            WHEN expires_at <= now() THEN 'EXPIRED'"
-    "            ELSE 'ACTIVE' END AS status,"
-            AT("s.created_at", "createdAt") "," AT("expires_at", "expiresAt") ","
-            AT("over_at", "revokedAt") ","
-            AT("coalesce(used_at, s.created_at)", "usedAt") ","
-    "       CASE WHEN used_at IS NULL THEN login_address ELSE used_address END"
-    "         AS address, login_address AS loginAddress,"
-    "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END"
-    "         AS agent, login_agent AS loginAgent,"
-    "       s.workspace_id AS workspaceId, workspace_name AS workspaceName,"
-    "       active_branch_id AS branchId, branch_name AS branchName"
+    "  CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
+    "       WHEN expires_at <= now() THEN 'EXPIRED' ELSE 'ACTIVE' END AS status,"
+    AT("s.created_at", "createdAt") "," AT("expires_at", "expiresAt") ","
+    AT("over_at", "revokedAt") "," AT("coalesce(used_at, s.created_at)", "usedAt")
+    ", s.workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "  active_branch_id AS branchId, branch_name AS branchName,"
+    "  CASE WHEN used_at IS NULL THEN login_address ELSE used_address END AS address,"
+    "  CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END AS agent,"
+    "  login_address AS loginAddress, login_agent AS loginAgent"
     "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
     "                 WHEN s.created_at <= a.sessions_valid_after"
     "                 THEN a.sessions_valid_after END) AS over_at"
@@ -118,11 +113,9 @@ static const char sessions_sql[] =
     "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
     "                AND (:all OR (expires_at > now()"
     "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC" MOST ")"
-    "            UNION ALL"
+    "              ORDER BY created_at DESC" MOST ") UNION ALL"
     "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-    "                AND :all"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED' AND :all"
     "              ORDER BY created_at DESC" MOST ")) AS s ON true"
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
@@ -156,8 +149,7 @@ static const struct cmd_spec parts[] = {
     {"memberships", .list = true, .sql = members_sql, .columns = {MEMBERS}},
     {"grants", .list = true,
      .sql = "SELECT branch_id AS branchId, branch_name AS branchName,"
-            "       g.workspace_id AS workspaceId,"
-            "       workspace_name AS workspaceName,"
+            "       g.workspace_id AS workspaceId, workspace_name AS workspaceName,"
             "       (SELECT string_agg(role_code, ',' ORDER BY role_code)"
             "          FROM member_roles r WHERE r.member_id = g.member_id"
             "           AND r.branch_id = g.branch_id) AS roles"
@@ -178,7 +170,7 @@ bool cmd_person(struct cmd *c)
         return false;
     }
     cmd_set(c, "all", "t");
-    cmd_set(c, "limit", EVERYTHING);
+    cmd_set(c, "limit", "1000000000"); /* rows: all */
     c->spec = &person;
     (void) cmd_values(c);
     c->spec = own;
