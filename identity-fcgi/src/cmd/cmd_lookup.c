@@ -198,7 +198,8 @@ bool cmd_person(struct cmd *c)
     {"after", value, .help = "go on after this one, a name or an id"}
 
 const struct cmd_spec cmd_lookups[] = {
-    {"account list", NULL, "list accounts by name", NULL,
+    {"account list", NULL, "list accounts by name",
+     "Deleted ones are shown by --status DELETED alone.\n",
      .options = {
          {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", CMD_TYPE},
          STATUS, NAME,
