@@ -7,6 +7,7 @@
 #include <sodium.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Written once before threads start. */
 static struct {
@@ -95,19 +96,26 @@ struct computation {
  * libsodium's own comparison tells a lack of memory as a mismatch, which
  * would be counted as a failed login.  So what libsodium made is computed
  * here; only strings of other makers, which crypto_pwhash() cannot compute,
- * are left to it.
+ * are left to it, while there is as much memory as they take.
  */
 static enum password_result compare(const struct computation *c)
 {
     const struct phc *phc = c->stored;
     unsigned char hash[PHC_PART_MAX];
+    size_t memory = (size_t) phc->memory_kib * 1024;
+    void *room;
     bool same;
 
     if (phc->lanes != 1 || phc->salt_len != crypto_pwhash_SALTBYTES) {
+        room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (room == MAP_FAILED) {
+            return PASSWORD_BUSY;
+        }
+        (void) munmap(room, memory);
         same = crypto_pwhash_str_verify(c->text, c->credential, c->len) == 0;
     } else if (crypto_pwhash(hash, phc->hash_len, c->credential, c->len,
-                             phc->salt, phc->iterations,
-                             (size_t) phc->memory_kib * 1024,
+                             phc->salt, phc->iterations, memory,
                              crypto_pwhash_ALG_ARGON2ID13) != 0) {
         return PASSWORD_BUSY;
     } else {

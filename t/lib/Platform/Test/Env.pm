@@ -7,6 +7,7 @@ use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use Test::More ();
 
 # A make that a test starts is the reader's own, not a part of `make check`: as
 # that it would say which directories it enters.
@@ -94,6 +95,27 @@ sub find {
     }
     return undef;
 }
+
+# Where what a test needs is missing it is skipped; where nothing may be
+# (CI=true) it fails.
+sub needs {
+    my ($what) = @_;
+
+    my $needs = "needs $what: ./configure.sh --install-deps";
+    die "$needs\n" if ($ENV{CI} // '') eq 'true';
+    Test::More::plan(skip_all => $needs);
+}
+
+# node, with the packages of t/node.
+sub node {
+    my $node = find('node');
+    my ($version) = $node ? `$node --version` =~ /^v(\d+)/ : ();
+    return $node if ($version // 0) >= 18
+        && -e "$root/t/node/node_modules/.package-lock.json";
+    needs('node 18 or newer and t/node/node_modules');
+}
+
+sub chromium { return find('chromium') // needs('chromium') }
 
 # Who daemons that refuse root run as; undef where we are not root.
 sub unprivileged {
