@@ -65,7 +65,7 @@ typedef struct {
 } ngx_http_pgw_place_t;
 
 
-/* Context: http.  The key set is one for the whole nginx. */
+/* Context: http.  One key set serves the whole nginx. */
 
 typedef struct {
     ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
@@ -80,13 +80,13 @@ typedef struct {
     /* one for each policy there is, or NULL */
     ngx_http_pgw_loc_conf_t        *policies;
 
-    ngx_uint_t                      subject_read;  /* by a variable, before the
-                                                      guard perhaps */
+    ngx_uint_t                      subject_read;  /* by a variable, perhaps
+                                                      before the guard */
 
-    ngx_msec_t                      key_cooldown;  /* these lie ... */
+    ngx_msec_t                      key_cooldown;  /* for each, ... */
     ngx_msec_t                      key_soft_age;
     ngx_msec_t                      key_hard_age;
-    ngx_http_pgw_place_t            key_places[3];  /* ... as these do */
+    ngx_http_pgw_place_t            key_places[3];  /* ... its directive */
     ngx_msec_t                      key_wait;    /* of one request */
     ngx_int_t                       key_waiters;  /* per worker */
     ngx_str_t                       key_cache_file;
@@ -126,7 +126,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    allow_cache;   /* shared by clients */
     ngx_str_t                     realm;
     ngx_uint_t                    policy;        /* equal where tokens mean the
-                                                    same; 0: none is asked */
+                                                    same; 0: no token needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
     /* these three are not inherited */
@@ -191,16 +191,16 @@ typedef struct {
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_uint_t            version;
-    const pj_keyset_t    *set;          /* to be compared alone */
+    const pj_keyset_t    *set;          /* compared, never followed */
     pj_err_t              err;
     int64_t               iat;          /* with PJ_ERR_KID_UNKNOWN: as the token
                                            says */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
     unsigned              missing:1;    /* there is no bearer token */
-    unsigned              looked_up:1;  /* a cache was asked for
-                                           the answer ... */
-    unsigned              unshared:1;   /* ... or is not to be */
+    unsigned              looked_up:1;  /* unshared is decided */
+    unsigned              unshared:1;   /* no cache may answer, or keep the
+                                           response */
 } ngx_http_pgw_ctx_t;
 
 

@@ -94,7 +94,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         }
     }
 
-    /* "set" and limits keep what they read, so the subject is known first */
+    /* "set" and limits keep the value they read: wait for the key before */
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
@@ -146,14 +146,14 @@ ngx_http_pgw_ask(ngx_http_request_t *r)
 }
 
 
-/* The ACCESS phase passes over subrequests, this one does not. */
+/* nginx runs no ACCESS phase for subrequests, but it runs this one. */
 
 static ngx_int_t
 ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 {
     ngx_int_t  rc;
 
-    /* the fetch of the keys can have no token to show */
+    /* the request that fetches the keys carries no token */
 
     if (r == r->main || ngx_http_pgw_fetch_owns(r)) {
         return NGX_DECLINED;
@@ -161,7 +161,7 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 
     rc = ngx_http_pgw_ask(r);
 
-    /* limits of the same phase have still to see what we let through */
+    /* NGX_OK would skip the other handlers of this phase, such as limits */
 
     return (rc == NGX_OK) ? NGX_DECLINED : rc;
 }
@@ -185,8 +185,8 @@ ngx_http_pgw_access_handler(ngx_http_request_t *r)
 
 
 /*
- * Under "satisfy any": nobody else let the request in, and with keys we might
- * have, so it is still 503.
+ * Under "satisfy any": no other module let the request in.  With keys we might
+ * have, so the answer is our 503 after all.
  */
 
 static ngx_int_t
@@ -211,9 +211,10 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 
 
 /*
- * nginx answers what does not fit into a record with 500 and an alert.  The
- * buffers bound what a client sends, but short headers take more room in a
- * record than there, and parameters repeat the path, the query and the type.
+ * Parameters that do not fit into one record make nginx answer 500 and log an
+ * alert, so we refuse them.  The header buffers bound what a client sends, but
+ * short headers take more room in a record than in a buffer, and parameters
+ * repeat the path, the query and the content type.
  * NGX_DECLINED: it all fits; else the status of the refusal.
  */
 
@@ -301,8 +302,8 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 /*
  * Within a phase nginx runs first what was registered last, and a module that
  * is loaded after ours would come before it: before headers are stripped,
- * before OPTIONS is answered.  So the order is made once all modules have had
- * their turn, and does not hang on the order of load_module.
+ * before OPTIONS is answered.  So our handlers are moved to their places when
+ * all modules have registered theirs, whatever the order of load_module.
  */
 
 static const struct {
@@ -353,8 +354,8 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
 
 
 /*
- * Handlers of a phase stand side by side with one checker and one exit, so it
- * is enough to move the functions.
+ * The handlers of a phase stand side by side and share checker and next, so it
+ * is enough to swap the functions.
  */
 
 ngx_int_t

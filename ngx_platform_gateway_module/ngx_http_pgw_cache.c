@@ -1,10 +1,10 @@
 
 /*
- * The verified-token cache of a worker: what a token was found to be, under
- * the whole of its bytes.
+ * The verified-token cache of a worker: what good tokens gave, keyed by the
+ * whole token.
  *
- * Equality is that of all bytes and of the policy.  What can change is asked
- * on every hit: the version of the key set first, then the clock.
+ * An entry is used if all bytes and the policy are equal.  What can change is
+ * checked on every hit: first the version of the key set, then the times.
  */
 
 
@@ -16,7 +16,7 @@
 #define NGX_HTTP_PGW_CACHE_MAX       10000000  /* entries */
 #define NGX_HTTP_PGW_CACHE_MIN_SIZE  (64 * 1024)
 
-/* How far before the end of a token the bytes are that it is ordered by. */
+/* The bytes that order the tree begin so far before the end of a token. */
 #define NGX_HTTP_PGW_CACHE_TAIL      8
 
 
@@ -73,7 +73,7 @@ ngx_http_pgw_cache_remove_last(ngx_http_pgw_cache_t *cache)
 }
 
 
-/* With the configuration, in any process that has one. */
+/* Runs when the configuration is freed, in any process. */
 
 static void
 ngx_http_pgw_cache_cleanup(void *data)
@@ -223,7 +223,7 @@ ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
 }
 
 
-/* The times are asked in the order in which a new token's are. */
+/* Checks the times in the order in which a new token's are checked. */
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
@@ -262,7 +262,7 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 }
 
 
-/* Others that were not used for longest make room. */
+/* Evicts the least recently used entries to make room. */
 
 static ngx_http_pgw_entry_t *
 ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)

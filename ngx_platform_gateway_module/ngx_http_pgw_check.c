@@ -24,7 +24,7 @@ static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
     { ngx_string("scgi"), "scgi_buffer_size", NULL },
     { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
 
-    /* these tell that a location is none of the others' */
+    /* listed only to tell their locations from those of the others */
     { ngx_null_string, "grpc_buffer_size", NULL },
     { ngx_null_string, "memcached_buffer_size", NULL }
 };
@@ -422,7 +422,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         }
     }
 
-    /* nobody's token is looked at where the keys come from */
+    /* no token is checked in the key location */
 
     if (clcf->handler == NULL
         || (clcf->internal

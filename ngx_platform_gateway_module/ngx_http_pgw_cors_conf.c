@@ -125,7 +125,7 @@ ngx_http_pgw_cors_host(u_char *p, ngx_uint_t wildcard, u_char **end)
         *end = ngx_http_pgw_cors_span(p + 1, NGX_HTTP_PGW_CORS_IPV6);
 
         if (*end < p + 3 || *(*end)++ != ']') {
-            return "the host has a character that none can have";
+            return "the host has a character that is not allowed";
         }
     }
 
@@ -142,7 +142,7 @@ ngx_http_pgw_cors_host(u_char *p, ngx_uint_t wildcard, u_char **end)
                   || *ngx_http_pgw_cors_span(*end + 1,
                                              NGX_HTTP_PGW_CORS_DIGITS)))
     {
-        return "the host has a character that none can have";
+        return "the host has a character that is not allowed";
     }
 
     if (*end == p || (*end)[-1] == '.') {
@@ -192,7 +192,7 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
     }
 
     if (ngx_http_pgw_cors_span(origin, NGX_HTTP_PGW_CORS_SCHEME) != host) {
-        return "the scheme has a character that none can have";
+        return "the scheme has a character that is not allowed";
     }
 
     /* with a wildcard, the host begins at the dot after it */

@@ -111,7 +111,7 @@ ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                              "the location does not take the method");
+                              "the location does not accept the method");
 
     if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;

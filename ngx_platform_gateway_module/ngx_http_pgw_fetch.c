@@ -50,7 +50,7 @@ static ngx_connection_t  *ngx_http_pgw_fetch_spare;
 static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
 
 
-/* Not where X-Accel-Redirect of the issuer, or a rewrite, has led. */
+/* False where the issuer's X-Accel-Redirect, or a rewrite, has led r. */
 
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
@@ -59,7 +59,7 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    /* one name, not only the same text, is also that of the location's "if"s */
+    /* by address: the location's "if"s share its name, no other one does */
 
     return ngx_http_pgw_fetch.keys && ngx_http_pgw_fetch.request == r->main
            && ngx_http_pgw_fetch.keys->clcf->name.data == clcf->name.data;
@@ -160,8 +160,8 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     }
 
     /*
-     * Past the buffer a body filter fails, which leaves its mark on the
-     * connection alone: what is there may even parse.
+     * A response that is larger than the buffer makes a body filter fail, which
+     * only connection->error shows: the part that came may even parse.
      */
 
     if (fetch->body.len > PJ_KEYSET_MAX_BYTES
@@ -197,7 +197,7 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
 
 
 /*
- * Runs whenever the subrequest is finalized, be it well or not.  NGX_OK keeps
+ * Runs when the subrequest is finalized, successfully or not.  NGX_OK keeps
  * nginx from making an error page of a failure.
  */
 
@@ -237,7 +237,7 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
 
     if (fetch->request) {
 
-        /* Else nginx sets an option of the socket that there is none of. */
+        /* Else nginx would set a socket option, and there is no socket. */
 
         fetch->connection.timedout = 0;
 

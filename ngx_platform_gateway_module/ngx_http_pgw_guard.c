@@ -1,6 +1,6 @@
 
 /*
- * The guard: whether the token that a request carries opens its location.
+ * The guard decides whether the token of a request admits it to its location.
  */
 
 
@@ -8,9 +8,9 @@
 
 
 /*
- * The public page of an error_page does not whitewash the refusal that led to
- * it: the log keeps the reason of what the client was answered with.  A
- * location that checked the token for itself speaks for itself.
+ * Records why r may pass.  A public location that an error_page leads to does
+ * not overwrite the refusal that led there: the log keeps its reason.  A
+ * guarded location, which has checked the token itself, does overwrite it.
  */
 
 void
@@ -35,8 +35,8 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 /*
- * Adds the trusted headers of grant (NULL: none; r goes on as nobody's), and
- * takes out Authorization where conf says so.  NGX_DECLINED: it is done.
+ * Adds the trusted headers of grant (NULL: none, r stays anonymous) and removes
+ * Authorization where conf says so.  NGX_DECLINED: done, the phase goes on.
  */
 
 static ngx_int_t
@@ -52,7 +52,7 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         return NGX_DECLINED;
     }
 
-    /* the headers of a subrequest are those of its own parts, too */
+    /* gr is the main request's; the list of headers made is that of r alone */
 
     gr = ngx_http_pgw_request_get(r);
 
@@ -79,7 +79,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                    "http platform gateway: shadow %s",
                    ngx_http_pgw_reasons[reason].name);
 
-    /* the first refusal is the one that the client would have got, or got */
+    /* keep the first refusal: the client got it, or would have got it */
 
     if (!gr->shadowed && !ngx_http_pgw_refusal(gr)) {
         gr->shadowed = 1;
@@ -90,7 +90,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* Sets ctx->err and ctx->grant; with PJ_ERR_KID_UNKNOWN ctx->iat. */
+/* Sets ctx->err; ctx->grant of a good token, ctx->iat of an unknown key's. */
 
 static void
 ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
@@ -100,7 +100,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     pj_claims_t            claims;
     ngx_http_pgw_grant_t   grant;
 
-    /* much memory for an instant: a long response would hold the request's */
+    /* the request's pool would hold all this memory until the response ends */
 
     pool = ngx_create_pool(512, r->connection->log);
     if (pool == NULL) {
@@ -132,7 +132,10 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Asked once, and kept where the answer is for good: a key may still come. */
+/*
+ * Looks once, and keeps what it found for this token, policy and key set.  Only
+ * an unknown key is looked up again: it may be fetched meanwhile.
+ */
 
 ngx_http_pgw_ctx_t *
 ngx_http_pgw_guard_look(ngx_http_request_t *r,
@@ -178,7 +181,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     ctx->version = mcf->keys->version;
     ctx->token = token;
 
-    /* without keys nothing is known, whatever was known before */
+    /* without a usable key set not even a cached token is accepted */
 
     rc = set ? ngx_http_pgw_cache_find(mcf->cache, r->pool, conf, ctx)
              : NGX_DECLINED;
@@ -200,8 +203,8 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
 /*
  * Why r is let in or refused; REASON_NONE: it waits for keys.  The key of its
- * token may have been published after our last fetch.  What a fetch that began
- * after the request came has not brought does not exist.
+ * token may have been published after our last fetch, so r waits for a fetch
+ * that begins after r came.  A key that this one does not bring does not exist.
  */
 
 static ngx_http_pgw_reason_e

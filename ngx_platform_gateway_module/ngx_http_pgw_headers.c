@@ -1,8 +1,9 @@
 
 /*
- * What is known of a request, made at first use and freed with it; its headers
- * and two ids: what is read, stripped, added and taken back; nginx's
- * $request_id, which is one of the ids; and the ids of a response.
+ * The state of a request as a whole, made at first use and freed with it.  Its
+ * headers: which of the client's are removed (headers_sift), and which are
+ * added and taken back.  Its two ids: chosen here, sent upstream and in the
+ * response, the first also as nginx's $request_id.
  *
  * Elements of a header list never move, since headers_in.* and (from nginx
  * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
@@ -30,7 +31,7 @@
 typedef struct {
     ngx_list_t                      kept;
     const ngx_http_pgw_srv_conf_t  *conf;    /* says what to strip */
-    const ngx_table_elt_t          *hide;    /* goes as well; NULL: none */
+    const ngx_table_elt_t          *hide;    /* removed too; or NULL */
 
     /* what was seen of the ids */
     ngx_str_t                      *id[NGX_HTTP_PGW_IDS];
@@ -41,7 +42,7 @@ typedef struct {
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
-/* of nginx's $request_id, the value of which it keeps for the request */
+/* the index of nginx's $request_id among a request's cached variables */
 static ngx_int_t  ngx_http_pgw_ids_index;
 
 
@@ -88,7 +89,7 @@ ngx_http_pgw_headers_fold(u_char c)
 }
 
 
-/* Whether h goes; notes what it says. */
+/* Whether h is to be removed; notes the ids and what CORS needs to know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
@@ -111,7 +112,7 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->cors.methods++;
     }
 
-    /* most names are none of ours by their length alone */
+    /* the length alone rules most names out */
 
     conf = pass->conf;
 
@@ -135,7 +136,7 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
             continue;
         }
 
-        /* what only looks like the name of an id is none */
+        /* a look-alike (X_Request_Id) is removed, and not used as an id */
 
         if (i < NGX_HTTP_PGW_IDS
             && ngx_strncasecmp(h->key.data, folded, h->key.len) == 0)
@@ -151,7 +152,7 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 }
 
 
-/* Never appends an empty part: nginx's loops would read past it. */
+/* Appends n elements as one part; never an empty one, which nginx overruns. */
 
 static ngx_int_t
 ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
@@ -177,7 +178,7 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
     part->nelts = n;
     part->next = NULL;
 
-    /* a full last part: the next ngx_list_push() makes one of its own */
+    /* the last part is full: the next ngx_list_push() adds a new one */
 
     list->last = part;
     list->nalloc = n;
@@ -186,7 +187,7 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/* Lays pass->kept over what stays of the headers of r. */
+/* Makes pass->kept of those headers of r that stay, without copying them. */
 
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
@@ -225,7 +226,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 }
 
 
-/* The one id of its kind, if it is well formed; NULL: make one. */
+/* The client's id, if it sent just one and that is well formed, else NULL. */
 
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
@@ -258,7 +259,7 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 static ngx_int_t
 ngx_http_pgw_ids_make(ngx_http_request_t *r, ngx_str_t *id)
 {
-    /* of this worker: what is forked has used none yet */
+    /* each worker has its own: the master has used none when it forks */
 
     static u_char   random[NGX_HTTP_PGW_ID_BYTES * 64];
     static size_t   left;
@@ -339,7 +340,7 @@ ngx_http_pgw_headers_set(ngx_table_elt_t *h,
 }
 
 
-/* The headers of r: what was kept, the ids, Authorization, those of grant. */
+/* Gives r the headers kept, the ids, Authorization, and those of grant. */
 
 static ngx_int_t
 ngx_http_pgw_headers_adopt(ngx_http_request_t *r,
@@ -410,7 +411,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     pass.conf = ngx_http_get_module_srv_conf(r,
                                              ngx_http_platform_gateway_module);
 
-    /* the first time Authorization stays where the client sent it */
+    /* on the first pass Authorization stays in its place in the list */
 
     first = gr->request_id.data == NULL;
     pass.hide = first ? NULL : r->headers_in.authorization;
@@ -426,7 +427,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* nothing to clean up: the handler is what the state is found by */
+/* cleans nothing up: its address is what the state is found by */
 
 static void
 ngx_http_pgw_request_cleanup(void *data)
@@ -518,8 +519,8 @@ ngx_http_pgw_ids_add_variable(ngx_conf_t *cf)
 
 
 /*
- * The two ids, once each.  A filter further down may end this response and
- * start another (416 of the range filter), so ours are replaced too.
+ * Sets the two ids, once each.  A filter after this one may start another
+ * response (416 of the range filter), so ids that we set are replaced too.
  */
 
 static ngx_int_t
@@ -565,8 +566,8 @@ ngx_http_pgw_ids_header_filter(ngx_http_request_t *r)
 
 
 /*
- * Among the filters by the order in which modules are configured: before
- * nginx's add_header, so that ours replaces what that added.
+ * "ngx_module_order" in the file config puts the module before nginx's headers
+ * filter, so this filter runs after it and replaces what add_header has added.
  */
 
 void

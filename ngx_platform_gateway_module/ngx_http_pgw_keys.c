@@ -64,7 +64,7 @@ ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
                        NGX_FILE_OPEN, 0);
 
     if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
-        err = !ngx_is_file(&fi) ? "it is no regular file"
+        err = !ngx_is_file(&fi) ? "it is not a regular file"
               : ngx_file_size(&fi) > (off_t) max ? "it is too large" : NULL;
         n = err ? 0 : ngx_read_fd(fd, buf, max);
     }
@@ -175,7 +175,7 @@ ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
         other = ngx_memcmp(zone->source, keys->source, sizeof(zone->source))
                 != 0;
 
-        /* what others have begun counts for no cooldown, and is not taken */
+        /* a fetch that others began starts no cooldown, and is not accepted */
 
         if (other || ngx_http_pgw_keys_left(zone->lease_until)) {
             zone->next_try = ngx_current_msec;
@@ -184,7 +184,7 @@ ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
         zone->lease_until = ngx_current_msec;
         zone->lease++;
 
-        /* the file, or no set at all, in place of one of another source */
+        /* the set of another source gives way to the key file's, or to none */
 
         if (other || keys->document.len) {
             ngx_memcpy(zone->source, keys->source, sizeof(zone->source));
@@ -310,9 +310,8 @@ ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
 
 
 /*
- * The one way in which a worker comes by a set, the worker that has fetched it
- * too: what is parsed, its version and its time are of one instant, however
- * long anything takes.
+ * The only way in which a worker gets a set, even the worker that fetched it:
+ * so the parsed set, its version and its time always belong together.
  */
 
 static ngx_int_t
@@ -360,7 +359,7 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
         return NULL;
     }
 
-    /* before the version: a later set's time is not for this one */
+    /* read before the version: it must not be the time of a later set */
 
     fetched = keys->zone->fetched;
     ngx_memory_barrier();
@@ -432,7 +431,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, c->log, 0,
                    "http platform gateway: waited for keys, %s",
-                   left ? "a fetch ended" : "time is over");
+                   left ? "a fetch ended" : "no time is left");
 
     if (r == r->main) {
         r->read_event_handler = ngx_http_block_reading;
@@ -445,7 +444,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 }
 
 
-/* What r has waited for; a subrequest shares the pool of its parent. */
+/* The wait of r, made at its first; subrequests share the parent's pool. */
 
 static ngx_http_pgw_wait_t *
 ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
@@ -504,7 +503,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
         return NGX_OK;
     }
 
-    /* Before asking, or an end in between would be waited for in vain. */
+    /* Noted before asking, or a fetch that ends in between would be missed. */
 
     wait->version = keys->version;
     wait->ended = keys->zone->ended;

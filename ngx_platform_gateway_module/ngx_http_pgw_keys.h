@@ -3,8 +3,8 @@
  * What lies in shared memory: the key set, and counters.  All workers, those of
  * an older configuration too, add to the same words by ngx_atomic_fetch_add().
  * Each route id has its counters once, for as long as the zone lives: a reload
- * loses nothing, and what a later configuration does not name goes on should it
- * come back.
+ * loses nothing, and a route that one configuration drops and a later one names
+ * again goes on where it stopped.
  */
 
 

@@ -288,9 +288,9 @@ ngx_http_pgw_keys_cmp(const void *one, const void *two)
 
 
 /*
- * What a set is good for, in shared memory and in a cache file, is known by
- * its source: other issuers, another location or another place behind it, as
- * far as the configuration says it in so many words, and its keys are not ours.
+ * Names the source of a key set, in shared memory and in a cache file: the
+ * issuers, the location and the upstream, as the configuration spells them.  If
+ * one of them is another, the keys are not ours.
  */
 
 static char *

@@ -183,7 +183,7 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     err = pj_json_parse(&arena, body, &root) != PJ_OK
           || root->type != PJ_JSON_OBJECT
-          ? "the body is no JSON object"
+          ? "the body is not a JSON object"
           : ngx_http_pgw_explain_read(&question, root);
 
     ngx_http_finalize_request(r,

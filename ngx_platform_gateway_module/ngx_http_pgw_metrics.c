@@ -42,8 +42,8 @@ static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
       { NULL } },
 
     { ngx_http_pgw_family("upstream_responses_total", "counter",
-                          "Requests by route and class of the status that the "
-                          "upstream answered with."),
+                          "Requests by route and status class of the "
+                          "upstream's response."),
       "platform_gateway_upstream_responses_total{route=", "class",
       offsetof(ngx_http_pgw_counters_t, upstream), NGX_HTTP_PGW_CLASSES,
       { "none", "1xx", "2xx", "3xx", "4xx", "5xx" } },
@@ -217,7 +217,7 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     i = upstream ? upstream->status / 100 : 0;
 
     if (i >= NGX_HTTP_PGW_CLASSES) {
-        i = 0;      /* of no class that HTTP knows */
+        i = 0;      /* not a class of HTTP's */
     }
 
     (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
@@ -241,7 +241,7 @@ ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf)
     ngx_http_pgw_shared = (mcf && mcf->metrics_place.line)
                           ? &mcf->keys->zone->metrics : NULL;
 
-    /* one that was killed left its number here */
+    /* a worker that was killed has left its number in this slot */
 
     ngx_http_pgw_metrics_cached(0);
 }
@@ -348,8 +348,8 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("token_cache_total", "counter",
-                            "Look-ups of the verified-token cache by outcome, "
-                            "and what was evicted for want of room.")
+                            "Lookups in the verified-token cache by outcome, "
+                            "and evictions from it.")
         "platform_gateway_token_cache_total{event=\"hit\"} %uA\n"
         "platform_gateway_token_cache_total{event=\"miss\"} %uA\n"
         "platform_gateway_token_cache_total{event=\"eviction\"} %uA\n"
@@ -370,7 +370,7 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
                            "Usable keys; 0 before the first set and past the "
                            "hard age.", " %uz")
         ngx_http_pgw_gauge("key_set_version",
-                           "Counts the changes of the key set; 0: none yet.",
+                           "Changes of the key set so far; 0: none yet.",
                            " %uA"),
         ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_NEW],
         ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_UNCHANGED],
@@ -433,7 +433,7 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
         "platform_gateway_zone_size_bytes{zone=", &shm->name);
     ngx_http_pgw_text_format(&text, "} %uz\n"
         ngx_http_pgw_family("zone_free_bytes", "gauge",
-                            "Of it, in whole pages that are free."),
+                            "Free whole pages of the zone."),
         shm->size);
     ngx_http_pgw_text_json(&text, "platform_gateway_zone_free_bytes{zone=",
                            &shm->name);

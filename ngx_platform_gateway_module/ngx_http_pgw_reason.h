@@ -79,7 +79,7 @@ typedef struct {
       PJ_FAULT(PJ_ERR_TOKEN_EXPIRED))                                         \
     X(KID_UNKNOWN, PGW_ERROR(KID_UNKNOWN))                                    \
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
-    /* we failed, not the token */                                            \
+    /* the gateway failed, not the token */                                   \
     X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
                            "the token could not be verified", 0))             \
     X(CONTEXT_FORBIDDEN, "context_forbidden", PGW_REFUSES, 403,               \

@@ -6,8 +6,8 @@
  *
  * That one is written by the worker that fetched, into a file that is then
  * renamed, without waiting for the disk.  So a crash of the machine may lose it
- * or leave it in part.  The digest tells the reader, the master process when
- * the zone is new, and the start is then one without a file.
+ * or leave it in part.  The digest shows that to its reader, the master process
+ * when the zone is new, which then starts as if there were no file.
  */
 
 
@@ -22,7 +22,7 @@
 
 #define NGX_HTTP_PGW_DISK_HEAD    offsetof(ngx_http_pgw_disk_t, document)
 
-/* A clock may be set back by this much before a file seems to lie. */
+/* How far a cache file may be from the future: clocks are set back. */
 #define NGX_HTTP_PGW_DISK_SKEW    300  /* s */
 
 
@@ -145,8 +145,8 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 
     if (!ngx_test_config) {
         ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
-                      "platform gateway: key set of %T s ago taken from "
-                      "\"%V\"", age, name);
+                      "platform gateway: key set fetched %T s ago loaded "
+                      "from \"%V\"", age, name);
     }
 }
 
@@ -176,7 +176,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
     }
 
     name = &keys->conf->key_cache_file;
-    what = "opening a file beside it";
+    what = "opening a temporary file";
     *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
 
     /* only a process of our number that died can have left one */
@@ -186,7 +186,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
     fd = ngx_open_tempfile(tmp, 1, 0);
 
     if (fd != NGX_INVALID_FILE) {
-        what = "writing beside it";
+        what = "writing a temporary file";
         ngx_set_errno(NGX_ENOSPC);      /* what a short write means */
 
         if (ngx_write_fd(fd, &copy->disk, len) == (ssize_t) len) {
@@ -234,7 +234,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         /* Left to the old workers, which may still be using it. */
 
         ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
-                      "platform gateway zone \"%V\" has another layout, "
+                      "platform gateway zone \"%V\" is of another build, "
                       "starting afresh", &shm_zone->shm.name);
         zone = NULL;
     }
@@ -273,8 +273,8 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
 
 /*
- * One line a fetch, and there is one fetch a cooldown at most.  Of a bad key
- * file one line is enough until it is bad in another way.
+ * Logs one line for each failed fetch, of which there is at most one in a
+ * cooldown.  A bad key file is logged once, until it is bad in another way.
  */
 
 static void
@@ -393,9 +393,9 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
 
 
 /*
- * Looks whether a fetch is due.  A worker that exits ends its own: the workers
- * of a new configuration fetch for themselves, and where there are none other
- * requests may be waiting for it, but none for longer than a request waits.
+ * Begins a fetch that is due.  A worker that exits ends its own fetch: at once
+ * if a new configuration is in force, whose workers fetch for themselves; else
+ * when no request can be waiting for it any more.
  */
 
 static void
@@ -435,7 +435,7 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
 }
 
 
-/* Said at the start: this process, no longer root, cannot write the set. */
+/* Logs at the start that this process, no longer root, cannot write it. */
 
 static void
 ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
@@ -481,7 +481,7 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
     keys = mcf->keys;
     keys->working = 1;
 
-    /* 5 to 10 % early: workers and hosts apart, and in time if it is slow. */
+    /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
     part = mcf->key_soft_age / 20;
     keys->early = part + (ngx_msec_t) ngx_random() % (part + 1);

@@ -4,10 +4,10 @@
  * the token of a request, or of a subrequest, names.
  *
  * They ask the guard themselves, so that it does not matter which phase reads
- * them.  Where nobody is verified they are empty.  A cache key that was made
- * of an empty one is everybody's, and what a "set" or a "map" made of it goes
- * unseen: so from such a read on no cache is looked into or filled, for the
- * request and for all of its subrequests.
+ * them.  Without a verified token they are empty.  Everybody would share a
+ * cache key made of an empty one, and we cannot see what a "set" or a "map"
+ * made of it: so once an empty one was read, no cache is read or filled any
+ * more, for the request and all of its subrequests.
  */
 
 
@@ -56,8 +56,8 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
 
 /*
- * Asked when the key of a cache has just been made, and again when the answer
- * is there: what was read in between is in no key.
+ * nginx reads it right after it made the key of a cache, and again when the
+ * response is there.  The first answer stays: a later read is in no key.
  */
 
 static ngx_int_t
@@ -101,7 +101,7 @@ ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
       ngx_http_null_variable
 };
 
-#define NGX_HTTP_PGW_SUBJECTS  3    /* of them name it */
+#define NGX_HTTP_PGW_SUBJECTS  3    /* the first of them, which name it */
 
 
 /* Whether variable n of those that are read names a subject. */

@@ -1,7 +1,7 @@
 
 /*
- * The bearer token of a request: finding it, asking pj whether it holds, and
- * what of it goes upstream; and policies, which say all that of a location.
+ * The bearer token of a request: finding it, verifying it (by pj), and choosing
+ * what of it goes upstream; and policies, the settings of a location for that.
  */
 
 
@@ -77,9 +77,9 @@ ngx_http_pgw_token_policy(const ngx_http_pgw_loc_conf_t *conf,
 
 
 /*
- * Cheap checks first: whatever can be refused without a key and without RSA
- * is.  Nothing of the claims is used before the signature has verified, but
- * for the time of issue of a token whose key is unknown.
+ * Cheap checks come first: a token is refused without a key and without RSA
+ * where that is possible.  No claim is used before the signature has been
+ * verified, except the time of issue of a token whose key is unknown.
  */
 
 pj_err_t
@@ -127,7 +127,7 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         fault = ngx_http_pgw_token_policy(conf, claims, steps);
     }
 
-    /* a header at fault names no key */
+    /* a bad header names no key to look for */
 
     if (err || (fault && steps == NULL)) {
         return err ? err : fault;
@@ -148,8 +148,9 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
 
 
 /*
- * Only a token that is older than what we know is called invalid: anybody can
- * make one that is not, and so that has a reason of its own.
+ * A token issued before our key set was fetched is invalid: its key would be in
+ * the set.  The key of a newer one may be one that we do not have yet; but
+ * anybody can make such a token, so this case is counted apart (kid_pending).
  */
 
 ngx_http_pgw_reason_e
@@ -180,8 +181,8 @@ ngx_http_pgw_token_access(pj_token_kind_t kind)
 
 
 /*
- * Percent-encodes what is not visible ASCII, '%', and in an array's element
- * ','.
+ * Percent-encodes '%', what is not visible ASCII and, within an element of an
+ * array, ','.
  */
 
 static u_char *
@@ -232,7 +233,7 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
         return NGX_OK;
     }
 
-    /* with a final NUL, as in values that nginx read itself */
+    /* ends in a NUL, as the header values do that nginx itself has read */
 
     len = 3 * claim->text.len + 1;
 
@@ -380,9 +381,9 @@ ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
 
 
 /*
- * Locations of one policy share a number, so that what was found out about a
- * token in one of them holds in the others.  Maps of claims are the same where
- * they are inherited from one place.
+ * Locations with equal settings share a policy number, so that a result cached
+ * for a token in one of them holds in the others.  Claim maps are compared by
+ * address: they are the same if they are inherited from the same place.
  */
 
 char *

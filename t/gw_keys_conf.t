@@ -148,7 +148,7 @@ good('a key file', http => "platform_gateway_key_file $file;", @none);
 bad('one that is not there',
     qr/no\.json" gives no keys: No such file.*set there.* in \S+:\d+/,
     http => 'platform_gateway_key_file no.json;', @none);
-bad('a directory', qr/gives no keys: it is no regular file/,
+bad('a directory', qr/gives no keys: it is not a regular file/,
     http => 'platform_gateway_key_file ' . $t->dir . ';', @none);
 my $private = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
 bad('one without a usable key', qr/gives no keys: .*usable key/,

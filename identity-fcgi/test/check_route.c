@@ -1,4 +1,4 @@
-/* Tests of route.c and h_service.c. */
+/* Tests of route.c. */
 
 #include "fake_store.h"
 #include "server/server.h"

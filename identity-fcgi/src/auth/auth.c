@@ -51,7 +51,7 @@ bool auth_database_unavailable(struct worker *w)
 bool auth_busy(struct worker *w)
 {
     return auth_refuse(w, 503, "AUTH_BUSY",
-                       "Too much is going on at once; try again.");
+                       "The service is overloaded; try again.");
 }
 
 bool auth_failed(struct worker *w, const char *what)

@@ -117,7 +117,7 @@ static bool check_credential(struct worker *w, struct login *login)
     if (login->known && verdict == PASSWORD_UNUSABLE) {
         log_event(
             LOG_ERROR_, "auth.credential.unusable",
-            "The stored credential is no Argon2id string within bounds.",
+            "The stored credential is not an Argon2id string within bounds.",
             LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
     }
     if (login->known && verdict == PASSWORD_OK && a->enabled) {
@@ -130,8 +130,8 @@ static bool check_credential(struct worker *w, struct login *login)
 }
 
 /*
- * Best effort too, and without waiting for a slot a second time: the next
- * login tries again.
+ * Replaces a hash of outdated parameters.  Best effort, and without waiting
+ * for a slot a second time: the next login tries again.
  */
 static void rehash(struct worker *w, struct login *login)
 {

@@ -10,17 +10,18 @@
 #include <string.h>
 #include <time.h>
 
-#define ATTEMPTS 4 /* the first, and three after the scope had moved */
-/* A token rotated out less long ago may be another tab's, or a retry's. */
+#define ATTEMPTS 4 /* the first, and three if the scope keeps changing */
+/* A token replaced no longer ago than this may be another tab's or a retry's.
+ */
 #define REUSE_GRACE_S 60
 
 #define UNREADABLE_PAUSE_MS 100
 
-/* What one attempt came to. */
+/* The outcome of one attempt. */
 enum step {
     ROTATED,
     REFUSED,   /* with an answer */
-    AGAIN,     /* something moved in between */
+    AGAIN,     /* the row changed in between */
     UNREADABLE /* no database, and a write is in doubt */
 };
 
@@ -30,11 +31,11 @@ struct refresh {
     bool from_cookie; /* the cookie holds this very token */
     bool include_account_token;
     pj_claims_t claims;
-    struct meanwhile meanwhile; /* of the first statement */
+    struct meanwhile meanwhile; /* signs while the first statement runs */
     struct session_view view;
     char jti[STORE_UUID]; /* of the new token */
     int64_t exp;          /* likewise */
-    pj_str_t new_token;   /* once there is one */
+    pj_str_t new_token;   /* empty until it is signed */
     bool uncertain;       /* the answer to a write was lost */
 };
 
@@ -57,7 +58,7 @@ static bool read_body(struct refresh *r)
     return true;
 }
 
-/* Body and cookie, one token or none. */
+/* The token of the body or the cookie; of both, if they agree. */
 static bool find_token(struct refresh *r)
 {
     const struct http_request *req = r->w->req;
@@ -151,7 +152,7 @@ static bool refuse_stale(const struct refresh *r)
                        "The refresh token was replaced by a newer one.");
 }
 
-/* Refuses what may not be rotated. */
+/* Whether the session may be rotated; refuses it if not. */
 static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
 {
     const struct session *s = &r->view.session;
@@ -209,7 +210,7 @@ static void sign_ahead(void *arg)
     (void) auth_sign_refresh(r->w, &s, r->jti, r->exp, &r->new_token);
 }
 
-/* Makes the 200, the answer once the rotation has happened.  The new refresh
+/* Makes the 200, which is sent if the rotation succeeds.  The new refresh
  * token is signed once for all attempts. */
 static bool prepare_answer(struct refresh *r, bool scoped)
 {
@@ -305,8 +306,8 @@ static enum store_result look(struct refresh *r, bool first)
                               &r->view);
 }
 
-/* One read, one decision and, unless the read rotated already, one
- * compare-and- swap. */
+/* One read, one decision and, unless the read has rotated already, one
+ * compare-and-swap. */
 static enum step attempt(struct refresh *r, bool first)
 {
     const pj_claims_t *c = &r->claims;
@@ -325,7 +326,7 @@ static enum step attempt(struct refresh *r, bool first)
         return REFUSED;
     default:
         if (r->uncertain) {
-            return UNREADABLE; /* what became of it may still be seen */
+            return UNREADABLE; /* a later read may tell what became of it */
         }
         (void) auth_database_unavailable(r->w);
         return REFUSED;
@@ -391,7 +392,7 @@ static bool verify(struct refresh *r)
          * soon. */
         return auth_refuse(
             w, 401, "AUTH_REFRESH_TOKEN_INVALID",
-            "The refresh token was issued in this server's future.");
+            "The refresh token is not valid yet by this server's clock.");
     }
     return refuse_for_good(r, "AUTH_REFRESH_TOKEN_INVALID",
                            "The refresh token is not valid or has expired.");

@@ -26,7 +26,7 @@ static const struct {
     const char *values[8];
 } families[] = {
     {METRICS_LOGIN_SUCCEEDED, "identity_logins_total",
-     "Logins by what became of them.", "outcome",
+     "Logins by outcome.", "outcome",
      {"succeeded", "failed", "limited", "busy", "unavailable", "invalid",
       "error"}},
     {METRICS_ROTATIONS, "identity_refresh_rotations_total",
@@ -34,30 +34,30 @@ static const struct {
     {METRICS_STALE_REFRESHES, "identity_refresh_stale_total",
      "Refresh tokens presented after they had been replaced.", NULL, {""}},
     {METRICS_SESSIONS_REVOKED_LOGOUT, "identity_sessions_revoked_total",
-     "Sessions revoked, by why.", "reason",
+     "Sessions revoked, by reason.", "reason",
      {"logout", "reuse", "account_disabled", "limit"}},
     {METRICS_BRANCHES_SELECTED, "identity_branches_selected_total",
-     "Branches bound to sessions by clients.", NULL, {""}},
+     "Branches selected by clients.", NULL, {""}},
     {METRICS_REHASHES, "identity_rehashes_total",
-     "Credentials hashed anew with risen parameters.", NULL, {""}},
+     "Credentials rehashed with raised parameters.", NULL, {""}},
     {METRICS_HASH_WORK, "identity_hash_work_total",
-     "What Argon2id was asked for: KiB of memory times passes over it.", NULL,
+     "Work requested of Argon2id: memory in KiB times passes.", NULL,
      {""}},
     {METRICS_DB_CONNECTS, "identity_db_connects_total",
      "Connections made to the database.", NULL, {""}},
     {METRICS_DB_ERROR_CONNECT, "identity_db_errors_total",
-     "Failures at the database, by kind.", "kind",
+     "Database failures, by kind.", "kind",
      {"connect", "login", "pool_busy", "refused", "transient", "lost"}},
     {METRICS_CONN_ACCEPTED, "identity_connections_accepted_total",
      "FastCGI connections accepted.", NULL, {""}},
     {METRICS_CONN_GARBAGE, "identity_connections_dropped_total",
-     "FastCGI connections closed without an answer, by why.", "reason",
+     "FastCGI connections closed without an answer, by reason.", "reason",
      {"garbage", "incomplete", "timeout"}},
     {METRICS_KEYS_RELOADED, "identity_key_reloads_total",
-     "Attempts to read new keys, by result.", "result",
+     "Attempts to reload the keys, by result.", "result",
      {"succeeded", "failed"}},
     {METRICS_SWEEPS, "identity_sweeps_total",
-     "Sweeps of what has long expired, by result.", "result",
+     "Sweeps of expired rows, by result.", "result",
      {"succeeded", "busy", "failed"}},
     {METRICS_SWEPT_SESSIONS, "identity_swept_rows_total",
      "Rows deleted by sweeps, by table.", "table",
@@ -68,10 +68,10 @@ static const struct {
     const char *name;
     const char *help;
 } timers[METRICS_TIMERS] = {
-    {"identity_hash_duration_seconds", "Time of one Argon2id computation."},
+    {"identity_hash_duration_seconds", "Duration of one Argon2id computation."},
     {"identity_hash_wait_seconds", "Time spent waiting for a hash slot."},
     {"identity_db_statement_duration_seconds",
-     "Time of one SQL statement and its answer."},
+     "Duration of one SQL statement, with its round trip."},
 };
 /* clang-format on */
 
@@ -294,20 +294,21 @@ static void add_process(struct buf *out)
     }
     (void) getrusage(RUSAGE_SELF, &use);
     add_header(out, "process_cpu_seconds_total",
-               "User and system time spent in seconds.", "counter");
+               "User and system CPU time spent, in seconds.", "counter");
     buf_addf(out, "process_cpu_seconds_total %.6f\n",
              (double) (use.ru_utime.tv_sec + use.ru_stime.tv_sec) +
                  (double) (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6);
-    add_gauge(out, "process_resident_memory_bytes", "Resident memory.",
+    add_gauge(out, "process_resident_memory_bytes",
+              "Resident memory size in bytes.",
               resident * sysconf(_SC_PAGESIZE));
     add_gauge(out, "process_start_time_seconds",
-              "Start of the process in seconds of the epoch.", started);
+              "Start time of the process in seconds since 1970.", started);
 }
 
 static void add_key(struct buf *out, const char *kid, size_t kid_len)
 {
     add_header(out, "identity_signing_key_info",
-               "The id of the key that signs; none is loaded without it.",
+               "The id of the signing key; no series if none is loaded.",
                "gauge");
     if (kid != NULL) {
         buf_addz(out, "identity_signing_key_info{kid=\"");

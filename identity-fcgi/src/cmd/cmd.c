@@ -17,7 +17,7 @@
 
 static const struct cmd_option common_options[] = {
     {"json", NULL, .help = "print the result as JSON"},
-    {"env-file", "FILE", .help = "settings, as for serving"},
+    {"env-file", "FILE", .help = "read settings from FILE"},
     {"help", NULL, .help = "print this text"},
     {.name = NULL}};
 
@@ -99,8 +99,8 @@ static void print_options(const struct cmd_option *o)
 
     for (; o->name != NULL; o++) {
         printf("  --%-22s %s%s%s\n", join(text, o->name, o->value), o->help,
-               (o->flags & CMD_NEEDED) != 0 ? " (needed)" : "",
-               (o->flags & CMD_MANY) != 0 ? "; may be given again" : "");
+               (o->flags & CMD_NEEDED) != 0 ? " (required)" : "",
+               (o->flags & CMD_MANY) != 0 ? "; may be repeated" : "");
     }
 }
 

@@ -270,7 +270,7 @@ static bool is_address(const char *text)
 }
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
- * key can compute (attempt.c). */
+ * key can compute (attempt_identify()). */
 bool cmd_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
@@ -394,11 +394,11 @@ static bool revoke_everybody(struct cmd *c)
     " WHERE account_id = :accountId"
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE \
-    "The credential is one line on standard input; on a terminal it is asked\n" \
-    "for, without echo.  It is never an argument.\n"
+    "The credential is read from standard input, one line; on a terminal you\n" \
+    "are asked for it, without echo.  It is never an argument.\n"
 
 const struct cmd_spec cmd_accounts[] = {
-    {"account add", "NAME", "make an account", CREDENTIAL_MORE,
+    {"account add", "NAME", "create an account", CREDENTIAL_MORE,
      .options = {
          {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
@@ -430,16 +430,16 @@ const struct cmd_spec cmd_accounts[] = {
             " WHERE account_id = :accountId",
      .work = erase, .event = "account.deleted", .after = erase_sessions,
      .columns = {ACCOUNT}},
-    {"account disable", "ACCOUNT", "refuse logins, end all sessions",
+    {"account disable", "ACCOUNT", "refuse logins and end all sessions",
      ACCOUNT_MORE
-     "Access tokens that are out work at the gateway until they expire.\n",
+     "Access tokens already issued work at the gateway until they expire.\n",
      .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
      .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
      .status = "ACTIVE", .sql = SET_STATUS,
      .event = "account.enabled", .columns = {ACCOUNT}},
     {"account set-credential", "ACCOUNT",
-     "replace the credential, end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
+     "replace the credential and end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
      .check = read_credential,
      .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
             " WHERE account_id = :accountId",
@@ -447,27 +447,27 @@ const struct cmd_spec cmd_accounts[] = {
      .event = "account.credential_set", .after = mark_account,
      .columns = {ACCOUNT}},
     {"account unlock", "ACCOUNT", "forget failed logins", ACCOUNT_MORE
-     "Needs the signing key, as what is counted is kept under an HMAC of "
-     "it.\n",
+     "Needs the signing key: failed logins are counted under an HMAC that is\n"
+     "made with it.\n",
      .options = {
          {"address", "IP", "also forget all that was counted for this address",
           0, is_address, "an IP address"}},
      .check = cmd_keys, .work = unlock,
      .event = "account.unlocked", .columns = {ACCOUNT}},
-    {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
+    {"account revoke-sessions", "ACCOUNT", "end all sessions, or one", ACCOUNT_MORE,
      .options = {
-         {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},
+         {"session", "UUID", "end only this one", 0, cmd_is_uuid, "a UUID"}},
      .work = revoke, .event = "account.sessions_revoked",
      .after = mark_account, .columns = {ACCOUNT}},
-    {"sessions revoke", NULL, "end everybody's sessions, after data loss",
+    {"sessions revoke", NULL, "end everybody's sessions after data loss",
      "For a database that may have lost its last commits (a failover, a\n"
      "crash): tokens that were logged out or replaced may work again, and\n"
-     "which ones nobody can tell.  So every account with a session that was\n"
+     "nobody can tell which.  So every account with a session that was\n"
      "not over at TIME is logged out everywhere.  TIME is a moment before the\n"
      "first commit that may be lost; if in doubt, an earlier one.\n",
      .options = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
-          has_been, "a time in UTC that has been, like 2026-11-21T10:15:00Z"}},
+          has_been, "a past time in UTC, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
      .columns = {"accounts", "revokedSessions"}},
     {.words = NULL},

@@ -185,7 +185,7 @@ bool cmd_person(struct cmd *c)
 /* -- the table -- */
 
 #define LIMIT \
-    {"limit", "N", "at most so many (100)", .accepted = "1 to 100000", \
+    {"limit", "N", "show at most N (default 100)", .accepted = "1 to 100000", \
      .form = "[1-9][0-9]{0,4}|100000"}
 #define STATUS \
     {"status", "STATUS", "only those with it", \
@@ -213,7 +213,7 @@ const struct cmd_spec cmd_lookups[] = {
      .check = cmd_keys, .keyless = true, .work = cmd_person},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
-     .options = {{"all", NULL, .help = "ended ones too"}, LIMIT},
+     .options = {{"all", NULL, .help = "include ended ones"}, LIMIT},
      .sql = sessions_sql, .list = true, .columns = {SESSIONS}},
     {"workspace list", NULL, "list workspaces by tenant and name", NULL,
      .options = {

@@ -46,7 +46,7 @@ static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
     }
     c->secret_len = strlen(c->secret);
     return !again || strcmp(c->secret, second) == 0 ||
-           cmd_fail(c, "no %s: the two are not the same", what);
+           cmd_fail(c, "no %s: the two entries differ", what);
 }
 
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
@@ -241,7 +241,7 @@ bool cmd_close(struct cmd *c)
     }
     flush(c);
     return (fflush(stdout) == 0 && !c->out_failed) ||
-           cmd_fail(c, "standard output does not take the result");
+           cmd_fail(c, "the result cannot be written to standard output");
 }
 
 /* How many bytes at s steer a terminal: a control character, one that ends a

@@ -158,7 +158,7 @@ static bool find_grantable(struct cmd *c, const char *ref)
                           cmd_is_uuid(ref) ? "with the id" : "called", ref)
                : cmd_fail(c,
                           "the branch \"%s\" is in no workspace%s that "
-                          "\"%s\" is a member of: member add comes first",
+                          "\"%s\" is a member of; run member add first",
                           ref, cmd_get(c, "workspace") ? " of that name" : "",
                           cmd_get(c, "account"));
 }
@@ -301,13 +301,13 @@ static bool check_revoke(struct cmd *c)
 /* -- the table -- */
 
 /* clang-format off */
-#define BY_REF "is a name or an id; a name that several have needs the id.\n"
+#define BY_REF "is a name or an id; if several have that name, the id.\n"
 #define OFF_MORE \
-    "Nothing is deleted.  Who works in it is asked to choose another branch\n" \
-    "at the next refresh.\n"
+    "Nothing is deleted.  Those who work in it have to choose another branch\n" \
+    "at their next refresh.\n"
 #define REFRESH_MORE \
-    "Tokens that are out keep saying what they say until they expire; the\n" \
-    "next refresh tells the change.\n"
+    "Tokens already issued stay as they are until they expire; the next\n" \
+    "refresh brings the change.\n"
 #define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
 #define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
 #define ROLES \
@@ -324,11 +324,11 @@ static bool check_revoke(struct cmd *c)
     "UPDATE branches SET status = :status WHERE branch_id = :branchId"
 
 const struct cmd_spec cmd_places[] = {
-    {"workspace add", "NAME", "make a workspace",
+    {"workspace add", "NAME", "create a workspace",
      "A workspace belongs to a tenant, whose id is in the tokens.\n",
      .options = {
          {"tenant", "TENANT", .help = "an existing tenant, its name or id"},
-         {"new-tenant", "NAME", .help = "make this tenant along with it"}},
+         {"new-tenant", "NAME", .help = "create this tenant too"}},
      .check = check_workspace, .find = find_tenant,
      .sql = "INSERT INTO workspaces (tenant_id, workspace_name)"
             " SELECT :tenantId::uuid, :name WHERE NOT EXISTS ("
@@ -349,15 +349,15 @@ const struct cmd_spec cmd_places[] = {
             "      AND workspace_name COLLATE \"C\" = :to) RETURNING 1",
      .work = refuse_namesake,
      .event = "workspace.renamed", .columns = {WORKSPACE_COLUMNS}},
-    {"workspace activate", "WORKSPACE", "let it be worked in again",
+    {"workspace activate", "WORKSPACE", "allow work in it again",
      "WORKSPACE " BY_REF,
      .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
      .event = "workspace.activated", .columns = {WORKSPACE_COLUMNS}},
-    {"workspace deactivate", "WORKSPACE", "let nobody work in it",
+    {"workspace deactivate", "WORKSPACE", "stop all work in it",
      "WORKSPACE " BY_REF OFF_MORE,
      .lock = true, .status = "INACTIVE", .sql = SET_WORKSPACE,
      .event = "workspace.deactivated", .columns = {WORKSPACE_COLUMNS}},
-    {"branch add", "NAME", "make a branch of a workspace", NULL,
+    {"branch add", "NAME", "create a branch in a workspace", NULL,
      .options = {WORKSPACE}, .lock = true,
      .sql = "INSERT INTO branches (workspace_id, branch_name)"
             " SELECT :workspaceId::uuid, :name WHERE NOT EXISTS ("
@@ -379,18 +379,18 @@ const struct cmd_spec cmd_places[] = {
             "      AND branch_name COLLATE \"C\" = :to) RETURNING 1",
      .work = refuse_namesake,
      .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
-    {"branch activate", "BRANCH", "let it be worked in again",
+    {"branch activate", "BRANCH", "allow work in it again",
      "BRANCH " BY_REF,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "ACTIVE", .sql = SET_BRANCH,
      .event = "branch.activated", .columns = {BRANCH_COLUMNS}},
-    {"branch deactivate", "BRANCH", "let nobody work in it",
+    {"branch deactivate", "BRANCH", "stop all work in it",
      "BRANCH " BY_REF OFF_MORE,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,
      .status = "INACTIVE", .sql = SET_BRANCH,
      .event = "branch.deactivated", .columns = {BRANCH_COLUMNS}},
     {"member add", NULL, "make an account a member of a workspace",
-     "A member can work in no branch before member grant.\n",
+     "A new member cannot work in any branch until member grant.\n",
      .options = {ACCOUNT, WORKSPACE}, .lock = true, .find = find_member,
      .status = "ACTIVE",
      .sql = "INSERT INTO members (account_id, workspace_id)"
@@ -399,9 +399,9 @@ const struct cmd_spec cmd_places[] = {
             " DO UPDATE SET status = 'ACTIVE'"
             " RETURNING member_id AS memberId",
      .event = "member.added", .columns = {MEMBER_COLUMNS}},
-    {"member grant", NULL, "let a member work in branches, with roles",
-     "What is granted already stays.  At most 200 active branches a member,\n"
-     "1000 an account, 32 roles a branch.\n" REFRESH_MORE,
+    {"member grant", NULL, "allow a member to work in branches, with roles",
+     "Earlier grants stay.  At most 200 active branches per member, 1000 per\n"
+     "account, 32 roles per branch.\n" REFRESH_MORE,
      .options = {
          ACCOUNT,
          {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
@@ -409,8 +409,8 @@ const struct cmd_spec cmd_places[] = {
      .check = check_grant, .work = change, .print = print_grants,
      .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
     {"member revoke", NULL, "take roles or branches away",
-     "With --role only the roles go; with --branch alone the branches go; with\n"
-     "--all every branch of the workspace, and the membership ends.\n"
+     "With --role only those roles are taken; with --branch alone the branches;\n"
+     "with --all every branch of the workspace, and the membership ends.\n"
      REFRESH_MORE,
      .options = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,

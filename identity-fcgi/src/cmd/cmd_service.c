@@ -33,7 +33,7 @@ static bool issue(struct cmd *c)
 
     if (!cmd_is(c, "status", "ACTIVE")) {
         return cmd_fail(c,
-                        "the account is disabled: account enable comes first");
+                        "the account is disabled; run account enable first");
     }
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
@@ -161,7 +161,7 @@ static bool inspect(struct cmd *c)
         decode(&arena, jws.header, &header) == NULL ||
         (root = decode(&arena, jws.payload, &payload)) == NULL) {
         return cmd_fail(c,
-                        "this is no token: not three parts of base64url with "
+                        "not a token: it is not three parts of base64url with "
                         "JSON in the first two");
     }
     verdict = token_verify(&c->cfg, c->keys, &arena, token,
@@ -282,39 +282,39 @@ static bool sweep(struct cmd *c)
 
 /* clang-format off */
 const struct cmd_spec cmd_services[] = {
-    {"token system", NULL, "print a system token of an account",
-     "It opens what the gateway guards by \"system\".  It cannot be revoked:\n"
-     "keep its time short.\n",
+    {"token system", NULL, "issue a system token for an account",
+     "It is accepted where the gateway asks for \"system\".  It cannot be\n"
+     "revoked: give it a short life.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
           CMD_NEEDED},
-         {"ttl", "TIME", "how long it works, 1h at most", CMD_NEEDED, is_ttl,
+         {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
           "whole seconds or a number with s, m or h, 1s to 1h"}},
      .check = cmd_keys, .work = issue, .event = "token.system_issued",
      .after = print_token, .columns = {"token=", "accountId=", "accountType=", "sessionId=",
                  "tokenId=", "issuedAt=", "expiresAt="}},
     {"token inspect", NULL, "show what a token says, and verify it",
-     "The token is read from standard input.  Exit status 1 where it does not\n"
-     "verify with these keys and this issuer, now.\n",
+     "The token is read from standard input.  The exit status is 1 if it is not\n"
+     "valid now, with the configured keys and issuer.\n",
      .check = read_token, .print = inspect, .columns = {"verifies", "reason", "signature="}},
     {"keys generate", NULL, "print a new signing key as three settings",
-     "A 2048-bit RSA key.  The private key is among what is printed: keep it\n"
-     "where only the service can read it.\n",
+     "A 2048-bit RSA key.  The output includes the private key: keep it where\n"
+     "only the service can read it.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
           parse_kid, PARSE_KID_ACCEPTED}},
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
-     "Does nothing where there are none.\n",
+     "Does nothing if there are none.\n",
      .check = migrate, .columns = {"schemaVersion"}},
-    {"seed", NULL, "migrate, load local data (APP_ENV=local)", NULL,
+    {"seed", NULL, "migrate and load the demo data (APP_ENV=local)", NULL,
      .check = migrate, .columns = {"schemaVersion"}},
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
      "and rotated-out tokens that no longer count.  The service does the same\n"
      "every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
-         {"older-than", "TIME", "ended sessions are kept so long (7d)", 0,
+         {"older-than", "TIME", "keep ended sessions for this long (default 7d)", 0,
           is_keep, "integer seconds or a number with s, m, h or d, at most "
           "3650d"}},
      .check = cmd_load, .after = sweep,

@@ -103,22 +103,22 @@ static void h_prometheus(struct worker *w)
     const struct metrics_gauge gauges[] = {
         {"identity_connections_open", "FastCGI connections open.",
          (int64_t) server.queued + server.busy},
-        {"identity_connections_max", "FastCGI connections at most.",
+        {"identity_connections_max", "Limit of open FastCGI connections.",
          server.max_connections},
         {"identity_requests_queued", "Requests waiting for a worker.",
          server.queued},
-        {"identity_workers_busy", "Worker threads with a request.",
+        {"identity_workers_busy", "Worker threads that are serving a request.",
          server.busy},
         {"identity_workers", "Worker threads.", server.threads},
         {"identity_hash_slots_used", "Argon2id computations under way.",
          hashing.running},
-        {"identity_hash_slots", "Argon2id computations at most.",
+        {"identity_hash_slots", "Limit of simultaneous Argon2id computations.",
          hashing.threads},
         {"identity_hash_queue", "Logins waiting for a hash slot.",
          hashing.waiting},
         {"identity_db_pool_used", "Database connections lent to requests.",
          db_used},
-        {"identity_db_pool_size", "Database connections at most.", db_size},
+        {"identity_db_pool_size", "Limit of database connections.", db_size},
         {"identity_keys", "Public keys in the key set.",
          (int64_t) w->keys->verifying_count},
     };
@@ -179,11 +179,11 @@ void route_handle(size_t route, struct worker *w)
 
     if (route >= ROUTE_COUNT) {
         auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
-                    "There is nothing at this path.");
+                    "Nothing is served at this path.");
     } else if (!equals(method, post ? "POST" : "GET") &&
                (post || !equals(method, "HEAD"))) {
         auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
-                    "This path does not take that method.");
+                    "This path does not accept that method.");
         http_header(w->res, "Allow", post ? "POST" : "GET, HEAD");
     } else if (w->req->body_too_large) {
         auth_refuse(w, 413, "REQUEST_TOO_LARGE",

@@ -68,7 +68,7 @@ static void count_end(enum fcgi_end end)
     } else if (end == FCGI_GARBAGE) {
         metrics_count(METRICS_CONN_GARBAGE);
         log_line(LOG_WARN_, "fcgi.bad_request",
-                 "a peer sent what is no FastCGI request");
+                 "a peer sent something that is not a FastCGI request");
     }
 }
 

@@ -71,7 +71,7 @@ enum store_result store_session_create(struct store *st,
  */
 #define SPARE 100
 
-_Static_assert(SPARE <= STORE_MAX_REVOKE, "they are told to the caller");
+_Static_assert(SPARE <= STORE_MAX_REVOKE, "they all fit the caller's array");
 
 static const struct db_statement session_limit_sql = {
     "session_limit",
