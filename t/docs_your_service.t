@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Page qw(steps);
 use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
@@ -18,12 +19,7 @@ my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
     8083 => 'metrics', 8084 => 'playground');
 $_ = $t->port($_) for values %port;
 
-open my $fh, '<', "$root/docs/your-service.md" or die "your-service.md: $!\n";
-my $page = do { local $/; <$fh> };
-close $fh;
-my @steps;
-push @steps, [$1, $2 // '']
-    while $page =~ /^```sh\n(.*?)^```\n(?:\s*^```(?:json|text)\n(.*?)^```\n)?/gms;
+my @steps = steps("$root/docs/your-service.md");
 is scalar @steps, 5, 'the page has its steps';
 
 # The reader's checkout is a directory with this one's Makefile and run/.

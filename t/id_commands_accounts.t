@@ -257,7 +257,7 @@ is scalar @{ $c->done(qw(account sessions ann@example.com --all
     --limit 2)) }, 2, '--limit';
 my ($status, $out) = $c->run(qw(account sessions ann@example.com --all));
 is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
-like $out, qr/\Asession {31}status   created/, 'its columns';
+like $out, qr/\Asession {31}status    created/, 'its columns';
 
 # Unlock.
 
