@@ -100,7 +100,9 @@ like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;},
     'and included';
 my $all = qx{cat $etc/nginx/*};
 unlike $all, qr/top-secret/, 'nginx never sees the key';
+qx{@{[ $t->root ]}/tools/render --installed --sysconfdir $etc --out $dest/checkout};
 delete $ENV{PLAYGROUND_HOST};
+ok -e "$dest/checkout/gateway.conf", 'the checkout renders the same';
 is qx{find $dest -iname '*playground*' -not -path '*/doc/*'; grep -ril playground $dest/etc}, '',
     'the playground of make run is in no installation';
 like $all, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'proxies are trusted';
