@@ -211,6 +211,8 @@ typedef struct {
     ngx_str_t                   *method;       /* that it would use */
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
+    const ngx_list_part_t       *headers;      /* those that it would send are
+                                                  listed among these */
 } ngx_http_pgw_cors_request_t;
 
 

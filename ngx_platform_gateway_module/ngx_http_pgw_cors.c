@@ -84,15 +84,13 @@ ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 /* Whether all of them are; *name is the first that is not. */
 
 static ngx_uint_t
-ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_str_t *name)
+ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_list_part_t *part, ngx_str_t *name)
 {
-    ngx_str_t               rest;
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
+    ngx_str_t         rest;
+    ngx_uint_t        i;
+    ngx_table_elt_t  *h;
 
-    part = &r->headers_in.headers.part;
     i = 0;
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
@@ -114,32 +112,54 @@ ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
 }
 
 
-/* What a client sent is repeated if it is short and needs no escaping. */
-
-static ngx_int_t
-ngx_http_pgw_cors_forbid(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, const char *what, ngx_str_t *name)
+ngx_http_pgw_reason_e
+ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_cors_request_t *cr, const char **detail)
 {
-    u_char  *detail;
+    u_char                 *p;
+    ngx_str_t               name;
+    ngx_http_pgw_reason_e   reason;
 
-    if (name->len > NGX_HTTP_PGW_CORS_NAME
-        || !ngx_http_pgw_cors_is_token(name))
+    *detail = NULL;
+    name = *cr->method;
+
+    if (cr->methods > 1) {
+        name.len = 0;
+    }
+
+    if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
+        return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
+    }
+
+    if (!ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
+        reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
+
+    } else if (!ngx_http_pgw_cors_headers_allowed(conf, cr->headers, &name)) {
+        reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
+
+    } else {
+        return NGX_HTTP_PGW_REASON_PREFLIGHT;
+    }
+
+    /* what a client sent is repeated if it is short and needs no escaping */
+
+    if (name.len > NGX_HTTP_PGW_CORS_NAME
+        || !ngx_http_pgw_cors_is_token(&name))
     {
-        name->len = 0;
+        return reason;
     }
 
-    detail = ngx_pnalloc(r->pool,
-                         sizeof("the method  is not allowed for other origins")
-                         + name->len);
-
-    if (detail) {
-        ngx_sprintf(detail, "the %s%s%V is not allowed for other origins%Z",
-                    what, name->len ? " " : "", name);
+    p = ngx_pnalloc(pool, sizeof("the method  is not allowed for other origins")
+                          + name.len);
+    if (p) {
+        ngx_sprintf(p, "the %s %V is not allowed for other origins%Z",
+                    reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
+                    ? "method" : "header", &name);
     }
 
-    return ngx_http_pgw_refuse(r, gr, conf,
-                               NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
-                               (const char *) detail);
+    *detail = (const char *) p;
+
+    return reason;
 }
 
 
@@ -147,40 +167,23 @@ ngx_int_t
 ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_str_t                           name;
-    const ngx_http_pgw_cors_request_t  *cr;
+    const char             *detail;
+    ngx_http_pgw_reason_e   reason;
 
     if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
         return NGX_DECLINED;
     }
 
-    cr = &gr->cors;
+    detail = NULL;
+    reason = (gr->cors.origins && gr->cors.methods)
+             ? ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail)
+             : NGX_HTTP_PGW_REASON_OPTIONS;
 
-    if (cr->origins == 0 || cr->methods == 0) {
-        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
-        return NGX_HTTP_NO_CONTENT;
+    if (ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
+        return ngx_http_pgw_refuse(r, gr, conf, reason, detail);
     }
 
-    if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
-        return ngx_http_pgw_refuse(r, gr, conf,
-                                   NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN, NULL);
-    }
-
-    name = *cr->method;
-
-    if (cr->methods > 1) {
-        name.len = 0;
-    }
-
-    if (!ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
-        return ngx_http_pgw_cors_forbid(r, gr, conf, "method", &name);
-    }
-
-    if (!ngx_http_pgw_cors_headers_allowed(r, conf, &name)) {
-        return ngx_http_pgw_cors_forbid(r, gr, conf, "header", &name);
-    }
-
-    ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
+    ngx_http_pgw_allow(r, gr, reason);
 
     return NGX_HTTP_NO_CONTENT;
 }
@@ -379,13 +382,13 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
         "Access-Control-Request-Method, Access-Control-Request-Headers");
 
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
-                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN;
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
     /* a preflight that shadow mode lets pass is the upstream's to answer */
 
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
-              || (gr->shadowed
-                  && gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN);
+              || (gr->shadowed && preflight);
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 

@@ -297,6 +297,7 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_variable_value_t  *v;
 
     gr->cors = pass->cors;
+    gr->cors.headers = &r->headers_in.headers.part;
 
     id = ngx_http_pgw_ids_given(pass, 0);
 

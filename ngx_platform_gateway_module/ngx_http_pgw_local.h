@@ -153,6 +153,13 @@ ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
 
 /*
+ * Why a preflight is refused, and *detail for problem_refuse(); or PREFLIGHT.
+ */
+ngx_http_pgw_reason_e ngx_http_pgw_cors_check(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_cors_request_t *cr,
+    const char **detail);
+
+/*
  * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a
  * preflight that would be refused.
  */
