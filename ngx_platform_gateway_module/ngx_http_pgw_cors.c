@@ -112,12 +112,15 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-ngx_http_pgw_reason_e
+/* Why a preflight is refused, or NONE; *detail for problem_refuse(). */
+
+static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_cors_request_t *cr, const char **detail)
 {
     u_char                 *p;
     ngx_str_t               name;
+    const char             *what;
     ngx_http_pgw_reason_e   reason;
 
     *detail = NULL;
@@ -131,20 +134,21 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
         return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
     }
 
-    if (!ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
-        reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
+    what = "method";
+    reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
 
-    } else if (!ngx_http_pgw_cors_headers_allowed(conf, cr->headers, &name)) {
+    if (ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
+        what = "header";
         reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
-    } else {
-        return NGX_HTTP_PGW_REASON_PREFLIGHT;
+        if (ngx_http_pgw_cors_headers_allowed(conf, cr->headers, &name)) {
+            return NGX_HTTP_PGW_REASON_NONE;
+        }
     }
 
     /* what a client sent is repeated if it is short and needs no escaping */
 
-    if (name.len > NGX_HTTP_PGW_CORS_NAME
-        || !ngx_http_pgw_cors_is_token(&name))
+    if (name.len > NGX_HTTP_PGW_CORS_NAME || !ngx_http_pgw_cors_is_token(&name))
     {
         return reason;
     }
@@ -152,14 +156,29 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     p = ngx_pnalloc(pool, sizeof("the method  is not allowed for other origins")
                           + name.len);
     if (p) {
-        ngx_sprintf(p, "the %s %V is not allowed for other origins%Z",
-                    reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
-                    ? "method" : "header", &name);
+        ngx_sprintf(p, "the %s %V is not allowed for other origins%Z", what,
+                    &name);
     }
 
     *detail = (const char *) p;
 
     return reason;
+}
+
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_question_t *question, const char **detail)
+{
+    ngx_table_elt_t              h = {
+        .key = ngx_string("Access-Control-Request-Headers"),
+        .value = question->headers
+    };
+    ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };
+    ngx_http_pgw_cors_request_t  cr = { &question->origin, &question->method,
+                                        1, 1, &headers };
+
+    return ngx_http_pgw_cors_check(pool, conf, &cr, detail);
 }
 
 
@@ -174,16 +193,17 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         return NGX_DECLINED;
     }
 
-    detail = NULL;
-    reason = (gr->cors.origins && gr->cors.methods)
-             ? ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail)
-             : NGX_HTTP_PGW_REASON_OPTIONS;
+    if (gr->cors.origins == 0 || gr->cors.methods == 0) {
+        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
+        return NGX_HTTP_NO_CONTENT;
+    }
 
-    if (ngx_http_pgw_reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
+    reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail);
+    if (reason) {
         return ngx_http_pgw_refuse(r, gr, conf, reason, detail);
     }
 
-    ngx_http_pgw_allow(r, gr, reason);
+    ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
 
     return NGX_HTTP_NO_CONTENT;
 }
@@ -210,14 +230,10 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
     }
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
     server = r->loc_conf;
     loc_conf = server;
 
-    if (ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
+    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -341,20 +357,19 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
     ngx_uint_t preflight)
 {
-    u_char     *p;
-    ngx_str_t   age;
+    ngx_str_t  age;
 
     static const ngx_str_t  yes = ngx_string("true");
     static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
         "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
 
-    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
-    if (p == NULL) {
+    age.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (age.data == NULL) {
         return NGX_ERROR;
     }
 
-    age.data = p;
-    age.len = (size_t) (ngx_sprintf(p, "%T", conf->cors_max_age) - p);
+    age.len = (size_t) (ngx_sprintf(age.data, "%T", conf->cors_max_age)
+                        - age.data);
 
 #define ngx_http_pgw_cors_add(name, value)                                    \
     (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
