@@ -207,10 +207,12 @@ typedef struct {
 /* What a browser asks for (the Fetch standard, "CORS protocol"). */
 
 typedef struct {
-    ngx_str_t                   *origin;
-    ngx_str_t                   *method;       /* that it would use */
+    const ngx_str_t             *origin;
+    const ngx_str_t             *method;       /* that it would use */
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
+    const ngx_list_part_t       *headers;      /* those that it would send are
+                                                  listed among these */
 } ngx_http_pgw_cors_request_t;
 
 
@@ -252,7 +254,8 @@ typedef struct {
 
 typedef struct {
     ngx_str_t                    prefix;       /* "https://app.example.com" or
-                                                  "https://" */
+                                                  "https://"; all of the pattern
+                                                  stands there, up to a zero */
     ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
 } ngx_http_pgw_origin_t;
 

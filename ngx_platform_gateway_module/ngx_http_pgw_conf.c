@@ -127,6 +127,7 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
+    u_char     *p;
     ngx_str_t  *value;
 
     (void) cmd;
@@ -139,6 +140,14 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (value[1].len == 0) {
         return "has an empty id";
+    }
+
+    /* in the metrics it is escaped as in JSON, which has escapes of its own */
+
+    for (p = value[1].data; p < value[1].data + value[1].len; p++) {
+        if (*p < 0x20 || *p == 0x7f) {
+            return "has a control character in its id";
+        }
     }
 
     lcf->route_id = value[1];
@@ -211,20 +220,11 @@ ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_str_t  *realm = data;
 
-    size_t  i;
-
     (void) cf;
     (void) post;
 
-    for (i = 0; i < realm->len; i++) {
-        if (realm->data[i] < 0x20 || realm->data[i] > 0x7e
-            || realm->data[i] == '"' || realm->data[i] == '\\')
-        {
-            return "must be printable ASCII without quotes and backslashes";
-        }
-    }
-
-    return NGX_CONF_OK;
+    return pj_json_plain((pj_str_t) { realm->data, realm->len }) ? NGX_CONF_OK
+           : "must be printable ASCII without quotes and backslashes";
 }
 
 

@@ -84,15 +84,13 @@ ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 /* Whether all of them are; *name is the first that is not. */
 
 static ngx_uint_t
-ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, ngx_str_t *name)
+ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_list_part_t *part, ngx_str_t *name)
 {
-    ngx_str_t               rest;
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
+    ngx_str_t         rest;
+    ngx_uint_t        i;
+    ngx_table_elt_t  *h;
 
-    part = &r->headers_in.headers.part;
     i = 0;
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
@@ -114,32 +112,73 @@ ngx_http_pgw_cors_headers_allowed(ngx_http_request_t *r,
 }
 
 
-/* What a client sent is repeated if it is short and needs no escaping. */
+/* Why a preflight is refused, or NONE; *detail for problem_refuse(). */
 
-static ngx_int_t
-ngx_http_pgw_cors_forbid(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, const char *what, ngx_str_t *name)
+static ngx_http_pgw_reason_e
+ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_cors_request_t *cr, const char **detail)
 {
-    u_char  *detail;
+    u_char                 *p;
+    ngx_str_t               name;
+    const char             *what;
+    ngx_http_pgw_reason_e   reason;
 
-    if (name->len > NGX_HTTP_PGW_CORS_NAME
-        || !ngx_http_pgw_cors_is_token(name))
+    *detail = NULL;
+    name = *cr->method;
+
+    if (cr->methods > 1) {
+        name.len = 0;
+    }
+
+    if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
+        return NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN;
+    }
+
+    what = "method";
+    reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
+
+    if (ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
+        what = "header";
+        reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
+
+        if (ngx_http_pgw_cors_headers_allowed(conf, cr->headers, &name)) {
+            return NGX_HTTP_PGW_REASON_NONE;
+        }
+    }
+
+    /* what a client sent is repeated if it is short and needs no escaping */
+
+    if (name.len > NGX_HTTP_PGW_CORS_NAME || !ngx_http_pgw_cors_is_token(&name))
     {
-        name->len = 0;
+        return reason;
     }
 
-    detail = ngx_pnalloc(r->pool,
-                         sizeof("the method  is not allowed for other origins")
-                         + name->len);
-
-    if (detail) {
-        ngx_sprintf(detail, "the %s%s%V is not allowed for other origins%Z",
-                    what, name->len ? " " : "", name);
+    p = ngx_pnalloc(pool, sizeof("the method  is not allowed for other origins")
+                          + name.len);
+    if (p) {
+        ngx_sprintf(p, "the %s %V is not allowed for other origins%Z", what,
+                    &name);
     }
 
-    return ngx_http_pgw_refuse(r, gr, conf,
-                               NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN,
-                               (const char *) detail);
+    *detail = (const char *) p;
+
+    return reason;
+}
+
+
+ngx_http_pgw_reason_e
+ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_question_t *question, const char **detail)
+{
+    ngx_table_elt_t              h = {
+        .key = ngx_string("Access-Control-Request-Headers"),
+        .value = question->headers
+    };
+    ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };
+    ngx_http_pgw_cors_request_t  cr = { &question->origin, &question->method,
+                                        1, 1, &headers };
+
+    return ngx_http_pgw_cors_check(pool, conf, &cr, detail);
 }
 
 
@@ -147,37 +186,21 @@ ngx_int_t
 ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_str_t                           name;
-    const ngx_http_pgw_cors_request_t  *cr;
+    const char             *detail;
+    ngx_http_pgw_reason_e   reason;
 
     if (r->method != NGX_HTTP_OPTIONS || r != r->main) {
         return NGX_DECLINED;
     }
 
-    cr = &gr->cors;
-
-    if (cr->origins == 0 || cr->methods == 0) {
+    if (gr->cors.origins == 0 || gr->cors.methods == 0) {
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
         return NGX_HTTP_NO_CONTENT;
     }
 
-    if (!ngx_http_pgw_cors_origin_allowed(conf, cr)) {
-        return ngx_http_pgw_refuse(r, gr, conf,
-                                   NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN, NULL);
-    }
-
-    name = *cr->method;
-
-    if (cr->methods > 1) {
-        name.len = 0;
-    }
-
-    if (!ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
-        return ngx_http_pgw_cors_forbid(r, gr, conf, "method", &name);
-    }
-
-    if (!ngx_http_pgw_cors_headers_allowed(r, conf, &name)) {
-        return ngx_http_pgw_cors_forbid(r, gr, conf, "header", &name);
+    reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail);
+    if (reason) {
+        return ngx_http_pgw_refuse(r, gr, conf, reason, detail);
     }
 
     ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
@@ -207,14 +230,10 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
     }
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
     server = r->loc_conf;
     loc_conf = server;
 
-    if (ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
+    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -338,20 +357,19 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_str_t *origin,
     ngx_uint_t preflight)
 {
-    u_char     *p;
-    ngx_str_t   age;
+    ngx_str_t  age;
 
     static const ngx_str_t  yes = ngx_string("true");
     static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
         "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
 
-    p = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
-    if (p == NULL) {
+    age.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
+    if (age.data == NULL) {
         return NGX_ERROR;
     }
 
-    age.data = p;
-    age.len = (size_t) (ngx_sprintf(p, "%T", conf->cors_max_age) - p);
+    age.len = (size_t) (ngx_sprintf(age.data, "%T", conf->cors_max_age)
+                        - age.data);
 
 #define ngx_http_pgw_cors_add(name, value)                                    \
     (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
@@ -379,13 +397,13 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
         "Access-Control-Request-Method, Access-Control-Request-Headers");
 
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
-                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN;
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
+                || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
     /* a preflight that shadow mode lets pass is the upstream's to answer */
 
     refused = gr->reason == NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN
-              || (gr->shadowed
-                  && gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_FORBIDDEN);
+              || (gr->shadowed && preflight);
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 

@@ -219,6 +219,7 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
         }
     }
 
+    *end = '\0';
     pattern->prefix.data = origin;
     pattern->prefix.len = (size_t) ((wildcard ? host - 1 : end) - origin);
     pattern->suffix.data = host;

@@ -21,6 +21,7 @@ static const struct {
     pj_err_t     err;
 } ngx_http_pgw_explain_checks[] = {
     { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "cors", NGX_HTTP_PGW_STAGES, PJ_OK },
     { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
     { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
     { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
@@ -50,6 +51,7 @@ static const struct {
 
 enum {      /* those of no stage */
     NGX_HTTP_PGW_CHECK_PATH = 0,
+    NGX_HTTP_PGW_CHECK_CORS,
     NGX_HTTP_PGW_CHECK_LOCATION,
     NGX_HTTP_PGW_CHECK_METHOD,
     NGX_HTTP_PGW_CHECK_BEARER,
@@ -78,7 +80,7 @@ typedef struct {
 } ngx_http_pgw_explain_t;
 
 
-/* The checks come in their order; reason 0: it passed. */
+/* The checks come in their order; reason 0: it passed; detail NULL: of it. */
 
 static void
 ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
@@ -86,8 +88,8 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
 {
     e->check[check].made = 1;
     e->check[check].reason = reason;
-    e->check[check].detail = detail;
-
+    e->check[check].detail = detail ? detail
+                                    : ngx_http_pgw_reasons[reason].detail;
     e->refuses = e->refuses ? e->refuses : reason;
 }
 
@@ -95,15 +97,33 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
 /* OPTIONS is answered before any token is looked at. */
 
 static void
-ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
+ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t        allowed;
-    const ngx_str_t  *method;
+    const char       *detail;
+    const ngx_str_t  *method = &e->asked->method;
 
     static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
     static const ngx_str_t  options = ngx_string("OPTIONS");
 
-    method = &e->asked->method;
+    detail = e->clcf->internal ? "the location is internal"
+             : e->conf->enable && e->conf->access == 0
+             ? "the location states no platform_gateway_access"
+             : e->conf->route_not_found
+               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+             ? "no other location serves the path" : NULL;
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
+                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+                              detail);
+
+    e->admits = !e->conf->enable || e->redirect ? 0
+                : (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+                ? NGX_HTTP_PGW_REASON_PUBLIC : NGX_HTTP_PGW_REASON_VERIFIED;
+
+    if (e->admits == 0 || detail) {
+        return;
+    }
 
     allowed = e->conf->allow.len
               ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
@@ -124,20 +144,22 @@ ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void        **loc_conf;
-    ngx_int_t     rc;
-    ngx_str_t     uri;
-    const char   *detail;
+    void                          **loc_conf;
+    ngx_int_t                       rc;
+    ngx_str_t                       uri;
+    const char                     *detail;
+    ngx_http_pgw_reason_e           reason;
+    const ngx_http_pgw_loc_conf_t  *conf;
 
     loc_conf = e->asked->server->ctx->loc_conf;
 
     rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
                                  &e->asked->path, &uri);
 
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, rc == NGX_DECLINED
+                              ? NGX_HTTP_PGW_REASON_BAD_REQUEST : 0,
+                              "nginx does not accept this path");
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
-                                  NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                  "nginx does not accept this path");
         return NGX_OK;
     }
 
@@ -153,28 +175,18 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     e->clcf = loc_conf[ngx_http_core_module.ctx_index];
     e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    detail = e->clcf->internal ? "the location is internal"
-             : e->conf->enable && e->conf->access == 0
-             ? "the location states no platform_gateway_access"
-             : e->conf->route_not_found
-               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
-             ? "no other location serves the path" : NULL;
+    /* a preflight is answered first, as by the server where it is internal */
 
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, 0, NULL);
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
-                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
-                              detail);
+    conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
+           [ngx_http_platform_gateway_module.ctx_index];
 
-    if (e->conf->enable && !e->redirect) {
-
-        e->admits = (e->conf->access & NGX_HTTP_PGW_PUBLIC)
-                    ? NGX_HTTP_PGW_REASON_PUBLIC
-                    : NGX_HTTP_PGW_REASON_VERIFIED;
-
-        if (detail == NULL) {
-            ngx_http_pgw_explain_method(e);
-        }
+    if (e->asked->origin.data && conf->enable) {
+        reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
+                                       &detail);
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CORS, reason, detail);
     }
+
+    ngx_http_pgw_explain_location_checks(e);
 
     return NGX_OK;
 }
@@ -190,10 +202,8 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
     const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
 {
     pj_err_t    err;
-    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1];
+    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1] = { 0 };
     ngx_uint_t  i, stage, failed, reason;
-
-    ngx_memzero(named, sizeof(named));
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
         named[ngx_http_pgw_explain_checks[i].stage] |=
@@ -201,7 +211,6 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
     }
 
     failed = NGX_HTTP_PGW_STAGES;
-
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
         stage = ngx_http_pgw_explain_checks[i].stage;
@@ -247,26 +256,23 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_int_t             rc;
     const ngx_str_t      *value;
     const pj_keyset_t    *set;
-    ngx_http_pgw_steps_t  steps;
+    ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
 
     value = &e->asked->token;
-
     rc = ngx_http_pgw_token_find(value, &token);
 
     if (rc == NGX_DECLINED && value->data
         && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
     {
         rc = NGX_OK;
-        token.data = value->data;
-        token.len = value->len;
+        token = (pj_str_t) { value->data, value->len };
     }
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
                      rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
                      : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
                      rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
-                     : value->data ? "the scheme is not Bearer"
-                     : "a bearer token is required");
+                     : value->data ? "the scheme is not Bearer" : NULL);
 
     if (rc != NGX_OK) {
         return NGX_OK;
@@ -275,9 +281,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     /* no fetch is asked for */
 
     set = ngx_http_pgw_keys_get(e->keys);
-
-    ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
-    steps.at = e->asked->at;
 
     err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
                                     &e->claims, &steps);
@@ -288,14 +291,12 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     }
 
     e->header = steps.header;
-
     ngx_http_pgw_explain_steps(e, &steps, set);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
                    (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
-                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-                   "the token is valid for another context");
+                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN, NULL);
     }
 
     return NGX_OK;
@@ -313,7 +314,7 @@ ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
 
 /* Strings of nginx's and of pj's. */
 
-#define ngx_http_pgw_explain_string(text, before, s)                          \
+#define ngx_http_pgw_explain_str(text, before, s)                             \
     ngx_http_pgw_text_json(text, before,                                      \
                            (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
 
@@ -329,7 +330,7 @@ ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
 
     for (i = 0; strings && i < strings->nelts; i++) {
         s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_explain_string(text, i ? "," : "", s);
+        ngx_http_pgw_explain_str(text, i ? "," : "", s);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -350,7 +351,6 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 
     shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
     reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
-
     status = shadow ? 0
              : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
              : reason->status;
@@ -364,8 +364,8 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
                                           : ",\"status\":null", status);
     ngx_http_pgw_explain_literal(text, ",\"code\":",
                                  shadow ? NULL : reason->code);
-    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->asked->method);
-    ngx_http_pgw_explain_string(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_explain_str(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_explain_str(text, ",\"path\":", &e->asked->path);
     ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
 }
 
@@ -374,9 +374,10 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      access;
+    ngx_uint_t                      i, access;
     const char                     *match, *comma;
     ngx_conf_bitmask_t             *level;
+    const ngx_http_pgw_origin_t    *origin;
     const ngx_http_pgw_loc_conf_t  *conf;
 
     conf = e->conf;
@@ -392,7 +393,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_explain_string(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_explain_str(text, "{\"name\":", &e->clcf->name);
     ngx_http_pgw_explain_literal(text, ",\"match\":",
                                  e->clcf->name.data ? match : NULL);
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
@@ -400,22 +401,32 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 
     comma = "";
     access = conf->access;
-
     for (level = ngx_http_pgw_levels; level->name.len; level++) {
 
         if (access & level->mask) {
-            ngx_http_pgw_explain_string(text, comma, &level->name);
+            ngx_http_pgw_explain_str(text, comma, &level->name);
             comma = ",";
             access &= ~level->mask;      /* one level has two names */
         }
     }
 
-    ngx_http_pgw_explain_string(text, "],\"methods\":", &conf->allow);
-    ngx_http_pgw_explain_string(text, ",\"routeId\":", &conf->route_id);
-    ngx_http_pgw_explain_string(text, ",\"serviceName\":",
-                                &conf->service_name);
+    ngx_http_pgw_explain_str(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_explain_str(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_explain_str(text, ",\"serviceName\":", &conf->service_name);
     ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
     ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
+
+    /* no pattern needs escaping */
+    ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
+
+    for (i = 0; conf->cors_origins && i < conf->cors_origins->nelts; i++) {
+        origin = (ngx_http_pgw_origin_t *) conf->cors_origins->elts + i;
+        ngx_http_pgw_explain_literal(text, i ? "," : "",
+                                     (const char *) origin->prefix.data);
+    }
+
+    ngx_http_pgw_explain_str(text, "],\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_explain_str(text, ",\"corsHeaders\":", &conf->cors_headers);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
                              "\"shadow\":%s}", conf->leeway,
@@ -453,7 +464,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
 
         if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_explain_string(text, "", &s);
+            ngx_http_pgw_explain_str(text, "", &s);
 
         } else {
             ngx_http_pgw_text_format(text,
@@ -484,8 +495,7 @@ ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
 
     ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
                              "\"keys\":%uz,\"ageSeconds\":",
-                             keys->version,
-                             set ? set->count : 0);
+                             keys->version, set ? set->count : 0);
     ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
                              ngx_max(ngx_time() - fetched, 0));
 }
@@ -500,7 +510,6 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
         reason = e->check[i].reason;
-
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
                                  i ? "," : ",\n\"checks\":[",
@@ -517,8 +526,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
         {
-            ngx_http_pgw_explain_string(text, ",\"claim\":",
-                                        &e->claims.fault);
+            ngx_http_pgw_explain_str(text, ",\"claim\":", &e->claims.fault);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -550,7 +558,7 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
-            ngx_http_pgw_explain_string(text, comma, &ch[i].name);
+            ngx_http_pgw_explain_str(text, comma, &ch[i].name);
             comma = ",";
         }
     }
@@ -562,16 +570,11 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question)
 {
     ngx_http_pgw_text_t        text = { .request = r };
-    ngx_http_pgw_explain_t     e;
+    ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-
-    ngx_memzero(&e, sizeof(ngx_http_pgw_explain_t));
-
-    e.request = r;
     e.keys = mcf->keys;
-    e.asked = question;
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access

@@ -298,6 +298,7 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_variable_value_t  *v;
 
     gr->cors = pass->cors;
+    gr->cors.headers = &r->headers_in.headers.part;
 
     id = ngx_http_pgw_ids_given(pass, 0);
 
@@ -404,9 +405,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
     ngx_uint_t           first;
-    ngx_http_pgw_pass_t  pass;
-
-    ngx_memzero(&pass, sizeof(ngx_http_pgw_pass_t));
+    ngx_http_pgw_pass_t  pass = { 0 };
 
     pass.conf = ngx_http_get_module_srv_conf(r,
                                              ngx_http_platform_gateway_module);

@@ -78,7 +78,7 @@ ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
 }
 
 
-/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
+/* Reads {"path", "method", ..., "at"}; NULL, or what is wrong with it. */
 
 static const char *
 ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
@@ -92,7 +92,9 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
     } members[] = {
         { "token", &q->token },
         { "method", &q->method },
-        { "path", &q->path }
+        { "path", &q->path },
+        { "origin", &q->origin },
+        { "headers", &q->headers }
     };
 
     m = pj_json_member(root, "at");
@@ -115,7 +117,7 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
         known++;
 
         if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
-            return "token, method and path are strings";
+            return "every member but at is a string";
         }
 
         members[i].value->len = m->text.len;
@@ -126,7 +128,7 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
     }
 
     if (known != root->count) {
-        return "the members are token, method, path and at";
+        return "the members are token, method, path, origin, headers and at";
     }
 
     return q->path.len ? NULL : "a path is required";
@@ -143,13 +145,12 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
     const char               *err;
     ngx_chain_t              *cl;
     const pj_json_t          *root;
-    ngx_http_pgw_question_t   question;
+    ngx_http_pgw_question_t   question = { .method = ngx_string("GET") };
     ngx_http_pgw_loc_conf_t  *conf;
 
     n = (size_t) r->headers_in.content_length_n;
 
     size = pj_keyset_arena_bytes(n);
-
     p = ngx_palloc(r->pool, size + n);
     if (p == NULL || r->request_body->temp_file) {
         ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
@@ -175,10 +176,7 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
-    ngx_memzero(&question, sizeof(ngx_http_pgw_question_t));
-
     question.server = conf->explain;
-    ngx_str_set(&question.method, "GET");
     question.at = ngx_time();
 
     err = pj_json_parse(&arena, body, &root) != PJ_OK

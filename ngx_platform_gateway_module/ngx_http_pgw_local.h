@@ -140,6 +140,8 @@ typedef struct {
     ngx_str_t                    token;        /* data NULL: none */
     ngx_str_t                    method;
     ngx_str_t                    path;
+    ngx_str_t                    origin;       /* of a page; data NULL: none */
+    ngx_str_t                    headers;      /* that it sets: a list */
     int64_t                      at;           /* seconds */
 } ngx_http_pgw_question_t;
 
@@ -151,6 +153,12 @@ ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
 ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
+
+/* Why the preflight for such a request would be refused, or NONE; *detail as
+   problem_refuse() takes it. */
+ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_question_t *question, const char **detail);
 
 /*
  * Answers OPTIONS; NGX_DECLINED for any other method, and in shadow mode for a

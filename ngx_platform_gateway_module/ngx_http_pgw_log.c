@@ -234,13 +234,9 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     ngx_http_pgw_decision_e   decision;
 
     static const ngx_str_t  public = ngx_string("public"), levels[] = {
-        ngx_null_string,
-        ngx_string("account"),
-        ngx_string("branch"),
-        ngx_string("account branch"),
-        ngx_string("system"),
-        ngx_string("account system"),
-        ngx_string("branch system"),
+        ngx_null_string, ngx_string("account"), ngx_string("branch"),
+        ngx_string("account branch"), ngx_string("system"),
+        ngx_string("account system"), ngx_string("branch system"),
         ngx_string("account branch system")
     };
 

@@ -93,9 +93,12 @@ typedef struct {
       "the key of the token is not available yet", NULL, 0)                   \
     X(ORIGIN_FORBIDDEN, "origin_forbidden", PGW_REFUSES, 403,                 \
       "GATEWAY_ORIGIN_NOT_ALLOWED", "the origin is not allowed", NULL, 0)     \
-    X(PREFLIGHT_FORBIDDEN, "preflight_forbidden", PGW_REFUSES, 403,           \
-      "GATEWAY_PREFLIGHT_NOT_ALLOWED",                                        \
-      "this is not allowed for other origins", NULL, 0)                       \
+    X(PREFLIGHT_METHOD_FORBIDDEN, "preflight_method_forbidden",               \
+      PGW_REFUSES, 403, "GATEWAY_PREFLIGHT_NOT_ALLOWED",                      \
+      "the method is not allowed for other origins", NULL, 0)                 \
+    X(PREFLIGHT_HEADER_FORBIDDEN, "preflight_header_forbidden",               \
+      PGW_REFUSES, 403, "GATEWAY_PREFLIGHT_NOT_ALLOWED",                      \
+      "the header is not allowed for other origins", NULL, 0)                 \
     X(METHOD_FORBIDDEN, "method_forbidden", PGW_NGINX, 405,                   \
       "METHOD_NOT_ALLOWED",                                                   \
       "the method is not allowed for this resource", NULL, 0)                 \

@@ -171,21 +171,15 @@ ngx_http_pgw_subject_reads(ngx_conf_t *cf, const ngx_array_t *codes)
 static ngx_int_t
 ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf, ngx_http_upstream_conf_t *u)
 {
-    ngx_str_t                         value;
+    ngx_str_t                         value = ngx_string("$platform_unshared");
     ngx_uint_t                        i, n;
     ngx_array_t                      *all;
     ngx_http_complex_value_t         *cv, unshared;
-    ngx_http_compile_complex_value_t  ccv;
+    ngx_http_compile_complex_value_t  ccv = {
+        .cf = cf, .value = &value, .complex_value = &unshared
+    };
 
     ngx_array_t **const  predicates[] = { &u->cache_bypass, &u->no_cache };
-
-    ngx_str_set(&value, "$platform_unshared");
-
-    ngx_memzero(&ccv, sizeof(ngx_http_compile_complex_value_t));
-
-    ccv.cf = cf;
-    ccv.value = &value;
-    ccv.complex_value = &unshared;
 
     if (ngx_http_compile_complex_value(&ccv) != NGX_OK) {
         return NGX_ERROR;

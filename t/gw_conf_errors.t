@@ -369,6 +369,12 @@ refused('a route twice', qr/is duplicate/,
     location => 'platform_gateway_route a; platform_gateway_route b;');
 refused('a route without an id', qr/has an empty id/,
     location => 'platform_gateway_route "";');
+refused("a route with $_->[0]", qr/has a control character in its id/,
+    location => "platform_gateway_route $_->[1];")
+    for [ 'a line end', qq("a\nb") ], [ 'a tab', q("\t") ],
+    [ 'a control character', qq("a\x01") ], [ 'DEL', qq("a\x7f") ];
+accepted('a route of another script, with spaces and a quote',
+    location => q(platform_gateway_route "é ~ \"";));
 accepted('a route', location => 'platform_gateway_route a service;');
 refused('two content handlers', qr/conflicts with another content handler/,
     location => $PUBLIC . $PASS . 'platform_gateway_ready;');

@@ -157,6 +157,7 @@ sub refused {
 
     is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', $name);
     is_deeply cors($res), {}, "$name: no CORS headers";
+    is $t->logged($res)->{reason}, 'origin_forbidden', "$name: reason";
     return;
 }
 
@@ -177,11 +178,13 @@ refused(preflight('/off', $ORIGIN), 'where CORS is off');
 sub unlisted {
     my ($res, $detail, $name) = @_;
 
+    my ($what) = $detail =~ /^the (method|header)/;
     is_problem($res, 403, 'GATEWAY_PREFLIGHT_NOT_ALLOWED', $name);
     is $res->json->{detail}, $detail, "$name: says which";
     is_deeply cors($res), \%ANSWER, "$name: CORS headers of the origin";
     is_deeply [ $res->header_all('Vary') ], [$VARY3], "$name: Vary";
-    is $t->logged($res)->{reason}, 'preflight_forbidden', "$name: reason";
+    is $t->logged($res)->{reason}, "preflight_${what}_forbidden",
+        "$name: reason";
     return;
 }
 

@@ -48,6 +48,10 @@ location /branch/ {
     platform_gateway_access branch;
     platform_gateway_methods GET PUT;
     platform_gateway_route branch branch-service;
+    platform_gateway_cors_origins HTTPS://App.test:443
+        https://*.wild.test:8443;
+    platform_gateway_cors_methods GET PUT PURGE OPTIONS;
+    platform_gateway_cors_headers Authorization X-One;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     location /branch/nested {
         platform_gateway_access account;
@@ -82,6 +86,7 @@ location /shadow {
     platform_gateway_access branch;
     platform_gateway_shadow on;
     platform_gateway_methods GET;
+    platform_gateway_cors_origins https://app.test;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     location /shadow/internal { internal; empty_gif; }
 }
@@ -89,10 +94,12 @@ location /none { }
 location /internal {
     internal;
     platform_gateway_access public;
+    platform_gateway_cors_origins https://app.test;
     empty_gif;
 }
 location /off {
     platform_gateway off;
+    platform_gateway_cors_origins https://app.test;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 SERVER
@@ -168,16 +175,18 @@ sub results {
     return { map { $_->{check} => $_->{result} } @{ $said->{checks} } };
 }
 
-my @ORDER = qw(path location method bearer size shape header alg typ crit kid
-    payload kind claims issuer audience bound notBefore expiry key signature
+my @ORDER = qw(path cors location method bearer size shape header alg typ crit
+    kid payload kind claims issuer audience bound notBefore expiry key signature
     context);
+my %PASSED = (cors => 'skipped',
+    map { $_ => 'passed' } grep { $_ ne 'cors' } @ORDER);
 
 # A token that opens the location.
 
 my $said = agrees('verified', 'verified', token => $branch);
 is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER,
     'the checks in their order';
-is_deeply results($said), { map { $_ => 'passed' } @ORDER }, 'all passed';
+is_deeply results($said), \%PASSED, 'all passed';
 my ($header, $claims) = jwt_decode($branch);
 is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256',
     typ => 'JWT', kid => 'a', map { $_ => $claims->{$_} }
@@ -188,7 +197,10 @@ is_deeply $said->{location}, { name => '/branch/', match => 'prefix',
     serviceName => 'branch-service',
     issuers => [ 'http://issuer.test', 'http://second.test' ],
     audiences => [], leewaySeconds => 30, tokenMaxSize => 4096,
-    shadow => JSON::PP::false }, 'the location';
+    corsOrigins => [ 'https://app.test', 'https://*.wild.test:8443' ],
+    corsMethods => 'GET, PUT, PURGE, OPTIONS',
+    corsHeaders => 'Authorization, X-One', shadow => JSON::PP::false },
+    'the location';
 is_deeply [ sort @{ $said->{headers} } ], [ sort map {"X-$_"}
     qw(Account-Id Account-Type Session-Id Token-Type Token-Scope Workspace-Id
     Tenant-Id Member-Id Active-Branch-Id Branch-Ids Roles) ],
@@ -236,7 +248,7 @@ my %bad = (
     context   => [ context_forbidden => jwt_token(account => $key, @sig) ],
 );
 my %more;    # what one that fails keeps from being made
-@more{qw(bearer size shape)} = (map { [ @ORDER[ $_ .. $#ORDER ] ] } 4, 5, 6);
+@more{qw(bearer size shape)} = (map { [ @ORDER[ $_ .. $#ORDER ] ] } 5, 6, 7);
 $more{header} = [qw(alg typ crit kid key signature)];
 $more{alg} = [qw(typ crit kid key signature)];
 $more{typ} = [qw(crit kid key signature)];
@@ -252,7 +264,7 @@ for my $check (grep { $bad{$_} } @ORDER) {
     my ($reason, $token, $path) = @{ $bad{$check} };
     $said = agrees($check, $reason, path => $path // '/branch/',
         defined $token ? (token => $token) : ());
-    my %want = (map({ $_ => 'passed' } @ORDER), $check => 'failed',
+    my %want = (%PASSED, $check => 'failed',
         map({ $_ => 'skipped' } @{ $more{$check} // [] }));
     is_deeply results($said), \%want, "$check: fails, and it alone";
     is_deeply $said->{headers}, [], "$check: no headers";
@@ -362,6 +374,86 @@ $said = agrees('audience', 'verified', path => '/audience',
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ],
     'the headers of its own map';
 
+# Of a page: its preflight first, as the gateway answers one.
+
+sub page {
+    my ($name, $want, %o) = @_;
+
+    my $path = $o{path} // '/branch/';
+    my $res = http($port, OPTIONS => $path, headers => [
+        Origin => $o{origin},
+        'Access-Control-Request-Method' => $o{method} // 'GET',
+        defined $o{headers}
+            ? ('Access-Control-Request-Headers' => $o{headers}) : () ]);
+    my $entry = $t->logged($res);
+    my $answer = ask(path => $path, token => $branch, %o);
+    my ($cors) = grep { $_->{check} eq 'cors' } @{ $answer->{checks} };
+    my $refused = $entry->{decision} ne 'allow';
+    is $entry->{reason}, $want, "$name: the log of the preflight";
+    is $cors->{result}, $refused ? 'failed' : 'passed', "$name: the check";
+    is $cors->{reason}, $refused ? $want : undef, "$name: why";
+    if ($refused) {
+        is_deeply [ @$answer{qw(decision reason)} ],
+            [ @$entry{qw(decision reason)} ], "$name: decides";
+    }
+    if ($entry->{decision} eq 'deny') {
+        is_deeply [ @$answer{qw(status code)}, $cors->{detail} ],
+            [ $res->status, @{ $res->json }{qw(code detail)} ],
+            "$name: as the preflight is answered";
+    }
+    return $answer;
+}
+
+my $APP = 'https://app.test';
+my ($no_origin, $no_method, $no_header)
+    = map {"${_}_forbidden"} qw(origin preflight_method preflight_header);
+$said = page('a page', 'preflight', origin => $APP);
+is_deeply results($said), { %PASSED, cors => 'passed' }, 'a page: all passed';
+is $said->{reason}, 'verified', 'a page: and then as any request';
+page('a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443');
+page('its headers', 'preflight', origin => $APP, method => 'PUT',
+    headers => ' authorization,x-ONE , ');
+for my $origin ('http://app.test', 'https://app.test:443', 'null',
+    'https://wild.test:8443', "https://app.test\t") {
+    page("of $origin", $no_origin, origin => $origin,
+        method => 'BREW', headers => 'x-two')
+        if $origin !~ /\t/;
+    is ask(path => '/branch/', origin => $origin)->{reason}, $no_origin,
+        "of $origin: refused";
+}
+page('a method', $no_method, origin => $APP, method => 'DELETE',
+    headers => 'x-two');
+page('its letters', $no_method, origin => $APP, method => 'get');
+page('one that is not repeated', $no_method, origin => $APP,
+    method => 'A"B');
+page('a header', $no_header, origin => $APP,
+    headers => 'authorization, x-two, x-three');
+page('one that is not repeated', $no_header, origin => $APP,
+    headers => 'x-one, a b');
+page('a method that is for others alone', 'preflight', origin => $APP,
+    method => 'PURGE');
+is ask(path => '/branch/', origin => $APP, method => 'PURGE')->{reason},
+    'method_forbidden', 'the request itself is refused by the location';
+is ask(path => '/branch/', origin => $APP, token => 'x.y')->{reason},
+    'token_shape', 'and for its token';
+$said = page('both', $no_origin, origin => 'https://x.test', token => 'x.y');
+is results($said)->{shape}, 'failed', 'both: all faults are told';
+is results($said)->{location}, 'passed', 'both: and what is right';
+page('no path', $no_origin, origin => $APP, path => '/nothing');
+page('in shadow mode', $no_method, origin => $APP, path => '/shadow',
+    method => 'BREW');
+page('in shadow mode, allowed', 'preflight', origin => $APP,
+    path => '/shadow');
+page('the server answers for what is internal', $no_origin, origin => $APP,
+    path => '/internal');
+page('a redirect to the directory', 'preflight', origin => $APP,
+    path => '/branch');
+is results(ask(path => '/off', origin => 'x'))->{cors}, 'skipped',
+    'where the gateway is off';
+is results(ask(path => 'x', origin => 'x'))->{cors}, 'skipped', 'no such path';
+is results(ask(path => '/branch/', headers => 'x-two'))->{cors}, 'skipped',
+    'headers of no page';
+
 # Of a server by its name, as that server would have it.
 
 sub same_elsewhere {
@@ -373,6 +465,8 @@ sub same_elsewhere {
     my @said = map { $_->body =~ s/"ageSeconds":\d+//r } $here, $there;
     is $said[1], $said[0], "another server: of this one";
 }
+same_elsewhere(path => '/branch/', origin => $APP, method => $_, at => time)
+    for qw(PUT BREW);
 same_elsewhere(path => $_, token => $branch, at => time)
     for '/branch/', '/public/%2e%2e//branch/', '/branch/42', '/nothing', '/a b';
 is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
@@ -386,6 +480,8 @@ my %wrong = (
     'a member twice'  => '{"path":"/","path":"/"}',
     'an odd member'   => '{"path":"/","tokn":"x"}',
     'a number'        => '{"path":1}',
+    'an odd origin'   => '{"path":"/","origin":null}',
+    'a list'          => '{"path":"/","origin":"a","headers":["b"]}',
     'no path'         => '{"token":"x"}',
     'an empty path'   => '{"path":""}',
     'an empty body'   => '',

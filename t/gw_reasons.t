@@ -47,7 +47,7 @@ my ($examples) = $doc =~ /^## Ask the gateway\n(.*?)^## /ms;
 my @steps;
 push @steps, [ $1, $2 ]
     while $examples =~ /^```sh\n(.*?)^```\n\s*^```json\n(.*?)^```\n/gms;
-is @steps, 3, 'three examples';
+is @steps, 5, 'the examples';
 my $script = join "echo '=== next'\n", map { $_->[0] } @steps;
 $script =~ s{http://127\.0\.0\.1:8080}{http://127.0.0.1:$port}g;
 $script =~ s{http://127\.0\.0\.1:8083}{http://127.0.0.1:$local}g;

@@ -137,10 +137,10 @@ for my $case ([ 'good', $branch ], [ 'garbage', 'garbage' ],
 # Preflights.
 
 sub preflight {
-    my ($path, $origin, $method) = @_;
+    my ($path, $origin, $method, @more) = @_;
 
     return http($port, OPTIONS => $path, headers => [ Origin => $origin,
-        'Access-Control-Request-Method' => $method // 'POST' ]);
+        'Access-Control-Request-Method' => $method // 'POST', @more ]);
 }
 
 for my $where (qw(/earnest /shadow)) {
@@ -152,7 +152,9 @@ for my $where (qw(/earnest /shadow)) {
 is_problem(preflight('/earnest', 'https://theirs.test'), 403,
     'GATEWAY_ORIGIN_NOT_ALLOWED', 'in earnest, another origin');
 for my $case ([ 'another origin', 'origin', 'https://theirs.test' ],
-    [ 'another method', 'preflight', 'https://app.test', 'BREW' ]) {
+    [ 'another method', 'preflight_method', 'https://app.test', 'BREW' ],
+    [ 'another header', 'preflight_header', 'https://app.test', 'GET',
+        'Access-Control-Request-Headers' => 'x-other' ]) {
     my ($name, $what, @ask) = @$case;
 
     $res = preflight('/shadow', @ask);
