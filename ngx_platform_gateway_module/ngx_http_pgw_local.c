@@ -314,7 +314,8 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     if (clcf->internal
         || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
+        || (conf->enable && !conf->shadow
+            && (conf->access & NGX_HTTP_PGW_GUARDED)))
     {
         return NGX_CONF_OK;
     }

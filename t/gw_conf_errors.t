@@ -266,6 +266,17 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     }
 }
 
+# An explanation that nothing but the gateway guards.
+
+accepted('an explanation, guarded',
+    location => $ON . $BRANCH . 'platform_gateway_explain;');
+refused("an explanation, guarded in shadow mode of the $_",
+    qr/"platform_gateway_explain" and is open to anybody/,
+    location => $ON . $BRANCH . 'platform_gateway_explain;',
+    $_ eq 'http' ? (http => 'platform_gateway_shadow on;')
+        : (server => 'platform_gateway_shadow on;'))
+    for 'http', 'server';
+
 # What answers before the guard is asked.
 
 my $ANSWERS = qr/answers before the guard/;
