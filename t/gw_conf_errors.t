@@ -198,6 +198,12 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         location => $ON . $BRANCH . "if (\$arg_x) { $pass } $cached");
     refused("${proto}_store, guarded", $KEEPS,
         location => $ON . $BRANCH . $pass . "${proto}_store on;");
+    my $other = $proto eq 'scgi' ? 'uwsgi' : 'scgi';
+    refused("${proto}_cache, guarded, passed by variable $_ of a location of "
+        . "$other", $KEEPS, http => $zone, location => $ON . $BRANCH . $cached
+            . "${other}_pass 127.0.0.1:1; $_ { ${proto}_pass "
+            . $to =~ s/127.*/\$arg_to/r . '; }')
+        for 'if ($arg_x)', $proto eq 'proxy' ? 'limit_except GET' : ();
     accepted("${proto}_cache, guarded, meant", http => $zone,
         location => $ON . $BRANCH . $pass . $cached
             . 'platform_gateway_allow_cache on;');
@@ -260,6 +266,10 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
         refused("${proto}_store by account, $name", $SHARED, location => $lines
             . $pass . "${proto}_store /tmp/\$platform_account_id\$uri;");
+        refused("${proto}_store by account, $name, inside if", $SHARED,
+            location => "$lines grpc_pass grpc://127.0.0.1:1;"
+                . 'if ($arg_x) { ' . $pass =~ s/127.*;/\$arg_to;/r . ' }'
+                . "${proto}_store /tmp/\$platform_account_id\$uri;");
         accepted("${proto}_store by another variable, $name",
             location => $lines . $pass
                 . "${proto}_store /tmp/\$platform_route_id\$uri;");
