@@ -172,7 +172,7 @@ ngx_uint_t
 ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 {
     u_char        *rule;
-    ngx_uint_t     i, deny;
+    ngx_uint_t     i, n, all, deny;
     ngx_array_t  **rules;
 
     static const u_char  any[2 * 16];
@@ -189,6 +189,8 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 
     rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
                                     "deny", NULL);
+    all = 0;
+    deny = 0;
 
     for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 
@@ -199,12 +201,17 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
             return 0;
         }
 
-        rule = (u_char *) rules[i]->elts
-               + (rules[i]->nelts - 1) * rules[i]->size;
+        for (n = 0; n < rules[i]->nelts; n++) {
+            rule = (u_char *) rules[i]->elts + n * rules[i]->size;
+            all = ngx_memcmp(rule, any, sizes[i]) == 0;
+            ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
 
-        ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
+            if (all && !deny && sizes[i]) {
+                return 0;
+            }
+        }
 
-        if (!deny || ngx_memcmp(rule, any, sizes[i]) != 0) {
+        if (!all || !deny) {
             return 0;
         }
     }

@@ -476,7 +476,9 @@ for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
 my ($ok, $out) = check('', 'allow 127.0.0.1; deny all;');
 ok $ok, 'accepted: an inherited "deny all"' or diag $out;
 for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
-    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;',
+    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;', 'allow all; deny all;',
+    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;',
+    'allow unix:; allow ::/0; deny all;',
     'platform_gateway on; platform_gateway_access public;',
     'deny all; limit_except GET { allow all; }',
     'platform_gateway off; platform_gateway_access system;') {
