@@ -296,6 +296,7 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     if (clcf->noname) {
         conf->explain = prev->explain;
+        conf->one_record = prev->one_record;
     }
 
     if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
