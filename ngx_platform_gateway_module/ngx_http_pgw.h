@@ -136,6 +136,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
+    ngx_http_handler_pt           handler;
+    ngx_uint_t                    elsewhere;     /* an "if" with another one */
 
     ngx_http_pgw_place_t          place;         /* where the block begins */
 

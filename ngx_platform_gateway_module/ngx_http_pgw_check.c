@@ -223,8 +223,8 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 /*
  * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
  * that its directive sets tells where.  So no layout is guessed at.  An "if"
- * and a "limit_except" have the upstream of their location, and may pass to
- * another one that is made of variables.
+ * or "limit_except" that passes elsewhere has the upstream of its location all
+ * the same, and another one that may be made of variables.
  */
 
 ngx_http_upstream_conf_t *
@@ -233,10 +233,10 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 {
     char                      *field;
     ngx_uint_t                 i, known;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
 
-    clcf = ctx->loc_conf[ngx_http_core_module.ctx_index];
+    conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
     known = 0;
 
     for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
@@ -247,7 +247,7 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
         all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
                  (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
 
-        known |= all[i] && all[i]->upstream && !clcf->noname;
+        known |= all[i] && all[i]->upstream && !conf->elsewhere;
     }
 
     i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;

@@ -294,9 +294,12 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     /* the handler of a location runs in its "if" and "limit_except" as well */
 
+    conf->handler = clcf->handler;
+
     if (clcf->noname) {
         conf->explain = prev->explain;
         conf->one_record = prev->one_record;
+        conf->elsewhere = clcf->handler && clcf->handler != prev->handler;
     }
 
     if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {

@@ -213,6 +213,11 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         location => $ON . $PUBLIC . $pass . $cached);
     accepted("${proto}_cache, gateway off", http => $zone,
         location => $pass . $cached);
+    accepted("${proto}_cache for others, guarded, $_ of a location of $other",
+        http => $zone . $cached, location => $ON . $BRANCH
+            . "${other}_pass 127.0.0.1:1; $_")
+        for 'if ($arg_x) { set $x 1; }', 'limit_except GET { deny all; }',
+        "if (\$arg_x) { ${other}_pass 127.0.0.1:2; }";
     accepted("${proto}_cache for others, guarded", http => $zone . $cached,
         location => $ON . $BRANCH . 'grpc_pass grpc://127.0.0.1:1;');
 
