@@ -136,6 +136,8 @@ struct ngx_http_pgw_loc_conf_s {
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
+    ngx_http_handler_pt           handler;
+    ngx_uint_t                    elsewhere;     /* an "if" with another one */
 
     ngx_http_pgw_place_t          place;         /* where the block begins */
 
@@ -385,7 +387,7 @@ const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
 ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
-/* Whether the last word of its "allow" and "deny" is "deny all". */
+/* Whether its "allow" and "deny" end with "deny all", after no "allow all". */
 ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
 /* A module that may pass requests, and with them the trusted headers, on. */

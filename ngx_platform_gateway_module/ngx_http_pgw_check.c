@@ -172,7 +172,7 @@ ngx_uint_t
 ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 {
     u_char        *rule;
-    ngx_uint_t     i, deny;
+    ngx_uint_t     i, n, all, deny;
     ngx_array_t  **rules;
 
     static const u_char  any[2 * 16];
@@ -189,6 +189,8 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 
     rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
                                     "deny", NULL);
+    all = 0;
+    deny = 0;
 
     for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 
@@ -199,12 +201,17 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
             return 0;
         }
 
-        rule = (u_char *) rules[i]->elts
-               + (rules[i]->nelts - 1) * rules[i]->size;
+        for (n = 0; n < rules[i]->nelts; n++) {
+            rule = (u_char *) rules[i]->elts + n * rules[i]->size;
+            all = ngx_memcmp(rule, any, sizes[i]) == 0;
+            ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
 
-        ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
+            if (all && !deny && sizes[i]) {
+                return 0;
+            }
+        }
 
-        if (!deny || ngx_memcmp(rule, any, sizes[i]) != 0) {
+        if (!all || !deny) {
             return 0;
         }
     }
@@ -215,7 +222,9 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 
 /*
  * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
- * that its directive sets tells where.  So no layout is guessed at.
+ * that its directive sets tells where.  So no layout is guessed at.  An "if"
+ * or "limit_except" that passes elsewhere has the upstream of its location all
+ * the same, and another one that may be made of variables.
  */
 
 ngx_http_upstream_conf_t *
@@ -224,8 +233,10 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
 {
     char                      *field;
     ngx_uint_t                 i, known;
+    ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
 
+    conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
     known = 0;
 
     for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
@@ -236,7 +247,7 @@ ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
         all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
                  (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
 
-        known |= all[i] && all[i]->upstream;
+        known |= all[i] && all[i]->upstream && !conf->elsewhere;
     }
 
     i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;

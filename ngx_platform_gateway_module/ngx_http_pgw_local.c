@@ -292,8 +292,12 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     /* the handler of a location runs in its "if" and "limit_except" as well */
 
+    conf->handler = clcf->handler;
+
     if (clcf->noname) {
         conf->explain = prev->explain;
+        conf->one_record = prev->one_record;
+        conf->elsewhere = clcf->handler && clcf->handler != prev->handler;
     }
 
     if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
@@ -312,7 +316,8 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
 
     if (clcf->internal
         || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
+        || (conf->enable && !conf->shadow
+            && (conf->access & NGX_HTTP_PGW_GUARDED)))
     {
         return NGX_CONF_OK;
     }

@@ -198,6 +198,12 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         location => $ON . $BRANCH . "if (\$arg_x) { $pass } $cached");
     refused("${proto}_store, guarded", $KEEPS,
         location => $ON . $BRANCH . $pass . "${proto}_store on;");
+    my $other = $proto eq 'scgi' ? 'uwsgi' : 'scgi';
+    refused("${proto}_cache, guarded, passed by variable $_ of a location of "
+        . "$other", $KEEPS, http => $zone, location => $ON . $BRANCH . $cached
+            . "${other}_pass 127.0.0.1:1; $_ { ${proto}_pass "
+            . $to =~ s/127.*/\$arg_to/r . '; }')
+        for 'if ($arg_x)', $proto eq 'proxy' ? 'limit_except GET' : ();
     accepted("${proto}_cache, guarded, meant", http => $zone,
         location => $ON . $BRANCH . $pass . $cached
             . 'platform_gateway_allow_cache on;');
@@ -207,6 +213,11 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
         location => $ON . $PUBLIC . $pass . $cached);
     accepted("${proto}_cache, gateway off", http => $zone,
         location => $pass . $cached);
+    accepted("${proto}_cache for others, guarded, $_ of a location of $other",
+        http => $zone . $cached, location => $ON . $BRANCH
+            . "${other}_pass 127.0.0.1:1; $_")
+        for 'if ($arg_x) { set $x 1; }', 'limit_except GET { deny all; }',
+        "if (\$arg_x) { ${other}_pass 127.0.0.1:2; }";
     accepted("${proto}_cache for others, guarded", http => $zone . $cached,
         location => $ON . $BRANCH . 'grpc_pass grpc://127.0.0.1:1;');
 
@@ -260,11 +271,26 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
         refused("${proto}_store by account, $name", $SHARED, location => $lines
             . $pass . "${proto}_store /tmp/\$platform_account_id\$uri;");
+        refused("${proto}_store by account, $name, inside if", $SHARED,
+            location => "$lines grpc_pass grpc://127.0.0.1:1;"
+                . 'if ($arg_x) { ' . $pass =~ s/127.*;/\$arg_to;/r . ' }'
+                . "${proto}_store /tmp/\$platform_account_id\$uri;");
         accepted("${proto}_store by another variable, $name",
             location => $lines . $pass
                 . "${proto}_store /tmp/\$platform_route_id\$uri;");
     }
 }
+
+# An explanation that nothing but the gateway guards.
+
+accepted('an explanation, guarded',
+    location => $ON . $BRANCH . 'platform_gateway_explain;');
+refused("an explanation, guarded in shadow mode of the $_",
+    qr/"platform_gateway_explain" and is open to anybody/,
+    location => $ON . $BRANCH . 'platform_gateway_explain;',
+    $_ eq 'http' ? (http => 'platform_gateway_shadow on;')
+        : (server => 'platform_gateway_shadow on;'))
+    for 'http', 'server';
 
 # What answers before the guard is asked.
 

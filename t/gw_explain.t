@@ -36,6 +36,19 @@ location = /small {
     client_body_in_file_only on;
     platform_gateway_explain;
 }
+location = /filed {
+    platform_gateway_access public;
+    client_body_in_file_only clean;
+    proxy_intercept_errors on;
+    error_page 404 = @explain;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location @explain {
+    platform_gateway_access public;
+    allow 127.0.0.1;
+    deny all;
+    platform_gateway_explain;
+}
 location / {
     platform_gateway_access public;
     platform_gateway_route_not_found;
@@ -508,6 +521,8 @@ is_problem(http_post($port, '/small', body => ' ' x 1025), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a body that would go to disk');
 is http_post($port, '/small', body => '{"path":"/"}' . ' ' x 1000)->status, 200,
     'one that does not';
+is_problem(http_post($port, '/filed?status=404', body => '{"path":"/"}'), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'a body that another location put on disk');
 is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [],
     'nothing went to disk';
 like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
@@ -572,7 +587,9 @@ for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
 my ($ok, $out) = check('', 'allow 127.0.0.1; deny all;');
 ok $ok, 'accepted: an inherited "deny all"' or diag $out;
 for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
-    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;',
+    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;', 'allow all; deny all;',
+    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;',
+    'allow unix:; allow ::/0; deny all;',
     'platform_gateway on; platform_gateway_access public;',
     'deny all; limit_except GET { allow all; }',
     'platform_gateway off; platform_gateway_access system;') {

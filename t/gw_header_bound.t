@@ -50,6 +50,10 @@ http {
         location /uwsgi { uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%; }
         location /proxy { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
         location /somewhere { fastcgi_pass $address; }
+        location /within {
+            if ($uri) { set $within 1; }
+            fastcgi_pass $address;
+        }
         location /branch {
             platform_gateway_access branch;
             fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
@@ -109,7 +113,7 @@ sub asked { return map { $upstream{$_}->count } qw(fastcgi uwsgi proxy) }
 
 # What fits, and what does not.
 
-for my $path (qw(/fastcgi /if /uwsgi /somewhere /tried)) {
+for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
     is http_get($port, $path, headers => headers(40))->status, 200,
         "$path: 40 KB of headers";
     is http_get($port, "$path$QUERY")->status, 200, "$path: a long query";
