@@ -301,11 +301,8 @@ ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
 /* Lower case for letters, digits as they are, '-' for any other byte. */
 u_char ngx_http_pgw_headers_fold(u_char c);
 
-/* Makes $request_id the request id where the gateway is on. */
-ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
-
-/* Puts in the filter of the responses' ids. */
-void ngx_http_pgw_ids_init(void);
+/* Finds $request_id, to set it, and puts in the filter of responses' ids. */
+ngx_int_t ngx_http_pgw_ids_init(ngx_conf_t *cf);
 
 /* Whether h, of a request or a response, has that name, a literal. */
 

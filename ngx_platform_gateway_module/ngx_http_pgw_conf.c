@@ -10,6 +10,7 @@
 
 #define NGX_HTTP_PGW_LEEWAY_MAX    300
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
+#define NGX_HTTP_PGW_ALLOW_MAX     128  /* all methods take 98 */
 
 
 ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
@@ -83,8 +84,7 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 char *
 ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    u_char              *p;
-    size_t               len;
+    u_char              *p, *last;
     ngx_conf_bitmask_t  *m;
 
     if (conf->methods == 0) {
@@ -95,26 +95,21 @@ ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         conf->methods |= NGX_HTTP_HEAD;
     }
 
-    len = sizeof("OPTIONS") - 1;
-
-    for (m = ngx_http_pgw_methods; m->name.len; m++) {
-        len += m->name.len + 2;
-    }
-
-    p = ngx_pnalloc(cf->pool, len);
+    p = ngx_pnalloc(cf->pool, NGX_HTTP_PGW_ALLOW_MAX);
     if (p == NULL) {
         return NGX_CONF_ERROR;
     }
 
     conf->allow.data = p;
+    last = p + NGX_HTTP_PGW_ALLOW_MAX;
 
     for (m = ngx_http_pgw_methods; m->name.len; m++) {
         if (conf->methods & m->mask) {
-            p = ngx_sprintf(p, "%V, ", &m->name);
+            p = ngx_slprintf(p, last, "%V, ", &m->name);
         }
     }
 
-    p = ngx_sprintf(p, "OPTIONS");
+    p = ngx_slprintf(p, last, "OPTIONS");
 
     conf->allow.len = (size_t) (p - conf->allow.data);
 

@@ -9,12 +9,6 @@
 #include "ngx_http_pgw_local.h"
 
 
-#define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
-
-#define NGX_HTTP_PGW_CORS_NAMES                                               \
-    "Authorization, Content-Type, X-Request-Id, X-Correlation-Id, "           \
-    "traceparent, tracestate, Idempotency-Key, If-None-Match"
-
 /* What stands in an origin, in the small letters of a browser's. */
 
 #define NGX_HTTP_PGW_CORS_DIGITS  "0123456789"
@@ -26,24 +20,6 @@
 
 #define ngx_http_pgw_cors_span(p, set)                                        \
     ((p) + strspn((const char *) (p), set))
-
-
-ngx_str_t  ngx_http_pgw_cors_methods = ngx_string(NGX_HTTP_PGW_CORS_METHODS);
-
-ngx_str_t  ngx_http_pgw_cors_names = ngx_string(NGX_HTTP_PGW_CORS_NAMES);
-
-
-void
-ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_conf_merge_ptr_value(conf->cors_origins, prev->cors_origins, NULL);
-    ngx_conf_merge_str_value(conf->cors_methods, prev->cors_methods,
-                             NGX_HTTP_PGW_CORS_METHODS);
-    ngx_conf_merge_str_value(conf->cors_headers, prev->cors_headers,
-                             NGX_HTTP_PGW_CORS_NAMES);
-    ngx_conf_merge_sec_value(conf->cors_max_age, prev->cors_max_age, 600);
-}
 
 
 ngx_uint_t

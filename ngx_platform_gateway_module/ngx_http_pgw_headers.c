@@ -506,17 +506,6 @@ ngx_http_pgw_ctx_get(ngx_http_request_t *r)
 }
 
 
-ngx_int_t
-ngx_http_pgw_ids_add_variable(ngx_conf_t *cf)
-{
-    static ngx_str_t  name = ngx_string("request_id");
-
-    ngx_http_pgw_ids_index = ngx_http_get_variable_index(cf, &name);
-
-    return (ngx_http_pgw_ids_index == NGX_ERROR) ? NGX_ERROR : NGX_OK;
-}
-
-
 /*
  * Sets the two ids, once each.  A filter after this one may start another
  * response (416 of the range filter), so ids that we set are replaced too.
@@ -569,9 +558,15 @@ ngx_http_pgw_ids_header_filter(ngx_http_request_t *r)
  * filter, so this filter runs after it and replaces what add_header has added.
  */
 
-void
-ngx_http_pgw_ids_init(void)
+ngx_int_t
+ngx_http_pgw_ids_init(ngx_conf_t *cf)
 {
+    static ngx_str_t  name = ngx_string("request_id");
+
+    ngx_http_pgw_ids_index = ngx_http_get_variable_index(cf, &name);
+
     ngx_http_next_header_filter = ngx_http_top_header_filter;
     ngx_http_top_header_filter = ngx_http_pgw_ids_header_filter;
+
+    return (ngx_http_pgw_ids_index == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }

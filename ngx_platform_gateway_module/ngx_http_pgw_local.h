@@ -186,12 +186,6 @@ ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
  */
 ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
-extern ngx_str_t  ngx_http_pgw_cors_methods;
-extern ngx_str_t  ngx_http_pgw_cors_names;
-
-void ngx_http_pgw_cors_merge(ngx_http_pgw_loc_conf_t *prev,
-    ngx_http_pgw_loc_conf_t *conf);
-
 /* Takes the next name off a comma-separated list; false at its end. */
 ngx_uint_t ngx_http_pgw_cors_next_name(ngx_str_t *rest, ngx_str_t *name);
 

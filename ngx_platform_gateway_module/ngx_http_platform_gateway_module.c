@@ -8,6 +8,19 @@
 #include "ngx_http_pgw_keys.h"
 
 
+#define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
+
+#define NGX_HTTP_PGW_CORS_NAMES                                               \
+    "Authorization, Content-Type, X-Request-Id, X-Correlation-Id, "           \
+    "traceparent, tracestate, Idempotency-Key, If-None-Match"
+
+
+static ngx_str_t  ngx_http_pgw_cors_methods =
+    ngx_string(NGX_HTTP_PGW_CORS_METHODS);
+static ngx_str_t  ngx_http_pgw_cors_names =
+    ngx_string(NGX_HTTP_PGW_CORS_NAMES);
+
+
 static ngx_int_t
 ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
@@ -31,7 +44,7 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
         }
     }
 
-    return ngx_http_pgw_ids_add_variable(cf);
+    return NGX_OK;
 }
 
 
@@ -43,12 +56,13 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_ids_init(cf) != NGX_OK)
+    {
         return NGX_ERROR;
     }
 
     ngx_http_pgw_subject_init_conf(cf, mcf);
-    ngx_http_pgw_ids_init();
 
     return ngx_http_pgw_phases_init(cf);
 }
@@ -145,7 +159,12 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
     ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
 
-    ngx_http_pgw_cors_merge(prev, conf);
+    ngx_conf_merge_ptr_value(conf->cors_origins, prev->cors_origins, NULL);
+    ngx_conf_merge_str_value(conf->cors_methods, prev->cors_methods,
+                             NGX_HTTP_PGW_CORS_METHODS);
+    ngx_conf_merge_str_value(conf->cors_headers, prev->cors_headers,
+                             NGX_HTTP_PGW_CORS_NAMES);
+    ngx_conf_merge_sec_value(conf->cors_max_age, prev->cors_max_age, 600);
 }
 
 

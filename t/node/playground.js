@@ -490,7 +490,7 @@ async function cheating(p) {
   await logged(calls[0].headers['x-request-id']);
   is(entries().slice(before).filter((e) => e.path === CONTEXT
     && e.reason !== 'preflight').map((e) => [e.method, e.reason]).sort(),
-  [['GET', 'verified'], ['OPTIONS', 'preflight_forbidden']],
+  [['GET', 'verified'], ['OPTIONS', 'preflight_header_forbidden']],
   'spoof in the browser: the gateway saw one call and a refused preflight');
   p.silent('spoof in the browser', 'CORS', `no answer ${CONTEXT}`);
 
