@@ -13,7 +13,7 @@ plan skip_all => 'counted by callgrind: needs valgrind, and a plain build'
     if !$valgrind || Platform::Test::Env::asan()
     || Platform::Test::Env::valgrind();
 
-my ($few, $many, $most) = (50, 350, 500);
+my ($few, $many, $most) = (50, 2050, 500);
 
 my $t = Platform::Test->new(module => 0);
 my $CONF = <<'CONF';

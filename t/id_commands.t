@@ -176,7 +176,7 @@ my $cred = $c->secret('corr3ct horse');
 my $ann = $c->done({ stdin => "$cred\n" }, qw(account add), ' Ann@Example.COM ');
 is $ann->{account}, 'ann@example.com', 'names are kept as login folds them';
 my @ann = ('--account', 'ANN@example.com');
-$c->refused(1, qr/branch "Main" is in no workspace that "ann\@example.com" is a member of: member add/,
+$c->refused(1, qr/branch "Main" is in no workspace that "ann\@example.com" is a member of; run member add/,
     qw(member grant --branch Main), @ann);
 $c->refused(1, qr/no account called "bob"/,
     qw(member add --account bob --workspace Shop));

@@ -117,7 +117,7 @@ is refresh($new)->status, 401, 'and its owner is the one refused';
 
 # -- the command
 
-$c->refused(2, qr/--since is a time in UTC that has been/,
+$c->refused(2, qr/--since is a past time in UTC/,
     qw(sessions revoke --since), $_)
     for 'yesterday', '2026-11-21', '2026-11-21T10:15:00', '1',
     '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx', '2999-01-01T00:00:00Z';

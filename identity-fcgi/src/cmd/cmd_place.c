@@ -399,7 +399,7 @@ const struct cmd_spec cmd_places[] = {
             " DO UPDATE SET status = 'ACTIVE'"
             " RETURNING member_id AS memberId",
      .event = "member.added", .columns = {MEMBER_COLUMNS}},
-    {"member grant", NULL, "allow a member to work in branches, with roles",
+    {"member grant", NULL, "let a member work in branches, with roles",
      "Earlier grants stay.  At most 200 active branches per member, 1000 per\n"
      "account, 32 roles per branch.\n" REFRESH_MORE,
      .options = {

@@ -307,7 +307,7 @@ const struct cmd_spec cmd_services[] = {
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing if there are none.\n",
      .check = migrate, .columns = {"schemaVersion"}},
-    {"seed", NULL, "migrate and load the demo data (APP_ENV=local)", NULL,
+    {"seed", NULL, "migrate, load the demo data (APP_ENV=local)", NULL,
      .check = migrate, .columns = {"schemaVersion"}},
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"

@@ -30,6 +30,10 @@ our @EXPORT = (qw(eventually header_values is_problem), @Platform::Test::Http::E
 my $owner = $$;
 my @instances;
 
+# A program that ended before it had read all is no end of the test; a handler,
+# unlike IGNORE, is not inherited.
+$SIG{PIPE} = sub { };
+
 # What must not stand in any log.
 my $BAD = qr/
     \[(?:alert|crit|emerg)\]

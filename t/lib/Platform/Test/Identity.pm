@@ -88,13 +88,14 @@ sub log_text {
     return <$fh> // '';
 }
 
-# Its log lines as decoded JSON; a line that is none dies.
+# Its log lines as decoded JSON; a line that is none dies.  The last one may be
+# half written.
 sub log_lines {
     my ($self) = @_;
 
     require JSON::PP;
     my $json = JSON::PP->new->utf8;
-    return map { $json->decode($_) } split /\n/, $self->log_text;
+    return map { $json->decode($_) } $self->log_text =~ /^(.*)\n/mg;
 }
 
 1;
