@@ -521,10 +521,10 @@ is_problem(http_post($port, '/small', body => ' ' x 1025), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a body that would go to disk');
 is http_post($port, '/small', body => '{"path":"/"}' . ' ' x 1000)->status, 200,
     'one that does not';
-is_problem(http_post($port, '/filed?status=404', body => '{"path":"/"}'), 413,
-    'GATEWAY_REQUEST_TOO_LARGE', 'a body that another location put on disk');
 is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [],
     'nothing went to disk';
+is_problem(http_post($port, '/filed?status=404', body => '{"path":"/"}'), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'a body that another location put on disk');
 like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
     . "\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), qr/ 411 /,
     'a body of unknown length';

@@ -325,7 +325,7 @@ is $c->{audit}[0]{tokenId}, $claims->{jti}, 'the audit line names it';
 (undef, $out) = $c->run(qw(token system --account robot --ttl 1h));
 like $out, qr/\A[\w-]+\.[\w-]+\.[\w-]+\n\z/, 'the token alone for a script';
 $c->done(qw(account disable robot));
-$c->refused(1, qr/account is disabled: account enable/,
+$c->refused(1, qr/account is disabled; run account enable/,
     qw(token system --account robot --ttl 5m));
 $c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
 
@@ -369,7 +369,7 @@ for my $bad (
     like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/,
         "$reason: one line";
 }
-$c->refused(1, qr/this is no token/, { stdin => $_ }, qw(token inspect))
+$c->refused(1, qr/not a token: it is not three parts/, { stdin => $_ }, qw(token inspect))
     for 'x', 'a.b.c', 'e30.e30';
 ($status, $out) = $c->run({ stdin => $token }, qw(token inspect));
 like $out, qr/^verifies       yes$/m, 'for people';
