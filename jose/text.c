@@ -155,21 +155,21 @@ pj_err_t pj_json_text_check(pj_str_t text)
 
 /* -- writing JSON strings ------------------------------------------------- */
 
-/* How many bytes at p need no escape. */
-static size_t plain_run(const unsigned char *p, const unsigned char *end)
+/* Whether c stands for itself. */
+static bool is_plain(unsigned char c)
 {
-    const unsigned char *start = p;
-
-    while (end - p >= 8 && plain8(p, true))
-        p += 8;
-    while (p < end && *p >= 0x20 && *p < 0x7F && *p != '"' && *p != '\\')
-        p++;
-    return (size_t) (p - start);
+    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
 }
 
 bool pj_json_plain(pj_str_t s)
 {
-    return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
+    const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
+
+    while (end - p >= 8 && plain8(p, true))
+        p += 8;
+    while (p < end && is_plain(*p))
+        p++;
+    return p == end;
 }
 
 /* Writes to dst the escape of the character at p, which is not plain; *n is
@@ -205,23 +205,21 @@ static size_t escape_one(char *dst, const unsigned char *p,
 size_t pj_json_escape(char *dst, pj_str_t s)
 {
     const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
-    size_t len = 0;
+    size_t len = 0, n, size;
+    char one[6];
 
-    while (p < end) {
-        size_t n = plain_run(p, end);
-        char one[6];
-
-        if (dst != NULL)
-            memcpy(dst + len, p, n);
-        len += n;
-        p += n;
-        if (p < end) {
-            size_t size = escape_one(one, p, end, &n);
-
+    for (; p < end; p += n, len += size) {
+        n = size = end - p >= 8 && plain8(p, true) ? 8 : 1;
+        if (n == 8) {
+            if (dst != NULL)
+                memcpy(dst + len, p, 8);
+        } else if (is_plain(*p)) {
+            if (dst != NULL)
+                dst[len] = (char) *p;
+        } else {
+            size = escape_one(one, p, end, &n);
             if (dst != NULL)
                 memcpy(dst + len, one, size);
-            len += size;
-            p += n;
         }
     }
     return len;

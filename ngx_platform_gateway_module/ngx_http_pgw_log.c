@@ -10,8 +10,8 @@
 #include "ngx_http_pgw_local.h"
 
 
-#define NGX_HTTP_PGW_TEXT_START  1024
-#define NGX_HTTP_PGW_TEXT_PIECE  256
+#define NGX_HTTP_PGW_TEXT_START  896
+#define NGX_HTTP_PGW_TEXT_PIECE  128
 
 
 /* What the gateway says of a request; an empty text is null. */
@@ -90,14 +90,16 @@ void
 ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
     const ngx_str_t *s)
 {
-    size_t    len;
+    size_t    len, most;
     u_char   *p;
     pj_str_t  value = { s->data, s->len };
 
-    len = ngx_strlen(before);
+    /* a byte takes six at most, but that is too much room for a long text */
 
-    p = ngx_http_pgw_text_reserve(text, len + sizeof("null")
-                                        + pj_json_escape(NULL, value));
+    len = ngx_strlen(before);
+    most = s->len < 128 ? 6 * s->len : pj_json_escape(NULL, value);
+
+    p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
     if (p == NULL) {
         return;
     }
@@ -188,9 +190,7 @@ ngx_msec_t
 ngx_http_pgw_log_duration(const ngx_http_request_t *r)
 {
     int64_t            ms;
-    const ngx_time_t  *tp;
-
-    tp = ngx_timeofday();
+    const ngx_time_t  *tp = ngx_timeofday();
 
     ms = (int64_t) (tp->sec - r->start_sec) * 1000
          + (int64_t) tp->msec - (int64_t) r->start_msec;
@@ -390,6 +390,10 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     ngx_http_pgw_log_t   log;
     ngx_http_pgw_text_t  line = { .request = r };
 
+    static u_char        at[sizeof("{\"time\":\"2000-01-01T00:00:00.")];
+    static time_t        cached;
+    static ngx_str_t     begin = { sizeof(at) - 1, at };
+
     (void) data;
 
     if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
@@ -399,12 +403,17 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     /* the moment of writing, like nginx's own $time_iso8601, but in UTC */
 
     tp = ngx_timeofday();
-    ngx_gmtime(tp->sec, &tm);
 
-    ngx_http_pgw_text_format(&line,
-        "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03MZ\"",
-        tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday, tm.ngx_tm_hour,
-        tm.ngx_tm_min, tm.ngx_tm_sec, tp->msec);
+    if (cached != tp->sec) {
+        cached = tp->sec;
+        ngx_gmtime(cached, &tm);
+        (void) ngx_snprintf(at, sizeof(at) - 1,
+                            "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
+                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
+    }
+
+    ngx_http_pgw_text_format(&line, "%V%03MZ\"", &begin, tp->msec);
 
     ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
     ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);

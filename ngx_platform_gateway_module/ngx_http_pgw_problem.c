@@ -403,9 +403,11 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     /* no value needs escaping */
 
     ngx_http_pgw_text_format(&text,
-            "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
-            "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}",
-            page->title, r->err_status, detail, code, &gr->request_id);
+            "{\"type\":\"about:blank\",\"title\":\"%*s\",\"status\":%ui,"
+            "\"detail\":\"%*s\",\"code\":\"%*s\",\"requestId\":\"%V\"}",
+            ngx_strlen(page->title), page->title, r->err_status,
+            ngx_strlen(detail), detail, ngx_strlen(code), code,
+            &gr->request_id);
 
     return ngx_http_pgw_text_buf(&text, "application/problem+json");
 }
