@@ -23,7 +23,7 @@ my $secret = $c->secret('hunter2-not-to-be-shown');
 
 my @commands = (
     (map {"account $_"} qw(add disable enable set-credential unlock sessions
-        revoke-sessions)), 'sessions revoke',
+        revoke-sessions import)), 'sessions revoke',
     (map {"workspace $_"} qw(add activate deactivate)),
     (map {"branch $_"} qw(add activate deactivate)),
     (map {"member $_"} qw(add grant revoke)),

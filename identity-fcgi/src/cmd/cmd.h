@@ -37,7 +37,8 @@ struct cmd_option {
 
 struct cmd_spec {
     const char *words;   /* "account add" */
-    const char *operand; /* "NAME", the value "name"; NULL: there is none */
+    const char *operand; /* "NAME", the value "name"; "[NAME]": not needed, and
+                            no value; NULL: there is none */
     const char *purpose; /* one line */
     const char *more;    /* lines of help, or NULL */
     struct cmd_option options[CMD_MAX_OPTIONS + 1];
@@ -61,7 +62,8 @@ struct cmd_spec {
     bool list; /* prints rows instead of one object */
 };
 
-extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_services[];
+extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
+    cmd_services[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -141,6 +143,11 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv);
  * there are, which may be more than cap. */
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
+
+/* Takes text as the name or id of an account, for c->account. */
+bool cmd_fold(struct cmd *c, pj_str_t text);
+/* Refuses a name for a new account by which nobody could refer to it. */
+bool cmd_name_is_free(struct cmd *c);
 
 /* Loads the settings and hides the secrets among them; the keys too, of which
  * one has to sign where a row's command runs. */

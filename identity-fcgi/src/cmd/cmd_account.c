@@ -94,8 +94,7 @@ static bool is_type(const char *text)
            strcmp(text, "SYSTEM") == 0;
 }
 
-/* Nobody could refer to it by name. */
-static bool refuse_uuid(struct cmd *c)
+bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(c->account) ||
            cmd_fail(c, "an account's name cannot be a UUID");
@@ -399,7 +398,7 @@ const struct cmd_spec cmd_accounts[] = {
           is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
-     .check = read_credential, .find = refuse_uuid,
+     .check = read_credential, .find = cmd_name_is_free,
      .sql = "INSERT INTO accounts"
             " (account_name, account_type, credential_hash)"
             " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
