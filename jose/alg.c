@@ -20,7 +20,7 @@ static pj_err_t rsa_check(const EVP_PKEY *pkey)
     BIGNUM *n = NULL, *e = NULL;
     pj_err_t err = PJ_ERR_KEY_FORMAT;
 
-    /* Neither RSA-PSS nor anything else: RS256 is not theirs. */
+    /* Other key types, RSA-PSS among them, cannot make RS256 signatures. */
     if (EVP_PKEY_is_a(pkey, "RSA") == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
@@ -63,8 +63,8 @@ static bool digest(const pj_key_t *key, pj_str_t input, unsigned char *md)
            EVP_DigestFinal_ex(key->digest, md, NULL) == 1;
 }
 
-/* Fills md and gives a context to work with: ctx itself where nobody else can
- * be doing so. */
+/* Fills md and returns the context to use: ctx itself if no other thread can
+ * be using it. */
 static EVP_PKEY_CTX *operation_begin(const pj_key_t *key, EVP_PKEY_CTX *ctx,
                                      pj_str_t input, unsigned char *md)
 {

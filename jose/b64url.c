@@ -11,7 +11,7 @@ static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #define X16 BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD,                           \
             BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD
 
-/* Value of each base64url character; the top bits tell the others. */
+/* Value of each base64url character; all others have a top bit set. */
 static const unsigned char values[256] = {
     X16, X16,
     BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, BAD, 62, BAD,
@@ -56,7 +56,7 @@ pj_err_t pj_b64url_encode(char *dst, size_t cap, size_t *out_len, pj_str_t src)
     return PJ_OK;
 }
 
-/* The last two or three characters; bits that no byte takes must be zero. */
+/* The last two or three characters; unused bits must be zero. */
 static pj_err_t decode_tail(unsigned char *d, const unsigned char *s,
                             size_t left)
 {

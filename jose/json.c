@@ -61,8 +61,8 @@ pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src, pj_str_t *out)
 
 /* -- yajl's memory -------------------------------------------------------- */
 
-/* It does not check for NULL: scratch_bytes() sees to it that the scratch
- * never runs dry. */
+/* yajl does not check for NULL: scratch_bytes() makes sure that the scratch is
+ * large enough. */
 typedef struct {
     pj_arena_t arena;
     unsigned char *last; /* the youngest block: grows in place */
@@ -76,8 +76,8 @@ static void *scratch_alloc(void *ctx, size_t size)
     return s->last;
 }
 
-/* No sizes are kept: what lies behind a block is ours as well, so that it
- * does no harm to copy too much. */
+/* No sizes are kept.  The memory after a block is ours too, so copying too
+ * much does no harm. */
 static void *scratch_realloc(void *ctx, void *ptr, size_t size)
 {
     scratch_t *s = ctx;
@@ -183,7 +183,7 @@ static int stop(parser_t *p, pj_err_t err)
     return 0;
 }
 
-/* Borrows bytes that lie in the text, copies those that yajl unescaped. */
+/* Points to bytes in the text; copies those that yajl unescaped. */
 static int text_keep(parser_t *p, const unsigned char *data, size_t len,
                      pj_str_t *out)
 {
@@ -406,8 +406,8 @@ pj_err_t pj_json_parse(pj_arena_t *arena, pj_str_t text,
         pj_arena_alloc(&scratch.arena, names_max(text.len) * sizeof(*p.names));
 
     err = yajl_run(&p, &scratch);
-    /* Strings that were unescaped in it may be secret, and nobody else knows
-     * of the scratch. */
+    /* Unescaped strings in the scratch may be secret; wipe it here, as nobody
+     * else knows of it. */
     OPENSSL_cleanse(arena->end, (size_t) (scratch.arena.pos - arena->end));
     arena->end += need;
     if (err == PJ_OK)
@@ -430,8 +430,8 @@ const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
     return NULL;
 }
 
-/* The exponent at p ("e+5"), 0 where there is none; cut off far above the
- * digits that a text can have. */
+/* The exponent at p ("e+5"), 0 if there is none; capped far above the number
+ * of digits that a text can have. */
 static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
 {
     int64_t exponent = 0;
@@ -448,8 +448,8 @@ static int64_t exponent_read(const unsigned char *p, const unsigned char *end)
     return negative ? -exponent : exponent;
 }
 
-/* Appends a digit to a number below zero, where int64_t has most room; false
- * past that. */
+/* Appends a digit to a negative number, since int64_t reaches further below
+ * zero; false on overflow. */
 static bool digit_append(int64_t *value, int digit)
 {
     return !__builtin_mul_overflow(*value, 10, value) &&

@@ -84,7 +84,7 @@ pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 
 /* -- parsing -------------------------------------------------------------- */
 
-/* An absent member is fine, any other than this string is not. */
+/* An absent member is fine; a present one must be this string. */
 static bool absent_or_is(const pj_json_t *jwk, const char *name,
                          pj_str_t value)
 {
@@ -173,7 +173,7 @@ static pj_err_t jwk_key(pj_key_t **out, const pj_json_t *jwk, pj_str_t kid)
     return err != PJ_OK ? err : pj_key_wrap(out, pkey, kid, false);
 }
 
-/* Adds one entry, or says why it is passed over. */
+/* Adds one entry, or returns why it is skipped. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
     const pj_json_t *kid = pj_json_member(jwk, "kid");
@@ -214,8 +214,8 @@ pj_err_t pj_keyset_parse(pj_keyset_t *set, pj_arena_t *arena, pj_str_t json)
     if (keys == NULL || keys->type != PJ_JSON_ARRAY)
         return PJ_ERR_JSON_TYPE;
 
-    /* An entry may be at fault and ignored; a failure of ours may not, or a
-     * key would go missing without a word. */
+    /* A faulty entry is ignored, but not a failure of ours: a key would go
+     * missing silently. */
     ERR_set_mark();
     for (const pj_json_t *jwk = keys->child;
          jwk != NULL && err != PJ_ERR_CRYPTO; jwk = jwk->next) {

@@ -15,7 +15,7 @@
 #define ACCESS (ACCOUNT | BRANCH | SYSTEM)
 #define ALL (ACCESS | REFRESH)
 
-/* FROM and UNTIL are times, a fraction of which is rounded towards refusal. */
+/* FROM and UNTIL are times, with fractions rounded towards refusal. */
 typedef enum { STRING, STRINGS, FROM, UNTIL } claim_type_t;
 
 /* The claims, the kinds that carry (and so require) them, and their place. */
@@ -231,7 +231,7 @@ uint64_t pj_claims_faults(const pj_claims_t *claims, const pj_policy_t *policy)
     return faults;
 }
 
-/* The codes are in the order in which faults are to be told. */
+/* The codes are in the order in which faults are reported. */
 pj_err_t pj_claims_check(const pj_claims_t *claims, const pj_policy_t *policy)
 {
     uint64_t faults;

@@ -1,4 +1,4 @@
-/* Keys as operators hand them over: PEM or DER, PKCS#8, PKCS#1 or SPKI. */
+/* Keys as operators supply them: PEM or DER, PKCS#8, PKCS#1 or SPKI. */
 
 #include "pj_internal.h"
 
@@ -38,7 +38,7 @@ static pj_str_t trim(pj_str_t s)
     return s;
 }
 
-/* Takes begin and end off s; false unless it has both. */
+/* Removes begin and end from s; false unless it has both. */
 static bool strip(pj_str_t *s, pj_str_t begin, pj_str_t end)
 {
     if (s->len < begin.len + end.len ||
@@ -51,9 +51,9 @@ static bool strip(pj_str_t *s, pj_str_t begin, pj_str_t end)
 }
 
 /*
- * The one block of a PEM text.  Read here and not by OpenSSL, whose reader
- * may ask for a passphrase and passes over what stands around the block:
- * encrypted keys fail by their label or by the colon of their headers.
+ * The only block of a PEM text.  Not read by OpenSSL, whose reader may ask for
+ * a passphrase and skips text around the block.  Encrypted keys fail by their
+ * label or by the colon of their headers.
  */
 static bool pem_decode(decoded_t *out, pj_str_t pem)
 {
@@ -81,7 +81,7 @@ static bool text_decode(decoded_t *out, pj_str_t text)
     return true;
 }
 
-/* True when der is one SEQUENCE and not a byte more. */
+/* Whether der is exactly one SEQUENCE. */
 static bool is_one_sequence(const unsigned char *der, size_t len)
 {
     const unsigned char *p = der;
@@ -111,7 +111,7 @@ static EVP_PKEY *pkcs8_key(const decoded_t *in)
     return pkey;
 }
 
-/* PKCS#1 is the inside of PKCS#8: wrapped, both take the same way. */
+/* PKCS#1 is the inside of PKCS#8: once wrapped, both are read alike. */
 static EVP_PKEY *pkcs1_key(const decoded_t *in)
 {
     PKCS8_PRIV_KEY_INFO *info = NULL;
@@ -144,7 +144,7 @@ static EVP_PKEY *private_key(const decoded_t *in)
     return pkey;
 }
 
-/* Only the one DER form of a key is taken: it must encode to itself. */
+/* Only the canonical DER form of a key is good: it encodes to itself. */
 static EVP_PKEY *public_key(const decoded_t *in)
 {
     const unsigned char *p = in->der;

@@ -16,7 +16,7 @@
 
 #define PJ_MUST_CHECK __attribute__((warn_unused_result))
 
-/* Limits; each is enforced, none can be raised by input. */
+/* Limits; all are enforced, and no input can raise them. */
 #define PJ_RSA_MIN_BITS 2048 /* weaker keys are never used */
 #define PJ_RSA_MAX_BITS 8192 /* larger ones cost too much to verify */
 #define PJ_RSA_MAX_BYTES (PJ_RSA_MAX_BITS / 8)
@@ -100,7 +100,7 @@ void pj_arena_init(pj_arena_t *arena, void *mem, size_t len);
 /* size bytes aligned for any type, or NULL when the arena is spent. */
 void *pj_arena_alloc(pj_arena_t *arena, size_t size);
 
-/* So many bytes always suffice to verify and parse a token of token_bytes
+/* Arena bytes that always suffice to verify and parse a token of token_bytes
  * (pj_jws_header(), pj_claims_parse()), and for pj_keyset_parse() of len. */
 size_t pj_token_arena_bytes(size_t token_bytes);
 size_t pj_keyset_arena_bytes(size_t len);
@@ -117,7 +117,7 @@ size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
 bool pj_json_plain(pj_str_t s);
 
 /* Writes s as the inside of a JSON string and returns its length; with a NULL
- * dst only measures.  What is not UTF-8 becomes U+FFFD. */
+ * dst only measures.  Invalid UTF-8 becomes U+FFFD. */
 size_t pj_json_escape(char *dst, pj_str_t s);
 
 /* -- base64 (RFC 4648) ---------------------------------------------------- */
@@ -366,7 +366,7 @@ PJ_MUST_CHECK pj_err_t pj_claims_check(const pj_claims_t *claims,
 /* A set of errors: the bit of err. */
 #define PJ_FAULT(err) (UINT64_C(1) << (err))
 
-/* The set of all that pj_claims_check() would refuse claims for. */
+/* The set of all faults for which pj_claims_check() refuses the claims. */
 PJ_MUST_CHECK uint64_t pj_claims_faults(const pj_claims_t *claims,
                                         const pj_policy_t *policy);
 

@@ -1,5 +1,5 @@
 /*
- * What the files of the core share with each other and with nobody else.
+ * Shared by the files of the core only.
  */
 
 #ifndef PJ_INTERNAL_H_INCLUDED

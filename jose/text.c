@@ -75,8 +75,8 @@ static bool plain8(const unsigned char *p, bool in_string)
 {
     uint64_t x, odd;
 
-    /* Each term sets the top bit of a byte that is not, and at most of others
-     * above it. */
+    /* Each term sets the top bit of a byte that is not plain, and possibly of
+     * bytes above it. */
     memcpy(&x, p, sizeof(x));
     odd = x | (x - ONES * 0x20) | ((x ^ ONES * '\\') - ONES);
     if (in_string)
@@ -84,7 +84,7 @@ static bool plain8(const unsigned char *p, bool in_string)
     return (odd & ONES * 0x80) == 0;
 }
 
-/* -- JSON strings that come in -------------------------------------------- */
+/* -- reading JSON strings ------------------------------------------------- */
 
 /* The code unit of the four hex digits at p, or -1. */
 static int hex4(const unsigned char *p)
@@ -99,7 +99,7 @@ static int hex4(const unsigned char *p)
     return unit;
 }
 
-/* Checks the escape at p (a backslash); *len is what it spans. */
+/* Checks the escape at p (a backslash); *len is its length. */
 static pj_err_t escape_check(const unsigned char *p, size_t left, size_t *len)
 {
     int unit, low;
@@ -153,7 +153,7 @@ pj_err_t pj_json_text_check(pj_str_t text)
     return PJ_OK;
 }
 
-/* -- JSON strings that go out --------------------------------------------- */
+/* -- writing JSON strings ------------------------------------------------- */
 
 /* How many bytes at p need no escape. */
 static size_t plain_run(const unsigned char *p, const unsigned char *end)
@@ -172,8 +172,8 @@ bool pj_json_plain(pj_str_t s)
     return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
 }
 
-/* Writes to dst what stands for the character at p, which is not plain; *n is
- * what it spans. */
+/* Writes to dst the escape of the character at p, which is not plain; *n is
+ * that character's length. */
 static size_t escape_one(char *dst, const unsigned char *p,
                          const unsigned char *end, size_t *n)
 {

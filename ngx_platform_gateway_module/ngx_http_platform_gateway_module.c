@@ -139,6 +139,10 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
         conf->log_plain = prev->log_plain;
     }
 
+    if (conf->route_id.data == NULL) {
+        ngx_str_set(&conf->route_id, "");
+    }
+
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
     ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);

@@ -108,7 +108,7 @@ static bool command_help(struct cmd *c)
     return true;
 }
 
-/* Beside the operator's, which cmd.c knows. */
+/* Options of the program itself; cmd.c has the operator's. */
 static const struct {
     const char *name;
     bool (*run)(struct cmd *c);
@@ -123,8 +123,8 @@ static bool usage(struct cmd *c, const char *what, const char *arg)
     return cmd_misused(c, "%s: %s; try identity-fcgi --help", what, arg);
 }
 
-/* Descriptors 0 to 2 exist, so that no socket of ours becomes one of them;
- * what was closed takes no output. */
+/* Opens those of descriptors 0 to 2 that are closed, without access, so that
+ * no socket of ours becomes one of them. */
 static void open_standard_descriptors(void)
 {
     int fd;

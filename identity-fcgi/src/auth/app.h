@@ -44,7 +44,7 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
                       pj_str_t remote_addr, struct attempt *out)
     __attribute__((warn_unused_result));
 
-/* -- request bodies: what is not acceptable is refused, with false -- */
+/* -- request bodies: a bad one is refused, with false -- */
 
 /* Media type and syntax, in this order.  *root is an object; NULL for no body
  * at all, where that is optional. */
@@ -59,10 +59,10 @@ bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
 bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
                                pj_str_t *out);
 
-/* -- refusals: all return false, for callers that do so too -- */
+/* -- refusals: all return false, so that callers can return it -- */
 
-/* A problem; a 503 gets a Retry-After, a 401 the challenge of who is to log
- * in, for which no browser asks its user. */
+/* A problem.  A 503 gets a Retry-After; a 401 a challenge, of a scheme for
+ * which browsers show no dialog. */
 bool auth_refuse(struct worker *w, int status, const char *code,
                  const char *detail);
 bool auth_invalid(struct worker *w, const char *format, ...)
@@ -89,7 +89,7 @@ struct auth_answer {
     pj_str_t refresh_token, access_token, account_token;
 };
 
-/* Begins an answer of JSON, in whose object the caller goes on. */
+/* Begins a JSON answer; the caller continues its object. */
 void auth_json(struct worker *w, struct jsonw *json);
 
 /* Signs the access tokens that the answer needs; false when that fails. */
@@ -103,7 +103,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
  * false, with a refusal, when that fails. */
 bool auth_answer(struct worker *w, struct auth_answer *answer);
 
-/* Sets the ids that logs and metrics get to know. */
+/* Sets the ids for logs and metrics. */
 void auth_names(struct worker *w, const char *account_id,
                 const char *session_id);
 

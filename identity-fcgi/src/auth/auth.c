@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A 200-branch token is about 14 KiB, the rest below one. */
+/* A token with 200 branches is about 14 KiB; the rest needs less than 1 KiB.
+ */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
 
 /* -- refusals -- */
@@ -112,7 +113,7 @@ bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
 
 /* -- tokens -- */
 
-/* Signs a token at the arena's free end; what it takes is kept. */
+/* Signs a token into the arena's free end and keeps that part. */
 static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 {
     size_t left = (size_t) (w->arena.end - w->arena.pos);

@@ -21,7 +21,7 @@ struct login {
     pj_str_t credential;
     struct attempt attempt;
     bool counted; /* attempt holds a count that is to be settled */
-    bool known;   /* account is theirs, not only a hash that stands in */
+    bool known;   /* this account's row, not a stand-in */
     struct account account;
     char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
 };
@@ -94,9 +94,9 @@ static bool count_attempt(struct worker *w, struct login *login)
 
 /*
  * The same statements and hashes, whether the account is unknown, disabled or
- * the credential wrong: what differs is decided after all work is done.  An
- * unknown account's hash is another account's, so that its form and parameters
- * are as likely old ones as anybody's, and matching it is of no avail.
+ * the credential wrong: the outcome is decided after all work is done.  For an
+ * unknown account the hash of some other account is computed, so that its form
+ * and parameters are as likely to be old ones; a match does not count.
  */
 static bool check_credential(struct worker *w, struct login *login)
 {
@@ -167,8 +167,8 @@ static bool new_session(struct worker *w, const struct account *account,
     return uuid_generate(s->session_id) && uuid_generate(s->jti);
 }
 
-/* Ends the oldest sessions past the limit.  Best effort: what is not ended
- * now the next login ends. */
+/* Ends the oldest sessions past the limit.  Best effort: the next login ends
+ * those that are left. */
 static void end_oldest(struct worker *w, const struct session *s)
 {
     struct session_ref done[STORE_MAX_REVOKE];
@@ -204,8 +204,8 @@ static void sign(void *arg)
 }
 
 /*
- * Everything is signed before the session is written, where credentials are
- * hashed: a login's signatures take longer than a refresh may have to wait.
+ * Everything is signed before the session is written, by the threads that
+ * hash: a login's signatures take longer than a refresh should have to wait.
  * True, without an answer, when the account's credential or status is no
  * longer what was checked.
  */
@@ -267,8 +267,8 @@ static void log_in(struct worker *w, struct login *login)
     (void) auth_busy(w);
 }
 
-/* A service or database that gives up is nobody's failed login.  Best effort:
- * a count that stays is one failure too many, and expires. */
+/* When the service or the database gives up, no login has failed.  Best
+ * effort: a count that stays is one failure too many, and expires. */
 static void settle_attempt(struct worker *w, const struct login *login)
 {
     int status = w->res->status;
@@ -278,7 +278,7 @@ static void settle_attempt(struct worker *w, const struct login *login)
     }
 }
 
-/* Counts what became of the login, as the answer tells it. */
+/* Counts the login by the outcome that its answer tells. */
 static void count_outcome(const char *code)
 {
     static const struct {

@@ -13,9 +13,9 @@ struct named {
 };
 
 /*
- * Notes the session of a token with a valid signature and issuer: one that is
- * expired, rotated out or of a clock ahead of ours still names its session.
- * Anything else is ignored.
+ * Notes the session of a token with a valid signature and issuer, even if it
+ * is expired, rotated out or issued by a clock ahead of ours.  Other tokens
+ * are ignored.
  */
 static void name_session(struct worker *w, pj_str_t token, bool refresh,
                          struct named *named)
@@ -84,8 +84,9 @@ void h_logout(struct worker *w)
     }
     name_session(w, http_bearer(w->req->authorization), false, &named);
     name_session(w, token, true, &named);
-    /* A cookie that another site's page made the browser send is nobody's
-     * wish, and neither is that it be cleared; the other tokens are. */
+    /* A cookie sent on behalf of another site's page does not express the
+     * user's wish: it is neither used nor cleared.  The other tokens are
+     * used. */
     while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
         name_session(w, token, true, &named);
     }

@@ -88,7 +88,7 @@ static bool find_token(struct refresh *r)
 
 /* -- refusals -- */
 
-/* For a token that can never work again; its own cookie goes with it. */
+/* For a token that can never work again; a cookie that holds it is cleared. */
 static bool refuse_for_good(const struct refresh *r, const char *code,
                             const char *detail)
 {
@@ -99,7 +99,7 @@ static bool refuse_for_good(const struct refresh *r, const char *code,
     return false;
 }
 
-/* The one answer that cannot tell whether the token is used up. */
+/* The only answer that leaves open whether the token is used up. */
 static bool refuse_in_doubt(const struct refresh *r)
 {
     return auth_refuse(r->w, 503, "DATABASE_UNAVAILABLE",
@@ -124,8 +124,8 @@ static bool revoke(const struct refresh *r, const char *event,
 }
 
 /*
- * Under the policy `revoke`, a token that was rotated out a while ago is taken
- * as stolen: whoever presents it, thief or owner, the session ends.
+ * Under the policy `revoke`, a token that was rotated out a while ago counts
+ * as stolen: the session ends, whether thief or owner presents it.
  */
 static bool refuse_stale(const struct refresh *r)
 {
@@ -175,8 +175,8 @@ static bool may_rotate(const struct refresh *r, enum session_verdict verdict)
 /* -- the rotation -- */
 
 /*
- * When the new token will expire, as the old one lets us expect.  One that was
- * issued for less than the whole time ends with its session, and so will its
+ * When the new token will expire, judging by the old one.  An old one issued
+ * for less than the full lifetime ends with its session, and so will its
  * successor.
  */
 static int64_t expected_expiry(const struct worker *w, const pj_claims_t *old)
@@ -195,10 +195,9 @@ static void copy_id(char out[STORE_UUID], pj_str_t id)
 }
 
 /*
- * Signs the new refresh token while the database works: all that it says is
- * known from the old one, but for an expiry that the end of the session may
- * bring forward.  Where that comes to nothing, prepare_answer()
- * signs.
+ * Signs the new refresh token while the database works: its contents are known
+ * from the old one, except that the end of the session may shorten its expiry.
+ * If this fails, prepare_answer() signs.
  */
 static void sign_ahead(void *arg)
 {
@@ -210,8 +209,8 @@ static void sign_ahead(void *arg)
     (void) auth_sign_refresh(r->w, &s, r->jti, r->exp, &r->new_token);
 }
 
-/* Makes the 200, which is the answer if the rotation happens or has.  The new
- * refresh token is signed once for all attempts. */
+/* Makes the 200, the answer once the rotation has happened.  The new refresh
+ * token is signed once for all attempts. */
 static bool prepare_answer(struct refresh *r, bool scoped)
 {
     const struct config *cfg = r->w->cfg;
@@ -235,7 +234,7 @@ static bool prepare_answer(struct refresh *r, bool scoped)
     return auth_answer(r->w, &answer);
 }
 
-/* There is no answer to be had: gives the session its old token back. */
+/* No answer can be made: restores the session's old token. */
 static void rotate_back(const struct refresh *r)
 {
     struct session rotated = r->view.session;
@@ -280,8 +279,9 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
 }
 
 /*
- * Reads the session, the first time rotating it at once.  That is not for a
- * session whose end is near: its new token's expiry is not known before.
+ * Reads the session, and on the first attempt rotates it in the same
+ * statement, unless the end of the session is near: then the new token's
+ * expiry is not known before the read.
  */
 static enum store_result look(struct refresh *r, bool first)
 {
@@ -305,8 +305,8 @@ static enum store_result look(struct refresh *r, bool first)
                               &r->view);
 }
 
-/* One look, one decision and, where the look was not it already, one
- * compare-and-swap. */
+/* One read, one decision and, unless the read rotated already, one
+ * compare-and- swap. */
 static enum step attempt(struct refresh *r, bool first)
 {
     const pj_claims_t *c = &r->claims;
@@ -339,7 +339,7 @@ static enum step attempt(struct refresh *r, bool first)
     return may_rotate(r, verdict) ? rotate(r, verdict) : REFUSED;
 }
 
-/* Lets a while pass; false when the request's time is up instead. */
+/* Waits a little; false when the request's time is up. */
 static bool pause_ms(const struct refresh *r, long ms)
 {
     struct timespec t = {ms / 1000, (ms % 1000) * 1000000};
@@ -352,10 +352,9 @@ static bool pause_ms(const struct refresh *r, long ms)
 }
 
 /*
- * Goes round again when the scope moved between reading and writing.  When the
- * answer to a write was lost, asks for as long as the request may take what
- * became of it: the same new jti is tried again, so at most one rotation can
- * happen.
+ * Starts over when the scope changed between reading and writing.  When the
+ * answer to a write was lost, asks again for as long as the request may take:
+ * the same new jti is tried, so at most one rotation can happen.
  */
 static bool rotate_session(struct refresh *r)
 {
@@ -388,7 +387,8 @@ static bool verify(struct refresh *r)
         return true;
     }
     if (err == PJ_ERR_TOKEN_NOT_YET) {
-        /* Clocks disagree: it may be good elsewhere, and here before long. */
+        /* The clocks disagree: the token may be good elsewhere, and here
+         * soon. */
         return auth_refuse(
             w, 401, "AUTH_REFRESH_TOKEN_INVALID",
             "The refresh token was issued in this server's future.");

@@ -7,7 +7,7 @@
 
 #include <strings.h>
 
-/* Whether there is a token, such as it is (RFC 6750 section 3.1). */
+/* Whether there is any token at all (RFC 6750 section 3.1). */
 static bool is_bearer(pj_str_t authorization)
 {
     static const char scheme[] = "Bearer";
@@ -30,7 +30,8 @@ static bool refuse_token(struct worker *w, const char *code,
     return false;
 }
 
-/* The token comes before the body: who may not ask is told nothing else. */
+/* The token comes before the body: a caller without one learns nothing about
+ * its body. */
 static bool verify(struct worker *w, pj_claims_t *claims)
 {
     pj_str_t token = http_bearer(w->req->authorization);
@@ -89,8 +90,8 @@ void h_select_branch(struct worker *w)
     }
     result = store_session_select(&w->store, session_id, &view.scope);
     if (result == STORE_UNKNOWN || result == STORE_NONE) {
-        /* Selecting the same twice is selecting it once; and the first may
-         * have been held off by a clock that was set (db_param_fence()). */
+        /* Selecting the same branch twice is harmless, and the first try may
+         * have been held back by a clock that was set (db_param_fence()). */
         result = store_session_select(&w->store, session_id, &view.scope);
     }
     if (result == STORE_OK) {
@@ -101,7 +102,7 @@ void h_select_branch(struct worker *w)
         (void) auth_database_unavailable(w);
     } else if (check(w, &claims, branch_id, &view)) {
         /* Between reading and writing the session was revoked, or bound to
-         * another workspace: having read it again would have told that. */
+         * another workspace. */
         (void) auth_busy(w);
     }
 }

@@ -14,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Over that of other threads: with a tenth of their weight they go first, and
- * yet hashing goes on beside a machine full of them. */
+/* Niceness relative to other threads: at about a tenth of their weight, other
+ * threads go first, but hashing still proceeds on a busy machine. */
 #define NICENESS 10
 
 /* On the stack of who waits for it. */
@@ -26,8 +26,8 @@ struct job {
     struct job *next;
 };
 
-/* Memory is bounded by threads; workers taken from other requests by
- * places. */
+/* Threads bound the memory; places bound the workers that wait here instead of
+ * serving other requests. */
 static struct lane {
     struct job *first, **end; /* not begun; the granted ones come first */
     pthread_t *threads;
@@ -39,8 +39,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool stop;
 
-/* Grants free threads to those who wait longest: left to whoever asks first,
- * newcomers would pass by the same few until those gave up. */
+/* Grants free threads to those who wait longest: otherwise newcomers could
+ * overtake the same few until those gave up. */
 static void grant(struct lane *l)
 {
     for (struct job *job = l->first;
@@ -72,7 +72,7 @@ static void *work(void *arg)
     struct lane *l = arg;
     id_t self = (id_t) gettid();
 
-    /* Where a sandbox forbids it they compete as equals. */
+    /* If a sandbox forbids it, they run at normal priority. */
     (void) setpriority(PRIO_PROCESS, self,
                        getpriority(PRIO_PROCESS, self) + NICENESS);
     pthread_mutex_lock(&lock);

@@ -46,8 +46,8 @@ static bool fail(struct error *e, const char *format, ...)
     return false;
 }
 
-/* Decodes base64 and parses what is in it; nothing of it stays in memory.
- * name is what to call it in an error. */
+/* Decodes base64 and parses the key in it; no copy stays in memory.  name is
+ * its name in an error. */
 static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
                       const char *kid, const char *name, const char *accepted,
                       struct error *e)

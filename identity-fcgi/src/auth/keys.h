@@ -43,9 +43,8 @@ struct keys *keys_acquire(void);
 void keys_release(struct keys *keys);
 
 /*
- * What the worker of this number (from 0) signs with: its own copy of the
- * signing key, so that workers never wait for each other.  The copy is made at
- * the first call and goes with the set.
+ * The worker's own copy of the signing key, so that workers (numbered from 0)
+ * never wait for each other.  Made at the first call, freed with the set.
  */
 const pj_key_t *keys_signer(struct keys *keys, size_t worker);
 

@@ -19,11 +19,11 @@ enum session_verdict {
 };
 
 /*
- * What becomes of a request with a verified token that names account_id: a
- * refresh, whose token has that jti, in the session's own branch; or, without
- * a jti, the selection of the branch that view was read for.  The state of the
- * session comes before the jti, so that a stale token of a revoked session is
- * reported as what cannot be mended.
+ * Decides a request with a verified token that names account_id: with a jti a
+ * refresh, in the session's own branch; without one the selection of the
+ * branch that view was read for.  The state of the session is checked before
+ * the jti, so that a stale token of a revoked session is reported as revoked,
+ * which a retry cannot mend.
  */
 enum session_verdict session_decide(const struct session_view *view,
                                     pj_str_t account_id, const pj_str_t *jti,

@@ -105,8 +105,8 @@ static pj_err_t check_claims(const struct config *cfg,
                           .leeway_s = TOKEN_LEEWAY_S};
     pj_err_t err;
 
-    /* The leeway forgives the clock of the process that issued the token; a
-     * refresh token gets none at its end. */
+    /* The leeway allows for the clock of the process that issued the token;
+     * the expiry of a refresh token has none. */
     err = pj_claims_check(claims, &policy);
     if (!err && claims->kind == PJ_TOKEN_REFRESH && now_s >= claims->exp) {
         err = PJ_ERR_TOKEN_EXPIRED;

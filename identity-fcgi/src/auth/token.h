@@ -37,7 +37,7 @@ enum token_check {
 
 /*
  * Verifies token with keys and the issuer of cfg and fills *claims, which
- * point into arena.  Leeway is 0 for refresh tokens, TOKEN_LEEWAY_S else.
+ * point into arena.  leeway is 0 for refresh tokens, otherwise TOKEN_LEEWAY_S.
  */
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
                       pj_arena_t *arena, pj_str_t token, int64_t now_s,

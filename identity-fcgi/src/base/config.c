@@ -60,7 +60,7 @@ struct setting {
         .size = sizeof(((struct config *) 0)->m), .preset = p, .accepted = a, \
         __VA_ARGS__                                                           \
     }
-/* Read by nginx's templates, not by this program: checked all the same. */
+/* Read by nginx's templates, not by this program, but checked here too. */
 #define FOREIGN(n, p, a, ...)                                                 \
     {                                                                         \
         .name = n, .preset = p, .accepted = a, __VA_ARGS__                    \
@@ -214,7 +214,7 @@ static bool store_value(struct config *cfg, const struct setting *s,
     return true;
 }
 
-/* Says what is wrong with text: short, and nothing that upsets a terminal. */
+/* Says what is wrong with text, shortly and without control characters. */
 static void say_refused(const struct setting *s, const char *text, char *err,
                         size_t err_cap)
 {
@@ -319,8 +319,8 @@ static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
            (!cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap));
 }
 
-/* Whether a[0..len) turns into b by so many insertions, deletions and
- * replacements of letters at most. */
+/* Whether a[0..len) becomes b by at most that many insertions, deletions and
+ * replacements of letters (the Levenshtein distance). */
 static bool is_near(const char *a, size_t len, const char *b, int edits)
 {
     for (; len > 0 && *a == *b; a++, b++, len--) {
@@ -370,8 +370,8 @@ static bool check_names(struct config *cfg, char **vars, char *err,
 
 /* -- the whole ------------------------------------------------------------ */
 
-/* Reads every value; false and err for the first that is refused.  Without
- * err those are left out. */
+/* Reads every value.  The first bad one gives false and err; without err, bad
+ * ones are skipped. */
 static bool load_values(struct config *cfg, const struct envfile *file,
                         char *err, size_t err_cap)
 {
@@ -480,7 +480,7 @@ void config_scrub_environment(void)
     for (const struct setting *s = settings; s->name != NULL; s++) {
         char *value = s->secret ? getenv(s->name) : NULL;
 
-        /* getenv() points at the very bytes that /proc/PID/environ shows. */
+        /* getenv() points at the bytes that /proc/PID/environ shows. */
         if (value != NULL) {
             OPENSSL_cleanse(value, strlen(value));
             unsetenv(s->name);

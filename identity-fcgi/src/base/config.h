@@ -104,8 +104,8 @@ bool parse_within(const char *text, const char *range, bool duration,
 /* One of words ("one, two"), in any case; its place among them. */
 bool parse_word(const char *text, const char *words, int64_t *out);
 
-/* At most max bytes (0: 65536), all of which match an extended regular
- * expression (NULL: whatever they are). */
+/* At most max bytes (0: 65536) that match an extended regular expression as a
+ * whole (NULL: any bytes). */
 bool parse_form(const char *text, const char *form, size_t max);
 
 /* For forms: visible ASCII without the double quote and the backslash; 1 to
@@ -136,7 +136,7 @@ bool parse_cidr_list(const char *text);
 #define ENVFILE_MAX_BYTES (1024 * 1024)
 
 struct envfile {
-    char **vars; /* NAME=value as in environ; they stand in text */
+    char **vars; /* NAME=value as in environ; they point into text */
     size_t count;
     char *text;
 };

@@ -38,7 +38,7 @@ static pj_str_t trim(pj_str_t s)
     return s;
 }
 
-/* What stands before the first sep; *rest is what stands behind it. */
+/* The part before the first sep; *rest is the part after it. */
 static pj_str_t split(pj_str_t s, char sep, pj_str_t *rest)
 {
     const unsigned char *at = s.len != 0 ? memchr(s.data, sep, s.len) : NULL;
@@ -153,15 +153,15 @@ void http_request_init(struct http_request *req, char *const *params,
             pj_str_t *field =
                 (pj_str_t *) ((char *) req + request_params[i].field);
 
-            /* The first one counts: nginx's own parameters precede those that
-             * it makes of the client's headers. */
+            /* The first one counts: nginx's own parameters come before those
+             * made from the client's headers. */
             if (strncmp(*params, request_params[i].name, len) == 0 &&
                 field->data == NULL && (*params)[len] != '\0') {
                 *field = span(*params + len);
             }
         }
     }
-    /* A peer that is not our nginx may have sent any ids, or none. */
+    /* A peer other than our nginx may send any ids, or none. */
     if (!id_is_valid(req->request_id)) {
         (void) RAND_bytes((unsigned char *) raw, sizeof(raw));
         (void) snprintf(req->made_id, sizeof(req->made_id),
@@ -469,7 +469,7 @@ bool http_etag_matches(pj_str_t value, const char *etag, bool strong)
             rest = skip(rest, 1);
             continue;
         }
-        /* Commas may stand inside a tag, so tags are taken by their quotes. */
+        /* A tag may contain commas, so the quotes delimit it. */
         rest = skip(rest, weak ? 2 : 0);
         if (!begins(rest, "\"")) {
             return false;

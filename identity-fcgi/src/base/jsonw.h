@@ -1,4 +1,4 @@
-/* Writes JSON into a struct buf; commas and escapes are its business. */
+/* Writes JSON into a struct buf, with commas and escapes where they belong. */
 
 #ifndef JSONW_H_INCLUDED
 #define JSONW_H_INCLUDED
@@ -17,22 +17,22 @@ struct jsonw {
 
 void jsonw_init(struct jsonw *w, struct buf *out);
 
-/* name is NULL inside an array and for the root value; it is written as it is,
- * without escapes. */
+/* name is NULL inside an array and for the root value.  It is written without
+ * escaping. */
 void jsonw_object(struct jsonw *w, const char *name);
 void jsonw_object_end(struct jsonw *w);
 void jsonw_array(struct jsonw *w, const char *name);
 void jsonw_array_end(struct jsonw *w);
 
-/* Bytes that are not valid UTF-8 are written as U+FFFD, so that what comes
- * out is JSON whatever goes in. */
+/* Invalid UTF-8 is written as U+FFFD, so that the output is always valid
+ * JSON. */
 void jsonw_string(struct jsonw *w, const char *name, const void *s,
                   size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
 void jsonw_bool(struct jsonw *w, const char *name, bool v);
 void jsonw_null(struct jsonw *w, const char *name);
-/* A value that is JSON already; the caller has made sure. */
+/* A value that is JSON already, which the caller guarantees. */
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
                 size_t len);
 

@@ -24,7 +24,7 @@ static struct {
     enum log_level least;
 } settings = {"identity-service", NULL, LOG_INFO_};
 
-/* The ids of the request that a thread is at, NULL between requests. */
+/* The ids of the thread's current request, NULL between requests. */
 static _Thread_local struct log_field bound[2] = {{.name = "requestId"},
                                                   {.name = "correlationId"}};
 static _Thread_local bool lost;
@@ -135,8 +135,8 @@ static void write_event(enum log_level level, bool audit, const char *event,
         jsonw_object_end(&l.json);
         buf_addc(&l.text, '\n');
     }
-    /* A log that cannot be written has nobody to be reported to but by the
-     * exit status of a command. */
+    /* When the log itself cannot be written, only a command's exit status can
+     * tell. */
     lost =
         write(STDERR_FILENO, l.text.data, l.text.len) != (ssize_t) l.text.len;
 }

@@ -34,8 +34,8 @@ void log_unbind(void);
 void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
-/* The same with numeric fields, which come first: a line that grows too long
- * loses what stands at its end. */
+/* The same with numeric fields.  They come first, because a line that is too
+ * long loses its end. */
 void log_event_numbers(enum log_level level, const char *event,
                        const char *message, const struct log_field *fields,
                        size_t count, const struct log_number *numbers,

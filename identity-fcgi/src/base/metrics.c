@@ -285,7 +285,7 @@ static void add_process(struct buf *out)
 {
     struct rusage use = {0};
     long resident = 0;
-    /* It stays readable for a process that is not dumpable. */
+    /* This file stays readable when the process is not dumpable. */
     FILE *f = fopen("/proc/self/statm", "re");
 
     if (f != NULL) {

@@ -55,7 +55,7 @@ enum metrics_timer {
     METRICS_TIMERS
 };
 
-/* What is read off at the moment of rendering. */
+/* Values that are read when the exposition is rendered. */
 struct metrics_gauge {
     const char *name;
     const char *help;

@@ -6,7 +6,7 @@
 #include <openssl/rand.h>
 #include <string.h>
 
-/* Whether a dash stands before the byte of this number. */
+/* Whether a dash precedes this byte. */
 #define DASH_BEFORE(i) ((i) == 4 || (i) == 6 || (i) == 8 || (i) == 10)
 
 void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])

@@ -14,8 +14,8 @@ bool uuid_generate(char out[UUID_LEN + 1]) __attribute__((warn_unused_result));
 /* The text of bytes; no NUL is added. */
 void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES]);
 
-/* The bytes of which text is, to the letter, what uuid_write() writes; with
- * uuid_parse() it may have capital letters too.  Else false. */
+/* The bytes of a UUID exactly as uuid_write() writes it; uuid_parse() takes
+ * capital letters too.  False for any other text. */
 bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
     __attribute__((warn_unused_result));
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)

@@ -1,4 +1,4 @@
-/* What the program calls its own version: that of the gateway too. */
+/* The version, which is the gateway's too. */
 
 #ifndef VERSION_H_INCLUDED
 #define VERSION_H_INCLUDED

@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The client waits this much longer than the server, whose answer "canceled"
- * is worth more than our giving up. */
+/* The client waits this much longer than the server: an answer of "canceled"
+ * says for certain that nothing was done, while giving up does not. */
 #define GRACE_MS 250
-/* How long after an answer a connection is taken to be one still.  A write
- * that is lost leaves doubt, a read is just sent again. */
+/* How long after an answer a connection is assumed to be alive.  A lost write
+ * leaves doubt; a read is simply sent again. */
 #define FRESH_FOR_WRITE_MS 20
 #define FRESH_FOR_READ_MS 1000
 /* How long the difference between the server's clock and ours is trusted. */
@@ -154,7 +154,7 @@ void db_pg_error(const PGconn *pg, const PGresult *res, struct db_error *error)
 
 /* -- connecting ----------------------------------------------------------- */
 
-/* What the server says beside results is for its own log. */
+/* Notices belong in the server's own log. */
 static void ignore_notice(void *arg, const char *message)
 {
     (void) arg;
@@ -170,8 +170,8 @@ void db_pg_disconnect(struct db_conn *c)
     c->clock_read_ms = 0;
 }
 
-/* Copies the nth of a comma-separated list, or its only one; nothing where
- * there is none.  How many there are. */
+/* Copies the nth item of a comma-separated list, or its only one; nothing if
+ * there is none.  Returns the number of items. */
 static size_t list_item(const char *list, size_t n, char *out, size_t cap)
 {
     size_t count = 0;
@@ -207,9 +207,9 @@ static PGconn *start(const struct config *cfg, size_t n)
     return PQconnectStartParams(names, values, 0);
 }
 
-/* Sets a session up, if it is ours: the server process that answers is the one
- * that was announced at the start.  A pooler that shares server connections
- * announces itself, and nothing is set behind it. */
+/* Sets up the session if it is ours alone, which it is when the server process
+ * that answers is the one announced at the start.  A pooler that shares server
+ * connections announces itself; its sessions are not touched. */
 static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
                    int64_t deadline_ms)
 {
@@ -314,9 +314,9 @@ static enum db_outcome prepare(struct db_conn *c,
     return outcome;
 }
 
-/* Sets up the statement's fence, where it has one: asks for the server's
- * clock, now and then.  It was read before its answer came, so a fence errs by
- * that little to the early side, which is the safe one. */
+/* Sets up the statement's fence, if it has one, from the server's clock, which
+ * is asked for now and then.  The clock was read before its answer came, so a
+ * fence is slightly early, which is the safe side. */
 static enum db_outcome set_fence(struct db_conn *c,
                                  const struct db_params *params,
                                  int64_t deadline_ms, PGresult **res)
@@ -380,8 +380,8 @@ bool db_pg_send(struct db_conn *c, const struct db_statement *st,
     return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
-/* Sends the statement and, while the server works, does what there is to do:
- * the answer may then be there, and there is no need to ask for it. */
+/* Sends the statement and does the other work while the server is busy; by
+ * then the answer may be there without a wait. */
 static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared,
                            int64_t deadline_ms, struct meanwhile *meanwhile,
@@ -444,8 +444,8 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
     }
     if (outcome == DB_DONE) {
         c->answered_ms = db_now_ms();
-        /* A write that did nothing may have met a clock that was set: its next
-         * try shall know. */
+        /* A write that did nothing may have met a clock that was set: read the
+         * clock again before the next try. */
         if (params->has_fence && strcmp(PQcmdTuples(res), "0") == 0) {
             c->clock_read_ms = 0;
         }
@@ -456,8 +456,8 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
     log_line(LOG_ERROR_, "db.error", "%s: %s %s", st->name,
              error.state[0] != '\0' ? error.state : "-", error.message);
     PQclear(res);
-    /* A connection that has not answered, or not as it should, is not used
-     * again; a plain refusal leaves it as it was. */
+    /* A connection that did not answer, or answered wrongly, is not used
+     * again; after an ordinary error it is. */
     if (outcome != DB_REFUSED) {
         db_pg_disconnect(c);
     }

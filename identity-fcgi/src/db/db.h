@@ -27,8 +27,8 @@ struct db_params {
     int lengths[DB_MAX_PARAMS];
     int formats[DB_MAX_PARAMS];               /* 1: binary */
     unsigned char scratch[DB_MAX_PARAMS][16]; /* UUIDs and integers */
-    bool bad_uuid;  /* some UUID was none: the statement cannot match */
-    bool has_fence; /* the value of this number is the connection's */
+    bool bad_uuid;  /* a UUID was malformed: the statement cannot match */
+    bool has_fence; /* the parameter of this number is set by the connection */
     size_t fence;
 };
 
@@ -39,18 +39,18 @@ void db_param_text(struct db_params *p, const void *text, size_t len);
 void db_param_int64(struct db_params *p, int64_t value);
 /* A timestamptz, given in microseconds since 1970. */
 void db_param_time_us(struct db_params *p, int64_t us);
-/* The time of the database's clock, a timestamptz, at which whoever sent the
- * statement has given it up.  A server that hung for a while would do a write
- * long after the client was told that nothing has happened, unless the write
- * compares this first.  (It does so before it waits for a locked row; that
- * wait is bounded by the statement timeout.) */
+/* The time by the database's clock, a timestamptz, at which the sender gives
+ * the statement up.  A server that hung for a while could otherwise do a write
+ * long after the client was told that nothing happened, so the write compares
+ * this first.  (It does so before it waits for a locked row; that wait is
+ * bounded by the statement timeout.) */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 void db_param_inet(struct db_params *p, const char *text);
 
-/* An array of UUIDs: begins with *len = 0 in so many bytes; each text is
- * added, false when it is none. */
+/* An array of UUIDs in a buffer of so many bytes.  It begins with *len = 0;
+ * each text is appended; false when it is not a UUID. */
 #define DB_UUID_ARRAY_BYTES(count) (20 + 20 * (size_t) (count))
 bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
                        size_t text_len);
@@ -120,7 +120,7 @@ void db_uuid_text(const unsigned char bytes[16], char out[37]);
 struct db_script *db_script_open(const struct config *cfg, char *err,
                                  size_t err_cap);
 
-/* What was said of a statement that failed. */
+/* The error of a failed statement. */
 struct db_error {
     char state[6];       /* SQLSTATE; "" where there was no answer */
     char constraint[64]; /* the one that was violated, or "" */
@@ -148,8 +148,8 @@ bool db_script_query(struct db_script *s, const char *sql,
                      const struct db_params *params, int64_t deadline_ms,
                      struct db_rows **rows, struct db_error *error)
     __attribute__((warn_unused_result));
-/* Likewise; the parameters are text (NULL: null), their types are what the
- * server infers, and the rows are text too: for db_text() alone. */
+/* Likewise; parameters are text (NULL: null) of the types that the server
+ * infers, and the rows are text too, to be read by db_text() only. */
 bool db_script_text(struct db_script *s, const char *sql,
                     const char *const *params, size_t count,
                     int64_t deadline_ms, struct db_rows **rows,

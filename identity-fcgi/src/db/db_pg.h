@@ -1,4 +1,4 @@
-/* What the files that speak libpq share; nobody else includes it. */
+/* Shared by the files that use libpq only. */
 
 #ifndef DB_PG_H_INCLUDED
 #define DB_PG_H_INCLUDED
@@ -14,8 +14,8 @@ struct db_conn {
     bool lent;  /* by the pool, under its lock */
     const struct db_statement *prepared[DB_MAX_PREPARED];
     size_t prepared_count;
-    /* Somebody stands between who may hand the server's session to others: it
-     * is left as it is, and each statement brings its settings along. */
+    /* A pooler stands between and may hand the server's session to others: the
+     * session is left alone, and each statement carries its own settings. */
     bool shared;
     char timeout_ms[24]; /* of a statement, for the server */
     int64_t answered_ms; /* of the last answer; 0: none yet */
@@ -24,7 +24,7 @@ struct db_conn {
     unsigned char fence[8];                /* of the statement in hand */
 };
 
-/* What became of one attempt to run a statement. */
+/* The outcome of one attempt to run a statement. */
 enum db_outcome {
     DB_DONE,
     DB_REFUSED, /* the server said no: nothing was changed */
@@ -33,19 +33,19 @@ enum db_outcome {
     DB_DOUBT    /* no answer to the statement */
 };
 
-/* Tries each host of cfg once, *host first, and sets *host to the one that
- * answered; each gets an equal part of what is left of the time.  Where
- * statements are to be transactions of their own they are READ COMMITTED, with
- * the statement timeout of cfg, whatever the role's defaults; explicit
- * transactions say so themselves.  On failure one line in err. */
+/* Tries each host of cfg once, *host first, with an equal part of the
+ * remaining time each, and sets *host to the one that answered.  Statements
+ * outside of explicit transactions are READ COMMITTED and have the statement
+ * timeout of cfg, whatever the role's defaults; explicit transactions set
+ * their own.  On failure one line in err. */
 bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                    bool autocommit, int64_t deadline_ms, char *err,
                    size_t err_cap);
 void db_pg_disconnect(struct db_conn *c);
 
-/* Whether a connection, as far as can be told without asking, still is one.
- * One that answered just now is trusted: for a moment before a write, which
- * must not be lost, and longer before a read. */
+/* Whether a connection seems to be alive, as far as can be told without a
+ * round trip.  One that has just answered is trusted, before a write, which
+ * must not be lost, for a shorter time than before a read. */
 bool db_pg_is_alive(struct db_conn *c, bool before_write);
 
 /* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
@@ -60,12 +60,12 @@ bool db_pg_send(struct db_conn *c, const struct db_statement *st,
                 const struct db_params *params, bool prepared);
 
 /* Reads results until the server is ready for the next statement, and leaves
- * pipeline mode.  The commit happens after the statement's own result was sent
- * and may still fail, so only that "ready" makes it DONE.  *out is the last
+ * pipeline mode.  The commit happens after the statement's result was sent and
+ * may still fail, so only "ready for query" makes it DONE.  *out is the last
  * result, to be cleared. */
 enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
 
-/* What was said of a failure, in one line; res may be NULL. */
+/* The message of a failure, in one line; res may be NULL. */
 void db_pg_error(const PGconn *pg, const PGresult *res,
                  struct db_error *error);
 

@@ -65,11 +65,10 @@ static int64_t earlier(int64_t a, int64_t b)
 }
 
 /*
- * Takes a connection that is connected or, where there is none or another one
- * than those is wanted, one to be connected: a server's limit may leave us
- * fewer than the pool could have, so whoever cannot make one waits for those
- * that are lent.  NULL at the deadline, and at once where nothing is lent and
- * connecting failed just now.
+ * Takes a connected connection or, if there is none or a fresh one is wanted,
+ * one to be connected.  The server's limit may allow us fewer than the pool's
+ * size, so whoever cannot connect waits for one that is lent.  NULL at the
+ * deadline, and at once if nothing is lent and connecting has just failed.
  */
 static struct db_conn *take(struct db_pool *pool, bool another,
                             int64_t deadline_ms)
@@ -165,7 +164,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     return ok;
 }
 
-/* Lends a connection that is connected, as far as can be told. */
+/* Lends a connection that seems to be alive. */
 static struct db_conn *lend(struct db_pool *pool, bool another,
                             bool before_write, int64_t deadline_ms)
 {
@@ -197,7 +196,7 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
     *rows = NULL;
     for (int i = 0; i < 2 && outcome != DB_DONE && outcome != DB_REFUSED;
          i++) {
-        /* Where one was lost, others are likely to be. */
+        /* If one was lost, others probably were too. */
         struct db_conn *c = lend(pool, i > 0, st->writes, deadline_ms);
         int64_t started_us = metrics_now_us();
 

@@ -101,7 +101,7 @@ void db_param_time_us(struct db_params *p, int64_t us)
 
 void db_param_fence(struct db_params *p)
 {
-    p->has_fence = true; /* what it is, is known once there is a connection */
+    p->has_fence = true; /* its value is known once there is a connection */
     p->fence = p->count;
     add64(p, OID_TIMESTAMPTZ, 0);
 }
@@ -220,7 +220,7 @@ void db_array_open(const struct db_rows *rows, size_t row, int col,
         (const unsigned char *) db_text(rows, row, col, &len);
 
     *array = (struct db_array){0};
-    /* Fewer dimensions than one is an empty array; more we never ask for. */
+    /* No dimension is an empty array; more than one is never asked for. */
     if (len >= ARRAY_HEADER && get32(data) == 1) {
         array->count = get32(data + 12);
         array->pos = data + ARRAY_HEADER;

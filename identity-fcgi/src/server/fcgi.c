@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define PARAMS_MAX 65535 /* one record: nginx never sends more */
-/* Parameters, a body, and twice a record beyond what is kept of that. */
+/* Parameters, a body, and two more records beyond the kept part of it. */
 #define REQUEST_ROOM (256 * 1024)
 #define ANSWER_ROOM (FCGI_ANSWER_MAX + 64 * 1024) /* with its records */
 #define ROOM ((size_t) (REQUEST_ROOM + ANSWER_ROOM))
@@ -56,8 +56,8 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
     }
     ex->body_max = body_max;
     FCGX_InitRequest(&ex->req, -1, 0);
-    /* Whatever is freed is overwritten: libfcgi frees buffers with requests
-     * and answers in them. */
+    /* All freed memory is overwritten: libfcgi frees buffers that hold
+     * requests and answers. */
     (void) mallopt(M_PERTURB, 0x55);
     ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     ex->raw =
@@ -100,7 +100,7 @@ static bool wait_for(struct fcgi_exchange *ex, short events)
 
 /* -- reading -- */
 
-/* Receives until n bytes are there that were not taken. */
+/* Receives until there are n bytes that were not consumed. */
 static bool await(struct fcgi_exchange *ex, size_t n)
 {
     while (ex->len - ex->pos < n) {
@@ -191,8 +191,8 @@ static bool receive(struct fcgi_exchange *ex)
         if (!await(ex, total)) {
             return false;
         }
-        /* Behind these libfcgi takes padding, which nginx never sends there,
-         * for the next record. */
+        /* After these, libfcgi mistakes padding, which nginx never sends
+         * there, for the next record. */
         if ((h[6] != 0 && (ex->type == FCGI_BEGIN_REQUEST || n == 0)) ||
             !take(ex, h + FCGI_HEADER_LEN, n)) {
             return fail(ex, FCGI_GARBAGE);
@@ -292,8 +292,8 @@ static void send_answer(struct fcgi_exchange *ex)
                     (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
-/* Until the peer has seen the answer and closes: one that still sends takes a
- * closed connection for a failure. */
+/* Waits until the peer has read the answer and closes: one that is still
+ * sending would take a closed connection for a failure. */
 static void drain(struct fcgi_exchange *ex)
 {
     size_t drained = 0;

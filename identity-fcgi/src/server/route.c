@@ -1,5 +1,5 @@
-/* From method and path to a handler, and the handlers that tell of the
- * service: its keys, health and numbers. */
+/* From method and path to a handler, and the handlers about the service
+ * itself: keys, health and metrics. */
 
 #include "auth/password.h"
 #include "base/metrics.h"
@@ -29,7 +29,7 @@ static void h_jwks(struct worker *w)
     buf_add(&w->res->body, keys->jwks, keys->jwks_len);
 }
 
-/* Alive: it answers, so it is.  The database is none of its business. */
+/* Alive if it answers.  The database does not matter here. */
 static void h_healthz(struct worker *w)
 {
     struct jsonw json;

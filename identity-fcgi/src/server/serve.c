@@ -41,7 +41,7 @@ static struct {
 
 /* -- one request -- */
 
-/* Parameters, and so what is taken from them, end in a NUL. */
+/* Parameters, and so the values in them, end in a NUL. */
 static struct log_field field(const char *name, const void *text)
 {
     size_t len = text != NULL ? strlen(text) : 0;
@@ -65,8 +65,9 @@ static void log_request(const struct http_request *req,
                3);
 }
 
-/* Tokens and credentials do not outlive their request in our memory: what
- * came, or was made, is wiped here, the reply when it was sent. */
+/* Tokens and credentials do not outlive their request in our memory: the
+ * request and what was made from it are wiped here, the reply once it was
+ * sent. */
 static void handle(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
@@ -114,7 +115,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
 /* -- signals -- */
 
-/* SIGHUP: new keys, or the old ones when the new are bad. */
+/* SIGHUP: loads new keys; bad ones leave the old keys in use. */
 static void reload(void)
 {
     char err[512] = "no --env-file to read keys from", message[640];
@@ -154,7 +155,7 @@ static void stopping(void)
 
 /* -- start -- */
 
-/* As many connections as the descriptors allow, and no more than are sane. */
+/* As many connections as the descriptors allow, up to a fixed limit. */
 static int connection_limit(const struct config *cfg)
 {
     struct rlimit limit = {256, 256};

@@ -31,7 +31,7 @@
 #define IO_TIMEOUT_MS 2000
 #define DRAIN_GRACE_MS 1000
 #define TICK_MS 10          /* until a full queue, or a drain, is looked at */
-#define ACCEPT_PAUSE_MS 250 /* after an error that does not pass by itself */
+#define ACCEPT_PAUSE_MS 250 /* after an error that will not pass by itself */
 
 struct arrival {
     int fd;
@@ -91,7 +91,7 @@ static void serve_one(const struct thread *t, const struct arrival *a)
     count_end(end);
 }
 
-/* For a moment a connection is counted twice, rather than not at all. */
+/* A connection may be counted twice for a moment, but never missed. */
 static void *worker_main(void *arg)
 {
     struct arrival a;
@@ -132,8 +132,8 @@ static void accept_one(void)
     }
 }
 
-/* Of a socket of our own those who are connected already are served; the
- * backlog of an inherited one belongs to the next process. */
+/* Those already connected to a socket of our own are served; the backlog of an
+ * inherited one is left to the next process. */
 static void drain_begin(void)
 {
     server.drain_until_us =

@@ -30,7 +30,7 @@ struct fcgi_reply {
     struct buf *body;
 };
 
-/* How reading a request, or answering it, ended. */
+/* How reading or answering a request ended. */
 enum fcgi_end {
     FCGI_WHOLE,
     FCGI_GARBAGE,    /* what came is no request for a responder */
@@ -42,17 +42,17 @@ enum fcgi_end {
 /* What a thread keeps from request to request. */
 struct fcgi_exchange;
 
-/* Bodies up to body_max bytes (64 KiB at most) are handed on; NULL when memory
- * or descriptors are short.  Called by one thread. */
+/* Bodies of up to body_max bytes (at most 64 KiB) are passed on.  NULL when
+ * memory or descriptors are short.  Used by one thread only. */
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
 void fcgi_exchange_free(struct fcgi_exchange *ex);
 
 /*
- * Reads a request from fd, which stays the caller's.  All of it has to come
- * until deadline_us of metrics_now_us(), in whatever pieces; what has come
- * already is read even after that.  Of a body that is too large the end is not
- * waited for, but drained after the answer.  FCGI_KEEP_CONN is not heeded: a
- * connection is good for one request.
+ * Reads a request from fd, which stays the caller's.  All of it has to arrive
+ * by deadline_us of metrics_now_us(), in any pieces; what has arrived is read
+ * even after that.  The end of a body that is too large is not waited for, but
+ * drained after the answer.  FCGI_KEEP_CONN is ignored: a connection serves
+ * one request.
  */
 enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
                         struct fcgi_call *call)
@@ -92,8 +92,8 @@ void listener_close(struct listener *l);
 /* -- server.c: one acceptor and its workers -- */
 
 struct server_service {
-    /* Makes the reply in memory of the thread (counted from 0); the server
-     * empties it when it was sent, or could not be. */
+    /* Makes the reply in the memory of the thread (numbered from 0); the
+     * server empties it when it was sent, or could not be. */
     void (*handle)(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply);
     /* Called on the main thread at a SIGHUP, */
@@ -120,7 +120,7 @@ bool server_run(struct listener *listener, const struct config *cfg,
                 int max_connections, const struct server_service *service)
     __attribute__((warn_unused_result));
 
-/* What the server is doing; zeros while none runs. */
+/* The state of the server; zeros while none runs. */
 struct server_use {
     int threads;
     int max_connections;

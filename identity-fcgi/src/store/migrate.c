@@ -11,13 +11,14 @@
 #define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)
 
 /*
- * One lock for all who migrate this database.  It belongs to the transaction,
- * so that it works through a pooler and goes with a process that dies.
+ * One lock for everybody who migrates this database.  It belongs to the
+ * transaction, so that it works through a pooler and is released when the
+ * process dies.
  */
 #define LOCK "SELECT pg_advisory_xact_lock(7236589412356)"
 
-/* A migration takes the time it takes, and waits for whom it has to; but not
- * for ever for a server that hangs. */
+/* A migration may take long and wait for locks, but not for ever for a server
+ * that hangs. */
 #define LIMIT_MS (10 * 60 * 1000)
 
 static const struct sql_file bootstrap = {
@@ -97,7 +98,8 @@ static bool apply(struct run *r, const struct sql_file *file)
                  file->name);
         return false;
     }
-    /* Name and checksum are ours, of plain characters. */
+    /* Name and checksum are our own constants, without characters to escape.
+     */
     snprintf(sql, sizeof(sql),
              "INSERT INTO schema_migrations (version, name, checksum)"
              " VALUES (%d, '%s', '%s')",
@@ -109,7 +111,7 @@ static bool apply(struct run *r, const struct sql_file *file)
     return true;
 }
 
-/* A role that may not create tables gets by where there is nothing to do. */
+/* A role that may not create tables is fine when there is nothing to do. */
 static bool ensure_table(struct run *r, const struct sql_file *table)
 {
     char exists[16];

@@ -62,8 +62,8 @@ void store_param_uuid(struct db_params *p, const char *uuid)
 /* -- accounts -- */
 
 /*
- * One row in any case.  s is the account that stands in for one that does not
- * exist: after $2 in the order of ids, or the very first.
+ * Always one row.  s is the stand-in for an account that does not exist: the
+ * next one after $2 in the order of ids, or the first.
  */
 static const struct db_statement account_find_sql = {
     "account_find",
@@ -166,7 +166,7 @@ enum store_result store_attempt_settle(struct store *st,
 
 /* -- health -- */
 
-/* What was granted before a migration does not reach what it brought. */
+/* Grants given before a migration do not cover the tables that it created. */
 static const struct db_statement ping_sql = {
     "ping",
     "SELECT (SELECT coalesce(max(version), 0) FROM schema_migrations)::bigint,"
@@ -198,7 +198,8 @@ enum store_result store_ping(struct store *st, int *schema_version)
     if (result != STORE_UNAVAILABLE) {
         return result;
     }
-    /* A database that answers but was never migrated is another failure. */
+    /* A database that answers but was never migrated is a different failure.
+     */
     result = store_run(st, &migrated_sql, &p, NULL, &rows);
     if (result == STORE_OK && db_bool(rows, 0, 0)) {
         result = STORE_UNAVAILABLE;

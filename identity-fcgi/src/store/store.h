@@ -43,7 +43,7 @@ struct scope {
     size_t role_count;
 };
 
-/* A row of auth_sessions with what its account says. */
+/* A row of auth_sessions, and the state of its account. */
 struct session {
     char session_id[STORE_UUID];
     char account_id[STORE_UUID];
@@ -59,7 +59,7 @@ struct session {
     int64_t expires_at_s;
 };
 
-/* What a refresh puts into a session, and on what conditions. */
+/* What a refresh writes to a session, and the conditions for it. */
 struct rotation {
     const pj_claims_t *token; /* in hand */
     const char *new_jti;
@@ -69,14 +69,15 @@ struct rotation {
     bool remember;        /* the old jti, for store_session_rotated() */
 };
 
-/* A session and what can be chosen in it, as of one moment. */
+/* A session and what can be selected in it, read in one snapshot. */
 struct session_view {
     struct session session;
     bool rotated;       /* by store_session_refresh(), after that moment */
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
-    /* What there is to choose from, sorted by workspace name, branch name and
-     * branch id: the scope's workspace, or all workspaces without a scope. */
+    /* The selectable branches, sorted by workspace name, branch name and
+     * branch id: of the scope's workspace, or of all workspaces without a
+     * scope. */
     struct branch_list branches;
 };
 
@@ -131,10 +132,10 @@ void store_use(const struct store *st, int *size, int *used);
  */
 
 /*
- * Finds an account by its normalised name.  Where there is none, STORE_NONE
- * and out->credential_hash that of the account which the UUID stand_in falls
- * on ("" where there are no accounts), found by the same work: what it costs
- * to verify tells nothing.
+ * Finds an account by its normalised name.  If there is none: STORE_NONE, and
+ * out->credential_hash is that of the account chosen by the UUID stand_in (""
+ * if there are no accounts), found by the same work, so that the cost of
+ * verifying reveals nothing.
  */
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      const char *stand_in,
@@ -148,7 +149,7 @@ enum store_result store_credential_rehash(struct store *st,
 /*
  * Counts a login as failed before it is tried.  STORE_NONE when the pair has
  * max_failures or the address ten times as many; nothing is counted then, and
- * *retry_after_s says when there is room again.
+ * *retry_after_s says when to try again.
  */
 enum store_result store_attempt_begin(struct store *st,
                                       const struct attempt *attempt,
@@ -159,8 +160,8 @@ enum store_result store_attempt_settle(struct store *st,
                                        const struct attempt *attempt,
                                        bool success);
 
-/* What a new session of the account, whose id is the only thing it has, can
- * choose from; selectable if there is exactly one branch. */
+/* The branches that a new session of the account, of which only the id is
+ * known, can select; selectable if there is exactly one. */
 enum store_result store_choices(struct store *st, pj_arena_t *arena,
                                 const char *account_id,
                                 struct session_view *out);
@@ -172,9 +173,9 @@ enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
 /*
- * Where the account of s has more than most active sessions, revokes the
- * others that expired and then the oldest, some at a time, which done (room
- * for STORE_MAX_REVOKE) gets; STORE_NONE where there are none.
+ * If the account of s has more than most active sessions, revokes the expired
+ * and then the oldest of the others, some at a time, and puts them into done
+ * (room for STORE_MAX_REVOKE); STORE_NONE if there are none.
  */
 enum store_result store_session_limit(struct store *st,
                                       const struct session *s, int most,
@@ -193,20 +194,19 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      struct session_view *out);
 /*
  * Reads as store_session_read() does and, in the same statement, replaces jti
- * and expires_at where nothing speaks against it: all that session_decide()
- * of session.h looks at, with a scope (if there is one) that still is
- * selectable and is still what was read.  STORE_OK says that the session was
- * read, out->rotated that it was rotated.
+ * and expires_at if session_decide() of session.h would allow it and the
+ * scope, if any, is still selectable and unchanged.  STORE_OK says that the
+ * session was read, out->rotated that it was rotated.
  */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out);
 /*
- * The compare-and-swap of a refresh by itself: replaces jti and expires_at,
- * and clears the scope if clear_scope, where id, old->jti, ACTIVE and the
- * scope columns of old still hold.  STORE_NONE when no row matched.  remember
- * keeps the old jti for store_session_rotated().
+ * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
+ * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
+ * columns of old still match.  STORE_NONE when no row matched.  remember keeps
+ * the old jti for store_session_rotated().
  */
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,

@@ -55,8 +55,8 @@ static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* From the row of the branch asked about, if there is one and the session is
- * in its workspace or in none. */
+/* From the row of the requested branch, if there is one and the session is in
+ * its workspace or in none. */
 static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
                        struct session_view *out)
 {
@@ -119,7 +119,7 @@ static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
     return true;
 }
 
-/* No locale has a say in strcmp(), and the text of UUIDs is in the order of
+/* strcmp() does not depend on the locale, and the text of UUIDs sorts like
  * their bytes. */
 static int compare(const void *one, const void *other)
 {

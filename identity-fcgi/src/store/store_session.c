@@ -1,10 +1,10 @@
-/* The life of a session: opened, rotated, put in a branch, revoked. */
+/* The life of a session: opened, rotated, bound to a branch, revoked. */
 
 #include "store/store_sql.h"
 
 #include <string.h>
 
-/* Tells done (room for cap) which rows were revoked, and frees them. */
+/* Copies the revoked rows to done (room for cap), and frees them. */
 static enum store_result copy_revoked(enum store_result result,
                                       struct db_rows *rows, size_t cap,
                                       struct session_ref *done,
@@ -24,10 +24,10 @@ static enum store_result copy_revoked(enum store_result result,
 }
 
 /*
- * Taking the account's row makes this wait for an operator who is changing it,
- * so that no session is opened behind the back of one who ends them all.  The
- * session's time is of the clock that tells operators theirs, and later than
- * the last lockout, which that row tells, even where the clock was set.
+ * Locking the account's row waits for an operator who is changing it, so that
+ * no session opens while all are being ended.  The session's time is from the
+ * database's clock, as lockouts are, and later than the last lockout in that
+ * row, even if the clock was set back.
  */
 static const struct db_statement session_create_sql = {
     "session_create",
@@ -62,9 +62,9 @@ enum store_result store_session_create(struct store *st,
 }
 
 /*
- * The oldest are $2 + SPARE rows at most, so this reads no more of an account
- * that has very many; the others are their logins' to end.  Rows in use are
- * left to the next login, so this never waits.
+ * Reads $2 + SPARE rows at most, however many sessions the account has; later
+ * logins end the others.  Locked rows are left to the next login, so this
+ * never waits.
  */
 #define SPARE 100
 
@@ -110,8 +110,8 @@ enum store_result store_session_limit(struct store *st,
 }
 
 /*
- * The compare-and-swap, in four forms.  The scope columns are compared as
- * well: a selection that came in between must not be lost.
+ * The compare-and-swap, in four forms.  The scope columns are compared too, so
+ * that a concurrent selection is not lost.
  */
 #define ROTATE_WHERE                                                          \
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \

@@ -1,4 +1,4 @@
-/* What is read of sessions, and of what can be selected in them. */
+/* Reading sessions and the branches that can be selected in them. */
 
 #include "base/uuid.h"
 #include "store/store_sql.h"
@@ -60,9 +60,9 @@ static const struct db_statement session_read_sql = {
     "session_read", READ("coalesce($2, s.active_branch_id)", "$3 OR "), false};
 
 /*
- * The same, and the compare-and-swap.  What was read is one moment's; a row
- * that has changed since is another's work, and left to the caller to read
- * again: the update compares all that was decided upon.
+ * The same, and the compare-and-swap.  The read is one snapshot.  If the row
+ * has changed since, the update, which compares everything the decision used,
+ * does nothing, and the caller reads again.
  */
 #define SEEN "WITH seen AS MATERIALIZED (" READ("s.active_branch_id", "") "),"
 #define REFRESH                                                               \
@@ -101,8 +101,8 @@ enum {
     ROTATED /* of a refresh alone */
 };
 
-/* Fills out from what came of a statement whose first parameter is the
- * session's id, and frees that. */
+/* Fills out from the rows of a statement whose first parameter is the
+ * session's id, and frees them. */
 static enum store_result copy_view(enum store_result result,
                                    const struct db_params *p,
                                    struct db_rows *rows, pj_arena_t *arena,
@@ -145,7 +145,7 @@ static bool look_everywhere(const struct session_view *view)
     return !view->selectable && view->session.workspace_id[0] != '\0';
 }
 
-/* With what is no UUID no branch is asked about, and none has the nil one. */
+/* A malformed branch id becomes the nil UUID, which no branch has. */
 static void bind_branch(struct db_params *p, const pj_str_t *branch_id)
 {
     if (branch_id == NULL) {
@@ -210,8 +210,8 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     db_param_time_us(&p, to->opened_at_s * 1000000);
     db_param_fence(&p);
     if (p.bad_uuid || !uuid_read(jti, token->jti)) {
-        /* Some id is none, or a jti not as we write it and so not the
-         * session's: there is nothing to rotate. */
+        /* An id is malformed, or the jti is not written as we write it and so
+         * is not the session's: there is nothing to rotate. */
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }

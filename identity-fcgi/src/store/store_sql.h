@@ -1,4 +1,4 @@
-/* What the files of the PostgreSQL store share; nobody else includes it. */
+/* Shared by the files of the store only. */
 
 #ifndef STORE_SQL_H_INCLUDED
 #define STORE_SQL_H_INCLUDED
@@ -6,18 +6,18 @@
 #include "db/db.h"
 #include "store/store.h"
 
-/* A condition, that the time of a db_param_fence() has not come. */
+/* A condition: the time of a db_param_fence() has not come. */
 #define STORE_BEFORE_FENCE(param) "   AND clock_timestamp() < " param
 
-/* A condition on the row of auth_sessions called s: its account has not been
- * locked out since it was opened. */
+/* A condition on the row s of auth_sessions: its account was not locked out
+ * since the session was opened. */
 #define STORE_NOT_LOCKED_OUT(s)                                               \
     "   AND " s ".created_at > (SELECT a.sessions_valid_after"                \
     "       FROM accounts a WHERE a.account_id = " s ".account_id)"
 
-/* Gives the row called s the jti $3 and the expiry $4.  That is by the
- * service's clock, and so might be before created_at, which is by the
- * database's. */
+/* Gives the row s the jti $3 and the expiry $4.  The expiry is by the
+ * service's clock and could be before created_at, which is by the database's.
+ */
 #define STORE_ROTATE                                                          \
     "UPDATE auth_sessions s SET jti = $3,"                                    \
     "       expires_at = greatest($4, created_at + interval '1 us')"
@@ -57,14 +57,14 @@ enum {
     STORE_BRANCH_COLS
 };
 
-/* Runs a statement, and what is to be done while the database works (or NULL).
- * STORE_OK gives rows to free. */
+/* Runs a statement, and meanwhile (or NULL) while the database works. STORE_OK
+ * gives rows to free. */
 enum store_result store_run(struct store *st, const struct db_statement *sql,
                             const struct db_params *params,
                             struct meanwhile *meanwhile,
                             struct db_rows **rows);
 
-/* Runs one that is to touch or find a row: STORE_NONE when it did not. */
+/* Runs one that should touch or find a row: STORE_NONE when it did not. */
 enum store_result store_run_one(struct store *st,
                                 const struct db_statement *sql,
                                 const struct db_params *params);
@@ -77,9 +77,9 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
                      char *out, size_t cap);
 
 /*
- * Fills all of out but the session, which is to be filled already, from rows
- * of STORE_BRANCH_COLUMNS; without a branch, those are null.  The list is
- * filled if asked for or nothing is selectable.  False when the arena is
+ * Fills all of out but the session, which is filled already, from rows of
+ * STORE_BRANCH_COLUMNS; these are null in a row without a branch.  The list is
+ * filled if asked for or if nothing is selectable.  False when the arena is
  * spent.
  */
 bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,

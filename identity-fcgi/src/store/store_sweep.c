@@ -33,15 +33,15 @@
 /* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
 #define PART_BLOCKS 4096
 #define PARTS 64
-/* Tokens that were rotated out matter for a minute, rows of attempts until
- * their window ends. */
+/* Rotated-out tokens matter for a minute, rows of attempts until their window
+ * ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
 
 #define GRACE_MS 250
 
-/* Held for the time of a sweep by a transaction that does nothing else: it
- * goes with its process, also through a pooler, and keeps no snapshot. */
+/* Held during a sweep by a transaction that does nothing else: it ends with
+ * its process, even through a pooler, and keeps no snapshot. */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
 
 /* The thread of a serving process. */
@@ -140,7 +140,7 @@ static bool run_plain(struct sweep *s, struct db_script *db, const char *sql,
            failed(s, &error);
 }
 
-/* One number, or how many rows were touched where there is none. */
+/* The number in the result, or else the count of touched rows. */
 static bool number(struct sweep *s, const char *sql, const struct db_params *p,
                    int64_t *out)
 {
@@ -172,7 +172,7 @@ static const char sessions_sql[] =
     "          OR revoked_at < now() - make_interval(secs => $3))"
     "   LIMIT $4 FOR UPDATE SKIP LOCKED))";
 
-/* Rows of this table are never updated: a ctid stays the row's. */
+/* Rows of this table are never updated, so a ctid stays valid. */
 static const char rotated_sql[] =
     "DELETE FROM rotated_tokens WHERE ctid = ANY (ARRAY("
     "  SELECT ctid FROM rotated_tokens" IN_BLOCKS
@@ -185,7 +185,7 @@ static const char attempts_sql[] =
     "   WHERE window_ends_at < now() - make_interval(secs => $1)"
     "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
-/* Runs a deletion until there is nothing left for it. */
+/* Repeats a deletion until it finds nothing. */
 static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
                   int64_t *total)
 {
@@ -335,7 +335,8 @@ static void sweep_once(struct sweeper *by)
     }
 }
 
-/* Without standbys to wait for, all but off wait for this server's disk. */
+/* Without synchronous standbys, all settings but off wait for this server's
+ * disk. */
 static const char forgetful_sql[] =
     "SELECT CASE level"
     "    WHEN 'off' THEN 'a crash of the server'"
@@ -366,7 +367,7 @@ static void warn_of_loss(const struct config *cfg)
     db_script_close(db);
 }
 
-/* The first look is taken here, where no request waits for the database. */
+/* The first look happens here, where no request waits for it. */
 static void *run(void *arg)
 {
     struct sweeper *s = arg;

@@ -1,4 +1,4 @@
-/* Deleting what nobody needs any more, in small batches. */
+/* Deletes expired rows in small batches. */
 
 #ifndef STORE_SWEEP_H_INCLUDED
 #define STORE_SWEEP_H_INCLUDED
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* How long ended sessions are kept, for those who ask what happened. */
+/* How long ended sessions are kept for inquiries. */
 #define SWEEP_KEEP_S (7 * 86400)
 
 struct sweep_counts {
@@ -26,8 +26,8 @@ enum sweep_result {
 };
 
 /*
- * Sweeps the whole, sessions that ended over keep_s ago, over connections of
- * its own, under an advisory lock that only one process of all has.
+ * Sweeps everything, with sessions that ended over keep_s ago, on connections
+ * of its own and under an advisory lock that lets one process at a time sweep.
  */
 enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
                               struct sweep_counts *counts, char *err,
