@@ -57,6 +57,16 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
+const char *cmd_reason(const char *what)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(what, known[i].what) == 0) {
+            return known[i].line;
+        }
+    }
+    return what;
+}
+
 /* Turns the last error into a line, unless work has written one; always
  * false. */
 static bool explain(struct cmd *c, bool committing)
