@@ -239,6 +239,18 @@ probe_njs() {
     fi
 }
 
+# What the tests use of node's packages is in t/node, as its lock file says.
+probe_node_packages() {
+    if [ -n "$(find "$root/t/node/node_modules/.package-lock.json" \
+        -newer "$root/t/node/package-lock.json" 2>/dev/null)" ]; then
+        node_packages=yes
+        found "node packages" "t/node/node_modules"
+    else
+        node_packages=no
+        say "node packages" "not found (npm ci in t/node): as without npm"
+    fi
+}
+
 probe_postgres() {
     pg_path=''
     if [ -n "$pg_bindir" ]; then
@@ -328,6 +340,10 @@ probe_tests() {
         "make lint checks the syntax of scripts only" "shellcheck --version"
     probe_optional "valgrind" valgrind valgrind \
         "no make valgrind" "valgrind --version"
+    probe_optional "node" node nodejs \
+        "no test of the HTTP API's page and client" "node --version"
+    probe_optional "npm" npm npm "the same" "npm --version"
+    probe_node_packages
     others=$optional_packages
     probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
     [ $bench_deps = yes ] || optional_packages=$others
@@ -406,6 +422,14 @@ install_missing() {
     release_services
 }
 
+# The tests that need them say so, where there is no way to get them.
+install_node_packages() {
+    command -v npm >/dev/null 2>&1 || return 0
+    echo "Installing: the packages of t/node"
+    (cd "$root/t/node" && npm ci --no-progress) ||
+        echo "configure.sh: npm ci failed in t/node; going on without" >&2
+}
+
 # -- main ----------------------------------------------------------------------
 
 if [ $install_deps = yes ]; then
@@ -414,6 +438,7 @@ if [ $install_deps = yes ]; then
     if [ -n "$missing_packages$optional_packages" ]; then
         install_missing
     fi
+    [ $tests = no ] || [ "$node_packages" = yes ] || install_node_packages
     quiet=no
 fi
 

@@ -2,12 +2,13 @@
 /*
  * Private structures of the platform gateway module.
  *
- * Who calls whom: module -> access -> { guard, headers, cors, options, problem
- * }; options -> { locate, cors }; explain -> { locate, token, keys }; guard ->
- * { token, cache, keys, inject, reason }; subject -> guard; refresh -> { keys,
- * fetch }; problem -> { reason, cors }; request -> headers.  All know request;
- * log and metrics read it.  What a reason means is in the table of reason,
- * which all of them read.  Only token and keys verify with pj.
+ * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
+ * -> { locate, guard }; local -> explain -> { locate, token, keys };
+ * guard -> { token, cache, keys, headers, reason }; subject -> guard; refresh
+ * -> { keys, fetch }; problem -> { reason, cors }.  All know the request's
+ * state, which headers makes; log and metrics read it.  What a reason means is
+ * in the table of reason, which all of them read.  Only token and keys verify
+ * with pj.
  */
 
 
@@ -21,7 +22,6 @@
 
 #include <pj.h>
 
-#include "ngx_http_pgw_header.h"
 #include "ngx_http_pgw_reason.h"
 
 
@@ -44,7 +44,6 @@
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
-typedef struct ngx_http_pgw_metrics_s ngx_http_pgw_metrics_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 
 
@@ -69,9 +68,11 @@ typedef struct {
 /* Context: http.  The key set is one for the whole nginx. */
 
 typedef struct {
-    ngx_http_pgw_keys_t            *keys;        /* these three never NULL */
+    ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
     ngx_http_pgw_cache_t           *cache;
-    ngx_http_pgw_metrics_t         *metrics;
+    ngx_http_pgw_route_t           *routes;
+    ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
+                                                       counted */
 
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;
@@ -112,7 +113,6 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     allow;         /* "GET, HEAD, OPTIONS" */
     ngx_str_t                     route_id;
     ngx_str_t                     service_name;
-    ngx_uint_t                    log_plain;     /* those need no escaping */
     ngx_http_pgw_route_t         *route;         /* what counts by route_id */
     ngx_array_t                  *issuers;       /* pj_str_t */
     ngx_array_t                  *audiences;     /* pj_str_t */
@@ -128,13 +128,16 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: none is asked */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
-    struct ngx_http_pgw_explained_s  *explain;   /* not inherited */
+
+    /* these three are not inherited */
+    ngx_http_core_srv_conf_t     *explain;       /* of which server */
+    ngx_str_t                     explain_name;
+    ngx_uint_t                    route_not_found;
 
     ngx_uint_t                    one_record;    /* carries the headers: FastCGI
                                                     and uwsgi */
 
-    ngx_str_t                     conf_file;     /* where the block begins */
-    ngx_uint_t                    conf_line;
+    ngx_http_pgw_place_t          place;         /* where the block begins */
 
     ngx_array_t                  *cors_origins;  /* origin_t; NULL: none */
     ngx_str_t                     cors_methods;  /* "GET, HEAD" */
@@ -149,8 +152,6 @@ typedef struct {
     ngx_str_t                    account_id;   /* data NULL: none */
     ngx_str_t                    session_id;
     ngx_str_t                    workspace_id;
-    ngx_uint_t                   plain;        /* they need no escaping in
-                                                  JSON */
 } ngx_http_pgw_subject_t;
 
 
@@ -160,12 +161,13 @@ typedef struct {
  */
 
 typedef struct {
-    ngx_uint_t              access;    /* the level that it opens */
-    ngx_http_pgw_subject_t  subject;
-    ngx_str_t              *strings;   /* account, session and workspace, then
+    ngx_uint_t               access;   /* the level that it opens */
+    ngx_http_pgw_subject_t  *subject;  /* the first of the ... */
+    ngx_str_t               *strings;  /* account, session and workspace, then
                                           the policy's headers in the order of
                                           the map; data NULL: none */
-    ngx_uint_t              nstrings;
+    ngx_uint_t               nstrings;
+    size_t                   size;     /* of a copy of strings */
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -258,7 +260,7 @@ typedef struct {
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
 
-/* ngx_http_pgw_request.c: what is known of a request */
+/* ngx_http_pgw_headers.c: what is known of a request, its headers and ids */
 
 /*
  * The request-wide state of r's main request, made at first use, ids
@@ -276,11 +278,56 @@ ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
 /* The context of this pass of r, made at first use; NULL: no memory. */
 ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
 
+/*
+ * Gives r the headers that are right for a location, in one pass: drops every
+ * context header and each alias of one, sets the ids, and adds those of grant
+ * (NULL: none); takes out Authorization where conf says so (NULL: puts it
+ * back).  With a new gr, of a main request, it first chooses the ids (the
+ * client's where they are well formed and sent once, else new ones) and notes
+ * gr->cors.  Does no more where the gateway is off in the whole server.
+ *
+ * Neither elements nor list parts that another request may share are written
+ * to.
+ */
+ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant);
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+u_char ngx_http_pgw_headers_fold(u_char c);
+
+/* Makes $request_id the request id where the gateway is on. */
+ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
+
+/* Puts in the filter of the responses' ids. */
+void ngx_http_pgw_ids_init(void);
+
+/* Whether h, of a request or a response, has that name, a literal. */
+
+#define ngx_http_pgw_header_is(h, literal)                                    \
+    ((h)->key.len == sizeof(literal) - 1                                      \
+     && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
+                        sizeof(literal) - 1) == 0)
+
+/*
+ * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
+ * the end, and at once for a list that was never set up (HTTP/0.9).
+ */
+ngx_table_elt_t *ngx_http_pgw_header_next(const ngx_list_part_t **part,
+    ngx_uint_t *i);
+
+/* Adds a response header; name is a literal.  NULL when memory is short. */
+ngx_table_elt_t *ngx_http_pgw_header_add(ngx_http_request_t *r,
+    const char *name, const ngx_str_t *value);
+
 
 /* ngx_http_pgw_conf.c: values of directives */
 
 /* Methods by name, in the order in which Allow lists them. */
 extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
+
+/* Access levels by name; one has two. */
+extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
@@ -309,7 +356,53 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_srv_conf_t *sscf);
 
 
-/* ngx_http_pgw_check.c: what nginx -t refuses */
+/* ngx_http_pgw_check.c: what nginx -t refuses, and what others say */
+
+/* Notes where cf is. */
+void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
+
+/*
+ * Writes "... in FILE:LINE" when nginx is at the end of http{} already; place
+ * NULL: of the location in cf, which the text then begins with.  Returns
+ * NGX_CONF_ERROR.
+ */
+char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
+    const ngx_http_pgw_place_t *place, const char *format, ...);
+
+/*
+ * What the location or server in ctx says in the rewrite phase, or NULL: the
+ * compiled code, with which the structure of the rewrite module begins.  A word
+ * that is a function's address marks an instruction.
+ */
+const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether it answers by itself in that phase: by "return", or by a "rewrite"
+   that redirects. */
+ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether the last word of its "allow" and "deny" is "deny all". */
+ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
+
+/* A module that may pass requests, and with them the trusted headers, on. */
+
+typedef struct {
+    ngx_str_t                    name;         /* "proxy" */
+    const char                  *directive;    /* tells where its upstream_conf
+                                                  is */
+    const char                  *param;        /* sets what goes into its one
+                                                  record, or NULL */
+} ngx_http_pgw_passer_t;
+
+/*
+ * The next such module for the location in ctx (*passer NULL: the first) and
+ * what it has merged there; NULL: no other.  The one that serves the location
+ * has a fixed upstream; where none has, its address is made of variables, and
+ * it may be any of them.
+ */
+ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
 /*
  * Checks a merged location where the gateway is on; notes in the main conf
@@ -317,52 +410,6 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
  */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
-
-/* Whether there are keys for what was noted. */
-char *ngx_http_pgw_check_keys(ngx_conf_t *cf,
-    const ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_local.c: content handlers of our own */
-
-char *ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-char *ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
-
-/* Whether a location's content handler is the one of the last. */
-ngx_uint_t ngx_http_pgw_local_is_route_not_found(
-    const ngx_http_core_loc_conf_t *clcf);
-
-
-/* ngx_http_pgw_options.c: OPTIONS, before nginx refuses it */
-
-ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
-
-/* Notes whether the server that cf is in answers by itself. */
-void ngx_http_pgw_options_merge(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf);
-
-
-/* ngx_http_pgw_locate.c: which location serves a path */
-
-/*
- * Sets *loc_conf, where the search begins (that of a server), to what serves
- * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
- * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
- * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
- */
-ngx_int_t ngx_http_pgw_locate(ngx_http_request_t *r, ngx_str_t *uri,
-    void ***loc_conf);
-
-/*
- * Reads a path as nginx reads that of a request line to server, into memory of
- * r: decoded, without arguments.  NGX_DECLINED: it is not accepted.
- */
-ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
-    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
-    ngx_str_t *uri);
 
 
 /* ngx_http_pgw_access.c: the phases, our place among other modules */
@@ -406,10 +453,6 @@ ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
 /* Sets conf->policy of a merged location where the gateway is on. */
 char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
-
-/* Adds each issuer of any policy to issuers (ngx_str_t) once, sorted. */
-ngx_int_t ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_array_t *issuers);
 
 /* The stages in which a token is verified, in their order. */
 
@@ -467,14 +510,24 @@ ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
 /* The access level that tokens of kind open; 0: none. */
 ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
 
+/* What claims give under the policy of conf; it lives as long as both they and
+   pool do. */
+ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
+    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
+    ngx_http_pgw_grant_t *grant);
+
+/* Copies a grant; mem has from->size bytes for what it points to.  NGX_ERROR:
+   mem is NULL. */
+ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
+    const ngx_http_pgw_grant_t *from, void *mem);
+
 
 /* ngx_http_pgw_cache.c: verified tokens */
 
 ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
 
 /* platform_gateway_token_cache off | entries=N [size=S]; */
-char *ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf);
+ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
@@ -493,7 +546,7 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 
 /* ngx_http_pgw_subject.c: variables that name the subject, and caches */
 
-ngx_int_t ngx_http_pgw_subject_add_variables(ngx_conf_t *cf);
+extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 
 /*
  * Keeps the caches of the location in cf from requests for which a variable
@@ -505,225 +558,6 @@ char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
 /* Notes whether a variable is read. */
 void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
-
-
-/* ngx_http_pgw_keys_conf.c: directives of the key set */
-
-/* Directives of the key set; the others are plain slots of the main conf. */
-char *ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf);
-char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
-char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
-
-/* Allocates the key state of a main conf with everything unset. */
-ngx_http_pgw_keys_t *ngx_http_pgw_keys_create(ngx_conf_t *cf);
-
-/*
- * Called at postconfiguration, when every location is merged: defaults of
- * the mcf->key_* that are unset, and the checks.  A guarded location
- * (mcf->guarded) without a key location fails here.
- */
-char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
-
-/* Whether the configuration names a source of keys at all. */
-ngx_uint_t ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys);
-
-
-/* ngx_http_pgw_keys.c: the parsed set */
-
-/*
- * Brings this worker's parsed set up to date with the zone (one atomic read
- * when nothing changed) and returns it, or NULL while there is no usable set
- * or the last good one is past the hard age.  Valid until the event loop is
- * returned to.
- */
-const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
-
-/* Version of the set that keys_get() returned; changes with every new set. */
-ngx_uint_t ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys);
-
-/* Wall-clock second in which the fetch of the set began; 0: there is none. */
-time_t ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys);
-
-
-/* ngx_http_pgw_refresh.c: its freshness, and waiting */
-
-/* Starts the worker's refresh timer. */
-ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
-void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
-
-/*
- * Parks r until the key set changes, a fetch ends or the wait is over; then
- * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
- * ended that began after r came, what it did not bring does not exist.
- * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
- * r has waited for as long as it may: decide now.
- */
-ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
-    ngx_http_pgw_keys_t *keys);
-
-/* Seconds until a fetch is worth asking for again; at least 1. */
-time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
-
-
-/* ngx_http_pgw_fetch.c: the detached internal request */
-
-/*
- * Whether r is the fetch's own request in the location that it asks, which no
- * guard must refuse.
- */
-ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
-
-
-/* ngx_http_pgw_headers.c: the headers of a request, and its ids */
-
-/*
- * Gives r the headers that are right for a location, in one pass: drops every
- * context header and each alias of one, sets the ids, and adds those of grant
- * (NULL: none); takes out Authorization where conf says so (NULL: puts it
- * back).  With a new gr, of a main request, it first chooses the ids (the
- * client's where they are well formed and sent once, else new ones) and notes
- * gr->cors.  Does no more where the gateway is off in the whole server.
- *
- * Neither elements nor list parts that another request may share are written
- * to.
- */
-ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_grant_t *grant);
-
-/* Lower case for letters, digits as they are, '-' for any other byte. */
-u_char ngx_http_pgw_headers_fold(u_char c);
-
-/* Makes $request_id the request id where the gateway is on. */
-ngx_int_t ngx_http_pgw_ids_add_variable(ngx_conf_t *cf);
-
-/* Puts in the filter of the responses' ids. */
-void ngx_http_pgw_ids_init(void);
-
-
-/* ngx_http_pgw_inject.c: what goes upstream */
-
-/* Sets grant->subject from grant->strings. */
-void ngx_http_pgw_grant_subject(ngx_http_pgw_grant_t *grant, ngx_uint_t plain);
-
-/* Renders claims, which live shorter, for the policy of conf. */
-ngx_int_t ngx_http_pgw_inject_render(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    ngx_http_pgw_grant_t *grant);
-
-/*
- * Adds the trusted headers of grant (NULL: none) to r->headers_in, and takes
- * out Authorization where conf says so.  r may be a subrequest.
- */
-ngx_int_t ngx_http_pgw_inject(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant);
-
-/*
- * The header value of a claim, allocated from pool.  NGX_DECLINED: no such
- * claim, or one that is no text (null, an object, an array of anything but
- * strings).
- */
-ngx_int_t ngx_http_pgw_inject_value(ngx_pool_t *pool, const pj_json_t *claim,
-    ngx_str_t *value);
-
-/*
- * NGX_DECLINED: the headers and parameters of r fit into one record; else the
- * status of the refusal.
- */
-ngx_int_t ngx_http_pgw_inject_fits(ngx_http_request_t *r);
-
-
-/* ngx_http_pgw_reason.c: what decisions mean, and refusing */
-
-/* How and why r, the state of which is gr, was decided; 0: it was not. */
-ngx_uint_t ngx_http_pgw_reason(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
-    const ngx_http_pgw_request_t *gr);
-
-/* Our refusal that is being answered, or NULL.  It holds for a response of its
-   status alone, since a later location may answer with another. */
-const ngx_http_pgw_reason_t *ngx_http_pgw_refusal(
-    const ngx_http_pgw_request_t *gr);
-
-/* The reason that this result of a token's checks gives, and that for which
-   nginx itself refuses with a status; 0: none. */
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
-ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
-
-/*
- * Marks r as refused by us for that reason.  detail lives as long as r and
- * needs no escaping in JSON; NULL: the reason's own.  WWW-Authenticate follows
- * from the reason, Allow from the location, Retry-After from gr->retry_after.
- * gr->required must be set before a 403.  Returns the status, for the phase
- * handler to return in turn; NGX_ERROR when memory is short.  gr is
- * request_own(r).
- */
-ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
-    const char *detail);
-
-
-/* ngx_http_pgw_problem.c: RFC 9457 bodies */
-
-/* Puts the header and body filters before those of all other modules. */
-void ngx_http_pgw_problem_init(void);
-
-
-/* ngx_http_pgw_log.c: text written piece by piece, and the access log */
-
-typedef struct {
-    ngx_http_request_t          *request;
-    u_char                      *start;
-    u_char                      *last;
-    u_char                      *end;
-    ngx_uint_t                   failed;       /* out of memory */
-} ngx_http_pgw_text_t;
-
-void ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r);
-
-/* As ngx_sprintf(). */
-void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
-
-/* Room for len bytes at text->last; NULL: there is none. */
-u_char *ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len);
-
-/* A literal of at most so many bytes is copied as so many, without a call. */
-
-#define NGX_HTTP_PGW_TEXT_BEFORE  24
-
-#define ngx_http_pgw_text_before(literal)                                     \
-    literal "                        ", sizeof(literal) - 1
-
-/* What stands before, then s as a JSON string, or null where s->data is NULL;
-   plain: it is known to need no escaping. */
-void ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, const ngx_str_t *s, ngx_uint_t plain);
-
-#define ngx_http_pgw_text_json(text, s)                                       \
-    ngx_http_pgw_text_member(text, ngx_http_pgw_text_before(""), s, 0)
-
-/* Answers 200 with the text; what it returns, a content handler may, too. */
-ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
-
-/* Whether s is itself the inside of a JSON string, and s as such. */
-
-#define ngx_http_pgw_json_plain(s)                                            \
-    pj_json_plain((pj_str_t) { (s)->data, (s)->len })
-
-#define ngx_http_pgw_json_escape(dst, s)                                      \
-    pj_json_escape((char *) (dst), (pj_str_t) { (s)->data, (s)->len })
-
-
-ngx_int_t ngx_http_pgw_log_add_variables(ngx_conf_t *cf);
-
-/* How long the request has taken by now, and the last attempt at an upstream;
-   NULL: there was none. */
-ngx_msec_t ngx_http_pgw_log_duration(const ngx_http_request_t *r);
-const ngx_http_upstream_state_t *ngx_http_pgw_log_upstream(
-    const ngx_http_request_t *r);
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

@@ -2,13 +2,20 @@
 /*
  * The phases of a request: what is done to every request before its location
  * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * options.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
+ * cors.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
  * our place among other modules.
  */
 
 
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
+
+
+/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
+#define NGX_HTTP_PGW_RECORD_MAX    65535
+#define NGX_HTTP_PGW_RECORD_SPARE  4096
+
+/* What a header takes beside its name and value: "HTTP_" and two lengths. */
+#define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
 
 
 static ngx_int_t
@@ -55,12 +62,10 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     }
 
     gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
 
-    if (gr->injected
-        && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK)
+    if (gr == NULL
+        || (gr->injected
+            && ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -129,16 +134,10 @@ ngx_http_pgw_ask(ngx_http_request_t *r)
 
         /* auth_request takes it from its subrequest to the response */
 
-        h = ngx_list_push(&r->headers_out.headers);
+        h = ngx_http_pgw_header_add(r, "WWW-Authenticate", &gr->challenge);
         if (h == NULL) {
             return NGX_HTTP_INTERNAL_SERVER_ERROR;
         }
-
-        ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-        h->hash = 1;
-        ngx_str_set(&h->key, "WWW-Authenticate");
-        h->value = gr->challenge;
 
         r->headers_out.www_authenticate = h;
     }
@@ -212,6 +211,46 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 
 
 /*
+ * nginx answers what does not fit into a record with 500 and an alert.  The
+ * buffers bound what a client sends, but short headers take more room in a
+ * record than there, and parameters repeat the path, the query and the type.
+ * NGX_DECLINED: it all fits; else the status of the refusal.
+ */
+
+static ngx_int_t
+ngx_http_pgw_access_fits(ngx_http_request_t *r)
+{
+    size_t                  len;
+    ngx_uint_t              i;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part;
+
+    len = NGX_HTTP_PGW_RECORD_SPARE
+          + r->request_line.len + r->args.len + 3 * r->uri.len;
+
+    if (r->headers_in.content_type) {
+        len += r->headers_in.content_type->value.len;
+    }
+
+    part = &r->headers_in.headers.part;
+    i = 0;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+        len += h->key.len + h->value.len + NGX_HTTP_PGW_RECORD_FIELD;
+    }
+
+    if (len <= NGX_HTTP_PGW_RECORD_MAX) {
+        return NGX_DECLINED;
+    }
+
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                     "GATEWAY_HEADER_TOO_LARGE",
+                                     "the request headers are too large "
+                                     "for the service behind this path", 0);
+}
+
+
+/*
  * The last look before the upstream: by now the headers are those that it will
  * get.
  *
@@ -231,7 +270,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
     if (conf->one_record) {
-        rc = ngx_http_pgw_inject_fits(r);
+        rc = ngx_http_pgw_access_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;
         }

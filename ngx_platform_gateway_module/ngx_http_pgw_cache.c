@@ -8,7 +8,7 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_keys.h"
 
 #include <openssl/crypto.h>
 
@@ -20,19 +20,17 @@
 #define NGX_HTTP_PGW_CACHE_TAIL      8
 
 
-/* One allocation: this and the strings, the token, the text of the strings. */
+/* One allocation: this, the grant's strings and texts, the token. */
 
 typedef struct {
     ngx_str_node_t          node;       /* the token */
     ngx_queue_t             queue;      /* by last use */
     size_t                  size;       /* of the allocation */
-    size_t                  text_len;
     ngx_uint_t              version;    /* of the key set */
     ngx_uint_t              policy;
     int64_t                 exp;
     int64_t                 not_before; /* the later of iat and nbf */
-    ngx_http_pgw_grant_t    grant;      /* its pointers are the request's */
-    ngx_str_t               strings[];  /* each ends with a NUL, too */
+    ngx_http_pgw_grant_t    grant;
 } ngx_http_pgw_entry_t;
 
 
@@ -60,8 +58,8 @@ ngx_http_pgw_cache_remove(ngx_http_pgw_cache_t *cache,
     cache->entries--;
     cache->size -= entry->size;
 
-    OPENSSL_cleanse(entry->node.str.data,
-                    entry->node.str.len + entry->text_len);
+    OPENSSL_cleanse(entry->node.str.data, entry->node.str.len);
+    OPENSSL_cleanse(entry->grant.strings, entry->grant.size);
     ngx_free(entry);
 }
 
@@ -231,9 +229,6 @@ ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
-    u_char                *text, *p;
-    ngx_str_t             *s;
-    ngx_uint_t             i, n;
     ngx_http_pgw_entry_t  *entry;
 
     if (cache->max_entries == 0) {
@@ -242,45 +237,26 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 
     entry = ngx_http_pgw_cache_lookup(cache, conf->policy, ctx);
     if (entry == NULL) {
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_MISS);
+        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
     }
 
-    ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_HIT);
+    ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_HIT);
 
     ctx->err = entry->not_before > ngx_time() + conf->leeway
                ? PJ_ERR_TOKEN_NOT_YET
                : ngx_time() - conf->leeway >= entry->exp
                ? PJ_ERR_TOKEN_EXPIRED : PJ_OK;
 
-    if (ctx->err != PJ_OK) {
-        return NGX_OK;
-    }
-
     /* the entry may be gone long before the request is */
 
-    n = entry->grant.nstrings;
-
-    s = ngx_palloc(pool, n * sizeof(ngx_str_t) + entry->text_len);
-    if (s == NULL) {
+    if (ctx->err == PJ_OK
+        && ngx_http_pgw_grant_copy(&ctx->grant, &entry->grant,
+                                   ngx_palloc(pool, entry->grant.size))
+           != NGX_OK)
+    {
         ctx->err = PJ_ERR_NO_SPACE;
-        return NGX_OK;
     }
-
-    text = entry->node.str.data + entry->node.str.len;
-    p = (u_char *) &s[n];
-    ngx_memcpy(p, text, entry->text_len);
-
-    for (i = 0; i < n; i++) {
-        s[i].len = entry->strings[i].len;
-        s[i].data = entry->strings[i].data
-                    ? p + (entry->strings[i].data - text) : NULL;
-    }
-
-    ctx->grant.access = entry->grant.access;
-    ctx->grant.strings = s;
-    ctx->grant.nstrings = n;
-    ngx_http_pgw_grant_subject(&ctx->grant, entry->grant.subject.plain);
 
     return NGX_OK;
 }
@@ -299,7 +275,7 @@ ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
            || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_metrics_cache(NGX_HTTP_PGW_CACHE_EVICTION);
+        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
     return ngx_alloc(size, ngx_cycle->log);
@@ -311,26 +287,14 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
     const pj_claims_t *claims)
 {
-    size_t                 text_len, size;
-    u_char                *p;
-    ngx_uint_t             i, n;
-    const ngx_str_t       *s;
+    size_t                 size;
     ngx_http_pgw_entry_t  *entry;
 
     if (cache->max_entries == 0) {
         return;
     }
 
-    s = ctx->grant.strings;
-    n = ctx->grant.nstrings;
-    text_len = 0;
-
-    for (i = 0; i < n; i++) {
-        text_len += s[i].data ? s[i].len + 1 : 0;
-    }
-
-    size = sizeof(ngx_http_pgw_entry_t) + n * sizeof(ngx_str_t)
-           + ctx->token.len + text_len;
+    size = sizeof(ngx_http_pgw_entry_t) + ctx->grant.size + ctx->token.len;
 
     entry = ngx_http_pgw_cache_alloc(cache, size);
     if (entry == NULL) {
@@ -338,28 +302,16 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     }
 
     entry->size = size;
-    entry->text_len = text_len;
     entry->version = ctx->version;
     entry->policy = conf->policy;
     entry->exp = claims->exp;
     entry->not_before = ngx_max(claims->iat, claims->nbf);
-    entry->grant = ctx->grant;
 
-    p = (u_char *) &entry->strings[n];
+    (void) ngx_http_pgw_grant_copy(&entry->grant, &ctx->grant, entry + 1);
 
-    entry->node.str.data = p;
+    entry->node.str.data = (u_char *) (entry + 1) + entry->grant.size;
     entry->node.str.len = ctx->token.len;
-    p = ngx_cpymem(p, ctx->token.data, ctx->token.len);
-
-    for (i = 0; i < n; i++) {
-        entry->strings[i] = s[i];
-
-        if (s[i].data) {
-            entry->strings[i].data = p;
-            p = ngx_cpymem(p, s[i].data, s[i].len);
-            *p++ = '\0';
-        }
-    }
+    ngx_memcpy(entry->node.str.data, ctx->token.data, ctx->token.len);
 
     entry->node.node.key = ngx_http_pgw_cache_key(conf->policy,
                                                   &entry->node.str);

@@ -1,12 +1,14 @@
 
 /*
  * What nginx -t refuses: locations that would let in whom they should not, or
- * nobody at all.
+ * nobody at all; and what other modules say in a location.  They keep their
+ * structures to themselves, and a gateway that did not look would let "return"
+ * answer before the guard, a cache hand one client's answer to another, and an
+ * explanation stand open to anybody.
  */
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_peek.h"
 
 
 /*
@@ -16,69 +18,238 @@
 #define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
 
 
-/* The modules that may pass the trusted headers on. */
-
-typedef struct {
-    ngx_str_t    name;
-    const char  *param;      /* sets what goes into its one record, or NULL */
-} ngx_http_pgw_passer_t;
-
-
 static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
-    { ngx_string("proxy"), NULL },
-    { ngx_string("fastcgi"), "fastcgi_param" },
-    { ngx_string("scgi"), NULL },
-    { ngx_string("uwsgi"), "uwsgi_param" },
-    { ngx_null_string, NULL }
+    { ngx_string("proxy"), "proxy_buffer_size", NULL },
+    { ngx_string("fastcgi"), "fastcgi_buffer_size", "fastcgi_param" },
+    { ngx_string("scgi"), "scgi_buffer_size", NULL },
+    { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
+
+    /* these tell that a location is none of the others' */
+    { ngx_null_string, "grpc_buffer_size", NULL },
+    { ngx_null_string, "memcached_buffer_size", NULL }
 };
 
+#define NGX_HTTP_PGW_PASSERS                                                  \
+    (sizeof(ngx_http_pgw_passers) / sizeof(ngx_http_pgw_passers[0]))
 
-/* nginx is at the end of http{} by now: says where the block began. */
 
-static char *
-ngx_http_pgw_check_fail(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf,
+void
+ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place)
+{
+    place->file = cf->conf_file->file.name;
+    place->line = cf->conf_file->line;
+}
+
+
+char *
+ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
     const char *format, ...)
 {
     u_char                    *last, text[NGX_MAX_CONF_ERRSTR];
     va_list                    args;
     ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_loc_conf_t   *conf;
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    last = text;
+
+    if (place == NULL) {
+        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        conf = ngx_http_conf_get_module_loc_conf(cf,
+                                             ngx_http_platform_gateway_module);
+        place = &conf->place;
+
+        last = ngx_snprintf(text, sizeof(text), clcf->name.len
+                            ? "platform_gateway: location \"%V\" "
+                            : "platform_gateway: the server ", &clcf->name);
+    }
 
     va_start(args, format);
-    last = ngx_vslprintf(text, text + sizeof(text), format, args);
+    last = ngx_vslprintf(last, text + sizeof(text), format, args);
     va_end(args);
 
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "platform_gateway: %s%V%s %*s in %V:%ui",
-                  clcf->name.len ? "location \"" : "the server",
-                  &clcf->name, clcf->name.len ? "\"" : "",
-                  (size_t) (last - text), text,
-                  &conf->conf_file, conf->conf_line);
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "%*s in %V:%ui",
+                  (size_t) (last - text), text, &place->file, place->line);
 
     return NGX_CONF_ERROR;
 }
 
 
-char *
-ngx_http_pgw_check_keys(ngx_conf_t *cf, const ngx_http_pgw_main_conf_t *mcf)
+/*
+ * The field that a directive of any module (or of that one) sets in the
+ * location in ctx by that function (or any), or NULL.  The tables of directives
+ * are public.
+ */
+
+static void *
+ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
 {
-    const ngx_http_pgw_loc_conf_t  *conf;
+    ngx_module_t   *m, **modules;
+    ngx_command_t  *cmd;
 
-    conf = mcf->guarded;
+    for (modules = cf->cycle->modules; *modules; modules++) {
 
-    if (conf == NULL || ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NGX_CONF_OK;
+        m = *modules;
+
+        if (m->type != NGX_HTTP_MODULE
+            || (module && ngx_strcmp(m->name, module) != 0))
+        {
+            continue;
+        }
+
+        for (cmd = m->commands; cmd && cmd->name.len; cmd++) {
+
+            if (ngx_strcmp(cmd->name.data, directive) == 0
+                && (set == NULL || cmd->set == set)
+                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
+            {
+                return (char *) ctx->loc_conf[m->ctx_index] + cmd->offset;
+            }
+        }
     }
 
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "platform_gateway: a guarded location needs keys to check "
-                  "tokens with: add \"platform_gateway_key_location\" to a "
-                  "server, or \"platform_gateway_key_file\" to http, for the "
-                  "location in %V:%ui",
-                  &conf->conf_file, conf->conf_line);
+    return NULL;
+}
 
-    return NGX_CONF_ERROR;
+
+const ngx_array_t *
+ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_array_t  **codes;
+
+    codes = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_rewrite_module",
+                                    "return", NULL);
+
+    return codes ? *codes : NULL;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
+{
+    u_char                   *p, *last;
+    const ngx_array_t        *codes;
+    ngx_http_script_code_pt   code;
+
+    codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
+
+    if (codes == NULL) {
+        return 0;
+    }
+
+    p = codes->elts;
+    last = p + codes->nelts * codes->size;
+
+    for ( /* void */ ; p + sizeof(code) <= last; p += sizeof(uintptr_t)) {
+
+        ngx_memcpy(&code, p, sizeof(code));
+
+        if (code == ngx_http_script_return_code) {
+            return 1;
+        }
+
+#if (NGX_PCRE)
+        if (code == ngx_http_script_regex_start_code
+            && ((ngx_http_script_regex_code_t *) p)->redirect)
+        {
+            return 1;
+        }
+#endif
+    }
+
+    return 0;
+}
+
+
+/*
+ * The structure of the access module is an array of rules for each family, the
+ * sizes of which are checked.  A rule is an address, a mask, and what it says.
+ */
+
+ngx_uint_t
+ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
+{
+    u_char        *rule;
+    ngx_uint_t     i, deny;
+    ngx_array_t  **rules;
+
+    static const u_char  any[2 * 16];
+
+    static const size_t  sizes[] = {
+        2 * sizeof(in_addr_t),
+#if (NGX_HAVE_INET6)
+        2 * sizeof(struct in6_addr),
+#endif
+#if (NGX_HAVE_UNIX_DOMAIN)
+        0
+#endif
+    };
+
+    rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
+                                    "deny", NULL);
+
+    for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+
+        if (rules[i] == NULL
+            || rules[i]->nelts == 0
+            || rules[i]->size != sizes[i] + sizeof(deny))
+        {
+            return 0;
+        }
+
+        rule = (u_char *) rules[i]->elts
+               + (rules[i]->nelts - 1) * rules[i]->size;
+
+        ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
+
+        if (!deny || ngx_memcmp(rule, any, sizes[i]) != 0) {
+            return 0;
+        }
+    }
+
+    return rules != NULL;
+}
+
+
+/*
+ * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
+ * that its directive sets tells where.  So no layout is guessed at.
+ */
+
+ngx_http_upstream_conf_t *
+ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const ngx_http_pgw_passer_t **passer)
+{
+    char                      *field;
+    ngx_uint_t                 i, known;
+    ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
+
+    known = 0;
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+        field = ngx_http_pgw_peek_field(cf, ctx, NULL,
+                                        ngx_http_pgw_passers[i].directive,
+                                        ngx_conf_set_size_slot);
+
+        all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
+                 (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
+
+        known |= all[i] && all[i]->upstream;
+    }
+
+    i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;
+
+    for ( /* void */ ; ngx_http_pgw_passers[i].name.len; i++) {
+
+        if (all[i] && (all[i]->upstream || !known)) {
+            *passer = &ngx_http_pgw_passers[i];
+            return all[i];
+        }
+    }
+
+    return NULL;
 }
 
 
@@ -90,13 +261,13 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     ngx_http_core_srv_conf_t  *cscf;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "is both \"public\" and guarded: \"public\" must stand "
                    "alone in \"platform_gateway_access\"");
     }
 
     if (conf->issuers == NULL) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "is guarded and has no issuer: add "
                    "\"platform_gateway_issuer\", the \"iss\" of its tokens");
     }
@@ -107,9 +278,9 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 
     if (clcf->name.len
         && !conf->allow_return
-        && ngx_http_pgw_peek_rewrite_answers(cf))
+        && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx))
     {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "is guarded, but its \"return\" or redirecting \"rewrite\" "
                    "answers before the guard: move it to a public location, "
                    "or say \"platform_gateway_allow_return on\"");
@@ -123,7 +294,7 @@ ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
     size = cscf->large_client_header_buffers.size;
 
     if (size < need + sizeof("Authorization: Bearer " CRLF) - 1) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
                    "size\"), which \"large_client_header_buffers\" of %uz "
                    "bytes cannot hold: say \"large_client_header_buffers 2 "
@@ -145,7 +316,7 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf,
     ngx_uint_t  keeps;
 
     if (u->pass_request_headers == 0) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "is guarded, but \"%V_pass_request_headers off\" keeps the "
                    "trusted headers from its upstream: take it out of this "
                    "location", module);
@@ -158,7 +329,7 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf,
 #endif
 
     if (keeps && !conf->allow_cache) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "is guarded, but \"%V_cache\" or \"%V_store\" keeps what "
                    "one client was sent for the next: switch it off there, "
                    "or, where its key tells clients apart or all may see the "
@@ -208,7 +379,7 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
              * cscf->large_client_header_buffers.size;
 
     if (head > NGX_HTTP_PGW_RECORD_HEAD) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "uses \"%V_pass\", which carries a request's headers in "
                    "one record of 64k, and takes up to %uz bytes of them: say "
                    "\"large_client_header_buffers 2 24k\" in its server",
@@ -219,58 +390,21 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/*
- * The module that serves the location is one with an upstream.  Where none has,
- * its address is made of variables, and it may be any of them.
- */
-
-static char *
-ngx_http_pgw_check_passers(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
-    ngx_uint_t guarded)
-{
-    ngx_uint_t                       known;
-    const ngx_http_pgw_passer_t     *passer;
-    const ngx_http_upstream_conf_t  *u;
-
-    for (passer = ngx_http_pgw_passers; passer->name.len; passer++) {
-
-        u = ngx_http_pgw_peek_passes(cf, &passer->name, &known);
-
-        if (u == NULL || (known && u->upstream == NULL)) {
-            continue;
-        }
-
-        if (guarded
-            && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
-               != NGX_CONF_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
-
-        if (passer->param
-            && ngx_http_pgw_check_record(cf, conf, u, passer) != NGX_CONF_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                 guarded;
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_uint_t                       guarded;
+    ngx_http_core_loc_conf_t        *clcf;
+    ngx_http_pgw_main_conf_t        *mcf;
+    const ngx_http_pgw_passer_t     *passer;
+    const ngx_http_upstream_conf_t  *u;
 
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
     if (conf->access == 0 && clcf->handler) {
-        return ngx_http_pgw_check_fail(cf, conf,
+        return ngx_http_pgw_conf_fail(cf, NULL,
                    "has a content handler and no \"platform_gateway_access\": "
                    "give it a level, \"public\" if anybody may enter");
     }
@@ -298,5 +432,23 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         guarded = 0;
     }
 
-    return ngx_http_pgw_check_passers(cf, conf, guarded);
+    passer = NULL;
+
+    while ((u = ngx_http_pgw_peek_passer(cf, cf->ctx, &passer)) != NULL) {
+
+        if (guarded
+            && ngx_http_pgw_check_upstream(cf, conf, u, &passer->name)
+               != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+
+        if (passer->param
+            && ngx_http_pgw_check_record(cf, conf, u, passer) != NGX_CONF_OK)
+        {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
 }

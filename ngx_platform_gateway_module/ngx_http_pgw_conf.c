@@ -68,8 +68,13 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                "itself; \"platform_gateway_methods\" limits methods";
     }
 
-    return cmd->post ? ngx_conf_set_bitmask_slot(cf, cmd, conf)
-                     : ngx_conf_set_flag_slot(cf, cmd, conf);
+    if (cmd->post == NULL) {
+        return ngx_conf_set_flag_slot(cf, cmd, conf);
+    }
+
+    return ngx_conf_set_bitmask_slot(cf, cmd, conf) == NGX_CONF_OK
+           ? NGX_CONF_OK
+           : "accepts public, account, branch (or platform) and system";
 }
 
 
@@ -141,9 +146,6 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     if (cf->args->nelts == 3) {
         lcf->service_name = value[2];
     }
-
-    lcf->log_plain = ngx_http_pgw_json_plain(&lcf->route_id)
-                     && ngx_http_pgw_json_plain(&lcf->service_name);
 
     return NGX_CONF_OK;
 }
@@ -389,8 +391,14 @@ char *
 ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 {
     ngx_http_pgw_srv_conf_t  *prev = parent;
+    ngx_http_pgw_srv_conf_t  *conf = child;
 
-    return ngx_http_pgw_conf_strip_map(cf, child, prev->strip);
+    ngx_http_core_srv_conf_t  *cscf;
+
+    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf, cscf->ctx);
+
+    return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }
 
 

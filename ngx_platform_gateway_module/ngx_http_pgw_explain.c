@@ -1,329 +1,121 @@
 
 /*
- * platform_gateway_explain: answers why a request would be let through or
- * refused.  It is for the operator alone, since it tells more of a token than
- * its bearer learns from a refusal.
+ * The explanation of what the gateway would do with a request, in JSON.  Of the
+ * token it tells the members that a check is about, never the signature nor who
+ * the token is for.
  */
 
 
-#include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_peek.h"
-#include "ngx_http_pgw_header.h"
-
-
-#define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
-
-#define ngx_http_pgw_explain_is(e, name)                                      \
-    ((e)->method.len == sizeof(name) - 1                                      \
-     && ngx_strncmp((e)->method.data, name, sizeof(name) - 1) == 0)
-
-
-static ngx_http_core_srv_conf_t *ngx_http_pgw_explain_named(ngx_conf_t *cf,
-    const ngx_str_t *name);
-static ngx_int_t ngx_http_pgw_explain_handler(ngx_http_request_t *r);
-static ngx_uint_t ngx_http_pgw_explain_browser(const ngx_http_request_t *r);
-static void ngx_http_pgw_explain_body(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
-    const ngx_str_t *body);
-static ngx_int_t ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_location(ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e);
-static const char *ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e,
-    const ngx_str_t *body);
-static const char *ngx_http_pgw_explain_member(ngx_http_pgw_explain_t *e,
-    const pj_json_t *m);
-static ngx_int_t ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e);
-static void ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set);
-static ngx_int_t ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_reason_e reason, const char *detail);
-
-
-char *
-ngx_http_pgw_explain_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    const ngx_str_t                        *value;
-    ngx_http_core_loc_conf_t               *clcf;
-    ngx_http_pgw_explained_t  *explain;
-
-    (void) cmd;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->handler) {
-        return "conflicts with another content handler of the location";
-    }
-
-    explain = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_explained_t));
-    if (explain == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    if (cf->args->nelts == 2) {
-        value = cf->args->elts;
-        explain->name = value[1];
-    }
-
-    clcf->handler = ngx_http_pgw_explain_handler;
-
-    lcf->explain = explain;
-    lcf->methods |= NGX_HTTP_POST|NGX_CONF_BITMASK_SET;
-
-    return NGX_CONF_OK;
-}
-
-
-char *
-ngx_http_pgw_explain_check(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_pgw_explained_t  *explain;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    /* "if" and "limit_except" have the handler of their location */
-
-    if (conf->explain == NULL && clcf->noname) {
-        conf->explain = prev->explain;
-    }
-
-    explain = conf->explain;
-
-    if (explain == NULL) {
-        return NGX_CONF_OK;
-    }
-
-    explain->server = explain->name.len
-               ? ngx_http_pgw_explain_named(cf, &explain->name)
-               : ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-
-    if (explain->server == NULL) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: location \"%V\" has "
-                      "\"platform_gateway_explain %V\", and not exactly one "
-                      "server has that \"server_name\", in %V:%ui",
-                      &clcf->name, &explain->name, &conf->conf_file,
-                      conf->conf_line);
-
-        return NGX_CONF_ERROR;
-    }
-
-    if (clcf->internal
-        || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable
-            && (conf->access & (NGX_HTTP_PGW_ACCOUNT
-                                |NGX_HTTP_PGW_BRANCH
-                                |NGX_HTTP_PGW_SYSTEM))))
-    {
-        return NGX_CONF_OK;
-    }
-
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "platform_gateway: location \"%V\" has "
-                  "\"platform_gateway_explain\" and is open to anybody: say "
-                  "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
-                  "guard it, in %V:%ui",
-                  &clcf->name, &conf->conf_file, conf->conf_line);
-
-    return NGX_CONF_ERROR;
-}
+#include "ngx_http_pgw_keys.h"
 
 
 /*
- * NULL unless there is exactly one.  The names are gone once the configuration
- * has been read.
+ * The checks, in the order in which the first that fails decides.  Those of a
+ * stage of verifying a token look for one error, or with PJ_OK for all that no
+ * other check of the stage looks for.
  */
 
-static ngx_http_core_srv_conf_t *
-ngx_http_pgw_explain_named(ngx_conf_t *cf, const ngx_str_t *name)
-{
-    ngx_uint_t                  i, n;
-    ngx_http_server_name_t     *sn;
-    ngx_http_core_srv_conf_t  **cscfp, *found;
-    ngx_http_core_main_conf_t  *cmcf;
+static const struct {
+    const char  *name;
+    ngx_uint_t   stage;      /* NGX_HTTP_PGW_STAGES: of none */
+    pj_err_t     err;
+} ngx_http_pgw_explain_checks[] = {
+    { "path", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "location", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "method", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "bearer", NGX_HTTP_PGW_STAGES, PJ_OK },
+    { "size", NGX_HTTP_PGW_STAGE_SPLIT, PJ_ERR_TOKEN_SIZE },
+    { "shape", NGX_HTTP_PGW_STAGE_SPLIT, PJ_OK },
+    { "header", NGX_HTTP_PGW_STAGE_HEADER, PJ_OK },
+    { "alg", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_ALG },
+    { "typ", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_TYP },
+    { "crit", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_CRIT },
+    { "kid", NGX_HTTP_PGW_STAGE_HEADER, PJ_ERR_TOKEN_KID },
+    { "payload", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_OK },
+    { "kind", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_KIND },
+    { "claims", NGX_HTTP_PGW_STAGE_PAYLOAD, PJ_ERR_TOKEN_CLAIMS },
+    { "issuer", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_ISSUER },
+    { "audience", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_AUDIENCE },
+    { "bound", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_BOUND },
+    { "notBefore", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_NOT_YET },
+    { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
+    { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
+    { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
+    { "context", NGX_HTTP_PGW_STAGES, PJ_OK }
+};
 
-    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+#define NGX_HTTP_PGW_CHECKS                                                   \
+    (sizeof(ngx_http_pgw_explain_checks)                                      \
+     / sizeof(ngx_http_pgw_explain_checks[0]))
 
-    found = NULL;
-    cscfp = cmcf->servers.elts;
-
-    for (i = 0; i < cmcf->servers.nelts; i++) {
-        sn = cscfp[i]->server_names.elts;
-
-        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
-
-            if (sn[n].name.len != name->len
-                || ngx_strncasecmp(sn[n].name.data, name->data, name->len))
-            {
-                continue;
-            }
-
-            if (found && found != cscfp[i]) {
-                return NULL;
-            }
-
-            found = cscfp[i];
-        }
-    }
-
-    return found;
-}
-
-
-/*
- * A token must not reach the disk, so a body that nginx would not hold in
- * memory is refused.
- */
-
-static ngx_int_t
-ngx_http_pgw_explain_handler(ngx_http_request_t *r)
-{
-    off_t                      length;
-    ngx_int_t                  rc;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    if (r->method != NGX_HTTP_POST || r != r->main) {
-        return NGX_HTTP_NOT_ALLOWED;
-    }
-
-    if (ngx_http_pgw_explain_browser(r)) {
-        return ngx_http_pgw_explain_refuse(r,
-                            NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
-                            "browsers get no explanation");
-    }
-
-    length = r->headers_in.content_length_n;
-
-    if (length < 0) {
-        return NGX_HTTP_LENGTH_REQUIRED;
-    }
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    if (length > NGX_HTTP_PGW_EXPLAIN_MAX
-        || length > (off_t) clcf->client_body_buffer_size)
-    {
-        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
-    }
-
-    r->request_body_in_file_only = 0;
-
-    rc = ngx_http_read_client_request_body(r, ngx_http_pgw_explain_body);
-
-    return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
-}
+enum {      /* those of no stage */
+    NGX_HTTP_PGW_CHECK_PATH = 0,
+    NGX_HTTP_PGW_CHECK_LOCATION,
+    NGX_HTTP_PGW_CHECK_METHOD,
+    NGX_HTTP_PGW_CHECK_BEARER,
+    NGX_HTTP_PGW_CHECK_CONTEXT = NGX_HTTP_PGW_CHECKS - 1
+};
 
 
-/*
- * A page may have its browser ask, from inside what "allow" lets in.  Of what a
- * page can have sent by POST, all has at least one of these headers.
- */
+typedef struct {
+    ngx_http_request_t             *request;   /* that asks */
+    ngx_http_pgw_keys_t            *keys;
+    const ngx_http_pgw_question_t  *asked;
 
-static ngx_uint_t
-ngx_http_pgw_explain_browser(const ngx_http_request_t *r)
-{
-    ngx_uint_t              i;
-    const ngx_list_part_t  *part;
-    const ngx_table_elt_t  *h;
+    ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
+    const ngx_http_pgw_loc_conf_t  *conf;      /* ... NULL: not known */
+    ngx_uint_t                      redirect;  /* to the path and "/" */
+    const pj_json_t                *header;    /* as the token says, ... */
+    pj_claims_t                     claims;    /* ... true or not */
+    ngx_uint_t                      admits;    /* the reason if none fails */
+    ngx_uint_t                      refuses;   /* of the first that failed */
 
-    i = 0;
-    part = &r->headers_in.headers.part;
+    struct {
+        ngx_uint_t                  made;      /* else one before says all */
+        ngx_uint_t                  reason;    /* 0: it passed */
+        const char                 *detail;
+    } check[NGX_HTTP_PGW_CHECKS];
+} ngx_http_pgw_explain_t;
 
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
 
-        if (ngx_http_pgw_header_is(h, "origin")
-            || ngx_http_pgw_header_is(h, "sec-fetch-site"))
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
-
+/* The checks come in their order; reason 0: it passed. */
 
 static void
-ngx_http_pgw_explain_body(ngx_http_request_t *r)
+ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
+    ngx_uint_t reason, const char *detail)
 {
-    size_t        len, n;
-    u_char       *p;
-    ngx_str_t     body;
-    ngx_chain_t  *cl;
+    e->check[check].made = 1;
+    e->check[check].reason = reason;
+    e->check[check].detail = detail;
 
-    if (r->request_body->temp_file) {
-        ngx_http_finalize_request(r, NGX_HTTP_REQUEST_ENTITY_TOO_LARGE);
-        return;
-    }
-
-    len = 0;
-
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        len += (size_t) (cl->buf->last - cl->buf->pos);
-    }
-
-    p = ngx_pnalloc(r->pool, len + 1);
-    if (p == NULL) {
-        ngx_http_finalize_request(r, NGX_HTTP_INTERNAL_SERVER_ERROR);
-        return;
-    }
-
-    body.data = p;
-    body.len = len;
-
-    for (cl = r->request_body->bufs; cl; cl = cl->next) {
-        n = (size_t) (cl->buf->last - cl->buf->pos);
-
-        if (n) {
-            p = ngx_cpymem(p, cl->buf->pos, n);
-        }
-    }
-
-    ngx_http_finalize_request(r, ngx_http_pgw_explain_answer(r, &body));
+    e->refuses = e->refuses ? e->refuses : reason;
 }
 
 
-static ngx_int_t
-ngx_http_pgw_explain_answer(ngx_http_request_t *r, const ngx_str_t *body)
+/* OPTIONS is answered before any token is looked at. */
+
+static void
+ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
 {
-    const char               *err;
-    ngx_http_pgw_explain_t   *e;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_uint_t        allowed;
+    const ngx_str_t  *method;
 
-    e = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_explain_t));
-    if (e == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
+    static const ngx_str_t  options = ngx_string("OPTIONS");
+
+    method = &e->asked->method;
+
+    allowed = e->conf->allow.len
+              ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_cors_list_has(&never, method, 0);
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
+                              ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                              "the location does not take the method");
+
+    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
     }
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    e->request = r;
-    e->server = conf->explain->server;
-    e->at = ngx_time();
-    ngx_str_set(&e->method, "GET");
-
-    err = ngx_http_pgw_explain_read(e, body);
-    if (err) {
-        return ngx_http_pgw_explain_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                           err);
-    }
-
-    if (ngx_http_pgw_explain_route(e) != NGX_OK) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    if (e->conf && !e->redirect && e->conf->enable && e->conf->access) {
-
-        e->public = e->options || (e->conf->access & NGX_HTTP_PGW_PUBLIC);
-
-        if (!e->public && ngx_http_pgw_explain_token(e) != NGX_OK) {
-            return NGX_HTTP_INTERNAL_SERVER_ERROR;
-        }
-    }
-
-    return ngx_http_pgw_explain_send(e);
 }
 
 
@@ -332,26 +124,26 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r, const ngx_str_t *body)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void       **loc_conf;
-    ngx_int_t    rc;
+    void        **loc_conf;
+    ngx_int_t     rc;
+    ngx_str_t     uri;
+    const char   *detail;
 
-    rc = ngx_http_pgw_locate_uri(e->request, e->server, &e->path, &e->uri);
+    loc_conf = e->asked->server->ctx->loc_conf;
 
-    if (rc == NGX_ERROR) {
-        return NGX_ERROR;
-    }
+    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
+                                 &e->asked->path, &uri);
 
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_PATH,
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH,
                                   NGX_HTTP_PGW_REASON_BAD_REQUEST,
                                   "nginx does not accept this path");
         return NGX_OK;
     }
 
-    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_PATH);
-
-    loc_conf = e->server->ctx->loc_conf;
-    rc = ngx_http_pgw_locate(NULL, &e->uri, &loc_conf);
+    if (rc == NGX_OK) {
+        rc = ngx_http_pgw_locate(NULL, &uri, &loc_conf);
+    }
 
     if (rc == NGX_ERROR) {
         return NGX_ERROR;
@@ -361,222 +153,131 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     e->clcf = loc_conf[ngx_http_core_module.ctx_index];
     e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    ngx_http_pgw_explain_location(e);
+    detail = e->clcf->internal ? "the location is internal"
+             : e->conf->enable && e->conf->access == 0
+             ? "the location states no platform_gateway_access"
+             : e->conf->route_not_found
+               && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+             ? "no other location serves the path" : NULL;
+
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, 0, NULL);
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
+                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+                              detail);
+
+    if (e->conf->enable && !e->redirect) {
+
+        e->admits = (e->conf->access & NGX_HTTP_PGW_PUBLIC)
+                    ? NGX_HTTP_PGW_REASON_PUBLIC
+                    : NGX_HTTP_PGW_REASON_VERIFIED;
+
+        if (detail == NULL) {
+            ngx_http_pgw_explain_method(e);
+        }
+    }
 
     return NGX_OK;
 }
 
 
-static void
-ngx_http_pgw_explain_location(ngx_http_pgw_explain_t *e)
-{
-    const char  *detail;
-
-    if (e->clcf->internal) {
-        detail = "the location is internal";
-
-    } else if (e->conf->enable && e->conf->access == 0) {
-        detail = "the location states no platform_gateway_access";
-
-    } else if ((e->conf->access & NGX_HTTP_PGW_PUBLIC)
-               && ngx_http_pgw_local_is_route_not_found(e->clcf))
-    {
-        detail = "no other location serves the path";
-
-    } else {
-        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_LOCATION);
-
-        if (e->conf->enable && !e->redirect) {
-            ngx_http_pgw_explain_method(e);
-        }
-
-        return;
-    }
-
-    ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_LOCATION,
-                              NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND, detail);
-}
-
+/*
+ * The checks that a stage makes come one after the other, and one that failed
+ * is its last; those of the policy all are made.
+ */
 
 static void
-ngx_http_pgw_explain_method(ngx_http_pgw_explain_t *e)
+ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
+    const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
 {
-    ngx_uint_t           method;
-    ngx_conf_bitmask_t  *m;
+    pj_err_t    err;
+    uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1];
+    ngx_uint_t  i, stage, failed, reason;
 
-    if (ngx_http_pgw_explain_is(e, "OPTIONS")) {
-        e->options = 1;
-        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_METHOD);
-        return;
+    ngx_memzero(named, sizeof(named));
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+        named[ngx_http_pgw_explain_checks[i].stage] |=
+                                  PJ_FAULT(ngx_http_pgw_explain_checks[i].err);
     }
 
-    method = 0;
+    failed = NGX_HTTP_PGW_STAGES;
 
-    for (m = ngx_http_pgw_methods; m->name.len; m++) {
-        if (m->name.len == e->method.len
-            && ngx_memcmp(m->name.data, e->method.data, e->method.len) == 0)
-        {
-            method = m->mask;
-        }
-    }
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-    if ((e->conf->methods && !(e->conf->methods & method))
-        || ngx_http_pgw_explain_is(e, "TRACE")
-        || ngx_http_pgw_explain_is(e, "CONNECT"))
-    {
-        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_METHOD,
-                                  NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                  "the location does not take the method");
-        return;
-    }
+        stage = ngx_http_pgw_explain_checks[i].stage;
 
-    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_METHOD);
-}
-
-
-/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
-
-static const char *
-ngx_http_pgw_explain_read(ngx_http_pgw_explain_t *e, const ngx_str_t *body)
-{
-    void             *mem;
-    size_t            size;
-    pj_str_t          text;
-    pj_arena_t        arena;
-    const char       *err;
-    const pj_json_t  *root, *m;
-
-    size = pj_keyset_arena_bytes(body->len);
-
-    mem = ngx_palloc(e->request->pool, size);
-    if (mem == NULL) {
-        return "the request is too large";
-    }
-
-    pj_arena_init(&arena, mem, size);
-
-    text.data = body->data;
-    text.len = body->len;
-
-    if (pj_json_parse(&arena, text, &root) != PJ_OK
-        || root->type != PJ_JSON_OBJECT)
-    {
-        return "the body is no JSON object";
-    }
-
-    for (m = root->child; m; m = m->next) {
-        err = ngx_http_pgw_explain_member(e, m);
-        if (err) {
-            return err;
-        }
-    }
-
-    return e->path.len ? NULL : "a path is required";
-}
-
-
-static const char *
-ngx_http_pgw_explain_member(ngx_http_pgw_explain_t *e, const pj_json_t *m)
-{
-    ngx_uint_t  i;
-    ngx_str_t  *value;
-
-    struct {
-        ngx_str_t    name;
-        ngx_str_t   *value;
-    } members[] = {
-        { ngx_string("token"), &e->token },
-        { ngx_string("method"), &e->method },
-        { ngx_string("path"), &e->path }
-    };
-
-    if (m->name.len == sizeof("at") - 1
-        && ngx_memcmp(m->name.data, "at", sizeof("at") - 1) == 0)
-    {
-        return pj_json_seconds(m, PJ_ROUND_DOWN, &e->at) == PJ_OK
-               && e->at >= 0 && e->at < NGX_MAX_INT_T_VALUE - 300
-               ? NULL : "the time is a number of seconds";
-    }
-
-    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
-
-        if (m->name.len != members[i].name.len
-            || ngx_memcmp(m->name.data, members[i].name.data, m->name.len)
-               != 0)
+        if (stage == NGX_HTTP_PGW_STAGES || stage == failed
+            || steps->found[stage] == 0)
         {
             continue;
         }
 
-        value = members[i].value;
+        err = ngx_http_pgw_explain_checks[i].err;
+        found = steps->found[stage] & (err ? PJ_FAULT(err) : ~named[stage]);
 
-        if (m->type == PJ_JSON_NULL && value == &e->token) {
-            return NULL;
+        for (err = PJ_OK; found && !(found & PJ_FAULT(err)); err++) {
+            /* void */
         }
 
-        if (m->type != PJ_JSON_STRING) {
-            return "token, method and path are strings";
+        reason = !err ? 0
+                 : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
+                 : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
+
+        ngx_http_pgw_explain_note(e, i, reason,
+                 reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
+                 ? "there is no usable key set"
+                 : reason == NGX_HTTP_PGW_REASON_KID_PENDING
+                 ? "the key set is older than the token, a request would have "
+                   "it fetched first" : pj_strerror(err));
+
+        if (err && stage != NGX_HTTP_PGW_STAGE_POLICY) {
+            failed = stage;
         }
-
-        if (m->text.len) {
-            value->data = (u_char *) m->text.data;
-        }
-
-        value->len = m->text.len;
-
-        return NULL;
     }
-
-    return "the members are token, method, path and at";
 }
 
 
 /* The value of Authorization, or a token alone; then as the guard does. */
 
 static ngx_int_t
-ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
+ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 {
-    pj_err_t                   err;
-    pj_str_t                   token;
-    ngx_int_t                  rc;
-    const pj_keyset_t         *set;
-    ngx_http_pgw_steps_t       steps;
-    ngx_http_pgw_main_conf_t  *mcf;
+    pj_err_t              err;
+    pj_str_t              token;
+    ngx_int_t             rc;
+    const ngx_str_t      *value;
+    const pj_keyset_t    *set;
+    ngx_http_pgw_steps_t  steps;
 
-    rc = ngx_http_pgw_token_find(&e->token, &token);
+    value = &e->asked->token;
 
-    if (rc == NGX_DECLINED
-        && e->token.data
-        && ngx_strlchr(e->token.data, e->token.data + e->token.len, ' ')
-           == NULL)
+    rc = ngx_http_pgw_token_find(value, &token);
+
+    if (rc == NGX_DECLINED && value->data
+        && ngx_strlchr(value->data, value->data + value->len, ' ') == NULL)
     {
-        token.data = e->token.data;
-        token.len = e->token.len;
+        rc = NGX_OK;
+        token.data = value->data;
+        token.len = value->len;
+    }
 
-    } else if (rc == NGX_DECLINED) {
-        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_BEARER,
-                                  NGX_HTTP_PGW_REASON_TOKEN_MISSING,
-                                  e->token.data ? "the scheme is not Bearer"
-                                                : "a bearer token is required");
-        return NGX_OK;
+    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
+                     rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
+                     : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
+                     rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
+                     : value->data ? "the scheme is not Bearer"
+                     : "a bearer token is required");
 
-    } else if (rc == NGX_ERROR) {
-        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_BEARER,
-                                  NGX_HTTP_PGW_REASON_TOKEN_SHAPE,
-                                  pj_strerror(PJ_ERR_TOKEN_SHAPE));
+    if (rc != NGX_OK) {
         return NGX_OK;
     }
 
-    ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_BEARER);
+    /* no fetch is asked for */
 
-    mcf = ngx_http_get_module_main_conf(e->request,
-                                        ngx_http_platform_gateway_module);
-
-    /* the keys as they are now: no fetch is asked for */
-
-    set = ngx_http_pgw_keys_get(mcf->keys);
+    set = ngx_http_pgw_keys_get(e->keys);
 
     ngx_memzero(&steps, sizeof(ngx_http_pgw_steps_t));
-    steps.at = e->at;
+    steps.at = e->asked->at;
 
     err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
                                     &e->claims, &steps);
@@ -588,23 +289,13 @@ ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
 
     e->header = steps.header;
 
-    ngx_http_pgw_explain_steps(e, &steps);
+    ngx_http_pgw_explain_steps(e, &steps, set);
 
-    if (e->check[NGX_HTTP_PGW_CHECK_KEY].result == NGX_HTTP_PGW_FAILED) {
-        ngx_http_pgw_explain_no_key(e, mcf->keys, set);
-    }
-
-    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY] == 0) {
-        return NGX_OK;
-    }
-
-    if (e->conf->access & ngx_http_pgw_token_access(e->claims.kind)) {
-        ngx_http_pgw_explain_pass(e, NGX_HTTP_PGW_CHECK_CONTEXT);
-
-    } else {
-        ngx_http_pgw_explain_fail(e, NGX_HTTP_PGW_CHECK_CONTEXT,
-                                  NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
-                                  "the token is valid for another context");
+    if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
+        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
+                   (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
+                   ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN,
+                   "the token is valid for another context");
     }
 
     return NGX_OK;
@@ -612,41 +303,295 @@ ngx_http_pgw_explain_token(ngx_http_pgw_explain_t *e)
 
 
 static void
-ngx_http_pgw_explain_no_key(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set)
+ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *value)
 {
-    ngx_http_pgw_check_t  *check;
+    ngx_http_pgw_text_format(text, value ? "%s\"%s\"" : "%snull", before,
+                             value);
+}
 
-    check = &e->check[NGX_HTTP_PGW_CHECK_KEY];
-    check->reason = ngx_http_pgw_token_no_key(keys, set, e->claims.iat);
 
-    if (check->reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE) {
-        check->detail = "there is no usable key set";
+/* Strings of nginx's and of pj's. */
 
-    } else if (check->reason == NGX_HTTP_PGW_REASON_KID_PENDING) {
-        check->detail = "the key set is older than the token, a request would "
-                        "have it fetched first";
+#define ngx_http_pgw_explain_string(text, before, s)                          \
+    ngx_http_pgw_text_json(text, before,                                      \
+                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
+
+
+static void
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_array_t *strings)
+{
+    ngx_uint_t       i;
+    const pj_str_t  *s;
+
+    ngx_http_pgw_text_format(text, "%s[", before);
+
+    for (i = 0; strings && i < strings->nelts; i++) {
+        s = (const pj_str_t *) strings->elts + i;
+        ngx_http_pgw_explain_string(text, i ? "," : "", s);
+    }
+
+    ngx_http_pgw_text_format(text, "]");
+}
+
+
+/*
+ * The decision, and what the client is answered: null where that is for an
+ * upstream to say.  What nginx refuses itself stays refused in shadow mode.
+ */
+
+static void
+ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    status, shadow;
+    const ngx_http_pgw_reason_t  *reason;
+
+    shadow = (e->refuses && e->conf && e->conf->shadow && !e->clcf->internal);
+    reason = &ngx_http_pgw_reasons[e->refuses ? e->refuses : e->admits];
+
+    status = shadow ? 0
+             : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
+             : reason->status;
+
+    ngx_http_pgw_explain_literal(text, "{\"decision\":",
+                                 shadow ? "shadow"
+                                 : e->refuses ? "deny"
+                                 : reason->name ? "allow" : NULL);
+    ngx_http_pgw_explain_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
+                                          : ",\"status\":null", status);
+    ngx_http_pgw_explain_literal(text, ",\"code\":",
+                                 shadow ? NULL : reason->code);
+    ngx_http_pgw_explain_string(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_explain_string(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
+}
+
+
+static void
+ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                      access;
+    const char                     *match, *comma;
+    ngx_conf_bitmask_t             *level;
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    conf = e->conf;
+    ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
+
+    if (conf == NULL) {
+        return;
+    }
+
+    match = e->clcf->exact_match ? "exact" : "prefix";
+
+#if (NGX_PCRE)
+    match = e->clcf->regex ? "regex" : match;
+#endif
+
+    ngx_http_pgw_explain_string(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_explain_literal(text, ",\"match\":",
+                                 e->clcf->name.data ? match : NULL);
+    ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
+                             conf->enable ? "true" : "false");
+
+    comma = "";
+    access = conf->access;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_explain_string(text, comma, &level->name);
+            comma = ",";
+            access &= ~level->mask;      /* one level has two names */
+        }
+    }
+
+    ngx_http_pgw_explain_string(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_explain_string(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_explain_string(text, ",\"serviceName\":",
+                                &conf->service_name);
+    ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
+    ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
+
+    ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
+                             "\"shadow\":%s}", conf->leeway,
+                             conf->token_max_size,
+                             conf->shadow ? "true" : "false");
+}
+
+
+static void
+ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    pj_str_t          s;
+    ngx_uint_t        i;
+    const pj_json_t  *m;
+
+    static const char * const  names[] = {
+        "alg", "typ", "kid",     /* of the header, then of the claims */
+        "iss", "iat", "exp", "nbf", "token_type", "token_scope", NULL };
+
+    ngx_http_pgw_text_format(text, e->asked->token.data
+                             ? ",\n\"token\":{\"bytes\":%uz"
+                             : ",\n\"token\":null", e->asked->token.len);
+
+    for (i = 0; e->asked->token.data && names[i]; i++) {
+
+        m = pj_json_member(i < 3 ? e->header : e->claims.root, names[i]);
+        if (m == NULL) {
+            continue;
+        }
+
+        ngx_http_pgw_text_format(text, ",\"%s\":", names[i]);
+
+        s.data = m->text.len ? m->text.data : (const u_char *) "";
+        s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
+
+        if (m->type == PJ_JSON_STRING) {
+            ngx_http_pgw_explain_string(text, "", &s);
+
+        } else {
+            ngx_http_pgw_text_format(text,
+                                     m->type == PJ_JSON_NUMBER
+                                     && s.len == m->text.len ? "%*s" : "null",
+                                     s.len, s.data);
+        }
+    }
+
+    ngx_http_pgw_text_format(text, e->asked->token.data ? "}" : "");
+}
+
+
+static void
+ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_keys_t *keys)
+{
+    time_t              fetched;
+    const pj_keyset_t  *set;
+
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
+        return;
+    }
+
+    set = ngx_http_pgw_keys_get(keys);
+    fetched = keys->zone->fetched_at;
+
+    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
+                             "\"keys\":%uz,\"ageSeconds\":",
+                             keys->version,
+                             set ? set->count : 0);
+    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
+                             ngx_max(ngx_time() - fetched, 0));
+}
+
+
+static void
+ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t  i, reason;
+
+    for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        reason = e->check[i].reason;
+
+        ngx_http_pgw_text_format(text,
+                                 "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
+                                 i ? "," : ",\n\"checks\":[",
+                                 ngx_http_pgw_explain_checks[i].name,
+                                 !e->check[i].made ? "skipped"
+                                 : reason ? "failed" : "passed");
+
+        if (reason) {
+            ngx_http_pgw_text_format(text,
+                                     ",\"reason\":\"%s\",\"detail\":\"%s\"",
+                                     ngx_http_pgw_reasons[reason].name,
+                                     e->check[i].detail);
+        }
+
+        if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
+        {
+            ngx_http_pgw_explain_string(text, ",\"claim\":",
+                                        &e->claims.fault);
+        }
+
+        ngx_http_pgw_text_format(text, "}");
     }
 }
 
 
-static ngx_int_t
-ngx_http_pgw_explain_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_reason_e reason, const char *detail)
-{
-    ngx_int_t                rc;
-    ngx_http_pgw_request_t  *gr;
+/* The names of the trusted headers that would go upstream. */
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
+static void
+ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_explain_t *e)
+{
+    ngx_uint_t                    i;
+    const char                   *comma;
+    ngx_http_pgw_grant_t          grant;
+    ngx_http_pgw_claim_header_t  *ch;
+
+    if (ngx_http_pgw_token_grant(e->request->pool, e->conf, &e->claims, &grant)
+        != NGX_OK)
+    {
+        text->failed = 1;
+        return;
+    }
+
+    comma = "";
+    ch = e->conf->claim_headers->elts;
+
+    for (i = 0; i < e->conf->claim_headers->nelts; i++) {
+
+        if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
+            ngx_http_pgw_explain_string(text, comma, &ch[i].name);
+            comma = ",";
+        }
+    }
+}
+
+
+ngx_int_t
+ngx_http_pgw_explain_answer(ngx_http_request_t *r,
+    const ngx_http_pgw_question_t *question)
+{
+    ngx_http_pgw_text_t        text = { .request = r };
+    ngx_http_pgw_explain_t     e;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_memzero(&e, sizeof(ngx_http_pgw_explain_t));
+
+    e.request = r;
+    e.keys = mcf->keys;
+    e.asked = question;
+
+    if (ngx_http_pgw_explain_route(&e) != NGX_OK
+        || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
+            && ngx_http_pgw_explain_verify(&e) != NGX_OK))
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
+    ngx_http_pgw_explain_verdict(&text, &e);
+    ngx_http_pgw_explain_location(&text, &e);
+    ngx_http_pgw_explain_token(&text, &e);
+    ngx_http_pgw_explain_keys(&text, e.keys);
+    ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
 
-    if (reason == NGX_HTTP_PGW_REASON_BAD_REQUEST) {
-        gr->code = "REQUEST_INVALID";
+    if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {
+        ngx_http_pgw_explain_headers(&text, &e);
     }
 
-    return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
+    ngx_http_pgw_text_format(&text, "]}\n");
+
+    return ngx_http_pgw_text_send(&text, "application/json");
 }

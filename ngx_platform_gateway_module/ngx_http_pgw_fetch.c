@@ -18,7 +18,6 @@
 
 typedef struct {
     ngx_http_pgw_keys_t        *keys;      /* NULL: there is no fetch */
-    ngx_http_pgw_fetch_done_pt  done;
     ngx_http_request_t         *request;   /* the main request */
     ngx_event_t                 event;     /* deadline, then the end */
 
@@ -278,7 +277,7 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
         return;
     }
 
-    fetch->done(fetch->keys, &fetch->body, fetch->err);
+    ngx_http_pgw_keys_fetched(fetch->keys, &fetch->body, fetch->err);
 
     ngx_http_pgw_fetch_free(fetch);
 
@@ -443,8 +442,7 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
 
 
 ngx_int_t
-ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
-    ngx_http_pgw_fetch_done_pt done)
+ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys)
 {
     ngx_connection_t      *spare;
     ngx_http_pgw_fetch_t  *fetch;
@@ -458,7 +456,6 @@ ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
     ngx_memzero(fetch, sizeof(ngx_http_pgw_fetch_t));
 
     fetch->keys = keys;
-    fetch->done = done;
     fetch->err = "timed out";
     fetch->event.handler = ngx_http_pgw_fetch_end;
     fetch->event.data = fetch;

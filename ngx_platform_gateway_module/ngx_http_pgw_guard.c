@@ -4,8 +4,7 @@
  */
 
 
-#include "ngx_http_pgw_metrics.h"
-#include "ngx_http_pgw_reason.h"
+#include "ngx_http_pgw_keys.h"
 
 
 /*
@@ -35,13 +34,35 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/* r goes on as nobody's. */
+/*
+ * Adds the trusted headers of grant (NULL: none; r goes on as nobody's), and
+ * takes out Authorization where conf says so.  NGX_DECLINED: it is done.
+ */
 
 static ngx_int_t
-ngx_http_pgw_pass(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant)
 {
-    return ngx_http_pgw_inject(r, conf, NULL) == NGX_OK
-           ? NGX_DECLINED : NGX_HTTP_INTERNAL_SERVER_ERROR;
+    ngx_http_pgw_request_t  *gr;
+
+    if (grant == NULL
+        && (conf->forward_authorization
+            || r->headers_in.authorization == NULL))
+    {
+        return NGX_DECLINED;
+    }
+
+    /* the headers of a subrequest are those of its own parts, too */
+
+    gr = ngx_http_pgw_request_get(r);
+
+    if (gr == NULL || ngx_http_pgw_headers_make(r, gr, conf, grant) != NGX_OK) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    gr->injected = 1;
+
+    return NGX_DECLINED;
 }
 
 
@@ -65,7 +86,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         gr->reason = reason;
     }
 
-    return ngx_http_pgw_pass(r, conf);
+    return ngx_http_pgw_inject(r, conf, NULL);
 }
 
 
@@ -73,11 +94,11 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 static void
 ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, const pj_keyset_t *set,
-    ngx_http_pgw_cache_t *cache)
+    ngx_http_pgw_ctx_t *ctx, ngx_http_pgw_cache_t *cache)
 {
-    ngx_pool_t   *pool;
-    pj_claims_t   claims;
+    ngx_pool_t            *pool;
+    pj_claims_t            claims;
+    ngx_http_pgw_grant_t   grant;
 
     /* much memory for an instant: a long response would hold the request's */
 
@@ -87,16 +108,18 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
         return;
     }
 
-    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, set, &claims,
-                                         NULL);
+    ctx->err = ngx_http_pgw_token_verify(pool, conf, ctx->token, ctx->set,
+                                         &claims, NULL);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN) {
         ctx->iat = claims.iat;
     }
 
     if (ctx->err == PJ_OK
-        && ngx_http_pgw_inject_render(r->pool, conf, &claims, &ctx->grant)
-           != NGX_OK)
+        && (ngx_http_pgw_token_grant(pool, conf, &claims, &grant) != NGX_OK
+            || ngx_http_pgw_grant_copy(&ctx->grant, &grant,
+                                       ngx_palloc(r->pool, grant.size))
+               != NGX_OK))
     {
         ctx->err = PJ_ERR_NO_SPACE;
     }
@@ -117,7 +140,6 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 {
     pj_str_t                   token;
     ngx_int_t                  rc;
-    ngx_uint_t                 version;
     ngx_table_elt_t           *h;
     const pj_keyset_t         *set;
     ngx_http_pgw_ctx_t        *ctx;
@@ -142,11 +164,10 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
     set = ngx_http_pgw_keys_get(mcf->keys);
-    version = ngx_http_pgw_keys_version(mcf->keys);
 
     if (set
         && ctx->policy == conf->policy
-        && ctx->version == version
+        && ctx->version == mcf->keys->version
         && ctx->token.data == token.data
         && ctx->token.len == token.len)
     {
@@ -154,7 +175,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     }
 
     ctx->set = set;
-    ctx->version = version;
+    ctx->version = mcf->keys->version;
     ctx->token = token;
 
     /* without keys nothing is known, whatever was known before */
@@ -163,21 +184,25 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
              : NGX_DECLINED;
 
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_verify(r, conf, ctx, set, mcf->cache);
+        ngx_http_pgw_verify(r, conf, ctx, mcf->cache);
     }
 
     ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
 
     ngx_log_debug3(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
                    "http platform gateway: token %s, key set %ui%s",
-                   pj_errname(ctx->err), version,
+                   pj_errname(ctx->err), ctx->version,
                    rc == NGX_DECLINED ? "" : ", cached");
 
     return ctx;
 }
 
 
-/* Why r is let in or refused; REASON_NONE: it waits for keys. */
+/*
+ * Why r is let in or refused; REASON_NONE: it waits for keys.  The key of its
+ * token may have been published after our last fetch.  What a fetch that began
+ * after the request came has not brought does not exist.
+ */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
@@ -185,31 +210,21 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     ngx_int_t                  rc;
     ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_reason_e      reason;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    ctx = ngx_http_pgw_guard_look(r, conf);
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
 
-    if (ctx == NULL || ctx->missing) {
-        return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
-                   : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
-    }
+    do {
+        ctx = ngx_http_pgw_guard_look(r, conf);
 
-    reason = ngx_http_pgw_reason_of_token(ctx->err);
+        if (ctx == NULL || ctx->missing) {
+            return ctx ? NGX_HTTP_PGW_REASON_TOKEN_MISSING
+                       : NGX_HTTP_PGW_REASON_TOKEN_INVALID;
+        }
 
-    if (ctx->err == PJ_ERR_KID_UNKNOWN) {
-
-        /*
-         * The key may have been published after our last fetch.  What a fetch
-         * that began after the request came has not brought does not exist.
-         */
-
-        mcf = ngx_http_get_module_main_conf(r,
-                                            ngx_http_platform_gateway_module);
-        keys = mcf->keys;
-
-        rc = ngx_http_pgw_keys_wait(r, keys);
+        rc = (ctx->err == PJ_ERR_KID_UNKNOWN)
+             ? ngx_http_pgw_keys_wait(r, mcf->keys) : NGX_OK;
 
         if (rc == NGX_AGAIN) {
             ngx_log_debug0(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -218,28 +233,31 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
             return NGX_HTTP_PGW_REASON_NONE;
         }
 
-        /* A fetch of another worker may have ended since we looked. */
+        /* a fetch of another worker may have ended since we looked */
 
-        if (ngx_http_pgw_keys_get(keys) != ctx->set) {
-            return ngx_http_pgw_judge(r, gr, conf);
-        }
+    } while (ctx->err == PJ_ERR_KID_UNKNOWN
+             && ngx_http_pgw_keys_get(mcf->keys) != ctx->set);
 
-        if (ctx->set == NULL || rc == NGX_DECLINED) {
-            reason = ngx_http_pgw_token_no_key(keys, ctx->set, ctx->iat);
-        }
+    reason = ngx_http_pgw_reason_of_token(ctx->err);
+
+    if (ctx->err == PJ_ERR_KID_UNKNOWN
+        && (ctx->set == NULL || rc == NGX_DECLINED))
+    {
+        reason = ngx_http_pgw_token_no_key(mcf->keys, ctx->set, ctx->iat);
 
         if (reason != NGX_HTTP_PGW_REASON_KID_UNKNOWN) {
-            gr->retry_after = ngx_http_pgw_keys_retry_after(keys);
+            gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
         }
     }
 
-    ngx_http_pgw_metrics_verification(ctx->err);
+    ngx_http_pgw_metrics_of(verifications,
+                            ngx_http_pgw_reason_of_token(ctx->err));
 
     if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
         return reason;
     }
 
-    gr->subject = ctx->grant.subject;
+    gr->subject = *ctx->grant.subject;
 
     return (conf->access & ctx->grant.access)
            ? reason : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
@@ -260,7 +278,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
         ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
 
-        return ngx_http_pgw_pass(r, conf);
+        return ngx_http_pgw_inject(r, conf, NULL);
     }
 
     ctx = ngx_http_pgw_ctx_get(r);
@@ -294,7 +312,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
         rc = ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
 
-    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_OK) {
+    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_DECLINED) {
         ngx_http_pgw_allow(r, gr, reason);
         rc = NGX_OK;
     }

@@ -1,8 +1,8 @@
 
 /*
- * The headers of a request and its two ids: what is read, stripped, added and
- * taken back; nginx's $request_id, which is one of the ids; and the ids of a
- * response.
+ * What is known of a request, made at first use and freed with it; its headers
+ * and two ids: what is read, stripped, added and taken back; nginx's
+ * $request_id, which is one of the ids; and the ids of a response.
  *
  * Elements of a header list never move, since headers_in.* and (from nginx
  * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
@@ -14,6 +14,11 @@
 #include "ngx_http_pgw.h"
 
 #include <openssl/rand.h>
+
+
+#if (nginx_version < 1022000)
+#error nginx 1.22 or newer is needed
+#endif
 
 
 #define NGX_HTTP_PGW_ID_MAX_LEN  128
@@ -38,6 +43,40 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
 /* of nginx's $request_id, the value of which it keeps for the request */
 static ngx_int_t  ngx_http_pgw_ids_index;
+
+
+ngx_table_elt_t *
+ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
+{
+    while (*part && *i >= (*part)->nelts) {
+        *part = (*part)->next;
+        *i = 0;
+    }
+
+    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+}
+
+
+ngx_table_elt_t *
+ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
+    const ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = ngx_strlen(name);
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return h;
+}
 
 
 u_char
@@ -191,15 +230,9 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 {
-    size_t            i;
     u_char            c;
+    size_t            i;
     const ngx_str_t  *id;
-
-    /* A-Z, a-z, 0-9, ".", "_", ":" and "-" */
-
-    static const uint32_t  chars[] = {
-        0, 0x07ff6000, 0x87fffffe, 0x07fffffe, 0, 0, 0, 0
-    };
 
     id = pass->id[n];
 
@@ -212,7 +245,8 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (!(chars[c >> 5] & ((uint32_t) 1 << (c & 0x1f)))) {
+        if (ngx_http_pgw_headers_fold(c) == '-' && memchr("-._:", c, 4) == NULL)
+        {
             return NULL;
         }
     }
@@ -389,6 +423,86 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     return pass.conf->any_enabled
            ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
+}
+
+
+/* nothing to clean up: the handler is what the state is found by */
+
+static void
+ngx_http_pgw_request_cleanup(void *data)
+{
+    (void) data;
+}
+
+
+ngx_http_pgw_request_t *
+ngx_http_pgw_request_get(ngx_http_request_t *r)
+{
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_pgw_request_t  *gr;
+
+    r = r->main;
+
+    for (cln = r->pool->cleanup; cln; cln = cln->next) {
+        if (cln->handler == ngx_http_pgw_request_cleanup) {
+            return cln->data;
+        }
+    }
+
+    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
+    if (cln == NULL) {
+        return NULL;
+    }
+
+    gr = cln->data;
+    ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
+
+    if (ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK) {
+        return NULL;
+    }
+
+    cln->handler = ngx_http_pgw_request_cleanup;
+
+    return gr;
+}
+
+
+ngx_http_pgw_request_t *
+ngx_http_pgw_request_own(ngx_http_request_t *r)
+{
+    ngx_http_pgw_request_t  *gr, *own;
+
+    gr = ngx_http_pgw_request_get(r);
+
+    if (gr == NULL || r == r->main) {
+        return gr;
+    }
+
+    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
+    if (own) {
+        *own = *gr;
+    }
+
+    return own;
+}
+
+
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_ctx_get(ngx_http_request_t *r)
+{
+    ngx_http_pgw_ctx_t  *ctx;
+
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+    if (ctx == NULL) {
+        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));
+
+        if (ctx) {
+            ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
+        }
+    }
+
+    return ctx;
 }
 
 

@@ -64,19 +64,12 @@ ngx_http_pgw_keys_read(const ngx_str_t *name, void *buf, size_t max,
                        NGX_FILE_OPEN, 0);
 
     if (fd != NGX_INVALID_FILE && ngx_fd_info(fd, &fi) != NGX_FILE_ERROR) {
-
-        if (!ngx_is_file(&fi)) {
-            err = "it is no regular file";
-
-        } else if (ngx_file_size(&fi) > (off_t) max) {
-            err = "it is too large";
-
-        } else {
-            n = ngx_read_fd(fd, buf, max);
-        }
+        err = !ngx_is_file(&fi) ? "it is no regular file"
+              : ngx_file_size(&fi) > (off_t) max ? "it is too large" : NULL;
+        n = err ? 0 : ngx_read_fd(fd, buf, max);
     }
 
-    if (n == -1 && err == NULL) {
+    if (n == -1) {
         *ngx_strerror(ngx_errno, error, sizeof(error) - 1) = '\0';
         err = (const char *) error;
     }
@@ -384,20 +377,6 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
 }
 
 
-ngx_uint_t
-ngx_http_pgw_keys_version(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->version;
-}
-
-
-time_t
-ngx_http_pgw_keys_fetched_at(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->zone ? keys->zone->fetched_at : 0;
-}
-
-
 time_t
 ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
 {
@@ -405,7 +384,7 @@ ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
     const ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
-    left = (zone && ngx_http_pgw_keys_left(zone->lease_until) == 0)
+    left = ngx_http_pgw_keys_left(zone->lease_until) == 0
            ? ngx_http_pgw_keys_left(zone->next_try) : 0;
 
     return ngx_max((time_t) (left + 999) / 1000, 1);

@@ -1,6 +1,10 @@
 
 /*
- * The key set, as _keys*.c, _refresh.c and _fetch.c see it.
+ * What lies in shared memory: the key set, and counters.  All workers, those of
+ * an older configuration too, add to the same words by ngx_atomic_fetch_add().
+ * Each route id has its counters once, for as long as the zone lives: a reload
+ * loses nothing, and what a later configuration does not name goes on should it
+ * come back.
  */
 
 
@@ -8,10 +12,76 @@
 #define _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 
 
-#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_KEYS_DIGEST  64   /* in hex */
+
+/* Buckets of the histogram; the last one has no bound. */
+#define NGX_HTTP_PGW_DURATIONS  12
+
+/* The status of the upstream by hundreds; 0: it has not answered. */
+#define NGX_HTTP_PGW_CLASSES    6
+
+
+typedef enum {
+    NGX_HTTP_PGW_FETCH_NEW = 0,     /* a new key set */
+    NGX_HTTP_PGW_FETCH_UNCHANGED,   /* the one that is known */
+    NGX_HTTP_PGW_FETCH_FAILED,
+    NGX_HTTP_PGW_FETCH_SUPERSEDED,  /* by a reload, or too late */
+    NGX_HTTP_PGW_FETCH_OUTCOMES
+} ngx_http_pgw_fetch_e;
+
+
+typedef enum {
+    NGX_HTTP_PGW_CACHE_HIT = 0,
+    NGX_HTTP_PGW_CACHE_MISS,
+    NGX_HTTP_PGW_CACHE_EVICTION,    /* for want of room */
+    NGX_HTTP_PGW_CACHE_EVENTS
+} ngx_http_pgw_cache_e;
+
+
+/* What is counted of a route; in the zone. */
+
+typedef struct ngx_http_pgw_counters_s  ngx_http_pgw_counters_t;
+
+struct ngx_http_pgw_counters_s {
+    ngx_http_pgw_counters_t  *next;
+    size_t                    len;  /* of the id */
+
+    ngx_atomic_t              requests[NGX_HTTP_PGW_DECISIONS];
+    ngx_atomic_t              durations[NGX_HTTP_PGW_DURATIONS];
+    ngx_atomic_t              duration_ms;  /* of all together */
+    ngx_atomic_t              upstream[NGX_HTTP_PGW_CLASSES];
+
+    u_char                    id[];
+};
+
+
+/*
+ * Of all routes.  What the cache of a process holds is at its place in nginx's
+ * own table, which no two processes that live share.
+ */
+
+typedef struct {
+    ngx_http_pgw_counters_t  *routes;
+
+    ngx_atomic_t              refusals[NGX_HTTP_PGW_DECISIONS]
+                                      [NGX_HTTP_PGW_REASONS];
+    ngx_atomic_t              verifications[NGX_HTTP_PGW_REASONS];
+    ngx_atomic_t              fetches[NGX_HTTP_PGW_FETCH_OUTCOMES];
+    ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
+    ngx_atomic_t              cached[NGX_MAX_PROCESSES];
+} ngx_http_pgw_shared_t;
+
+
+/* A route id of the configuration. */
+
+struct ngx_http_pgw_route_s {
+    ngx_http_pgw_route_t     *next;
+    ngx_str_t                 id;
+    ngx_http_pgw_counters_t  *counters;  /* NULL: nothing is counted */
+};
 
 
 /*
@@ -43,14 +113,14 @@ typedef struct {
     ngx_uint_t      refresh;      /* due whatever the age */
     ngx_uint_t      complaint;    /* last one about the key file, 0: none */
 
-    void           *metrics;      /* _metrics.c; NULL: none yet */
+    ngx_http_pgw_shared_t  metrics;
 
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];
 } ngx_http_pgw_zone_t;
 
 
-/* The set on disk, of fixed widths: a time can be replaced in place. */
+/* The set on disk. */
 
 typedef struct {
     u_char          magic[sizeof("platform-gateway-keys 1\nfetched ") - 1];
@@ -85,18 +155,21 @@ struct ngx_http_pgw_keys_s {
     ngx_str_t                        document;   /* of the file, at first */
     ngx_http_pgw_place_t             place;      /* where that was said */
     ngx_http_conf_ctx_t             *ctx;        /* the location's server */
-    const ngx_http_core_loc_conf_t  *clcf;       /* the location */
+    const ngx_http_core_loc_conf_t  *clcf;       /* the location, and ... */
+    const ngx_http_upstream_srv_conf_t  *upstream;  /* ... what is behind it;
+                                                       NULL: not known */
     ngx_log_t                       *log;        /* that server's */
 
     /* the issuers and where their keys are, as a digest: what a set of keys
        is good for */
     u_char                           source[NGX_HTTP_PGW_KEYS_DIGEST];
 
+    ngx_str_t                        zone_name;
+    size_t                           zone_size;  /* 0: not said */
     ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
     ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_zone_t             *zone;
     ngx_uint_t                       generation;
-    ngx_http_pgw_metrics_t          *metrics;
 
     /* of one worker process */
 
@@ -117,6 +190,12 @@ struct ngx_http_pgw_keys_s {
 };
 
 
+/* Whether the configuration names a source of keys at all. */
+
+#define ngx_http_pgw_keys_usable(keys)                                        \
+    ((keys)->location.len || (keys)->file.len)
+
+
 /* Milliseconds from now to then; 0 when then has passed. */
 
 static ngx_inline ngx_msec_t
@@ -128,6 +207,22 @@ ngx_http_pgw_keys_left(ngx_msec_t then)
 
     return left > 0 ? (ngx_msec_t) left : 0;
 }
+
+
+/* ngx_http_pgw_keys_conf.c: directives of the key set */
+
+ngx_http_pgw_set_t  ngx_http_pgw_keys_zone;
+ngx_http_pgw_set_t  ngx_http_pgw_keys_source;
+
+char *ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data);
+char *ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data);
+
+/*
+ * Called at postconfiguration, when every location is merged: defaults of the
+ * mcf->key_* that are unset, and the checks.
+ */
+char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
+    ngx_http_pgw_main_conf_t *mcf);
 
 
 /* ngx_http_pgw_keys.c: what is shared, and what is made of it */
@@ -174,33 +269,88 @@ const char *ngx_http_pgw_keys_parse(const ngx_str_t *document,
     pj_keyset_t **set);
 void ngx_http_pgw_keys_free(pj_keyset_t *set);
 
+/*
+ * Brings this worker's parsed set up to date with the zone (one atomic read
+ * when nothing changed) and returns it, or NULL while there is no usable set
+ * or the last good one is past the hard age.  Valid until the event loop is
+ * returned to.  Then keys->version is that of the set.
+ */
+const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
 
-/* ngx_http_pgw_refresh.c: where it comes from */
+/*
+ * Parks r until the key set changes, a fetch ends or the wait is over; then
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
+ * ended that began after r came, what it did not bring does not exist.
+ * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
+ * r has waited for as long as it may: decide now.
+ */
+ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
+    ngx_http_pgw_keys_t *keys);
+
+/* Seconds until a fetch is worth asking for again; at least 1. */
+time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
+
+
+/* ngx_http_pgw_refresh.c: where it comes from, and when */
 
 ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
+
+/* Starts counting, and the worker's refresh timer. */
+ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
+void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
+
+/* The end of a fetch: document is what it brought, unless err says in a few
+   words why there is none. */
+void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
+    const ngx_str_t *document, const char *err);
 
 
 /* ngx_http_pgw_fetch.c: the detached internal request */
 
-/*
- * Called once when a fetch ends: document is what it brought, unless err says
- * in a few words why there is none.  Both are gone when it returns.
- */
-typedef void (*ngx_http_pgw_fetch_done_pt)(ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, const char *err);
+/* Whether r is the fetch's own request in the location that it asks, which no
+   guard must refuse. */
+ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 
 /*
- * GET of the key location in its server; only its own answer counts.
- * NGX_ERROR: out of memory, or this worker fetches already: no call of done.
+ * GET of the key location in its server; only its own answer counts, with which
+ * it calls keys_fetched() once.  NGX_ERROR: out of memory, or this worker
+ * fetches already: no call.
  */
-ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys,
-    ngx_http_pgw_fetch_done_pt done);
+ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys);
 
 /* Ends the worker's fetch, if there is one. */
 void ngx_http_pgw_fetch_abort(void);
 
 /* Keeps a connection for the next fetch, where there is none yet. */
 void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
+
+
+/* ngx_http_pgw_metrics.c: what is counted, and the directive that shows it */
+
+/* The route of that id, made at its first use; NULL: out of memory. */
+ngx_http_pgw_route_t *ngx_http_pgw_metrics_route(ngx_conf_t *cf,
+    const ngx_str_t *id);
+
+/* Finds or makes the counters of the configuration's routes in the zone. */
+ngx_int_t ngx_http_pgw_metrics_zone_init(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared);
+
+/* mcf NULL: there is no http{}. */
+void ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf);
+
+ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
+
+/* One more of what is at that offset of shared_t. */
+void ngx_http_pgw_metrics_count(size_t offset);
+
+#define ngx_http_pgw_metrics_of(words, i)                                     \
+    ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
+                               + (i) * sizeof(ngx_atomic_t))
+
+/* How many tokens the cache of this process holds. */
+void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);
+
+extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
 
 
 #endif /* _NGX_HTTP_PGW_KEYS_H_INCLUDED_ */

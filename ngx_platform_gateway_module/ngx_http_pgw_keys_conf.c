@@ -5,7 +5,6 @@
 
 
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE  (256 * 1024)
@@ -13,37 +12,6 @@
 
 /* A fetch may take as long as the cooldown, but at least this. */
 #define NGX_HTTP_PGW_KEYS_TIMEOUT   5000  /* ms */
-
-
-ngx_http_pgw_keys_t *
-ngx_http_pgw_keys_create(ngx_conf_t *cf)
-{
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
-}
-
-
-ngx_uint_t
-ngx_http_pgw_keys_usable(const ngx_http_pgw_keys_t *keys)
-{
-    return keys->location.len || keys->file.len;
-}
-
-
-static char *
-ngx_http_pgw_keys_add_zone(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys,
-    ngx_str_t *name, size_t size)
-{
-    keys->shm_zone = ngx_shared_memory_add(cf, name, size,
-                                           &ngx_http_platform_gateway_module);
-    if (keys->shm_zone == NULL) {
-        return NGX_CONF_ERROR;
-    }
-
-    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
-    keys->shm_zone->data = keys;
-
-    return NGX_CONF_OK;
-}
 
 
 char *
@@ -57,7 +25,7 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     (void) cmd;
 
-    if (mcf->keys->shm_zone) {
+    if (mcf->keys->zone_size) {
         return "is duplicate";
     }
 
@@ -82,9 +50,11 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    value[1].len = (size_t) (colon - value[1].data);
+    mcf->keys->zone_name.data = value[1].data;
+    mcf->keys->zone_name.len = (size_t) (colon - value[1].data);
+    mcf->keys->zone_size = (size_t) size;
 
-    return ngx_http_pgw_keys_add_zone(cf, mcf->keys, &value[1], (size_t) size);
+    return NGX_CONF_OK;
 }
 
 
@@ -153,8 +123,7 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
-    keys->place.file = cf->conf_file->file.name;
-    keys->place.line = cf->conf_file->line;
+    ngx_http_pgw_conf_place(cf, &keys->place);
 
     if (cmd->type & NGX_HTTP_MAIN_CONF) {
         keys->file = value[1];
@@ -196,7 +165,6 @@ char *
 ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_msec_t                *age = data;
-    ngx_http_pgw_place_t      *place;
     ngx_http_pgw_main_conf_t  *mcf;
 
     (void) post;
@@ -204,9 +172,7 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    place = &mcf->key_places[age - &mcf->key_cooldown];
-    place->file = cf->conf_file->file.name;
-    place->line = cf->conf_file->line;
+    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - &mcf->key_cooldown]);
 
     return (age != &mcf->key_cooldown || *age >= 1000)
            ? NGX_CONF_OK : "must be at least 1s";
@@ -218,9 +184,8 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 static char *
 ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_uint_t             n;
-    ngx_msec_t            *age;
-    ngx_http_pgw_place_t  *place;
+    ngx_uint_t   n;
+    ngx_msec_t  *age;
 
     static const char  *names[] = { "cooldown", "soft_age", "hard_age" };
 
@@ -236,44 +201,41 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     for (n = 1; n < 3; n++) {
 
-        if (age[n] >= age[n - 1]) {
-            continue;
-        }
-
         /* one of the two is a default that follows none: it has no line */
 
-        place = &mcf->key_places[mcf->key_places[n].line ? n : n - 1];
-
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_%s\" (%Ms) must not be below "
-                      "\"platform_gateway_key_%s\" (%Ms) in %V:%ui",
-                      names[n], age[n] / 1000, names[n - 1], age[n - 1] / 1000,
-                      &place->file, place->line);
-        return NGX_CONF_ERROR;
+        if (age[n] < age[n - 1]) {
+            return ngx_http_pgw_conf_fail(cf,
+                       &mcf->key_places[mcf->key_places[n].line ? n : n - 1],
+                       "\"platform_gateway_key_%s\" (%Ms) must not be below "
+                       "\"platform_gateway_key_%s\" (%Ms)",
+                       names[n], age[n] / 1000, names[n - 1],
+                       age[n - 1] / 1000);
+        }
     }
 
     return NGX_CONF_OK;
 }
 
 
-/* What would otherwise only show when the first fetch fails. */
+/* What would otherwise only show when the first fetch fails, or never. */
 
 static char *
 ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 {
-    void                     **loc_conf;
-    const char                *fault;
-    ngx_http_core_loc_conf_t  *clcf;
+    void                           **loc_conf;
+    const char                      *fault;
+    ngx_http_conf_ctx_t              location;
+    ngx_http_core_loc_conf_t        *clcf;
+    const ngx_http_pgw_passer_t     *passer;
+    const ngx_http_upstream_conf_t  *u;
 
     loc_conf = keys->ctx->loc_conf;
 
     if (ngx_http_pgw_locate(NULL, &keys->location, &loc_conf) != NGX_OK) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "\"platform_gateway_key_location %V\" names no location "
-                      "of its server: add \"location = %V { internal; ... }\" "
-                      "in %V:%ui", &keys->location, &keys->location,
-                      &keys->place.file, keys->place.line);
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, &keys->place,
+                   "\"platform_gateway_key_location %V\" names no location of "
+                   "its server: add \"location = %V { internal; ... }\"",
+                   &keys->location, &keys->location);
     }
 
     clcf = loc_conf[ngx_http_core_module.ctx_index];
@@ -287,15 +249,41 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
               : NULL;
 
     if (fault) {
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "location \"%V\" of \"platform_gateway_key_location\" "
-                      "%s to it, or a \"location = %V\" of its own, in %V:%ui",
-                      &clcf->name, fault, &keys->location, &keys->place.file,
-                      keys->place.line);
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, &keys->place,
+                   "location \"%V\" of \"platform_gateway_key_location\" %s "
+                   "to it, or a \"location = %V\" of its own,",
+                   &clcf->name, fault, &keys->location);
+    }
+
+    location = *keys->ctx;
+    location.loc_conf = loc_conf;
+    passer = NULL;
+
+    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
+
+#if (NGX_HTTP_CACHE)
+        if (clcf->handler && u->cache > 0) {
+            return ngx_http_pgw_conf_fail(cf, &keys->place,
+                       "location \"%V\" of \"platform_gateway_key_location\" "
+                       "would give old keys from a cache: add \"%V_cache "
+                       "off;\" to it,", &clcf->name, &passer->name);
+        }
+#endif
+
+        keys->upstream = u->upstream;
     }
 
     return NGX_CONF_OK;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_keys_cmp(const void *one, const void *two)
+{
+    const pj_str_t  *a = one;
+    const pj_str_t  *b = two;
+
+    return ngx_memn2cmp((u_char *) a->data, (u_char *) b->data, a->len, b->len);
 }
 
 
@@ -308,65 +296,66 @@ ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 static char *
 ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    void                            *ctx;
-    ngx_str_t                       *part;
-    ngx_uint_t                       i;
-    ngx_array_t                      parts;
-    ngx_http_conf_ctx_t              location;
-    ngx_http_pgw_keys_t             *keys;
-    const ngx_http_upstream_conf_t  *u;
-
-    static ngx_str_t  proxy = ngx_string("proxy");
+    u_char                         *source;
+    pj_str_t                       *s;
+    ngx_str_t                       where, host, port;
+    ngx_uint_t                      i;
+    ngx_array_t                     issuers;
+    ngx_http_pgw_keys_t            *keys;
+    const ngx_http_pgw_loc_conf_t  *conf;
 
     keys = mcf->keys;
+    source = keys->source;
 
-    if (keys->ctx
-        && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
+    if ((keys->ctx
+         && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
+        || ngx_array_init(&issuers, cf->temp_pool, 4, sizeof(pj_str_t))
+           != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
 
-    if (ngx_array_init(&parts, cf->temp_pool, 4, sizeof(ngx_str_t)) != NGX_OK
-        || ngx_http_pgw_policy_issuers(mcf, &parts) != NGX_OK
-        || (part = ngx_array_push_n(&parts, 3)) == NULL)
-    {
-        return NGX_CONF_ERROR;
-    }
-
-    part[0] = keys->clcf ? keys->location : keys->file;
-    ngx_str_set(&part[1], "file");      /* as no location gives it */
-    ngx_str_null(&part[2]);
-
-    if (keys->clcf) {
-        ctx = cf->ctx;
-        location = *keys->ctx;
-        location.loc_conf = keys->clcf->loc_conf;
-        cf->ctx = &location;
-
-        u = ngx_http_pgw_peek_passes(cf, &proxy, &i);
-
-        cf->ctx = ctx;
-
-        ngx_str_null(&part[1]);
-
-        if (u && u->upstream) {
-            part[1] = u->upstream->host;
-            part[2].data = (u_char *) &u->upstream->port;
-            part[2].len = sizeof(in_port_t);
+    for (conf = mcf->policies; conf; conf = conf->policy_next) {
+        s = ngx_array_push_n(&issuers, conf->issuers->nelts);
+        if (s == NULL) {
+            return NGX_CONF_ERROR;
         }
+
+        ngx_memcpy(s, conf->issuers->elts,
+                   conf->issuers->nelts * sizeof(pj_str_t));
     }
 
-    part = parts.elts;
+    s = issuers.elts;
+    ngx_sort(s, issuers.nelts, sizeof(pj_str_t), ngx_http_pgw_keys_cmp);
 
-    for (i = 0; i < parts.nelts; i++) {
-        if (ngx_http_pgw_keys_digest(keys->source, part[i].data, part[i].len)
-            != NGX_OK)
+    for (i = 0; i < issuers.nelts; i++) {
+
+        /* once each, however many policies have it */
+
+        if ((i == 0 || ngx_http_pgw_keys_cmp(&s[i], &s[i - 1]) != 0)
+            && ngx_http_pgw_keys_digest(source, s[i].data, s[i].len) != NGX_OK)
         {
             return NGX_CONF_ERROR;
         }
     }
 
-    return NGX_CONF_OK;
+    where = keys->clcf ? keys->location : keys->file;
+    ngx_str_null(&host);
+    ngx_str_null(&port);
+
+    if (keys->upstream) {
+        host = keys->upstream->host;
+        port.data = (u_char *) &keys->upstream->port;
+        port.len = sizeof(in_port_t);
+
+    } else if (keys->clcf == NULL) {
+        ngx_str_set(&host, "file");     /* as no location gives it */
+    }
+
+    return ngx_http_pgw_keys_digest(source, where.data, where.len) == NGX_OK
+           && ngx_http_pgw_keys_digest(source, host.data, host.len) == NGX_OK
+           && ngx_http_pgw_keys_digest(source, port.data, port.len) == NGX_OK
+           ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
@@ -375,8 +364,6 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_http_pgw_keys_t       *keys;
     ngx_http_core_loc_conf_t  *clcf;
-
-    static ngx_str_t  name = ngx_string("platform_gateway");
 
     keys = mcf->keys;
     keys->conf = mcf;
@@ -401,16 +388,36 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    if (!ngx_http_pgw_keys_usable(keys)) {
-        return NGX_CONF_OK;
+    if (mcf->guarded && !ngx_http_pgw_keys_usable(keys)) {
+        return ngx_http_pgw_conf_fail(cf, &mcf->guarded->place,
+                   "platform_gateway: a guarded location needs keys to check "
+                   "tokens with: add \"platform_gateway_key_location\" to a "
+                   "server, or \"platform_gateway_key_file\" to http, for the "
+                   "location");
     }
 
-    if (keys->shm_zone == NULL
-        && ngx_http_pgw_keys_add_zone(cf, keys, &name, NGX_HTTP_PGW_KEYS_ZONE)
-           != NGX_CONF_OK)
-    {
+    if (!ngx_http_pgw_keys_usable(keys) && keys->zone_size == 0) {
+        return mcf->metrics_place.line == 0 ? NGX_CONF_OK
+               : ngx_http_pgw_conf_fail(cf, &mcf->metrics_place,
+                     "\"platform_gateway_metrics\" counts in shared memory, "
+                     "and there is none: add \"platform_gateway_zone "
+                     "platform_gateway:1m\" to http{},");
+    }
+
+    if (keys->zone_size == 0) {
+        ngx_str_set(&keys->zone_name, "platform_gateway");
+        keys->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
+    }
+
+    keys->shm_zone = ngx_shared_memory_add(cf, &keys->zone_name,
+                                           keys->zone_size,
+                                           &ngx_http_platform_gateway_module);
+    if (keys->shm_zone == NULL) {
         return NGX_CONF_ERROR;
     }
+
+    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
+    keys->shm_zone->data = keys;
 
     return ngx_http_pgw_keys_origin(cf, mcf);
 }

@@ -1,110 +1,59 @@
 
 /*
- * Content handlers of the gateway's own: liveness, readiness, and the answer
- * to a path that no route serves.
+ * Content handlers of the gateway's own: liveness, readiness, the answer to a
+ * path that no route serves, and explanations: who may ask what the gateway
+ * would do with a request, and how.  They are for the operator alone, since
+ * they tell more of a token than its bearer learns from a refusal.
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_keys.h"
 
 
-static ngx_int_t ngx_http_pgw_local_health_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_local_ready_handler(ngx_http_request_t *r);
-static ngx_int_t ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r);
-static char *ngx_http_pgw_local_set(ngx_conf_t *cf,
-    ngx_http_handler_pt handler);
+#define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
 
 
-char *
-ngx_http_pgw_local_health(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_int_t
+ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
+    const char *code, const char *detail, time_t retry_after)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
+    ngx_int_t                rc;
+    ngx_http_pgw_request_t  *gr;
 
-    (void) cmd;
-
-    lcf->methods |= NGX_HTTP_GET;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_health_handler);
-}
-
-
-char *
-ngx_http_pgw_local_ready(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
-{
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    (void) cmd;
-
-    lcf->methods |= NGX_HTTP_GET;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_ready_handler);
-}
-
-
-char *
-ngx_http_pgw_local_route_not_found(ngx_conf_t *cf, ngx_command_t *cmd,
-    void *conf)
-{
-    (void) cmd;
-    (void) conf;
-
-    return ngx_http_pgw_local_set(cf, ngx_http_pgw_local_not_found_handler);
-}
-
-
-ngx_uint_t
-ngx_http_pgw_local_is_route_not_found(const ngx_http_core_loc_conf_t *clcf)
-{
-    return clcf->handler == ngx_http_pgw_local_not_found_handler;
-}
-
-
-static char *
-ngx_http_pgw_local_set(ngx_conf_t *cf, ngx_http_handler_pt handler)
-{
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    if (clcf->handler) {
-        return "conflicts with another content handler of the location";
+    gr = ngx_http_pgw_request_own(r);
+    if (gr == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    clcf->handler = handler;
+    gr->retry_after = retry_after;
 
-    return NGX_CONF_OK;
+    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
+
+    gr->code = code;
+
+    return (rc == NGX_ERROR) ? NGX_HTTP_INTERNAL_SERVER_ERROR : rc;
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 {
-    ngx_str_t                 type;
-    ngx_http_complex_value_t  cv;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
+    ngx_http_pgw_text_t  text = { .request = r };
 
     if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    if (ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
+    ngx_http_pgw_text_format(&text,
+                             "{\"status\":\"UP\",\"service\":\"gateway\"}");
 
-    ngx_str_set(&type, "application/json");
-
-    ngx_memzero(&cv, sizeof(ngx_http_complex_value_t));
-    ngx_str_set(&cv.value, "{\"status\":\"UP\",\"service\":\"gateway\"}");
-
-    return ngx_http_send_response(r, NGX_HTTP_OK, &type, &cv);
+    return ngx_http_pgw_text_send(&text, "application/json");
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t    *gr;
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
@@ -115,30 +64,319 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
         return ngx_http_pgw_local_health_handler(r);
     }
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    gr->retry_after = ngx_http_pgw_keys_retry_after(mcf->keys);
-
-    return ngx_http_pgw_problem_refuse(r, gr,
-                                       NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-                                       "no key set has been loaded yet");
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
+                                     NULL, "no key set has been loaded yet",
+                                     ngx_http_pgw_keys_retry_after(mcf->keys));
 }
 
 
 static ngx_int_t
 ngx_http_pgw_local_not_found_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t  *gr;
+    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
+                                     NULL, NULL, 0);
+}
 
-    gr = ngx_http_pgw_request_own(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+
+/* Reads {"token", "method", "path", "at"}; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
+{
+    size_t            i, known;
+    const pj_json_t  *m;
+
+    struct {
+        const char   *name;
+        ngx_str_t    *value;
+    } members[] = {
+        { "token", &q->token },
+        { "method", &q->method },
+        { "path", &q->path }
+    };
+
+    m = pj_json_member(root, "at");
+    known = (m != NULL);
+
+    if (m
+        && (pj_json_seconds(m, PJ_ROUND_DOWN, &q->at) != PJ_OK
+            || q->at < 0 || q->at >= NGX_MAX_INT_T_VALUE - 300))
+    {
+        return "the time is a number of seconds";
     }
 
-    return ngx_http_pgw_problem_refuse(r, gr,
-                                       NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND,
-                                       NULL);
+    for (i = 0; i < sizeof(members) / sizeof(members[0]); i++) {
+
+        m = pj_json_member(root, members[i].name);
+        if (m == NULL) {
+            continue;
+        }
+
+        known++;
+
+        if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
+            return "token, method and path are strings";
+        }
+
+        members[i].value->len = m->text.len;
+
+        if (m->text.len) {
+            members[i].value->data = (u_char *) m->text.data;
+        }
+    }
+
+    if (known != root->count) {
+        return "the members are token, method, path and at";
+    }
+
+    return q->path.len ? NULL : "a path is required";
+}
+
+
+static void
+ngx_http_pgw_explain_body(ngx_http_request_t *r)
+{
+    size_t                    n, size;
+    u_char                   *p, *last;
+    pj_str_t                  body;
+    pj_arena_t                arena;
+    const char               *err;
+    ngx_chain_t              *cl;
+    const pj_json_t          *root;
+    ngx_http_pgw_question_t   question;
+    ngx_http_pgw_loc_conf_t  *conf;
+
+    n = (size_t) r->headers_in.content_length_n;
+
+    size = pj_keyset_arena_bytes(n);
+
+    p = ngx_palloc(r->pool, size + n);
+    if (p == NULL || r->request_body->temp_file) {
+        ngx_http_finalize_request(r, p ? NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
+                                       : NGX_HTTP_INTERNAL_SERVER_ERROR);
+        return;
+    }
+
+    pj_arena_init(&arena, p, size);
+
+    p += size;
+    last = p + n;
+    body.data = p;
+
+    for (cl = r->request_body->bufs; cl; cl = cl->next) {
+        n = (size_t) ngx_min(cl->buf->last - cl->buf->pos, last - p);
+
+        if (n) {
+            p = ngx_cpymem(p, cl->buf->pos, n);
+        }
+    }
+
+    body.len = (size_t) (p - body.data);
+
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+
+    ngx_memzero(&question, sizeof(ngx_http_pgw_question_t));
+
+    question.server = conf->explain;
+    ngx_str_set(&question.method, "GET");
+    question.at = ngx_time();
+
+    err = pj_json_parse(&arena, body, &root) != PJ_OK
+          || root->type != PJ_JSON_OBJECT
+          ? "the body is no JSON object"
+          : ngx_http_pgw_explain_read(&question, root);
+
+    ngx_http_finalize_request(r,
+           err ? ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                           "REQUEST_INVALID", err, 0)
+               : ngx_http_pgw_explain_answer(r, &question));
+}
+
+
+/*
+ * A token must not reach the disk, so a body that nginx would not hold in
+ * memory is refused.  A page may have its browser ask, from inside what "allow"
+ * lets in: all that a page can have sent by POST has one of two headers.
+ */
+
+static ngx_int_t
+ngx_http_pgw_explain_handler(ngx_http_request_t *r)
+{
+    off_t                      length;
+    ngx_int_t                  rc;
+    ngx_uint_t                 i;
+    ngx_table_elt_t           *h;
+    const ngx_list_part_t     *part;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (r->method != NGX_HTTP_POST || r != r->main) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    i = 0;
+    part = &r->headers_in.headers.part;
+
+    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+
+        if (ngx_http_pgw_header_is(h, "origin")
+            || ngx_http_pgw_header_is(h, "sec-fetch-site"))
+        {
+            return ngx_http_pgw_local_refuse(r,
+                                     NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN,
+                                     NULL, "browsers get no explanation", 0);
+        }
+    }
+
+    length = r->headers_in.content_length_n;
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (length < 0) {
+        return NGX_HTTP_LENGTH_REQUIRED;
+    }
+
+    if (length > NGX_HTTP_PGW_EXPLAIN_MAX
+        || length > (off_t) clcf->client_body_buffer_size)
+    {
+        return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
+    }
+
+    r->request_body_in_file_only = 0;
+
+    rc = ngx_http_read_client_request_body(r, ngx_http_pgw_explain_body);
+
+    return (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : NGX_DONE;
+}
+
+
+/* NULL unless exactly one server has the name. */
+
+static ngx_http_core_srv_conf_t *
+ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
+{
+    ngx_uint_t                  i, n;
+    ngx_http_server_name_t     *sn;
+    ngx_http_core_srv_conf_t  **cscfp, *found;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_conf_get_module_main_conf(cf, ngx_http_core_module);
+
+    found = NULL;
+    cscfp = cmcf->servers.elts;
+
+    for (i = 0; i < cmcf->servers.nelts; i++) {
+        sn = cscfp[i]->server_names.elts;
+
+        for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
+
+            if (sn[n].name.len == name->len
+                && ngx_strncasecmp(sn[n].name.data, name->data, name->len) == 0)
+            {
+                if (found && found != cscfp[i]) {
+                    return NULL;
+                }
+
+                found = cscfp[i];
+            }
+        }
+    }
+
+    return found;
+}
+
+
+char *
+ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
+    ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    /* the handler of a location runs in its "if" and "limit_except" as well */
+
+    if (clcf->noname) {
+        conf->explain = prev->explain;
+    }
+
+    if (conf->explain == NULL || (clcf->noname && !clcf->lmt_excpt)) {
+        return NGX_CONF_OK;
+    }
+
+    if (conf->explain_name.len) {
+        conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
+    }
+
+    if (conf->explain == NULL) {
+        return ngx_http_pgw_conf_fail(cf, NULL,
+                   "has \"platform_gateway_explain %V\", and not exactly one "
+                   "server has that \"server_name\",", &conf->explain_name);
+    }
+
+    if (clcf->internal
+        || ngx_http_pgw_peek_access_denies(cf)
+        || (conf->enable && (conf->access & NGX_HTTP_PGW_GUARDED)))
+    {
+        return NGX_CONF_OK;
+    }
+
+    return ngx_http_pgw_conf_fail(cf, NULL,
+               "has \"platform_gateway_explain\" and is open to anybody: say "
+               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
+               "guard it,");
+}
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_health =
+    { ngx_http_pgw_local_health_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_ready =
+    { ngx_http_pgw_local_ready_handler, NGX_HTTP_GET };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_route_not_found =
+    { ngx_http_pgw_local_not_found_handler, 0 };
+
+ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
+    { ngx_http_pgw_explain_handler, NGX_HTTP_POST };
+
+
+char *
+ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    ngx_str_t                     *value;
+    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_pgw_main_conf_t      *mcf;
+    const ngx_http_pgw_content_t  *content;
+
+    content = cmd->post;
+    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+
+    if (clcf->handler) {
+        return "conflicts with another content handler of the location";
+    }
+
+    clcf->handler = content->handler;
+    lcf->methods |= content->methods;
+    lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
+
+    if (content == &ngx_http_pgw_metrics_content) {
+        mcf = ngx_http_conf_get_module_main_conf(cf,
+                                             ngx_http_platform_gateway_module);
+
+        ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
+    }
+
+    if (content == &ngx_http_pgw_local_explain) {
+        value = cf->args->elts;
+
+        lcf->explain = ngx_http_conf_get_module_srv_conf(cf,
+                                                         ngx_http_core_module);
+
+        if (cf->args->nelts == 2) {
+            lcf->explain_name = value[1];
+        }
+    }
+
+    return NGX_CONF_OK;
 }

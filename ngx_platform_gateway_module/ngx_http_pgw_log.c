@@ -3,20 +3,15 @@
  * A writer of text, piece by piece: of responses and of the access log.
  *
  * The log: $platform_access_json, one JSON object on one line whatever bytes
- * the client sent, and some of its members as variables of their own.  Written
- * at every request: most texts are known to need no escaping, and the time is
- * kept for the next entry of the same second.
+ * the client sent, and some of its members as variables of their own.
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define NGX_HTTP_PGW_TEXT_START  1024
-#define NGX_HTTP_PGW_TEXT_PIECE  512
-
-#define NGX_HTTP_PGW_LOG_TIME_LEN                                             \
-    (sizeof("1970-01-01T00:00:00.000Z") - 1)
+#define NGX_HTTP_PGW_TEXT_PIECE  256
 
 
 /* What the gateway says of a request; an empty text is null. */
@@ -33,23 +28,9 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-/* By ngx_http_pgw_loc_conf_t.access: the bits above the lowest. */
+/* Room for len bytes at text->last; NULL: there is none. */
 
-static ngx_str_t  ngx_http_pgw_log_levels[16];
-static u_char     ngx_http_pgw_log_names[16][sizeof("public account branch "
-                                                    "system ")];
-
-
-void
-ngx_http_pgw_text_init(ngx_http_pgw_text_t *text, ngx_http_request_t *r)
-{
-    ngx_memzero(text, sizeof(ngx_http_pgw_text_t));
-
-    text->request = r;
-}
-
-
-u_char *
+static u_char *
 ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
 {
     size_t   used, size;
@@ -106,23 +87,22 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 
 
 void
-ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, const ngx_str_t *s, ngx_uint_t plain)
+ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
+    const ngx_str_t *s)
 {
-    u_char  *p;
+    size_t    len;
+    u_char   *p;
+    pj_str_t  value = { s->data, s->len };
 
-    plain = plain || ngx_http_pgw_json_plain(s);
+    len = ngx_strlen(before);
 
-    p = ngx_http_pgw_text_reserve(text, NGX_HTTP_PGW_TEXT_BEFORE
-                                + sizeof("null")
-                                + (plain ? s->len
-                                         : ngx_http_pgw_json_escape(NULL, s)));
+    p = ngx_http_pgw_text_reserve(text, len + sizeof("null")
+                                        + pj_json_escape(NULL, value));
     if (p == NULL) {
         return;
     }
 
-    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
-    p += len;
+    p = ngx_cpymem(p, before, len);
 
     if (s->data == NULL) {
         text->last = ngx_cpymem(p, "null", 4);
@@ -130,38 +110,29 @@ ngx_http_pgw_text_member(ngx_http_pgw_text_t *text, const char *before,
     }
 
     *p++ = '"';
-
-    if (plain) {
-        p = ngx_cpymem(p, s->data, s->len);
-
-    } else {
-        p += ngx_http_pgw_json_escape(p, s);
-    }
-
+    p += pj_json_escape((char *) p, value);
     *p++ = '"';
 
     text->last = p;
 }
 
 
-ngx_int_t
-ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
+ngx_buf_t *
+ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type)
 {
-    ngx_int_t            rc;
     ngx_buf_t           *b;
-    ngx_str_t            value;
-    ngx_chain_t          out;
     ngx_http_request_t  *r;
 
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
     r = text->request;
+
     b = ngx_calloc_buf(r->pool);
 
-    ngx_str_set(&value, "no-store");
-
     if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &value) == NULL)
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
     {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+        return NULL;
     }
 
     b->pos = text->start;
@@ -170,15 +141,38 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
     b->last_buf = (r == r->main) ? 1 : 0;
     b->last_in_chain = 1;
 
-    out.buf = b;
-    out.next = NULL;
-
-    r->headers_out.status = NGX_HTTP_OK;
     r->headers_out.content_length_n = b->last - b->pos;
     r->headers_out.content_type.data = (u_char *) type;
     r->headers_out.content_type.len = ngx_strlen(type);
     r->headers_out.content_type_len = r->headers_out.content_type.len;
     r->headers_out.content_type_lowcase = NULL;
+
+    return b;
+}
+
+
+ngx_int_t
+ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
+{
+    ngx_int_t            rc;
+    ngx_chain_t          out;
+    ngx_http_request_t  *r;
+
+    r = text->request;
+
+    rc = ngx_http_discard_request_body(r);
+    if (rc != NGX_OK) {
+        return rc;
+    }
+
+    out.buf = ngx_http_pgw_text_buf(text, type);
+    out.next = NULL;
+
+    if (out.buf == NULL) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    r->headers_out.status = NGX_HTTP_OK;
 
     rc = ngx_http_send_header(r);
 
@@ -239,6 +233,17 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     ngx_http_pgw_loc_conf_t  *conf;
     ngx_http_pgw_decision_e   decision;
 
+    static const ngx_str_t  public = ngx_string("public"), levels[] = {
+        ngx_null_string,
+        ngx_string("account"),
+        ngx_string("branch"),
+        ngx_string("account branch"),
+        ngx_string("system"),
+        ngx_string("account system"),
+        ngx_string("branch system"),
+        ngx_string("account branch system")
+    };
+
     ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
@@ -268,7 +273,8 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     /* the levels of the location that decided */
 
     access = gr->required ? gr->required : conf->access;
-    log->access = ngx_http_pgw_log_levels[(access >> 1) & 0xf];
+    log->access = (access & NGX_HTTP_PGW_PUBLIC) ? public
+                  : levels[(access & NGX_HTTP_PGW_GUARDED) >> 2];
 
     decision = ngx_http_pgw_decision(r, gr);
 
@@ -283,7 +289,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 }
 
 
-static ngx_int_t
+ngx_int_t
 ngx_http_pgw_log_value(ngx_http_variable_value_t *v, u_char *data, size_t len)
 {
     v->data = data;
@@ -313,81 +319,6 @@ ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-/* The moment of writing, like nginx's own $time_iso8601, but in UTC. */
-
-static u_char *
-ngx_http_pgw_log_time(u_char *p)
-{
-    ngx_tm_t     tm;
-    ngx_time_t  *tp;
-
-    static time_t  sec = -1;
-    static u_char  text[NGX_HTTP_PGW_LOG_TIME_LEN];
-
-    tp = ngx_timeofday();
-
-    if (tp->sec != sec) {
-        ngx_gmtime(tp->sec, &tm);
-
-        (void) ngx_snprintf(text, sizeof(text),
-                            "%04d-%02d-%02dT%02d:%02d:%02d.000Z",
-                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
-        sec = tp->sec;
-    }
-
-    p = ngx_cpymem(p, text, sizeof(text));
-
-    p[-4] = (u_char) ('0' + tp->msec / 100);
-    p[-3] = (u_char) ('0' + tp->msec / 10 % 10);
-    p[-2] = (u_char) ('0' + tp->msec % 10);
-
-    return p;
-}
-
-
-#define ngx_http_pgw_log_text(line, name, text, plain)                        \
-    ngx_http_pgw_text_member(line,                                            \
-        ngx_http_pgw_text_before(",\"" name "\":"), text, plain)
-
-#define ngx_http_pgw_log_number(line, name, n)                                \
-    ngx_http_pgw_log_digits(line,                                             \
-        ngx_http_pgw_text_before(",\"" name "\":"), (int64_t) (n))
-
-
-/* A negative number is null. */
-
-static void
-ngx_http_pgw_log_digits(ngx_http_pgw_text_t *line, const char *before,
-    size_t len, int64_t n)
-{
-    u_char  *p, *digit, buf[NGX_INT64_LEN];
-
-    p = ngx_http_pgw_text_reserve(line, NGX_HTTP_PGW_TEXT_BEFORE
-                                        + NGX_INT64_LEN);
-    if (p == NULL) {
-        return;
-    }
-
-    ngx_memcpy(p, before, NGX_HTTP_PGW_TEXT_BEFORE);
-    p += len;
-
-    if (n < 0) {
-        line->last = ngx_cpymem(p, "null", 4);
-        return;
-    }
-
-    digit = buf + sizeof(buf);
-
-    do {
-        *--digit = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    line->last = ngx_cpymem(p, digit, (size_t) (buf + sizeof(buf) - digit));
-}
-
-
 static void
 ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 {
@@ -403,19 +334,20 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
         path.len = (size_t) (query - path.data);
     }
 
-    /* the method is null, as the path is, for a request line that did not
-       parse; nginx lets capitals, "-" and "_" alone into it */
+    /* method and path are null for a request line that did not parse */
 
-    ngx_http_pgw_log_text(line, "clientIp", &r->connection->addr_text, 1);
-    ngx_http_pgw_log_text(line, "method", &r->method_name, 1);
-    ngx_http_pgw_log_text(line, "path", &path, 0);
+    ngx_http_pgw_text_json(line, ",\"clientIp\":", &r->connection->addr_text);
+    ngx_http_pgw_text_json(line, ",\"method\":", &r->method_name);
+    ngx_http_pgw_text_json(line, ",\"path\":", &path);
 
     /* as $status and $bytes_sent */
 
-    ngx_http_pgw_log_number(line, "status", r->err_status
-                                     ? r->err_status : r->headers_out.status);
-    ngx_http_pgw_log_number(line, "bytes", r->connection->sent);
-    ngx_http_pgw_log_number(line, "durationMs", ngx_http_pgw_log_duration(r));
+    ngx_http_pgw_text_format(line,
+                             ",\"status\":%ui,\"bytes\":%O,\"durationMs\":%M",
+                             r->err_status ? r->err_status
+                                           : r->headers_out.status,
+                             r->connection->sent,
+                             ngx_http_pgw_log_duration(r));
 }
 
 
@@ -433,19 +365,23 @@ ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     upstream = ngx_http_pgw_log_upstream(r);
     upstream = upstream ? upstream : &silent;
 
-    ngx_http_pgw_log_text(line, "upstreamAddr", upstream->peer, 0);
+    ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
 
-    /* both are null until it has answered; so the time is (ngx_msec_t) -1 */
+    /* both are null until it has answered */
 
-    ngx_http_pgw_log_number(line, "upstreamStatus",
-                            upstream->status ? (int64_t) upstream->status : -1);
-    ngx_http_pgw_log_number(line, "upstreamDurationMs",
-                            upstream->response_time);
+    ngx_http_pgw_text_format(line, upstream->status
+                                   ? ",\"upstreamStatus\":%ui"
+                                   : ",\"upstreamStatus\":null",
+                             upstream->status);
+    ngx_http_pgw_text_format(line, upstream->response_time != (ngx_msec_t) -1
+                                   ? ",\"upstreamDurationMs\":%M"
+                                   : ",\"upstreamDurationMs\":null",
+                             upstream->response_time);
 
     agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
             ? &r->headers_in.user_agent->value : &none;
 
-    ngx_http_pgw_log_text(line, "userAgent", agent, 0);
+    ngx_http_pgw_text_json(line, ",\"userAgent\":", agent);
 }
 
 
@@ -453,71 +389,58 @@ static ngx_int_t
 ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
-    u_char                   *p;
-    ngx_uint_t                plain;
-    ngx_http_pgw_log_t        log;
-    ngx_http_pgw_text_t       line;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_tm_t             tm;
+    ngx_time_t          *tp;
+    ngx_http_pgw_log_t   log;
+    ngx_http_pgw_text_t  line = { .request = r };
 
     (void) data;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_text_init(&line, r);
-    p = ngx_http_pgw_text_reserve(&line, sizeof("{\"time\":\"\"") - 1
-                                         + NGX_HTTP_PGW_LOG_TIME_LEN);
-
-    if (p == NULL || ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
+    if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    p = ngx_cpymem(p, "{\"time\":\"", sizeof("{\"time\":\"") - 1);
-    p = ngx_http_pgw_log_time(p);
-    *p++ = '"';
-    line.last = p;
+    /* the moment of writing, like nginx's own $time_iso8601, but in UTC */
 
-    /* ids were checked when they were chosen */
+    tp = ngx_timeofday();
+    ngx_gmtime(tp->sec, &tm);
 
-    ngx_http_pgw_log_text(&line, "requestId", &log.request_id, 1);
-    ngx_http_pgw_log_text(&line, "correlationId", &log.correlation_id, 1);
+    ngx_http_pgw_text_format(&line,
+        "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.%03MZ\"",
+        tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday, tm.ngx_tm_hour,
+        tm.ngx_tm_min, tm.ngx_tm_sec, tp->msec);
+
+    ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
+    ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);
 
     ngx_http_pgw_log_request(&line, r);
 
-    plain = conf->log_plain;
-    ngx_http_pgw_log_text(&line, "routeId", &log.route_id, plain);
-    ngx_http_pgw_log_text(&line, "serviceName", &log.service_name, plain);
-    ngx_http_pgw_log_text(&line, "access", &log.access, 1);
-    ngx_http_pgw_log_text(&line, "decision", &log.decision, 1);
-    ngx_http_pgw_log_text(&line, "reason", &log.reason, 1);
-
-    plain = log.subject.plain;
-    ngx_http_pgw_log_text(&line, "accountId", &log.subject.account_id, plain);
-    ngx_http_pgw_log_text(&line, "sessionId", &log.subject.session_id, plain);
-    ngx_http_pgw_log_text(&line, "workspaceId", &log.subject.workspace_id,
-                          plain);
+    ngx_http_pgw_text_json(&line, ",\"routeId\":", &log.route_id);
+    ngx_http_pgw_text_json(&line, ",\"serviceName\":", &log.service_name);
+    ngx_http_pgw_text_json(&line, ",\"access\":", &log.access);
+    ngx_http_pgw_text_json(&line, ",\"decision\":", &log.decision);
+    ngx_http_pgw_text_json(&line, ",\"reason\":", &log.reason);
+    ngx_http_pgw_text_json(&line, ",\"accountId\":", &log.subject.account_id);
+    ngx_http_pgw_text_json(&line, ",\"sessionId\":", &log.subject.session_id);
+    ngx_http_pgw_text_json(&line, ",\"workspaceId\":",
+                           &log.subject.workspace_id);
 
     ngx_http_pgw_log_answer(&line, r);
+    ngx_http_pgw_text_format(&line, "}");
 
-    p = ngx_http_pgw_text_reserve(&line, 1);
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    *p++ = '}';
-
-    return ngx_http_pgw_log_value(v, line.start, (size_t) (p - line.start));
+    return line.failed ? NGX_ERROR
+           : ngx_http_pgw_log_value(v, line.start,
+                                    (size_t) (line.last - line.start));
 }
 
 
-#define ngx_http_pgw_log_entry(member)                                        \
-    { ngx_string("platform_" #member), ngx_http_pgw_log_variable,             \
-      offsetof(ngx_http_pgw_log_t, member) }
+/* A decision changes while the request goes on. */
 
-static struct {
-    ngx_str_t                    name;
-    ngx_http_get_variable_pt     handler;
-    size_t                       offset;
-} ngx_http_pgw_log_variables[] = {
+#define ngx_http_pgw_log_entry(member)                                        \
+    { ngx_string("platform_" #member), NULL, ngx_http_pgw_log_variable,       \
+      offsetof(ngx_http_pgw_log_t, member), NGX_HTTP_VAR_NOCACHEABLE, 0 }
+
+ngx_http_variable_t  ngx_http_pgw_log_variables[] = {
     ngx_http_pgw_log_entry(request_id),
     ngx_http_pgw_log_entry(correlation_id),
     ngx_http_pgw_log_entry(route_id),
@@ -525,39 +448,7 @@ static struct {
     ngx_http_pgw_log_entry(access),
     ngx_http_pgw_log_entry(decision),
     ngx_http_pgw_log_entry(reason),
-    { ngx_string("platform_access_json"), ngx_http_pgw_log_json, 0 }
+    { ngx_string("platform_access_json"), NULL, ngx_http_pgw_log_json, 0,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+      ngx_http_null_variable
 };
-
-
-ngx_int_t
-ngx_http_pgw_log_add_variables(ngx_conf_t *cf)
-{
-    u_char               *p;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
-
-    for (i = 1; i < 16; i++) {
-        p = ngx_sprintf(ngx_http_pgw_log_names[i], "%s%s%s%s",
-                        i & 1 ? "public " : "", i & 2 ? "account " : "",
-                        i & 4 ? "branch " : "", i & 8 ? "system " : "");
-        ngx_http_pgw_log_levels[i].data = ngx_http_pgw_log_names[i];
-        ngx_http_pgw_log_levels[i].len = (size_t)
-                                     (p - 1 - ngx_http_pgw_log_names[i]);
-    }
-
-    for (i = 0; i < 8; i++) {
-
-        /* a decision changes while the request goes on */
-
-        var = ngx_http_add_variable(cf, &ngx_http_pgw_log_variables[i].name,
-                                    NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = ngx_http_pgw_log_variables[i].handler;
-        var->data = ngx_http_pgw_log_variables[i].offset;
-    }
-
-    return NGX_OK;
-}

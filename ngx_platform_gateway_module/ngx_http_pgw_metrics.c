@@ -1,104 +1,69 @@
 
 /*
- * Counters in shared memory: where they are, and what is counted.
+ * Counters in shared memory: where they are, what is counted, and the content
+ * handler of platform_gateway_metrics, which writes them in Prometheus text
+ * format 0.0.4.  Labels are route ids of the configuration, whose escapes are
+ * those of JSON, and closed sets of names.
  */
 
 
-#include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_keys.h"
 
+#include <pj_version.h>
 
-/* Changes with the structures, as a reload may load another build. */
-#define NGX_HTTP_PGW_METRICS_LAYOUT                                           \
-    (0x200000 + sizeof(ngx_http_pgw_shared_t)                                 \
-     + sizeof(ngx_http_pgw_counters_t))
+
+#define ngx_http_pgw_family(name, type, help)                                 \
+    "# HELP platform_gateway_" name " " help "\n"                             \
+    "# TYPE platform_gateway_" name " " type "\n"
+
+#define ngx_http_pgw_gauge(name, help, value)                                 \
+    ngx_http_pgw_family(name, "gauge", help)                                  \
+    "platform_gateway_" name value "\n"
+
+
+/* What is counted by route. */
+
+typedef struct {
+    const char              *head;
+    const char              *series;
+    const char              *label;
+    size_t                   words;     /* in counters_t */
+    ngx_uint_t               n;
+    const char              *names[NGX_HTTP_PGW_DURATIONS];
+                                        /* none: those of the decisions */
+} ngx_http_pgw_family_t;
+
+static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
+
+    { ngx_http_pgw_family("requests_total", "counter",
+                          "Requests by route and decision."),
+      "platform_gateway_requests_total{route=", "decision",
+      offsetof(ngx_http_pgw_counters_t, requests), NGX_HTTP_PGW_DECISIONS,
+      { NULL } },
+
+    { ngx_http_pgw_family("upstream_responses_total", "counter",
+                          "Requests by route and class of the status that the "
+                          "upstream answered with."),
+      "platform_gateway_upstream_responses_total{route=", "class",
+      offsetof(ngx_http_pgw_counters_t, upstream), NGX_HTTP_PGW_CLASSES,
+      { "none", "1xx", "2xx", "3xx", "4xx", "5xx" } },
+
+    { ngx_http_pgw_family("request_duration_seconds", "histogram",
+                          "Time from the first byte of a request to the last "
+                          "of its response, by route."),
+      "platform_gateway_request_duration_seconds_bucket{route=", "le",
+      offsetof(ngx_http_pgw_counters_t, durations), NGX_HTTP_PGW_DURATIONS,
+      { "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5",
+        "5", "10", "+Inf" } }
+};
+
+#define NGX_HTTP_PGW_FAMILIES                                                 \
+    (sizeof(ngx_http_pgw_families) / sizeof(ngx_http_pgw_families[0]))
 
 
 /* Of this process; NULL: nothing is counted. */
 
 static ngx_http_pgw_shared_t  *ngx_http_pgw_shared;
-
-
-ngx_http_pgw_metrics_t *
-ngx_http_pgw_metrics_create(ngx_conf_t *cf)
-{
-    return ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_metrics_t));
-}
-
-
-/* s as the inside of a label value (Prometheus text format 0.0.4). */
-
-static ngx_int_t
-ngx_http_pgw_metrics_label(ngx_conf_t *cf, const ngx_str_t *s,
-    ngx_str_t *label)
-{
-    bool     valid;
-    size_t   n;
-    u_char  *p, *dst, *last;
-
-    /* a byte becomes three at most */
-
-    dst = ngx_pnalloc(cf->pool, s->len * 3 + 1);
-    if (dst == NULL) {
-        return NGX_ERROR;
-    }
-
-    label->data = dst;
-    last = s->data + s->len;
-
-    for (p = s->data; p < last; p += n) {
-
-        n = pj_utf8_next(p, last, &valid);
-
-        if (!valid) {
-            dst = ngx_cpymem(dst, "\xef\xbf\xbd", 3);      /* U+FFFD */
-
-        } else if (*p == '\n') {
-            dst = ngx_cpymem(dst, "\\n", 2);
-
-        } else {
-            if (*p == '"' || *p == '\\') {
-                *dst++ = '\\';
-            }
-
-            dst = ngx_cpymem(dst, p, n);
-        }
-    }
-
-    label->len = (size_t) (dst - label->data);
-
-    return NGX_OK;
-}
-
-
-char *
-ngx_http_pgw_metrics_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
-{
-    ngx_shm_zone_t          *zone;
-    ngx_http_pgw_metrics_t  *metrics;
-
-    metrics = mcf->metrics;
-    zone = mcf->keys->shm_zone;
-
-    mcf->keys->metrics = metrics;
-
-    if (zone) {
-        return ngx_http_pgw_metrics_label(cf, &zone->shm.name, &metrics->zone)
-               == NGX_OK ? NGX_CONF_OK : NGX_CONF_ERROR;
-    }
-
-    if (metrics->place.line == 0) {
-        return NGX_CONF_OK;
-    }
-
-    ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                  "\"platform_gateway_metrics\" counts in shared memory, and "
-                  "there is none: add \"platform_gateway_zone "
-                  "platform_gateway:1m\" to http{}, in %V:%ui",
-                  &metrics->place.file, metrics->place.line);
-
-    return NGX_CONF_ERROR;
-}
 
 
 ngx_http_pgw_route_t *
@@ -110,7 +75,7 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    for (route = &mcf->metrics->routes; *route; route = &(*route)->next) {
+    for (route = &mcf->routes; *route; route = &(*route)->next) {
         if ((*route)->id.len == id->len
             && ngx_memcmp((*route)->id.data, id->data, id->len) == 0)
         {
@@ -120,13 +85,9 @@ ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
 
     *route = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_route_t));
 
-    if (*route == NULL
-        || ngx_http_pgw_metrics_label(cf, id, &(*route)->label) != NGX_OK)
-    {
-        return NULL;
+    if (*route) {
+        (*route)->id = *id;
     }
-
-    (*route)->id = *id;
 
     return *route;
 }
@@ -163,51 +124,32 @@ ngx_http_pgw_metrics_counters(ngx_slab_pool_t *shpool,
 
 
 ngx_int_t
-ngx_http_pgw_metrics_zone_init(ngx_http_pgw_metrics_t *metrics,
-    ngx_shm_zone_t *shm_zone, void **out)
+ngx_http_pgw_metrics_zone_init(const ngx_http_pgw_main_conf_t *mcf,
+    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared)
 {
-    ngx_slab_pool_t        *shpool;
-    ngx_http_pgw_route_t   *route;
-    ngx_http_pgw_shared_t  *shared;
+    ngx_http_pgw_route_t  *route;
 
-    if (metrics->place.line == 0) {
+    if (mcf->metrics_place.line == 0) {
         return NGX_OK;
     }
 
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    shared = *out;
+    for (route = mcf->routes; route; route = route->next) {
 
-    if (shared == NULL || shared->layout != NGX_HTTP_PGW_METRICS_LAYOUT) {
-        shared = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_shared_t));
-        if (shared == NULL) {
-            goto failed;
-        }
+        route->counters = ngx_http_pgw_metrics_counters(
+                              (ngx_slab_pool_t *) shm_zone->shm.addr, shared,
+                              &route->id);
 
-        shared->layout = NGX_HTTP_PGW_METRICS_LAYOUT;
-        *out = shared;
-    }
-
-    for (route = metrics->routes; route; route = route->next) {
-        route->counters = ngx_http_pgw_metrics_counters(shpool, shared,
-                                                        &route->id);
         if (route->counters == NULL) {
-            goto failed;
+            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                          "platform_gateway_zone \"%V\" is too small for the "
+                          "counters of \"platform_gateway_metrics\" in "
+                          "%V:%ui", &shm_zone->shm.name,
+                          &mcf->metrics_place.file, mcf->metrics_place.line);
+            return NGX_ERROR;
         }
     }
-
-    metrics->shared = shared;
 
     return NGX_OK;
-
-failed:
-
-    ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                  "platform_gateway_zone \"%V\" is too small for the "
-                  "counters of \"platform_gateway_metrics\" in %V:%ui",
-                  &shm_zone->shm.name, &metrics->place.file,
-                  metrics->place.line);
-
-    return NGX_ERROR;
 }
 
 
@@ -294,16 +236,213 @@ ngx_http_pgw_metrics_cached(ngx_uint_t tokens)
 
 
 void
-ngx_http_pgw_metrics_init_process(ngx_cycle_t *cycle)
+ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_shared = mcf ? mcf->metrics->shared : NULL;
+    ngx_http_pgw_shared = (mcf && mcf->metrics_place.line)
+                          ? &mcf->keys->zone->metrics : NULL;
 
     /* one that was killed left its number here */
 
     ngx_http_pgw_metrics_cached(0);
 }
+
+
+static void
+ngx_http_pgw_metrics_routes(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_route_t *route, const ngx_http_pgw_family_t *family)
+{
+    ngx_uint_t           i, histogram;
+    ngx_atomic_uint_t    n, ms;
+    const ngx_atomic_t  *words;
+
+    histogram = family->words == offsetof(ngx_http_pgw_counters_t, durations);
+
+    ngx_http_pgw_text_format(text, "%s", family->head);
+
+    for ( /* void */ ; route; route = route->next) {
+
+        words = (ngx_atomic_t *) (void *)
+                ((u_char *) route->counters + family->words);
+        ms = route->counters->duration_ms;
+
+        for (i = 0, n = 0; i < family->n; i++) {
+            n = words[i] + (histogram ? n : 0);
+
+            ngx_http_pgw_text_json(text, family->series, &route->id);
+            ngx_http_pgw_text_format(text, ",%s=\"%s\"} %uA\n", family->label,
+                family->names[0] ? (u_char *) family->names[i]
+                                 : ngx_http_pgw_decisions[i].data, n);
+        }
+
+        if (histogram) {
+            ngx_http_pgw_text_json(text,
+                "platform_gateway_request_duration_seconds_sum{route=",
+                &route->id);
+            ngx_http_pgw_text_format(text, "} %uA.%03uA\n", ms / 1000,
+                                     ms % 1000);
+            ngx_http_pgw_text_json(text,
+                "platform_gateway_request_duration_seconds_count{route=",
+                &route->id);
+            ngx_http_pgw_text_format(text, "} %uA\n", n);
+        }
+    }
+}
+
+
+static void
+ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
+{
+    ngx_uint_t                    i, decision, reason;
+    const ngx_http_pgw_reason_t  *reasons;
+
+    reasons = ngx_http_pgw_reasons;
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("refusals_total", "counter",
+                            "Requests refused (deny), or that would have been "
+                            "(shadow), by reason."));
+
+    for (i = 0; i < 2 * NGX_HTTP_PGW_REASONS; i++) {
+
+        decision = NGX_HTTP_PGW_DECISION_DENY + i / NGX_HTTP_PGW_REASONS;
+        reason = i % NGX_HTTP_PGW_REASONS;
+
+        if (reasons[reason].flags & NGX_HTTP_PGW_REASON_REFUSES) {
+            ngx_http_pgw_text_format(text,
+                "platform_gateway_refusals_total{reason=\"%s\","
+                "decision=\"%V\"} %uA\n", reasons[reason].name,
+                &ngx_http_pgw_decisions[decision],
+                ngx_http_pgw_shared->refusals[decision][reason]);
+        }
+    }
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("token_verifications_total", "counter",
+                            "Tokens checked, by result."));
+
+    for (i = 0; i < NGX_HTTP_PGW_REASONS; i++) {
+
+        if (reasons[i].flags & NGX_HTTP_PGW_REASON_VERIFIES) {
+            ngx_http_pgw_text_format(text,
+                "platform_gateway_token_verifications_total{result=\"%s\"} "
+                "%uA\n", reasons[i].name,
+                ngx_http_pgw_shared->verifications[i]);
+        }
+    }
+}
+
+
+static void
+ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
+{
+    ngx_uint_t          i;
+    ngx_msec_t          age;
+    ngx_atomic_uint_t   cached;
+    const pj_keyset_t  *set;
+
+    for (i = 0, cached = 0; i < NGX_MAX_PROCESSES; i++) {
+        cached += ngx_http_pgw_shared->cached[i];
+    }
+
+    set = ngx_http_pgw_keys_get(keys);
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("token_cache_total", "counter",
+                            "Look-ups of the verified-token cache by outcome, "
+                            "and what was evicted for want of room.")
+        "platform_gateway_token_cache_total{event=\"hit\"} %uA\n"
+        "platform_gateway_token_cache_total{event=\"miss\"} %uA\n"
+        "platform_gateway_token_cache_total{event=\"eviction\"} %uA\n"
+        ngx_http_pgw_gauge("token_cache_entries",
+                           "Tokens in the caches of all workers.", " %uA"),
+        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_HIT],
+        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_MISS],
+        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_EVICTION], cached);
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("key_fetches_total", "counter",
+                            "Fetches of the key set, by outcome.")
+        "platform_gateway_key_fetches_total{outcome=\"new\"} %uA\n"
+        "platform_gateway_key_fetches_total{outcome=\"unchanged\"} %uA\n"
+        "platform_gateway_key_fetches_total{outcome=\"failed\"} %uA\n"
+        "platform_gateway_key_fetches_total{outcome=\"superseded\"} %uA\n"
+        ngx_http_pgw_gauge("key_set_keys",
+                           "Usable keys; 0 before the first set and past the "
+                           "hard age.", " %uz")
+        ngx_http_pgw_gauge("key_set_version",
+                           "Counts the changes of the key set; 0: none yet.",
+                           " %uA"),
+        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_NEW],
+        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_UNCHANGED],
+        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_FAILED],
+        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_SUPERSEDED],
+        set ? set->count : 0, keys->zone->version);
+
+    if (keys->zone->fetched_at == 0) {
+        return;
+    }
+
+    age = ngx_current_msec - keys->zone->fetched;
+
+    if ((ngx_msec_int_t) age < 0) {
+        age = 0;        /* another worker's clock was a moment ahead */
+    }
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_gauge("key_set_age_seconds",
+                           "Time since the last good fetch.", " %M.%03M"),
+        age / 1000, age % 1000);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
+{
+    ngx_shm_t                 *shm;
+    ngx_uint_t                 i;
+    ngx_slab_pool_t           *shpool;
+    ngx_http_pgw_text_t        text = { .request = r };
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    if (!(r->method & (NGX_HTTP_GET|NGX_HTTP_HEAD))) {
+        return NGX_HTTP_NOT_ALLOWED;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    shm = &mcf->keys->shm_zone->shm;
+    shpool = (ngx_slab_pool_t *) shm->addr;
+
+    for (i = 0; i < NGX_HTTP_PGW_FAMILIES; i++) {
+        ngx_http_pgw_metrics_routes(&text, mcf->routes,
+                                    &ngx_http_pgw_families[i]);
+    }
+
+    ngx_http_pgw_metrics_reasons(&text);
+
+    if (ngx_http_pgw_keys_usable(mcf->keys)) {
+        ngx_http_pgw_metrics_keys(&text, mcf->keys);
+    }
+
+    ngx_http_pgw_text_json(&text,
+        ngx_http_pgw_gauge("build_info",
+                           "The versions of the module and of nginx.",
+                           "{version=\"" PLATFORM_VERSION "\","
+                           "nginx_version=\"" NGINX_VERSION "\"} 1")
+        ngx_http_pgw_family("zone_size_bytes", "gauge",
+                            "Size of the shared memory zone.")
+        "platform_gateway_zone_size_bytes{zone=", &shm->name);
+    ngx_http_pgw_text_format(&text, "} %uz\n"
+        ngx_http_pgw_family("zone_free_bytes", "gauge",
+                            "Of it, in whole pages that are free."),
+        shm->size);
+    ngx_http_pgw_text_json(&text, "platform_gateway_zone_free_bytes{zone=",
+                           &shm->name);
+    ngx_http_pgw_text_format(&text, "} %uz\n", shpool->pfree * ngx_pagesize);
+
+    return ngx_http_pgw_text_send(&text,
+                                  "text/plain; version=0.0.4; charset=utf-8");
+}
+
+
+ngx_http_pgw_content_t  ngx_http_pgw_metrics_content =
+    { ngx_http_pgw_metrics_handler, NGX_HTTP_GET };

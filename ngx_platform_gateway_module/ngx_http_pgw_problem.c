@@ -14,7 +14,7 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_local.h"
 
 
 /* ctx->problem */
@@ -34,8 +34,8 @@ typedef struct {
 
 
 /*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 alone is
- * told apart, by its text.  No string needs escaping in JSON.
+ * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+ * are told apart, by their text.  No string needs escaping in JSON.
  */
 
 static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
@@ -52,6 +52,10 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
     { 421, "Misdirected Request", "GATEWAY_BAD_REQUEST",
       "the request is for another server" },
     { 429, "Too Many Requests", NULL, NULL },
+    { NGX_HTTP_REQUEST_HEADER_TOO_LARGE, "Bad Request",
+      "GATEWAY_HEADER_TOO_LARGE", "a request header is too large" },
+    { NGX_HTTP_TO_HTTPS, "Bad Request", "GATEWAY_BAD_REQUEST",
+      "The plain HTTP request was sent to HTTPS port" },
     { 500, "Internal Server Error", "GATEWAY_ERROR",
       "the gateway failed to answer" },
     { 501, "Not Implemented", "GATEWAY_ERROR",
@@ -66,12 +70,6 @@ static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
       "the HTTP version of the request is not supported" },
     { 0, NULL, NULL, NULL }
 };
-
-static const ngx_http_pgw_page_t  ngx_http_pgw_problem_header_too_large = {
-    400, "Bad Request", "GATEWAY_HEADER_TOO_LARGE",
-    "a request header is too large"
-};
-
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
@@ -128,7 +126,7 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    if (conf->access == 0 || ngx_http_pgw_local_is_route_not_found(clcf)) {
+    if (conf->access == 0 || conf->route_not_found) {
         return &none;
     }
 
@@ -295,12 +293,12 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 {
-    size_t   len;
-    u_char  *p;
-    u_char   start[sizeof("<html>" CRLF "<head><title>000 ")];
+    size_t       len;
+    u_char      *p;
+    u_char       start[sizeof("<html>" CRLF "<head><title>000 ")];
+    ngx_uint_t   status;
 
     static const u_char  end[] = "</center>" CRLF;
-    static const u_char  too_large[] = "Request Header Or Cookie";
 
     if (!ngx_buf_in_memory(b)) {
         return NULL;
@@ -322,14 +320,18 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
     }
 
     p = b->pos + len;
+    status = r->err_status;
 
-    if ((size_t) (b->last - p) >= sizeof(too_large) - 1
-        && ngx_memcmp(p, too_large, sizeof(too_large) - 1) == 0)
-    {
-        return &ngx_http_pgw_problem_header_too_large;
+    /* as many bytes of the title as are surely there */
+
+    if (ngx_strncmp(p, "Request Hea", sizeof(end) - 1) == 0) {
+        status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
+
+    } else if (ngx_strncmp(p, "The plain H", sizeof(end) - 1) == 0) {
+        status = NGX_HTTP_TO_HTTPS;
     }
 
-    return ngx_http_pgw_problem_find(r->err_status);
+    return ngx_http_pgw_problem_find(status);
 }
 
 
@@ -372,19 +374,10 @@ static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
     const ngx_http_pgw_page_t *page)
 {
-    size_t                        len;
-    ngx_buf_t                    *b;
     const char                   *code, *detail;
+    ngx_http_pgw_text_t           text = { .request = r };
     ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_reason_t  *reason;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    /* no value needs escaping */
-
-    static const char  body[] =
-        "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
-        "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}";
 
     gr = ngx_http_pgw_request_get(r);
     if (gr == NULL) {
@@ -407,27 +400,14 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         detail = reason->detail;
     }
 
-    len = sizeof(body) + NGX_INT_T_LEN + ngx_strlen(page->title)
-          + ngx_strlen(detail) + ngx_strlen(code) + gr->request_id.len;
+    /* no value needs escaping */
 
-    b = ngx_create_temp_buf(r->pool, len);
+    ngx_http_pgw_text_format(&text,
+            "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%ui,"
+            "\"detail\":\"%s\",\"code\":\"%s\",\"requestId\":\"%V\"}",
+            page->title, r->err_status, detail, code, &gr->request_id);
 
-    if (b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
-    {
-        return NULL;
-    }
-
-    b->last = ngx_sprintf(b->last, body, page->title, page->status, detail,
-                          code, &gr->request_id);
-    b->last_buf = 1;
-    b->last_in_chain = 1;
-
-    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_length_n = b->last - b->pos;
-
-    return b;
+    return ngx_http_pgw_text_buf(&text, "application/problem+json");
 }
 
 

@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 
 #define PGW_REFUSES   NGX_HTTP_PGW_REASON_REFUSES

@@ -4,18 +4,19 @@
  * and two files, the operator's own in place of an issuer, and the one that
  * keeps the last good set for a start while the issuer is down.
  *
- * That one is written by the worker that fetched, without waiting for the disk:
- * a new document into a file that is then renamed, the time of an unchanged one
- * in place.  So a crash of the machine may lose it or leave it in part.  The
- * digest tells the reader, the master process when the zone is new, and the
- * start is then one without a file.
+ * That one is written by the worker that fetched, into a file that is then
+ * renamed, without waiting for the disk.  So a crash of the machine may lose it
+ * or leave it in part.  The digest tells the reader, the master process when
+ * the zone is new, and the start is then one without a file.
  */
 
 
 #include "ngx_http_pgw_keys.h"
 
 
-#define NGX_HTTP_PGW_KEYS_LAYOUT  4    /* of the zone */
+/* Changes with the structures, as a reload may load another build. */
+#define NGX_HTTP_PGW_KEYS_LAYOUT                                              \
+    (0x500000 + sizeof(ngx_http_pgw_zone_t) + sizeof(ngx_http_pgw_counters_t))
 
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
 
@@ -150,45 +151,29 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 }
 
 
-/* Sets the time of a file that differs in nothing else; 0: it does. */
-
-static ngx_uint_t
-ngx_http_pgw_disk_touch(const ngx_str_t *name, ngx_http_pgw_disk_t *disk)
-{
-    u_char      old[NGX_HTTP_PGW_DISK_HEAD];
-    ngx_fd_t    fd;
-    ngx_uint_t  done;
-
-    fd = ngx_open_file(name->data, NGX_FILE_RDWR|NGX_FILE_NONBLOCK,
-                       NGX_FILE_OPEN, 0);
-    if (fd == NGX_INVALID_FILE) {
-        return 0;
-    }
-
-    done = 0;
-
-    if (pread(fd, old, sizeof(old), 0) == (ssize_t) sizeof(old)) {
-        ngx_memcpy(old + offsetof(ngx_http_pgw_disk_t, fetched), disk->fetched,
-                   sizeof(disk->fetched));
-
-        done = ngx_memcmp(old, disk, sizeof(old)) == 0
-               && pwrite(fd, old, sizeof(old), 0) == (ssize_t) sizeof(old);
-    }
-
-    (void) ngx_close_file(fd);
-
-    return done;
-}
-
+/* Keeps what the zone holds by now: it may be newer than what we fetched. */
 
 static void
-ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys, void *buf, size_t len)
+ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
 {
-    u_char            tmp[NGX_MAX_PATH];
-    ngx_fd_t          fd;
-    ngx_err_t         err;
-    const char       *what;
-    const ngx_str_t  *name;
+    size_t                len;
+    u_char                tmp[NGX_MAX_PATH];
+    ngx_fd_t              fd;
+    ngx_err_t             err;
+    const char           *what;
+    const ngx_str_t      *name;
+    ngx_http_pgw_copy_t  *copy;
+
+    copy = ngx_http_pgw_zone_copy(keys);
+    len = NGX_HTTP_PGW_DISK_HEAD + copy->document.len;
+
+    if (copy->document.len == 0
+        || ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
+                                  &copy->disk)
+           != NGX_OK)
+    {
+        return;
+    }
 
     name = &keys->conf->key_cache_file;
     what = "opening a file beside it";
@@ -204,7 +189,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys, void *buf, size_t len)
         what = "writing beside it";
         ngx_set_errno(NGX_ENOSPC);      /* what a short write means */
 
-        if (ngx_write_fd(fd, buf, len) == (ssize_t) len) {
+        if (ngx_write_fd(fd, &copy->disk, len) == (ssize_t) len) {
             what = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
                    ? ngx_rename_file_n : NULL;
         }
@@ -229,27 +214,6 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys, void *buf, size_t len)
     }
 
     keys->disk_err = err;
-}
-
-
-/* Keeps what the zone holds by now: it may be newer than what we fetched. */
-
-static void
-ngx_http_pgw_disk_store(ngx_http_pgw_keys_t *keys)
-{
-    ngx_http_pgw_copy_t  *copy;
-
-    copy = ngx_http_pgw_zone_copy(keys);
-
-    if (copy->document.len
-        && ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
-                                  &copy->disk)
-           == NGX_OK
-        && !ngx_http_pgw_disk_touch(&keys->conf->key_cache_file, &copy->disk))
-    {
-        ngx_http_pgw_disk_write(keys, &copy->disk,
-                                NGX_HTTP_PGW_DISK_HEAD + copy->document.len);
-    }
 }
 
 
@@ -303,7 +267,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     keys->generation = zone->generation + 1;
 
-    return ngx_http_pgw_metrics_zone_init(keys->metrics, shm_zone,
+    return ngx_http_pgw_metrics_zone_init(keys->conf, shm_zone,
                                           &zone->metrics);
 }
 
@@ -349,9 +313,7 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 }
 
 
-/* The end of a fetch, whatever it came from; err: there is no document. */
-
-static void
+void
 ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
     const char *err)
 {
@@ -371,7 +333,7 @@ ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
                    "outcome:%d, %s", keys->lease, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_metrics_fetch(outcome);
+    ngx_http_pgw_metrics_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
@@ -392,7 +354,7 @@ ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
                && keys->conf->key_cache_file.len)
     {
-        ngx_http_pgw_disk_store(keys);
+        ngx_http_pgw_disk_write(keys);
     }
 }
 
@@ -422,9 +384,7 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
         err = ngx_http_pgw_keys_read(&keys->file, document.data,
                                      PJ_KEYSET_MAX_BYTES, &document.len);
 
-    } else if (ngx_http_pgw_fetch_start(keys, ngx_http_pgw_keys_fetched)
-               == NGX_OK)
-    {
+    } else if (ngx_http_pgw_fetch_start(keys) == NGX_OK) {
         return;
     }
 
@@ -509,6 +469,8 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
+    ngx_http_pgw_metrics_init_process(mcf);
+
     if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)
         || (ngx_process != NGX_PROCESS_WORKER
             && ngx_process != NGX_PROCESS_SINGLE))
@@ -562,4 +524,6 @@ ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
         ngx_http_pgw_keys_free(mcf->keys->set);
         mcf->keys->working = 0;
     }
+
+    ngx_http_pgw_metrics_cached(0);
 }

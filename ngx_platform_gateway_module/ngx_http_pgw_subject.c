@@ -11,8 +11,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
-#include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_local.h"
 
 
 /*
@@ -43,24 +42,16 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     if (conf->policy) {
         ctx = ngx_http_pgw_guard_look(r, conf);
-        subject = (ctx && ctx->err == PJ_OK) ? &ctx->grant.subject : &nobody;
+        subject = (ctx && ctx->err == PJ_OK) ? ctx->grant.subject : &nobody;
     }
 
     id = (const ngx_str_t *) ((const char *) subject + data);
 
     if (id->len == 0) {
         gr->anonymous = 1;
-        v->not_found = 1;
-        return NGX_OK;
     }
 
-    v->data = id->data;
-    v->len = (unsigned) id->len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = 0;
-
-    return NGX_OK;
+    return ngx_http_pgw_log_value(v, id->data, id->len);
 }
 
 
@@ -97,47 +88,20 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
 }
 
 
-static const struct {
-    ngx_str_t                   name;
-    ngx_http_get_variable_pt    get;
-    size_t                      offset;
-} ngx_http_pgw_subject_variables[] = {
-    { ngx_string("platform_account_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, account_id) },
-    { ngx_string("platform_session_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, session_id) },
-    { ngx_string("platform_workspace_id"), ngx_http_pgw_subject_variable,
-      offsetof(ngx_http_pgw_subject_t, workspace_id) },
-    { ngx_string("platform_unshared"), ngx_http_pgw_subject_unshared, 0 }
+#define ngx_http_pgw_subject_entry(member)                                    \
+    { ngx_string("platform_" #member), NULL, ngx_http_pgw_subject_variable,   \
+      offsetof(ngx_http_pgw_subject_t, member), NGX_HTTP_VAR_NOCACHEABLE, 0 }
+
+ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
+    ngx_http_pgw_subject_entry(account_id),
+    ngx_http_pgw_subject_entry(session_id),
+    ngx_http_pgw_subject_entry(workspace_id),
+    { ngx_string("platform_unshared"), NULL, ngx_http_pgw_subject_unshared, 0,
+      NGX_HTTP_VAR_NOCACHEABLE, 0 },
+      ngx_http_null_variable
 };
 
-#define NGX_HTTP_PGW_SUBJECT_VARIABLES                                        \
-    (sizeof(ngx_http_pgw_subject_variables)                                   \
-     / sizeof(ngx_http_pgw_subject_variables[0]))
-
-
-ngx_int_t
-ngx_http_pgw_subject_add_variables(ngx_conf_t *cf)
-{
-    ngx_str_t             name;
-    ngx_uint_t            i;
-    ngx_http_variable_t  *var;
-
-    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_VARIABLES; i++) {
-
-        name = ngx_http_pgw_subject_variables[i].name;
-
-        var = ngx_http_add_variable(cf, &name, NGX_HTTP_VAR_NOCACHEABLE);
-        if (var == NULL) {
-            return NGX_ERROR;
-        }
-
-        var->get_handler = ngx_http_pgw_subject_variables[i].get;
-        var->data = ngx_http_pgw_subject_variables[i].offset;
-    }
-
-    return NGX_OK;
-}
+#define NGX_HTTP_PGW_SUBJECTS  3    /* of them name it */
 
 
 /* Whether variable n of those that are read names a subject. */
@@ -151,13 +115,11 @@ ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
 
     var = (const ngx_http_variable_t *) cmcf->variables.elts + n;
 
-    for (i = 0; i < NGX_HTTP_PGW_SUBJECT_VARIABLES; i++) {
+    for (i = 0; i < NGX_HTTP_PGW_SUBJECTS; i++) {
 
         name = &ngx_http_pgw_subject_variables[i].name;
 
-        if (ngx_http_pgw_subject_variables[i].get
-            == ngx_http_pgw_subject_variable
-            && var->name.len == name->len
+        if (var->name.len == name->len
             && ngx_memcmp(var->name.data, name->data, name->len) == 0)
         {
             return 1;
@@ -259,17 +221,10 @@ ngx_http_pgw_subject_guard_cache(ngx_conf_t *cf, ngx_http_upstream_conf_t *u)
 char *
 ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_uint_t                 i, known;
-    const ngx_array_t         *codes;
-    ngx_http_upstream_conf_t  *u;
-    ngx_http_core_srv_conf_t  *cscf;
-
-    static const ngx_str_t  modules[] = {
-        ngx_string("proxy"),
-        ngx_string("fastcgi"),
-        ngx_string("scgi"),
-        ngx_string("uwsgi")
-    };
+    const ngx_array_t            *codes;
+    ngx_http_upstream_conf_t     *u;
+    ngx_http_core_srv_conf_t     *cscf;
+    const ngx_http_pgw_passer_t  *passer;
 
     cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
     codes = ngx_http_pgw_peek_rewrite_codes(cf, cscf->ctx);
@@ -280,37 +235,25 @@ ngx_http_pgw_subject_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 
         conf = cscf->ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-        ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                      "platform_gateway: the server reads "
-                      "$platform_account_id, _session_id or _workspace_id in "
-                      "a \"set\", \"if\" or \"rewrite\" of its own, before it "
-                      "is known which location checks the token: say it in "
-                      "the location in %V:%ui",
-                      &conf->conf_file, conf->conf_line);
-
-        return NGX_CONF_ERROR;
+        return ngx_http_pgw_conf_fail(cf, &conf->place,
+                   "platform_gateway: the server reads $platform_account_id, "
+                   "_session_id or _workspace_id in a \"set\", \"if\" or "
+                   "\"rewrite\" of its own, before it is known which location "
+                   "checks the token: say it in the location");
     }
 
-    for (i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+    passer = NULL;
 
-        u = ngx_http_pgw_peek_passes(cf, &modules[i], &known);
-
-        if (u == NULL) {
-            continue;
-        }
+    while ((u = ngx_http_pgw_peek_passer(cf, cf->ctx, &passer)) != NULL) {
 
         if (u->store > 0 && u->store_values
             && ngx_http_pgw_subject_reads(cf, u->store_values))
         {
-            ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
-                          "platform_gateway: \"%V_store\" names a file by "
-                          "$platform_account_id, _session_id or "
-                          "_workspace_id, and all for whom that is empty "
-                          "would share it: use \"%V_cache\" in %V:%ui",
-                          &modules[i], &modules[i], &conf->conf_file,
-                          conf->conf_line);
-
-            return NGX_CONF_ERROR;
+            return ngx_http_pgw_conf_fail(cf, &conf->place,
+                       "platform_gateway: \"%V_store\" names a file by "
+                       "$platform_account_id, _session_id or _workspace_id, "
+                       "and all for whom that is empty would share it: use "
+                       "\"%V_cache\"", &passer->name, &passer->name);
         }
 
         /* whether a variable is read is no question: scripts read by name */

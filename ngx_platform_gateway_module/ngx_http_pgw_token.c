@@ -1,11 +1,11 @@
 
 /*
- * The bearer token of a request: finding it, and asking pj whether it holds;
- * and policies: what makes a token good, and what of it goes upstream.
+ * The bearer token of a request: finding it, asking pj whether it holds, and
+ * what of it goes upstream; and policies, which say all that of a location.
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_keys.h"
 
 
 ngx_int_t
@@ -160,7 +160,7 @@ ngx_http_pgw_token_no_key(const ngx_http_pgw_keys_t *keys,
         return NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE;
     }
 
-    return iat >= ngx_http_pgw_keys_fetched_at(keys)
+    return iat >= keys->zone->fetched_at
            ? NGX_HTTP_PGW_REASON_KID_PENDING : NGX_HTTP_PGW_REASON_KID_UNKNOWN;
 }
 
@@ -176,6 +176,181 @@ ngx_http_pgw_token_access(pj_token_kind_t kind)
     };
 
     return levels[kind];
+}
+
+
+/*
+ * Percent-encodes what is not visible ASCII, '%', and in an array's element
+ * ','.
+ */
+
+static u_char *
+ngx_http_pgw_token_escape(u_char *dst, pj_str_t text, ngx_uint_t element)
+{
+    u_char  c;
+    size_t  i;
+
+    for (i = 0; i < text.len; i++) {
+
+        c = text.data[i];
+
+        if (c > 0x20 && c < 0x7f && c != '%' && !(element && c == ',')) {
+            *dst++ = c;
+
+        } else {
+            dst = ngx_sprintf(dst, "%%%02Xd", c);
+        }
+    }
+
+    return dst;
+}
+
+
+/*
+ * The header value of a claim.  NGX_DECLINED: no such claim, or one that is no
+ * text (null, an object, an array of anything but strings).
+ */
+
+static ngx_int_t
+ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
+    ngx_str_t *value)
+{
+    size_t            len;
+    u_char           *p;
+    const pj_json_t  *item;
+
+    static const ngx_str_t  no = ngx_string("false"), yes = ngx_string("true");
+
+    if (claim == NULL
+        || claim->type == PJ_JSON_NULL || claim->type == PJ_JSON_OBJECT)
+    {
+        return NGX_DECLINED;
+    }
+
+    if (claim->type == PJ_JSON_BOOL) {
+        *value = claim->boolean ? yes : no;
+        return NGX_OK;
+    }
+
+    /* with a final NUL, as in values that nginx read itself */
+
+    len = 3 * claim->text.len + 1;
+
+    for (item = claim->child; item; item = item->next) {
+
+        if (item->type != PJ_JSON_STRING) {
+            return NGX_DECLINED;
+        }
+
+        len += 3 * item->text.len + 1;
+    }
+
+    p = ngx_pnalloc(pool, len);
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    value->data = p;
+
+    if (claim->type != PJ_JSON_ARRAY) {
+        p = ngx_http_pgw_token_escape(p, claim->text, 0);
+    }
+
+    for (item = claim->child; item; item = item->next) {
+        p = ngx_http_pgw_token_escape(p, item->text, 1);
+
+        if (item->next) {
+            *p++ = ',';
+        }
+    }
+
+    *p = '\0';
+    value->len = (size_t) (p - value->data);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
+    const ngx_http_pgw_grant_t *from, void *mem)
+{
+    u_char      *p;
+    ngx_str_t   *s;
+    ngx_uint_t   i;
+
+    if (mem == NULL) {
+        return NGX_ERROR;
+    }
+
+    s = mem;
+    p = (u_char *) &s[from->nstrings];
+
+    for (i = 0; i < from->nstrings; i++) {
+        s[i] = from->strings[i];
+
+        if (s[i].data) {
+            s[i].data = p;
+            p = ngx_cpymem(p, from->strings[i].data, s[i].len);
+            *p++ = '\0';
+        }
+    }
+
+    *to = *from;
+
+    to->strings = s;
+    to->subject = (ngx_http_pgw_subject_t *) s;
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_token_grant(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
+    const pj_claims_t *claims, ngx_http_pgw_grant_t *grant)
+{
+    ngx_str_t                          *s;
+    ngx_uint_t                          i;
+    const pj_json_t                    *claim;
+    const ngx_http_pgw_claim_header_t  *ch;
+
+    const pj_str_t  ids[NGX_HTTP_PGW_GRANT_IDS] = {
+        claims->account_id, claims->session_id, claims->workspace_id
+    };
+
+    grant->access = ngx_http_pgw_token_access(claims->kind);
+    grant->nstrings = NGX_HTTP_PGW_GRANT_IDS + conf->claim_headers->nelts;
+    grant->size = grant->nstrings * sizeof(ngx_str_t);
+
+    s = ngx_pcalloc(pool, grant->size);
+    if (s == NULL) {
+        return NGX_ERROR;
+    }
+
+    grant->strings = s;
+    ch = conf->claim_headers->elts;
+
+    for (i = 0; i < grant->nstrings; i++, s++) {
+
+        if (i >= NGX_HTTP_PGW_GRANT_IDS) {
+
+            claim = pj_json_member(claims->root,
+                                   (const char *) ch->claim.data);
+            ch++;
+
+            if (ngx_http_pgw_token_value(pool, claim, s) == NGX_ERROR) {
+                return NGX_ERROR;
+            }
+
+        } else if (ids[i].len) {
+            s->len = ids[i].len;
+            s->data = (u_char *) ids[i].data;
+        }
+
+        grant->size += s->len + 1;
+    }
+
+    return NGX_OK;
 }
 
 
@@ -245,54 +420,4 @@ ngx_http_pgw_policy_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     mcf->policies = conf;
 
     return NGX_CONF_OK;
-}
-
-
-ngx_int_t
-ngx_http_pgw_policy_issuers(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_array_t *issuers)
-{
-    ngx_int_t                       rc;
-    ngx_str_t                      *s, issuer;
-    ngx_uint_t                      i, n;
-    const pj_str_t                 *name;
-    const ngx_http_pgw_loc_conf_t  *conf;
-
-    for (conf = mcf->policies; conf; conf = conf->policy_next) {
-
-        name = conf->issuers->elts;
-
-        for (i = 0; i < conf->issuers->nelts; i++) {
-
-            issuer.data = (u_char *) name[i].data;
-            issuer.len = name[i].len;
-
-            s = issuers->elts;
-            rc = 1;
-
-            for (n = issuers->nelts; n; n--) {
-                rc = ngx_memn2cmp(issuer.data, s[n - 1].data, issuer.len,
-                                  s[n - 1].len);
-                if (rc >= 0) {
-                    break;
-                }
-            }
-
-            if (n && rc == 0) {
-                continue;
-            }
-
-            if (ngx_array_push(issuers) == NULL) {
-                return NGX_ERROR;
-            }
-
-            s = (ngx_str_t *) issuers->elts + n;
-
-            ngx_memmove(s + 1, s,
-                        (issuers->nelts - 1 - n) * sizeof(ngx_str_t));
-            *s = issuer;
-        }
-    }
-
-    return NGX_OK;
 }

@@ -5,38 +5,33 @@
  */
 
 
-#include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_explain.h"
-#include "ngx_http_pgw_metrics.h"
-
-
-static ngx_int_t
-ngx_http_pgw_init_process(ngx_cycle_t *cycle)
-{
-    ngx_http_pgw_metrics_init_process(cycle);
-
-    return ngx_http_pgw_keys_init_process(cycle);
-}
-
-
-static void
-ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
-{
-    ngx_http_pgw_keys_exit_process(cycle);
-    ngx_http_pgw_metrics_cached(0);
-}
+#include "ngx_http_pgw_keys.h"
 
 
 static ngx_int_t
 ngx_http_pgw_add_variables(ngx_conf_t *cf)
 {
-    if (ngx_http_pgw_ids_add_variable(cf) != NGX_OK
-        || ngx_http_pgw_log_add_variables(cf) != NGX_OK)
-    {
-        return NGX_ERROR;
+    ngx_uint_t            i;
+    ngx_http_variable_t  *var, *v;
+
+    ngx_http_variable_t  *tables[] = {
+        ngx_http_pgw_log_variables, ngx_http_pgw_subject_variables
+    };
+
+    for (i = 0; i < 2; i++) {
+        for (v = tables[i]; v->name.len; v++) {
+
+            var = ngx_http_add_variable(cf, &v->name, v->flags);
+            if (var == NULL) {
+                return NGX_ERROR;
+            }
+
+            var->get_handler = v->get_handler;
+            var->data = v->data;
+        }
     }
 
-    return ngx_http_pgw_subject_add_variables(cf);
+    return ngx_http_pgw_ids_add_variable(cf);
 }
 
 
@@ -48,10 +43,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_check_keys(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_metrics_init_conf(cf, mcf) != NGX_CONF_OK)
-    {
+    if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK) {
         return NGX_ERROR;
     }
 
@@ -72,11 +64,10 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->keys = ngx_http_pgw_keys_create(cf);
+    mcf->keys = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_keys_t));
     mcf->cache = ngx_http_pgw_cache_create(cf);
-    mcf->metrics = ngx_http_pgw_metrics_create(cf);
 
-    if (mcf->keys == NULL || mcf->cache == NULL || mcf->metrics == NULL) {
+    if (mcf->keys == NULL || mcf->cache == NULL) {
         return NULL;
     }
 
@@ -117,8 +108,7 @@ ngx_http_pgw_create_loc_conf(ngx_conf_t *cf)
     conf->cors_max_age = NGX_CONF_UNSET;
 
     if (cf->conf_file) {
-        conf->conf_file = cf->conf_file->file.name;
-        conf->conf_line = cf->conf_file->line;
+        ngx_http_pgw_conf_place(cf, &conf->place);
     }
 
     return conf;
@@ -136,7 +126,6 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     if (conf->route_id.len == 0) {
         conf->route_id = prev->route_id;
         conf->service_name = prev->service_name;
-        conf->log_plain = prev->log_plain;
     }
 
     if (conf->route_id.data == NULL) {
@@ -179,13 +168,11 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
     if (conf->route == NULL
         || ngx_http_pgw_conf_merge_claims(cf, prev, conf, sscf) != NGX_CONF_OK
         || ngx_http_pgw_conf_methods(cf, conf) != NGX_CONF_OK
-        || ngx_http_pgw_explain_check(cf, prev, conf) != NGX_CONF_OK
+        || ngx_http_pgw_local_merge(cf, prev, conf) != NGX_CONF_OK
         || ngx_http_pgw_subject_merge(cf, conf) != NGX_CONF_OK)
     {
         return NGX_CONF_ERROR;
     }
-
-    ngx_http_pgw_options_merge(cf, sscf);
 
     if (!conf->enable) {
         return NGX_CONF_OK;
@@ -214,7 +201,7 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
-static ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
+ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
     { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
     { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
     { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
@@ -387,23 +374,28 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_health"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_health, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_health },
 
     { ngx_string("platform_gateway_ready"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_ready, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_ready },
 
     { ngx_string("platform_gateway_route_not_found"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_route_not_found, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_route_not_found },
 
     { ngx_string("platform_gateway_explain"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_pgw_explain_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_explain },
 
     { ngx_string("platform_gateway_metrics"),
       NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_metrics_directive, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_local_content,
+      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_metrics_content },
 
       ngx_null_command
 };
@@ -431,10 +423,10 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
     ngx_http_pgw_phases_init_module,       /* init module */
-    ngx_http_pgw_init_process,             /* init process */
+    ngx_http_pgw_keys_init_process,        /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_pgw_exit_process,             /* exit process */
+    ngx_http_pgw_keys_exit_process,        /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };

@@ -27,6 +27,7 @@ location = /keys {
     internal;
     platform_gateway off;
     subrequest_output_buffer_size $buffer;
+    proxy_cache off;
     proxy_pass http://127.0.0.1:1;
 }
 $server
@@ -79,6 +80,11 @@ refused('a handler inside if', qr/no "platform_gateway_access"/,
 
 refused('an unknown level', qr/invalid value "admin"/,
     location => "$ON platform_gateway_access admin;");
+refused('an unknown level: what is known is listed',
+    qr/"platform_gateway_access" directive accepts public, account, branch /,
+    location => "$ON platform_gateway_access branch admin;");
+accepted("level $_", location => "$ON platform_gateway_access $_;")
+    for qw(public account branch platform system);
 refused('public and guarded', qr/must stand alone/,
     location => "$ON platform_gateway_access public branch;");
 accepted('several guarded levels',

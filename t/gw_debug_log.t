@@ -10,7 +10,7 @@ use Test::More;
 
 my $t = Platform::Test->new;
 plan skip_all => 'nginx without --with-debug'
-    if qx{nginx -V 2>&1} !~ /--with-debug/;
+    if qx{@{[ Platform::Test::Env::nginx() ]} -V 2>&1} !~ /--with-debug/;
 
 my $key = jwt_key('a');
 $t->issuer(body => jwks($key));

@@ -50,6 +50,15 @@ for my $address ($tls, $second) {
 is curl($said, '--http1.1', "https://$tls/readyz"), '200 1.1 ', 'or HTTP/1.1';
 is curl($said, '--tls-max 1.1', "https://$tls/readyz"), '000 0 ',
     'nothing older than TLS 1.2';
+
+# A client that speaks plain HTTP to it is told so in nginx's own words.
+
+my $astray = curl(q(-w ' %{http_code} %{content_type}'), "http://$tls/readyz");
+like $astray, qr{"detail":"The plain HTTP request was sent to HTTPS port"},
+    'plain HTTP on the TLS port is told what it did';
+like $astray, qr{"code":"GATEWAY_BAD_REQUEST".* 400 application/problem\+json},
+    'as a problem';
+
 is curl($said, '-X POST', "http://$plain/api/auth/login?x=1"),
     "308 1.1 https://$tls/api/auth/login?x=1" =~ s/127\.0\.0\.1(?=:)/127.0.0.1/r,
     'plain HTTP is sent there, with its query';

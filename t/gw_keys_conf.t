@@ -81,6 +81,31 @@ good('one set for the server',
 good('a prefix location', location => $LOCATION =~ s/= \/_keys/\/_k/r);
 good('a nested one', location => 'location /_ { platform_gateway off; '
         . 'location /_other { empty_gif; } ' . "$LOCATION }");
+
+# A cache would answer with old keys.
+
+my $paths = join ' ', map { "${_}_cache_path " . $t->dir
+    . "/$_ keys_zone=$_:1m;" } qw(proxy fastcgi);
+sub cached {
+    my ($directive) = @_;
+
+    return (http => $paths,
+        server => "platform_gateway_key_location /_keys; $directive");
+}
+
+bad('a cache that is inherited',
+    qr/location "\/_keys" .* cache: add "proxy_cache off;" to it, in \S+:\d+/,
+    cached('proxy_cache proxy;'));
+bad('a cache of an address made of variables', qr/add "proxy_cache off;"/,
+    cached('set $at 127.0.0.1:1; proxy_cache proxy;'),
+    location => $LOCATION =~ s{127.0.0.1:1;}{\$at;}r);
+good('none there', cached('proxy_cache proxy;'),
+    location => $LOCATION =~ s/\}/proxy_cache off; }/r);
+good('a cache of others', cached('fastcgi_cache fastcgi;'));
+good('a cache around a file', cached('proxy_cache proxy;'),
+    location => 'location = /_keys { internal; platform_gateway off; '
+        . 'subrequest_output_buffer_size 64k; root html; }');
+
 good('among many others',
     location => join ' ', $LOCATION, map {"location = $_ { empty_gif; }"}
         map { ("/$_", "/_keys$_", "/_$_") } 'a' .. 'm');

@@ -65,8 +65,20 @@ ok $res->header('Retry-After'), 'with Retry-After';
 is http_get($port, '/readyz')->status, 503, 'not ready any more';
 ok $nginx->wait_log(qr/which is past the hard age/), 'and the log says so';
 
+# The same set again, and a request that came while there was none: what was
+# found out without keys is not what it is decided by.
+
+$issuer->set(hold => 1);
+my $count = $issuer->count;
 $issuer->up;
 my $up = time;
+ok eventually(sub { $issuer->count > $count }, 5), 'a fetch under way';
+my @parked = map { Platform::Test::Http->new(port => $port) } 1 .. 4;
+$_->send(http_request_bytes(GET => '/branch',
+    token => jwt_token(branch => $key))) for @parked;
+is http_get($port, '/readyz')->status, 503, 'not ready yet' for @parked;
+$issuer->set(hold => 0);
+is $_->read_response->status, 200, 'lets in who waited for it' for @parked;
 ok eventually(sub { keys_get($t, $key)->status == 200 }, 5), 'good again';
 cmp_ok time - $up, '<', ($COOLDOWN + 0.5) * $t->scale,
     'within a cooldown of the return';

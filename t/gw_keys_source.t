@@ -69,6 +69,17 @@ $t->reload or die;
 is keys_get($t, $key)->status, 200, 'the set serves on';
 is ready(), 200, 'and it is ready';
 
+# The same issuer under another policy is no other source.
+
+configure('', qr{(?=location /branch)} => 'location /second { '
+    . 'platform_gateway_access branch; platform_gateway_leeway 5s; '
+    . 'empty_gif; } ');
+$t->reload or die;
+is keys_get($t, $key)->status, 200, 'a policy more: the set serves on';
+is http_get($port, '/second', token => jwt_token('branch', $key))->status,
+    200, 'under both';
+is http_get($port, '/second')->status, 401, 'control: which is checked';
+
 # Another source: gone, although the new one gives nothing yet.
 
 my %change = (

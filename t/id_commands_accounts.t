@@ -111,8 +111,10 @@ is login('robot', 'x')->status, 401, '--no-login: nor any other';
 sub typed {
     my ($args, @lines) = @_;
 
+    my %o = ref $args eq 'HASH' ? %$args : ();
     my $out = $t->dir . '/typed' . ++$t->{typed};
-    my $cmd = join ' ', map {"'$_'"} Platform::Test::Env::identity(), @$args;
+    my $cmd = $o{cmd} // join ' ',
+        map {"'$_'"} Platform::Test::Env::identity(), @$args;
     pipe my $read, my $write or die "pipe: $!";
     my $p = Platform::Test::Process->start(
         name => 'typed', dir => $t->dir, log => "$out.log",
@@ -130,17 +132,34 @@ sub typed {
         return scalar(<$fh>) // '';
     };
     for my $n (0 .. $#lines) {
-        eventually(sub { my @asked = $shown->() =~ /: /g; @asked > $n }, 20);
+        my $prompts = $o{then} ? $n : $n + 1;
+        eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts },
+            20);
         sleep 0.2;    # echo is off a moment after the prompt
         print {$write} $lines[$n];
+        $o{then}->($shown) if $o{then} && $n == 0;
     }
     $p->wait_end(30 * $t->scale) or $p->stop('KILL');
     close $write;
     return ($p->status, $shown->());
 }
 
+# All of it is there before the shell reads its first line.
+sub pasted {
+    my ($block, @answers) = @_;
+
+    my $go = $t->dir . '/go' . $t->{typed};
+    my ($last) = $block =~ /(\w+)\n?\z/;
+    return typed({ cmd => "until [ -e $go ]; do sleep 0.1; done; exec sh -i",
+        then => sub {
+            my ($shown) = @_;
+            eventually(sub { $shown->() =~ /\Q$last\E/ }, 20);    # its echo
+            $t->write_file($go =~ s{.*/}{}r, '');
+        } }, $block, @answers);
+}
+
 SKIP: {
-    skip 'script(1) is not here', 8 if system('script -V >/dev/null 2>&1');
+    skip 'script(1) is not here', 15 if system('script -V >/dev/null 2>&1');
     my ($status, $shown)
         = typed([qw(account add typed)], "$first\n", "$first\n");
     is $status >> 8, 0, 'a credential typed twice' or diag $shown;
@@ -154,6 +173,22 @@ SKIP: {
     ($status, $shown) = typed([qw(account set-credential typed)], "\x03");
     isnt $status, 0, 'Ctrl-C ends it';
     logged_in('and all stays as it was', typed => $first);
+
+    # A block of commands, pasted into a shell without bracketed paste: what
+    # follows the one that asks is the shell's, to its last unfinished line.
+    my $identity = Platform::Test::Env::identity();
+    for my $rest ("echo n''ext\nexit\n", "echo n''ext; exit\nunfinished") {
+        my $block = "$identity account set-credential typed\n$rest";
+        ($status, $shown) = pasted($block);
+        like $shown, qr/no credential: lines were pasted after the command/,
+            'commands that are pasted along are no credential';
+        like $shown, qr/^[#\$] next\r?$/m, 'the shell runs them';
+    }
+    logged_in('and the old one stays', typed => $first);
+    (undef, $shown) = pasted("$identity account set-credential typed\nunfinished",
+        "$first\n", "$first\nexit\n");
+    unlike $shown, qr/not the same|no credential/, 'the beginning of a line';
+    logged_in('is no part of it', typed => $first);
 }
 
 # Disable and enable.

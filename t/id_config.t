@@ -70,6 +70,7 @@ my @values = (
     [ PLATFORM_CORS_ALLOWED_HEADERS => '*', 'header names' ],
     [ PLATFORM_CORS_ALLOWED_ORIGINS => '*', 'https://*.example.com' ],
     [ PLATFORM_SWEEP_INTERVAL => 'x', '0' ],
+    [ PLATFORM_AUDIT_LOG => 'a.log', '/a.log' ],
     [ PLATFORM_LOG_LEVEL => 'loud', 'debug' ],
     [ PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'x', 'off' ],
     [ PLATFORM_ENTITLEMENT_URL => 'x', 'http://e:1' ],

@@ -82,6 +82,16 @@ is $pg->sql('select version, name from schema_migrations order by 1'),
 ($status, undef, $err) = $t->run_identity(['migrate']);
 is $status, 0, 'nothing to do is success';
 
+# docs/upgrade.md has an index to be built beforehand: the very one.
+my $index = "select pg_get_indexdef('auth_sessions_of_account'::regclass)";
+my $definition = $pg->sql($index);
+open my $page, '<', $t->root . '/docs/upgrade.md' or die "upgrade.md: $!\n";
+my ($build) = do { local $/; <$page> } =~ /psql -d platform -c '(CREATE INDEX[^']*)'/;
+$pg->sql('drop index auth_sessions_of_account');
+$pg->sql($build // '');
+is $pg->sql($index), $definition, 'the index of the page is the migration\'s';
+is $pg->sql("select count(*) from pg_index where not indisvalid"), 0, 'and valid';
+
 $pg->sql("update schema_migrations set checksum = repeat('0', 64)
     where version = 2");
 ($status, undef, $err) = $t->run_identity(['migrate']);

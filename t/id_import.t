@@ -41,7 +41,7 @@ my $json = JSON::PP->new->utf8;
 sub import_lines {
     my ($lines, @args) = @_;
 
-    my ($status, $out, $err) = $c->run({ stdin => $lines, limit => 120 },
+    my ($status, $out, $err) = $c->run({ stdin => $lines, within => 120 },
         qw(account import --json), @args);
     my (@why, @events);
     for my $line (split /\n/, $err) {

@@ -12,7 +12,8 @@ $t->identity_face;
 
 open my $fh, '<', $t->root . '/README.md' or die "README.md: $!\n";
 my $readme = do { local $/; <$fh> };
-my ($script) = $readme =~ /^```sh\n(identity\(\).*?)^```\n/ms;
+my ($own) = $readme =~ /^(Create accounts.*?)^## /ms;
+my $script = join '', $own =~ /^```sh\n(.*?)^```\n/gms;
 like $script // '', qr/^identity account add (\S+)$/m, 'it has them';
 my ($account) = $script =~ /^identity account add (\S+)$/m;
 
@@ -40,5 +41,19 @@ is_deeply((jwt_decode($res->json->{accessToken}))[1]{roles}, ['CASHIER'],
 is http_post($t->port('identity'), '/api/auth/login', json => {
     account => $account, credential => 'another' })->status, 401,
     'by its credential alone';
+
+# Blocks are pasted whole: no command that asks stands before another one.
+
+for my $page ('README.md', glob $t->root . '/docs/*.md') {
+    open my $in, '<', $page =~ m{^/} ? $page : $t->root . "/$page"
+        or die "$page: $!\n";
+    my $text = do { local $/; <$in> };
+    my @blocks = $text =~ /^```sh\n(.*?)^```\n/gms;
+    my @bad = map {
+        /^(identity (?:account (?:add(?!.*--no-login)|set-credential)|token
+            inspect)[^<|\n]*)\n./mx ? $1 : ()
+    } @blocks;
+    is_deeply \@bad, [], $page =~ s{.*/}{}r . ': nothing after a prompt';
+}
 
 $t->done;

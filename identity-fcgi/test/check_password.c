@@ -198,6 +198,10 @@ START_TEST (test_no_memory_is_no_verdict) {
     ck_assert(password_hash(CREDENTIAL, 0, phc));
     memory_limit(64);
     ck_assert_int_eq(verify(phc, CREDENTIAL, 0), PASSWORD_BUSY);
+    /* Of other makers, too. */
+    ck_assert_int_eq(verify("$argon2id$v=19$m=262144,t=1,p=4$" SALT "$" HASH,
+                            CREDENTIAL, 0),
+                     PASSWORD_BUSY);
     ck_assert_int_eq(verify(phc, PJ_STR("x"), 0), PASSWORD_BUSY);
     ck_assert_int_eq(verify(NULL, CREDENTIAL, 0), PASSWORD_BUSY);
     /* What is no hash, or is one cut off, costs as much as any. */

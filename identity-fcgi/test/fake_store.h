@@ -319,10 +319,11 @@ enum store_result store_ping(struct store *st, int *schema_version)
     return next(&db.ping);
 }
 
-void store_use(const struct store *st, int *size, int *used)
+void store_use(const struct store *st, int *size, int *used, bool *refused)
 {
     (void) st;
     *size = *used = 0;
+    *refused = false;
 }
 
 #endif

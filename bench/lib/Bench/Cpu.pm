@@ -28,15 +28,9 @@ sub tree_cpu_us {
     my ($pid) = @_;
 
     my $sum = process_cpu_us($pid) + _reaped_us($pid);
-    $sum += process_cpu_us($_) for _children($pid);
+    open my $fh, '<', "/proc/$pid/task/$pid/children" or return $sum;
+    $sum += process_cpu_us($_) for split ' ', <$fh> // '';
     return $sum;
-}
-
-sub _children {
-    my ($pid) = @_;
-
-    open my $fh, '<', "/proc/$pid/task/$pid/children" or return ();
-    return split ' ', <$fh> // '';
 }
 
 sub _reaped_us {

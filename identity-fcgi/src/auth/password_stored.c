@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #define SALT_MIN 8
 #define HASH_MIN 16
@@ -135,7 +136,7 @@ const char *stored_parse(const char *text, struct stored *s)
  * libsodium's own comparison tells a lack of memory as a mismatch, which
  * would be counted as a failed login.  So what libsodium made is computed
  * here; only strings of other makers, which crypto_pwhash() cannot compute,
- * are left to it.
+ * are left to it, while there is as much memory as they take.
  */
 static enum password_result compare_argon2(const struct stored *s,
                                            pj_str_t credential)
@@ -143,13 +144,21 @@ static enum password_result compare_argon2(const struct stored *s,
     const bool id = s->form == STORED_ARGON2ID;
     const char *text = (const char *) credential.data;
     unsigned char hash[STORED_PART_MAX];
+    size_t memory = (size_t) s->memory_kib * 1024;
+    void *room;
     bool same;
 
     if (s->lanes != 1 || s->salt_len != crypto_pwhash_SALTBYTES ||
         (!id && s->rounds < crypto_pwhash_argon2i_OPSLIMIT_MIN)) {
+        room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (room == MAP_FAILED) {
+            return PASSWORD_BUSY;
+        }
+        (void) munmap(room, memory);
         same = crypto_pwhash_str_verify(s->text, text, credential.len) == 0;
     } else if (crypto_pwhash(hash, s->hash_len, text, credential.len, s->salt,
-                             s->rounds, (size_t) s->memory_kib * 1024,
+                             s->rounds, memory,
                              id ? crypto_pwhash_ALG_ARGON2ID13
                                 : crypto_pwhash_ALG_ARGON2I13) != 0) {
         return PASSWORD_BUSY;

@@ -23,6 +23,7 @@ struct config {
 
     bool access_log;
     enum log_level log_level;
+    char *audit_log;
 
     /* NULL where unset: libpq's own default holds. */
     char *db_host, *db_port, *db_name, *db_user, *db_password, *db_sslmode;

@@ -5,9 +5,13 @@
 #include "base/buf.h"
 #include "base/jsonw.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,7 +26,9 @@ static struct {
     const char *app_name;
     const char *app_env;
     enum log_level least;
-} settings = {"identity-service", NULL, LOG_INFO_};
+    int audit_fd;
+    const char *audit_prefix;
+} settings = {"identity-service", NULL, LOG_INFO_, STDERR_FILENO, ""};
 
 /* The ids of the thread's current request, NULL between requests. */
 static _Thread_local struct log_field bound[2] = {{.name = "requestId"},
@@ -34,6 +40,26 @@ void log_setup(const char *app_name, const char *app_env, enum log_level least)
     settings.app_name = app_name;
     settings.app_env = app_env != NULL && *app_env != '\0' ? app_env : NULL;
     settings.least = least;
+}
+
+bool log_audit_to(const char *where)
+{
+    struct sockaddr_un log = {.sun_family = AF_UNIX};
+    const char *path = strcmp(where, "journal") == 0 ? "/dev/log" : where;
+    int create = path == where ? O_CREAT : 0;
+
+    if (strcmp(where, "stderr") == 0) {
+        return true;
+    }
+    settings.audit_fd = open(path, O_WRONLY | O_APPEND | create, 0600);
+    if (settings.audit_fd >= 0 || errno != ENXIO) {
+        return settings.audit_fd >= 0;
+    }
+    /* A socket; by hand, as syslog(3) does not tell of a lost line. */
+    settings.audit_prefix = "<86>identity-fcgi: "; /* authpriv.info */
+    settings.audit_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    (void) snprintf(log.sun_path, sizeof(log.sun_path), "%s", path);
+    return connect(settings.audit_fd, (void *) &log, sizeof(log)) == 0;
 }
 
 void log_bind(const char *request_id, size_t request_id_len,
@@ -106,6 +132,7 @@ static void write_event(enum log_level level, bool audit, const char *event,
     struct line l = {.whole = 0};
 
     buf_init(&l.text, mem, sizeof(mem) - sizeof(TRUNCATED));
+    buf_addz(&l.text, audit ? settings.audit_prefix : "");
     jsonw_init(&l.json, &l.text);
     jsonw_object(&l.json, NULL);
     add_time(&l);
@@ -137,8 +164,8 @@ static void write_event(enum log_level level, bool audit, const char *event,
     }
     /* When the log itself cannot be written, only a command's exit status can
      * tell. */
-    lost =
-        write(STDERR_FILENO, l.text.data, l.text.len) != (ssize_t) l.text.len;
+    lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
+                 l.text.len) != (ssize_t) l.text.len;
 }
 
 void log_event_numbers(enum log_level level, const char *event,

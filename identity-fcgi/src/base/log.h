@@ -46,6 +46,11 @@ void log_audit(const char *event, const char *message,
                const struct log_field *fields, size_t count,
                const struct log_number *numbers, size_t number_count);
 
+/* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
+ * errno.  Call before threads start, or never: then they go with the others.
+ */
+bool log_audit_to(const char *where) __attribute__((warn_unused_result));
+
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
 

@@ -47,7 +47,7 @@ static const struct {
      "Connections made to the database.", NULL, {""}},
     {METRICS_DB_ERROR_CONNECT, "identity_db_errors_total",
      "Failures at the database, by kind.", "kind",
-     {"connect", "pool_busy", "refused", "transient", "lost"}},
+     {"connect", "login", "pool_busy", "refused", "transient", "lost"}},
     {METRICS_CONN_ACCEPTED, "identity_connections_accepted_total",
      "FastCGI connections accepted.", NULL, {""}},
     {METRICS_CONN_GARBAGE, "identity_connections_dropped_total",

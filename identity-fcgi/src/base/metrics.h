@@ -28,6 +28,7 @@ enum metrics_counter {
     METRICS_HASH_WORK, /* KiB of memory times passes over it */
     METRICS_DB_CONNECTS,
     METRICS_DB_ERROR_CONNECT,
+    METRICS_DB_ERROR_LOGIN,     /* role, password or database is refused */
     METRICS_DB_ERROR_POOL,      /* no connection free in time */
     METRICS_DB_ERROR_REFUSED,   /* the server said no */
     METRICS_DB_ERROR_TRANSIENT, /* it said no, and was asked again */

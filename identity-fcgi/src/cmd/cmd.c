@@ -434,7 +434,9 @@ bool cmd_load(struct cmd *c)
     (void) prctl(PR_SET_DUMPABLE, 0);
 #endif
     log_setup(c->cfg.app_name, c->cfg.app_env, c->cfg.log_level);
-    return true;
+    /* Before anything is changed; who serves has one log for all. */
+    return c->spec == NULL || log_audit_to(c->cfg.audit_log) ||
+           cmd_fail(c, "PLATFORM_AUDIT_LOG: %s: %m", c->cfg.audit_log);
 }
 
 bool cmd_keys(struct cmd *c)

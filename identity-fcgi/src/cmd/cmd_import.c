@@ -16,8 +16,9 @@
 
 #define LINE_BYTES (16 * 1024)
 #define BATCH_LINES 100
-#define BATCH_BYTES (512 * 1024) /* a line takes twice its own and the rest   \
-                                  */
+#define BATCH_BYTES                                                           \
+    (512 * 1024) /* a line takes twice its own and the rest                   \
+                  */
 #define BATCH_ROOM (3 * LINE_BYTES)
 
 /* Beside the command that runs, which is the only one too. */

@@ -8,10 +8,12 @@
 #include <ctype.h>
 #include <errno.h>
 #include <openssl/ui.h>
+#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -53,6 +55,14 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
     size_t len;
 
     if (isatty(STDIN_FILENO)) {
+        /* Commands that were pasted along are the shell's, not a secret. */
+        if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
+            return cmd_fail(c,
+                            "no %s: lines were pasted after the command; "
+                            "give it alone, or pipe the %s in",
+                            what, what);
+        }
+        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* the beginning of one */
         if (!ask(c, what, cap, again)) {
             return false;
         }

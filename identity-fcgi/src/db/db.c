@@ -233,6 +233,17 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
     return ok;
 }
 
+/* Whether the server answered, but refuses the role, its password or the
+ * database: by the SQLSTATE in its message, which libpq has nowhere else. */
+static bool is_refusal(const PGconn *pg)
+{
+    const char *why = PQerrorMessage(pg);
+
+    return PQconnectionNeedsPassword(pg) || strstr(why, ":  28") != NULL ||
+           strstr(why, ":  3D000:") != NULL ||
+           strstr(why, ":  42501:") != NULL;
+}
+
 /* Connects to one host; false with one line in err. */
 static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
                         bool autocommit, int64_t deadline_ms, char *err,
@@ -243,6 +254,7 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
     bool ok = PQstatus(pg) != CONNECTION_BAD;
     const char *why;
 
+    (void) PQsetErrorVerbosity(pg, PQERRORS_VERBOSE);
     while (ok && next != PGRES_POLLING_OK) {
         ok = next != PGRES_POLLING_FAILED &&
              wait_for(pg, next == PGRES_POLLING_READING ? POLLIN : POLLOUT,
@@ -259,7 +271,10 @@ static bool connect_one(struct db_conn *c, const struct config *cfg, size_t n,
     if (why[0] == '\0') {
         why = "no answer from the database in time";
     }
-    (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
+    if (!c->refused) { /* what a host said is worth more than silence */
+        (void) snprintf(err, err_cap, "%.*s", (int) strcspn(why, "\n"), why);
+    }
+    c->refused = c->refused || is_refusal(pg);
     PQfinish(pg);
     return false;
 }
@@ -273,6 +288,7 @@ bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
 
     hosts = hosts == 0 ? 1 : hosts < MAX_HOSTS ? hosts : MAX_HOSTS;
     db_pg_disconnect(c);
+    c->refused = false;
     (void) snprintf(err, err_cap, "no time left to connect");
     for (size_t i = 0; i < hosts; i++) {
         size_t n = (*host + i) % hosts;

@@ -68,9 +68,10 @@ struct db_rows; /* a result; db_rows_free() it */
  * must outlive it.  NULL when memory is short. */
 struct db_pool *db_pool_new(const struct config *cfg);
 void db_pool_free(struct db_pool *pool);
-/* How many connections there may be, and how many are in use. */
-void db_pool_use(struct db_pool *pool, int *size, int *used);
-
+/* How many connections there may be, how many are in use, and whether the last
+ * attempt to connect was answered, but by a refusal of the role, its password
+ * or the database. */
+void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
 /* Milliseconds of a clock that never jumps. */
 int64_t db_now_ms(void);
 

@@ -12,6 +12,8 @@
 struct db_conn {
     PGconn *pg; /* NULL: not connected */
     bool lent;  /* by the pool, under its lock */
+    bool
+        refused; /* when last connecting: a host answered, and let us not in */
     const struct db_statement *prepared[DB_MAX_PREPARED];
     size_t prepared_count;
     /* A pooler stands between and may hand the server's session to others: the

@@ -18,6 +18,7 @@ struct db_pool {
     size_t size, lent;
     /* Connecting, for all threads together. */
     unsigned failures; /* in a row */
+    bool refused;      /* the last time */
     int64_t retry_at_ms;
     size_t host; /* the one that worked last */
     struct db_conn conns[];
@@ -51,11 +52,12 @@ void db_pool_free(struct db_pool *pool)
     free(pool);
 }
 
-void db_pool_use(struct db_pool *pool, int *size, int *used)
+void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused)
 {
     pthread_mutex_lock(&pool->lock);
     *size = (int) pool->size;
     *used = (int) pool->lent;
+    *refused = pool->refused;
     pthread_mutex_unlock(&pool->lock);
 }
 
@@ -133,7 +135,7 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     char err[256];
     unsigned before;
     size_t host;
-    bool ok;
+    bool ok, changed;
 
     pthread_mutex_lock(&pool->lock);
     host = pool->host;
@@ -143,6 +145,8 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
+    changed = before == 0 || pool->refused != c->refused;
+    pool->refused = !ok && c->refused;
     if (ok) {
         pool->failures = 0;
         pool->host = host;
@@ -155,11 +159,14 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     pthread_cond_broadcast(&pool->changed);
     pthread_mutex_unlock(&pool->lock);
 
-    metrics_count(ok ? METRICS_DB_CONNECTS : METRICS_DB_ERROR_CONNECT);
+    metrics_count(ok           ? METRICS_DB_CONNECTS
+                  : c->refused ? METRICS_DB_ERROR_LOGIN
+                               : METRICS_DB_ERROR_CONNECT);
     if (ok && before > 0) {
         log_line(LOG_INFO_, "db.connected", "connected again");
-    } else if (!ok && before == 0) {
-        log_line(LOG_ERROR_, "db.unavailable", "%s", err);
+    } else if (!ok && changed) {
+        log_line(LOG_ERROR_, c->refused ? "db.refused" : "db.unavailable",
+                 "%s", err);
     }
     return ok;
 }

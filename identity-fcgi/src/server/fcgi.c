@@ -24,7 +24,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PARAMS_MAX 65535 /* one record: nginx never sends more */
+#define NOEXEC_SEAL 0x0008U /* MFD_NOEXEC_SEAL: for vm.memfd_noexec=2 */
+#define PARAMS_MAX 65535    /* one record: nginx never sends more */
 /* Parameters, a body, and two more records beyond the kept part of it. */
 #define REQUEST_ROOM (256 * 1024)
 #define ANSWER_ROOM (FCGI_ANSWER_MAX + 64 * 1024) /* with its records */
@@ -59,7 +60,10 @@ struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
     /* All freed memory is overwritten: libfcgi frees buffers that hold
      * requests and answers. */
     (void) mallopt(M_PERTURB, 0x55);
-    ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    ex->file = memfd_create("fcgi", MFD_CLOEXEC | NOEXEC_SEAL);
+    if (ex->file < 0) { /* Linux before 6.3 */
+        ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
     ex->raw =
         mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, ex->file, 0);
     if (FCGX_Init() != 0 || ex->raw == MAP_FAILED ||

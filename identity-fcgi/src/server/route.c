@@ -46,6 +46,7 @@ static void h_readyz(struct worker *w)
     const char *code = "SERVICE_NOT_READY";
     enum store_result result;
     int version = 0;
+    bool refused;
 
     if (w->keys->signing == NULL) {
         auth_refuse(w, 503, code,
@@ -54,8 +55,12 @@ static void h_readyz(struct worker *w)
     }
     result = store_ping(&w->store, &version);
     if (result != STORE_OK && result != STORE_NONE) {
+        store_use(&w->store, &(int){0}, &(int){0}, &refused);
         auth_refuse(w, 503, "DATABASE_UNAVAILABLE",
-                    "Check failed: database (no answer).");
+                    refused
+                        ? "Check failed: database (it answers, but refuses "
+                          "the role, its password or the database's name)."
+                        : "Check failed: database (no answer).");
     } else if (version < store_schema_version()) {
         auth_refuse(w, 503, code,
                     "Check failed: migrations (the database's schema is older "
@@ -91,7 +96,7 @@ static void h_prometheus(struct worker *w)
     int db_size, db_used;
     pj_str_t kid = {NULL, 0};
 
-    store_use(&w->store, &db_size, &db_used);
+    store_use(&w->store, &db_size, &db_used, &(bool){false});
     if (w->keys->signing != NULL) {
         kid = pj_key_id(w->keys->signing);
     }

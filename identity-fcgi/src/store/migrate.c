@@ -5,7 +5,6 @@
 
 #include <openssl/sha.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CHECKSUM_HEX (2 * SHA256_DIGEST_LENGTH + 1)

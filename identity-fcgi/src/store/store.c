@@ -17,9 +17,9 @@ void store_close(struct store *st)
     }
 }
 
-void store_use(const struct store *st, int *size, int *used)
+void store_use(const struct store *st, int *size, int *used, bool *refused)
 {
-    db_pool_use(st->pool, size, used);
+    db_pool_use(st->pool, size, used, refused);
 }
 
 enum store_result store_run(struct store *st, const struct db_statement *sql,

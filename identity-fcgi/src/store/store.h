@@ -12,9 +12,7 @@
 #include <stdint.h>
 
 #define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
-#define STORE_MAX_BRANCHES 200     /* selectable branches of one member */
 #define STORE_MAX_LIST 1000        /* selectable branches of one account */
-#define STORE_MAX_ROLES 32         /* roles of a member in one branch */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
 
@@ -123,8 +121,9 @@ bool store_open(struct store *st, const struct config *cfg)
 /* Ends the pool: once, when no thread uses it any more. */
 void store_close(struct store *st);
 
-/* How many database connections there may be, and how many are in use. */
-void store_use(const struct store *st, int *size, int *used);
+/* How many database connections there may be, how many are in use, and whether
+ * the database refuses new ones (the role, its password, or its own name). */
+void store_use(const struct store *st, int *size, int *used, bool *refused);
 
 /*
  * The operations.  Any may return STORE_UNAVAILABLE, those that write

@@ -286,12 +286,12 @@ sub inherited_identity {
 }
 
 # Runs identity-fcgi to its end: (exit status, stdout, stderr).  stdin => what
-# its standard input holds; limit => how many seconds it may take (30).
+# its standard input holds; within => how many seconds it may take.
 sub run_identity {
     my ($self, $args, %change) = @_;
 
     my $stdin = delete $change{stdin};
-    my $limit = delete $change{limit} // 30;
+    my $within = delete $change{within} // 30;
     my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
     my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);
@@ -306,7 +306,7 @@ sub run_identity {
             Platform::Test::Env::mode_prefix($self->{dir}, $name),
             Platform::Test::Env::identity(), @$args ],
     )->expect_end;
-    $p->wait_end($limit * $self->scale)
+    $p->wait_end($within * $self->scale)
         or die "identity-fcgi @$args did not end\n";
     my $status = $p->status & 127 ? 128 + ($p->status & 127)
         : $p->status >> 8;

@@ -7,6 +7,7 @@ use warnings;
 
 use Cwd qw(abs_path);
 use File::Basename qw(dirname);
+use Test::More ();
 
 # A make that a test starts is the reader's own, not a part of `make check`: as
 # that it would say which directories it enters.
@@ -93,6 +94,19 @@ sub find {
         return "$dir/$program" if -x "$dir/$program";
     }
     return undef;
+}
+
+# node, with the packages of t/node; where either is missing the test is
+# skipped, and where nothing may be (CI=true) it fails.
+sub node {
+    my $node = find('node');
+    my ($version) = $node ? `$node --version` =~ /^v(\d+)/ : ();
+    return $node if ($version // 0) >= 18
+        && -e "$root/t/node/node_modules/.package-lock.json";
+    my $needs = 'needs node 18 or newer and t/node/node_modules:'
+        . ' ./configure.sh --install-deps';
+    die "$needs\n" if ($ENV{CI} // '') eq 'true';
+    Test::More::plan(skip_all => $needs);
 }
 
 # Who daemons that refuse root run as; undef where we are not root.

@@ -1,0 +1,292 @@
+/*
+ * A client of the platform gateway in one file, without dependencies: for
+ * browsers, and for whatever else has fetch.
+ *
+ *   const client = new PlatformClient({ base: 'https://api.example.com' });
+ *   if (!await client.restore()) await client.login(account, credential);
+ *   if (!client.ready) await client.selectBranch(client.branches[0].branchId);
+ *   const answer = await client.fetch('/api/workspaces/current-context');
+ *
+ * In a browser the refresh token stays in its HttpOnly cookie, where no script
+ * can read it.  Elsewhere give a `store` that keeps it: a keychain, say.
+ */
+
+export interface Branch {
+  branchId: string;
+  branchName: string;
+  workspaceId: string;
+  workspaceName: string;
+}
+
+/** Keeps the refresh token where there is no cookie; null: there is none. */
+export interface TokenStore {
+  load(): string | null | Promise<string | null>;
+  save(token: string | null): void | Promise<void>;
+}
+
+export interface Options {
+  /** Where the gateway is: https://api.example.com */
+  base: string;
+  store?: TokenStore;
+  fetch?: typeof fetch;
+}
+
+/** What the gateway or the identity service refuses (RFC 9457). */
+export class PlatformError extends Error {
+  readonly status: number;
+  /** Go by this one; docs/http-api.md lists them. */
+  readonly code: string;
+  readonly requestId: string;
+  /** Seconds, or 0 where nothing was said. */
+  readonly retryAfter: number;
+
+  constructor(status: number, problem: Partial<Record<string, string>>,
+    retryAfter: number) {
+    super(problem['detail'] ?? `status ${status}`);
+    this.name = 'PlatformError';
+    this.status = status;
+    this.code = problem['code'] ?? '';
+    this.requestId = problem['requestId'] ?? '';
+    this.retryAfter = retryAfter;
+  }
+}
+
+interface Session {
+  accessToken?: string;
+  accountAccessToken?: string;
+  refreshToken?: string;
+  expiresIn: number;
+  branches?: Branch[];
+}
+
+interface Token {
+  text: string;
+  expires: number;
+}
+
+const TRIES = 4;
+const LOST_MS = 1000;         // before asking again after a lost answer
+const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
+const LONGEST_MS = 30_000;    // that a Retry-After may hold up a refresh
+const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
+const EARLY_MS = 10_000;      // before its end a token is not used any more
+
+const sleep = (ms: number) => new Promise((done) => setTimeout(done, ms));
+
+export class PlatformClient {
+  /** To choose from while there is no branch. */
+  branches: Branch[] = [];
+
+  readonly #base: URL;
+  readonly #store: TokenStore | undefined;
+  readonly #fetch: typeof fetch;
+  #access: Token | undefined;
+  #account: Token | undefined;
+  #refreshes = new Map<boolean, Promise<void>>();
+  #queue: Promise<unknown> = Promise.resolve();
+
+  constructor(options: Options) {
+    this.#base = new URL(options.base);
+    this.#store = options.store;
+    this.#fetch = options.fetch ?? ((...args) => fetch(...args));
+  }
+
+  /** Whether a branch is selected; if not, selectBranch() comes first. */
+  get ready(): boolean {
+    return this.#access !== undefined;
+  }
+
+  async login(account: string, credential: string): Promise<void> {
+    await this.#alone(async () => {
+      await this.#keep(await this.#post('login', { account, credential }));
+    });
+  }
+
+  /** Goes on with the session of an earlier page; false: log in. */
+  async restore(): Promise<boolean> {
+    try {
+      await this.refresh();
+      return true;
+    } catch (error) {
+      if (isSignedOut(error)) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Gets new tokens; fetch() does so by itself.  Calls made meanwhile share
+   * the answer.  A PlatformError with status 401 means: log in again.
+   */
+  refresh(includeAccountToken = false): Promise<void> {
+    let running = this.#refreshes.get(includeAccountToken);
+    if (!running) {
+      running = this.#alone(() => this.#rotate(includeAccountToken))
+        .finally(() => this.#refreshes.delete(includeAccountToken));
+      this.#refreshes.set(includeAccountToken, running);
+    }
+    return running;
+  }
+
+  /** Works at any time, also to switch. */
+  async selectBranch(branchId: string): Promise<void> {
+    const select = () =>
+      this.#post('select-branch', { branchId }, this.#account?.text);
+    if (!usable(this.#account)) await this.refresh(true);
+    this.#access = this.#token(await select().catch(async (error) => {
+      if (!isSignedOut(error)) throw error;
+      await this.refresh(true);
+      return select();
+    }));
+  }
+
+  /**
+   * fetch() with a branch token.  One that is refused is replaced, once, and
+   * the call made again: the service behind has not seen the first.
+   */
+  async fetch(path: string, init: RequestInit = {}): Promise<Response> {
+    const url = new URL(path, this.#base);
+    if (url.origin !== this.#base.origin)
+      throw new TypeError(`${url.origin} is not to see the token`);
+    if (!usable(this.#access)) await this.refresh();
+    const token = this.#access;
+    const answer = await this.#send(url, init, token);
+    if (!isRefusedToken(answer) || init.body instanceof ReadableStream)
+      return answer;
+    if (this.#access === token) await this.refresh();
+    return this.#send(url, init, this.#access);
+  }
+
+  /** Ends the session.  If it fails, try again: nothing is lost by that. */
+  async logout(): Promise<void> {
+    await this.#alone(async () => {
+      const body = this.#store && { refreshToken: await this.#store.load() };
+      await this.#persist(() =>
+        this.#post('logout', body, this.#access?.text));
+      await this.#forget();
+    });
+  }
+
+  /* One at a time: by Web Locks over all tabs, or at least in this one. */
+  #alone<T>(work: () => Promise<T>): Promise<T> {
+    const locks = globalThis.navigator?.locks as LockManager | undefined;
+    const name = `platform-session ${this.#base.origin}`;
+    const run = this.#queue.then(() =>
+      locks ? locks.request(name, work) as Promise<T> : work());
+    this.#queue = run.catch(() => undefined);
+    return run;
+  }
+
+  async #rotate(includeAccountToken: boolean): Promise<void> {
+    let sent: string | null | undefined;
+    let stale = 0;
+    const once = async () => {
+      sent = await this.#store?.load();
+      return this.#post('refresh', {
+        ...(sent ? { refreshToken: sent } : {}),
+        ...(includeAccountToken ? { includeAccountToken } : {}),
+      });
+    };
+    /* The token was used already.  If another tab did, what it got is, or is
+       about to be, in the cookie or the store. */
+    const faster = async (error: unknown) => {
+      if (!(error instanceof PlatformError)
+        || error.code !== 'AUTH_REFRESH_TOKEN_STALE' || stale++ === 2)
+        return false;
+      await sleep(OTHER_TAB_MS * (1 + Math.random()));
+      return !this.#store || await this.#store.load() !== sent;
+    };
+    try {
+      await this.#keep(await this.#persist(once, faster));
+    } catch (error) {
+      if (isSignedOut(error)) await this.#forget();
+      throw error;
+    }
+  }
+
+  /*
+   * Tries again where that can help: the answer was lost, or the service is
+   * busy.  The same refresh token is sent again: if it was not used up, all is
+   * well, and if it was, AUTH_REFRESH_TOKEN_STALE says that a login is needed.
+   */
+  async #persist<T>(once: () => Promise<T>,
+    again: (error: unknown) => Promise<boolean> = async () => false) {
+    for (let n = 1; ; n++) {
+      try {
+        return await once();
+      } catch (error) {
+        const wait = error instanceof PlatformError
+          ? ([429, 502, 503, 504].includes(error.status)
+            ? Math.max(1, error.retryAfter) * 1000 : undefined)
+          : LOST_MS;
+        if (n === TRIES || (wait ?? 0) > LONGEST_MS) throw error;
+        if (wait !== undefined) await sleep(wait);
+        else if (!await again(error)) throw error;
+      }
+    }
+  }
+
+  /* A new refresh token is stored before anything else happens to it. */
+  async #keep(session: Session): Promise<void> {
+    await this.#store?.save(session.refreshToken ?? null);
+    this.#access = this.#token(session);
+    if (session.accountAccessToken) {
+      this.#account = this.#token(
+        { ...session, accessToken: session.accountAccessToken });
+      this.branches = session.branches ?? [];
+    }
+  }
+
+  async #forget(): Promise<void> {
+    this.#access = this.#account = undefined;
+    this.branches = [];
+    await this.#store?.save(null);
+  }
+
+  /* By our own clock from now on, whatever the server's says. */
+  #token({ accessToken, expiresIn }: Session): Token | undefined {
+    return accessToken === undefined ? undefined
+      : { text: accessToken, expires: Date.now() + expiresIn * 1000 };
+  }
+
+  #send(url: URL, init: RequestInit, token: Token | undefined) {
+    if (!token) throw new Error('a branch has to be selected first');
+    const headers = new Headers(init.headers);
+    headers.set('Authorization', `Bearer ${token.text}`);
+    return this.#fetch(url, { ...init, headers });
+  }
+
+  async #post(what: string, data: object = {}, token?: string):
+    Promise<Session> {
+    /* An empty body needs no preflight, and may outlive the page. */
+    const empty = Object.keys(data).length === 0;
+    const answer = await this.#fetch(new URL(`/api/auth/${what}`, this.#base), {
+      method: 'POST',
+      credentials: this.#store ? 'omit' : 'include',
+      headers: {
+        ...(empty ? {} : { 'Content-Type': 'application/json' }),
+        ...(token ? { Authorization: `Bearer ${token}` } : {}),
+      },
+      ...(empty ? { keepalive: true } : { body: JSON.stringify(data) }),
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
+    if (answer.ok) return await answer.json() as Session;
+    const problem = await answer.json().catch(() => ({}));
+    throw new PlatformError(answer.status, problem,
+      Number(answer.headers.get('Retry-After')) || 0);
+  }
+}
+
+function usable(token: Token | undefined): boolean {
+  return token !== undefined && Date.now() < token.expires - EARLY_MS;
+}
+
+function isSignedOut(error: unknown): boolean {
+  return error instanceof PlatformError && error.status === 401;
+}
+
+/* The gateway's 401, not one of the service behind it. */
+function isRefusedToken(answer: Response): boolean {
+  return answer.status === 401
+    && /error="invalid_token"/.test(
+      answer.headers.get('WWW-Authenticate') ?? '');
+}

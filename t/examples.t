@@ -1,0 +1,255 @@
+# examples/: each passes nginx -t and does what it says, tried as
+# examples/README.md tells it, with other ports.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'README.md has no sanitizer mode';
+}
+
+my $t = Platform::Test->new;
+my ($root, $dir) = ($t->root, $t->dir);
+my $s = $t->full_stack;
+
+# As make run has them, and what they are here.
+my %port = (8080 => $s->gateway, 8081 => $s->face, 8082 => $t->port('stub'),
+    8090 => $t->port('example'), 8443 => $t->port('tls'));
+
+sub ours {
+    my ($text) = @_;
+
+    $text =~ s/\b(80(?:8[0-2]|90)|8443)\b/$port{$1}/g;
+    return $text;
+}
+
+sub slurp {
+    my ($path) = @_;
+
+    open my $fh, '<', $path or die "$path: $!\n";
+    local $/;
+    return scalar <$fh>;
+}
+
+# The reader's checkout: this one's build/, and examples with our ports.
+my $own = "$dir/checkout";
+for my $file (split /\0/, qx{cd $root && find examples -type f -print0}) {
+    $t->write_file("checkout/$file", ours(slurp("$root/$file")));
+}
+mkdir "$own/run";
+symlink Platform::Test::Env::build(), "$own/build" or die "build: $!\n";
+
+my ($try, $ask, $answer) = slurp("$root/examples/README.md")
+    =~ /^```(?:sh|text)\n(.*?)^```\n/gms;
+$try =~ s/^example minimal -t\n//m or die "no trial in README.md\n";
+local $ENV{PATH} = "$ENV{PATH}:/usr/sbin:/sbin";
+my $nginx = Platform::Test::Env::nginx();
+
+sub shell {
+    my ($script) = @_;
+
+    my $path = $t->write_file('script.sh', "cd $own\n" . ours($script));
+    return qx{sh $path 2>&1};
+}
+
+my $set_up = $try =~ s/^cp .*\n//mr =~ s/\bnginx -p/$nginx -p/r;
+shell($try =~ /^(cp .*\n)/m);
+
+# What an example needs beforehand, as its first lines say.
+sub prepare {
+    my ($name) = @_;
+
+    my ($head) = slurp("$own/run/examples/$name/nginx.conf")
+        =~ /\A((?:#.*\n)+)/;
+    my $commands = join "\n", map { s/^#   //r }
+        grep {/^#   \S|^#       \S/} split /\n/, $head;
+    is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work"
+        if $commands;
+    return;
+}
+
+# Starts it and waits until it can check tokens.
+my $running;
+
+sub start {
+    my ($name) = @_;
+
+    prepare($name);
+    my $said = shell("$set_up\nexample $name -t");
+    like $said, qr/test is successful/, "$name: nginx -t" or diag $said;
+    unlike $said, qr/\[(?:warn|emerg)\]/, "$name: and nothing else";
+    my $path = $t->write_file("$name.sh", "cd $own\n$set_up\nexample $name\n");
+    $running = $t->track(Platform::Test::Process->start(
+        name => $name, dir => $own, log => "$dir/$name.log",
+        env => { PATH => $ENV{PATH}, Platform::Test::Env::mode_env($dir,
+            name => $name, preload => 1) },
+        cmd => [ 'sh', $path ], ok_status => ['any'])->expect_end);
+    ok eventually(sub { call('/api/x')->status }, 10), "$name: it runs"
+        or diag slurp("$dir/$name.log");
+    return;
+}
+
+sub stop {
+    my ($name) = @_;
+
+    kill 'INT', -$running->pid;
+    $running->wait_end(20);
+    return;
+}
+
+# The tokens of make run's gateway.
+my $one = $s->login('one')->json->{accessToken};
+my $several = $s->login('several')->json;
+my $account = $several->{accountAccessToken};
+my $other = $s->post('/api/auth/select-branch',
+    { branchId => $several->{branches}[0]{branchId} }, token => $account)
+    ->json->{accessToken};
+my $id = (jwt_decode($one))[1]{account_id};
+
+# On the example's port; 0 where nothing listens.
+sub call {
+    my ($path, %o) = @_;
+
+    return eval { http($t->port('example'), $o{method} // 'GET', $path, %o) }
+        // Platform::Test::Response->garbage('');
+}
+
+# The different statuses of as many calls at once.
+sub burst {
+    my ($n, @more) = @_;
+
+    my $bytes = http_request_bytes(GET => '/api/hello', token => $one, @more);
+    my %status = map { $_->status => 1 }
+        http_parallel([ map { [ $t->port('example'), $bytes ] } 1 .. $n ]);
+    return sort keys %status;
+}
+
+sub header { return $_[0]->json->{headers}{ $_[1] } }
+
+# -- each
+
+start('minimal');
+my $res = call('/api/hello', token => $one,
+    headers => [ 'X-Account-Id' => 'me', 'X-Request-Id' => 'mine' ]);
+is $res->status, 200, 'minimal: a branch token';
+is header($res, 'X-Account-Id'), $id, 'minimal: the service knows who asks';
+ok !$res->json->{authorization}, 'minimal: and gets no token';
+is_problem(call('/api/hello'), 401, 'GATEWAY_TOKEN_MISSING',
+    'minimal: no token');
+is_problem(call('/api/hello', token => $account), 403,
+    'GATEWAY_CONTEXT_FORBIDDEN', 'minimal: another');
+is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
+    'minimal: another path');
+is shell($ask), $answer, 'minimal: as README.md asks and answers';
+like slurp("$own/run/examples/minimal/access.log"),
+    qr/"requestId":"mine".*"reason":"verified"/, 'minimal: its log';
+stop('minimal');
+
+start('tls-http2');
+my $tls = "curl -s --cacert $own/run/examples/tls-http2/cert.pem --max-time 20";
+my $url = "https://localhost:$port{8443}/api/hello";
+my @answer = qx{$tls -w '\n%{http_version} %{http_code}' -H 'Authorization: Bearer $one' $url};
+is $answer[-1], '2 200', 'tls-http2: HTTP/2, by a certificate that is checked';
+like "@answer", qr/"X-Account-Id": "$id"/, 'tls-http2: with the account';
+is qx{$tls -o /dev/null -w '%{http_version} %{http_code}' --http1.1 $url},
+    '1.1 401', 'tls-http2: HTTP/1.1 too';
+my $large = 'x' x 16_000;
+like qx{$tls -H 'Authorization: Bearer $large' $url}, qr/GATEWAY_TOKEN_INVALID/,
+    'tls-http2: a large token arrives';
+$res = call('/api/hello?a=b', method => 'POST', body => 'x',
+    host => "localhost:$port{8090}");
+is $res->status, 308, 'tls-http2: plain HTTP is sent there';
+is $res->header('Location'), "$url?a=b", 'tls-http2: to the same path';
+stop('tls-http2');
+
+start('several-services');
+my $system = jwt_token(system => jwt_key('identity'),
+    iss => 'http://127.0.0.1:' . $s->face);
+my %opens = (
+    '/api/reports/a' => [ 403, 200, 403, 401 ],
+    '/api/profile/a' => [ 200, 200, 403, 401 ],
+    '/api/jobs/a'    => [ 403, 403, 200, 401 ],
+    '/api/status'    => [ 200, 200, 200, 200 ],
+    '/api/none'      => [ 404, 404, 404, 404 ],
+);
+for my $path (sort keys %opens) {
+    is_deeply [ map { call($path, token => $_)->status } $account, $one, $system,
+        undef ], $opens{$path}, "several-services: $path";
+}
+is header(call('/api/status', token => $one), 'X-Account-Id'), undef,
+    'several-services: a public one is told of nobody';
+is call('/api/reports/a', token => $one, method => 'PUT', body => '')->status,
+    405, 'several-services: methods';
+stop('several-services');
+$t->write_file('checkout/run/examples/several-services/services/new.conf',
+    "location /api/new/ { proxy_pass http://127.0.0.1:$port{8082}; }\n");
+like shell("$set_up\nexample several-services -t"),
+    qr{\[emerg\].*platform_gateway_access.* \S*services/new\.conf:1},
+    'several-services: a file without a level is refused by its name';
+
+start('load-balancer');
+is call('/readyz')->status, 200, 'load-balancer: its check';
+call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
+    'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
+ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
+    =~ /"requestId":"balanced".*"clientIp":"192\.0\.2\.7"/ }),
+    'load-balancer: the client is the last one, whatever it said before';
+my %from = map { $_ => [ 'X-Forwarded-For' => $_ ] } '192.0.2.8', '192.0.2.9';
+is_deeply [ burst(60, headers => $from{'192.0.2.8'}) ], [ 200, 429 ],
+    'load-balancer: a client too fast';
+is call('/api/hello', token => $one, headers => $from{'192.0.2.9'})->status,
+    200, 'load-balancer: another client';
+stop('load-balancer');
+
+start('keys-in-a-file');
+is header(call('/api/hello', token => $one), 'X-Account-Id'), $id,
+    'keys-in-a-file: a token of the file\'s key';
+is_problem(call('/api/hello', token => jwt_token(branch => jwt_key('a'),
+    iss => 'http://127.0.0.1:' . $s->face, iat => time - 600)), 401,
+    'GATEWAY_TOKEN_INVALID',
+    'keys-in-a-file: of another key');
+stop('keys-in-a-file');
+
+start('rate-limit');
+is_deeply [ burst(60) ], [ 200, 429 ], 'rate-limit: an account too fast';
+is call('/api/hello', token => $other)->status, 200,
+    'rate-limit: another account, from the same address';
+is call('/api/hello')->status, 401, 'rate-limit: nobody' for 1 .. 40;
+stop('rate-limit');
+
+start('cache');
+my %first;
+for my $round (qw(MISS HIT)) {
+    for my $token ($one, $other) {
+        $res = call('/api/reports/a', token => $token);
+        is $res->header('X-Cache-Status'), $round, "cache: $round";
+        is header($res, 'X-Account-Id'), (jwt_decode($token))[1]{account_id},
+            'cache: its own';
+        $first{$token} //= header($res, 'X-Request-Id');
+        is header($res, 'X-Request-Id'), $first{$token},
+            'cache: what the service said the first time';
+        isnt $res->header('X-Request-Id'), header($res, 'X-Request-Id'),
+            'cache: the answer has an id of its own' if $round eq 'HIT';
+    }
+}
+is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
+    'cache: nothing without a token');
+is call('/api/reports/b', token => $one)->header('X-Cache-Status'), 'MISS',
+    'cache: another path';
+stop('cache');
+
+# All of them have been tried, and README.md has all.
+my @there = sort map { m{examples/([^/]+)/nginx\.conf$} } glob
+    "$root/examples/*/nginx.conf";
+my $readme = slurp("$root/examples/README.md");
+is_deeply [ grep { !-e "$dir/$_.log" } @there ], [], 'each has been started';
+is_deeply [ grep { $readme !~ m{\]\($_/} } map { m{([^/]+)$} }
+    grep {-d} glob "$root/examples/*" ], [], 'README.md has each';
+
+# The file without a level.
+$t->allow(qr/no "platform_gateway_access"/);
+$t->done;

@@ -1,0 +1,56 @@
+# examples/client: passes the compiler's strictest checks, and does what it
+# says against the real gateway, identity service and PostgreSQL.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Env;
+use Test::More;
+
+my $node = Platform::Test::Env::node();
+
+my $t = Platform::Test->new;
+my $s = $t->full_stack;
+my ($dir, $tools) = ($t->dir, $t->root . '/t/node');
+my $source = $t->root . '/examples/client/client.ts';
+
+sub slurp {
+    my ($path) = @_;
+
+    open my $fh, '<', $path or die "$path: $!\n";
+    local $/;
+    return scalar <$fh>;
+}
+
+my $said = qx{$node $tools/node_modules/typescript/bin/tsc -p $tools --outDir $dir 2>&1};
+is $?, 0, 'it compiles' or diag $said;
+rename "$dir/client.js", "$dir/client.mjs";
+
+# The blocks of the page, one after the other.
+my $page = join '', slurp($t->root . '/docs/http-api.md') =~ /^```ts\n(.*?)^```/gms;
+$page =~ s{'./client'}{'$dir/client'}g;
+$t->write_file('client.ts', slurp($source));
+my $compile = "$node $tools/node_modules/typescript/bin/tsc --strict --noEmit"
+    . ' --target es2022 --module es2022 --moduleResolution bundler'
+    . ' --lib es2022,dom';
+$said = qx{$compile @{[ $t->write_file('page.ts', $page) ]} 2>&1};
+is $?, 0, 'docs/http-api.md uses it as it is' or diag $said;
+
+my $base = 'http://127.0.0.1:' . $s->gateway;
+my @lines = split /^/, qx{$node $tools/client.mjs $dir/client.mjs $base 2>&1};
+my $checks = 0;
+for my $line (@lines) {
+    next unless $line =~ /^((?:not )?ok) (.*)/;
+    $checks++;
+    is $1, 'ok', $2;
+}
+is $lines[-1] // '', "$checks checks\n", 'all have been made'
+    or diag join '', @lines;
+
+(my $text = slurp($source)) =~ s/token: string/token/;
+qx{$compile @{[ $t->write_file('changed.ts', $text) ]}};
+isnt $?, 0, 'control: the compiler finds a fault';
+
+$t->done;

@@ -1,0 +1,327 @@
+// Drives the compiled examples/client against a running gateway: node
+// client.mjs FILE BASE.  Prints a line for each check; ends with 1 at the first
+// that fails.
+
+import assert from 'node:assert/strict';
+import { pathToFileURL } from 'node:url';
+
+const [file, base] = process.argv.slice(2);
+const { PlatformClient, PlatformError } = await import(pathToFileURL(file));
+const credential = 'Demo-passw0rd!';
+const context = '/api/workspaces/current-context';
+
+// A browser's cookie, and what a network may do to calls.  `on` gets each
+// request before it is sent, and each answer before the client sees it.
+class Net {
+  cookie = '';
+  calls = [];
+  running = 0;
+  most = 0;
+  before = async () => {};
+  after = async (answer) => answer;
+
+  fetch = async (url, init) => {
+    const path = new URL(url).pathname;
+    const call = { path, headers: new Headers(init.headers), body: init.body };
+    this.calls.push(call);
+    if (init.credentials === 'include' && this.cookie)
+      call.headers.set('Cookie', this.cookie);
+    this.running += path === '/api/auth/refresh';
+    this.most = Math.max(this.most, this.running);
+    try {
+      await this.before(call);
+      const answer = await fetch(url, { ...init, headers: call.headers });
+      const set = answer.headers.get('Set-Cookie');
+      if (set && init.credentials === 'include')
+        this.cookie = /=;/.test(set) ? '' : set.replace(/;.*/, '');
+      return await this.after(answer, call);
+    } finally {
+      this.running -= path === '/api/auth/refresh';
+    }
+  };
+
+  refreshes() {
+    return this.calls.filter((c) => c.path === '/api/auth/refresh').length;
+  }
+
+  // The next `n` calls of the path lose something: the request, the answer, or
+  // the answer's body.
+  lose(path, what, n = 1) {
+    const lost = (call) => call.path === path && n-- > 0;
+    this.before = async (call) => {
+      if (what === 'request' && lost(call)) throw new TypeError('lost');
+    };
+    this.after = async (answer, call) => {
+      if (what === 'request' || !lost(call)) return answer;
+      if (what === 'answer') throw new TypeError('lost');
+      return new Response(new ReadableStream({
+        start: (stream) => stream.error(new TypeError('lost')),
+      }), { status: answer.status });
+    };
+  }
+
+  // The next `n` calls with a branch token have a bad one.
+  spoil(n) {
+    this.before = async (call) => {
+      if (call.path === context && n-- > 0)
+        call.headers.set('Authorization',
+          call.headers.get('Authorization') + 'x');
+    };
+  }
+}
+
+function store() {
+  return {
+    token: null, saved: 0,
+    load() { return this.token; },
+    save(token) { this.token = token; this.saved++; },
+  };
+}
+
+async function signedIn(account, options = {}) {
+  const net = new Net();
+  const client = new PlatformClient({ base, fetch: net.fetch, ...options });
+  await client.login(`${account}@demo.test`, credential);
+  return { net, client };
+}
+
+async function fails(promise, code) {
+  const error = await promise.then(() => assert.fail('worked'), (e) => e);
+  assert.ok(error instanceof PlatformError, error.stack);
+  assert.equal(error.code, code);
+  return error;
+}
+
+async function reached(answer) {
+  assert.equal(answer.status, 200);
+  return (await answer.json()).headers;
+}
+
+// Time flies for the client alone.
+const now = Date.now;
+function later(seconds) {
+  Date.now = () => now() + seconds * 1000;
+}
+
+const checks = {
+  async 'one branch: a call goes through, the cookie has the refresh token'() {
+    const { net, client } = await signedIn('one');
+    assert.equal(client.ready, true);
+    const headers = await reached(await client.fetch(context));
+    assert.match(headers['X-Account-Id'], /0001$/);
+    assert.match(net.cookie, /^platform_refresh_token=./);
+    assert.equal(net.refreshes(), 0);
+  },
+
+  async 'what the caller gives goes along'() {
+    const { client } = await signedIn('one');
+    const headers = await reached(await client.fetch(context,
+      { method: 'POST', body: 'x', headers: { 'X-Request-Id': 'mine' } }));
+    assert.equal(headers['X-Request-Id'], 'mine');
+  },
+
+  async 'a wrong credential is told'() {
+    const client = new PlatformClient({ base, fetch: new Net().fetch });
+    const error = await fails(client.login('one@demo.test', 'x'),
+      'AUTH_INVALID_CREDENTIALS');
+    assert.equal(error.status, 401);
+    assert.match(error.requestId, /^[0-9a-f]{32}$/);
+  },
+
+  async 'the token is for the gateway alone'() {
+    const { net, client } = await signedIn('one');
+    await assert.rejects(client.fetch('http://127.0.0.1:1/x'), TypeError);
+    await assert.rejects(client.fetch('//127.0.0.1:1/x'), TypeError);
+    assert.equal(net.calls.length, 1);
+  },
+
+  async 'a refused token is replaced once, for all who wait'() {
+    const { net, client } = await signedIn('one');
+    net.spoil(5);
+    const answers = await Promise.all(
+      Array.from({ length: 5 }, () => client.fetch(context)));
+    for (const answer of answers) await reached(answer);
+    assert.equal(net.refreshes(), 1);
+  },
+
+  async 'one that was replaced meanwhile is not replaced again'() {
+    const { net, client } = await signedIn('one');
+    net.spoil(2);
+    let second;
+    net.after = async (answer, call) => {
+      if (call.path === context && !second) {
+        second = client.fetch(context);
+        await second;
+      }
+      return answer;
+    };
+    await reached(await client.fetch(context));
+    await reached(await second);
+    assert.equal(net.refreshes(), 1);
+  },
+
+  async 'one that is refused again is the caller\'s'() {
+    const { net, client } = await signedIn('one');
+    net.spoil(99);
+    assert.equal((await client.fetch(context)).status, 401);
+    assert.equal(net.refreshes(), 1);
+    assert.equal(net.calls.length, 4);
+  },
+
+  async 'a token at its end is not even sent'() {
+    const { net, client } = await signedIn('one');
+    later(895);
+    await reached(await client.fetch(context));
+    assert.equal(net.refreshes(), 1);
+    await reached(await client.fetch(context));
+    assert.equal(net.refreshes(), 1);
+  },
+
+  async 'several branches: choose, and switch at any time'() {
+    const { net, client } = await signedIn('several');
+    assert.equal(client.ready, false);
+    await assert.rejects(client.fetch(context), /selected first/);
+    const [first, second] = client.branches.map((b) => b.branchId);
+    await client.selectBranch(first);
+    assert.equal((await reached(await client.fetch(context)))[
+      'X-Active-Branch-Id'], first);
+    later(1000);
+    await client.selectBranch(second);
+    assert.equal((await reached(await client.fetch(context)))[
+      'X-Active-Branch-Id'], second);
+    assert.match(net.calls.findLast(
+      (c) => c.path === '/api/auth/refresh').body, /includeAccountToken/);
+    await fails(client.selectBranch('none'), 'AUTH_BRANCH_NOT_SELECTABLE');
+  },
+
+  async 'a new page goes on by the cookie'() {
+    const { net } = await signedIn('one');
+    const page = new PlatformClient({ base, fetch: net.fetch });
+    assert.equal(await page.restore(), true);
+    await reached(await page.fetch(context));
+    const stranger = new PlatformClient({ base, fetch: new Net().fetch });
+    assert.equal(await stranger.restore(), false);
+  },
+
+  async 'two tabs at once: both go on'() {
+    const { net, client } = await signedIn('one');
+    const tab = new PlatformClient({ base, fetch: net.fetch });
+    // Both are sent before either is answered.
+    let arrived = 0;
+    let open;
+    const gate = new Promise((done) => { open = done; });
+    net.before = async () => {
+      if (++arrived === 2) open();
+      await gate;
+    };
+    await Promise.all([client.refresh(), tab.refresh()]);
+    assert.equal(net.most, 2);
+    assert.equal(net.refreshes(), 3);
+    await reached(await client.fetch(context));
+    await reached(await tab.fetch(context));
+  },
+
+  async 'two tabs with Web Locks: one after the other'() {
+    const { net, client } = await signedIn('one');
+    const tab = new PlatformClient({ base, fetch: net.fetch });
+    let last = Promise.resolve();
+    const names = new Set();
+    const request = (name, work) => {
+      names.add(name);
+      return last = last.then(work, work);
+    };
+    Object.defineProperty(globalThis, 'navigator',
+      { configurable: true, value: { locks: { request } } });
+    await Promise.all([client.refresh(), tab.refresh()]);
+    assert.equal(net.most, 1);
+    assert.equal(net.refreshes(), 2);
+    assert.equal(names.size, 1);
+  },
+
+  async 'a lost request, a lost body: asked again'() {
+    for (const what of ['request', 'body']) {
+      const { net, client } = await signedIn('one');
+      net.lose('/api/auth/refresh', what);
+      await client.refresh();
+      assert.equal(net.refreshes(), 2);
+      await reached(await client.fetch(context));
+    }
+  },
+
+  async 'an answer that is lost for good: log in again'() {
+    const mine = store();
+    const { net, client } = await signedIn('one', { store: mine });
+    net.lose('/api/auth/refresh', 'answer');
+    await fails(client.refresh(), 'AUTH_REFRESH_TOKEN_STALE');
+    assert.equal(mine.token, null);
+    assert.equal(client.ready, false);
+    await client.login('one@demo.test', credential);
+    await reached(await client.fetch(context));
+  },
+
+  async 'no network: gives up, and forgets nothing'() {
+    const { net, client } = await signedIn('one');
+    net.lose('/api/auth/refresh', 'request', 4);
+    await assert.rejects(client.refresh(), /lost/);
+    await client.refresh();
+    await reached(await client.fetch(context));
+  },
+
+  async 'a busy service is asked again, when it says'() {
+    const { net, client } = await signedIn('one');
+    let busy = 2;
+    net.after = async (answer, call) =>
+      call.path === '/api/auth/refresh' && busy-- > 0
+        ? Response.json({ code: 'AUTH_BUSY' },
+          { status: 503, headers: { 'Retry-After': '1' } }) : answer;
+    const start = now();
+    net.before = async (call) => {
+      if (call.path === '/api/auth/refresh' && busy > 0)
+        call.headers.delete('Cookie');
+    };
+    await client.refresh();
+    assert.equal(net.refreshes(), 3);
+    assert.ok(now() - start >= 2000);
+  },
+
+  async 'a store: the token in the body, no cookie'() {
+    const mine = store();
+    const { net, client } = await signedIn('one', { store: mine });
+    assert.equal(net.cookie, '');
+    const first = mine.token;
+    await client.refresh();
+    assert.notEqual(mine.token, first);
+    assert.equal(mine.saved, 2);
+    const app = new PlatformClient({ base, fetch: net.fetch, store: mine });
+    assert.equal(await app.restore(), true);
+    await app.logout();
+    assert.equal(mine.token, null);
+    assert.equal(await app.restore(), false);
+  },
+
+  async 'logout ends it, and may be repeated'() {
+    const { net, client } = await signedIn('one');
+    const { cookie } = net;
+    net.lose('/api/auth/logout', 'answer');
+    await client.logout();
+    assert.equal(net.cookie, '');
+    assert.equal(client.ready, false);
+    net.cookie = cookie;
+    await fails(client.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
+    await client.logout();
+  },
+};
+
+for (const [name, check] of Object.entries(checks)) {
+  try {
+    await check();
+    console.log(`ok ${name}`);
+  } catch (error) {
+    console.log(`not ok ${name}\n${error.stack}`);
+    process.exitCode = 1;
+  }
+  Date.now = now;
+  Object.defineProperty(globalThis, 'navigator',
+    { configurable: true, value: undefined });
+}
+console.log(`${Object.keys(checks).length} checks`);
