@@ -325,6 +325,18 @@ is_deeply [ $status, $result->{added} ], [ 0, 0 ], 'an empty file';
 ($status, $result) = import_lines(import_line(account => 'last') =~ s/\n//r);
 is_deeply [ $status, $result->{added} ], [ 0, 1 ], 'no newline at its end';
 
+# -- the documented example
+
+$c->done(qw(workspace add), 'Flower Shop', qw(--tenant Acme));
+$c->done(qw(branch add), 'Market Square', '--workspace', 'Flower Shop');
+open my $doc, '<', $t->root . '/docs/import.md' or die "docs/import.md: $!\n";
+my ($example) = join('', <$doc>) =~ /```json\n(.*?)```/s;
+($status, $result) = import_lines($example =~ s/^ +//gmr);
+is_deeply [ $status, $result->{added} ], [ 0, 3 ], 'the documented example';
+is login($_)->status, 200, "$_ of it logs in"
+    for 'ann@example.com', 'bob@example.com';
+is login('eve@example.com')->status, 401, 'eve does not';
+
 # -- what ends it
 
 $c->refused(1, qr/cannot read .*none: No such file/,
