@@ -209,14 +209,15 @@ $(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/
 	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS)
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
-.PHONY: bench-programs bench-identity bench-gateway bench-jose bench
+.PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-jose \
+  bench
 bench-programs: $(BENCH)
 
 # What the core adds to OpenSSL, alone.
 bench-jose: all $(BENCH)
 	@PLATFORM_BUILD=$(BUILD) bench/gateway --only core
 
-bench-gateway bench-identity: bench-%: all $(BENCH)
+bench-gateway bench-identity bench-capacity: bench-%: all $(BENCH)
 	@PLATFORM_BUILD=$(BUILD) bench/$* $(BENCH_FLAGS)
 
 bench: ## measure both halves against their floors (BENCH_FLAGS=--quick: minutes)

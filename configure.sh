@@ -239,6 +239,11 @@ probe_njs() {
     fi
 }
 
+# Its launcher may warn of the machine, in lines with digits.
+chromium_version() {
+    chromium --version 2>/dev/null
+}
+
 # What the tests use of node's packages is in t/node, as its lock file says.
 probe_node_packages() {
     if [ -n "$(find "$root/t/node/node_modules/.package-lock.json" \
@@ -344,6 +349,8 @@ probe_tests() {
         "no test of the HTTP API's page and client" "node --version"
     probe_optional "npm" npm npm "the same" "npm --version"
     probe_node_packages
+    probe_optional "Chromium" chromium chromium \
+        "no test of the playground in a browser" chromium_version
     others=$optional_packages
     probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
     [ $bench_deps = yes ] || optional_packages=$others

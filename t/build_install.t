@@ -82,6 +82,7 @@ ok -d "$etc/routes.d", 'a place for routes of their own';
 $t->write_file('dest/etc/platform-gateway/routes.d/mine.conf', $route);
 
 ok make_install(), 'installs again';
+$ENV{PLAYGROUND_HOST} = '127.0.0.1';
 is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
     '--sysconfdir', $etc, '--conf-dir', '/etc/platform-gateway/nginx',
     '--out', "$etc/nginx"), 0, 'and is rendered';
@@ -99,6 +100,9 @@ like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;},
     'and included';
 my $all = qx{cat $etc/nginx/*};
 unlike $all, qr/top-secret/, 'nginx never sees the key';
+delete $ENV{PLAYGROUND_HOST};
+is qx{find $dest -iname '*playground*' -not -path '*/doc/*'; grep -ril playground $dest/etc}, '',
+    'the playground of make run is in no installation';
 like $all, qr/set_real_ip_from 10\.0\.0\.0\/8;/, 'proxies are trusted';
 unlike $all, qr/zone=platform_login/, 'a limit that is off is gone';
 

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Page qw(steps);
 use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
@@ -15,15 +16,10 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 my $t = Platform::Test->new;
 my ($root, $dir) = ($t->root, $t->dir);
 my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
-    8083 => 'metrics');
+    8083 => 'metrics', 8084 => 'playground');
 $_ = $t->port($_) for values %port;
 
-open my $fh, '<', "$root/docs/your-service.md" or die "your-service.md: $!\n";
-my $page = do { local $/; <$fh> };
-close $fh;
-my @steps;
-push @steps, [$1, $2 // '']
-    while $page =~ /^```sh\n(.*?)^```\n(?:\s*^```(?:json|text)\n(.*?)^```\n)?/gms;
+my @steps = steps("$root/docs/your-service.md");
 is scalar @steps, 5, 'the page has its steps';
 
 # The reader's checkout is a directory with this one's Makefile and run/.
@@ -40,7 +36,8 @@ sub make_run {
         name => $name, dir => $own, log => "$dir/$name.log",
         env => { PATH => $ENV{PATH}, RUN_DIR => "$own/run",
             GATEWAY_PORT => $port{8080}, IDENTITY_PORT => $port{8081},
-            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}" },
+            STUB_PORT => $port{8082}, METRICS_LISTEN => "127.0.0.1:$port{8083}",
+            PLAYGROUND_PORT => $port{8084} },
         cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
         ok_status => ['any'])->expect_end);
     ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^Ready\.$/m

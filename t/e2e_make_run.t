@@ -19,7 +19,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 my $t = Platform::Test->new;
 my $run = $t->dir . '/run';
 my %ports = map { (uc($_) . '_PORT' => $t->port($_)) }
-    qw(gateway identity stub);
+    qw(gateway identity stub playground);
 my $metrics = '127.0.0.1:' . $t->port('metrics');
 
 # Starts make run as a shell would: a process group that Ctrl-C reaches.
@@ -82,6 +82,42 @@ my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
 my $out = `$curl 2>&1`;
 like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
     or diag $curl;
+
+# The playground: another origin than the gateway's, which the gateway knows, and
+# which alone gets explanations.
+
+my $name = "127.0.0.1:$ports{PLAYGROUND_PORT}";
+my $page = "http://$name";
+my @there = ($t->port('playground'));
+like $text, qr{^  playground +\Q$page\E }m, 'says where the playground is';
+my $got = http_get(@there, '/', host => $name);
+is $got->status, 200, 'playground: the page';
+like $got->header('Content-Security-Policy'),
+    qr{^default-src 'none'; script-src 'self'; .*\bconnect-src 'self' http://127\.0\.0\.1:$ports{GATEWAY_PORT};},
+    'playground: it runs its own script, and calls the gateway alone';
+unlike $got->body, qr{<script>|<style|\son\w+=|\sstyle=|//}i,
+    'playground: nothing inline, nothing from elsewhere';
+is_deeply(http_get(@there, '/settings.json', host => $name)->json,
+    { gateway => "http://127.0.0.1:$ports{GATEWAY_PORT}" },
+    'playground: it is told where the gateway is');
+is http_get(@there, '/', host => 'localhost')->header('Location'), "$page/",
+    'playground: it has one name';
+is http_post($t->port('gateway'), '/api/auth/login', headers => [ Origin => $_ ],
+    json => {})->header('Access-Control-Allow-Origin'), $_ eq $page ? $_ : undef,
+    "playground: the gateway's CORS for $_" for $page, 'http://127.0.0.1:1';
+for ([ 'itself', 1, Origin => $page ],
+    [ 'another page', 0, Origin => 'http://127.0.0.1:1' ], [ 'no page', 0 ])
+{
+    my ($who, $ok, @headers) = @$_;
+    my %o = (host => $name, headers => \@headers, json => { path => '/x' });
+    my $explained = http_post(@there, '/explain', %o);
+    is $explained->status, $ok ? 200 : 403, "playground: explains to $who";
+    is $explained->json->{reason}, 'route_not_found', 'playground: and says why'
+        if $ok;
+    is http_post(@there, '/relay', %o)->status, $ok ? 401 : 403,
+        "playground: calls for $who";
+}
+
 ok -s "$run/platform.env", 'platform.env holds the environment';
 is((stat "$run/platform.env")[2] & 077, 0, 'for its owner alone');
 is((stat "$run/logs")[2] & 077, 0, 'and so are the logs');
@@ -107,9 +143,13 @@ is_deeply [holders()], [], 'Ctrl-C: nothing left';
 
 # Again, and SIGTERM to the script alone.
 
-$p = start();
+$p = start(PLATFORM_CORS_ALLOWED_ORIGINS => 'http://127.0.0.1:1');
 $res = is_ready($p, 'again');
 is $res->status, 200, 'again: login';
+is http_get($t->port('gateway'), '/readyz', headers => [ Origin => $_ ])
+    ->header('Access-Control-Allow-Origin'), $_,
+    "again: an origin of one's own beside the playground's: $_"
+    for $page, 'http://127.0.0.1:1';
 is((jwt_decode($res->json->{accessToken}))[0]{kid}, $kid,
     'again: with the same key');
 my $refresh = $res->json->{refreshToken};
@@ -226,6 +266,8 @@ refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
     PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
     PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
 refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
+refused('metrics where the playground is', qr/METRICS_LISTEN has a port that is/,
+    METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
 
 # The signing key, on its way to keys.env: a stand-in looks at where it goes.
 

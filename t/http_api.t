@@ -444,6 +444,8 @@ sub slurp {
     return scalar <$fh>;
 }
 
+# nginx's own statuses that go out as 400.
+my $own = qr/NGX_HTTP_(?:REQUEST_HEADER_TOO_LARGE|TO_HTTPS)/;
 my ($root, %source, %status) = $t->root;
 for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/*.[ch]',
     'identity-fcgi/src/{auth,server}/*.[ch]', 'identity-fcgi/src/base/http.c',
@@ -455,8 +457,10 @@ for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/*.[ch]',
     my %other = map { $_ => 1 } qw(REQUEST_METHOD REQUEST_SCHEME DOCUMENT_URI
         REMOTE_ADDR);
     $source{$_} = 1 for grep { !$other{$_} } $text =~ /$code/g;
-    while ($text =~ /\b([2-5]\d\d),\s*(?:"[A-Z][A-Za-z ]+",\s*)?$code/g) {
-        $status{"$1 $2"} = 1;
+    while ($text =~ /\b([2-5]\d\d|$own),\s*(?:"[A-Z][A-Za-z ]+",\s*)?$code/g)
+    {
+        my ($status, $code) = ($1, $2);
+        $status{ ($status =~ /^NGX/ ? 400 : $status) . " $code" } = 1;
     }
 }
 my @success = grep {/^200 /} @{ $spec->{responses} };

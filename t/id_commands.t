@@ -22,11 +22,12 @@ my $secret = $c->secret('hunter2-not-to-be-shown');
 # Help.
 
 my @commands = (
-    (map {"account $_"} qw(add disable enable set-credential unlock sessions
-        revoke-sessions import)), 'sessions revoke',
-    (map {"workspace $_"} qw(add activate deactivate)),
-    (map {"branch $_"} qw(add activate deactivate)),
-    (map {"member $_"} qw(add grant revoke)),
+    (map {"account $_"} qw(add rename delete disable enable
+        set-credential unlock revoke-sessions show list sessions
+        import)), 'sessions revoke',
+    (map {"workspace $_"} qw(add rename activate deactivate list)),
+    (map {"branch $_"} qw(add rename activate deactivate list)),
+    (map {"member $_"} qw(add grant revoke list)),
     'token system', 'token inspect', 'keys generate', 'migrate', 'sweep',
 );
 my ($status, $help, $err) = $c->run('help');
@@ -50,7 +51,7 @@ for my $command (@commands, 'account') {
 # Usage: exit 2, one line, and nothing of what might be a secret.
 
 my @usage = (
-    [ qr/account: which of add, disable/, 'account' ],
+    [ qr/account: which of add, rename, delete, /, 'account' ],
     [ qr/account: which of/, 'account', $secret ],
     [ qr/account add: needs NAME; try .* account add --help/, qw(account add) ],
     [ qr/takes one argument/, qw(account set-credential bob), $secret ],
@@ -283,10 +284,15 @@ $c->done(\%ops, qw(member add --account ops --workspace Ops));
 $c->done(\%ops, qw(member grant --account ops --branch One --role A));
 $c->done(\%ops, qw(member revoke --account ops --branch One));
 $c->done(\%ops, qw(account), $_, 'ops')
-    for qw(disable enable unlock sessions revoke-sessions);
+    for qw(disable enable unlock sessions revoke-sessions show);
+$c->done(\%ops, $_, 'list') for qw(account workspace branch member);
+$c->done(\%ops, qw(workspace rename Ops --to Ops2));
+$c->done(\%ops, qw(branch rename One --to Two));
+$c->done(\%ops, qw(account rename ops --to ops2));
+$c->done(\%ops, qw(account delete ops2));
 $c->done(\%ops, 'sweep');
 $c->refused(1, qr/needs the rights of platform_operator/,
-    { env => { PLATFORM_DB_USER => 'nobody' } }, qw(account disable ops));
+    { env => { PLATFORM_DB_USER => 'nobody' } }, qw(account disable ops2));
 
 # A database that hangs, and output that goes nowhere.
 

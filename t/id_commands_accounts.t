@@ -93,10 +93,10 @@ $c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\xff" },
 $c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\0b" },
     qw(account add nul));
 # Not too short, in characters; and none that everybody tries first.
-my $list = $t->write_file('forbidden', "Password1\n"
+my $forbidden = $t->write_file('forbidden', "Password1\n"
     . 'x' x 1026 . "letmein-now\n\nTr0ub4dor&3\r\nqwertyuiop");
 my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
-    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $list);
+    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
 my $short = "seven\xc3\xa9\xc3\xa9";
 $c->refused(1, qr/at least 8 characters/, { stdin => $_ },
     qw(account add short)) for $short, "$short\n", 'x';
@@ -281,7 +281,7 @@ is scalar @{ $c->done(qw(account sessions ann@example.com --all
     --limit 2)) }, 2, '--limit';
 my ($status, $out) = $c->run(qw(account sessions ann@example.com --all));
 is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
-like $out, qr/\Asession {31}status   created/, 'its columns';
+like $out, qr/\Asession {31}status    created/, 'its columns';
 
 # Unlock.
 

@@ -111,7 +111,9 @@ is call(logout => { refreshToken => $lost->json->{refreshToken} })->status,
 # What operators do to an account, beside all the others.
 for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
     [qw(disable none@demo.test)], [qw(enable none@demo.test)],
-    [qw(revoke-sessions one@demo.test)])
+    [qw(revoke-sessions one@demo.test)], [qw(list --name one)],
+    [qw(list --after one@demo.test)], [qw(show one@demo.test)],
+    [qw(rename none@demo.test --to nobody)], [qw(delete nobody)])
 {
     my ($status, $out, $err)
         = $t->run_identity([ 'account', @$command ], $pg->env);

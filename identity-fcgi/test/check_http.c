@@ -79,6 +79,32 @@ START_TEST (test_process_environment_is_no_request) {
 }
 END_TEST
 
+/* What of a text is kept in eight bytes. */
+static const struct {
+    const char *text, *kept;
+} texts[] = {
+    {"", ""},
+    {"abc", "abc"},
+    {"1234567", "1234567"},
+    {"12345678", "1234567"},
+    {"12345\xc3\xa9", "12345\xc3\xa9"},
+    {"123456\xc3\xa9", "123456"},
+    {"a\xff", "a\xef\xbf\xbd"},
+    {"\xf0\x9f\x98", "\xef\xbf\xbd"},
+    {"\xff\xff\xff", "\xef\xbf\xbd\xef\xbf\xbd"},
+    {"\x1b[2J", "\x1b[2J"},
+};
+
+START_TEST (test_text_is_bounded) {
+    char out[8];
+
+    http_text(out, sizeof(out), str(texts[_i].text));
+    ck_assert_str_eq(out, texts[_i].kept);
+    http_text(out, sizeof(out), (pj_str_t){NULL, 0});
+    ck_assert_str_eq(out, "");
+}
+END_TEST
+
 START_TEST (test_bad_ids_are_replaced) {
     char *const params[] = {P("HTTP_X_REQUEST_ID=a b"),
                             P("HTTP_X_CORRELATION_ID=x\x01"), NULL};
@@ -370,6 +396,7 @@ static void fill(TCase *t)
     tcase_add_checked_fixture(t, setup, NULL);
     tcase_add_test(t, test_request_from_params);
     tcase_add_test(t, test_process_environment_is_no_request);
+    tcase_add_loop_test(t, test_text_is_bounded, 0, COUNT(texts));
     tcase_add_test(t, test_bad_ids_are_replaced);
     tcase_add_test(t, test_id_of_129_characters_is_replaced);
     tcase_add_test(t, test_head_has_status_ids_and_length);

@@ -115,6 +115,7 @@ static const struct setting settings[] = {
          .form = "[0-9A-Za-z!#$%&'*+.^_`|~-]+", .max = 128),
     WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject",
          "reject, revoke"),
+    BOOL("PLATFORM_AUTH_SESSION_CLIENT", session_client, "true"),
     SECONDS("PLATFORM_AUTH_SESSION_MAX_LIFETIME", session_max_lifetime_s,
             "90d", "0 (no cap) to 3650d"),
     FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL,

@@ -44,6 +44,7 @@ struct config {
     enum same_site cookie_same_site;
 
     int64_t session_max_lifetime_s; /* 0: no cap */
+    bool session_client;            /* sessions tell their clients */
     int max_sessions;               /* of one account; 0: no limit */
     enum reuse_policy refresh_reuse;
     int max_failures; /* 0: attempts are not limited */

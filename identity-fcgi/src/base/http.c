@@ -173,6 +173,26 @@ void http_request_init(struct http_request *req, char *const *params,
     }
 }
 
+void http_text(char *out, size_t cap, pj_str_t text)
+{
+    size_t n = 0, len;
+
+    for (size_t i = 0; i < text.len; i += len) {
+        const unsigned char *p = text.data + i;
+        bool valid;
+        size_t size;
+
+        len = pj_utf8_next(p, text.data + text.len, &valid);
+        size = valid ? len : 3;
+        if (size >= cap - n) {
+            break;
+        }
+        memcpy(out + n, valid ? (const char *) p : "\xEF\xBF\xBD", size);
+        n += size;
+    }
+    out[n] = '\0';
+}
+
 /* -- response ------------------------------------------------------------- */
 
 void http_response_init(struct http_response *res, void *headers,

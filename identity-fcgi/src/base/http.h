@@ -42,6 +42,9 @@ struct http_response {
 void http_request_init(struct http_request *req, char *const *params,
                        pj_str_t body, bool body_too_large);
 
+/* Copies text as UTF-8 into out, as much of it as fits whole. */
+void http_text(char *out, size_t cap, pj_str_t text);
+
 /* Empties *res over the caller's memory. */
 void http_response_init(struct http_response *res, void *headers,
                         size_t headers_cap, void *body, size_t body_cap);

@@ -26,8 +26,8 @@ static const struct cmd_option common_options[] = {
 /* The row of this number, over all tables; NULL after the last. */
 static const struct cmd_spec *row(size_t n)
 {
-    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
-                                             cmd_places, cmd_services};
+    const struct cmd_spec *const tables[] = {
+        cmd_accounts, cmd_imports, cmd_places, cmd_lookups, cmd_services};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
@@ -247,7 +247,8 @@ static bool check_given(struct cmd *c)
     for (size_t i = 0; i < c->given_count; i++) {
         const struct cmd_option *o = c->given[i].option;
 
-        if (o->valid != NULL && !o->valid(c->given[i].value)) {
+        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
+            (o->valid != NULL && !o->valid(c->given[i].value))) {
             return cmd_misused(c, "--%s is %s", o->name, o->accepted);
         }
     }
@@ -290,12 +291,12 @@ size_t cmd_given(const struct cmd *c, const char *name, const char **out,
 
 /* -- running -- */
 
-bool cmd_fold(struct cmd *c, pj_str_t text)
+bool cmd_fold(struct cmd *c, const char *text)
 {
-    pj_str_t name = text;
+    pj_str_t name = {(const unsigned char *) text, strlen(text)};
 
-    if (text.len <= sizeof(c->secret)) {
-        name = account_name_fold(text, (unsigned char *) c->secret);
+    if (name.len <= sizeof(c->secret)) {
+        name = account_name_fold(name, (unsigned char *) c->secret);
     }
     if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
         account_name_has_control(name)) {
@@ -304,9 +305,7 @@ bool cmd_fold(struct cmd *c, pj_str_t text)
                            "control characters",
                            STORE_ACCOUNT_NAME_MAX);
     }
-    memcpy(c->account, name.data, name.len);
-    c->account[name.len] = '\0';
-    cmd_set(c, "folded", c->account);
+    c->secret[name.len] = '\0';
     return true;
 }
 
@@ -321,13 +320,18 @@ static bool run(struct cmd *c)
     if (account == NULL && after(s, "account") != NULL) {
         account = cmd_get(c, "name"); /* of a new one */
     }
-    if ((account != NULL &&
-         !cmd_fold(c, (pj_str_t){(const unsigned char *) account,
-                                 strlen(account)})) ||
-        (s->check != NULL && !s->check(c))) {
+    if (account != NULL) {
+        if (!cmd_fold(c, account)) {
+            return false;
+        }
+        memcpy(c->account, c->secret, sizeof(c->account));
+        cmd_set(c, "folded", c->account);
+    }
+    if (s->check != NULL && !s->check(c)) {
         return false;
     }
     s = c->spec; /* check may have chosen another */
+    cmd_open(c);
     if ((s->work != NULL || s->sql != NULL) &&
         !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
         return false;
@@ -338,9 +342,11 @@ static bool run(struct cmd *c)
     if (s->event != NULL && c->changed) {
         cmd_audit(c, s->event, NULL);
     }
-    cmd_open(c);
     return (s->after == NULL || s->after(c)) &&
-           (s->print != NULL ? s->print : cmd_values)(c) && cmd_close(c);
+           (s->print != NULL ? s->print
+            : s->list        ? cmd_rows
+                             : cmd_values)(c) &&
+           cmd_close(c);
 }
 
 bool cmd_main(struct cmd *c, int argc, char *const *argv)
@@ -451,7 +457,7 @@ bool cmd_keys(struct cmd *c)
     if (c->keys == NULL) {
         return cmd_misused(c, "%s", err);
     }
-    return c->spec == NULL || c->keys->signing != NULL ||
+    return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
            cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
                           "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
                           "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");

@@ -12,8 +12,9 @@
 #define CMD_USAGE 2  /* exit status: wrong usage or settings */
 #define CMD_LOST 3   /* exit status: done, and not recorded */
 
-#define CMD_MAX_OPTIONS 5
-#define CMD_MAX_COLUMNS 9
+#define CMD_MAX_OPTIONS 6
+#define CMD_MAX_COLUMNS 14
+#define CMD_LIMIT 100     /* rows of a list where no --limit is given */
 #define CMD_MAX_GIVEN 300 /* options in one command line */
 #define CMD_MAX_BRANCHES 200
 #define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
@@ -21,6 +22,10 @@
 #define CMD_SECRET_MAX (20 * 1024)
 
 struct cmd;
+
+#define CMD_TYPE                                                              \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+    .form = "CUSTOMER|OPERATOR|SYSTEM"
 
 /* -- rows: the last of a list has no words, or no name -- */
 
@@ -33,6 +38,7 @@ struct cmd_option {
     unsigned flags;
     bool (*valid)(const char *value); /* or NULL */
     const char *accepted;             /* "--NAME is ACCEPTED" */
+    const char *form;                 /* of parse_form(), or NULL */
 };
 
 struct cmd_spec {
@@ -46,10 +52,11 @@ struct cmd_spec {
     /* What is done, in this order; any may be missing. */
     bool (*check)(struct cmd *c); /* settings, secrets */
     /* In one transaction: the account and, where lock says so, the workspace
-     * that were given are found and locked, */
+     * that were given are found and, where there is an event, locked, */
     bool lock;
     bool (*find)(struct cmd *c); /* and whatever else, */
-    const char *status;          /* which gets this status; if that is new, */
+    const char *status;          /* which gets this status, or as this value */
+    const char *to;              /* what --to says; if that is new, */
     const char *sql;             /* by this statement */
     bool (*work)(struct cmd *c);
     /* After it: */
@@ -59,11 +66,13 @@ struct cmd_spec {
     /* Names of values (cmd_out.c knows more of some); "=" and another label
      * may follow, or none where it is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool list; /* prints rows instead of one object */
+    bool keyless; /* of an account that may be deleted, and without
+                     the signing key of cmd_keys() */
+    bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
 extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
-    cmd_services[];
+    cmd_lookups[], cmd_services[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -104,6 +113,7 @@ struct cmd {
     size_t set_count;
 
     bool begun, out_failed; /* cmd_out.c's */
+    bool printed;           /* some of the result has gone out */
     struct jsonw w;
     struct buf out;
     char out_mem[128 * 1024];
@@ -144,9 +154,16 @@ bool cmd_parse(struct cmd *c, int argc, char *const *argv);
 size_t cmd_given(const struct cmd *c, const char *name, const char **out,
                  size_t cap);
 
-/* Takes text as the name or id of an account, for c->account. */
-bool cmd_fold(struct cmd *c, pj_str_t text);
-/* Refuses a name for a new account by which nobody could refer to it. */
+/* Prints all that is held about the account (cmd_lookup.c). */
+bool cmd_person(struct cmd *c);
+
+/* Sets what the account's failed logins are counted under: "hmac" and, of
+ * --address, "prefix" (cmd_account.c). */
+bool cmd_attempts(struct cmd *c);
+
+/* Takes text as the name or id of an account, into c->secret. */
+bool cmd_fold(struct cmd *c, const char *text);
+/* Refuses "folded" where nobody could refer to an account by it. */
 bool cmd_name_is_free(struct cmd *c);
 
 /* Loads the settings and hides the secrets among them; the keys too, of which
@@ -172,6 +189,10 @@ void cmd_audit(struct cmd *c, const char *event, const char *only);
 void cmd_open(struct cmd *c);
 bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
+bool cmd_rows(struct cmd *c); /* all of the last result */
+/* Runs the statement of a list and prints its rows under its words, as a part
+ * of one object. */
+bool cmd_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
 bool cmd_close(struct cmd *c);
@@ -189,7 +210,8 @@ bool cmd_work(struct cmd *c); /* that of c->spec */
  * Runs a statement, in which :name is a parameter with the value of this name,
  * or null; its type is what the server infers.  A row is referred to by its
  * UUID or its name, and what has a UUID's form is one: :name.id is such a
- * value, or null, and :name.name any other one.  The rows stay, and the
+ * value, or null, and :name.name any other one.  :name.given is the option's
+ * alone, where a row may have a value of its name.  The rows stay, and the
  * columns of the first are values from now on.
  */
 bool cmd_sql(struct cmd *c, const char *sql);

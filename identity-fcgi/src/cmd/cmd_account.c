@@ -1,5 +1,5 @@
 /*
- * account add, disable, enable, set-credential, unlock, sessions,
+ * account add, rename, disable, enable, set-credential, unlock,
  * revoke-sessions; sessions revoke.
  *
  * An account is locked out by one write to its row, however many sessions it
@@ -130,16 +130,22 @@ static bool read_credential(struct cmd *c)
 
 /* -- account add -- */
 
-static bool is_type(const char *text)
-{
-    return strcmp(text, "CUSTOMER") == 0 || strcmp(text, "OPERATOR") == 0 ||
-           strcmp(text, "SYSTEM") == 0;
-}
-
 bool cmd_name_is_free(struct cmd *c)
 {
-    return !cmd_is_uuid(c->account) ||
+    return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
+}
+
+/* -- account rename -- */
+
+static bool fold_new_name(struct cmd *c)
+{
+    if (!cmd_fold(c, cmd_get(c, "to"))) {
+        return false;
+    }
+    cmd_set(c, "to", c->secret);
+    cmd_set(c, "folded", c->secret);
+    return true;
 }
 
 /* -- locking out -- */
@@ -231,6 +237,50 @@ static bool mark_account(struct cmd *c)
     return true;
 }
 
+/* -- account delete -- */
+
+static bool prepare(struct cmd *c)
+{
+    cmd_set(c, "no-login", "t");
+    return cmd_keys(c) && read_credential(c);
+}
+
+/* First, and whole: where it goes nowhere, nothing is deleted. */
+static bool hand_over(struct cmd *c)
+{
+    return cmd_person(c) &&
+           (cmd_close(c) || cmd_fail(c, "%s; nothing was deleted", c->line));
+}
+
+static bool erase(struct cmd *c)
+{
+    return cmd_sql(c, "WITH ended AS (UPDATE members SET status = 'INACTIVE'"
+                      "   WHERE account_id = :accountId RETURNING member_id),"
+                      " forgotten AS (DELETE FROM login_attempts"
+                      "   WHERE account_hmac = decode(:hmac, 'hex'))"
+                      " DELETE FROM branch_grants USING ended"
+                      "  WHERE branch_grants.member_id = ended.member_id") &&
+           lock_out(c);
+}
+
+static bool erase_clients(struct cmd *c)
+{
+    return cmd_sql(c, "UPDATE auth_sessions"
+                      "   SET used_address = NULL, used_agent = NULL,"
+                      "       login_address = NULL, login_agent = NULL"
+                      " WHERE account_id = :accountId");
+}
+
+/* Nobody writes a session's row any more that is marked. */
+static bool erase_sessions(struct cmd *c)
+{
+    return (mark_account(c) && cmd_transact(c, erase_clients)) ||
+           cmd_fail(c,
+                    "the account is deleted, but not what its sessions tell, "
+                    "for which give its id, %s: %s",
+                    cmd_get(c, "accountId"), c->line);
+}
+
 /* -- account revoke-sessions -- */
 
 static bool revoke(struct cmd *c)
@@ -262,7 +312,7 @@ static bool is_address(const char *text)
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
  * key can compute (attempt.c). */
-static bool unlock(struct cmd *c)
+bool cmd_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
     const char *address = cmd_get(c, "address");
@@ -279,7 +329,15 @@ static bool unlock(struct cmd *c)
     }
     cmd_setf(c, "hmac", "%s", hmac);
     cmd_setf(c, "prefix", "%s", attempt.address);
-    if (!cmd_sql(c, "DELETE FROM login_attempts"
+    return true;
+}
+
+static bool unlock(struct cmd *c)
+{
+    const char *address = cmd_get(c, "address");
+
+    if (!cmd_attempts(c) ||
+        !cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
     }
@@ -293,59 +351,6 @@ static bool unlock(struct cmd *c)
             address == NULL  ? NULL
             : c->touched > 0 ? "t"
                              : "f");
-    return true;
-}
-
-/* -- account sessions -- */
-
-static bool is_limit(const char *text)
-{
-    int64_t limit;
-
-    return parse_int(text, &limit) && limit >= 1 && limit <= 100000;
-}
-
-#define MOST "LIMIT coalesce(:limit::int, 100)"
-
-/* The newest of one status each, as the index has them. */
-static const char list_sql[] =
-    "SELECT s.session_id AS sessionId,"
-    "       CASE WHEN s.over_at IS NOT NULL THEN 'REVOKED'"
-    "            WHEN s.expires_at <= now() THEN 'EXPIRED'"
-    "            ELSE 'ACTIVE' END AS status,"
-    "       extract(epoch FROM s.created_at) AS createdAt,"
-    "       extract(epoch FROM s.expires_at) AS expiresAt,"
-    "       extract(epoch FROM s.over_at) AS revokedAt,"
-    "       s.workspace_id AS workspaceId,"
-    "       w.workspace_name AS workspaceName,"
-    "       s.active_branch_id AS branchId, b.branch_name AS branchName"
-    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
-    "                 WHEN s.created_at <= a.sessions_valid_after"
-    "                 THEN a.sessions_valid_after END) AS over_at"
-    "          FROM accounts a JOIN LATERAL ("
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
-    "                AND (:all OR (expires_at > now()"
-    "                     AND created_at > a.sessions_valid_after))"
-    "              ORDER BY created_at DESC " MOST ")"
-    "            UNION ALL"
-    "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
-    "                AND :all"
-    "              ORDER BY created_at DESC " MOST ")) AS s ON true"
-    "         WHERE a.account_id = :accountId) AS s"
-    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
-    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
-    " ORDER BY s.created_at DESC, s.session_id " MOST;
-
-static bool print_list(struct cmd *c)
-{
-    for (c->row = 0; c->row < c->found; c->row++) {
-        cmd_row(c);
-    }
-    if (c->found == 0) {
-        cmd_line(c, "no sessions");
-    }
     return true;
 }
 
@@ -436,8 +441,7 @@ static bool revoke_everybody(struct cmd *c)
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "make an account", CREDENTIAL_MORE,
      .options = {
-         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", 0,
-          is_type, "one of CUSTOMER, OPERATOR, SYSTEM"},
+         {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
      .check = read_credential, .find = cmd_name_is_free,
@@ -447,6 +451,26 @@ const struct cmd_spec cmd_accounts[] = {
             " RETURNING account_id AS accountId, account_name AS account,"
             "           account_type AS type, status",
      .event = "account.added", .columns = {ACCOUNT}},
+    {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
+     "The id stays, and with it sessions and tokens.\n",
+     .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
+     .check = fold_new_name, .find = cmd_name_is_free, .to = "account",
+     .sql = "UPDATE accounts SET account_name = :to, updated_at = now()"
+            " WHERE account_id = :accountId",
+     .event = "account.renamed", .columns = {ACCOUNT}},
+    {"account delete", "ACCOUNT", "erase name and credential, for good",
+     ACCOUNT_MORE
+     "First prints all that is held about it, as account show does; if that\n"
+     "cannot be written, nothing is deleted.  Its id, the ids of memberships\n"
+     "and sessions stay for the record; the name is free.\n",
+     .check = prepare, .keyless = true, .find = hand_over,
+     .status = "DELETED",
+     .sql = "UPDATE accounts SET status = :status, deleted_at = now(),"
+            "       updated_at = now(), account_name = account_id::text,"
+            "       credential_hash = :hash"
+            " WHERE account_id = :accountId",
+     .work = erase, .event = "account.deleted", .after = erase_sessions,
+     .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins, end all sessions",
      ACCOUNT_MORE
      "Access tokens that are out work at the gateway until they expire.\n",
@@ -471,16 +495,6 @@ const struct cmd_spec cmd_accounts[] = {
           0, is_address, "an IP address"}},
      .check = cmd_keys, .work = unlock,
      .event = "account.unlocked", .columns = {ACCOUNT}},
-    {"account sessions", "ACCOUNT", "list sessions, newest first",
-     ACCOUNT_MORE,
-     .options = {
-         {"all", NULL, .help = "ended ones too"},
-         {"limit", "N", "at most so many (100)", 0, is_limit, "1 to 100000"}},
-     .sql = list_sql, .print = print_list,
-     .list = true,
-     .columns = {"sessionId", "status", "createdAt", "expiresAt",
-                 "revokedAt=", "workspaceId=", "workspaceName", "branchId=",
-                 "branchName"}},
     {"account revoke-sessions", "ACCOUNT", "end sessions", ACCOUNT_MORE,
      .options = {
          {"session", "UUID", "only this one", 0, cmd_is_uuid, "a UUID"}},

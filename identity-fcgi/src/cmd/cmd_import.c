@@ -84,7 +84,8 @@ static bool take_hash(struct cmd *c, const pj_json_t *hash)
 static bool take_line(struct cmd *c)
 {
     const pj_str_t text = {(const unsigned char *) in.line, in.len};
-    const pj_json_t *root, *name;
+    const pj_json_t *root, *account;
+    char *name;
     pj_arena_t arena;
     pj_err_t err;
 
@@ -96,16 +97,23 @@ static bool take_line(struct cmd *c)
     if (err != PJ_OK) {
         return cmd_fail(c, "%s", pj_strerror(err));
     }
-    name = pj_json_member(root, "account");
-    if (name == NULL || name->type != PJ_JSON_STRING) {
+    account = pj_json_member(root, "account");
+    if (account == NULL || account->type != PJ_JSON_STRING) {
         return cmd_fail(c, "account is missing, or no string");
     }
-    if (!cmd_fold(c, name->text) || !cmd_name_is_free(c) ||
+    name = pj_arena_alloc(&arena, account->text.len + 1);
+    if (name == NULL) {
+        return cmd_fail(c, "it takes too much memory");
+    }
+    memcpy(name, account->text.data, account->text.len);
+    name[account->text.len] = '\0';
+    cmd_set(c, "folded", c->secret);
+    if (!cmd_fold(c, name) || !cmd_name_is_free(c) ||
         !take_hash(c, pj_json_member(root, "hash"))) {
         return false;
     }
     jsonw_object(&in.json, NULL);
-    jsonw_cstr(&in.json, "name", c->account);
+    jsonw_cstr(&in.json, "name", c->secret);
     jsonw_cstr(&in.json, "hash", in.hash);
     jsonw_string(&in.json, "line", in.line, in.len);
     jsonw_object_end(&in.json);

@@ -112,8 +112,10 @@ struct column {
 };
 
 static const struct column known[] = {
-    {"accountId", "account id", TEXT, 0, true},
-    {"tenantName", "tenant", TEXT, 0, false},
+    {"accountId", "account id", TEXT, 36, true},
+    {"type", "type", TEXT, 8, false},
+    {"deletedAt", "deleted", TIME, 0, false},
+    {"tenantName", "tenant", TEXT, 16, false},
     {"tenantId", "tenant id", TEXT, 0, false},
     {"accountType", "type", TEXT, 0, false},
     {"token", "token", TEXT, 0, false},
@@ -123,15 +125,24 @@ static const struct column known[] = {
     {"memberId", "member id", TEXT, 36, true},
     {"branchName", "branch", TEXT, 16, false},
     {"branchId", "branch id", TEXT, 36, true},
+    {"branches", "branches", NUMBER, 8, false},
     {"granted", "granted", BOOL, 7, false},
+    {"address", "address", TEXT, 15, false},
+    {"loginAddress", NULL, TEXT, 0, false},
+    {"loginAgent", NULL, TEXT, 0, false},
     {"roles", "roles", LIST, 0, true},
     {"sessionId", "session", TEXT, 36, true},
     {"tokenId", "token id", TEXT, 0, true},
     {"since", "since", TEXT, 0, true},
-    {"status", "status", TEXT, 7, false},
+    {"status", "status", TEXT, 8, false},
     {"changed", "changed", BOOL, 0, false},
+    {"updatedAt", "updated", TIME, 0, false},
+    {"sessionsValidAfter", "locked out", TIME, 0, false},
+    {"failures", "failures", NUMBER, 8, false},
+    {"until", "counted until", TIME, 20, false},
     {"createdAt", "created", TIME, 20, false},
     {"issuedAt", "issued", TIME, 20, false},
+    {"usedAt", "last used", TIME, 20, false},
     {"expiresAt", "expires", TIME, 20, true},
     {"revokedAt", "revoked", TIME, 20, false},
     {"clearedAddresses", "unlocked from", NUMBER, 0, true},
@@ -208,8 +219,8 @@ void cmd_open(struct cmd *c)
 {
     buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
     jsonw_init(&c->w, &c->out);
-    if (c->json) {
-        (c->spec->list ? jsonw_array : jsonw_object)(&c->w, NULL);
+    if (c->json && !c->spec->list) {
+        jsonw_object(&c->w, NULL);
     }
 }
 
@@ -221,13 +232,14 @@ static void flush(struct cmd *c)
         fwrite(c->out.data, 1, c->out.len, stdout) != c->out.len) {
         c->out_failed = true;
     }
+    c->printed = c->printed || c->out.len > 0;
     buf_reset(&c->out);
 }
 
 bool cmd_close(struct cmd *c)
 {
-    if (c->json) {
-        (c->spec->list ? jsonw_array_end : jsonw_object_end)(&c->w);
+    if (c->json && c->w.depth > 0) {
+        jsonw_object_end(&c->w);
         buf_addc(&c->out, '\n');
     }
     flush(c);
@@ -235,18 +247,31 @@ bool cmd_close(struct cmd *c)
            cmd_fail(c, "standard output does not take the result");
 }
 
+/* How many bytes at s steer a terminal: a control character, one that ends a
+ * line, one that turns what follows around; 0: none. */
+static size_t steers(const char *s)
+{
+    const unsigned char *u = (const unsigned char *) s;
+    unsigned low = u[0] == 0xe2 && u[1] != 0 ? u[1] * 256U + u[2] : 0;
+
+    return u[0] < 0x20 || u[0] == 0x7f                   ? 1
+           : u[0] == 0xc2 && u[1] >= 0x80 && u[1] < 0xa0 ? 2
+           : (low & ~1U) == 0x808e || (low >= 0x80a8 && low <= 0x80ae) ||
+                   (low >= 0x81a6 && low <= 0x81a9)
+               ? 3
+               : 0;
+}
+
 /* Whatever a name holds, it does not steer a terminal; filled up with blanks
  * to so many characters. */
 static void add_plain(struct buf *b, const char *s, int width)
 {
     for (; *s != '\0'; s++) {
-        unsigned char c = (unsigned char) *s;
-        bool c1 = c == 0xc2 && (unsigned char) s[1] >= 0x80 &&
-                  (unsigned char) s[1] < 0xa0;
+        size_t odd = steers(s);
 
-        buf_addc(b, c < 0x20 || c == 0x7f || c1 ? '?' : *s);
-        s += c1;
-        width -= (c & 0xc0) != 0x80;
+        buf_addc(b, odd > 0 ? '?' : *s);
+        s += odd > 0 ? odd - 1 : 0;
+        width -= (*s & 0xc0) != 0x80 || odd > 0;
     }
     while (width-- > 0) {
         buf_addc(b, ' ');
@@ -354,7 +379,10 @@ static void print_columns(struct cmd *c, bool head)
 
 bool cmd_values(struct cmd *c)
 {
-    print_columns(c, false);
+    if (!c->json || c->w.depth > 0) { /* not closed already */
+        buf_addz(&c->out, c->begun && !c->json ? "\n" : "");
+        print_columns(c, false);
+    }
     return true;
 }
 
@@ -368,10 +396,55 @@ void cmd_row(struct cmd *c)
     }
     c->begun = true;
     print_columns(c, false);
-    if (c->json) {
-        jsonw_object_end(&c->w);
-    } else {
+    if (!c->json) {
         end_line(&c->out);
+    } else {
+        jsonw_object_end(&c->w);
+        if (c->w.depth == 0) {
+            jsonw_init(&c->w, &c->out);
+            buf_addc(&c->out, '\n');
+        }
     }
     flush(c);
+}
+
+bool cmd_part(struct cmd *c, const struct cmd_spec *part)
+{
+    const struct cmd_spec *whole = c->spec;
+    size_t kept = c->result_count;
+
+    if (!cmd_sql(c, part->sql)) {
+        return false;
+    }
+    c->spec = part;
+    c->begun = false;
+    if (c->json) {
+        jsonw_array(&c->w, part->words);
+    } else {
+        buf_addf(&c->out, "\n%s:%s", part->words, c->found > 0 ? "\n" : " ");
+    }
+    (void) cmd_rows(c);
+    if (c->json) {
+        jsonw_array_end(&c->w);
+    }
+    c->begun = true; /* what follows is not the first */
+    cmd_keep(c, kept);
+    c->spec = whole;
+    return true;
+}
+
+bool cmd_rows(struct cmd *c)
+{
+    const char *limit = cmd_get(c, "limit");
+    size_t most = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
+
+    for (c->row = 0; c->row < c->found; c->row++) {
+        cmd_row(c);
+    }
+    if (c->found == 0) {
+        cmd_line(c, "none");
+    } else if (!c->json && c->found == most) {
+        fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
+    }
+    return true;
 }

@@ -1,4 +1,5 @@
-/* workspace and branch add, activate, deactivate; member add, grant, revoke */
+/* workspace and branch add, rename, activate, deactivate; member add, grant,
+ * revoke */
 
 #include "cmd/cmd.h"
 
@@ -18,9 +19,6 @@
         "branchName", "granted", "roles", "changed="
 
 #define MAX_ROLES 32
-#define ROLE_MAX 32 /* bytes */
-#define ROLE_LETTERS                                                          \
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 
 /* -- workspaces -- */
 
@@ -63,12 +61,18 @@ static bool find_tenant(struct cmd *c)
 /* Under the parent's lock: two of one name could not be told apart. */
 static bool refuse_namesake(struct cmd *c)
 {
-    bool branch = cmd_get(c, "workspace") != NULL;
+    bool branch = strncmp(c->spec->words, "branch", 6) == 0;
 
     return c->found > 0 ||
            cmd_fail(c, "a %s of this name exists already in \"%s\"",
                     branch ? "branch" : "workspace",
                     cmd_get(c, branch ? "workspaceName" : "tenantName"));
+}
+
+static bool lock_tenant(struct cmd *c)
+{
+    return cmd_sql(c, "SELECT FROM tenants WHERE tenant_id = :tenantId"
+                      "   FOR NO KEY UPDATE");
 }
 
 /* -- branches -- */
@@ -85,6 +89,13 @@ static bool find_branch(struct cmd *c)
         " ORDER BY branch_id FOR NO KEY UPDATE OF b";
 
     return cmd_find(c, "branch", c->operand, "", sql);
+}
+
+static bool find_to_rename(struct cmd *c)
+{
+    return find_branch(c) && cmd_sql(c, "SELECT FROM workspaces"
+                                        " WHERE workspace_id = :workspaceId"
+                                        "   FOR NO KEY UPDATE");
 }
 
 /* -- members -- */
@@ -233,13 +244,6 @@ static bool print_grants(struct cmd *c)
     return true;
 }
 
-static bool is_role(const char *text)
-{
-    size_t len = strlen(text);
-
-    return len <= ROLE_MAX && strspn(text, ROLE_LETTERS) == len;
-}
-
 static bool check_grant(struct cmd *c)
 {
     const char *roles[MAX_ROLES];
@@ -307,8 +311,9 @@ static bool check_revoke(struct cmd *c)
 #define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
 #define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
 #define ROLES \
-    {"role", "ROLE", "a role in each of these branches", CMD_MANY, is_role, \
-     "1 to 32 of the characters A-Z a-z 0-9 _ . : -"}, \
+    {"role", "ROLE", "a role in each of these branches", CMD_MANY, \
+     .accepted = "1 to 32 of the characters A-Z a-z 0-9 _ . : -", \
+     .form = "[A-Za-z0-9_.:-]{1,32}"}, \
     {"workspace", "WORKSPACE", .help = "where to look for the branches"}
 #define IN_WORKSPACE \
     {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
@@ -334,6 +339,16 @@ const struct cmd_spec cmd_places[] = {
             "           true AS changed",
      .work = refuse_namesake,
      .event = "workspace.added", .columns = {WORKSPACE_COLUMNS}},
+    {"workspace rename", "WORKSPACE", "give it another name",
+     "WORKSPACE " BY_REF,
+     .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
+     .lock = true, .find = lock_tenant, .to = "workspaceName",
+     .sql = "UPDATE workspaces SET workspace_name = :to"
+            " WHERE workspace_id = :workspaceId AND NOT EXISTS ("
+            "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
+            "      AND workspace_name COLLATE \"C\" = :to) RETURNING 1",
+     .work = refuse_namesake,
+     .event = "workspace.renamed", .columns = {WORKSPACE_COLUMNS}},
     {"workspace activate", "WORKSPACE", "let it be worked in again",
      "WORKSPACE " BY_REF,
      .lock = true, .status = "ACTIVE", .sql = SET_WORKSPACE,
@@ -352,6 +367,18 @@ const struct cmd_spec cmd_places[] = {
             "           status, true AS changed",
      .work = refuse_namesake,
      .event = "branch.added", .columns = {BRANCH_COLUMNS}},
+    {"branch rename", "BRANCH", "give it another name", "BRANCH " BY_REF,
+     .options = {
+         {"to", "NAME", .help = "the new name", CMD_NEEDED},
+         {"workspace", "WORKSPACE",
+          .help = "where to look for it, a name or an id"}},
+     .lock = true, .find = find_to_rename, .to = "branchName",
+     .sql = "UPDATE branches SET branch_name = :to"
+            " WHERE branch_id = :branchId AND NOT EXISTS ("
+            "   SELECT FROM branches WHERE workspace_id = :workspaceId"
+            "      AND branch_name COLLATE \"C\" = :to) RETURNING 1",
+     .work = refuse_namesake,
+     .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
     {"branch activate", "BRANCH", "let it be worked in again",
      "BRANCH " BY_REF,
      .options = IN_WORKSPACE, .lock = true, .find = find_branch,

@@ -12,7 +12,7 @@
 /* The server's own timeout comes first: its answer is worth more. */
 #define GRACE_MS 250
 #define SQL_MAX 4096
-#define MAX_PARAMS 16
+#define MAX_PARAMS 20
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
 /* -- error lines -- */
@@ -138,7 +138,7 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
         (void) !db_script_run(c->db, "ROLLBACK", db_now_ms() + GRACE_MS, NULL,
                               0, &ignored);
         /* Deadlock and serialisation failure: the other one has gone on. */
-        if (i == TRIES || c->line[0] != '\0' ||
+        if (i == TRIES || c->line[0] != '\0' || c->printed ||
             strncmp(c->error.state, "40", 2) != 0) {
             return explain(c, committing);
         }
@@ -147,14 +147,19 @@ bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 
 /* -- statements -- */
 
-/* The value of a parameter, :name or :name.id or :name.name. */
+/* The value of a parameter, :name or with one of the kinds of cmd_sql(). */
 static const char *parameter(const struct cmd *c, const char *text, size_t len)
 {
-    const char *value;
+    const char *value = NULL;
     char name[32], *kind = name;
 
     snprintf(name, sizeof(name), "%.*s", (int) len, text);
-    value = cmd_get(c, strsep(&kind, "."));
+    (void) strsep(&kind, ".");
+    if (kind != NULL && strcmp(kind, "given") == 0) {
+        (void) cmd_given(c, name, &value, 1);
+        return value;
+    }
+    value = cmd_get(c, name);
     return kind == NULL || value == NULL ||
                    cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
                ? value
@@ -311,39 +316,49 @@ void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
 
 /* -- changes -- */
 
-static const char account_sql[] =
-    "SELECT account_id AS accountId, account_name AS account,"
-    "       account_type AS type, account_type AS accountType, status"
-    "  FROM accounts"
+#define ACCOUNT_SQL                                                           \
+    "SELECT account_id AS accountId, account_name AS account,"                \
+    "       account_type AS type, account_type AS accountType, status"        \
+    "  FROM accounts"                                                         \
     " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
-    "   FOR NO KEY UPDATE";
 
-static const char workspace_sql[] =
-    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
-    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"
-    "  FROM workspaces w JOIN tenants t USING (tenant_id)"
-    " WHERE workspace_id = :ref.id"
-    "    OR workspace_name COLLATE \"C\" = :ref.name"
-    " ORDER BY workspace_id FOR NO KEY UPDATE OF w";
+#define WORKSPACE_SQL                                                         \
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"    \
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"       \
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                    \
+    " WHERE workspace_id = :ref.id"                                           \
+    "    OR workspace_name COLLATE \"C\" = :ref.name"                         \
+    " ORDER BY workspace_id"
 
-/* The account is locked first, always, so that changes to it come one by one
- * and no two commands wait for each other. */
+/* Locked is what a command may change, the account always first, so that
+ * changes to it come one by one and no two commands wait for each other. */
 bool cmd_work(struct cmd *c)
 {
     const struct cmd_spec *s = c->spec;
     const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
+    const char *what = s->to != NULL ? s->to : "status";
+    const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
+    bool writes = s->event != NULL;
 
-    if ((cmd_get(c, "account") != NULL &&
-         !cmd_find(c, "account", c->account, "", account_sql)) ||
-        (workspace != NULL &&
-         !cmd_find(c, "workspace", workspace, "", workspace_sql)) ||
+    if (cmd_get(c, "account") != NULL &&
+        !cmd_find(c, "account", c->account, "",
+                  writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {
+        return false;
+    }
+    if (writes && cmd_is(c, "status", "DELETED") && !s->keyless) {
+        return cmd_fail(c, "this account is deleted");
+    }
+    if ((workspace != NULL &&
+         !cmd_find(c, "workspace", workspace, "",
+                   writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
+                          : WORKSPACE_SQL)) ||
         (s->find != NULL && !s->find(c))) {
         return false;
     }
-    if (s->status != NULL) {
-        c->changed = !cmd_is(c, "status", s->status);
+    if (to != NULL) {
+        c->changed = !cmd_is(c, what, to);
         cmd_set(c, "changed", c->changed ? "t" : "f");
-        cmd_set(c, "status", s->status);
+        cmd_set(c, what, to);
     }
     return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
            (s->work == NULL || s->work(c));

@@ -91,6 +91,12 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->res = res;
     w->now_s = now.tv_sec;
     w->store.deadline_ms = call->deadline_ms;
+    if (w->cfg->session_client) {
+        http_text(w->store.client_address, sizeof(w->store.client_address),
+                  req.remote_addr);
+        http_text(w->store.client_agent, sizeof(w->store.client_agent),
+                  req.user_agent);
+    }
     route = route_find(req.path);
     w->keys = keys_acquire();
     w->signer = keys_signer(w->keys, thread);

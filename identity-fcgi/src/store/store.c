@@ -59,6 +59,12 @@ void store_param_uuid(struct db_params *p, const char *uuid)
     db_param_uuid(p, uuid, strlen(uuid));
 }
 
+void store_param_client(struct db_params *p, const struct store *st)
+{
+    db_param_text(p, st->client_address, strlen(st->client_address));
+    db_param_text(p, st->client_agent, strlen(st->client_agent));
+}
+
 /* -- accounts -- */
 
 /*

@@ -112,6 +112,9 @@ struct db_pool;
 struct store {
     struct db_pool *pool; /* of all threads; its connections open when used */
     int64_t deadline_ms;  /* of CLOCK_MONOTONIC, for what is asked next */
+    /* For the session that it opens or refreshes; "": not to be kept. */
+    char client_address[64];
+    char client_agent[256];
 };
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that

@@ -38,9 +38,11 @@ static const struct db_statement session_create_sql = {
     "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
     "      FOR SHARE)"
     " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
-    "    expires_at, workspace_id, member_id, active_branch_id)"
+    "    expires_at, workspace_id, member_id, active_branch_id,"
+    "    login_address, login_agent)"
     " SELECT $1, account_id, $3, created_at,"
-    "    greatest($4, created_at + interval '1 us'), $5, $6, $7"
+    "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
+    "    nullif($9, ''), nullif($10, '')"
     "   FROM owner",
     true};
 
@@ -58,6 +60,7 @@ enum store_result store_session_create(struct store *st,
     db_param_uuid_or_null(&p, s->member_id);
     db_param_uuid_or_null(&p, s->active_branch_id);
     db_param_text(&p, credential_hash, strlen(credential_hash));
+    store_param_client(&p, st);
     return store_run_one(st, &session_create_sql, &p);
 }
 
@@ -149,6 +152,7 @@ enum store_result store_session_rotate(struct store *st,
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
     db_param_fence(&p);
+    store_param_client(&p, st);
     return store_run_one(st, &session_rotate_sql[clear_scope][remember], &p);
 }
 

@@ -209,6 +209,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     db_param_time_us(&p, (to->now_s + 1) * 1000000);
     db_param_time_us(&p, to->opened_at_s * 1000000);
     db_param_fence(&p);
+    store_param_client(&p, st);
     if (p.bad_uuid || !uuid_read(jti, token->jti)) {
         /* An id is malformed, or the jti is not written as we write it and so
          * is not the session's: there is nothing to rotate. */

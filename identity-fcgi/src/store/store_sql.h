@@ -17,10 +17,12 @@
 
 /* Gives the row s the jti $3 and the expiry $4.  The expiry is by the
  * service's clock and could be before created_at, which is by the database's.
- */
+ * $9 and $10 are those of store_param_client(). */
 #define STORE_ROTATE                                                          \
     "UPDATE auth_sessions s SET jti = $3,"                                    \
-    "       expires_at = greatest($4, created_at + interval '1 us')"
+    "       expires_at = greatest($4, created_at + interval '1 us'),"         \
+    "       used_at = now(), used_address = nullif($9, ''),"                  \
+    "       used_agent = nullif($10, '')"
 
 /* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
  * while, and older ones are dropped. */
@@ -71,6 +73,9 @@ enum store_result store_run_one(struct store *st,
 
 /* Adds a UUID given as a C string. */
 void store_param_uuid(struct db_params *p, const char *uuid);
+
+/* Adds the address and the agent of who asks; "" is null. */
+void store_param_client(struct db_params *p, const struct store *st);
 
 /* Copies a text column, cut to cap - 1 bytes. */
 void store_copy_text(const struct db_rows *rows, size_t row, int col,

@@ -57,7 +57,11 @@ sub start {
     )->expect_end);
 }
 
-# Succeeds; the result decoded.  What it logged is kept for audited().
+# The commands that print rows, which are JSON lines.
+my $list = qr/\A(?:\w+\ list|account\ sessions|member\ (?:grant|revoke))\z/x;
+
+# Succeeds; the result decoded, of a list all its rows.  What it logged is kept
+# for events().
 sub done {
     my ($self, @args) = @_;
 
@@ -69,7 +73,10 @@ sub done {
     Test::More::is(scalar @lines, scalar(() = $err =~ /\n/g),
         "$name: stderr has JSON lines alone") or Test::More::diag($err);
     $self->{audit} = \@lines;
-    my $result = eval { $json->decode($out) };
+    my $rows = $name =~ $list && !grep { $_ eq '--all' && $name !~ /sess/ }
+        @args;
+    my $result = eval { $rows ? [ map { $json->decode($_) } split /^/, $out ]
+        : $json->decode($out) };
     Test::More::ok(ref $result, "$name: the result is JSON")
         or Test::More::diag($out);
     return $result;

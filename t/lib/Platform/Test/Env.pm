@@ -96,18 +96,26 @@ sub find {
     return undef;
 }
 
-# node, with the packages of t/node; where either is missing the test is
-# skipped, and where nothing may be (CI=true) it fails.
+# Where what a test needs is missing it is skipped; where nothing may be
+# (CI=true) it fails.
+sub needs {
+    my ($what) = @_;
+
+    my $needs = "needs $what: ./configure.sh --install-deps";
+    die "$needs\n" if ($ENV{CI} // '') eq 'true';
+    Test::More::plan(skip_all => $needs);
+}
+
+# node, with the packages of t/node.
 sub node {
     my $node = find('node');
     my ($version) = $node ? `$node --version` =~ /^v(\d+)/ : ();
     return $node if ($version // 0) >= 18
         && -e "$root/t/node/node_modules/.package-lock.json";
-    my $needs = 'needs node 18 or newer and t/node/node_modules:'
-        . ' ./configure.sh --install-deps';
-    die "$needs\n" if ($ENV{CI} // '') eq 'true';
-    Test::More::plan(skip_all => $needs);
+    needs('node 18 or newer and t/node/node_modules');
 }
+
+sub chromium { return find('chromium') // needs('chromium') }
 
 # Who daemons that refuse root run as; undef where we are not root.
 sub unprivileged {

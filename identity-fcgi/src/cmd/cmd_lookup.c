@@ -1,0 +1,238 @@
+/*
+ * account show, list and sessions; workspace, branch and member list.
+ *
+ * A list goes on after a row by the values that it is sorted by: what is added
+ * or taken away meanwhile moves no other row to another page.
+ */
+
+#include "cmd/cmd.h"
+
+#include <string.h>
+
+/* Finds the row that a list goes on after, and what it is sorted by. */
+static bool find_after(struct cmd *c)
+{
+    static const char sql[] =
+        "SELECT * FROM (SELECT workspace_id AS afterId, 'workspace' AS kind,"
+        "   tenant_name AS afterPlace, workspace_name AS afterName"
+        "   FROM workspaces JOIN tenants USING (tenant_id)"
+        " UNION ALL SELECT branch_id, 'branch', workspace_name, branch_name"
+        "   FROM branches JOIN workspaces USING (workspace_id)"
+        " UNION ALL SELECT member_id, 'member', workspace_name, account_name"
+        "   FROM members JOIN workspaces USING (workspace_id)"
+        "   JOIN accounts USING (account_id)) AS s"
+        " WHERE kind = :kind AND (afterId = :ref.id"
+        "                         OR afterName COLLATE \"C\" = :ref.name)";
+    const char *after = cmd_get(c, "after"), *words = c->spec->words;
+
+    cmd_setf(c, "kind", "%.*s", (int) strcspn(words, " "), words);
+    return after == NULL || cmd_find(c, cmd_get(c, "kind"), after, "", sql);
+}
+
+/* -- statements -- */
+
+/* clang-format off */
+#define MOST " LIMIT coalesce(:limit::int, 100)"
+#define EQUAL(option, column) \
+    " AND (:" option ".given::text IS NULL OR " column " = :" option ".given)"
+#define WITHIN(id, column) " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
+#define BEGINS(column, with) \
+    " AND (:name::text IS NULL OR " column " COLLATE \"C\" ^@ " with ")"
+#define PAGE(place, name, id) \
+    " AND (:afterId::uuid IS NULL" \
+    "      OR (" place " COLLATE \"C\", " name " COLLATE \"C\", " id ")" \
+    "         > (:afterPlace::text, :afterName::text, :afterId::uuid))" \
+    " ORDER BY " place " COLLATE \"C\", " name " COLLATE \"C\", " id MOST
+#define AT(column, name) "extract(epoch FROM " column ") AS " name
+
+/* By the index of names. */
+static const char accounts_sql[] =
+    "SELECT account_id AS accountId, account_type AS type, status,"
+    "       account_name AS account, " AT("created_at", "createdAt")
+    "  FROM accounts a WHERE true"
+    EQUAL("type", "account_type")
+    " AND CASE WHEN :status.given::text IS NULL THEN status <> 'DELETED'"
+    "          ELSE status = :status.given END"
+    BEGINS("account_name", "lower(:name COLLATE \"C\")")
+    "   AND (:workspaceId::uuid IS NULL OR EXISTS ("
+    "        SELECT FROM members m WHERE m.account_id = a.account_id"
+    "           AND m.workspace_id = :workspaceId AND m.status = 'ACTIVE'))"
+    "   AND (:after::text IS NULL"
+    "        OR account_name COLLATE \"C\" > lower(:after COLLATE \"C\"))"
+    " ORDER BY account_name COLLATE \"C\"" MOST;
+
+static const char workspaces_sql[] =
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "       status, tenant_id AS tenantId, tenant_name AS tenantName,"
+            AT("w.created_at", "createdAt")
+    "  FROM workspaces w JOIN tenants USING (tenant_id)"
+    " WHERE (:tenant::text IS NULL OR tenant_id = :tenant.id"
+    "        OR tenant_name COLLATE \"C\" = :tenant.name)"
+    EQUAL("status", "status") BEGINS("workspace_name", ":name")
+    PAGE("tenant_name", "workspace_name", "workspace_id");
+
+static const char branches_sql[] =
+    "SELECT branch_id AS branchId, branch_name AS branchName, b.status,"
+    "       workspace_id AS workspaceId, workspace_name AS workspaceName,"
+            AT("b.created_at", "createdAt")
+    "  FROM branches b JOIN workspaces USING (workspace_id) WHERE true"
+    EQUAL("status", "b.status") BEGINS("branch_name", ":name")
+    WITHIN("workspaceId", "workspace_id")
+    PAGE("workspace_name", "branch_name", "branch_id");
+
+static const char members_sql[] =
+    "SELECT member_id AS memberId, account_id AS accountId,"
+    "       account_name AS account, m.status, workspace_id AS workspaceId,"
+    "       workspace_name AS workspaceName,"
+    "       (SELECT count(*) FROM branch_grants g"
+    "         WHERE g.member_id = m.member_id) AS branches,"
+            AT("m.created_at", "createdAt")
+    "  FROM members m JOIN accounts USING (account_id)"
+    "  JOIN workspaces USING (workspace_id) WHERE true"
+    EQUAL("status", "m.status") WITHIN("accountId", "account_id")
+    WITHIN("workspaceId", "workspace_id")
+    PAGE("workspace_name", "account_name", "member_id");
+
+/* The newest of one status each, as the index has them. */
+static const char sessions_sql[] =
+    "SELECT session_id AS sessionId,"
+    "  CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
+    "       WHEN expires_at <= now() THEN 'EXPIRED' ELSE 'ACTIVE' END AS status,"
+    AT("s.created_at", "createdAt") "," AT("expires_at", "expiresAt") ","
+    AT("over_at", "revokedAt") "," AT("coalesce(used_at, s.created_at)", "usedAt")
+    ", s.workspace_id AS workspaceId, workspace_name AS workspaceName,"
+    "  active_branch_id AS branchId, branch_name AS branchName,"
+    "  CASE WHEN used_at IS NULL THEN login_address ELSE used_address END AS address,"
+    "  CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END AS agent,"
+    "  login_address AS loginAddress, login_agent AS loginAgent"
+    "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
+    "                 WHEN s.created_at <= a.sessions_valid_after"
+    "                 THEN a.sessions_valid_after END) AS over_at"
+    "          FROM accounts a JOIN LATERAL ("
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'ACTIVE'"
+    "                AND (:all OR (expires_at > now()"
+    "                     AND created_at > a.sessions_valid_after))"
+    "              ORDER BY created_at DESC" MOST ") UNION ALL"
+    "            (SELECT * FROM auth_sessions"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED' AND :all"
+    "              ORDER BY created_at DESC" MOST ")) AS s ON true"
+    "         WHERE a.account_id = :accountId) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY s.created_at DESC, session_id" MOST;
+
+/* -- columns -- */
+
+#define MEMBERS \
+    "memberId", "status", "createdAt", "branches", "workspaceId=", \
+    "workspaceName", "accountId=", "account"
+#define SESSIONS \
+    "sessionId", "status", "createdAt", "usedAt", "expiresAt", "revokedAt=", \
+    "address", "loginAddress", "workspaceId=", "workspaceName", \
+    "branchId=", "branchName", "agent", "loginAgent"
+/* -- all that is held about one person -- */
+
+static const struct cmd_spec person = {
+    .sql = "SELECT " AT("created_at", "createdAt") ","
+        AT("updated_at", "updatedAt") "," AT("deleted_at", "deletedAt") ","
+        AT("nullif(sessions_valid_after, '-infinity')", "sessionsValidAfter")
+        "  FROM accounts WHERE account_id = :accountId",
+    .columns = {"account", "accountId=id", "type", "status", "createdAt",
+                "updatedAt", "sessionsValidAfter", "deletedAt"}};
+
+static const struct cmd_spec parts[] = {
+    {"failedLogins", .list = true,
+     .sql = "SELECT address, failures, " AT("window_ends_at", "until")
+            "  FROM login_attempts WHERE account_hmac = decode(:hmac, 'hex')",
+     .columns = {"address", "failures", "until"}},
+    {"memberships", .list = true, .sql = members_sql, .columns = {MEMBERS}},
+    {"grants", .list = true,
+     .sql = "SELECT branch_id AS branchId, branch_name AS branchName,"
+            "       g.workspace_id AS workspaceId, workspace_name AS workspaceName,"
+            "       (SELECT string_agg(role_code, ',' ORDER BY role_code)"
+            "          FROM member_roles r WHERE r.member_id = g.member_id"
+            "           AND r.branch_id = g.branch_id) AS roles"
+            "  FROM members m JOIN branch_grants g USING (member_id)"
+            "  JOIN branches b USING (branch_id)"
+            "  JOIN workspaces w ON w.workspace_id = g.workspace_id"
+            " WHERE account_id = :accountId ORDER BY branch_id",
+     .columns = {"workspaceName", "workspaceId=", "branchId", "branchName",
+                 "roles"}},
+    {"sessions", .list = true, .sql = sessions_sql, .columns = {SESSIONS}}};
+
+bool cmd_person(struct cmd *c)
+{
+    const struct cmd_spec *own = c->spec;
+    bool counted = c->keys->signing != NULL;
+
+    if (!cmd_sql(c, person.sql) || (counted && !cmd_attempts(c))) {
+        return false;
+    }
+    cmd_set(c, "all", "t");
+    cmd_set(c, "limit", "1000000000"); /* rows: all */
+    c->spec = &person;
+    (void) cmd_values(c);
+    c->spec = own;
+    for (size_t i = !counted; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        if (!cmd_part(c, &parts[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* -- the table -- */
+
+#define LIMIT \
+    {"limit", "N", "at most so many (100)", .accepted = "1 to 100000", \
+     .form = "[1-9][0-9]{0,4}|100000"}
+#define STATUS \
+    {"status", "STATUS", "only those with it", \
+     .accepted = "one of ACTIVE, INACTIVE, DISABLED, DELETED", \
+     .form = "ACTIVE|INACTIVE|DISABLED|DELETED"}
+#define NAME {"name", "PREFIX", .help = "only those whose name begins so"}
+#define WORKSPACE \
+    {"workspace", "WORKSPACE", .help = "only those of it, a name or an id"}
+#define AFTER(value) \
+    {"after", value, .help = "go on after this one, a name or an id"}
+
+const struct cmd_spec cmd_lookups[] = {
+    {"account list", NULL, "list accounts by name",
+     "Deleted ones are shown by --status DELETED alone.\n",
+     .options = {
+         {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", CMD_TYPE},
+         STATUS, NAME,
+         {"workspace", "WORKSPACE", .help = "only active members of it"},
+         {"after", "NAME", .help = "go on after this name"}, LIMIT},
+     .lock = true, .sql = accounts_sql, .list = true,
+     .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
+    {"account show", "ACCOUNT", "show all that is held about it",
+     "ACCOUNT is a name or an id.  Failed logins are told where the signing key\n"
+     "is, as what is counted is kept under an HMAC of it.\n",
+     .check = cmd_keys, .keyless = true, .work = cmd_person},
+    {"account sessions", "ACCOUNT", "list sessions, newest first",
+     "ACCOUNT is a name or an id.\n",
+     .options = {{"all", NULL, .help = "ended ones too"}, LIMIT},
+     .sql = sessions_sql, .list = true, .columns = {SESSIONS}},
+    {"workspace list", NULL, "list workspaces by tenant and name", NULL,
+     .options = {
+         STATUS, NAME, {"tenant", "TENANT", .help = "only those of it"},
+         AFTER("WORKSPACE"), LIMIT},
+     .find = find_after, .sql = workspaces_sql, .list = true,
+     .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",
+                 "tenantName", "workspaceName"}},
+    {"branch list", NULL, "list branches by workspace and name", NULL,
+     .options = {STATUS, NAME, WORKSPACE, AFTER("BRANCH"), LIMIT},
+     .lock = true, .find = find_after, .sql = branches_sql, .list = true,
+     .columns = {"branchId=id", "status", "createdAt", "workspaceId=",
+                 "workspaceName", "branchName"}},
+    {"member list", NULL, "list members by workspace and account", NULL,
+     .options = {
+         STATUS, {"account", "ACCOUNT", .help = "only its memberships"},
+         WORKSPACE, AFTER("MEMBER"), LIMIT},
+     .lock = true, .find = find_after, .sql = members_sql, .list = true,
+     .columns = {MEMBERS}},
+    {.words = NULL},
+};
+/* clang-format on */

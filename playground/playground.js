@@ -1,0 +1,745 @@
+// The playground: calls the gateway as a front end would, and shows what was
+// sent, what came back, and what the gateway says it decided.  Tokens are kept
+// in this page's memory, and nowhere else.
+
+'use strict';
+
+const AUTH = '/api/auth/';
+const CONTEXT = '/api/workspaces/current-context';
+
+// Headers of somebody who would like to be somebody else; the last one's name
+// is another spelling of a trusted one.
+const SPOOFED = {
+  'X-Account-Id': 'somebody-else',
+  'X-Roles': 'OWNER',
+  'X_Workspace_Id': 'another-workspace',
+};
+
+const $ = (id) => document.getElementById(id);
+
+const state = {
+  gateway: '',
+  access: '', // the branch token
+  account: '', // the account token
+  refresh: '',
+  branches: [],
+};
+
+const TOKENS = {
+  access: 'Branch token',
+  account: 'Account token',
+  refresh: 'Refresh token',
+};
+
+// What a code means for whoever reads this page; the others have a detail.
+const MEANING = {
+  AUTH_REFRESH_SUCCESS: 'A new access token and a new refresh token. The old'
+    + ' refresh token is used up, and the cookie was set anew.',
+  AUTH_SELECT_BRANCH_SUCCESS: 'A branch token: services answer to it.',
+  AUTH_LOGOUT_SUCCESS: 'The session is over and the cookie is cleared. It is'
+    + ' the same answer where there was no session.',
+  AUTH_INVALID_CREDENTIALS: 'Unknown account, wrong credential or disabled'
+    + ' account: the answer does not tell which.',
+  AUTH_REFRESH_TOKEN_MISSING: 'There was no cookie, so there was nothing to'
+    + ' refresh with: log in.',
+  AUTH_REFRESH_TOKEN_STALE: 'This refresh token was used before. The session'
+    + ' goes on with the newer one.',
+  AUTH_REFRESH_TOKEN_CONFLICT: 'The cookie holds another token than this page'
+    + ' does: another tab refreshed. Refresh by cookie to catch up.',
+  AUTH_SESSION_NOT_ACTIVE: 'The session has ended: log in again.',
+  AUTH_TOO_MANY_ATTEMPTS: 'Too many failed logins: wait as long as'
+    + ' Retry-After says.',
+  GATEWAY_TOKEN_MISSING: 'The path is guarded and no token came along. The'
+    + ' service was not asked.',
+  GATEWAY_TOKEN_INVALID: 'The gateway does not trust this token. The service'
+    + ' was not asked.',
+  GATEWAY_TOKEN_EXPIRED: 'The token has expired: refresh. The service was not'
+    + ' asked.',
+  GATEWAY_CONTEXT_FORBIDDEN: 'A good token, but not of the kind that opens'
+    + ' this path. The service was not asked.',
+  GATEWAY_RATE_LIMITED: 'Too many requests: wait as long as Retry-After says.',
+};
+
+// -- making elements --------------------------------------------------------
+
+function el(name, attributes, ...children) {
+  const element = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes || {})) {
+    if (value !== undefined && value !== false) {
+      element.setAttribute(key, value === true ? '' : value);
+    }
+  }
+  element.append(...children.filter((child) => child !== null));
+  return element;
+}
+
+function say(text) {
+  $('said').textContent = text;
+}
+
+function plural(n, one, many) {
+  return n === 1 ? `${n} ${one}` : `${n} ${many}`;
+}
+
+// -- tokens -------------------------------------------------------------------
+
+function fromBase64url(text) {
+  const raw = atob(text.replace(/-/g, '+').replace(/_/g, '/'));
+  const bytes = Uint8Array.from(raw, (c) => c.charCodeAt(0));
+  return new TextDecoder().decode(bytes);
+}
+
+function toBase64url(text) {
+  const bytes = new TextEncoder().encode(text);
+  return btoa(String.fromCharCode(...bytes))
+    .replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
+}
+
+// Reading is not verifying: a page has no use for a token's signature.
+function decode(token) {
+  const [header, claims, signature] = token.split('.');
+  return {
+    header: JSON.parse(fromBase64url(header)),
+    claims: JSON.parse(fromBase64url(claims)),
+    signature: signature || '',
+  };
+}
+
+function short(text, most) {
+  return text.length <= most ? text
+    : `${text.slice(0, most - 8)}… (${text.length.toLocaleString('en')}`
+      + ' characters)';
+}
+
+// Tokens in what is shown are cut: whole ones are noise, and stand decoded
+// under "Your session".
+function withoutTokens(text) {
+  return text.replace(/eyJ[\w-]+\.[\w-]+\.[\w-]*/g, (token) => short(token, 28));
+}
+
+function pretty(text) {
+  try {
+    return withoutTokens(JSON.stringify(JSON.parse(text), null, 2));
+  } catch {
+    return withoutTokens(text);
+  }
+}
+
+function clock(seconds) {
+  return new Date(seconds * 1000).toLocaleString('en-GB');
+}
+
+function left(exp) {
+  const s = Math.floor(exp - Date.now() / 1000);
+  if (s <= 0) {
+    return 'expired';
+  }
+  if (s >= 2 * 86400) {
+    return `${Math.floor(s / 86400)} days left`;
+  }
+  const two = (n) => String(n).padStart(2, '0');
+  return s >= 3600
+    ? `${Math.floor(s / 3600)}:${two(Math.floor(s / 60) % 60)} h left`
+    : `${Math.floor(s / 60)}:${two(s % 60)} left`;
+}
+
+function changed(token, how) {
+  const [header, claims, signature] = token.split('.');
+  const edit = (part, f) => {
+    const value = JSON.parse(fromBase64url(part));
+    f(value);
+    return toBase64url(JSON.stringify(value));
+  };
+  switch (how) {
+    case 'roles':
+      return [header, edit(claims, (c) => { c.roles = ['OWNER']; }), signature]
+        .join('.');
+    case 'exp':
+      return [header, edit(claims, (c) => { c.exp += 365 * 86400; }), signature]
+        .join('.');
+    case 'none':
+      return [edit(header, (h) => { h.alg = 'none'; }), claims, signature]
+        .join('.');
+    default:
+      return token.slice(0, -12);
+  }
+}
+
+// -- calls ----------------------------------------------------------------------
+
+// Makes a call and tells all of it: never throws.
+async function send(o) {
+  const headers = { ...o.headers };
+  if (o.correlation) {
+    headers['X-Correlation-Id'] = o.correlation;
+  }
+  if (o.token) {
+    headers.Authorization = `Bearer ${o.token}`;
+  }
+  if (o.body !== undefined) {
+    headers['Content-Type'] = 'application/json';
+  }
+  const call = { ...o, headers, url: state.gateway + o.path };
+  const start = performance.now();
+  try {
+    const answer = await fetch(o.relay ? '/relay' : call.url, {
+      method: o.relay ? 'POST' : o.method,
+      headers,
+      body: o.body === undefined ? undefined : JSON.stringify(o.body),
+      credentials: o.credentials || 'omit',
+      cache: 'no-store',
+    });
+    call.text = await answer.text();
+    call.end = performance.now();
+    call.ms = call.end - start;
+    call.status = answer.status;
+    call.statusText = answer.statusText;
+    call.answered = [...answer.headers];
+    call.requestId = answer.headers.get('X-Request-Id');
+    call.correlationId = answer.headers.get('X-Correlation-Id');
+    try {
+      call.json = JSON.parse(call.text);
+    } catch {
+      call.json = null;
+    }
+  } catch {
+    call.ms = performance.now() - start;
+    call.status = 0;
+    call.json = null;
+  }
+  call.explained = await explain(call);
+  return call;
+}
+
+// What the gateway would do with the same request, and why.
+async function explain(call) {
+  const question = { method: call.method, path: call.path };
+  if (call.token) {
+    question.token = call.token;
+  }
+  try {
+    const answer = await fetch('/explain', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify(question),
+      credentials: 'omit',
+      cache: 'no-store',
+    });
+    return answer.ok ? await answer.json() : null;
+  } catch {
+    return null;
+  }
+}
+
+// One name for all calls of one click, in every log on the way.
+function correlation() {
+  const bytes = crypto.getRandomValues(new Uint8Array(4));
+  return 'playground-' + [...bytes]
+    .map((b) => b.toString(16).padStart(2, '0')).join('');
+}
+
+function refreshCall(id, body) {
+  const wanted = $('include-account').checked
+    ? { includeAccountToken: true } : {};
+  const whole = { ...body, ...wanted };
+  return {
+    method: 'POST',
+    path: AUTH + 'refresh',
+    body: Object.keys(whole).length ? whole : undefined,
+    credentials: 'include',
+    correlation: id,
+  };
+}
+
+// -- showing a call -----------------------------------------------------------------
+
+function requestText(call) {
+  const lines = [`${call.method} ${call.path} HTTP/1.1`,
+    `Host: ${new URL(state.gateway).host}`];
+  if (!call.relay) {
+    lines.push(`Origin: ${location.origin}`);
+  }
+  for (const [name, value] of Object.entries(call.headers)) {
+    lines.push(`${name}: ${withoutTokens(value)}`);
+  }
+  if (call.body !== undefined) {
+    const shown = { ...call.body };
+    if (shown.credential) {
+      shown.credential = '…';
+    }
+    lines.push('', pretty(JSON.stringify(shown)));
+  }
+  return lines.join('\n');
+}
+
+// Why a browser asks first; "" where it need not.
+function preflight(call) {
+  if (call.relay) {
+    return 'Sent by this page’s own server, as a program would: no browser,'
+      + ' so no preflight.';
+  }
+  const why = Object.keys(call.headers).join(', ');
+  const asked = !why ? 'No preflight: nothing here needs one.'
+    : `The browser asked first (OPTIONS), because of ${why}. `
+      + (call.status ? 'It remembers the permission for ten minutes.'
+        : 'It was refused.');
+  return asked
+    + (call.credentials === 'include'
+      ? ' Credentials are included: the browser sends and keeps the cookie.'
+      : ' Credentials are omitted: no cookie goes along.');
+}
+
+function responseText(call) {
+  const lines = [`HTTP/1.1 ${call.status} ${call.statusText}`.trim()];
+  for (const [name, value] of call.answered) {
+    lines.push(`${name}: ${value}`);
+  }
+  lines.push('', pretty(call.text));
+  return lines.join('\n');
+}
+
+const MARKS = { passed: '✓', failed: '✗', skipped: '–' };
+
+function decision(call) {
+  const e = call.explained;
+  if (!e) {
+    return el('p', { class: 'small' }, 'The gateway gave no explanation.');
+  }
+  // Each check that failed, in order, then the others in a line each.
+  const list = el('ul', { class: 'checks' });
+  const row = (result, text) => list.append(el('li', { class: result },
+    el('span', { class: 'mark', 'aria-hidden': 'true' }, MARKS[result]),
+    el('span', {}, text)));
+  const of = (result) => e.checks.filter((c) => c.result === result);
+  for (const c of of('failed')) {
+    row('failed', `${c.check}: ${c.detail || c.reason}`);
+  }
+  for (const result of ['passed', 'skipped']) {
+    if (of(result).length) {
+      row(result, `${result}: ${of(result).map((c) => c.check).join(', ')}`);
+    }
+  }
+  const where = e.location && e.location.name
+    ? `Location ${e.location.name} takes: ${(e.location.access || [])
+      .join(' or ')}.` : '';
+  const then = e.decision !== 'allow' ? ''
+    : e.headers.length
+      ? ` Passed on with ${plural(e.headers.length, 'trusted header',
+        'trusted headers')}.`
+      : ' Passed on without a trusted header: nobody is verified here.';
+  const answered = e.decision !== 'allow' || call.status < 400 ? ''
+    : /^GATEWAY_/.test(call.json && call.json.code)
+      ? ' The refusal came later: limits and the state of the service are not'
+        + ' part of an explanation.'
+      : ' The refusal is the service’s own.';
+  return el('div', {}, el('p', { class: 'small' }, where + then + answered),
+    list);
+}
+
+function fold(title, note, content) {
+  return el('details', {},
+    el('summary', {}, title + ' ', el('span', { class: 'quiet' }, note)),
+    ...[].concat(content));
+}
+
+function meaning(call) {
+  if (call.what) {
+    return call.what;
+  }
+  if (!call.status) {
+    return 'No answer reached this page. Either the browser was refused when it'
+      + ' asked first (CORS), or nothing listens there.';
+  }
+  const json = call.json || {};
+  return MEANING[json.code] || json.detail || json.message || '';
+}
+
+// A path that a narrow screen breaks after a slash, and nowhere else.
+function breakable(path) {
+  return path.match(/[^/]*\/|[^/]+/g)
+    .map((part) => el('span', { class: 'part' }, part));
+}
+
+function card(call) {
+  const code = (call.json && call.json.code) || '';
+  const e = call.explained;
+  const ok = call.status >= 200 && call.status < 300;
+  const box = el('article', { class: ok ? 'call' : 'call refused' },
+    call.name ? el('p', { class: 'call-name' }, call.name) : null,
+    el('h4', {}, el('code', {}, `${call.method} `, ...breakable(call.path))),
+    el('p', { class: 'call-line' },
+      el('span', { class: 'badge' }, call.status ? String(call.status)
+        : 'blocked'),
+      el('span', { class: 'time' }, `${Math.round(call.ms)} ms`),
+      code ? el('code', {}, code) : null),
+    el('p', { class: 'what' }, meaning(call)));
+
+  const facts = el('dl', { class: 'facts' });
+  for (const [name, value] of [['X-Request-Id', call.requestId],
+    ['X-Correlation-Id', call.correlationId]]) {
+    if (value) {
+      facts.append(el('dt', {}, name), el('dd', {}, el('code', {}, value)));
+    }
+  }
+  box.append(facts, ...(call.tables || []));
+
+  const pre = (text, label) =>
+    el('pre', { tabindex: '0', role: 'group', 'aria-label': label }, text);
+  box.append(
+    fold('Request', call.relay ? 'as it left the relay'
+      : call.status ? 'as the browser sent it' : 'as it would have been sent',
+      [pre(requestText(call), 'Request'),
+        el('p', { class: 'small' }, preflight(call))]),
+    call.status
+      ? fold('Response', 'as scripts may read it',
+        pre(responseText(call), 'Response'))
+      : '',
+    fold('Gateway', e ? `${e.decision || 'none'}: ${e.reason}`
+      : 'not told', decision(call)));
+  return box;
+}
+
+function show(where, calls, verdict) {
+  const box = typeof where === 'string'
+    ? document.querySelector(`#${where} .results`) : where;
+  box.replaceChildren(
+    ...(verdict ? [el('p', { class: 'verdict' }, verdict)] : []),
+    ...calls.map(card));
+  say(verdict || calls.map((c) => `${c.path}: ${c.status || 'blocked'}. `
+    + meaning(c)).join(' '));
+}
+
+// -- the session ---------------------------------------------------------------------
+
+// Takes over what an answer brought.
+function take(json) {
+  state.refresh = json.refreshToken || state.refresh;
+  state.account = json.accountAccessToken || state.account;
+  state.branches = json.branches || state.branches;
+  state.access = json.accessToken
+    || (json.nextAction && json.nextAction.type === 'select_branch'
+      ? '' : state.access);
+  showSession();
+}
+
+function forget() {
+  Object.assign(state, { access: '', account: '', refresh: '', branches: [] });
+  showSession();
+}
+
+function branchName(id) {
+  const branch = state.branches.find((b) => b.branchId === id);
+  return branch ? branch.branchName : id;
+}
+
+function tokenBox(kind) {
+  const token = state[kind];
+  const { header, claims, signature } = decode(token);
+  const times = `Issued ${clock(claims.iat)}, expires ${clock(claims.exp)}.`;
+  return el('details', { class: 'token', 'data-kind': kind },
+    el('summary', {}, TOKENS[kind],
+      el('span', { class: 'left', 'data-exp': claims.exp }, left(claims.exp))),
+    el('p', { class: 'small' }, times),
+    el('pre', { tabindex: '0', role: 'group',
+      'aria-label': `${TOKENS[kind]}, decoded` },
+    `${JSON.stringify(header, null, 2)}\n\n`
+      + `${JSON.stringify(claims, null, 2)}\n\n`
+      + `signature: ${short(signature, 28)}`));
+}
+
+function showSession() {
+  const open = [...document.querySelectorAll('.token[open]')]
+    .map((box) => box.dataset.kind);
+  const kinds = Object.keys(TOKENS).filter((kind) => state[kind]);
+  $('tokens').replaceChildren(...kinds.map(tokenBox));
+  for (const box of document.querySelectorAll('.token')) {
+    box.open = open.includes(box.dataset.kind);
+  }
+
+  $('session-state').textContent = state.access
+    ? `Working in ${branchName(decode(state.access).claims.active_branch_id)}.`
+    : state.account ? 'Logged in, no branch chosen.'
+      : 'Not logged in.';
+
+  const groups = new Map();
+  for (const b of state.branches) {
+    const key = b.workspaceId;
+    if (!groups.has(key)) {
+      groups.set(key, el('optgroup', { label: b.workspaceName }));
+    }
+    groups.get(key).append(el('option', { value: b.branchId }, b.branchName));
+  }
+  $('branches').replaceChildren(...groups.values());
+  $('branch-form').hidden = !state.account || !state.branches.length;
+  $('branch-hint').hidden = !$('branch-form').hidden;
+  $('branch-hint').textContent = !kinds.length
+    ? 'Log in first.'
+    : state.account ? 'This account has no branch to choose.'
+      : 'Nothing to choose: the session is in a branch already. To switch,'
+        + ' refresh and ask for an account token (step 4).';
+
+  const token = $('call-token');
+  for (const option of token.options) {
+    option.disabled = option.value !== 'none' && !state[option.value];
+  }
+  token.value = state.access ? 'access' : state.account ? 'account' : 'none';
+
+  for (const kind of ['access', 'refresh']) {
+    for (const button of document.querySelectorAll(`.needs-${kind}`)) {
+      button.disabled = !state[kind];
+    }
+    for (const hint of document.querySelectorAll(`.for-${kind}`)) {
+      hint.hidden = Boolean(state[kind]);
+    }
+  }
+}
+
+function tick() {
+  for (const span of document.querySelectorAll('[data-exp]')) {
+    span.textContent = left(Number(span.dataset.exp));
+  }
+}
+
+// -- tables ----------------------------------------------------------------------------
+
+function table(caption, heads, rows) {
+  return el('table', {}, el('caption', {}, caption),
+    el('thead', {}, el('tr', {},
+      ...heads.map((h) => el('th', { scope: 'col' }, h)))),
+    el('tbody', {}, ...rows.map(([first, ...others]) => el('tr', {},
+      el('th', { scope: 'row' }, first),
+      ...others.map((text) => el('td', {}, el('code', {}, text)))))));
+}
+
+function arrived(call) {
+  const rows = Object.entries(call.json.headers)
+    .filter(([, value]) => value !== null)
+    .map(([name, value]) => [name, short(value, 160)]);
+  return table('Headers that reached the service', ['Header', 'Value'], rows);
+}
+
+function compared(call) {
+  const spelled = (name) => name.replace(/_/g, '-');
+  const rows = Object.entries({ ...SPOOFED,
+    'X-Correlation-Id': call.correlation })
+    .map(([name, value]) =>
+      [name, value, call.json.headers[spelled(name)] || 'nothing']);
+  return table('Sent, and what reached the service',
+    ['Header', 'Sent', 'Arrived'], rows);
+}
+
+// -- the steps ----------------------------------------------------------------------------
+
+async function login() {
+  const call = await send({
+    method: 'POST',
+    path: AUTH + 'login',
+    body: { account: $('account').value, credential: $('credential').value },
+    credentials: 'include',
+    correlation: correlation(),
+  });
+  if (call.status === 200) {
+    forget();
+    take(call.json);
+    const n = state.branches.length;
+    call.what = state.access
+      ? 'One branch, so nothing to choose: here is the branch token.'
+      : n ? `${plural(n, 'branch', 'branches')} to choose from: an account`
+        + ' token and the list.'
+        : 'No branch: an account token, and nothing that it opens.';
+    call.what += ' The refresh token came twice, in the body and as an HttpOnly'
+      + ' cookie.';
+  }
+  show('login', [call]);
+}
+
+async function chooseBranch() {
+  const call = await send({
+    method: 'POST',
+    path: AUTH + 'select-branch',
+    token: state.account,
+    body: { branchId: $('branches').value },
+    correlation: correlation(),
+  });
+  if (call.status === 200) {
+    const chosen = $('branches').value;
+    take(call.json);
+    $('branches').value = chosen;
+  }
+  show('branch', [call]);
+}
+
+function contextCall(token, more) {
+  return { method: 'GET', path: CONTEXT, token, ...more };
+}
+
+// The answer of the stand-in, in words.
+function describeContext(call) {
+  if (call.status === 200) {
+    call.what = 'The service answered. It was sent no token, only who is'
+      + ' asking, in headers that nobody but the gateway can have set.';
+    call.tables = [arrived(call)];
+  }
+  return call;
+}
+
+async function callService() {
+  const kind = $('call-token').value;
+  const call = await send(contextCall(state[kind] || '',
+    { correlation: correlation() }));
+  show('call', [describeContext(call)]);
+}
+
+async function refresh(body) {
+  const call = await send(refreshCall(correlation(), body));
+  if (call.status === 200) {
+    take(call.json);
+  }
+  show('refresh', [call]);
+}
+
+// As two tabs do it: by the cookie, and with nothing that the browser would have
+// to ask for first, so that both are on their way before one is answered.
+async function race() {
+  const o = { method: 'POST', path: AUTH + 'refresh', credentials: 'include' };
+  const calls = await Promise.all([send({ ...o, name: 'First call' }),
+    send({ ...o, name: 'Second call' })]);
+  const won = calls.filter((call) => call.status === 200)
+    .sort((a, b) => a.end - b.end);
+  won.forEach((call) => take(call.json));
+  show('refresh', calls, [
+    'Neither won: log in again.',
+    `One of the two won: the ${won.length && won[0].name.toLowerCase()}. The`
+      + ' session goes on with its tokens, so two tabs do no harm.',
+    'No race: the second call was sent after the first was answered, with the'
+      + ' new cookie. Try again.',
+  ][won.length]);
+}
+
+async function spoof() {
+  const call = await send(contextCall(state.access,
+    { headers: SPOOFED, relay: true, correlation: correlation() }));
+  if (call.status === 200) {
+    call.what = 'Let through, as you. What was claimed is gone: the headers were'
+      + ' removed and set from the verified token. A header that is not trusted,'
+      + ' such as X-Correlation-Id, arrives as it was sent.';
+    call.tables = [compared(call)];
+  }
+  show($('spoof-results'), [call]);
+}
+
+async function spoofInBrowser() {
+  const id = correlation();
+  const plain = await send(contextCall(state.access,
+    { correlation: id, name: 'Without them' }));
+  const call = await send(contextCall(state.access,
+    { headers: SPOOFED, correlation: id, name: 'With them' }));
+  if (plain.status === 200) {
+    plain.what = 'The same call without the claims: let through.';
+  }
+  if (!call.status) {
+    call.what = 'Not sent. The browser asked the gateway whether this page may'
+      + ' send these headers, and it may not (GATEWAY_PREFLIGHT_NOT_ALLOWED).'
+      + ' The gateway had no objection to the call itself.';
+  }
+  show($('spoof-results'), [plain, call]);
+}
+
+async function tamper() {
+  const id = correlation();
+  const how = $('tamper').value;
+  const calls = await Promise.all([
+    send(contextCall(state.access,
+      { correlation: id, name: 'The token as it is' })),
+    send(contextCall(changed(state.access, how),
+      { correlation: id, name: 'The changed copy' })),
+  ]);
+  if (calls[0].status === 200) {
+    calls[0].what = 'Verified: the service was asked.';
+  }
+  const e = calls[1].explained;
+  const failed = e && e.checks.find((c) => c.result === 'failed');
+  if (failed) {
+    calls[1].what = `Refused: ${failed.detail}. The service was not asked.`;
+  }
+  show($('tamper-results'), calls);
+}
+
+async function logout() {
+  const call = await send({
+    method: 'POST',
+    path: AUTH + 'logout',
+    token: state.access || state.account,
+    credentials: 'include',
+    correlation: correlation(),
+  });
+  if (call.status === 200) {
+    forget();
+  }
+  show('logout', [call]);
+}
+
+// -- beginning ------------------------------------------------------------------------------
+
+let busy = false;
+
+// One step at a time; its button keeps the focus.
+function on(id, event, step) {
+  $(id).addEventListener(event, async (e) => {
+    e.preventDefault();
+    if (busy) {
+      return;
+    }
+    busy = true;
+    const button = event === 'submit' ? $(id).querySelector('button') : $(id);
+    button.setAttribute('aria-disabled', 'true');
+    try {
+      await step();
+    } finally {
+      button.removeAttribute('aria-disabled');
+      busy = false;
+    }
+  });
+}
+
+async function begin() {
+  $('page-origin').textContent = location.origin;
+  $('spoofed').textContent = Object.entries(SPOOFED)
+    .map(([name, value]) => `${name}: ${value}`).join('\n');
+  showSession();
+
+  $('demo').addEventListener('change', () => {
+    $('account').value = $('demo').value;
+    $('credential').value = 'Demo-passw0rd!';
+  });
+  on('login-form', 'submit', login);
+  on('branch-form', 'submit', chooseBranch);
+  on('call-form', 'submit', callService);
+  on('refresh-body', 'click', () => refresh({ refreshToken: state.refresh }));
+  on('refresh-cookie', 'click', () => refresh({}));
+  on('refresh-race', 'click', race);
+  on('spoof', 'click', spoof);
+  on('spoof-browser', 'click', spoofInBrowser);
+  on('tamper-form', 'submit', tamper);
+  on('logout-button', 'click', logout);
+  setInterval(tick, 1000);
+
+  state.gateway = (await (await fetch('settings.json')).json()).gateway;
+  $('gateway-origin').textContent = state.gateway;
+  if (new URL(state.gateway).hostname !== location.hostname) {
+    $('site-warning').hidden = false;
+    $('site-warning').textContent = 'The gateway has another host name than'
+      + ' this page, so the browser takes them for two sites and the cookie'
+      + ' does not come along. Refresh by body works.';
+  }
+  let ready = false;
+  try {
+    ready = (await fetch(`${state.gateway}/readyz`)).ok;
+  } catch {
+    // Then it is not.
+  }
+  $('gateway-state').textContent = ready ? 'ready' : 'not ready';
+  $('gateway-state').className = ready ? 'is-good' : 'is-bad';
+}
+
+begin();

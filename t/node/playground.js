@@ -1,0 +1,721 @@
+// Walks through the playground in a browser, as browser_playground.t asks, and
+// prints "ok - ..." or "not ok - ..." for each check.
+//
+// usage: playground.js CHROMIUM PAGE ACCESS_LOG SCREENSHOTS
+
+'use strict';
+
+const fs = require('node:fs');
+const { chromium } = require('playwright-core');
+
+const [program, origin, accessLog, shots] = process.argv.slice(2);
+const CONTEXT = '/api/workspaces/current-context';
+const SEVERAL = '00000000-0000-4000-8000-000300000003';
+
+// -- checks ----------------------------------------------------------------------
+
+let failed = 0;
+
+function ok(good, name, ...diag) {
+  console.log(`${good ? 'ok' : 'not ok'} - ${name}`);
+  if (!good) {
+    failed += 1;
+    diag.forEach((d) => console.log(`#   ${d}`));
+  }
+}
+
+function is(got, want, name) {
+  const [g, w] = [got, want].map((v) => JSON.stringify(v));
+  ok(g === w, name, `got  ${g}`, `want ${w}`);
+}
+
+function like(got, pattern, name) {
+  ok(pattern.test(got), name, `got  ${JSON.stringify(got)}`, `want ${pattern}`);
+}
+
+// -- a page and all that it does ----------------------------------------------------
+
+class Page {
+  // In a browser of its own, or in one that has pages already.
+  static async open(browser, options = {}) {
+    const self = new Page();
+    self.context = options.newPage ? options
+      : await browser.newContext(options);
+    self.page = await self.context.newPage();
+    self.seen = [];
+    self.errors = [];
+    self.page.on('request', (request) => self.seen.push(request));
+    self.page.on('console', (m) => {
+      if (m.type() === 'error' || m.type() === 'warning') {
+        self.errors.push(Page.brief(m));
+      }
+    });
+    self.page.on('pageerror', (e) => self.errors.push(`thrown: ${e}`));
+    await self.page.goto(origin);
+    await self.settled();
+    await self.page.waitForFunction(() =>
+      document.getElementById('gateway-state').className === 'is-good');
+    return self;
+  }
+
+  // A browser writes an error for each refused call; which one it was.
+  static brief(message) {
+    const text = message.text();
+    const url = message.location().url;
+    const path = url ? new URL(url).pathname : '';
+    const status = /status of (\d+)/.exec(text);
+    return status ? `${status[1]} ${path}`
+      : /net::ERR_FAILED/.test(text) ? `no answer ${path}`
+        : /blocked by CORS policy/.test(text) ? 'CORS' : text;
+  }
+
+  async settled() {
+    await this.page.waitForFunction(() =>
+      !document.querySelector('[aria-disabled="true"]'));
+  }
+
+  // Does something and tells which calls it made, in order of their paths'
+  // first use; the question to explain is not one of them.
+  async during(what, bodies = true) {
+    const from = this.seen.length;
+    await what();
+    await this.settled();
+    const calls = [];
+    for (const request of this.seen.slice(from)) {
+      const { pathname } = new URL(request.url());
+      if (pathname === '/explain') {
+        continue;
+      }
+      const answer = await request.response();
+      const headers = answer ? await answer.allHeaders() : {};
+      calls.push({
+        method: request.method(),
+        path: pathname,
+        origin: new URL(request.url()).origin,
+        sent: await request.allHeaders(),
+        body: request.postData(),
+        status: answer ? answer.status() : 0,
+        headers,
+        json: answer && bodies ? await answer.json().catch(() => null) : null,
+        timing: request.timing(),
+      });
+    }
+    return calls;
+  }
+
+  click(selector) {
+    return this.during(() => this.page.click(selector));
+  }
+
+  text(selector) {
+    return this.page.textContent(selector);
+  }
+
+  count(selector) {
+    return this.page.locator(selector).count();
+  }
+
+  // The errors since the last time are those that refused calls leave.
+  silent(name, ...expected) {
+    is(this.errors.sort(), expected.sort(), `${name}: the console`);
+    this.errors = [];
+  }
+
+  // Of the cards of a step: status, code, decision; and each one's request id
+  // is what the network and the gateway's log had, with the same decision.
+  async cards(selector, name, calls, want) {
+    const cards = await this.page.$$eval(`${selector} .call`, (boxes) =>
+      boxes.map((box) => {
+        const part = (q) => (box.querySelector(q) || {}).textContent || '';
+        return {
+          badge: part('.badge'),
+          code: part('.call-line code'),
+          time: part('.time'),
+          decision: part('details:last-of-type summary .quiet'),
+          ids: [...box.querySelectorAll('.facts dd')].map((d) => d.textContent),
+          failed: part('.failed'),
+        };
+      }));
+    is(cards.map((c) => [c.badge, c.code, c.decision]), want,
+      `${name}: what the page shows`);
+    is(calls.map((c) => c.status ? String(c.status) : 'blocked'),
+      cards.map((c) => c.badge), `${name}: what the network had`);
+    for (const [i, card] of cards.entries()) {
+      like(card.time, /^\d+ ms$/, `${name}: how long it took`);
+      if (!calls[i] || !calls[i].status) {
+        continue;
+      }
+      is(card.ids, [calls[i].headers['x-request-id'],
+        calls[i].headers['x-correlation-id']], `${name}: the ids`);
+      const entry = await logged(card.ids[0]);
+      is(`${entry.decision}: ${entry.reason}`, card.decision,
+        `${name}: the gateway's log has that decision`);
+      is(entry.correlationId, card.ids[1], `${name}: and the correlation id`);
+    }
+    return cards;
+  }
+
+  async refreshCookie() {
+    const cookies = await this.context.cookies();
+    return cookies.find((c) => c.name === 'platform_refresh_token');
+  }
+}
+
+function entries() {
+  return fs.readFileSync(accessLog, 'utf8').trim().split('\n').map(JSON.parse);
+}
+
+// nginx writes its line after the answer.
+async function logged(id) {
+  for (let i = 0; i < 500; i += 1) {
+    const entry = entries().find((e) => e.requestId === id);
+    if (entry) {
+      return entry;
+    }
+    await new Promise((resolve) => { setTimeout(resolve, 10); });
+  }
+  return {};
+}
+
+function sentToken(call) {
+  return (call.sent.authorization || '').replace('Bearer ', '');
+}
+
+// -- what must hold of any state of the page ------------------------------------------
+
+async function looks(p, name) {
+  is(await p.page.evaluate(() => document.documentElement.scrollWidth
+    - document.documentElement.clientWidth), 0, `${name}: nothing sticks out`);
+
+  is(await p.page.evaluate(() => {
+    const boxes = [...document.querySelectorAll('button, select, input, summary,'
+      + ' h2, h3, h4, p, table, pre, dl')]
+      .filter((e) => e.offsetParent && !e.closest('.unseen'))
+      .map((e) => [e, e.getBoundingClientRect()]);
+    const bad = [];
+    for (const [a, r] of boxes) {
+      for (const [b, s] of boxes) {
+        if (a !== b && !a.contains(b) && !b.contains(a)
+          && !a.closest('details:not([open])') && !b.closest('details:not([open])')
+          && !a.closest('aside') && !b.closest('aside')
+          && Math.min(r.right, s.right) - Math.max(r.left, s.left) > 1
+          && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 1) {
+          bad.push(`${a.tagName}#${a.id} over ${b.tagName}#${b.id}`);
+        }
+      }
+    }
+    return bad;
+  }), [], `${name}: nothing overlaps`);
+
+  is(await p.page.evaluate(() => {
+    const numbers = (color) => color.match(/[\d.]+/g).map(Number);
+    const light = (color) => {
+      const [r, g, b] = numbers(color).map((v) => v / 255)
+        .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const behind = (e) => {
+      const color = getComputedStyle(e).backgroundColor;
+      const [, , , alpha = 1] = numbers(color);
+      return alpha === 1 || !e.parentElement ? color : behind(e.parentElement);
+    };
+    const bad = [];
+    for (const e of document.querySelectorAll('body *')) {
+      const own = [...e.childNodes].some((n) => n.nodeType === 3
+        && n.textContent.trim());
+      if (!own || !e.checkVisibility() || e.disabled || e.closest('option')) {
+        continue;
+      }
+      const [a, b] = [getComputedStyle(e).color, behind(e)].map(light)
+        .sort((x, y) => y - x);
+      const ratio = (a + 0.05) / (b + 0.05);
+      if (ratio < 4.5) {
+        bad.push(`${e.tagName} "${e.textContent.slice(0, 20)}" ${ratio}`);
+      }
+    }
+    return bad;
+  }), [], `${name}: everything can be read (contrast 4.5 to 1)`);
+
+  is(await p.page.evaluate(() => [...document.querySelectorAll(
+    'input, select, button')]
+    .filter((e) => !(e.labels && e.labels.length) && !e.textContent.trim())
+    .map((e) => e.id)), [], `${name}: every field has a label`);
+
+  is(await p.page.evaluate(() => [...document.querySelectorAll(
+    'button, select, form input')]
+    .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 44)
+    .map((e) => e.id)), [], `${name}: every control is large enough to touch`);
+}
+
+// -- the walk -------------------------------------------------------------------------
+
+async function loginByKeyboard(p) {
+  const order = [];
+  for (const want of ['A.skip', 'A.', 'demo', 'account', 'credential', 'BUTTON.']) {
+    await p.page.keyboard.press('Tab');
+    order.push(await p.page.evaluate(() => {
+      const e = document.activeElement;
+      const style = getComputedStyle(e);
+      return (e.id || `${e.tagName}.${e.className}`)
+        + (style.outlineStyle === 'solid' && parseFloat(style.outlineWidth) >= 2
+          ? '' : ' without an outline');
+    }));
+    ok(want === order[order.length - 1], `keyboard: the focus is on ${want}`,
+      order.join(', '));
+    if (want === 'demo') {
+      await p.page.keyboard.type('one');
+      is(await p.page.inputValue('#account'), 'one@demo.test',
+        'keyboard: a demo account is chosen');
+    }
+  }
+  const [call] = await p.during(() => p.page.keyboard.press('Enter'));
+  is(call.status, 200, 'keyboard: Enter logs in');
+  is(await p.page.evaluate(() => document.activeElement.textContent), 'Log in',
+    'keyboard: the focus stays');
+  like(await p.text('[role=status]'), /login: 200\..*branch token/,
+    'keyboard: what came of it is said aloud');
+  like(await p.text('#session-state'), /^Working in /, 'keyboard: in a branch');
+  await p.page.keyboard.press('Tab');
+  await p.page.keyboard.press('Enter');
+  ok(await p.page.evaluate(() => document.querySelector('#login details').open),
+    'keyboard: the request opens');
+}
+
+async function login(p) {
+  await p.page.selectOption('#demo', 'disabled@demo.test');
+  let calls = await p.click('#login-form button');
+  await p.cards('#login', 'a disabled account', calls,
+    [['401', 'AUTH_INVALID_CREDENTIALS', 'allow: public']]);
+  is(await p.refreshCookie(), undefined, 'a disabled account: no cookie');
+  p.silent('a disabled account', '401 /api/auth/login');
+
+  const before = entries().length;
+  await p.page.selectOption('#demo', 'several@demo.test');
+  calls = await p.click('#login-form button');
+  await p.cards('#login', 'login', calls,
+    [['200', 'AUTH_LOGIN_SUCCESS', 'allow: public']]);
+  is(calls[0].origin === origin, false, 'login: to another origin');
+  is(calls[0].sent.origin, origin, 'login: from this one');
+  is(JSON.parse(calls[0].body),
+    { account: 'several@demo.test', credential: 'Demo-passw0rd!' },
+    'login: account and credential');
+  const cookie = await p.refreshCookie();
+  is([cookie.value, cookie.httpOnly, cookie.sameSite, cookie.path],
+    [calls[0].json.refreshToken, true, 'Lax', '/api/auth'],
+    'login: the browser has the cookie');
+  is(await p.page.evaluate(() => document.cookie), '',
+    'login: and no script can read it');
+  is(await p.text('#login pre').then((t) => /passw0rd/.test(t)), false,
+    'login: the credential is not shown');
+  is(await p.text('#login .results').then((t) => [calls[0].json.refreshToken,
+    calls[0].json.accountAccessToken].some((w) => t.includes(w.slice(-40)))),
+  false, 'login: nor is any whole token');
+  like(await p.text('#session-state'), /no branch chosen/, 'login: no branch');
+  ok(before > 0 && entries().some((e) => e.method === 'OPTIONS'
+    && e.path === '/api/auth/login' && e.reason === 'preflight'),
+  'login: the gateway answered a preflight');
+  p.silent('login');
+  return calls[0].json;
+}
+
+async function chooseBranch(p, told) {
+  is(await p.page.$$eval('#branches option', (os) => os.map((o) => o.label)),
+    told.branches.map((b) => b.branchName), 'branch: the list');
+  await p.page.selectOption('#branches', { label: 'Harbour North' });
+  const calls = await p.click('#branch-form button');
+  await p.cards('#branch', 'branch', calls,
+    [['200', 'AUTH_SELECT_BRANCH_SUCCESS', 'allow: verified']]);
+  is(sentToken(calls[0]), told.accountAccessToken, 'branch: the account token');
+  is(JSON.parse(calls[0].body), { branchId: told.branches[1].branchId },
+    'branch: the chosen one');
+  is(await p.text('#session-state'), 'Working in Harbour North.',
+    'branch: the page says so');
+  p.silent('branch');
+  return { ...told, ...calls[0].json };
+}
+
+async function decodeTokens(p, tokens) {
+  for (const [kind, token] of Object.entries({ access: tokens.accessToken,
+    account: tokens.accountAccessToken, refresh: tokens.refreshToken })) {
+    const box = `.token[data-kind=${kind}]`;
+    await p.page.click(`${box} summary`);
+    const shown = await p.text(`${box} pre`);
+    const [header, claims] = token.split('.').slice(0, 2)
+      .map((part) => JSON.parse(Buffer.from(part, 'base64url')));
+    ok(shown.includes(JSON.stringify(header, null, 2))
+      && shown.includes(JSON.stringify(claims, null, 2)),
+    `decode: the ${kind} token`, shown);
+    like(await p.text(`${box} .left`), /^(\d+:\d\d|\d+ days) left$/,
+      `decode: how long the ${kind} token lasts`);
+    await p.page.click(`${box} summary`);
+  }
+}
+
+async function callService(p, tokens) {
+  const expected = {
+    account: ['403', 'GATEWAY_CONTEXT_FORBIDDEN', 'deny: context_forbidden'],
+    refresh: ['401', 'GATEWAY_TOKEN_INVALID', 'deny: token_typ'],
+    none: ['401', 'GATEWAY_TOKEN_MISSING', 'deny: token_missing'],
+    access: ['200', '', 'allow: verified'],
+  };
+  const token = { ...tokens, access: tokens.accessToken,
+    account: tokens.accountAccessToken, refresh: tokens.refreshToken };
+  is(await p.page.inputValue('#call-token'), 'access',
+    'call: the branch token is offered');
+  for (const [kind, want] of Object.entries(expected)) {
+    await p.page.selectOption('#call-token', kind);
+    const calls = await p.click('#call-form button');
+    await p.cards('#call', `call with ${kind}`, calls, [want]);
+    is(sentToken(calls[0]), token[kind] || '', `call with ${kind}: which went`);
+    is(await p.count('#call table'), want[0] === '200' ? 1 : 0,
+      `call with ${kind}: headers arrived or not`);
+    p.silent(`call with ${kind}`,
+      ...want[0] === '200' ? [] : [`${want[0]} ${CONTEXT}`]);
+    if (want[0] === '200') {
+      const rows = await p.page.$$eval('#call tbody tr', (trs) => trs.map((tr) =>
+        [...tr.children].map((c) => c.textContent)));
+      is(rows, Object.entries(calls[0].json.headers),
+        'call: the page shows the headers that arrived');
+      is([calls[0].json.headers['X-Account-Id'], calls[0].json.authorization],
+        [SEVERAL, false], 'call: who asks, and no token');
+    }
+  }
+}
+
+async function refreshing(p, tokens) {
+  let calls = await p.click('#refresh-body');
+  await p.cards('#refresh', 'refresh by body', calls,
+    [['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']]);
+  is(JSON.parse(calls[0].body), { refreshToken: tokens.refreshToken },
+    'refresh by body: the token');
+  is((await p.refreshCookie()).value, calls[0].json.refreshToken,
+    'refresh by body: the cookie has the new one');
+
+  await p.context.clearCookies();
+  let last = calls[0].json.refreshToken;
+  calls = await p.click('#refresh-body');
+  is([calls[0].status, calls[0].sent.cookie, JSON.parse(calls[0].body)],
+    [200, undefined, { refreshToken: last }],
+    'refresh by body: works without a cookie');
+
+  last = calls[0].json.refreshToken;
+  calls = await p.click('#refresh-cookie');
+  await p.cards('#refresh', 'refresh by cookie', calls,
+    [['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']]);
+  is([calls[0].body, calls[0].sent.cookie], [null,
+    `platform_refresh_token=${last}`], 'refresh by cookie: by nothing else');
+  p.silent('refresh');
+
+  await p.page.reload();
+  is(await p.text('#session-state'), 'Not logged in.', 'reload: tokens are gone');
+  ok(await p.page.isDisabled('#refresh-body'), 'reload: no token for a body');
+  calls = await p.click('#refresh-cookie');
+  is(calls.map((c) => [c.status, c.sent.cookie]).pop(), [200,
+    `platform_refresh_token=${calls.length && last
+      && calls[calls.length - 1].sent.cookie.split('=')[1]}`],
+  'reload: the cookie brings the session back');
+  like(await p.text('#session-state'), /^Working in /, 'reload: in its branch');
+
+  await p.page.check('#include-account');
+  calls = await p.click('#refresh-body');
+  ok(calls[0].json.accountAccessToken && JSON.parse(calls[0].body)
+    .includeAccountToken, 'refresh: with an account token');
+  await p.page.uncheck('#include-account');
+  await p.page.selectOption('#branches', { label: 'Harbour West' });
+  await p.click('#branch-form button');
+  is(await p.text('#session-state'), 'Working in Harbour West.',
+    'refresh: and the branch can be switched');
+  p.silent('switching');
+  return { ...calls[0].json };
+}
+
+// A race is one only if both calls were on their way before one was answered.
+async function raced(p) {
+  for (let i = 1; ; i += 1) {
+    const calls = await p.click('#refresh-race');
+    if (calls[0].sent.cookie === calls[1].sent.cookie || i === 9) {
+      return calls;
+    }
+    is(calls.map((c) => c.status), [200, 200],
+      'no race: one after the other, once more');
+  }
+}
+
+async function racing(p) {
+  const calls = await raced(p);
+  is(calls.map((c) => [c.body, c.sent.cookie]),
+    Array(2).fill([null, calls[0].sent.cookie]), 'race: with one token');
+  is(calls.map((c) => c.status).sort(), [200, 401], 'race: one wins');
+  const won = calls.find((c) => c.status === 200);
+  await p.cards('#refresh', 'race', calls, calls.map((c) => c === won
+    ? ['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']
+    : ['401', 'AUTH_REFRESH_TOKEN_STALE', 'allow: public']));
+  like(await p.text('#refresh .verdict'),
+    won === calls[0] ? /the first call/ : /the second call/,
+    'race: the page says which');
+  p.silent('race', '401 /api/auth/refresh');
+  const [after] = await p.click('#refresh-body');
+  is([after.status, JSON.parse(after.body).refreshToken],
+    [200, won.json.refreshToken], 'race: the session goes on');
+}
+
+async function cheating(p) {
+  let calls = await p.click('#spoof');
+  await p.cards('#spoof-results', 'spoof', calls, [['200', '',
+    'allow: verified']]);
+  const { sent } = calls[0];
+  is([sent['x-account-id'], sent['x-roles'], sent.x_workspace_id],
+    ['somebody-else', 'OWNER', 'another-workspace'], 'spoof: was sent');
+  const there = calls[0].json.headers;
+  const claims = JSON.parse(Buffer.from(sentToken(calls[0]).split('.')[1],
+    'base64url'));
+  is([there['X-Account-Id'], there['X-Roles'], there['X-Workspace-Id']],
+    [SEVERAL, claims.roles.join(','), claims.workspace_id],
+    'spoof: what the service got is the token\'s');
+  is(there['X-Correlation-Id'], sent['x-correlation-id'],
+    'spoof: an untrusted header arrived as it was sent');
+  is(await p.page.$$eval('#spoof-results tbody tr', (trs) => trs.map((tr) =>
+    [...tr.children].map((c) => c.textContent))), [
+    ['X-Account-Id', 'somebody-else', SEVERAL],
+    ['X-Roles', 'OWNER', there['X-Roles']],
+    ['X_Workspace_Id', 'another-workspace', there['X-Workspace-Id']],
+    ['X-Correlation-Id', sent['x-correlation-id'], sent['x-correlation-id']],
+  ], 'spoof: the page compares');
+  p.silent('spoof');
+
+  const before = entries().length;
+  calls = await p.click('#spoof-browser');
+  await p.cards('#spoof-results', 'spoof in the browser', calls,
+    [['200', '', 'allow: verified'], ['blocked', '', 'allow: verified']]);
+  await logged(calls[0].headers['x-request-id']);
+  is(entries().slice(before).filter((e) => e.path === CONTEXT
+    && e.reason !== 'preflight').map((e) => [e.method, e.reason]).sort(),
+  [['GET', 'verified'], ['OPTIONS', 'preflight_forbidden']],
+  'spoof in the browser: the gateway saw one call and a refused preflight');
+  p.silent('spoof in the browser', 'CORS', `no answer ${CONTEXT}`);
+
+  const reasons = { roles: 'token_signature', exp: 'token_signature',
+    none: 'token_alg', cut: 'token_signature' };
+  for (const [how, reason] of Object.entries(reasons)) {
+    await p.page.selectOption('#tamper', how);
+    calls = await p.click('#tamper-form button');
+    const cards = await p.cards('#tamper-results', `tamper: ${how}`, calls,
+      [['200', '', 'allow: verified'],
+        ['401', 'GATEWAY_TOKEN_INVALID', `deny: ${reason}`]]);
+    const [a, b] = calls.map(sentToken);
+    ok(a !== b && a.split('.').length === 3, `tamper: ${how}: two tokens`);
+    ok(cards[1].failed, `tamper: ${how}: the check that failed is named`);
+    p.silent(`tamper: ${how}`, `401 ${CONTEXT}`);
+  }
+}
+
+async function loggingOut(p) {
+  let calls = await p.click('#logout-button');
+  await p.cards('#logout', 'logout', calls,
+    [['200', 'AUTH_LOGOUT_SUCCESS', 'allow: public']]);
+  is(await p.refreshCookie(), undefined, 'logout: the cookie is gone');
+  is([await p.text('#session-state'), await p.count('.token')],
+    ['Not logged in.', 0], 'logout: so are the tokens');
+  p.silent('logout');
+  calls = await p.click('#refresh-cookie');
+  await p.cards('#refresh', 'after logout', calls,
+    [['401', 'AUTH_REFRESH_TOKEN_MISSING', 'allow: public']]);
+  p.silent('after logout', '401 /api/auth/refresh');
+}
+
+// Everything that a page can show at once.
+async function everything(p, account) {
+  await p.page.selectOption('#demo', account);
+  await p.click('#login-form button');
+  await p.click('#branch-form button');
+  await p.click('#call-form button');
+  await raced(p);
+  await p.click('#spoof-browser');
+  await p.click('#spoof');
+  await p.click('#tamper-form button');
+}
+
+async function shot(p, name, selector) {
+  await p.page.evaluate((q) => document.querySelector(q)
+    .scrollIntoView({ block: 'start' }), selector);
+  await p.page.mouse.move(0, 0);
+  await p.page.evaluate(() => document.activeElement.blur());
+  await p.page.screenshot({ path: `${shots}/${name}.png` });
+  ok(fs.statSync(`${shots}/${name}.png`).size > 10000, `a picture: ${name}`);
+}
+
+async function walk(browser) {
+  const p = await Page.open(browser, { viewport: { width: 1280, height: 900 } });
+  await looks(p, 'empty');
+  p.silent('empty');
+  await loginByKeyboard(p);
+  p.silent('keyboard');
+  await p.click('#logout-button');
+
+  const told = await login(p);
+  const tokens = await chooseBranch(p, told);
+  await decodeTokens(p, tokens);
+  await callService(p, tokens);
+  await refreshing(p, tokens);
+  await racing(p);
+  await cheating(p);
+  await loggingOut(p);
+  const gateway = await p.text('#gateway-origin');
+  is([...new Set(p.seen.map((r) => new URL(r.url()).origin))].sort(),
+    [origin, gateway].sort(), 'nothing is asked of anybody else');
+
+  // Markup from a string, which a page is attacked by, has no way in.
+  is(await p.page.evaluate(() => {
+    document.body.dataset.text = 'may be set';
+    try {
+      document.body.innerHTML = '<b>may not</b>';
+      return 'was let in';
+    } catch (e) {
+      return `${document.body.dataset.text}: ${e.name}`;
+    }
+  }), 'may be set: TypeError', 'the policy keeps markup out');
+  await p.context.close();
+}
+
+async function appearances(browser) {
+  const backgrounds = [];
+  for (const colorScheme of ['light', 'dark']) {
+    for (const [kind, options, account] of [
+      ['desktop', { viewport: { width: 1280, height: 1000 } },
+        'several@demo.test'],
+      ['phone', { viewport: { width: 360, height: 780 }, deviceScaleFactor: 2,
+        isMobile: true, hasTouch: true }, 'two-hundred@demo.test'],
+    ]) {
+      const name = `${kind}, ${colorScheme}`;
+      const p = await Page.open(browser, { ...options, colorScheme });
+      backgrounds.push(await p.page.evaluate(() =>
+        getComputedStyle(document.body).backgroundColor));
+      await everything(p, account);
+      await looks(p, name);
+      await p.page.click('.token[data-kind=access] summary');
+      if (kind === 'desktop') {
+        await p.page.click('#tamper-results .call + .call details:last-of-type'
+          + ' summary');
+        await shot(p, colorScheme === 'dark' ? 'playground-dark' : 'playground',
+          colorScheme === 'dark' ? '#spoof-results' : '#call');
+      } else if (colorScheme === 'light') {
+        await shot(p, 'playground-phone', '#tamper-form');
+      }
+      await p.page.evaluate(() => document.querySelectorAll('details')
+        .forEach((d) => { d.open = true; }));
+      await looks(p, `${name}, all open`);
+      await p.page.screenshot({ path: `${shots}/all-${kind}-${colorScheme}.png`,
+        fullPage: true });
+      p.silent(name, '401 /api/auth/refresh', `401 ${CONTEXT}`, 'CORS',
+        `no answer ${CONTEXT}`);
+      await p.context.close();
+    }
+  }
+  ok(backgrounds[0] === backgrounds[1] && backgrounds[2] === backgrounds[3]
+    && backgrounds[0] !== backgrounds[2], 'light and dark differ');
+}
+
+// examples/client, served beside the playground: in two tabs of one browser.
+async function clients(browser) {
+  const one = await Page.open(browser);
+  const two = await Page.open(browser, one.context);
+  // A body that nobody reads never comes to its end.
+  const run = (p, f, arg) => p.during(() => p.page.evaluate(f, arg), false);
+  const start = async (gateway) => {
+    const { PlatformClient } = await import('/client.js');
+    window.spoil = 0;
+    window.client = new PlatformClient({
+      base: gateway,
+      // The first calls with a branch token have a bad one.
+      fetch: (url, init) => {
+        const headers = new Headers(init.headers);
+        if (url.pathname.startsWith('/api/workspaces/') && window.spoil > 0) {
+          window.spoil -= 1;
+          headers.set('Authorization', `${headers.get('Authorization')}x`);
+        }
+        return fetch(url, { ...init, headers });
+      },
+    });
+  };
+  const gateway = await one.text('#gateway-origin');
+  for (const p of [one, two]) {
+    await p.page.evaluate(start, gateway);
+  }
+
+  const statuses = (calls, path) => calls
+    .filter((c) => c.path === path && c.method !== 'OPTIONS')
+    .map((c) => c.status);
+  const REFRESH = '/api/auth/refresh';
+
+  let calls = await run(one, () =>
+    window.client.login('one@demo.test', 'Demo-passw0rd!'));
+  is(statuses(calls, '/api/auth/login'), [200], 'client: login');
+  is((await one.refreshCookie()).httpOnly, true, 'client: by the cookie');
+  calls = await run(one, (path) => window.client.fetch(path), CONTEXT);
+  is(statuses(calls, CONTEXT), [200], 'client: a call');
+  one.silent('client: login');
+
+  calls = await run(one, async (path) => {
+    window.spoil = 5;
+    const answers = await Promise.all(Array.from({ length: 5 }, () =>
+      window.client.fetch(path)));
+    window.got = answers.map((a) => a.status);
+  }, CONTEXT);
+  is(statuses(calls, CONTEXT).sort(), [...Array(5).fill(200),
+    ...Array(5).fill(401)], 'client: five calls are refused, and made again');
+  is(statuses(calls, REFRESH), [200], 'client: after one refresh');
+  is(await one.page.evaluate(() => window.got), Array(5).fill(200),
+    'client: the caller sees none of it');
+  one.silent('client: refused', ...Array(5).fill(`401 ${CONTEXT}`));
+
+  calls = await run(two, async () => {
+    window.restored = await window.client.restore();
+  });
+  is([await two.page.evaluate(() => window.restored), statuses(calls, REFRESH)],
+    [true, [200]], 'client: a second tab goes on by the cookie');
+
+  // Two that overlapped would send one token, and one of them lose it.
+  const refresh = (p) => run(p, () => window.client.refresh()
+    .then(() => window.client.refresh()));
+  const tabs = await Promise.all([refresh(one), refresh(two)]);
+  is(tabs.map((c) => statuses(c, REFRESH)), [[200, 200], [200, 200]],
+    'client: two tabs refresh at once, and neither is refused');
+  const spans = tabs.flat().filter((c) => c.path === REFRESH)
+    .map(({ timing: t }) => [t.startTime + t.requestStart,
+      t.startTime + t.responseStart]).sort((a, b) => a[0] - b[0]);
+  ok(spans.every(([from], i) => i === 0 || from >= spans[i - 1][1]),
+    'client: since they take turns', JSON.stringify(spans));
+  for (const p of [one, two]) {
+    calls = await run(p, (path) => window.client.fetch(path), CONTEXT);
+    is(statuses(calls, CONTEXT), [200], 'client: each tab goes on');
+    p.silent('client: two tabs');
+  }
+
+  await run(two, () => window.client.logout());
+  is(await one.refreshCookie(), undefined, 'client: logout');
+  await run(one, async () => {
+    window.restored = await window.client.restore();
+  });
+  is(await one.page.evaluate(() => window.restored), false,
+    'client: then there is no session to go on with');
+  one.silent('client: logged out', `401 ${REFRESH}`);
+  two.silent('client: logout');
+  await one.context.close();
+}
+
+async function main() {
+  const browser = await chromium.launch({ executablePath: program,
+    args: ['--no-sandbox', '--disable-dev-shm-usage'] });
+  try {
+    await walk(browser);
+    await clients(browser);
+    await appearances(browser);
+  } finally {
+    await browser.close();
+  }
+}
+
+main().then(() => process.exit(failed ? 1 : 0), (e) => {
+  console.log(`# ${e.stack}`);
+  process.exit(2);
+});
