@@ -47,13 +47,13 @@ static int next_write(void)
 
 static void audit(const char *event)
 {
-    log_audit(event, NULL, NULL, 0, NULL, 0);
+    log_event(LOG_AUDIT_, event, NULL, NULL, 0);
 }
 
 START_TEST (test_each_line_is_one_write) {
     audit("one");
     ck_assert_int_eq(next_write(), 1);
-    log_access(NULL, 0, NULL, 0);
+    log_event(LOG_ACCESS_, "http.request", NULL, NULL, 0);
     ck_assert_int_eq(next_write(), 1);
     log_line(LOG_INFO_, "two", "text");
     ck_assert_int_eq(next_write(), 1);

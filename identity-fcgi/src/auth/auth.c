@@ -243,14 +243,13 @@ void auth_names(struct worker *w, const char *account_id,
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id)
 {
-    log_audit(event, NULL,
+    log_event(LOG_AUDIT_, event, NULL,
               LOG_FIELDS({"clientIp", (const char *) w->req->remote_addr.data,
                           w->req->remote_addr.len},
                          {"accountId", account_id,
                           account_id != NULL ? strlen(account_id) : 0},
                          {"sessionId", session_id,
-                          session_id != NULL ? strlen(session_id) : 0}),
-              NULL, 0);
+                          session_id != NULL ? strlen(session_id) : 0}));
 }
 
 /* -- whose failed logins are counted -- */

@@ -122,15 +122,19 @@ static void add_time(struct line *l)
     add_z(l, "time", when);
 }
 
-static void write_event(enum log_level level, bool audit, const char *event,
-                        const char *message, const struct log_field *fields,
-                        size_t count, const struct log_number *numbers,
-                        size_t number_count)
+void log_event_numbers(int level, const char *event, const char *message,
+                       const struct log_field *fields, size_t count,
+                       const struct log_number *numbers, size_t number_count)
 {
-    static const char *const levels[] = {"debug", "info", "warn", "error"};
+    static const char *const levels[] = {"debug", "info", "warn",
+                                         "error", "info", "info"};
+    bool audit = level == LOG_AUDIT_;
     char mem[LINE_MAX_BYTES];
     struct line l = {.whole = 0};
 
+    if (level < (int) settings.least) {
+        return;
+    }
     buf_init(&l.text, mem, sizeof(mem) - sizeof(TRUNCATED));
     buf_addz(&l.text, audit ? settings.audit_prefix : "");
     jsonw_init(&l.json, &l.text);
@@ -168,36 +172,10 @@ static void write_event(enum log_level level, bool audit, const char *event,
                  l.text.len) != (ssize_t) l.text.len;
 }
 
-void log_event_numbers(enum log_level level, const char *event,
-                       const char *message, const struct log_field *fields,
-                       size_t count, const struct log_number *numbers,
-                       size_t number_count)
-{
-    if (level >= settings.least) {
-        write_event(level, false, event, message, fields, count, numbers,
-                    number_count);
-    }
-}
-
-void log_event(enum log_level level, const char *event, const char *message,
+void log_event(int level, const char *event, const char *message,
                const struct log_field *fields, size_t count)
 {
     log_event_numbers(level, event, message, fields, count, NULL, 0);
-}
-
-void log_audit(const char *event, const char *message,
-               const struct log_field *fields, size_t count,
-               const struct log_number *numbers, size_t number_count)
-{
-    write_event(LOG_INFO_, true, event, message, fields, count, numbers,
-                number_count);
-}
-
-void log_access(const struct log_field *fields, size_t count,
-                const struct log_number *numbers, size_t number_count)
-{
-    write_event(LOG_INFO_, false, "http.request", NULL, fields, count, numbers,
-                number_count);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

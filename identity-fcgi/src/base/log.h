@@ -17,6 +17,11 @@ struct log_number {
     int64_t value;
 };
 
+/* Levels that nothing filters: a line for the record ("audit":true), and one
+ * of the access log, which has a switch of its own. */
+#define LOG_AUDIT_ (LOG_ERROR_ + 1)
+#define LOG_ACCESS_ (LOG_ERROR_ + 2)
+
 /* Sets what every line carries; call once before threads start.  The strings
  * are kept, not copied. */
 void log_setup(const char *app_name, const char *app_env,
@@ -31,20 +36,14 @@ void log_unbind(void);
 /* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields as one line.  event is a stable dotted name
  * ("auth.login.failed"), message one clear sentence or NULL. */
-void log_event(enum log_level level, const char *event, const char *message,
+void log_event(int level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
 /* The same with numeric fields.  They come first, because a line that is too
  * long loses its end. */
-void log_event_numbers(enum log_level level, const char *event,
-                       const char *message, const struct log_field *fields,
-                       size_t count, const struct log_number *numbers,
-                       size_t number_count);
-
-/* An audit line ("audit":true): for the record, so no level filters it. */
-void log_audit(const char *event, const char *message,
-               const struct log_field *fields, size_t count,
-               const struct log_number *numbers, size_t number_count);
+void log_event_numbers(int level, const char *event, const char *message,
+                       const struct log_field *fields, size_t count,
+                       const struct log_number *numbers, size_t number_count);
 
 /* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
  * errno.  Call before threads start, or never: then they go with the others.
@@ -53,10 +52,6 @@ bool log_audit_to(const char *where) __attribute__((warn_unused_result));
 
 /* Whether the last line that this thread wrote was lost. */
 bool log_lost(void);
-
-/* A line of the access log ("http.request"), which has a switch of its own. */
-void log_access(const struct log_field *fields, size_t count,
-                const struct log_number *numbers, size_t number_count);
 
 #define LOG_FIELDS(...)                                                       \
     (const struct log_field[]){__VA_ARGS__},                                  \

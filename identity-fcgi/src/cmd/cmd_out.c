@@ -188,7 +188,7 @@ void cmd_audit(struct cmd *c, const char *event, const char *only)
     }
     fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
     fields[n++] = field("sudoUser", getenv("SUDO_USER"));
-    log_audit(event, NULL, fields, n, numbers, count);
+    log_event_numbers(LOG_AUDIT_, event, NULL, fields, n, numbers, count);
     c->audit_lost = c->audit_lost || log_lost();
 }
 

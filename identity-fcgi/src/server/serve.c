@@ -52,17 +52,18 @@ static struct log_field field(const char *name, const void *text)
 static void log_request(const struct http_request *req,
                         const struct http_response *res, int64_t duration_ms)
 {
-    log_access(LOG_FIELDS(field("clientIp", req->remote_addr.data),
-                          field("method", req->method.data),
-                          field("path", req->path.data),
-                          field("code", res->code),
-                          field("accountId", res->account_id),
-                          field("sessionId", res->session_id),
-                          field("userAgent", req->user_agent.data)),
-               (struct log_number[]){{"status", res->status},
-                                     {"bytes", (int64_t) res->body.len},
-                                     {"durationMs", duration_ms}},
-               3);
+    log_event_numbers(LOG_ACCESS_, "http.request", NULL,
+                      LOG_FIELDS(field("clientIp", req->remote_addr.data),
+                                 field("method", req->method.data),
+                                 field("path", req->path.data),
+                                 field("code", res->code),
+                                 field("accountId", res->account_id),
+                                 field("sessionId", res->session_id),
+                                 field("userAgent", req->user_agent.data)),
+                      (struct log_number[]){{"status", res->status},
+                                            {"bytes", (int64_t) res->body.len},
+                                            {"durationMs", duration_ms}},
+                      3);
 }
 
 /* Tokens and credentials do not outlive their request in our memory: the
@@ -137,15 +138,15 @@ static void reload(void)
     if (keys == NULL) {
         metrics_count(METRICS_KEYS_RELOAD_FAILED);
         snprintf(message, sizeof(message), "%s; the old keys stay", err);
-        log_audit("keys.reload_failed", message, NULL, 0, NULL, 0);
+        log_event(LOG_AUDIT_, "keys.reload_failed", message, NULL, 0);
         return;
     }
     metrics_count(METRICS_KEYS_RELOADED);
     if (keys->signing != NULL) {
         kid = pj_key_id(keys->signing);
     }
-    log_audit(
-        "keys.reloaded", NULL,
+    log_event_numbers(
+        LOG_AUDIT_, "keys.reloaded", NULL,
         LOG_FIELDS({"kid", (const char *) kid.data, kid.len}),
         (struct log_number[]){{"publicKeys", (int64_t) keys->verifying_count}},
         1);
