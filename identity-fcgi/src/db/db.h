@@ -49,13 +49,6 @@ void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 void db_param_inet(struct db_params *p, const char *text);
 
-/* An array of UUIDs in a buffer of so many bytes.  It begins with *len = 0;
- * each text is appended; false when it is not a UUID. */
-#define DB_UUID_ARRAY_BYTES(count) (20 + 20 * (size_t) (count))
-bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
-                       size_t text_len);
-void db_param_uuids(struct db_params *p, const void *data, size_t len);
-
 enum db_result {
     DB_OK,
     DB_UNAVAILABLE, /* nothing was changed */
@@ -101,18 +94,6 @@ const char *db_text(const struct db_rows *rows, size_t row, int col,
                     size_t *len);
 void db_rows_free(struct db_rows *rows);
 
-/* Walks a one-dimensional array column without nulls. */
-struct db_array {
-    const unsigned char *pos;
-    const unsigned char *end;
-    size_t count; /* elements in all */
-};
-
-void db_array_open(const struct db_rows *rows, size_t row, int col,
-                   struct db_array *array);
-/* The next element's bytes; false at the end. */
-bool db_array_next(struct db_array *array, const unsigned char **data,
-                   size_t *len);
 /* The text of 16 bytes of UUID, and a NUL. */
 void db_uuid_text(const unsigned char bytes[16], char out[37]);
 

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARRAY_HEADER 20
-#define ELEMENT_BYTES (4 + UUID_BYTES)
-
 #define OID_BOOL 16
 #define OID_BYTEA 17
 #define OID_INT8 20
@@ -18,15 +15,6 @@
 #define OID_INET 869
 #define OID_TIMESTAMPTZ 1184
 #define OID_UUID 2950
-#define OID_UUIDS 2951
-
-static uint32_t get32(const unsigned char *from)
-{
-    uint32_t v;
-
-    memcpy(&v, from, sizeof(v));
-    return be32toh(v);
-}
 
 void db_pg_int64(unsigned char out[8], int64_t v)
 {
@@ -117,31 +105,6 @@ void db_param_inet(struct db_params *p, const char *text)
     add(p, OID_INET, text, strlen(text));
 }
 
-void db_param_uuids(struct db_params *p, const void *data, size_t len)
-{
-    add(p, OID_UUIDS, data, len);
-}
-
-bool db_uuid_array_add(unsigned char *array, size_t *len, const char *text,
-                       size_t text_len)
-{
-    /* Dimensions, no nulls, type, elements, lower bound. */
-    uint32_t head[] = {htobe32(1), 0, htobe32(OID_UUID), 0, htobe32(1)};
-    uint32_t length = htobe32(UUID_BYTES);
-    unsigned char bytes[UUID_BYTES];
-    size_t at = *len > 0 ? *len : ARRAY_HEADER;
-
-    if (!uuid_parse(bytes, (pj_str_t){(const void *) text, text_len})) {
-        return false;
-    }
-    memcpy(array + at, &length, sizeof(length));
-    memcpy(array + at + sizeof(length), bytes, UUID_BYTES);
-    *len = at + ELEMENT_BYTES;
-    head[3] = htobe32((uint32_t) ((*len - ARRAY_HEADER) / ELEMENT_BYTES));
-    memcpy(array, head, sizeof(head));
-    return true;
-}
-
 /* -- rows ----------------------------------------------------------------- */
 
 #define result(rows) ((const PGresult *) (rows))
@@ -210,40 +173,6 @@ bool db_bool(const struct db_rows *rows, size_t row, int col)
     const char *bytes = db_text(rows, row, col, &len);
 
     return len == 1 && bytes[0] != 0;
-}
-
-void db_array_open(const struct db_rows *rows, size_t row, int col,
-                   struct db_array *array)
-{
-    size_t len;
-    const unsigned char *data =
-        (const unsigned char *) db_text(rows, row, col, &len);
-
-    *array = (struct db_array){0};
-    /* No dimension is an empty array; more than one is never asked for. */
-    if (len >= ARRAY_HEADER && get32(data) == 1) {
-        array->count = get32(data + 12);
-        array->pos = data + ARRAY_HEADER;
-        array->end = data + len;
-    }
-}
-
-bool db_array_next(struct db_array *array, const unsigned char **data,
-                   size_t *len)
-{
-    size_t left = (size_t) (array->end - array->pos);
-
-    if (left < 4) {
-        return false;
-    }
-    *data = array->pos + 4;
-    *len = get32(array->pos);
-    if (*len > left - 4) { /* null (-1) or damaged: there is no more */
-        array->pos = array->end;
-        return false;
-    }
-    array->pos += 4 + *len;
-    return true;
 }
 
 void db_rows_free(struct db_rows *rows)

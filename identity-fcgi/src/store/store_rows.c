@@ -18,7 +18,7 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
     out[len] = '\0';
 }
 
-static const char *keep(pj_arena_t *arena, const void *data, size_t len)
+static char *keep(pj_arena_t *arena, const void *data, size_t len)
 {
     char *copy = pj_arena_alloc(arena, len + 1);
 
@@ -34,23 +34,17 @@ static const char *keep(pj_arena_t *arena, const void *data, size_t len)
 static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
                        size_t row, struct scope *out)
 {
-    struct db_array array;
-    const unsigned char *data;
-    const char **roles;
     size_t len;
+    const char *text = db_text(rows, row, STORE_COL_ROLES, &len);
+    char *rest = keep(arena, text, len);
+    const char **roles = pj_arena_alloc(arena, (len / 2 + 1) * sizeof(*roles));
 
-    db_array_open(rows, row, STORE_COL_ROLES, &array);
-    roles = pj_arena_alloc(arena, (array.count + 1) * sizeof(*roles));
-    if (roles == NULL) {
+    if (rest == NULL || roles == NULL) {
         return false;
     }
     out->roles = roles;
-    while (out->role_count < array.count &&
-           db_array_next(&array, &data, &len)) {
-        roles[out->role_count] = keep(arena, data, len);
-        if (roles[out->role_count++] == NULL) {
-            return false;
-        }
+    while (len > 0 && rest != NULL) {
+        roles[out->role_count++] = strsep(&rest, ",");
     }
     return true;
 }

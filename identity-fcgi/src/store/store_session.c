@@ -1,5 +1,7 @@
 /* The life of a session: opened, rotated, bound to a branch, revoked. */
 
+#include "base/buf.h"
+#include "base/uuid.h"
 #include "store/store_sql.h"
 
 #include <string.h>
@@ -202,7 +204,8 @@ static const struct db_statement session_revoke_sql = {
     "session_revoke",
     "UPDATE auth_sessions"
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
-    " WHERE session_id = ANY ($1) AND status = 'ACTIVE'" STORE_NOT_LOCKED_OUT(
+    " WHERE session_id = ANY (string_to_array($1, ',')::uuid[])"
+    "   AND status = 'ACTIVE'" STORE_NOT_LOCKED_OUT(
         "auth_sessions") " RETURNING session_id, account_id",
     true};
 
@@ -210,22 +213,26 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_ref *done,
                                        size_t *done_count)
 {
-    unsigned char array[DB_UUID_ARRAY_BYTES(STORE_MAX_REVOKE)];
+    char mem[STORE_MAX_REVOKE * STORE_UUID];
+    unsigned char bytes[UUID_BYTES];
+    struct buf list;
     struct db_params p = {0};
     struct db_rows *rows;
     enum store_result result;
-    size_t len = 0;
 
     *done_count = 0;
+    buf_init(&list, mem, sizeof(mem));
     for (size_t i = 0; i < count && i < STORE_MAX_REVOKE; i++) {
         /* What is no UUID names no session. */
-        (void) db_uuid_array_add(array, &len, (const char *) ids[i].data,
-                                 ids[i].len);
+        if (uuid_parse(bytes, ids[i])) {
+            buf_addz(&list, list.len > 0 ? "," : "");
+            buf_add(&list, ids[i].data, ids[i].len);
+        }
     }
-    if (len == 0) {
+    if (list.len == 0) {
         return STORE_NONE;
     }
-    db_param_uuids(&p, array, len);
+    db_param_text(&p, list.data, list.len);
     result = store_run(st, &session_revoke_sql, &p, NULL, &rows);
     if (result == STORE_UNKNOWN) {
         /* Revoking twice is revoking once. */

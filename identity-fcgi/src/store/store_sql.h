@@ -37,15 +37,15 @@
 
 /* The first columns of a statement that gives a row for each branch t of
  * selectable_branches.  The roles are read, and not null, in the row of the
- * branch that is asked about. */
+ * branch that is asked about; no role has a comma. */
 #define STORE_BRANCH_COLUMNS(is_asked_about)                                  \
     "t.workspace_id AS in_workspace_id, t.tenant_id,"                         \
     " t.member_id AS as_member_id, t.branch_id,"                              \
-    " CASE WHEN " is_asked_about                                              \
-    "      THEN ARRAY(SELECT r.role_code FROM member_roles r"                 \
-    "                  WHERE r.member_id = t.member_id"                       \
-    "                    AND r.branch_id = t.branch_id"                       \
-    "                  ORDER BY r.role_code)"                                 \
+    " CASE WHEN " is_asked_about "      THEN array_to_string(ARRAY("          \
+    "           SELECT r.role_code FROM member_roles r"                       \
+    "            WHERE r.member_id = t.member_id"                             \
+    "              AND r.branch_id = t.branch_id"                             \
+    "            ORDER BY r.role_code), ',')"                                 \
     " END AS roles, t.branch_name, t.workspace_name"
 
 enum {
