@@ -98,10 +98,9 @@ struct cmd {
     size_t secret_len;
 
     struct db_script *db;
-    struct db_error error; /* of the last statement */
-    size_t found;          /* rows that it gave */
-    int64_t touched;       /* rows that it wrote */
-    bool changed;          /* work made a change; so it begins */
+    size_t found;    /* rows that it gave */
+    int64_t touched; /* rows that it wrote */
+    bool changed;    /* work made a change; so it begins */
     struct db_rows *results[CMD_MAX_RESULTS];
     size_t result_count;
     size_t row; /* the one in hand of the last result */

@@ -9,10 +9,7 @@
 #include <string.h>
 
 #define TRIES 3
-/* The server's own timeout comes first: its answer is worth more. */
-#define GRACE_MS 250
 #define SQL_MAX 4096
-#define MAX_PARAMS 20
 #define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
 /* -- error lines -- */
@@ -55,22 +52,24 @@ static const struct {
  * false. */
 static bool explain(struct cmd *c, bool committing)
 {
+    const struct db_error *error = db_script_error(c->db);
+
     if (c->line[0] != '\0') {
         return false;
     }
-    if (c->error.state[0] == '\0' && committing) {
+    if (error->state[0] == '\0' && committing) {
         return cmd_fail(c, "the database's last answer was lost: whether "
                            "the change was made is not known; look before "
                            "trying again");
     }
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(c->error.constraint, known[i].what) == 0 ||
-            strcmp(c->error.state, known[i].what) == 0) {
+        if (strcmp(error->constraint, known[i].what) == 0 ||
+            strcmp(error->state, known[i].what) == 0) {
             return cmd_fail(c, "%s", known[i].line);
         }
     }
     return cmd_fail(c, "the database failed: %s; nothing was changed",
-                    c->error.message);
+                    error->message);
 }
 
 /* -- connection and transactions -- */
@@ -82,7 +81,8 @@ bool cmd_connect(struct cmd *c)
     if (!cmd_load(c)) {
         return false;
     }
-    c->db = db_script_open(&c->cfg, why, sizeof(why));
+    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, why,
+                           sizeof(why));
     return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
 }
 
@@ -94,36 +94,25 @@ void cmd_keep(struct cmd *c, size_t results)
     c->row = 0;
 }
 
-static int64_t deadline_ms(const struct cmd *c)
-{
-    return db_now_ms() + c->cfg.db_statement_timeout_ms + GRACE_MS;
-}
-
 bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
 {
     size_t results = c->result_count, set = c->set_count;
 
     for (int i = 1;; i++) {
-        struct db_error ignored;
         bool committing;
 
-        memset(&c->error, 0, sizeof(c->error));
         c->line[0] = '\0';
         cmd_keep(c, results);
         c->set_count = set;
         c->changed = true;
-        committing = db_script_begin(c->db, c->cfg.db_statement_timeout_ms,
-                                     deadline_ms(c), &c->error) &&
-                     work(c);
-        if (committing && db_script_run(c->db, "COMMIT", deadline_ms(c), NULL,
-                                        0, &c->error)) {
+        committing = db_script_begin(c->db) && work(c);
+        if (committing && db_script_run(c->db, "COMMIT", NULL, 0)) {
             return true;
         }
-        (void) !db_script_run(c->db, "ROLLBACK", db_now_ms() + GRACE_MS, NULL,
-                              0, &ignored);
+        (void) !db_script_run(c->db, "ROLLBACK", NULL, 0);
         /* Deadlock and serialisation failure: the other one has gone on. */
         if (i == TRIES || c->line[0] != '\0' || c->printed ||
-            strncmp(c->error.state, "40", 2) != 0) {
+            strncmp(db_script_error(c->db)->state, "40", 2) != 0) {
             return explain(c, committing);
         }
     }
@@ -150,45 +139,40 @@ static const char *parameter(const struct cmd *c, const char *text, size_t len)
                : NULL;
 }
 
-/* Writes sql with $1, $2 ... for its parameters; how many there are. */
-static size_t bind(const struct cmd *c, const char *sql, struct buf *out,
-                   const char *params[MAX_PARAMS])
+/* Writes sql with $1, $2 ... for its parameters. */
+static void bind(const struct cmd *c, const char *sql, struct buf *out,
+                 struct db_params *params)
 {
-    size_t count = 0;
-
     for (; *sql != '\0'; sql++) {
         size_t len = *sql == ':' ? strspn(sql + 1, NAME_LETTERS) : 0;
 
         if (strncmp(sql, "::", 2) == 0) { /* a cast */
             buf_addz(out, "::");
             sql++;
-        } else if (len > 0 && count < MAX_PARAMS) {
-            params[count] = parameter(c, sql + 1, len);
-            buf_addf(out, "$%zu", ++count);
+        } else if (len > 0 && params->count < DB_MAX_PARAMS) {
+            db_param_any(params, parameter(c, sql + 1, len));
+            buf_addf(out, "$%zu", params->count);
             sql += len;
         } else {
             buf_addc(out, *sql);
         }
     }
     buf_addc(out, '\0');
-    return count;
 }
 
 bool cmd_sql(struct cmd *c, const char *sql)
 {
-    const char *params[MAX_PARAMS];
+    struct db_params params = {0};
     struct db_rows *rows;
     char mem[SQL_MAX];
     struct buf text;
-    size_t count;
 
     buf_init(&text, mem, sizeof(mem));
-    count = bind(c, sql, &text, params);
+    bind(c, sql, &text, &params);
     if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
         return cmd_fail(c, "too many statements; nothing was changed");
     }
-    if (!db_script_text(c->db, mem, params, count, deadline_ms(c), &rows,
-                        &c->error)) {
+    if (!db_script_query(c->db, mem, &params, &rows)) {
         return false;
     }
     c->touched = (int64_t) db_affected(rows);

@@ -1,5 +1,6 @@
 /*
- * One connection, and one honest answer to "did it happen?".
+ * One connection, and one honest answer to "did it happen?".  The pool lends
+ * it, and migrations and operators have it for themselves.
  * libpq is used without blocking: every wait is a poll() with a deadline, so a
  * server that hangs costs a request its time and no more.  There is no
  * PQcancel(): it blocks on a server that does not answer, and the server's own
@@ -13,15 +14,12 @@
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The client waits this much longer than the server: an answer of "canceled"
  * says for certain that nothing was done, while giving up does not. */
 #define GRACE_MS 250
-/* How long after an answer a connection is assumed to be alive.  A lost write
- * leaves doubt; a read is simply sent again. */
-#define FRESH_FOR_WRITE_MS 20
-#define FRESH_FOR_READ_MS 1000
 /* How long the difference between the server's clock and ours is trusted. */
 #define CLOCK_TRUSTED_MS 1000
 #define MAX_HOSTS 8
@@ -88,7 +86,11 @@ static enum db_outcome judge(const PGresult *res)
     return DB_REFUSED;
 }
 
-enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
+/* Reads results until the server is ready for the next statement, and leaves
+ * pipeline mode.  The commit happens after the statement's result was sent and
+ * may still fail, so only "ready for query" makes it DONE.  *out is the last
+ * result, to be cleared. */
+static enum db_outcome collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
 {
     enum db_outcome outcome = DB_DONE;
 
@@ -134,7 +136,9 @@ enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out)
     }
 }
 
-void db_pg_error(const PGconn *pg, const PGresult *res, struct db_error *error)
+/* The message of a failure, in one line; res may be NULL. */
+static void read_error(const PGconn *pg, const PGresult *res,
+                       struct db_error *error)
 {
     const char *text = field(res, PG_DIAG_MESSAGE_PRIMARY);
 
@@ -227,7 +231,7 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
     (void) snprintf(c->timeout_ms, sizeof(c->timeout_ms), "%lld",
                     (long long) cfg->db_statement_timeout_ms);
     ok = PQsendQueryParams(pg, sql, 2, NULL, values, NULL, NULL, 0) &&
-         db_pg_collect(pg, deadline_ms, &res) == DB_DONE;
+         collect(pg, deadline_ms, &res) == DB_DONE;
     c->shared = ok && PQntuples(res) == 0;
     PQclear(res);
     return ok;
@@ -323,7 +327,7 @@ static enum db_outcome prepare(struct db_conn *c,
                        params->types)) {
         return DB_LOST;
     }
-    outcome = db_pg_collect(c->pg, deadline_ms, res);
+    outcome = collect(c->pg, deadline_ms, res);
     if (outcome == DB_DONE) {
         c->prepared[c->prepared_count++] = st;
     }
@@ -346,7 +350,7 @@ static enum db_outcome set_fence(struct db_conn *c,
         db_now_ms() - c->clock_read_ms >= CLOCK_TRUSTED_MS) {
         outcome = PQsendQueryParams(c->pg, "SELECT clock_timestamp()", 0, NULL,
                                     NULL, NULL, NULL, 1)
-                      ? db_pg_collect(c->pg, deadline_ms, res)
+                      ? collect(c->pg, deadline_ms, res)
                       : DB_LOST;
         if (outcome == DB_DONE) {
             c->clock_read_ms = db_now_ms();
@@ -375,8 +379,10 @@ static bool send_settings(struct db_conn *c)
                NULL, timeout, NULL, NULL, 0);
 }
 
-bool db_pg_send(struct db_conn *c, const struct db_statement *st,
-                const struct db_params *params, bool prepared)
+/* Sends a statement, by its name where it is prepared; on a session that is
+ * shared, in one transaction and one packet with its settings. */
+static bool send_statement(struct db_conn *c, const struct db_statement *st,
+                           const struct db_params *params, bool prepared)
 {
     const char *values[DB_MAX_PARAMS];
     int n = (int) params->count;
@@ -405,31 +411,13 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
 {
     enum db_outcome outcome;
 
-    if (!db_pg_send(c, st, params, prepared) || !flush(c->pg, deadline_ms) ||
+    if (!send_statement(c, st, params, prepared) ||
+        !flush(c->pg, deadline_ms) ||
         (meanwhile_run(meanwhile) && !PQconsumeInput(c->pg))) {
         return DB_DOUBT;
     }
-    outcome = db_pg_collect(c->pg, deadline_ms, res);
+    outcome = collect(c->pg, deadline_ms, res);
     return outcome == DB_LOST ? DB_DOUBT : outcome;
-}
-
-/* A server that went away has usually said so or closed: reading that here,
- * before a write is sent, is what keeps "answer lost" rare. */
-bool db_pg_is_alive(struct db_conn *c, bool before_write)
-{
-    int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
-    struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
-
-    if (db_now_ms() - c->answered_ms < fresh_ms) {
-        return true;
-    }
-    for (int i = 0; poll(&p, 1, 0) != 0; i++) {
-        if (i == 4 || !PQconsumeInput(c->pg) ||
-            PQstatus(c->pg) != CONNECTION_OK) {
-            return false;
-        }
-    }
-    return true;
 }
 
 enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
@@ -468,7 +456,7 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
         *rows = (struct db_rows *) res;
         return outcome;
     }
-    db_pg_error(c->pg, res, &error);
+    read_error(c->pg, res, &error);
     log_line(LOG_ERROR_, "db.error", "%s: %s %s", st->name,
              error.state[0] != '\0' ? error.state : "-", error.message);
     PQclear(res);
@@ -478,4 +466,118 @@ enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
         db_pg_disconnect(c);
     }
     return outcome;
+}
+
+/* -- a session of its own ------------------------------------------------- */
+
+struct db_script {
+    struct db_conn conn;
+    int64_t limit_ms;
+    struct db_error error;
+};
+
+struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
+                                 char *err, size_t err_cap)
+{
+    struct db_script *s = calloc(1, sizeof(*s));
+    size_t host = 0;
+
+    (void) snprintf(err, err_cap, "out of memory");
+    if (s == NULL || !db_pg_connect(&s->conn, cfg, &host, false,
+                                    db_now_ms() + cfg->db_connect_timeout_ms,
+                                    err, err_cap)) {
+        free(s);
+        return NULL;
+    }
+    s->limit_ms = limit_ms;
+    return s;
+}
+
+const struct db_error *db_script_error(const struct db_script *s)
+{
+    return &s->error;
+}
+
+/* Waits for the answer to what was sent. */
+static bool finish(struct db_script *s, bool sent, struct db_rows **rows)
+{
+    PGresult *res = NULL;
+    enum db_outcome outcome =
+        sent ? collect(s->conn.pg, db_now_ms() + s->limit_ms + GRACE_MS, &res)
+             : DB_LOST;
+
+    if (outcome == DB_DONE) {
+        *rows = (struct db_rows *) res;
+        return true;
+    }
+    if (s->error.message[0] == '\0') {
+        read_error(s->conn.pg, res, &s->error);
+        if (outcome == DB_LOST) {
+            s->error.state[0] = '\0';
+        }
+    }
+    PQclear(res);
+    if (outcome == DB_LOST) {
+        db_pg_disconnect(&s->conn);
+    }
+    return false;
+}
+
+bool db_script_begin(struct db_script *s)
+{
+    char sql[224];
+
+    memset(&s->error, 0, sizeof(s->error));
+    (void) snprintf(sql, sizeof(sql),
+                    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+                    " SET LOCAL statement_timeout = %lld;"
+                    " SET LOCAL lock_timeout = 0;"
+                    " SET LOCAL idle_in_transaction_session_timeout = 0",
+                    (long long) s->limit_ms);
+    return db_script_run(s, sql, NULL, 0);
+}
+
+bool db_script_run(struct db_script *s, const char *sql, char *value,
+                   size_t value_cap)
+{
+    struct db_rows *rows;
+    size_t count;
+
+    if (!finish(s, PQsendQuery(s->conn.pg, sql), &rows)) {
+        return false;
+    }
+    count = db_row_count(rows);
+    if (value != NULL) {
+        (void) snprintf(value, value_cap, "%s",
+                        count > 0 ? db_text(rows, count - 1, 0, NULL) : "");
+    }
+    db_rows_free(rows);
+    return true;
+}
+
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, struct db_rows **rows)
+{
+    return finish(s,
+                  PQsendQueryParams(s->conn.pg, sql, (int) params->count,
+                                    params->types, params->values,
+                                    params->lengths, params->formats, 0),
+                  rows);
+}
+
+bool db_script_is_local(const struct db_script *s)
+{
+    const char *host = PQhost(s->conn.pg);
+    const char *addr = PQhostaddr(s->conn.pg);
+
+    return (host != NULL && (host[0] == '/' || host[0] == '@')) ||
+           (addr != NULL && addr[0] != '\0' && parse_loopback(addr));
+}
+
+void db_script_close(struct db_script *s)
+{
+    if (s != NULL) {
+        db_pg_disconnect(&s->conn);
+        free(s);
+    }
 }

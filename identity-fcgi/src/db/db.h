@@ -6,7 +6,7 @@
 #include "base/config.h"
 #include "base/meanwhile.h"
 
-#define DB_MAX_PARAMS 12
+#define DB_MAX_PARAMS 20
 
 /* Times: PostgreSQL counts from 2000, we from 1970. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
@@ -47,6 +47,8 @@ void db_param_time_us(struct db_params *p, int64_t us);
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
+/* Text of the type that the server infers; NULL gives SQL's null. */
+void db_param_any(struct db_params *p, const char *text);
 void db_param_inet(struct db_params *p, const char *text);
 
 enum db_result {
@@ -98,44 +100,36 @@ void db_rows_free(struct db_rows *rows);
 void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
 /* A session for migrations, sweeps and operators: a connection of its own, for
- * transactions of several statements.  NULL with one line in err. */
-struct db_script *db_script_open(const struct config *cfg, char *err,
-                                 size_t err_cap);
+ * transactions of several statements, each of which may take limit_ms.  NULL
+ * with one line in err. */
+struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
+                                 char *err, size_t err_cap);
 
-/* The error of a failed statement. */
 struct db_error {
     char state[6];       /* SQLSTATE; "" where there was no answer */
     char constraint[64]; /* the one that was violated, or "" */
     char message[256];   /* one line */
 };
 
-/* Runs statements until deadline_ms of db_now_ms(); the first value of the
- * last row, if any, is copied to value ("" without one).  Unlike those of
- * db_script_query(), which live until the next statement, their results hold
- * no snapshot when it returns. */
-bool db_script_run(struct db_script *s, const char *sql, int64_t deadline_ms,
-                   char *value, size_t value_cap, struct db_error *error)
-    __attribute__((warn_unused_result));
+/* The first statement that failed since the transaction began.  Without an
+ * answer a COMMIT may or may not have happened, and whatever is run after it
+ * fails. */
+const struct db_error *db_script_error(const struct db_script *s);
 
-/* Begins a transaction: READ COMMITTED, and each statement may take
- * timeout_ms, whatever the role's defaults; 0: as long as it takes. */
-bool db_script_begin(struct db_script *s, int64_t timeout_ms,
-                     int64_t deadline_ms, struct db_error *error)
-    __attribute__((warn_unused_result));
+/* Begins a transaction: READ COMMITTED, and each statement may take the limit,
+ * whatever the role's defaults. */
+bool db_script_begin(struct db_script *s) __attribute__((warn_unused_result));
 
-/* Runs one statement with parameters until deadline_ms of db_now_ms().  On
- * success *rows is the caller's.  Where error->state is "" the connection is
- * not to be used again, and a COMMIT may or may not have happened. */
+/* Runs statements; the first value of the last row, if any, is copied to value
+ * ("" without one).  Unlike those of the next, which live until the next
+ * statement, their results hold no snapshot when it returns. */
+bool db_script_run(struct db_script *s, const char *sql, char *value,
+                   size_t value_cap) __attribute__((warn_unused_result));
+
+/* Runs one statement with parameters.  On success *rows is the caller's, all
+ * of it text, to be read by db_text() only. */
 bool db_script_query(struct db_script *s, const char *sql,
-                     const struct db_params *params, int64_t deadline_ms,
-                     struct db_rows **rows, struct db_error *error)
-    __attribute__((warn_unused_result));
-/* Likewise; parameters are text (NULL: null) of the types that the server
- * infers, and the rows are text too, to be read by db_text() only. */
-bool db_script_text(struct db_script *s, const char *sql,
-                    const char *const *params, size_t count,
-                    int64_t deadline_ms, struct db_rows **rows,
-                    struct db_error *error)
+                     const struct db_params *params, struct db_rows **rows)
     __attribute__((warn_unused_result));
 /* Whether the server is reached by a Unix socket or a loopback address. */
 bool db_script_is_local(const struct db_script *s);

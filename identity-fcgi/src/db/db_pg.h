@@ -45,31 +45,11 @@ bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
                    size_t err_cap);
 void db_pg_disconnect(struct db_conn *c);
 
-/* Whether a connection seems to be alive, as far as can be told without a
- * round trip.  One that has just answered is trusted, before a write, which
- * must not be lost, for a shorter time than before a read. */
-bool db_pg_is_alive(struct db_conn *c, bool before_write);
-
 /* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
 enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
                           const struct db_statement *st,
                           const struct db_params *params, int64_t deadline_ms,
                           struct meanwhile *meanwhile, struct db_rows **rows);
-
-/* Sends a statement, by its name where it is prepared; on a session that is
- * shared, in one transaction and one packet with its settings. */
-bool db_pg_send(struct db_conn *c, const struct db_statement *st,
-                const struct db_params *params, bool prepared);
-
-/* Reads results until the server is ready for the next statement, and leaves
- * pipeline mode.  The commit happens after the statement's result was sent and
- * may still fail, so only "ready for query" makes it DONE.  *out is the last
- * result, to be cleared. */
-enum db_outcome db_pg_collect(PGconn *pg, int64_t deadline_ms, PGresult **out);
-
-/* The message of a failure, in one line; res may be NULL. */
-void db_pg_error(const PGconn *pg, const PGresult *res,
-                 struct db_error *error);
 
 /* A bigint, and so a timestamptz, as it travels in binary. */
 void db_pg_int64(unsigned char out[8], int64_t v);

@@ -5,11 +5,17 @@
 #include "base/log.h"
 #include "base/metrics.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 
 #define BACKOFF_FIRST_MS 50
 #define BACKOFF_MOST_MS 1000
+
+/* How long after an answer a connection is assumed to be alive.  A lost write
+ * leaves doubt; a read is simply sent again. */
+#define FRESH_FOR_WRITE_MS 20
+#define FRESH_FOR_READ_MS 1000
 
 struct db_pool {
     const struct config *cfg;
@@ -171,6 +177,26 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     return ok;
 }
 
+/* Whether a connection seems to be alive, as far as can be told without a
+ * round trip.  A server that went away has usually said so or closed: reading
+ * that here, before a write is sent, is what keeps "answer lost" rare. */
+static bool is_alive(struct db_conn *c, bool before_write)
+{
+    int64_t fresh_ms = before_write ? FRESH_FOR_WRITE_MS : FRESH_FOR_READ_MS;
+    struct pollfd p = {PQsocket(c->pg), POLLIN, 0};
+
+    if (db_now_ms() - c->answered_ms < fresh_ms) {
+        return true;
+    }
+    for (int i = 0; poll(&p, 1, 0) != 0; i++) {
+        if (i == 4 || !PQconsumeInput(c->pg) ||
+            PQstatus(c->pg) != CONNECTION_OK) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Lends a connection that seems to be alive. */
 static struct db_conn *lend(struct db_pool *pool, bool another,
                             bool before_write, int64_t deadline_ms)
@@ -178,7 +204,7 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
     struct db_conn *c;
 
     while ((c = take(pool, another, deadline_ms)) != NULL) {
-        if (c->pg != NULL ? db_pg_is_alive(c, before_write)
+        if (c->pg != NULL ? is_alive(c, before_write)
                           : connect_within(pool, c, deadline_ms)) {
             break;
         }

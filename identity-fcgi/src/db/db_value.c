@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OID_ANY 0
 #define OID_BOOL 16
 #define OID_BYTEA 17
 #define OID_INT8 20
@@ -36,7 +37,7 @@ static void add(struct db_params *p, Oid type, const void *value, size_t len)
     p->types[p->count] = type;
     p->values[p->count] = value;
     p->lengths[p->count] = (int) len;
-    p->formats[p->count] = type != OID_INET;
+    p->formats[p->count] = type != OID_INET && type != OID_ANY;
     p->count++;
 }
 
@@ -98,6 +99,11 @@ void db_param_bool(struct db_params *p, bool value)
 {
     p->scratch[p->count][0] = value;
     add(p, OID_BOOL, p->scratch[p->count], 1);
+}
+
+void db_param_any(struct db_params *p, const char *text)
+{
+    add(p, OID_ANY, text, text != NULL ? strlen(text) : 0);
 }
 
 void db_param_inet(struct db_params *p, const char *text)

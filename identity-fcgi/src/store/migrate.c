@@ -48,8 +48,10 @@ int store_schema_version(void)
     return (int) sql_migration_count;
 }
 
-static bool failed(struct run *r, const struct db_error *error)
+static bool failed(struct run *r)
 {
+    const struct db_error *error = db_script_error(r->db);
+
     r->forbidden = strcmp(error->state, "42501") == 0;
     snprintf(r->err, r->err_cap, "%s", error->message);
     return false;
@@ -57,11 +59,7 @@ static bool failed(struct run *r, const struct db_error *error)
 
 static bool exec(struct run *r, const char *sql, char *value, size_t cap)
 {
-    struct db_error error;
-
-    return db_script_run(r->db, sql, db_now_ms() + LIMIT_MS, value, cap,
-                         &error) ||
-           failed(r, &error);
+    return db_script_run(r->db, sql, value, cap) || failed(r);
 }
 
 static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
@@ -136,17 +134,11 @@ static bool in_transaction(struct run *r,
                                         const struct sql_file *file),
                            const struct sql_file *file)
 {
-    struct db_error error;
-
-    if ((db_script_begin(r->db, 0, db_now_ms() + LIMIT_MS, &error) ||
-         failed(r, &error)) &&
-        exec(r, LOCK, NULL, 0) && body(r, file) &&
-        exec(r, "COMMIT", NULL, 0)) {
+    if ((db_script_begin(r->db) || failed(r)) && exec(r, LOCK, NULL, 0) &&
+        body(r, file) && exec(r, "COMMIT", NULL, 0)) {
         return true;
     }
-    if (db_script_run(r->db, "ROLLBACK", db_now_ms() + LIMIT_MS, NULL, 0,
-                      &error) &&
-        r->forbidden) {
+    if (db_script_run(r->db, "ROLLBACK", NULL, 0) && r->forbidden) {
         (void) exec(r, WHO_MAY, r->err, r->err_cap);
     }
     return false;
@@ -155,7 +147,7 @@ static bool in_transaction(struct run *r,
 bool store_migrate(const struct config *cfg, bool seed, char *err,
                    size_t err_cap)
 {
-    struct run r = {.db = db_script_open(cfg, err, err_cap),
+    struct run r = {.db = db_script_open(cfg, LIMIT_MS, err, err_cap),
                     .err = err,
                     .err_cap = err_cap};
     bool ok = r.db != NULL && in_transaction(&r, ensure_table, &bootstrap);

@@ -38,8 +38,6 @@
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
 
-#define GRACE_MS 250
-
 /* Held during a sweep by a transaction that does nothing else: it ends with
  * its process, even through a pooler, and keeps no snapshot. */
 #define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
@@ -99,19 +97,16 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
 
 /* -- statements -- */
 
-static int64_t deadline_ms(const struct sweep *s)
-{
-    return db_now_ms() + s->cfg->db_statement_timeout_ms + GRACE_MS;
-}
-
 static bool end(struct sweep *s, enum sweep_result result)
 {
     s->result = result;
     return false;
 }
 
-static bool failed(struct sweep *s, const struct db_error *error)
+static bool failed(struct sweep *s, const struct db_script *db)
 {
+    const struct db_error *error = db_script_error(db);
+
     if (strcmp(error->state, "42P01") == 0) {
         snprintf(s->err, s->err_cap,
                  "the database is not migrated: run identity-fcgi migrate");
@@ -122,41 +117,21 @@ static bool failed(struct sweep *s, const struct db_error *error)
     return end(s, SWEEP_FAILED);
 }
 
-static bool begin(struct sweep *s, struct db_script *db)
-{
-    struct db_error error;
-
-    return db_script_begin(db, s->cfg->db_statement_timeout_ms, deadline_ms(s),
-                           &error) ||
-           failed(s, &error);
-}
-
-static bool run_plain(struct sweep *s, struct db_script *db, const char *sql,
-                      char *value, size_t cap)
-{
-    struct db_error error;
-
-    return db_script_run(db, sql, deadline_ms(s), value, cap, &error) ||
-           failed(s, &error);
-}
-
 /* The number in the result, or else the count of touched rows. */
 static bool number(struct sweep *s, const char *sql, const struct db_params *p,
                    int64_t *out)
 {
-    struct db_error error;
     struct db_rows *rows;
 
-    if (!begin(s, s->work)) {
-        return false;
+    if (!db_script_begin(s->work) ||
+        !db_script_query(s->work, sql, p, &rows)) {
+        return failed(s, s->work);
     }
-    if (!db_script_query(s->work, sql, p, deadline_ms(s), &rows, &error)) {
-        return failed(s, &error);
-    }
-    *out = db_row_count(rows) > 0 ? db_int64(rows, 0, 0)
-                                  : (int64_t) db_affected(rows);
+    *out = db_row_count(rows) > 0
+               ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
+               : (int64_t) db_affected(rows);
     db_rows_free(rows);
-    return run_plain(s, s->work, "COMMIT", NULL, 0);
+    return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
 }
 
 /* $1 and $2 bound the blocks, $3 is how long rows are kept, $4 how many go at
@@ -255,7 +230,8 @@ static bool open_script(struct sweep *s, struct db_script **db)
 {
     char why[256];
 
-    *db = db_script_open(s->cfg, why, sizeof(why));
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, why,
+                         sizeof(why));
     if (*db == NULL) {
         snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
         return end(s, SWEEP_FAILED);
@@ -267,8 +243,10 @@ static bool take_lock(struct sweep *s)
 {
     char ours[8];
 
-    return open_script(s, &s->lock) && begin(s, s->lock) &&
-           run_plain(s, s->lock, LOCK, ours, sizeof(ours)) &&
+    return open_script(s, &s->lock) &&
+           ((db_script_begin(s->lock) &&
+             db_script_run(s->lock, LOCK, ours, sizeof(ours))) ||
+            failed(s, s->lock)) &&
            (ours[0] == 't' || end(s, SWEEP_BUSY));
 }
 
@@ -351,13 +329,10 @@ static const char forgetful_sql[] =
 static void warn_of_loss(const struct config *cfg)
 {
     char why[256];
-    struct db_script *db = db_script_open(cfg, why, sizeof(why));
-    struct db_error error;
+    struct db_script *db =
+        db_script_open(cfg, cfg->db_statement_timeout_ms, why, sizeof(why));
 
-    if (db != NULL &&
-        db_script_run(db, forgetful_sql,
-                      db_now_ms() + cfg->db_statement_timeout_ms, why,
-                      sizeof(why), &error) &&
+    if (db != NULL && db_script_run(db, forgetful_sql, why, sizeof(why)) &&
         why[0] != '\0') {
         log_line(LOG_WARN_, "db.not_durable",
                  "%s; ended sessions may come back, and identity-fcgi "
