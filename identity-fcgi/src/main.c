@@ -2,11 +2,11 @@
 
 #include "auth/password.h"
 #include "base/log.h"
-#include "base/version.h"
 #include "cmd/cmd.h"
 #include "server/server.h"
 
 #include <fcntl.h>
+#include <pj_version.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,7 +70,7 @@ static bool command_serve(struct cmd *c)
 static bool command_version(struct cmd *c)
 {
     (void) c;
-    puts("identity-fcgi " IDENTITY_VERSION);
+    puts("identity-fcgi " PLATFORM_VERSION);
     return true;
 }
 

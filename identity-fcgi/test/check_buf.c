@@ -18,32 +18,6 @@ START_TEST (test_appends_in_order) {
 }
 END_TEST
 
-START_TEST (test_integers) {
-    static const struct {
-        int64_t value;
-        const char *text;
-    } cases[] = {{0, "0"},
-                 {7, "7"},
-                 {-1, "-1"},
-                 {1234567890, "1234567890"},
-                 {INT64_MAX, "9223372036854775807"},
-                 {INT64_MIN, "-9223372036854775808"}};
-    char mem[20];
-    struct buf b;
-
-    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        buf_init(&b, mem, sizeof(mem));
-        buf_addi(&b, cases[i].value);
-        ck_assert(!b.overflow);
-        ck_assert_uint_eq(b.len, strlen(cases[i].text));
-        ck_assert_mem_eq(b.data, cases[i].text, b.len);
-    }
-    buf_init(&b, mem, 2);
-    buf_addi(&b, 100);
-    ck_assert(b.overflow);
-}
-END_TEST
-
 START_TEST (test_exact_fit_is_no_overflow) {
     char mem[4];
     struct buf b;
@@ -99,7 +73,6 @@ END_TEST
 static void fill(TCase *t)
 {
     tcase_add_test(t, test_appends_in_order);
-    tcase_add_test(t, test_integers);
     tcase_add_test(t, test_exact_fit_is_no_overflow);
     tcase_add_test(t, test_overflow_sticks_until_reset);
     tcase_add_test(t, test_formatted_overflow_writes_no_further);

@@ -10,6 +10,7 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,13 +24,13 @@ struct job {
     void (*fn)(void *arg);
     void *arg;
     enum { WAITS, GRANTED, DONE } state;
-    struct job *next;
+    TAILQ_ENTRY(job) link;
 };
 
 /* Threads bound the memory; places bound the workers that wait here instead of
  * serving other requests. */
 static struct lane {
-    struct job *first, **end; /* not begun; the granted ones come first */
+    TAILQ_HEAD(, job) jobs; /* not begun; the granted ones come first */
     pthread_t *threads;
     int places;            /* free now */
     struct hasher_use use; /* its threads change before and after all use */
@@ -43,8 +44,9 @@ static bool stop;
  * overtake the same few until those gave up. */
 static void grant(struct lane *l)
 {
-    for (struct job *job = l->first;
-         job != NULL && l->use.running < l->use.threads; job = job->next) {
+    for (struct job *job = TAILQ_FIRST(&l->jobs);
+         job != NULL && l->use.running < l->use.threads;
+         job = TAILQ_NEXT(job, link)) {
         if (job->state == WAITS) {
             job->state = GRANTED;
             l->use.running++;
@@ -52,19 +54,6 @@ static void grant(struct lane *l)
         }
     }
     pthread_cond_broadcast(&changed);
-}
-
-static void unlink_job(struct lane *l, struct job *job)
-{
-    struct job **at = &l->first;
-
-    while (*at != job) {
-        at = &(*at)->next;
-    }
-    *at = job->next;
-    if (*at == NULL) {
-        l->end = at;
-    }
 }
 
 static void *work(void *arg)
@@ -77,13 +66,13 @@ static void *work(void *arg)
                        getpriority(PRIO_PROCESS, self) + NICENESS);
     pthread_mutex_lock(&lock);
     while (!stop) {
-        struct job *job = l->first;
+        struct job *job = TAILQ_FIRST(&l->jobs);
 
         if (job == NULL || job->state == WAITS) {
             pthread_cond_wait(&changed, &lock);
             continue;
         }
-        unlink_job(l, job);
+        TAILQ_REMOVE(&l->jobs, job, link);
         pthread_mutex_unlock(&lock);
         job->fn(job->arg);
         pthread_mutex_lock(&lock);
@@ -99,7 +88,7 @@ bool hasher_start(enum hasher_lane lane, int threads, int places)
 {
     struct lane *l = &lanes[lane];
 
-    l->end = &l->first;
+    TAILQ_INIT(&l->jobs);
     l->places = places;
     l->threads = calloc((size_t) threads, sizeof(pthread_t));
     while (l->threads != NULL && l->use.threads < threads &&
@@ -125,8 +114,7 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
     if (l->places > 0) {
         l->places--;
         l->use.waiting++;
-        *l->end = &job;
-        l->end = &job.next;
+        TAILQ_INSERT_TAIL(&l->jobs, &job, link);
         grant(l);
         while (job.state == WAITS &&
                pthread_cond_clockwait(&changed, &lock, CLOCK_MONOTONIC,
@@ -134,7 +122,7 @@ bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
         }
         if (job.state == WAITS) {
             l->use.waiting--;
-            unlink_job(l, &job);
+            TAILQ_REMOVE(&l->jobs, &job, link);
         }
         while (job.state == GRANTED) {
             pthread_cond_wait(&changed, &lock);

@@ -53,14 +53,6 @@ void buf_addc(struct buf *b, char c)
     buf_add(b, &c, 1);
 }
 
-void buf_addi(struct buf *b, int64_t v)
-{
-    char digits[24];
-
-    buf_add(b, digits,
-            (size_t) snprintf(digits, sizeof(digits), "%lld", (long long) v));
-}
-
 void buf_addf(struct buf *b, const char *format, ...)
 {
     va_list ap;

@@ -87,7 +87,7 @@ void jsonw_cstr(struct jsonw *w, const char *name, const char *s)
 void jsonw_int(struct jsonw *w, const char *name, int64_t v)
 {
     before_value(w, name);
-    buf_addi(w->out, v);
+    buf_addf(w->out, "%lld", (long long) v);
 }
 
 void jsonw_bool(struct jsonw *w, const char *name, bool v)

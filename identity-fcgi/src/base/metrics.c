@@ -5,9 +5,8 @@
 
 #include "base/metrics.h"
 
-#include "base/version.h"
-
 #include <inttypes.h>
+#include <pj_version.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -334,7 +333,7 @@ void metrics_render(struct buf *out, const char *(*endpoint_name)(size_t),
         add_gauge(out, gauges[i].name, gauges[i].help, gauges[i].value);
     }
     add_header(out, "identity_build_info", "The program's version.", "gauge");
-    buf_addz(out, "identity_build_info{version=\"" IDENTITY_VERSION "\"} 1\n");
+    buf_addz(out, "identity_build_info{version=\"" PLATFORM_VERSION "\"} 1\n");
     add_key(out, kid, kid_len);
     add_process(out);
 }

@@ -3,9 +3,9 @@
 
 #include "auth/password.h"
 #include "base/metrics.h"
-#include "base/version.h"
 #include "server/server.h"
 
+#include <pj_version.h>
 #include <string.h>
 
 /* The public key set (RFC 7517). */
@@ -83,7 +83,7 @@ static void h_info(struct worker *w)
     jsonw_object(&json, "app");
     jsonw_cstr(&json, "name", w->cfg->app_name);
     jsonw_cstr(&json, "environment", environment != NULL ? environment : "");
-    jsonw_cstr(&json, "version", IDENTITY_VERSION);
+    jsonw_cstr(&json, "version", PLATFORM_VERSION);
     jsonw_int(&json, "schema", store_schema_version());
     jsonw_object_end(&json);
     jsonw_object_end(&json);

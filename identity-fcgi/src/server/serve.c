@@ -5,10 +5,10 @@
 #include "auth/password.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "base/version.h"
 #include "store/store_sweep.h"
 
 #include <openssl/crypto.h>
+#include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -215,7 +215,7 @@ int serve(const struct config *cfg, struct keys *keys,
     metrics_start();
     log_line(LOG_INFO_, "service.listening",
              "identity-fcgi %s, process %ld, listening on %s, %d workers",
-             IDENTITY_VERSION, (long) getpid(), listener->name,
+             PLATFORM_VERSION, (long) getpid(), listener->name,
              cfg->worker_threads);
     self.sweeper = sweep_start(cfg);
     if (!server_run(listener, cfg, connection_limit(cfg), &service)) {
