@@ -2,7 +2,7 @@
 
 #include "base/account_name.h"
 #include "cmd/cmd.h"
-#include "store/store_sweep.h"
+#include "store/store.h"
 #include "testing.h"
 
 #include <stdio.h>

@@ -3,7 +3,6 @@
 #include "cmd/cmd.h"
 
 #include "auth/token.h"
-#include "store/store_sweep.h"
 
 #include <openssl/crypto.h>
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "auth/password.h"
 #include "base/log.h"
 #include "base/metrics.h"
-#include "store/store_sweep.h"
 
 #include <openssl/crypto.h>
 #include <pj_version.h>

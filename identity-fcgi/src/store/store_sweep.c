@@ -10,8 +10,6 @@
  * goes on where it left off, in a thread of its own that holds no request up.
  */
 
-#include "store/store_sweep.h"
-
 #include "base/log.h"
 #include "base/metrics.h"
 #include "store/store_sql.h"
