@@ -5,26 +5,13 @@
 #include "auth/token.h"
 #include "base/metrics.h"
 
-#include <strings.h>
-
-/* Whether there is any token at all (RFC 6750 section 3.1). */
-static bool is_bearer(pj_str_t authorization)
-{
-    static const char scheme[] = "Bearer";
-    size_t len = sizeof(scheme) - 1;
-
-    return authorization.len >= len &&
-           strncasecmp((const char *) authorization.data, scheme, len) == 0 &&
-           (authorization.len == len || authorization.data[len] == ' ');
-}
-
-/* A token in Authorization would help. */
+/* A token in Authorization would help (RFC 6750 section 3.1). */
 static bool refuse_token(struct worker *w, const char *code,
                          const char *detail)
 {
     http_problem(w->res, w->req, 401, code, detail);
     http_header(w->res, "WWW-Authenticate",
-                is_bearer(w->req->authorization)
+                http_bearer(w->req->authorization).data != NULL
                     ? "Bearer realm=\"platform\", error=\"invalid_token\""
                     : "Bearer realm=\"platform\"");
     return false;

@@ -362,11 +362,12 @@ pj_str_t http_bearer(pj_str_t authorization)
     pj_str_t token, scheme = split(trim(authorization), ' ', &token);
 
     token = trim(token);
-    if (!equals_nocase(scheme, "Bearer") ||
-        !has_only(token, "-._~+/=", true)) {
+    if (!equals_nocase(scheme, "Bearer")) {
         return (pj_str_t){NULL, 0};
     }
-    return token;
+    return has_only(token, "-._~+/=", true) && token.len != 0
+               ? token
+               : (pj_str_t){scheme.data, 0};
 }
 
 static pj_str_t without_port(pj_str_t host, const char *port)

@@ -81,7 +81,8 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
                      pj_str_t token, int64_t max_age_s);
 void http_cookie_clear(struct http_response *res, const struct config *cfg);
 
-/* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty. */
+/* The token of "Authorization: Bearer x" (RFC 6750 2.1), else empty; without
+ * data unless the scheme is Bearer. */
 pj_str_t http_bearer(pj_str_t authorization);
 
 /* Whether a request that carries the cookie may act on it: Origin listed or

@@ -24,7 +24,7 @@ static void before_value(struct jsonw *w, const char *name)
     }
 }
 
-static void open_value(struct jsonw *w, const char *name, char c)
+void jsonw_open(struct jsonw *w, const char *name, char c)
 {
     before_value(w, name);
     buf_addc(w->out, c);
@@ -36,7 +36,7 @@ static void open_value(struct jsonw *w, const char *name, char c)
     w->need_comma[w->depth] = false;
 }
 
-static void close_value(struct jsonw *w, char c)
+void jsonw_close(struct jsonw *w, char c)
 {
     if (w->depth == 0) {
         w->out->overflow = true;
@@ -44,26 +44,6 @@ static void close_value(struct jsonw *w, char c)
     }
     w->depth--;
     buf_addc(w->out, c);
-}
-
-void jsonw_object(struct jsonw *w, const char *name)
-{
-    open_value(w, name, '{');
-}
-
-void jsonw_object_end(struct jsonw *w)
-{
-    close_value(w, '}');
-}
-
-void jsonw_array(struct jsonw *w, const char *name)
-{
-    open_value(w, name, '[');
-}
-
-void jsonw_array_end(struct jsonw *w)
-{
-    close_value(w, ']');
 }
 
 void jsonw_string(struct jsonw *w, const char *name, const void *s, size_t len)
@@ -88,18 +68,6 @@ void jsonw_int(struct jsonw *w, const char *name, int64_t v)
 {
     before_value(w, name);
     buf_addf(w->out, "%lld", (long long) v);
-}
-
-void jsonw_bool(struct jsonw *w, const char *name, bool v)
-{
-    before_value(w, name);
-    buf_addz(w->out, v ? "true" : "false");
-}
-
-void jsonw_null(struct jsonw *w, const char *name)
-{
-    before_value(w, name);
-    buf_addz(w->out, "null");
 }
 
 void jsonw_json(struct jsonw *w, const char *name, const char *json,

@@ -19,10 +19,12 @@ void jsonw_init(struct jsonw *w, struct buf *out);
 
 /* name is NULL inside an array and for the root value.  It is written without
  * escaping. */
-void jsonw_object(struct jsonw *w, const char *name);
-void jsonw_object_end(struct jsonw *w);
-void jsonw_array(struct jsonw *w, const char *name);
-void jsonw_array_end(struct jsonw *w);
+void jsonw_open(struct jsonw *w, const char *name, char bracket);
+void jsonw_close(struct jsonw *w, char bracket);
+#define jsonw_object(w, name) jsonw_open(w, name, '{')
+#define jsonw_object_end(w) jsonw_close(w, '}')
+#define jsonw_array(w, name) jsonw_open(w, name, '[')
+#define jsonw_array_end(w) jsonw_close(w, ']')
 
 /* Invalid UTF-8 is written as U+FFFD, so that the output is always valid
  * JSON. */
@@ -30,10 +32,11 @@ void jsonw_string(struct jsonw *w, const char *name, const void *s,
                   size_t len);
 void jsonw_cstr(struct jsonw *w, const char *name, const char *s);
 void jsonw_int(struct jsonw *w, const char *name, int64_t v);
-void jsonw_bool(struct jsonw *w, const char *name, bool v);
-void jsonw_null(struct jsonw *w, const char *name);
 /* A value that is JSON already, which the caller guarantees. */
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
                 size_t len);
+#define jsonw_null(w, name) jsonw_json(w, name, "null", 4)
+#define jsonw_bool(w, name, v)                                                \
+    jsonw_json(w, name, (v) ? "true" : "false", (v) ? 4 : 5)
 
 #endif
