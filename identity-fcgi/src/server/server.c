@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -230,6 +231,8 @@ static bool start(void)
             return false;
         }
     }
+    /* Freed memory is overwritten: libraries may have kept secrets in it. */
+    (void) mallopt(M_PERTURB, 0x55);
     return true;
 }
 
@@ -238,7 +241,7 @@ static void stop(void)
     close(server.queue[1]);
     for (int i = 0; i < server.cfg->worker_threads; i++) {
         pthread_join(server.threads[i].id, NULL);
-        fcgi_exchange_free(server.threads[i].exchange);
+        free(server.threads[i].exchange);
     }
     close(server.queue[0]);
     close(server.signal_fd);
