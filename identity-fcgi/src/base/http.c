@@ -58,13 +58,6 @@ static bool begins(pj_str_t s, const char *text)
     return s.len >= len && (len == 0 || memcmp(s.data, text, len) == 0);
 }
 
-static bool ends(pj_str_t s, const char *text)
-{
-    size_t len = strlen(text);
-
-    return s.len >= len && begins(skip(s, s.len - len), text);
-}
-
 static bool equals(pj_str_t s, const char *text)
 {
     return s.len == strlen(text) && begins(s, text);
@@ -75,11 +68,6 @@ static bool same_nocase(pj_str_t a, pj_str_t b)
     return a.len == b.len &&
            (a.len == 0 || strncasecmp((const char *) a.data,
                                       (const char *) b.data, a.len) == 0);
-}
-
-static bool equals_nocase(pj_str_t s, const char *text)
-{
-    return same_nocase(s, span(text));
 }
 
 static pj_str_t unquote(pj_str_t s)
@@ -362,7 +350,7 @@ pj_str_t http_bearer(pj_str_t authorization)
     pj_str_t token, scheme = split(trim(authorization), ' ', &token);
 
     token = trim(token);
-    if (!equals_nocase(scheme, "Bearer")) {
+    if (!same_nocase(scheme, PJ_STR("Bearer"))) {
         return (pj_str_t){NULL, 0};
     }
     return has_only(token, "-._~+/=", true) && token.len != 0
@@ -372,9 +360,11 @@ pj_str_t http_bearer(pj_str_t authorization)
 
 static pj_str_t without_port(pj_str_t host, const char *port)
 {
-    if (ends(host, port)) {
-        host.len -= strlen(port);
-    } else if (ends(host, ":")) {
+    size_t len = strlen(port);
+
+    if (host.len >= len && begins(skip(host, host.len - len), port)) {
+        host.len -= len;
+    } else if (host.len > 0 && host.data[host.len - 1] == ':') {
         host.len--;
     }
     return host;
@@ -436,9 +426,9 @@ static bool origin_listed(const struct config *cfg, pj_str_t origin)
 static bool origin_is_own(const struct http_request *req, pj_str_t origin)
 {
     pj_str_t host, scheme = split(origin, ':', &host);
-    const char *port = equals_nocase(scheme, "http")    ? ":80"
-                       : equals_nocase(scheme, "https") ? ":443"
-                                                        : NULL;
+    const char *port = same_nocase(scheme, PJ_STR("http"))    ? ":80"
+                       : same_nocase(scheme, PJ_STR("https")) ? ":443"
+                                                              : NULL;
 
     if (port == NULL || !begins(host, "//")) {
         return false;
@@ -451,9 +441,9 @@ bool http_origin_allowed(const struct config *cfg,
                          const struct http_request *req)
 {
     if (req->origin.len == 0) {
-        return !equals_nocase(req->sec_fetch_site, "cross-site");
+        return !same_nocase(req->sec_fetch_site, PJ_STR("cross-site"));
     }
-    return !equals_nocase(req->origin, "null") &&
+    return !same_nocase(req->origin, PJ_STR("null")) &&
            (origin_listed(cfg, req->origin) ||
             origin_is_own(req, req->origin));
 }
@@ -462,14 +452,14 @@ bool http_is_json(pj_str_t content_type)
 {
     pj_str_t rest, name, value;
 
-    if (!equals_nocase(trim(split(content_type, ';', &rest)),
-                       "application/json")) {
+    if (!same_nocase(trim(split(content_type, ';', &rest)),
+                     PJ_STR("application/json"))) {
         return false;
     }
     while (rest.len != 0) {
         name = split(split(rest, ';', &rest), '=', &value);
-        if (equals_nocase(trim(name), "charset") &&
-            !equals_nocase(unquote(trim(value)), "utf-8")) {
+        if (same_nocase(trim(name), PJ_STR("charset")) &&
+            !same_nocase(unquote(trim(value)), PJ_STR("utf-8"))) {
             return false;
         }
     }

@@ -8,16 +8,13 @@
 #include <string.h>
 #include <time.h>
 
-#define SYSTEM_TTL_MAX_S 3600
-
 /* -- token system -- */
 
 static bool is_ttl(const char *text)
 {
     int64_t ttl_ms;
 
-    return parse_duration(text, &ttl_ms) && ttl_ms >= 1000 &&
-           ttl_ms % 1000 == 0 && ttl_ms <= SYSTEM_TTL_MAX_S * 1000;
+    return parse_within(text, "1s to 1h", true, &ttl_ms) && ttl_ms % 1000 == 0;
 }
 
 /* Signs a token and sets what it says, as everybody else will read it. */
@@ -247,8 +244,7 @@ static bool is_keep(const char *text)
 {
     int64_t keep_ms;
 
-    return parse_duration(text, &keep_ms) &&
-           keep_ms <= INT64_C(3650) * 86400000;
+    return parse_within(text, "0 to 3650d", true, &keep_ms);
 }
 
 static bool sweep(struct cmd *c)

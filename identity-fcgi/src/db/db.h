@@ -49,7 +49,6 @@ void db_param_bool(struct db_params *p, bool value);
 void db_param_bytes(struct db_params *p, const void *data, size_t len);
 /* Text of the type that the server infers; NULL gives SQL's null. */
 void db_param_any(struct db_params *p, const char *text);
-void db_param_inet(struct db_params *p, const char *text);
 
 enum db_result {
     DB_OK,

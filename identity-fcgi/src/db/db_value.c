@@ -13,7 +13,6 @@
 #define OID_BYTEA 17
 #define OID_INT8 20
 #define OID_TEXT 25
-#define OID_INET 869
 #define OID_TIMESTAMPTZ 1184
 #define OID_UUID 2950
 
@@ -37,7 +36,7 @@ static void add(struct db_params *p, Oid type, const void *value, size_t len)
     p->types[p->count] = type;
     p->values[p->count] = value;
     p->lengths[p->count] = (int) len;
-    p->formats[p->count] = type != OID_INET && type != OID_ANY;
+    p->formats[p->count] = type != OID_ANY;
     p->count++;
 }
 
@@ -104,11 +103,6 @@ void db_param_bool(struct db_params *p, bool value)
 void db_param_any(struct db_params *p, const char *text)
 {
     add(p, OID_ANY, text, text != NULL ? strlen(text) : 0);
-}
-
-void db_param_inet(struct db_params *p, const char *text)
-{
-    add(p, OID_INET, text, strlen(text));
 }
 
 /* -- rows ----------------------------------------------------------------- */

@@ -12,9 +12,7 @@ bool store_open(struct store *st, const struct config *cfg)
 
 void store_close(struct store *st)
 {
-    if (st->pool != NULL) {
-        db_pool_free(st->pool);
-    }
+    db_pool_free(st->pool);
 }
 
 void store_use(const struct store *st, int *size, int *used, bool *refused)
@@ -143,7 +141,7 @@ enum store_result store_attempt_begin(struct store *st,
     enum store_result result;
 
     db_param_bytes(&p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_inet(&p, attempt->address);
+    db_param_any(&p, attempt->address);
     db_param_int64(&p, max_failures);
     db_param_int64(&p, window_s);
     result = store_run(st, &attempt_begin_sql, &p, NULL, &rows);
@@ -165,7 +163,7 @@ enum store_result store_attempt_settle(struct store *st,
     struct db_params p = {0};
 
     db_param_bytes(&p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_inet(&p, attempt->address);
+    db_param_any(&p, attempt->address);
     db_param_bool(&p, success);
     return store_run_one(st, &attempt_settle_sql, &p);
 }
