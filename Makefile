@@ -79,8 +79,8 @@ ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
   -Ijose -Iidentity-fcgi/src \
-  $(OPENSSL_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
-ID_LIBS := $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
+  $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
+ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
 EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
 EMBED_OBJ := $(EMBED_C:.c=.o)
 EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)
@@ -204,8 +204,8 @@ BENCH := $(addprefix $(BUILD)/bench/,floors floor_fcgi sign)
 $(BENCH): $(BUILD)/bench/%: bench/%.c bench/rsa.c bench/rsa.h $(JOSE_LIB) build/config.mk
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
-	$(Q)$(CC) $(ID_CFLAGS) $(FCGI_CFLAGS) -Ibench -pie $(LDFLAGS) -o $@ $< \
-	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS) $(FCGI_LIBS)
+	$(Q)$(CC) $(ID_CFLAGS) -Ibench -pie $(LDFLAGS) -o $@ $< \
+	  bench/rsa.c $(JOSE_LIB) $(ID_LIBS)
 
 # BENCH_FLAGS: --quick, --only proxied,refused, ... (or refresh,login, ...)
 .PHONY: bench-programs bench-identity bench-gateway bench-capacity bench-jose \

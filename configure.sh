@@ -311,7 +311,7 @@ probe_all() {
     wrong_names=''
     nginx_src_path=''
     pg_path=''
-    check_cflags='' check_libs='' fcgi_cflags='' fcgi_libs=''
+    check_cflags='' check_libs=''
     probe_cc
     probe_tool "make" make make "make --version"
     probe_tool "pkg-config" pkg-config pkgconf "pkg-config --version"
@@ -319,6 +319,7 @@ probe_all() {
     probe_nginx_src
     probe_lib openssl "OpenSSL" libcrypto 3.0 libssl-dev
     probe_lib yajl "yajl" yajl 2.1 libyajl-dev
+    probe_lib fcgi "libfcgi" fcgi 2.4 libfcgi-dev
     probe_lib pq "libpq" libpq 13 libpq-dev
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
     [ $tests = no ] || probe_tests
@@ -326,7 +327,6 @@ probe_all() {
 
 probe_tests() {
     probe_lib check "Check" check 0.15 check
-    probe_lib fcgi "libfcgi" fcgi 2.4 libfcgi-dev # a benchmark's floor
     probe_postgres
     probe_certificates
     probe_tool "prove" prove perl "prove --version"

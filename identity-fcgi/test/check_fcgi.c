@@ -6,9 +6,8 @@
 #include <stdio.h>
 
 START_TEST (test_whole_request) {
-    static const char want[] = "\1\6\0\1\0\x12\0\0"
-                               "Status: 200 OK\r\n\r\n"
-                               "\1\6\0\1\0\5\0\0hello"
+    static const char want[] = "\1\6\0\1\0\x17\1\0"
+                               "Status: 200 OK\r\n\r\nhello\0"
                                "\1\6\0\1\0\0\0\0"
                                "\1\3\0\1\0\x8\0\0\0\0\0\0\0\0\0\0";
     char text[512];

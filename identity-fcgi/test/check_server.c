@@ -38,7 +38,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
     ck_assert_uint_eq(thread, 0);
     pthread_mutex_lock(&lock);
-    order[strlen(order)] = call->params[0][2]; /* N=x */
+    order[strlen(order)] = call->params[1][2]; /* N=x */
     waited_us = metrics_now_us() - call->arrived_us;
     allowed_us = call->deadline_ms * 1000 - call->arrived_us;
     pthread_cond_broadcast(&change);

@@ -34,7 +34,7 @@ static inline void setup(void)
 
 static inline void teardown(void)
 {
-    free(ex);
+    fcgi_exchange_free(ex);
     close(pair[0]);
     close(pair[1]);
 }
@@ -119,7 +119,8 @@ static inline void answer(void)
 
 static inline const char *param(size_t i)
 {
-    return call.params[i];
+    ck_assert_str_eq(call.params[0], "FCGI_ROLE=RESPONDER");
+    return call.params[1 + i];
 }
 
 #endif

@@ -1,54 +1,88 @@
 /*
- * FastCGI 1.0, as much of it as nginx speaks: reads one request from a
- * connection and answers it.
+ * FastCGI: reads one request from a connection and answers it, by libfcgi, of
+ * which this is the only user.
  *
- * A request is received until it is whole, within a deadline; each length that
- * the peer claims is compared with what has come, and allocates nothing.
+ * libfcgi waits for its peer without a deadline and allocates whatever length
+ * that claims.  So it never sees a peer: a request is received here until it
+ * is whole and its lengths are true; from there libfcgi reads it as a file,
+ * and writes the answer to the same file, which is sent from here.
  */
 
 #include "base/metrics.h"
 #include "server/server.h"
 
 #include <endian.h>
+#include <fastcgi.h>
+#include <fcgiapp.h>
+#include <fcntl.h>
+#include <malloc.h>
 #include <openssl/crypto.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
-enum { NO_MORE, BEGIN, END = 3, PARAMS, STDIN, STDOUT }; /* kinds of records */
-#define HEADER 8
-#define RECORD_MAX 65535
-#define PARAMS_MAX RECORD_MAX /* nginx never sends more than one record */
+#define NOEXEC_SEAL 0x0008U /* MFD_NOEXEC_SEAL: for vm.memfd_noexec=2 */
+#define PARAMS_MAX 65535    /* one record: nginx never sends more */
 /* Parameters, a body, and two more records beyond the kept part of it. */
 #define REQUEST_ROOM (256 * 1024)
 #define ANSWER_ROOM (FCGI_ANSWER_MAX + 64 * 1024) /* with its records */
+#define ROOM ((size_t) (REQUEST_ROOM + ANSWER_ROOM))
 #define DRAIN_MAX (1024 * 1024) /* of a body too large to be served */
 
 /* May hold tokens and credentials: wiped with its request. */
 struct fcgi_exchange {
+    FCGX_Request req;
     int fd;
     int64_t deadline_us;
-    enum fcgi_end end; /* why it ended */
-    size_t len;        /* of the request: what came */
-    size_t pos;        /* of it: whole records */
-    unsigned id, type; /* of the next record */
-    size_t params_len, param_count, body_len, body_max;
-    uint64_t body_announced;
-    unsigned char *body; /* in request, as are the parameters */
-    char *params[PARAMS_MAX / 2 + 1];
-    unsigned char request[REQUEST_ROOM];
-    char answer[ANSWER_ROOM];
+    enum fcgi_end end;  /* why it ended */
+    int file;           /* in memory, for libfcgi to read and write */
+    unsigned char *raw; /* the same: the request, behind it the answer */
+    size_t len;         /* of the request: what came */
+    size_t pos;         /* of it: whole records */
+    unsigned id, type;  /* of the next record */
+    size_t params_len, body_len;
+    size_t body_max;
+    unsigned char body[];
 };
 
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max)
 {
-    struct fcgi_exchange *ex = calloc(1, sizeof(*ex));
+    struct fcgi_exchange *ex = calloc(1, sizeof(*ex) + body_max);
 
-    if (ex != NULL) {
-        ex->body_max = body_max;
+    if (ex == NULL) {
+        return NULL;
+    }
+    ex->body_max = body_max;
+    FCGX_InitRequest(&ex->req, -1, 0);
+    /* All freed memory is overwritten: libfcgi frees buffers that hold
+     * requests and answers. */
+    (void) mallopt(M_PERTURB, 0x55);
+    ex->file = memfd_create("fcgi", MFD_CLOEXEC | NOEXEC_SEAL);
+    if (ex->file < 0) { /* Linux before 6.3 */
+        ex->file = memfd_create("fcgi", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    }
+    ex->raw =
+        mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_SHARED, ex->file, 0);
+    if (FCGX_Init() != 0 || ex->raw == MAP_FAILED ||
+        ftruncate(ex->file, ROOM) != 0 ||
+        fcntl(ex->file, F_ADD_SEALS, F_SEAL_GROW) != 0) {
+        fcgi_exchange_free(ex);
+        return NULL;
     }
     return ex;
+}
+
+void fcgi_exchange_free(struct fcgi_exchange *ex)
+{
+    if (ex != NULL) {
+        FCGX_Free(&ex->req, 1); /* one that was not answered */
+        (void) munmap(ex->raw, ROOM);
+        close(ex->file);
+        free(ex);
+    }
 }
 
 /* The first failure counts. */
@@ -82,7 +116,7 @@ static bool await(struct fcgi_exchange *ex, size_t n)
         if (!wait_for(ex, POLLIN)) {
             return false;
         }
-        got = recv(ex->fd, ex->request + ex->len, REQUEST_ROOM - ex->len,
+        got = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len,
                    MSG_DONTWAIT);
         if (got <= 0) {
             return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
@@ -92,94 +126,132 @@ static bool await(struct fcgi_exchange *ex, size_t n)
     return true;
 }
 
-/* Makes NAME=value of the pairs in a record, in place: their two lengths leave
- * room for "=" and NUL.  False where the last one does not end with it. */
-static bool take_params(struct fcgi_exchange *ex, unsigned char *p,
-                        const unsigned char *end)
+/* Whether the lengths of names and values end where their record does. */
+static bool are_pairs(const unsigned char *p, const unsigned char *end)
 {
     while (p < end) {
-        char *out = (char *) p;
-        size_t lens[2];
+        size_t both = 0;
 
         for (int i = 0; i < 2; i++) {
             uint32_t n;
 
             if (p < end && *p < 0x80) {
-                lens[i] = *p++;
+                both += *p++;
             } else if (end - p >= 4) {
                 memcpy(&n, p, 4);
-                lens[i] = be32toh(n) & INT32_MAX;
+                both += be32toh(n) & INT32_MAX;
                 p += 4;
             } else {
                 return false;
             }
         }
-        if (lens[0] + lens[1] > (size_t) (end - p)) {
+        if (both > (size_t) (end - p)) {
             return false;
         }
-        ex->params[ex->param_count++] = out;
-        memmove(out, p, lens[0]);
-        out[lens[0]] = '=';
-        memmove(out + lens[0] + 1, p + lens[0], lens[1]);
-        p += lens[0] + lens[1];
-        out[lens[0] + 1 + lens[1]] = '\0';
-        if (strncmp(out, "CONTENT_LENGTH=", 15) == 0) {
-            ex->body_announced = strtoull(out + 15, NULL, 10);
-        }
+        p += both;
     }
     return true;
 }
 
-/* Whether a record's content is in order; sets what comes next: a body that is
- * too large need not come whole. */
-static bool take(struct fcgi_exchange *ex, unsigned char *content, size_t n)
+/* Whether a record's content is in order; sets what comes next, 0 at the end:
+ * a body that is too large need not come whole. */
+static bool take(struct fcgi_exchange *ex, const unsigned char *content,
+                 size_t n)
 {
-    if (ex->type == BEGIN) {
-        ex->type = PARAMS;
-        return n == 8 && content[0] == 0 && content[1] == 1; /* responder */
+    if (ex->type == FCGI_BEGIN_REQUEST) {
+        ex->type = FCGI_PARAMS;
+        return n == sizeof(FCGI_BeginRequestBody) && content[0] == 0 &&
+               content[1] == FCGI_RESPONDER;
     }
-    if (ex->type == PARAMS) {
+    if (ex->type == FCGI_PARAMS) {
         ex->params_len += n;
-        ex->type = n == 0 ? STDIN : PARAMS;
-        return ex->params_len <= PARAMS_MAX &&
-               take_params(ex, content, content + n);
+        ex->type = n == 0 ? FCGI_STDIN : FCGI_PARAMS;
+        return ex->params_len <= PARAMS_MAX && are_pairs(content, content + n);
     }
-    ex->body = ex->body_len == 0 ? content : ex->body;
-    memmove(ex->body + ex->body_len, content, n);
     ex->body_len += n;
-    ex->type = n == 0 || ex->body_len > ex->body_max ? NO_MORE : STDIN;
+    ex->type = n == 0 || ex->body_len > ex->body_max ? 0 : FCGI_STDIN;
     return true;
 }
 
 static bool receive(struct fcgi_exchange *ex)
 {
-    while (ex->type != NO_MORE) {
-        unsigned char *h = ex->request + ex->pos;
+    ex->type = FCGI_BEGIN_REQUEST;
+    while (ex->type != 0) {
+        const unsigned char *h = ex->raw + ex->pos;
         size_t n, total;
         unsigned id;
 
-        if (!await(ex, HEADER)) {
+        if (!await(ex, FCGI_HEADER_LEN)) {
             return false;
         }
         id = (unsigned) h[2] << 8 | h[3];
         n = (size_t) h[4] << 8 | h[5];
-        total = HEADER + n + h[6];
-        ex->id = ex->type == BEGIN ? id : ex->id;
-        if (h[0] != 1 || h[1] != ex->type || id == 0 || id != ex->id) {
+        total = FCGI_HEADER_LEN + n + h[6];
+        ex->id = ex->type == FCGI_BEGIN_REQUEST ? id : ex->id;
+        if (h[0] != FCGI_VERSION_1 || h[1] != ex->type || id == 0 ||
+            id != ex->id) {
             return fail(ex, FCGI_GARBAGE);
         }
         if (!await(ex, total)) {
             return false;
         }
-        /* nginx pads neither a beginning nor an end. */
-        if ((h[6] != 0 && (ex->type == BEGIN || n == 0)) ||
-            !take(ex, h + HEADER, n)) {
+        /* After these, libfcgi mistakes padding, which nginx never sends
+         * there, for the next record. */
+        if ((h[6] != 0 && (ex->type == FCGI_BEGIN_REQUEST || n == 0)) ||
+            !take(ex, h + FCGI_HEADER_LEN, n)) {
             return fail(ex, FCGI_GARBAGE);
         }
         ex->pos += total;
     }
-    return ex->body_len >= ex->body_announced || ex->body_len > ex->body_max ||
+    return true;
+}
+
+/* Lets libfcgi read what came. */
+static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
+{
+    FCGX_Request *req = &ex->req;
+    const char *length;
+
+    /* One of its own, as it closes that after an error; "detached", it closes
+     * without waiting for a peer. */
+    req->ipcFd = fcntl(ex->file, F_DUPFD_CLOEXEC, 3);
+    req->keepConnection = 1; /* FCGX_Accept_r() would close it first */
+    (void) lseek(ex->file, 0, SEEK_SET);
+    if (FCGX_Detach(req) != 0 || FCGX_Accept_r(req) != 0) {
+        return fail(ex, FCGI_GARBAGE);
+    }
+    call->params = req->envp;
+    call->body.data = ex->body;
+    call->body.len =
+        (size_t) FCGX_GetStr((char *) ex->body, (int) ex->body_max, req->in);
+    call->body_too_large = ex->body_len > ex->body_max;
+    if (FCGX_GetError(req->in) != 0) {
+        return fail(ex, FCGI_GARBAGE);
+    }
+    length = FCGX_GetParam("CONTENT_LENGTH", req->envp);
+    return call->body_too_large || length == NULL ||
+           strtoull(length, NULL, 10) <= ex->body_len ||
            fail(ex, FCGI_INCOMPLETE); /* the client went away */
+}
+
+/* Lets libfcgi end its answer and free the request, which is wiped. */
+static bool finish(struct fcgi_exchange *ex)
+{
+    FCGX_Request *req = &ex->req;
+
+    for (char **p = req->envp; req->in != NULL && *p != NULL; p++) {
+        OPENSSL_cleanse(*p, strlen(*p));
+    }
+    OPENSSL_cleanse(ex->raw, ex->len);
+    OPENSSL_cleanse(ex->body, ex->body_max);
+    req->keepConnection = 1; /* so that it is closed after an error alone */
+    FCGX_Finish_r(req);
+    if (req->ipcFd < 0) {
+        return fail(ex, FCGI_LEFT);
+    }
+    close(req->ipcFd);
+    req->ipcFd = -1;
+    return true;
 }
 
 enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
@@ -188,56 +260,40 @@ enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
     ex->fd = fd;
     ex->deadline_us = deadline_us;
     ex->end = FCGI_WHOLE;
-    ex->type = BEGIN;
-    ex->len = ex->pos = ex->params_len = ex->param_count = ex->body_len = 0;
-    ex->body_announced = 0;
-    if (!receive(ex)) {
-        OPENSSL_cleanse(ex->request, ex->len);
+    ex->len = ex->pos = ex->params_len = ex->body_len = 0;
+    if (!receive(ex) || !parse(ex, call)) {
+        (void) finish(ex);
     }
-    ex->params[ex->param_count] = NULL;
-    call->params = ex->params;
-    call->body_too_large = ex->body_len > ex->body_max;
-    call->body = (pj_str_t){ex->body, call->body_too_large ? ex->body_max
-                                                           : ex->body_len};
     return ex->end;
 }
 
 /* -- answering -- */
 
-/* Appends records with what text holds; one without content ends it. */
-static void put(struct fcgi_exchange *ex, struct buf *out, int type,
-                const char *text, size_t len)
+static void put(struct fcgi_exchange *ex, const struct buf *text)
 {
-    do {
-        size_t n = len < RECORD_MAX ? len : RECORD_MAX;
-        const char head[HEADER] = {1,
-                                   (char) type,
-                                   (char) (ex->id >> 8),
-                                   (char) ex->id,
-                                   (char) (n >> 8),
-                                   (char) n};
-
-        buf_add(out, head, sizeof(head));
-        buf_add(out, text, n);
-        text += n;
-        len -= n;
-    } while (len > 0);
+    if (text->len != 0) {
+        (void) FCGX_PutStr(text->data, (int) text->len, ex->req.out);
+    }
 }
 
-static void send_answer(struct fcgi_exchange *ex, const struct buf *out)
+/* Sends what libfcgi has made of the answer. */
+static void send_answer(struct fcgi_exchange *ex)
 {
-    size_t sent = 0;
+    const unsigned char *p = ex->raw + REQUEST_ROOM;
+    const unsigned char *end = ex->raw + lseek(ex->file, 0, SEEK_CUR);
 
-    while (sent < out->len && wait_for(ex, POLLOUT)) {
-        ssize_t n = send(ex->fd, out->data + sent, out->len - sent,
-                         MSG_DONTWAIT | MSG_NOSIGNAL);
+    while (p < end && wait_for(ex, POLLOUT)) {
+        ssize_t n =
+            send(ex->fd, p, (size_t) (end - p), MSG_DONTWAIT | MSG_NOSIGNAL);
 
         if (n < 0) {
             (void) fail(ex, FCGI_LEFT);
             break;
         }
-        sent += (size_t) n;
+        p += n;
     }
+    OPENSSL_cleanse(ex->raw + REQUEST_ROOM,
+                    (size_t) (end - ex->raw) - REQUEST_ROOM);
 }
 
 /* Waits until the peer has read the answer and closes: one that is still
@@ -250,7 +306,7 @@ static void drain(struct fcgi_exchange *ex)
     do {
         ex->len = ex->pos = 0;
         (void) await(ex, 1);
-        OPENSSL_cleanse(ex->request, ex->len);
+        OPENSSL_cleanse(ex->raw, ex->len);
         drained += ex->len;
     } while (ex->len != 0 && drained < DRAIN_MAX);
 }
@@ -258,25 +314,15 @@ static void drain(struct fcgi_exchange *ex)
 enum fcgi_end fcgi_answer(struct fcgi_exchange *ex, int64_t deadline_us,
                           const struct fcgi_reply *reply)
 {
-    static const char complete[8];
     enum fcgi_end end;
-    struct buf out;
 
     ex->deadline_us = deadline_us;
-    OPENSSL_cleanse(ex->request, ex->len);
-    buf_init(&out, ex->answer, sizeof(ex->answer));
-    put(ex, &out, STDOUT, reply->head->data, reply->head->len);
-    if (reply->body->len > 0) {
-        put(ex, &out, STDOUT, reply->body->data, reply->body->len);
+    (void) lseek(ex->file, REQUEST_ROOM, SEEK_SET);
+    put(ex, reply->head);
+    put(ex, reply->body);
+    if (finish(ex)) {
+        send_answer(ex);
     }
-    put(ex, &out, STDOUT, "", 0);
-    put(ex, &out, END, complete, sizeof(complete));
-    if (out.overflow) {
-        (void) fail(ex, FCGI_LEFT);
-    } else {
-        send_answer(ex, &out);
-    }
-    buf_reset(&out);
     end = ex->end;
     if (end == FCGI_WHOLE && ex->body_len > ex->body_max) {
         drain(ex);

@@ -16,7 +16,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <malloc.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -231,8 +230,6 @@ static bool start(void)
             return false;
         }
     }
-    /* Freed memory is overwritten: libraries may have kept secrets in it. */
-    (void) mallopt(M_PERTURB, 0x55);
     return true;
 }
 
@@ -241,7 +238,7 @@ static void stop(void)
     close(server.queue[1]);
     for (int i = 0; i < server.cfg->worker_threads; i++) {
         pthread_join(server.threads[i].id, NULL);
-        free(server.threads[i].exchange);
+        fcgi_exchange_free(server.threads[i].exchange);
     }
     close(server.queue[0]);
     close(server.signal_fd);

@@ -43,8 +43,9 @@ enum fcgi_end {
 struct fcgi_exchange;
 
 /* Bodies of up to body_max bytes (at most 64 KiB) are passed on.  NULL when
- * memory is short; to be freed.  Used by one thread only. */
+ * memory or descriptors are short.  Used by one thread only. */
 struct fcgi_exchange *fcgi_exchange_new(size_t body_max);
+void fcgi_exchange_free(struct fcgi_exchange *ex);
 
 /*
  * Reads a request from fd, which stays the caller's.  All of it has to arrive
