@@ -88,8 +88,7 @@ static bool read_credential(struct cmd *c)
 
 /* -- account add -- */
 
-/* Nobody could refer to it by name. */
-static bool refuse_uuid(struct cmd *c)
+bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
@@ -403,7 +402,7 @@ const struct cmd_spec cmd_accounts[] = {
          {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
-     .check = read_credential, .find = refuse_uuid,
+     .check = read_credential, .find = cmd_name_is_free,
      .sql = "INSERT INTO accounts"
             " (account_name, account_type, credential_hash)"
             " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
@@ -413,7 +412,7 @@ const struct cmd_spec cmd_accounts[] = {
     {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
      "The id stays, and with it sessions and tokens.\n",
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .check = fold_new_name, .find = refuse_uuid, .to = "account",
+     .check = fold_new_name, .find = cmd_name_is_free, .to = "account",
      .sql = "UPDATE accounts SET account_name = :to, updated_at = now()"
             " WHERE account_id = :accountId",
      .event = "account.renamed", .columns = {ACCOUNT}},

@@ -27,13 +27,19 @@ static const struct {
     {"accounts_name", "an account of this name exists already"},
     {"accounts_name_normalised",
      "the name of an account is 1 to 320 bytes without control characters"},
+    {"accounts_type_known",
+     "the type of an account is CUSTOMER, OPERATOR or SYSTEM"},
     {"branches_name_plain",
      "the name of a branch is 1 to 200 bytes without control characters"},
+    {"branch_grants_pkey", "a branch is named twice"},
     {"branches_per_account",
      "an account may be granted at most 1000 active branches in all"},
     {"branches_per_member",
      "a member may be granted at most 200 active branches; revoke or "
      "deactivate some first"},
+    {"member_roles_code_plain",
+     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
+    {"members_once", "a workspace is named twice"},
     {"roles_per_grant",
      "a member may hold at most 32 roles in a branch; revoke some first"},
     {"tenants_name_plain",
@@ -50,6 +56,16 @@ static const struct {
     {"57014", "the database did not finish within "
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
+
+const char *cmd_reason(const char *what)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(what, known[i].what) == 0) {
+            return known[i].line;
+        }
+    }
+    return what;
+}
 
 /* Turns the last error into a line, unless work has written one; always
  * false. */
