@@ -13,9 +13,9 @@
 #include "auth/password.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <openssl/asn1.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
 #include <string.h>
 #include <time.h>
 
@@ -31,20 +31,54 @@ static pj_str_t str(const char *text, size_t len)
 
 /* -- credentials -- */
 
-/* Whether c->secret can be a JSON string, as login reads it. */
-static bool can_be_sent(const struct cmd *c)
+/* How many characters c->secret has as a JSON string; -1: it can be none, as
+ * login reads it. */
+static int count_characters(const struct cmd *c)
 {
     unsigned long character;
-    int n;
+    int count = 0, n;
 
-    for (size_t i = 0; i < c->secret_len; i += (size_t) n) {
+    for (size_t i = 0; i < c->secret_len; i += (size_t) n, count++) {
         n = UTF8_getc((const unsigned char *) c->secret + i,
                       (int) (c->secret_len - i), &character);
         if (n <= 0 || character == 0 || character > 0x10ffff) {
-            return false;
+            return -1;
         }
     }
-    return true;
+    return count;
+}
+
+/* Refuses c->secret where a line of the operator's file is the same, but for
+ * A-Z. */
+static bool refuse_forbidden(struct cmd *c)
+{
+    const char *path = c->cfg.credential_forbidden;
+    char line[CREDENTIAL_MAX + LINE_END + 1];
+    bool whole = true, forbidden = false;
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+
+    while (file != NULL && !forbidden &&
+           fgets(line, sizeof(line), file) != NULL) {
+        size_t len = strcspn(line, "\r\n");
+        bool ended = line[len] != '\0';
+
+        line[len] = '\0';
+        forbidden = whole && strcasecmp(line, c->secret) == 0;
+        whole = ended; /* what follows begins a line */
+    }
+    if (path != NULL && (file == NULL || ferror(file))) {
+        (void) cmd_fail(c,
+                        "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN: cannot read "
+                        "%s: %s",
+                        path, strerror(errno));
+    } else if (forbidden) {
+        (void) cmd_fail(c, "this credential is one that "
+                           "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN lists");
+    }
+    if (file != NULL) {
+        (void) fclose(file);
+    }
+    return c->status == 0;
 }
 
 /* Puts the hash of c->secret in its place. */
@@ -62,17 +96,18 @@ static bool hash(struct cmd *c)
     return true;
 }
 
-/* Reads a credential, or makes one that nobody knows, and hashes it. */
+/* Reads a credential and hashes it, or takes one that nobody knows. */
 static bool read_credential(struct cmd *c)
 {
+    int count;
+
     if (!cmd_load(c)) {
         return false;
     }
     if (cmd_get(c, "no-login") != NULL) {
-        c->secret_len = 32;
-        return RAND_bytes((unsigned char *) c->secret, 32) == 1
-                   ? hash(c)
-                   : cmd_fail(c, "no randomness");
+        cmd_set(c, "hash", password_nobody());
+        return password_setup(&c->cfg) ||
+               cmd_fail(c, "the credential could not be hashed");
     }
     if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
@@ -80,10 +115,17 @@ static bool read_credential(struct cmd *c)
     if (c->secret_len > CREDENTIAL_MAX) {
         return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
-    return can_be_sent(c)
-               ? hash(c)
-               : cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
-                             "log in with this one");
+    c->secret[c->secret_len] = '\0';
+    count = count_characters(c);
+    if (count < 0) {
+        return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
+                           "log in with this one");
+    }
+    if (count < c->cfg.credential_min) {
+        return cmd_fail(c, "a credential has at least %d characters",
+                        c->cfg.credential_min);
+    }
+    return refuse_forbidden(c) && hash(c);
 }
 
 /* -- account add -- */
