@@ -58,7 +58,7 @@ BEGIN
                 login_attempt_settle, login_attempt_uncount
     TO platform_identity;
   GRANT EXECUTE
-    ON FUNCTION check_branch_limits, import_account, import_is, import_list,
+    ON FUNCTION check_branch_limits, import_account, import_id, import_list,
                 import_the_one
     TO platform_operator;
 END;

@@ -232,7 +232,7 @@ my @refused = (
     [ qr/type of an account is CUSTOMER,/,
         import_line(account => 'bad', type => 'customer') ],
     [ qr/type of an account is/, import_line(account => 'bad', type => 1) ],
-    (map { [ qr/hash is refused: it is no Argon2id, /,
+    (map { [ qr/hash is refused: it is not an Argon2id, /,
         import_line(account => 'bad', hash => $_) ] } '', 'plain', 7, [],
         substr($hash, 0, -1), "$hash ", '$1$salt$' . 'x' x 22, 'x' x 5000),
     (map { [ qr/hash is refused: it takes longer/,

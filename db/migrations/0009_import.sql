@@ -7,6 +7,9 @@ ALTER TABLE accounts
     credential_hash ~ '^[$](argon2id?|2[aby]|5|6|pbkdf2-sha256)[$]'
     AND octet_length(credential_hash) < 256);
 
+-- Names of workspaces are looked up by the thousand.
+CREATE INDEX workspaces_name ON workspaces (workspace_name COLLATE "C");
+
 -- As before, but from the account to its grants whatever the planner knows of
 -- the tables: in one that was empty a moment ago the way over the branch, which
 -- everybody may be granted, looks as short.
@@ -66,12 +69,12 @@ BEGIN
 END;
 $$;
 
--- Whether reference is this id or, where it has not the form of one, this name.
-CREATE FUNCTION import_is(reference text, id uuid, name text)
-RETURNS boolean LANGUAGE sql IMMUTABLE AS $$
+-- The id that reference is; null where it has not the form of one, and so is a
+-- name.
+CREATE FUNCTION import_id(reference text) RETURNS uuid
+LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE WHEN reference ~* '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'
-              THEN id::text = lower(reference)
-              ELSE name COLLATE "C" = reference END
+              THEN reference::uuid END
 $$;
 
 -- The one of ids, all that reference names, be it by name or id.
@@ -107,6 +110,8 @@ DECLARE
   member     uuid;
   branch     uuid;
   violated   text;
+  id         uuid;
+  named      text;
 BEGIN
   IF EXISTS (SELECT FROM accounts WHERE account_name COLLATE "C" = name) THEN
     RETURN 'known';
@@ -123,20 +128,23 @@ BEGIN
   FOR membership IN SELECT * FROM import_list(
     given->'memberships', 'memberships', ARRAY['workspace', 'grants'])
   LOOP
+    id := import_id(membership->>'workspace');
+    named := CASE WHEN id IS NULL THEN membership->>'workspace' END;
     workspace := import_the_one(
       (SELECT array_agg(workspace_id) FROM workspaces
-        WHERE import_is(membership->>'workspace', workspace_id,
-                        workspace_name)),
+        WHERE workspace_id = id OR workspace_name COLLATE "C" = named),
       'workspace', membership->'workspace', '');
     INSERT INTO members (account_id, workspace_id)
     VALUES (account, workspace) RETURNING member_id INTO member;
     FOR granted IN SELECT * FROM import_list(
       membership->'grants', 'grants', ARRAY['branch', 'roles'])
     LOOP
+      id := import_id(granted->>'branch');
+      named := CASE WHEN id IS NULL THEN granted->>'branch' END;
       branch := import_the_one(
         (SELECT array_agg(branch_id) FROM branches
           WHERE workspace_id = workspace
-            AND import_is(granted->>'branch', branch_id, branch_name)),
+            AND (branch_id = id OR branch_name COLLATE "C" = named)),
         'branch', granted->'branch',
         format(' in "%s"', membership->>'workspace'));
       INSERT INTO branch_grants (member_id, branch_id, workspace_id)

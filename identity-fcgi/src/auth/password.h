@@ -75,7 +75,7 @@ struct stored {
     } form;
     const char *text;
     unsigned long memory_kib, lanes; /* Argon2's */
-    unsigned long rounds, most;      /* passes, iterations */
+    unsigned long rounds;            /* passes, iterations */
     unsigned char salt[STORED_PART_MAX], hash[STORED_PART_MAX];
     size_t salt_len, hash_len;
 };

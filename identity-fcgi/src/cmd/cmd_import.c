@@ -9,17 +9,15 @@
 
 #include "auth/password.h"
 
-#include <errno.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LINE_BYTES (16 * 1024)
-#define BATCH_LINES 100
-#define BATCH_BYTES                                                           \
-    (512 * 1024) /* a line takes twice its own and the rest                   \
-                  */
-#define BATCH_ROOM (3 * LINE_BYTES)
+/* What lines cost goes by their length: so many are written within the time
+ * of a statement. */
+#define BATCH_BYTES (32 * 1024)
+#define BATCH_ROOM (3 * LINE_BYTES) /* a line takes twice its own and more */
 
 /* Beside the command that runs, which is the only one too. */
 static struct {
@@ -27,16 +25,14 @@ static struct {
     char io[LINE_BYTES];
     char line[LINE_BYTES + 1]; /* one more tells that it is too long */
     size_t len;
-    char hash[PASSWORD_STORED_MAX];
-    char batch[BATCH_BYTES];
+    char hash[PASSWORD_STORED_MAX + 1]; /* likewise */
+    char batch[BATCH_BYTES + BATCH_ROOM];
     struct buf out; /* over it */
     struct jsonw json;
-    int64_t numbers[BATCH_LINES];
-    int lines;
     int64_t number, added, unchanged, refused;
 } in;
 
-/* False at the end of the file. */
+/* False at the end of the file, or where it cannot be read. */
 static bool read_line(void)
 {
     int ch;
@@ -48,7 +44,7 @@ static bool read_line(void)
             in.line[in.len++] = (char) ch;
         }
     }
-    return in.len > 0 || ch != EOF;
+    return !ferror(in.file) && (in.len > 0 || ch != EOF);
 }
 
 /* Tells the reason that is in c->line, and goes on. */
@@ -61,31 +57,21 @@ static void refuse(struct cmd *c, int64_t number)
     in.refused++;
 }
 
-/* Without a hash nobody can log in. */
-static bool take_hash(struct cmd *c, const pj_json_t *hash)
+static const char *copy(char *out, size_t cap, pj_str_t text)
 {
-    struct stored stored;
-    const char *wrong;
-
-    (void) snprintf(in.hash, sizeof(in.hash), "%s", password_nobody());
-    if (hash == NULL || hash->type == PJ_JSON_NULL) {
-        return true;
-    }
-    (void) snprintf(in.hash, sizeof(in.hash), "%.*s",
-                    hash->text.len < sizeof(in.hash) ? (int) hash->text.len
-                                                     : 0,
-                    hash->text.len > 0 ? (const char *) hash->text.data : "");
-    wrong = stored_parse(in.hash, &stored);
-    return wrong == NULL || cmd_fail(c, "the hash is refused: %s", wrong);
+    (void) snprintf(out, cap, "%.*s", (int) text.len,
+                    text.len > 0 ? (const char *) text.data : "");
+    return out;
 }
 
 /* Adds to the batch, after what the database cannot judge: the text, the
- * account's name, the hash. */
+ * account's name, the hash.  Without one nobody can log in. */
 static bool take_line(struct cmd *c)
 {
     const pj_str_t text = {(const unsigned char *) in.line, in.len};
-    const pj_json_t *root, *account;
-    char *name;
+    const pj_json_t *root, *account, *given;
+    const char *hash = password_nobody(), *wrong = NULL;
+    struct stored stored;
     pj_arena_t arena;
     pj_err_t err;
 
@@ -98,26 +84,28 @@ static bool take_line(struct cmd *c)
         return cmd_fail(c, "%s", pj_strerror(err));
     }
     account = pj_json_member(root, "account");
+    given = pj_json_member(root, "hash");
     if (account == NULL || account->type != PJ_JSON_STRING) {
         return cmd_fail(c, "account is missing, or no string");
     }
-    name = pj_arena_alloc(&arena, account->text.len + 1);
-    if (name == NULL) {
-        return cmd_fail(c, "it takes too much memory");
-    }
-    memcpy(name, account->text.data, account->text.len);
-    name[account->text.len] = '\0';
     cmd_set(c, "folded", c->secret);
-    if (!cmd_fold(c, name) || !cmd_name_is_free(c) ||
-        !take_hash(c, pj_json_member(root, "hash"))) {
+    if (!cmd_fold(c, copy(c->secret, sizeof(c->secret), account->text)) ||
+        !cmd_name_is_free(c)) {
         return false;
     }
+    if (given != NULL && given->type != PJ_JSON_NULL) {
+        hash = copy(in.hash, sizeof(in.hash), given->text);
+        wrong = stored_parse(hash, &stored);
+    }
+    if (wrong != NULL) {
+        return cmd_fail(c, "the hash is refused: %s", wrong);
+    }
     jsonw_object(&in.json, NULL);
+    jsonw_int(&in.json, "n", in.number);
     jsonw_cstr(&in.json, "name", c->secret);
-    jsonw_cstr(&in.json, "hash", in.hash);
+    jsonw_cstr(&in.json, "hash", hash);
     jsonw_string(&in.json, "line", in.line, in.len);
     jsonw_object_end(&in.json);
-    in.numbers[in.lines++] = in.number;
     return true;
 }
 
@@ -125,11 +113,9 @@ static bool take_line(struct cmd *c)
 
 static bool write_rows(struct cmd *c)
 {
-    return cmd_sql(c, "SELECT n, import_account(l->>'name', l->>'hash',"
-                      "                         l->>'line') AS outcome"
-                      "  FROM jsonb_array_elements(:batch::jsonb)"
-                      "  WITH ORDINALITY AS b (l, n)"
-                      " WHERE n BETWEEN :from::int AND :to::int");
+    return cmd_sql(c, "SELECT l->>'n' AS n, import_account(l->>'name',"
+                      "       l->>'hash', l->>'line') AS outcome"
+                      "  FROM jsonb_array_elements(:batch::jsonb) AS b (l)");
 }
 
 /* Counts what became of the lines, now that it is sure. */
@@ -144,7 +130,7 @@ static void tell(struct cmd *c)
             in.unchanged++;
         } else {
             (void) cmd_fail(c, "%s", cmd_reason(cmd_get(c, "outcome")));
-            refuse(c, in.numbers[strtol(cmd_get(c, "n"), NULL, 10) - 1]);
+            refuse(c, strtoll(cmd_get(c, "n"), NULL, 10));
         }
     }
     if (in.added > added) {
@@ -153,63 +139,40 @@ static void tell(struct cmd *c)
     }
 }
 
-/* Writes these of the batch; fewer at once, where the database does not finish
- * in time. */
-static bool write_range(struct cmd *c, int from, int to)
+/* Writes the batch, if there is one, and begins another. */
+static bool next_batch(struct cmd *c)
 {
-    const int middle = from + (to - from) / 2;
-
-    cmd_keep(c, 0);
-    cmd_setf(c, "from", "%d", from);
-    cmd_setf(c, "to", "%d", to);
-    if (cmd_transact(c, write_rows)) {
-        tell(c);
-        return true;
-    }
-    return strcmp(c->error.state, "57014") == 0 && from < to &&
-           write_range(c, from, middle) && write_range(c, middle + 1, to);
-}
-
-static void begin_batch(void)
-{
-    buf_init(&in.out, in.batch, sizeof(in.batch));
-    jsonw_init(&in.json, &in.out);
-    jsonw_array(&in.json, NULL);
-    in.lines = 0;
-}
-
-static bool write_batch(struct cmd *c)
-{
-    bool ok = true;
-
-    if (in.lines > 0) {
+    if (in.out.len > 1) {
         jsonw_array_end(&in.json);
         buf_addc(&in.out, '\0');
         cmd_set(c, "batch", in.batch);
-        ok = write_range(c, 1, in.lines);
+        cmd_keep(c, 0);
+        if (!cmd_transact(c, write_rows)) {
+            return false;
+        }
+        tell(c);
     }
-    begin_batch();
-    return ok;
+    buf_init(&in.out, in.batch, sizeof(in.batch));
+    jsonw_init(&in.json, &in.out);
+    jsonw_array(&in.json, NULL);
+    return true;
 }
 
 /* -- the file -- */
 
 static bool read_file(struct cmd *c)
 {
-    begin_batch();
-    while (read_line()) {
+    bool ok = next_batch(c);
+
+    while (ok && read_line()) {
         if (in.len > 0 && !take_line(c)) {
             refuse(c, in.number);
         }
-        if ((in.lines == BATCH_LINES ||
-             in.out.len > sizeof(in.batch) - BATCH_ROOM) &&
-            !write_batch(c)) {
-            return false;
-        }
+        ok = in.out.len < BATCH_BYTES || next_batch(c);
     }
-    return write_batch(c) &&
-           (!ferror(in.file) ||
-            cmd_fail(c, "the file cannot be read: %s", strerror(errno)));
+    return ok &&
+           (!ferror(in.file) || cmd_fail(c, "the file cannot be read: %m")) &&
+           next_batch(c);
 }
 
 static bool open_file(struct cmd *c)
@@ -219,7 +182,7 @@ static bool open_file(struct cmd *c)
     in.file =
         path == NULL || strcmp(path, "-") == 0 ? stdin : fopen(path, "re");
     if (in.file == NULL) {
-        return cmd_fail(c, "cannot read %s: %s", path, strerror(errno));
+        return cmd_fail(c, "cannot read %s: %m", path);
     }
     (void) setvbuf(in.file, in.io, _IOFBF, sizeof(in.io));
     return cmd_connect(c) &&
@@ -235,10 +198,12 @@ static bool import(struct cmd *c)
     cmd_setf(c, "unchanged", "%lld", (long long) in.unchanged);
     cmd_setf(c, "refused", "%lld", (long long) in.refused);
     if (!ok) {
+        /* What follows a semicolon is of the last transaction alone. */
         (void) cmd_fail(c,
-                        "accounts added so far: %lld; the same command "
-                        "goes on: %s",
-                        (long long) in.added, c->line);
+                        "%.*s; accounts added so far: %lld, and the same "
+                        "command goes on",
+                        (int) strcspn(c->line, ";"), c->line,
+                        (long long) in.added);
     } else if (in.refused > 0) {
         (void) cmd_fail(c, "lines refused: %lld", (long long) in.refused);
     }
