@@ -57,29 +57,30 @@ static unsigned long number(const char *text, const char *key,
     return at != NULL ? strtoul(at + strlen(key), NULL, 10) : otherwise;
 }
 
-static bool decode(const char *text, size_t len,
-                   unsigned char bytes[STORED_PART_MAX], size_t *bytes_len)
+/* Reads the part that is at text. */
+static bool decode(const char *text, unsigned char bytes[STORED_PART_MAX],
+                   size_t *len)
 {
     char copy[PASSWORD_STORED_MAX];
 
-    (void) snprintf(copy, sizeof(copy), "%.*s", (int) len, text);
+    (void) snprintf(copy, sizeof(copy), "%.*s", (int) strcspn(text, "$"),
+                    text);
     for (char *dot = copy; (dot = strchr(dot, '.')) != NULL;) {
         *dot = '+'; /* passlib's */
     }
     return sodium_base642bin(bytes, STORED_PART_MAX, copy, strlen(copy), NULL,
-                             bytes_len, NULL,
+                             len, NULL,
                              sodium_base64_VARIANT_ORIGINAL_NO_PADDING) == 0;
 }
 
-/* Reads salt and hash, the last parts of what has the right form. */
+/* Salt and hash, the last parts of what has the right form. */
 static bool read_parts(const char *text, struct stored *s)
 {
     const char *hash = strrchr(text, '$');
     const char *salt = memrchr(text, '$', (size_t) (hash - text));
 
-    return decode(salt + 1, (size_t) (hash - salt - 1), s->salt,
-                  &s->salt_len) &&
-           decode(hash + 1, strlen(hash + 1), s->hash, &s->hash_len) &&
+    return decode(salt + 1, s->salt, &s->salt_len) &&
+           decode(hash + 1, s->hash, &s->hash_len) &&
            number(text, ",l=", s->hash_len) == s->hash_len;
 }
 
@@ -106,24 +107,6 @@ const char *stored_parse(const char *text, struct stored *s)
     return s->rounds <= f->most && s->memory_kib <= PASSWORD_MOST_MEMORY_KIB
                ? NULL
                : "it takes longer to verify than a login may";
-}
-
-/* Strings of other makers, which crypto_pwhash() cannot compute. */
-static enum password_result compare_other(const struct stored *s,
-                                          pj_str_t credential)
-{
-    size_t memory = (size_t) s->memory_kib * 1024;
-    void *room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-    if (room == MAP_FAILED) {
-        return PASSWORD_BUSY;
-    }
-    (void) munmap(room, memory);
-    return crypto_pwhash_str_verify(s->text, (const char *) credential.data,
-                                    credential.len) == 0
-               ? PASSWORD_OK
-               : PASSWORD_WRONG;
 }
 
 /* What crypt() would not take whole is wrong, after the same work; of bcrypt
@@ -156,34 +139,44 @@ static enum password_result compare_crypt(const struct stored *s,
 /*
  * libsodium's own comparison tells a lack of memory as a mismatch, which
  * would be counted as a failed login.  So what libsodium made is computed
- * here; only strings of other makers are left to it, while there is as much
- * memory as they take.
+ * here; only strings of other makers, which crypto_pwhash() cannot compute,
+ * are left to it, while there is as much memory as they take.
  */
 enum password_result stored_compare(const struct stored *s,
                                     pj_str_t credential)
 {
     const char *text = (const char *) credential.data;
     const bool i = s->form == STORED_ARGON2I;
+    const size_t memory = (size_t) s->memory_kib * 1024;
     unsigned char hash[STORED_PART_MAX];
     bool computed, same;
+    void *room;
 
     if (s->form == STORED_CRYPT) {
         return compare_crypt(s, credential);
     }
-    if (s->form == STORED_PBKDF2) {
+    if (s->form == STORED_ARGON2ID || i) {
+        if (s->lanes != 1 || s->salt_len != crypto_pwhash_SALTBYTES ||
+            (i && s->rounds < crypto_pwhash_argon2i_OPSLIMIT_MIN)) {
+            room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (room == MAP_FAILED) {
+                return PASSWORD_BUSY;
+            }
+            (void) munmap(room, memory);
+            return crypto_pwhash_str_verify(s->text, text, credential.len) == 0
+                       ? PASSWORD_OK
+                       : PASSWORD_WRONG;
+        }
+        computed = crypto_pwhash(hash, s->hash_len, text, credential.len,
+                                 s->salt, s->rounds, memory,
+                                 i ? crypto_pwhash_ALG_ARGON2I13
+                                   : crypto_pwhash_ALG_ARGON2ID13) == 0;
+    } else {
         computed =
             PKCS5_PBKDF2_HMAC(text, (int) credential.len, s->salt,
                               (int) s->salt_len, (int) s->rounds, EVP_sha256(),
                               (int) s->hash_len, hash) == 1;
-    } else if (s->lanes != 1 || s->salt_len != crypto_pwhash_SALTBYTES ||
-               (i && s->rounds < crypto_pwhash_argon2i_OPSLIMIT_MIN)) {
-        return compare_other(s, credential);
-    } else {
-        computed =
-            crypto_pwhash(hash, s->hash_len, text, credential.len, s->salt,
-                          s->rounds, (size_t) s->memory_kib * 1024,
-                          i ? crypto_pwhash_ALG_ARGON2I13
-                            : crypto_pwhash_ALG_ARGON2ID13) == 0;
     }
     same = computed && sodium_memcmp(hash, s->hash, s->hash_len) == 0;
     sodium_memzero(hash, sizeof(hash));

@@ -216,8 +216,8 @@ bool cmd_work(struct cmd *c); /* that of c->spec */
  */
 bool cmd_sql(struct cmd *c, const char *sql);
 
-/* What the name of a constraint or an SQLSTATE says; others come back. */
-const char *cmd_reason(const char *what);
+/* What the name of a constraint or an SQLSTATE says; NULL: no more. */
+const char *cmd_reason(const char *constraint, const char *state);
 
 /* Frees all results but the first ones. */
 void cmd_keep(struct cmd *c, size_t results);

@@ -13,14 +13,15 @@
 #include "auth/password.h"
 
 #include <arpa/inet.h>
-#include <errno.h>
 #include <openssl/asn1.h>
 #include <openssl/crypto.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
+#define FORBIDDEN "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN"
 #define BATCH_ACCOUNTS "500"
 #define BATCH_SESSIONS 1000
 
@@ -53,28 +54,21 @@ static int count_characters(const struct cmd *c)
 static bool refuse_forbidden(struct cmd *c)
 {
     const char *path = c->cfg.credential_forbidden;
-    char line[CREDENTIAL_MAX + LINE_END + 1];
-    bool whole = true, forbidden = false;
     FILE *file = path != NULL ? fopen(path, "re") : NULL;
+    char *line = NULL;
+    size_t cap = 0;
+    bool found = false;
 
-    while (file != NULL && !forbidden &&
-           fgets(line, sizeof(line), file) != NULL) {
-        size_t len = strcspn(line, "\r\n");
-        bool ended = line[len] != '\0';
-
-        line[len] = '\0';
-        forbidden = whole && strcasecmp(line, c->secret) == 0;
-        whole = ended; /* what follows begins a line */
+    while (file != NULL && !found && getline(&line, &cap, file) > 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        found = strcasecmp(line, c->secret) == 0;
     }
     if (path != NULL && (file == NULL || ferror(file))) {
-        (void) cmd_fail(c,
-                        "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN: cannot read "
-                        "%s: %s",
-                        path, strerror(errno));
-    } else if (forbidden) {
-        (void) cmd_fail(c, "this credential is one that "
-                           "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN lists");
+        (void) cmd_fail(c, FORBIDDEN ": cannot read %s: %m", path);
+    } else if (found) {
+        (void) cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
     }
+    free(line);
     if (file != NULL) {
         (void) fclose(file);
     }

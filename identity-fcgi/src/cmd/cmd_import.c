@@ -68,7 +68,6 @@ static const char *copy(char *out, size_t cap, pj_str_t text)
  * account's name, the hash.  Without one nobody can log in. */
 static bool take_line(struct cmd *c)
 {
-    const pj_str_t text = {(const unsigned char *) in.line, in.len};
     const pj_json_t *root, *account, *given;
     const char *hash = password_nobody(), *wrong = NULL;
     struct stored stored;
@@ -79,7 +78,8 @@ static bool take_line(struct cmd *c)
         return cmd_fail(c, "it is over %d bytes", LINE_BYTES);
     }
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
-    err = pj_json_parse(&arena, text, &root);
+    err = pj_json_parse(
+        &arena, (pj_str_t){(const unsigned char *) in.line, in.len}, &root);
     if (err != PJ_OK) {
         return cmd_fail(c, "%s", pj_strerror(err));
     }
@@ -111,16 +111,10 @@ static bool take_line(struct cmd *c)
 
 /* -- a batch -- */
 
-static bool write_rows(struct cmd *c)
-{
-    return cmd_sql(c, "SELECT l->>'n' AS n, import_account(l->>'name',"
-                      "       l->>'hash', l->>'line') AS outcome"
-                      "  FROM jsonb_array_elements(:batch::jsonb) AS b (l)");
-}
-
 /* Counts what became of the lines, now that it is sure. */
 static void tell(struct cmd *c)
 {
+    const char *outcome, *line;
     int64_t added = in.added;
 
     for (c->row = 0; c->row < c->found; c->row++) {
@@ -129,7 +123,9 @@ static void tell(struct cmd *c)
         } else if (cmd_is(c, "outcome", "known")) {
             in.unchanged++;
         } else {
-            (void) cmd_fail(c, "%s", cmd_reason(cmd_get(c, "outcome")));
+            outcome = cmd_get(c, "outcome");
+            line = cmd_reason(outcome, "");
+            (void) cmd_fail(c, "%s", line != NULL ? line : outcome);
             refuse(c, strtoll(cmd_get(c, "n"), NULL, 10));
         }
     }
@@ -147,7 +143,7 @@ static bool next_batch(struct cmd *c)
         buf_addc(&in.out, '\0');
         cmd_set(c, "batch", in.batch);
         cmd_keep(c, 0);
-        if (!cmd_transact(c, write_rows)) {
+        if (!cmd_transact(c, cmd_work)) {
             return false;
         }
         tell(c);
@@ -185,7 +181,7 @@ static bool open_file(struct cmd *c)
         return cmd_fail(c, "cannot read %s: %m", path);
     }
     (void) setvbuf(in.file, in.io, _IOFBF, sizeof(in.io));
-    return cmd_connect(c) &&
+    return cmd_load(c) &&
            (password_setup(&c->cfg) || cmd_fail(c, "cannot set up Argon2id"));
 }
 
@@ -220,7 +216,12 @@ const struct cmd_spec cmd_imports[] = {
      "Accounts that are there already stay as they are, so the same file may\n"
      "be given again.  The number of a line that is refused and the reason go\n"
      "to standard error; the others are imported.\n",
-     .check = open_file, .after = import,
+     .check = open_file,
+     /* At first without a batch: whether it can be run at all. */
+     .sql = "SELECT l->>'n' AS n, import_account(l->>'name', l->>'hash',"
+            "                                    l->>'line') AS outcome"
+            "  FROM jsonb_array_elements(:batch::jsonb) AS b (l)",
+     .after = import,
      .columns = {"added", "unchanged", "refused"}},
     {.words = NULL},
 };

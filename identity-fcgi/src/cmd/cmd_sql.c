@@ -57,20 +57,23 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
-const char *cmd_reason(const char *what)
+const char *cmd_reason(const char *constraint, const char *state)
 {
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(what, known[i].what) == 0) {
+        if (strcmp(constraint, known[i].what) == 0 ||
+            strcmp(state, known[i].what) == 0) {
             return known[i].line;
         }
     }
-    return what;
+    return NULL;
 }
 
 /* Turns the last error into a line, unless work has written one; always
  * false. */
 static bool explain(struct cmd *c, bool committing)
 {
+    const char *line = cmd_reason(c->error.constraint, c->error.state);
+
     if (c->line[0] != '\0') {
         return false;
     }
@@ -79,14 +82,10 @@ static bool explain(struct cmd *c, bool committing)
                            "the change was made is not known; look before "
                            "trying again");
     }
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(c->error.constraint, known[i].what) == 0 ||
-            strcmp(c->error.state, known[i].what) == 0) {
-            return cmd_fail(c, "%s", known[i].line);
-        }
-    }
-    return cmd_fail(c, "the database failed: %s; nothing was changed",
-                    c->error.message);
+    return line != NULL
+               ? cmd_fail(c, "%s", line)
+               : cmd_fail(c, "the database failed: %s; nothing was changed",
+                          c->error.message);
 }
 
 /* -- connection and transactions -- */
