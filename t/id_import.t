@@ -183,6 +183,29 @@ is count('branch_grants g join members using (member_id)
     join accounts using (account_id)', "account_name like 'more%'"), 1000,
     'all are there';
 
+# -- ended by the database
+
+$pg->sql("create function slow() returns trigger language plpgsql as
+    'begin perform pg_sleep(60); return new; end';
+    create trigger slow before insert on accounts for each row
+    when (new.account_name = 'slow') execute function slow()");
+my @slow = ((map { import_line(account => "fast$_") } 1 .. 500),
+    import_line(account => 'slow'));
+($status, undef, $out) = $c->run({ stdin => join('', @slow),
+    env => { %env, PLATFORM_DB_STATEMENT_TIMEOUT => '1s' } },
+    qw(account import));
+$there = count('accounts', "account_name like 'fast%'");
+is $status, 1, 'a batch took too long: exit 1';
+my ($told) = $out =~ /^identity-fcgi: (.*)/m;
+is $told, 'the database did not finish within PLATFORM_DB_STATEMENT_TIMEOUT; '
+    . "accounts added so far: $there, and the same command goes on",
+    'told, with what is there';
+cmp_ok $there, '>', 0, 'batches before it are';
+$pg->sql('drop trigger slow on accounts; drop function slow');
+($status, $result) = import_lines(join '', @slow);
+is_deeply [ $status, $result ], [ 0, { added => 501 - $there,
+    unchanged => $there, refused => 0 } ], 'goes on, and all is well';
+
 # -- without a hash: nobody can log in before a credential is set
 
 is login('more7', $_)->status, 401, 'no hash, no login' for $CREDENTIAL, 'x';
@@ -324,6 +347,11 @@ is_deeply [ $status, $result->{unchanged} ], [ 0, 1 ],
 is_deeply [ $status, $result->{added} ], [ 0, 0 ], 'an empty file';
 ($status, $result) = import_lines(import_line(account => 'last') =~ s/\n//r);
 is_deeply [ $status, $result->{added} ], [ 0, 1 ], 'no newline at its end';
+
+($status, $result) = import_lines(join '', map { my $line =
+    qq({"account":"wide$_"}); $line =~ s/\}/"\t" x (16384 - length $line) . "}\n"/er
+    } 1 .. 7);
+is_deeply [ $status, $result->{added} ], [ 0, 7 ], 'lines as long as may be';
 
 # -- the documented example
 
