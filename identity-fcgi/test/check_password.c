@@ -313,6 +313,60 @@ START_TEST (test_foreign_forms) {
 }
 END_TEST
 
+__attribute__((noinline)) static void leave(void)
+{
+    volatile unsigned char copy[64];
+
+    for (size_t i = 0; i < CREDENTIAL.len; i++) {
+        copy[i] = CREDENTIAL.data[i];
+    }
+    (void) copy[0];
+}
+
+/* Below what the end of the thread writes over. */
+static void *compute(void *stored)
+{
+    volatile unsigned char above[4096] = {0};
+
+    if (stored == NULL) {
+        leave();
+    } else {
+        ck_assert_int_eq(stored_compare(stored, CREDENTIAL), PASSWORD_OK);
+    }
+    return above[0] != 0 ? stored : NULL;
+}
+
+/* Whether it is on the stack that compared it, or (NULL) that kept it. */
+static bool left_behind(struct stored *stored)
+{
+    static unsigned char stack[1024 * 1024] __attribute__((aligned(4096)));
+    pthread_attr_t attr;
+    pthread_t thread;
+
+    memset(stack, 0, sizeof(stack));
+    ck_assert_int_eq(pthread_attr_init(&attr), 0);
+    ck_assert_int_eq(pthread_attr_setstack(&attr, stack, sizeof(stack)), 0);
+    ck_assert_int_eq(pthread_create(&thread, &attr, compute, stored), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    return memmem(stack, sizeof(stack), CREDENTIAL.data, CREDENTIAL.len) !=
+           NULL;
+}
+
+START_TEST (test_no_credential_stays_on_the_stack) {
+    static const char *const texts[] = {
+        "$2b$04$" BCRYPT, "$5$saltstring$" SHA256, "$6$saltstring$" SHA512,
+        "$pbkdf2-sha256$i=2,l=16$c2FsdHNhbHQ$Uo6iM94iCIVGnGjW3oDIhQ"};
+    struct stored stored;
+
+    setup(1, 2, 8);
+    ck_assert(left_behind(NULL));
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        ck_assert(stored_parse(texts[i], &stored) == NULL);
+        ck_assert_msg(!left_behind(&stored), "%s", texts[i]);
+    }
+}
+END_TEST
+
 /* crypt() takes no more than it is made for, and nobody's first half. */
 START_TEST (test_credentials_that_crypt_does_not_take) {
     static unsigned char longest[1024];
@@ -531,6 +585,7 @@ int main(void)
     tcase_add_test(tc, test_strings_of_other_makers);
     tcase_add_test(tc, test_no_memory_is_no_verdict);
     tcase_add_test(tc, test_foreign_forms);
+    tcase_add_test(tc, test_no_credential_stays_on_the_stack);
     tcase_add_test(tc, test_credentials_that_crypt_does_not_take);
     tcase_add_test(tc, test_rehash_only_when_weaker);
     tcase_add_test(tc, test_never_more_than_half_of_the_workers);
