@@ -59,9 +59,12 @@ BEGIN
     RAISE EXCEPTION '% is no array', what USING ERRCODE = 'data_exception';
   END IF;
   FOR element IN SELECT jsonb_array_elements(list) LOOP
-    IF jsonb_typeof(element) <> 'object' OR element - members <> '{}' THEN
-      RAISE EXCEPTION '% has an element that is no object, or has other '
-                      'members than %', what, array_to_string(members, ', ')
+    IF jsonb_typeof(element) <> 'object' THEN
+      RAISE EXCEPTION '% has an element that is no object', what
+        USING ERRCODE = 'data_exception';
+    ELSIF element - members <> '{}' THEN
+      RAISE EXCEPTION '% has other members than %', what,
+                      array_to_string(members, ', ')
         USING ERRCODE = 'data_exception';
     END IF;
     RETURN NEXT element;
