@@ -79,8 +79,9 @@ ID_BIN := $(BUILD)/identity-fcgi/identity-fcgi
 ID_LIB := $(BUILD)/identity-fcgi/libidentity.a
 ID_CFLAGS := -std=c11 -D_GNU_SOURCE $(BASE_CFLAGS) -fPIE -pthread \
   -Ijose -Iidentity-fcgi/src \
-  $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS)
-ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(JOSE_LIBS) -pthread
+  $(OPENSSL_CFLAGS) $(FCGI_CFLAGS) $(PQ_CFLAGS) $(SODIUM_CFLAGS) \
+  $(CRYPT_CFLAGS)
+ID_LIBS := $(FCGI_LIBS) $(PQ_LIBS) $(SODIUM_LIBS) $(CRYPT_LIBS) $(JOSE_LIBS) -pthread
 EMBED_C := $(BUILD)/identity-fcgi/sql_embedded.c
 EMBED_OBJ := $(EMBED_C:.c=.o)
 EMBED_SQL := $(wildcard db/migrations/*.sql db/seed/local.sql)

@@ -322,6 +322,7 @@ probe_all() {
     probe_lib fcgi "libfcgi" fcgi 2.4 libfcgi-dev
     probe_lib pq "libpq" libpq 13 libpq-dev
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
+    probe_lib crypt "libxcrypt" libxcrypt 4.4 libcrypt-dev
     [ $tests = no ] || probe_tests
 }
 
@@ -496,6 +497,8 @@ PQ_CFLAGS := $pq_cflags
 PQ_LIBS := $pq_libs
 SODIUM_CFLAGS := $sodium_cflags
 SODIUM_LIBS := $sodium_libs
+CRYPT_CFLAGS := $crypt_cflags
+CRYPT_LIBS := $crypt_libs
 CHECK_CFLAGS := $check_cflags
 CHECK_LIBS := $check_libs
 

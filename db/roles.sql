@@ -57,6 +57,9 @@ BEGIN
     ON FUNCTION login_attempt_begin, login_attempt_count,
                 login_attempt_settle, login_attempt_uncount
     TO platform_identity;
-  GRANT EXECUTE ON FUNCTION check_branch_limits TO platform_operator;
+  GRANT EXECUTE
+    ON FUNCTION check_branch_limits, import_account, import_id, import_list,
+                import_the_one
+    TO platform_operator;
 END;
 $$;

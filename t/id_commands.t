@@ -23,7 +23,8 @@ my $secret = $c->secret('hunter2-not-to-be-shown');
 
 my @commands = (
     (map {"account $_"} qw(add rename delete disable enable
-        set-credential unlock revoke-sessions show list sessions)), 'sessions revoke',
+        set-credential unlock revoke-sessions show list sessions
+        import)), 'sessions revoke',
     (map {"workspace $_"} qw(add rename activate deactivate list)),
     (map {"branch $_"} qw(add rename activate deactivate list)),
     (map {"member $_"} qw(add grant revoke list)),

@@ -92,14 +92,38 @@ $c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\xff" },
     qw(account add bytes));
 $c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\0b" },
     qw(account add nul));
+# Not too short, in characters; and none that everybody tries first.
+my $forbidden = $t->write_file('forbidden', "Password1\n"
+    . 'x' x 1026 . "letmein-now\n\nTr0ub4dor&3\r\nqwertyuiop");
+my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
+    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
+my $short = "seven\xc3\xa9\xc3\xa9";
+$c->refused(1, qr/at least 8 characters/, { stdin => $_ },
+    qw(account add short)) for $short, "$short\n", 'x';
+$c->refused(1, qr/at least 4 characters/, { stdin => 'abc', env => \%min },
+    qw(account add short));
+$c->refused(1, qr/one that PLATFORM_AUTH_CREDENTIAL_FORBIDDEN lists/,
+    { stdin => $_, env => \%min }, qw(account add forbidden))
+    for qw(Password1 pASSWORD1 tr0ub4dor&3 QWERTYUIOP);
+$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: No such file/,
+    { stdin => $first, env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN =>
+        '/nonexistent/list' } }, qw(account add unlisted));
+$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: Is a directory/,
+    { stdin => $first, env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN =>
+        $t->dir } }, qw(account add unlisted));
+$c->refused(1, qr/at least 8 characters/, { stdin => 'x' },
+    qw(account set-credential ann@example.com));
+
 $c->refused(1, qr/of this name exists already/, { stdin => $first },
     'account', 'add', ' ANN@example.com ');
 $c->refused(1, qr/cannot be a UUID/, { stdin => $first },
     qw(account add), uuid());
 is $pg->sql('select count(*) from accounts'), 3, 'none of these made one';
-$c->done({ stdin => "crlf\r\n" }, qw(account add crlf --type OPERATOR));
+$c->done({ stdin => $_, env => \%min }, qw(account add), "ok $_")
+    for 'four', 'password12', 'letmein-now', 'Password1 2';
+$c->done({ stdin => "crlf-end\r\n" }, qw(account add crlf --type OPERATOR));
 (undef, $claims) = jwt_decode(
-    logged_in('CR LF is a line end', crlf => 'crlf')
+    logged_in('CR LF is a line end', crlf => 'crlf-end')
         ->json->{accountAccessToken});
 is $claims->{account_type}, 'OPERATOR', '--type';
 my $robot = $c->done(qw(account add robot --type SYSTEM --no-login));
@@ -279,7 +303,7 @@ $c->done(qw(account unlock crlf));
 is login('crlf', 'crlf')->status, 429, 'an account alone does not help';
 ok $c->done(qw(account unlock crlf --address 127.0.0.1))
     ->{clearedAddressTotal}, '--address';
-logged_in('unlocked', crlf => 'crlf');
+logged_in('unlocked', crlf => 'crlf-end');
 $c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => {
     map { ("PLATFORM_JWT_$_" => undef) }
         qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64) } },

@@ -258,7 +258,7 @@ refused("insert into accounts (account_name, credential_hash)
     values ('one\@demo.test', '\$argon2id\$x')", 'accounts_name',
     'the same name twice');
 refused("insert into accounts (account_name, credential_hash)
-    values ('new', 'secret')", 'accounts_credential_is_argon2id',
+    values ('new', 'secret')", 'accounts_credential_is_hash',
     'a credential in clear');
 refused("insert into members (account_id, workspace_id)
     values ('$one', '$own[0]')", 'members_once', 'a member twice');

@@ -116,14 +116,16 @@ cmp_ok scalar @{ $right->{statements} }, '>',
     scalar @{ $unknown->{statements} }, 'right: more statements';
 
 # Nor do accounts stand out whose hash is of before the parameters rose: as
-# long as others have such a hash, unknown accounts cost the same.
+# long as others have such a hash, unknown accounts cost the same, and that is
+# never less than a hash of today.
 
 $identity->stop;
 $identity->{env}{PLATFORM_AUTH_ARGON2_ITERATIONS} = 3;
 $identity->start;
 work('one@demo.test', 'wrong') for 1 .. 3;
 $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
-is $unknown->{cost}, 19456 * 2, 'dearer parameters: unknown: the old cost';
+is $unknown->{cost}, 19456 * (2 + 3),
+    'dearer parameters: unknown: the old cost and the new one';
 is_deeply work(@{ $same{$_} }), $unknown,
     "dearer parameters: $_: the same work and answer" for sort keys %same;
 
@@ -133,9 +135,78 @@ is work('one@demo.test', 'Demo-passw0rd!')->{cost}, 19456 * (2 + 3),
 is work('one@demo.test', 'wrong')->{cost}, 19456 * 3, 'the new cost';
 is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3,
     'for whom it stands in too';
-is work('several@demo.test', 'wrong')->{cost}, 19456 * 2, 'others are behind';
+is work('several@demo.test', 'wrong')->{cost}, 19456 * (2 + 3),
+    'others are behind';
 is work('nobody@demo.test', 'Demo-passw0rd!')->{status}, 401,
     'the credential of who stands in is not theirs';
+
+# Nor do accounts that were brought along with hashes of other forms.  All of
+# them are of Demo-passw0rd!.
+
+my %foreign = (
+    argon2i => [ 64 * 3, '$argon2i$v=19$m=64,t=3,p=1$'
+        . 'c2FsdHNhbHRzYWx0c2FsdA$+a2eacQOvrwYY35S4R+hoFVVknnNnvszlEbwtruVIs4' ],
+    bcrypt => [ 16,
+        '$2b$04$abcdefghijklmnopqrstuutXcce4lTwggum255gOggX8NHFIbGWLW' ],
+    'SHA-crypt' => [ 1234, '$5$rounds=1234$saltstring$'
+        . 'jiBmSTz2QPhiDj9o6kZTUahog8fxZN8n8pCw5PFsw9C' ],
+    PBKDF2 => [ 1000, '$pbkdf2-sha256$i=1000,l=32$++++++++c2FsdHNhbHQ$'
+        . '3yxC+v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M' ],
+);
+my $today = $pg->sql("select credential_hash from accounts
+    where account_name = 'one\@demo.test'");
+
+sub store {
+    my ($account, $to) = @_;
+    return $pg->sql("update accounts set credential_hash = '$to'
+        where account_name = '$account\@demo.test'");
+}
+
+for my $form (sort keys %foreign) {
+    my ($rounds, $stored) = @{ $foreign{$form} };
+
+    # Alone: whoever stands in has today's.
+    store(one => $today);
+    store(several => $stored);
+    my $known = work('several@demo.test', 'wrong');
+    is $known->{cost}, $rounds + 19456 * 3,
+        "$form: its own work and a hash of today";
+    is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3,
+        "$form: unknown, with another to stand in: a hash of today";
+    is_deeply [ @{ work('several@demo.test', 'x' x 1024) }
+            {qw(hashes cost statements)} ],
+        [ @$known{qw(hashes cost statements)} ],
+        "$form: a credential that crypt() does not take: the same work";
+
+    # As one of many: it stands in.
+    store(one => $stored);
+    my $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
+    is_deeply $unknown, $known, "$form: unknown: the same work and answer";
+    is_deeply work(@{ $same{$_} }), $unknown,
+        "$form: $_: the same work and answer"
+        for grep { !/^disabled/ } sort keys %same;
+    $pg->sql("update accounts set status = 'DISABLED'
+        where account_name = 'several\@demo.test'");
+    is_deeply work('several@demo.test', $_), $unknown,
+        "$form: disabled: the same work and answer"
+        for 'Demo-passw0rd!', 'wrong';
+    is $pg->sql("select credential_hash from accounts
+        where account_name = 'several\@demo.test'"), $stored,
+        "$form: which leaves its hash alone";
+    $pg->sql("update accounts set status = 'ACTIVE'
+        where account_name = 'several\@demo.test'");
+
+    # With the right one it becomes today's, by the same work.
+    my $right = work('several@demo.test', 'Demo-passw0rd!');
+    is $right->{status}, 200, "$form: the right credential";
+    is $right->{cost}, $known->{cost}, "$form: the same work";
+    like $pg->sql("select credential_hash from accounts
+        where account_name = 'several\@demo.test'"),
+        qr/\A\$argon2id\$v=19\$m=19456,t=3,p=1\$/, "$form: hashed anew";
+    $right = work('several@demo.test', 'Demo-passw0rd!');
+    is $right->{status}, 200, "$form: and again";
+    is $right->{cost}, 19456 * 3, "$form: at the cost of today";
+}
 
 # Their audit lines name the account that is known, and no other.
 my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;

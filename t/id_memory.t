@@ -15,6 +15,7 @@ plan skip_all => 'sanitizers and valgrind keep what was freed'
     if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
 
 my $t = Platform::Test->new;
+my $pg = $t->postgres;
 my $identity = $t->identity_face(PLATFORM_WORKER_THREADS => 2,
     PLATFORM_AUTH_REFRESH_REUSE => 'revoke');
 my $port = $t->port('identity');
@@ -59,6 +60,22 @@ my $login = http_post($port, '/api/auth/login', json => {
 gone($credential, 'a credential');
 gone($login->{refreshToken}, 'a refresh token that was issued');
 gone($login->{accountAccessToken}, 'an account token that was issued');
+
+# With hashes of other forms, each of which other code computes.
+for my $stored (
+    '$2b$04$abcdefghijklmnopqrstuutXcce4lTwggum255gOggX8NHFIbGWLW',
+    '$5$rounds=1234$saltstring$jiBmSTz2QPhiDj9o6kZTUahog8fxZN8n8pCw5PFsw9C',
+    '$6$rounds=1000$saltstring$00HxNia5AaX509XayeL/T5IlndMmco9USqnSLhBZ1DHAtYD.'
+        . '2WdYHlKG1dQQMPHIoGvxnYSFTJiSgFdGsVtVG0',
+    '$pbkdf2-sha256$i=1000,l=32$++++++++c2FsdHNhbHQ'
+        . '$3yxC+v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M') {
+    $pg->sql("update accounts set credential_hash = '$stored'
+        where account_name = 'none\@demo.test'");
+    is http_post($port, '/api/auth/login', json => {
+        account => 'none@demo.test', credential => $credential })->status,
+        200, substr($stored, 0, 8) . ': login';
+    gone($credential, 'its credential');
+}
 
 # Escaped, it is decoded elsewhere.
 http_post($port, '/api/auth/login',

@@ -23,6 +23,7 @@ struct login {
     bool counted; /* attempt holds a count that is to be settled */
     bool known;   /* this account's row, not a stand-in */
     struct account account;
+    char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
 };
 
 static bool read_body(struct worker *w, struct login *login)
@@ -92,10 +93,10 @@ static bool count_attempt(struct worker *w, struct login *login)
 /* -- the credential -- */
 
 /*
- * The same statements and one hash, whether the account is unknown, disabled
- * or the credential wrong: the outcome is decided after all work is done.  For
- * an unknown account the hash of some other account is computed, so that its
- * parameters are as likely to be old ones; a match does not count.
+ * The same statements and hashes, whether the account is unknown, disabled or
+ * the credential wrong: the outcome is decided after all work is done.  For an
+ * unknown account the hash of some other account is computed, so that its form
+ * and parameters are as likely to be old ones; a match does not count.
  */
 static bool check_credential(struct worker *w, struct login *login)
 {
@@ -110,14 +111,15 @@ static bool check_credential(struct worker *w, struct login *login)
     }
     login->known = result == STORE_OK;
     verdict = password_verify(a->credential_hash, login->credential,
-                              w->store.deadline_ms);
+                              w->store.deadline_ms, login->fresh);
     if (verdict == PASSWORD_BUSY) {
         return auth_busy(w);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
         log_event(
             LOG_ERROR_, "auth.credential.unusable",
-            "The stored credential is not an Argon2id string within bounds.",
+            "The stored credential is not a hash of a known form within "
+            "bounds.",
             LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
     }
     if (login->known && verdict == PASSWORD_OK && a->enabled) {
@@ -129,25 +131,18 @@ static bool check_credential(struct worker *w, struct login *login)
                        "The account or the credential is not right.");
 }
 
-/*
- * Replaces a hash of outdated parameters.  Best effort, and without waiting
- * for a slot a second time: the next login tries again.
- */
+/* Best effort: the next login tries again. */
 static void rehash(struct worker *w, struct login *login)
 {
     struct account *a = &login->account;
-    char fresh[PASSWORD_PHC_MAX];
 
-    if (!password_needs_rehash(a->credential_hash) ||
-        !password_hash(login->credential, PASSWORD_NO_WAIT, fresh)) {
-        return;
-    }
-    if (store_credential_rehash(&w->store, a->account_id, a->credential_hash,
-                                fresh) == STORE_OK) {
-        snprintf(a->credential_hash, sizeof(a->credential_hash), "%s", fresh);
+    if (login->fresh[0] != '\0' &&
+        store_credential_rehash(&w->store, a->account_id, a->credential_hash,
+                                login->fresh) == STORE_OK) {
+        snprintf(a->credential_hash, sizeof(a->credential_hash), "%s",
+                 login->fresh);
         metrics_count(METRICS_REHASHES);
     }
-    OPENSSL_cleanse(fresh, sizeof(fresh));
 }
 
 /* -- the session -- */
@@ -314,6 +309,7 @@ void h_login(struct worker *w)
     if (read_body(w, &login) && count_attempt(w, &login)) {
         log_in(w, &login);
     }
+    OPENSSL_cleanse(login.fresh, sizeof(login.fresh));
     settle_attempt(w, &login);
     count_outcome(w->res->code);
 }

@@ -1,13 +1,10 @@
-/* Argon2id credentials (libsodium), with bounded concurrency. */
+/* Credentials, with bounded concurrency. */
 
 #include "auth/password.h"
 
 #include "base/metrics.h"
 
 #include <sodium.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/mman.h>
 
 /* Written once before threads start. */
 static struct {
@@ -20,129 +17,43 @@ static struct {
 _Static_assert(PASSWORD_PHC_MAX >= crypto_pwhash_STRBYTES,
                "a PHC string fits");
 
-/* -- stored strings -- */
-
-#define PHC_PART_MAX 96 /* bytes that PASSWORD_PHC_MAX characters hold */
-#define SALT_MIN 8
-#define HASH_MIN 16
-
-struct phc {
-    unsigned long memory_kib, iterations, lanes;
-    unsigned char salt[PHC_PART_MAX], hash[PHC_PART_MAX];
-    size_t salt_len, hash_len;
-};
-
-/* Reads base64 at *p and the character after it. */
-static bool read_bytes(const char **p, char after, size_t min,
-                       unsigned char bytes[PHC_PART_MAX], size_t *len)
-{
-    const char *end;
-
-    if (sodium_base642bin(bytes, PHC_PART_MAX, *p, strlen(*p), NULL, len, &end,
-                          sodium_base64_VARIANT_ORIGINAL_NO_PADDING) != 0 ||
-        *end != after || *len < min) {
-        return false;
-    }
-    *p = end + 1;
-    return true;
-}
-
-/* False for anything but an Argon2id string that can be computed, within
- * PASSWORD_MOST_*. */
-static bool parse(const char *text, struct phc *phc)
-{
-    static const char format[] = "$argon2id$v=19$m=%lu,t=%lu,p=%lu$";
-    char again[PASSWORD_PHC_MAX];
-    const char *p = text;
-
-    if (sscanf(text, format, &phc->memory_kib, &phc->iterations,
-               &phc->lanes) != 3) {
-        return false;
-    }
-    /* Only one text of these numbers is good: no signs, blanks or zeros. */
-    p += snprintf(again, sizeof(again), format, phc->memory_kib,
-                  phc->iterations, phc->lanes);
-    return strncmp(text, again, (size_t) (p - text)) == 0 &&
-           read_bytes(&p, '$', SALT_MIN, phc->salt, &phc->salt_len) &&
-           read_bytes(&p, '\0', HASH_MIN, phc->hash, &phc->hash_len) &&
-           phc->memory_kib <= PASSWORD_MOST_MEMORY_KIB &&
-           phc->iterations >= 1 &&
-           phc->iterations <= PASSWORD_MOST_ITERATIONS && phc->lanes >= 1 &&
-           phc->lanes <= phc->memory_kib / 8;
-}
-
-bool password_needs_rehash(const char *text)
-{
-    struct phc phc;
-
-    return !parse(text, &phc) || phc.memory_kib < today.memory_bytes / 1024 ||
-           phc.iterations < today.iterations;
-}
-
-/* -- hashing -- */
-
-/* One computation: makes out, or compares with stored, which is text. */
+/* One computation: compares with stored, makes fresh, or both. */
 struct computation {
-    const void *credential;
-    size_t len;
-    const struct phc *stored;
-    const char *text;
-    char *out;
+    pj_str_t credential;
+    const struct stored *stored; /* or NULL */
+    char *fresh;                 /* or NULL */
     int64_t started_us;
     enum password_result result; /* PASSWORD_BUSY: there was no memory */
 };
 
-/*
- * libsodium's own comparison tells a lack of memory as a mismatch, which
- * would be counted as a failed login.  So what libsodium made is computed
- * here; only strings of other makers, which crypto_pwhash() cannot compute,
- * are left to it, while there is as much memory as they take.
- */
-static enum password_result compare(const struct computation *c)
+static void count(int64_t since_us, uint64_t work)
 {
-    const struct phc *phc = c->stored;
-    unsigned char hash[PHC_PART_MAX];
-    size_t memory = (size_t) phc->memory_kib * 1024;
-    void *room;
-    bool same;
-
-    if (phc->lanes != 1 || phc->salt_len != crypto_pwhash_SALTBYTES) {
-        room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (room == MAP_FAILED) {
-            return PASSWORD_BUSY;
-        }
-        (void) munmap(room, memory);
-        same = crypto_pwhash_str_verify(c->text, c->credential, c->len) == 0;
-    } else if (crypto_pwhash(hash, phc->hash_len, c->credential, c->len,
-                             phc->salt, phc->iterations, memory,
-                             crypto_pwhash_ALG_ARGON2ID13) != 0) {
-        return PASSWORD_BUSY;
-    } else {
-        same = sodium_memcmp(hash, phc->hash, phc->hash_len) == 0;
-        sodium_memzero(hash, sizeof(hash));
-    }
-    return same ? PASSWORD_OK : PASSWORD_WRONG;
+    metrics_time(METRICS_HASH, metrics_now_us() - since_us);
+    metrics_add(METRICS_HASH_WORK, work);
 }
 
 static void compute(void *arg)
 {
     struct computation *c = arg;
-    uint64_t work = today.memory_bytes / 1024 * today.iterations;
-    bool made;
+    const struct stored *s = c->stored;
+    int64_t since_us = c->started_us = metrics_now_us();
 
-    c->started_us = metrics_now_us();
-    if (c->stored != NULL) {
-        work = (uint64_t) c->stored->memory_kib * c->stored->iterations;
-        c->result = compare(c);
-    } else {
-        made = crypto_pwhash_str_alg(c->out, c->credential, c->len,
-                                     today.iterations, today.memory_bytes,
-                                     crypto_pwhash_ALG_ARGON2ID13) == 0;
-        c->result = made ? PASSWORD_OK : PASSWORD_BUSY;
+    c->result = PASSWORD_OK;
+    if (s != NULL) {
+        c->result = stored_compare(s, c->credential);
+        count(since_us,
+              (s->memory_kib > 0 ? s->memory_kib : 1) * (uint64_t) s->rounds);
+        since_us = metrics_now_us();
     }
-    metrics_time(METRICS_HASH, metrics_now_us() - c->started_us);
-    metrics_add(METRICS_HASH_WORK, work);
+    if (c->fresh != NULL) {
+        if (crypto_pwhash_str_alg(c->fresh, (const char *) c->credential.data,
+                                  c->credential.len, today.iterations,
+                                  today.memory_bytes,
+                                  crypto_pwhash_ALG_ARGON2ID13) != 0) {
+            c->result = PASSWORD_BUSY;
+        }
+        count(since_us, today.memory_bytes / 1024 * today.iterations);
+    }
 }
 
 /* Computes where there is room for it, in time. */
@@ -165,9 +76,8 @@ static enum password_result run(struct computation *c, int64_t deadline_ms)
 bool password_setup(const struct config *cfg)
 {
     unsigned char nobody_knows[32];
-    struct computation c = {.credential = nobody_knows,
-                            .len = sizeof(nobody_knows),
-                            .out = today.dummy};
+    struct computation c = {.credential = {nobody_knows, sizeof(nobody_knows)},
+                            .fresh = today.dummy};
 
     if (sodium_init() < 0) {
         return false;
@@ -190,22 +100,37 @@ bool password_start(const struct config *cfg, int64_t wait_ms)
                         cfg->worker_threads);
 }
 
-enum password_result password_verify(const char *text, pj_str_t credential,
-                                     int64_t deadline_ms)
+const char *password_nobody(void)
 {
-    struct phc stored;
-    struct computation c = {.credential = credential.data,
-                            .len = credential.len,
-                            .stored = &stored,
-                            .text = text};
-    bool usable = text != NULL && parse(text, &stored);
+    return today.dummy;
+}
 
-    if ((!usable && !parse(today.dummy, &stored)) ||
-        run(&c, deadline_ms) == PASSWORD_BUSY) {
-        return PASSWORD_BUSY;
+/* Anything but an Argon2id of at least today's cost is made anew. */
+static bool is_weaker(const struct stored *s)
+{
+    return s->form != STORED_ARGON2ID ||
+           s->memory_kib < today.memory_bytes / 1024 ||
+           s->rounds < today.iterations;
+}
+
+enum password_result password_verify(const char *text, pj_str_t credential,
+                                     int64_t deadline_ms,
+                                     char fresh[PASSWORD_PHC_MAX])
+{
+    struct stored stored;
+    struct computation c = {.credential = credential, .stored = &stored};
+    bool usable = text != NULL && stored_parse(text, &stored) == NULL;
+    enum password_result result = PASSWORD_BUSY;
+
+    if (usable || stored_parse(today.dummy, &stored) == NULL) {
+        c.fresh = is_weaker(&stored) ? fresh : NULL;
+        result = run(&c, deadline_ms);
     }
-    if (usable) {
-        return c.result;
+    if (result != PASSWORD_OK || c.fresh == NULL) {
+        sodium_memzero(fresh, PASSWORD_PHC_MAX);
+    }
+    if (usable || result == PASSWORD_BUSY) {
+        return result;
     }
     return text != NULL ? PASSWORD_UNUSABLE : PASSWORD_WRONG;
 }
@@ -213,8 +138,7 @@ enum password_result password_verify(const char *text, pj_str_t credential,
 bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
 {
-    struct computation c = {
-        .credential = credential.data, .len = credential.len, .out = out};
+    struct computation c = {.credential = credential, .fresh = out};
 
     return run(&c, deadline_ms) == PASSWORD_OK;
 }

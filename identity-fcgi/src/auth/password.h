@@ -1,4 +1,5 @@
-/* Argon2id credentials (libsodium), with bounded concurrency. */
+/* Credentials: Argon2id (libsodium) and what was brought along, with bounded
+ * concurrency. */
 
 #ifndef PASSWORD_H_INCLUDED
 #define PASSWORD_H_INCLUDED
@@ -9,9 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define PASSWORD_PHC_MAX 128  /* libsodium's crypto_pwhash_STRBYTES */
-#define PASSWORD_WAIT_MS 2000 /* longest wait for a slot */
-#define PASSWORD_NO_WAIT 1 /* a deadline that is over: a free slot or none */
+#define PASSWORD_PHC_MAX 128    /* libsodium's crypto_pwhash_STRBYTES */
+#define PASSWORD_STORED_MAX 256 /* of any form */
+#define PASSWORD_WAIT_MS 2000   /* longest wait for a slot */
 #define PASSWORD_MOST_MEMORY_KIB (256 * 1024)
 #define PASSWORD_MOST_ITERATIONS 10
 
@@ -38,24 +39,55 @@ enum password_result {
 };
 
 /*
- * Verifies credential against phc, or against the dummy hash when phc is NULL
- * (PASSWORD_WRONG), or malformed or dearer than PASSWORD_MOST_*
- * (PASSWORD_UNUSABLE), at the cost of one hash of today's parameters.  Hashing
- * and waiting callers together are at most half of the workers; one more, or
- * one that has waited too long or until deadline_ms of CLOCK_MONOTONIC (0:
- * none), is told PASSWORD_BUSY; so is one for which there is no memory.
+ * Verifies credential against what is stored, or against the dummy hash when
+ * that is NULL (PASSWORD_WRONG), or malformed or dearer than PASSWORD_MOST_*
+ * (PASSWORD_UNUSABLE).  What is not of today's parameters takes a hash of them
+ * besides, whatever the verdict; with PASSWORD_OK fresh is that hash, else "".
+ * Hashing and waiting callers together are at most half of the workers; one
+ * more, or one that has waited too long or until deadline_ms of
+ * CLOCK_MONOTONIC (0: none), is told PASSWORD_BUSY; so is one for which there
+ * is no memory.
  */
-enum password_result password_verify(const char *phc, pj_str_t credential,
-                                     int64_t deadline_ms)
+enum password_result password_verify(const char *text, pj_str_t credential,
+                                     int64_t deadline_ms,
+                                     char fresh[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
 
-/* Whether phc was made with weaker parameters than today's. */
-bool password_needs_rehash(const char *phc);
+/* A hash of what nobody knows; password_setup() made it. */
+const char *password_nobody(void);
 
 /* Hashes credential into out; false where password_verify() would say
  * PASSWORD_BUSY. */
 bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
+    __attribute__((warn_unused_result));
+
+/* -- password_stored.c: what is stored, and what it takes -- */
+
+#define STORED_PART_MAX 96 /* bytes of salt and of hash */
+
+struct stored {
+    enum stored_form {
+        STORED_ARGON2ID,
+        STORED_ARGON2I,
+        STORED_CRYPT, /* bcrypt, SHA-crypt */
+        STORED_PBKDF2
+    } form;
+    const char *text;
+    unsigned long memory_kib, lanes; /* Argon2's */
+    unsigned long rounds;            /* passes, iterations */
+    unsigned char salt[STORED_PART_MAX], hash[STORED_PART_MAX];
+    size_t salt_len, hash_len;
+};
+
+/* Keeps text.  NULL, or what is wrong with it: no known form, or one that
+ * takes too long. */
+const char *stored_parse(const char *text, struct stored *out)
+    __attribute__((warn_unused_result));
+
+/* Computes; PASSWORD_BUSY: there was no memory. */
+enum password_result stored_compare(const struct stored *s,
+                                    pj_str_t credential)
     __attribute__((warn_unused_result));
 
 /* -- hasher.c: threads of low priority for long computations -- */

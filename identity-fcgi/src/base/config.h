@@ -51,6 +51,8 @@ struct config {
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;
+    int credential_min;         /* characters of a new one */
+    char *credential_forbidden; /* path of a list, or NULL */
 
     int worker_threads;
     int64_t request_timeout_ms;

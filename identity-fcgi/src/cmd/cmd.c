@@ -26,8 +26,8 @@ static const struct cmd_option common_options[] = {
 /* The row of this number, over all tables; NULL after the last. */
 static const struct cmd_spec *row(size_t n)
 {
-    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_places,
-                                             cmd_lookups, cmd_services};
+    const struct cmd_spec *const tables[] = {
+        cmd_accounts, cmd_imports, cmd_places, cmd_lookups, cmd_services};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
@@ -235,7 +235,8 @@ static bool parse_operand(struct cmd *c, const char *arg)
 /* Whether all that is needed was given, and all that was given is valid. */
 static bool check_given(struct cmd *c)
 {
-    if (c->spec->operand != NULL && c->operand == NULL) {
+    if (c->spec->operand != NULL && c->spec->operand[0] != '[' &&
+        c->operand == NULL) {
         return refuse(c, "needs ", c->spec->operand);
     }
     for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
@@ -317,7 +318,7 @@ static bool run(struct cmd *c)
         c->env_file = cmd_get(c, "env-file");
     }
     if (account == NULL && after(s, "account") != NULL) {
-        account = c->operand; /* the name of a new one */
+        account = cmd_get(c, "name"); /* of a new one */
     }
     if (account != NULL) {
         if (!cmd_fold(c, account)) {

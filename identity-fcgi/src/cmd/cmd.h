@@ -43,7 +43,8 @@ struct cmd_option {
 
 struct cmd_spec {
     const char *words;   /* "account add" */
-    const char *operand; /* "NAME", the value "name"; NULL: there is none */
+    const char *operand; /* "NAME", the value "name"; "[NAME]": not needed, and
+                            no value; NULL: there is none */
     const char *purpose; /* one line */
     const char *more;    /* lines of help, or NULL */
     struct cmd_option options[CMD_MAX_OPTIONS + 1];
@@ -70,8 +71,8 @@ struct cmd_spec {
     bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
-extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_lookups[],
-    cmd_services[];
+extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
+    cmd_lookups[], cmd_services[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -161,6 +162,8 @@ bool cmd_attempts(struct cmd *c);
 
 /* Takes text as the name or id of an account, into c->secret. */
 bool cmd_fold(struct cmd *c, const char *text);
+/* Refuses "folded" where nobody could refer to an account by it. */
+bool cmd_name_is_free(struct cmd *c);
 
 /* Loads the settings and hides the secrets among them; the keys too, of which
  * one has to sign where a row's command runs. */
@@ -211,6 +214,9 @@ bool cmd_work(struct cmd *c); /* that of c->spec */
  * columns of the first are values from now on.
  */
 bool cmd_sql(struct cmd *c, const char *sql);
+
+/* What the name of a constraint or an SQLSTATE says; NULL: no more. */
+const char *cmd_reason(const char *constraint, const char *state);
 
 /* Frees all results but the first ones. */
 void cmd_keep(struct cmd *c, size_t results);

@@ -15,12 +15,13 @@
 #include <arpa/inet.h>
 #include <openssl/asn1.h>
 #include <openssl/crypto.h>
-#include <openssl/rand.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #define CREDENTIAL_MAX 1024 /* bytes, as login takes them */
 #define LINE_END 2
+#define FORBIDDEN "PLATFORM_AUTH_CREDENTIAL_FORBIDDEN"
 #define BATCH_ACCOUNTS "500"
 #define BATCH_SESSIONS 1000
 
@@ -31,20 +32,47 @@ static pj_str_t str(const char *text, size_t len)
 
 /* -- credentials -- */
 
-/* Whether c->secret can be a JSON string, as login reads it. */
-static bool can_be_sent(const struct cmd *c)
+/* How many characters c->secret has as a JSON string; -1: it can be none, as
+ * login reads it. */
+static int count_characters(const struct cmd *c)
 {
     unsigned long character;
-    int n;
+    int count = 0, n;
 
-    for (size_t i = 0; i < c->secret_len; i += (size_t) n) {
+    for (size_t i = 0; i < c->secret_len; i += (size_t) n, count++) {
         n = UTF8_getc((const unsigned char *) c->secret + i,
                       (int) (c->secret_len - i), &character);
         if (n <= 0 || character == 0 || character > 0x10ffff) {
-            return false;
+            return -1;
         }
     }
-    return true;
+    return count;
+}
+
+/* Refuses c->secret where a line of the operator's file is the same, but for
+ * A-Z. */
+static bool refuse_forbidden(struct cmd *c)
+{
+    const char *path = c->cfg.credential_forbidden;
+    FILE *file = path != NULL ? fopen(path, "re") : NULL;
+    char *line = NULL;
+    size_t cap = 0;
+    bool found = false;
+
+    while (file != NULL && !found && getline(&line, &cap, file) > 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        found = strcasecmp(line, c->secret) == 0;
+    }
+    if (path != NULL && (file == NULL || ferror(file))) {
+        (void) cmd_fail(c, FORBIDDEN ": cannot read %s: %m", path);
+    } else if (found) {
+        (void) cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
+    }
+    free(line);
+    if (file != NULL) {
+        (void) fclose(file);
+    }
+    return c->status == 0;
 }
 
 /* Puts the hash of c->secret in its place. */
@@ -62,17 +90,18 @@ static bool hash(struct cmd *c)
     return true;
 }
 
-/* Reads a credential, or makes one that nobody knows, and hashes it. */
+/* Reads a credential and hashes it, or takes one that nobody knows. */
 static bool read_credential(struct cmd *c)
 {
+    int count;
+
     if (!cmd_load(c)) {
         return false;
     }
     if (cmd_get(c, "no-login") != NULL) {
-        c->secret_len = 32;
-        return RAND_bytes((unsigned char *) c->secret, 32) == 1
-                   ? hash(c)
-                   : cmd_fail(c, "no randomness");
+        cmd_set(c, "hash", password_nobody());
+        return password_setup(&c->cfg) ||
+               cmd_fail(c, "the credential could not be hashed");
     }
     if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
@@ -80,16 +109,22 @@ static bool read_credential(struct cmd *c)
     if (c->secret_len > CREDENTIAL_MAX) {
         return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
-    return can_be_sent(c)
-               ? hash(c)
-               : cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
-                             "log in with this one");
+    c->secret[c->secret_len] = '\0';
+    count = count_characters(c);
+    if (count < 0) {
+        return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
+                           "log in with this one");
+    }
+    if (count < c->cfg.credential_min) {
+        return cmd_fail(c, "a credential has at least %d characters",
+                        c->cfg.credential_min);
+    }
+    return refuse_forbidden(c) && hash(c);
 }
 
 /* -- account add -- */
 
-/* Nobody could refer to it by name. */
-static bool refuse_uuid(struct cmd *c)
+bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
@@ -403,7 +438,7 @@ const struct cmd_spec cmd_accounts[] = {
          {"type", "TYPE", "CUSTOMER (default), OPERATOR or SYSTEM", CMD_TYPE},
          {"no-login", NULL,
           .help = "nobody can log in until a credential is set"}},
-     .check = read_credential, .find = refuse_uuid,
+     .check = read_credential, .find = cmd_name_is_free,
      .sql = "INSERT INTO accounts"
             " (account_name, account_type, credential_hash)"
             " VALUES (:folded, coalesce(:type, 'CUSTOMER'), :hash)"
@@ -413,7 +448,7 @@ const struct cmd_spec cmd_accounts[] = {
     {"account rename", "ACCOUNT", "give it another name", ACCOUNT_MORE
      "The id stays, and with it sessions and tokens.\n",
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .check = fold_new_name, .find = refuse_uuid, .to = "account",
+     .check = fold_new_name, .find = cmd_name_is_free, .to = "account",
      .sql = "UPDATE accounts SET account_name = :to, updated_at = now()"
             " WHERE account_id = :accountId",
      .event = "account.renamed", .columns = {ACCOUNT}},

@@ -24,13 +24,19 @@ static const struct {
     {"accounts_name", "an account of this name exists already"},
     {"accounts_name_normalised",
      "the name of an account is 1 to 320 bytes without control characters"},
+    {"accounts_type_known",
+     "the type of an account is CUSTOMER, OPERATOR or SYSTEM"},
     {"branches_name_plain",
      "the name of a branch is 1 to 200 bytes without control characters"},
+    {"branch_grants_pkey", "a branch is named twice"},
     {"branches_per_account",
      "an account may be granted at most 1000 active branches in all"},
     {"branches_per_member",
      "a member may be granted at most 200 active branches; revoke or "
      "deactivate some first"},
+    {"member_roles_code_plain",
+     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
+    {"members_once", "a workspace is named twice"},
     {"roles_per_grant",
      "a member may hold at most 32 roles in a branch; revoke some first"},
     {"tenants_name_plain",
@@ -48,11 +54,23 @@ static const struct {
               "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
 };
 
+const char *cmd_reason(const char *constraint, const char *state)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(constraint, known[i].what) == 0 ||
+            strcmp(state, known[i].what) == 0) {
+            return known[i].line;
+        }
+    }
+    return NULL;
+}
+
 /* Turns the last error into a line, unless work has written one; always
  * false. */
 static bool explain(struct cmd *c, bool committing)
 {
     const struct db_error *error = db_script_error(c->db);
+    const char *line = cmd_reason(error->constraint, error->state);
 
     if (c->line[0] != '\0') {
         return false;
@@ -62,14 +80,10 @@ static bool explain(struct cmd *c, bool committing)
                            "the change was made is not known; look before "
                            "trying again");
     }
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
-        if (strcmp(error->constraint, known[i].what) == 0 ||
-            strcmp(error->state, known[i].what) == 0) {
-            return cmd_fail(c, "%s", known[i].line);
-        }
-    }
-    return cmd_fail(c, "the database failed: %s; nothing was changed",
-                    error->message);
+    return line != NULL
+               ? cmd_fail(c, "%s", line)
+               : cmd_fail(c, "the database failed: %s; nothing was changed",
+                          error->message);
 }
 
 /* -- connection and transactions -- */

@@ -83,7 +83,7 @@ struct account {
     char account_id[STORE_UUID];
     char account_type[16];
     bool enabled;
-    char credential_hash[256]; /* PHC string */
+    char credential_hash[256]; /* PHC or crypt() string */
 };
 
 /* Whose failed logins are counted. */

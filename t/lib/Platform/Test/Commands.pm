@@ -22,14 +22,15 @@ sub new {
 # One more that must never be printed.
 sub secret { push @{ $_[0]{secrets} }, $_[1]; return $_[1] }
 
-# (status, stdout, stderr) of one run; leading options in a hash: env, stdin.
+# (status, stdout, stderr) of one run; leading options in a hash: env,
+# stdin, within.
 sub run {
     my ($self, @args) = @_;
 
     my %o = ref $args[0] ? %{ shift @args } : ();
     my ($status, $out, $err) = $self->{test}->run_identity(\@args,
         %{ $self->{env} }, %{ $o{env} // {} },
-        (exists $o{stdin} ? (stdin => $o{stdin}) : ()));
+        map { exists $o{$_} ? ($_ => $o{$_}) : () } qw(stdin within));
     for my $secret (@{ $self->{secrets} }) {
         Test::More::fail("@args: prints a secret")
             if index("$out$err", $secret) >= 0;

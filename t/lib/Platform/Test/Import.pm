@@ -1,0 +1,64 @@
+package Platform::Test::Import;
+
+# Hashes as other systems store them, and the lines of "account import".
+
+use strict;
+use warnings;
+
+use Crypt::KeyDerivation qw(pbkdf2);
+use Exporter qw(import);
+use JSON::PP;
+use MIME::Base64 qw(encode_base64);
+
+our @EXPORT = qw(hash_kinds foreign_hash import_line);
+
+my $json = JSON::PP->new->utf8->canonical;
+
+# Of Demo-passw0rd!, made by the argon2 program of its authors: Perl has none.
+my %argon2 = (
+    argon2i => '$argon2i$v=19$m=64,t=3,p=1$c2FsdHNhbHRzYWx0c2FsdA$'
+        . '+a2eacQOvrwYY35S4R+hoFVVknnNnvszlEbwtruVIs4',
+    argon2id => '$argon2id$v=19$m=64,t=3,p=4$c2FsdHNhbHRzYWx0c2FsdA$'
+        . '4LJ3w+CrtOcn8xK/C31sO+fTu7YoOkt+fABdOMIO6PI',
+);
+
+my %setting = (
+    '2a' => '$2a$%02d$', '2b' => '$2b$%02d$', '2y' => '$2y$%02d$',
+    sha256 => '$5$rounds=%d$', sha512 => '$6$rounds=%d$',
+);
+# Cheap, for tests; and what others have by default.
+my %cost = (
+    (map { $_ => [ 4, 10 ] } qw(2a 2b 2y)),
+    (map { $_ => [ 1000, 5000 ] } qw(sha256 sha512)),
+    (map { $_ => [ 1000, 29000 ] } qw(pbkdf2 passlib)),
+);
+
+sub hash_kinds { return sort keys %argon2, keys %cost }
+
+sub base64 { return encode_base64($_[0], '') =~ s/=+\z//r }
+
+# A hash of the credential, with a salt of the number n; usual: at the cost
+# that others have by default.
+my %made;
+
+sub foreign_hash { return $made{ join "\0", map { $_ // '' } @_ } //= make_hash(@_) }
+
+sub make_hash {
+    my ($kind, $credential, $n, $usual) = @_;
+
+    return $argon2{$kind} if $argon2{$kind};
+    my $cost = $cost{$kind}[ $usual ? 1 : 0 ];
+    if (my $setting = $setting{$kind}) {
+        my $salt = sprintf $kind =~ /^2/ ? '%021du' : '%016d', $n;
+        return crypt $credential, sprintf($setting, $cost) . $salt;
+    }
+    my $salt = sprintf '%016d', $n;
+    my $hash = base64(pbkdf2($credential, $salt, $cost, 'SHA256', 32));
+    return $kind eq 'pbkdf2'
+        ? "\$pbkdf2-sha256\$i=$cost,l=32\$" . base64($salt) . "\$$hash"
+        : "\$pbkdf2-sha256\$$cost\$" . base64($salt) . '$' . $hash =~ tr/+/./r;
+}
+
+sub import_line { return $json->encode({@_}) . "\n" }
+
+1;
