@@ -57,9 +57,20 @@ typedef struct {
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
-/* What stands before, then s as a JSON string; null where s->data is NULL. */
-void ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_str_t *s);
+/* What stands before, then s (an ngx_str_t or a pj_str_t) as a JSON string, a
+   literal as one, or n; null where their data is NULL, and for a negative n. */
+#define ngx_http_pgw_text_json(text, before, s)                               \
+    ngx_http_pgw_text_string(text, before, ngx_strlen(before),                \
+                             (pj_str_t) { (s)->data, (s)->len })
+#define ngx_http_pgw_text_number(text, before, n)                             \
+    ngx_http_pgw_text_integer(text, before, ngx_strlen(before), (int64_t) (n))
+
+void ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *literal);
+void ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, pj_str_t s);
+void ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, int64_t n);
 
 /* The text as the last of a response's body, with the headers that describe it;
    NULL: no memory. */

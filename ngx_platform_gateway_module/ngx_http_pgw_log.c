@@ -10,8 +10,11 @@
 #include "ngx_http_pgw_local.h"
 
 
-#define NGX_HTTP_PGW_TEXT_START  896
+#define NGX_HTTP_PGW_TEXT_START  384
 #define NGX_HTTP_PGW_TEXT_PIECE  128
+
+/* More than most lines of the log take. */
+#define NGX_HTTP_PGW_LOG_LINE    1024
 
 
 /* What the gateway says of a request; an empty text is null. */
@@ -87,17 +90,15 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 
 
 void
-ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_str_t *s)
+ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, pj_str_t s)
 {
-    size_t    len, most;
-    u_char   *p;
-    pj_str_t  value = { s->data, s->len };
+    size_t   most;
+    u_char  *p;
 
     /* a byte takes six at most, but that is too much room for a long text */
 
-    len = ngx_strlen(before);
-    most = s->len < 128 ? 6 * s->len : pj_json_escape(NULL, value);
+    most = s.len < 128 ? 6 * s.len : pj_json_escape(NULL, s);
 
     p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
     if (p == NULL) {
@@ -106,16 +107,57 @@ ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
 
     p = ngx_cpymem(p, before, len);
 
-    if (s->data == NULL) {
+    if (s.data == NULL) {
         text->last = ngx_cpymem(p, "null", 4);
         return;
     }
 
     *p++ = '"';
-    p += pj_json_escape((char *) p, value);
+    p += pj_json_escape((char *) p, s);
     *p++ = '"';
 
     text->last = p;
+}
+
+
+void
+ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *literal)
+{
+    pj_str_t  s = { (const u_char *) literal, 0 };
+
+    s.len = literal ? ngx_strlen(literal) : 0;
+
+    ngx_http_pgw_text_json(text, before, &s);
+}
+
+
+void
+ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, int64_t n)
+{
+    u_char  digits[NGX_INT64_LEN], *digit, *p;
+
+    p = ngx_http_pgw_text_reserve(text, len + sizeof(digits));
+    if (p == NULL) {
+        return;
+    }
+
+    p = ngx_cpymem(p, before, len);
+
+    if (n < 0) {
+        text->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
+    digit = digits + sizeof(digits);
+
+    do {
+        *--digit = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    text->last = ngx_cpymem(p, digit, (size_t) (digits + sizeof(digits) - digit));
 }
 
 
@@ -338,11 +380,11 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 
     /* as $status and $bytes_sent */
 
-    ngx_http_pgw_text_format(line,
-                             ",\"status\":%ui,\"bytes\":%O,\"durationMs\":%M",
+    ngx_http_pgw_text_number(line, ",\"status\":",
                              r->err_status ? r->err_status
-                                           : r->headers_out.status,
-                             r->connection->sent,
+                                           : r->headers_out.status);
+    ngx_http_pgw_text_number(line, ",\"bytes\":", r->connection->sent);
+    ngx_http_pgw_text_number(line, ",\"durationMs\":",
                              ngx_http_pgw_log_duration(r));
 }
 
@@ -365,14 +407,11 @@ ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 
     /* both are null until it has answered */
 
-    ngx_http_pgw_text_format(line, upstream->status
-                                   ? ",\"upstreamStatus\":%ui"
-                                   : ",\"upstreamStatus\":null",
-                             upstream->status);
-    ngx_http_pgw_text_format(line, upstream->response_time != (ngx_msec_t) -1
-                                   ? ",\"upstreamDurationMs\":%M"
-                                   : ",\"upstreamDurationMs\":null",
-                             upstream->response_time);
+    ngx_http_pgw_text_number(line, ",\"upstreamStatus\":",
+                             upstream->status ? (int64_t) upstream->status
+                                              : -1);
+    ngx_http_pgw_text_number(line, ",\"upstreamDurationMs\":",
+                             (ngx_msec_int_t) upstream->response_time);
 
     agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
             ? &r->headers_in.user_agent->value : &none;
@@ -385,14 +424,16 @@ static ngx_int_t
 ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
+    size_t               len;
+    u_char              *p, room[NGX_HTTP_PGW_LOG_LINE];
     ngx_tm_t             tm;
     ngx_time_t          *tp;
     ngx_http_pgw_log_t   log;
-    ngx_http_pgw_text_t  line = { .request = r };
+    ngx_http_pgw_text_t  line = { r, room, room, room + sizeof(room), 0 };
 
-    static u_char        at[sizeof("{\"time\":\"2000-01-01T00:00:00.")];
+    static u_char        begin[] = "{\"time\":\"2000-01-01T00:00:00.000Z\"";
+    static u_char       *ms = begin + sizeof(begin) - sizeof("000Z\"");
     static time_t        cached;
-    static ngx_str_t     begin = { sizeof(at) - 1, at };
 
     (void) data;
 
@@ -407,13 +448,17 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     if (cached != tp->sec) {
         cached = tp->sec;
         ngx_gmtime(cached, &tm);
-        (void) ngx_snprintf(at, sizeof(at) - 1,
+        (void) ngx_snprintf(begin, (size_t) (ms - begin),
                             "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
                             tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
                             tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
     }
 
-    ngx_http_pgw_text_format(&line, "%V%03MZ\"", &begin, tp->msec);
+    ms[0] = (u_char) ('0' + tp->msec / 100);
+    ms[1] = (u_char) ('0' + tp->msec / 10 % 10);
+    ms[2] = (u_char) ('0' + tp->msec % 10);
+
+    line.last = ngx_cpymem(room, begin, sizeof(begin) - 1);
 
     ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
     ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);
@@ -431,11 +476,19 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
                            &log.subject.workspace_id);
 
     ngx_http_pgw_log_answer(&line, r);
-    ngx_http_pgw_text_format(&line, "}");
+    /* the pool gets what is needed, as the log module takes a copy of it */
 
-    return line.failed ? NGX_ERROR
-           : ngx_http_pgw_log_value(v, line.start,
-                                    (size_t) (line.last - line.start));
+    len = (size_t) (line.last - line.start);
+    p = ngx_http_pgw_text_reserve(&line, 1) ? ngx_pnalloc(r->pool, len + 1)
+                                            : NULL;
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(p, line.start, len);
+    p[len] = '}';
+
+    return ngx_http_pgw_log_value(v, p, len + 1);
 }
 
 
