@@ -95,7 +95,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
 
-        if (!ngx_http_pgw_header_is(h, "access-control-request-headers")) {
+        if (!ngx_http_pgw_header_in_is(h, "access-control-request-headers")) {
             continue;
         }
 
@@ -172,6 +172,7 @@ ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 {
     ngx_table_elt_t              h = {
         .key = ngx_string("Access-Control-Request-Headers"),
+        .lowcase_key = (u_char *) "access-control-request-headers",
         .value = question->headers
     };
     ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };

@@ -89,13 +89,29 @@ ngx_http_pgw_headers_fold(u_char c)
 }
 
 
+/* X_Request_Id and the like: many an upstream cannot tell them apart. */
+
+static ngx_uint_t
+ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
+{
+    size_t  i;
+
+    for (i = 0; i < key->len; i++) {
+        if (ngx_http_pgw_headers_fold(key->data[i]) != lowcase->data[i]) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 /* Whether h is to be removed; notes the ids and what CORS needs to know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    u_char                              folded[64];
-    ngx_uint_t                          i;
+    ngx_uint_t                          i, same;
     const ngx_http_pgw_srv_conf_t      *conf;
     const ngx_http_pgw_claim_header_t  *name;
 
@@ -103,11 +119,11 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         return 1;
     }
 
-    if (ngx_http_pgw_header_is(h, "origin")) {
+    if (ngx_http_pgw_header_in_is(h, "origin")) {
         pass->cors.origin = &h->value;
         pass->cors.origins++;
 
-    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
+    } else if (ngx_http_pgw_header_in_is(h, "access-control-request-method")) {
         pass->cors.method = &h->value;
         pass->cors.methods++;
     }
@@ -116,31 +132,27 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     conf = pass->conf;
 
-    if (h->key.len >= sizeof(folded)
-        || !(conf->strip_lengths >> h->key.len & 1))
-    {
+    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
         return 0;
-    }
-
-    for (i = 0; i < h->key.len; i++) {
-        folded[i] = ngx_http_pgw_headers_fold(h->key.data[i]);
     }
 
     name = conf->strip->elts;
 
-    for (i = 0; i < conf->strip->nelts; i++) {
+    for (i = 0; i < conf->strip->nelts; i++, name++) {
 
-        if (h->key.len != name[i].lowcase.len
-            || ngx_memcmp(folded, name[i].lowcase.data, h->key.len) != 0)
-        {
+        if (h->key.len != name->lowcase.len) {
             continue;
         }
 
-        /* a look-alike (X_Request_Id) is removed, and not used as an id */
+        same = ngx_memcmp(h->lowcase_key, name->lowcase.data, h->key.len) == 0;
 
-        if (i < NGX_HTTP_PGW_IDS
-            && ngx_strncasecmp(h->key.data, folded, h->key.len) == 0)
-        {
+        if (!same && !ngx_http_pgw_headers_alike(&h->key, &name->lowcase)) {
+            continue;
+        }
+
+        /* a look-alike is removed, and not used as an id */
+
+        if (same && i < NGX_HTTP_PGW_IDS) {
             pass->id[i] = &h->value;
             pass->ids[i]++;
         }
@@ -235,6 +247,11 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
     size_t            i;
     const ngx_str_t  *id;
 
+    static const uint32_t  allowed[256 / 32] = {
+        0, 0x07ff6000,             /* - . : digits */
+        0x87fffffe, 0x07fffffe     /* _ letters */
+    };
+
     id = pass->id[n];
 
     if (pass->ids[n] != 1 || id->len == 0 || id->len > NGX_HTTP_PGW_ID_MAX_LEN)
@@ -246,8 +263,7 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (ngx_http_pgw_headers_fold(c) == '-' && memchr("-._:", c, 4) == NULL)
-        {
+        if (!(allowed[c >> 5] >> (c & 0x1f) & 1)) {
             return NULL;
         }
     }

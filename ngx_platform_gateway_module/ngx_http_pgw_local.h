@@ -57,18 +57,23 @@ typedef struct {
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
-/* What stands before, then s (an ngx_str_t or a pj_str_t) as a JSON string, a
-   literal as one, or n; null where their data is NULL, and for a negative n. */
+/* What stands before, then s (an ngx_str_t or a pj_str_t) as a JSON string, one
+   that needs no escaping, or n; null where s->data is NULL or n negative. */
 #define ngx_http_pgw_text_json(text, before, s)                               \
     ngx_http_pgw_text_string(text, before, ngx_strlen(before),                \
-                             (pj_str_t) { (s)->data, (s)->len })
+                             (pj_str_t) { (s)->data, (s)->len }, 0)
+#define ngx_http_pgw_text_plain(text, before, s)                              \
+    ngx_http_pgw_text_string(text, before, ngx_strlen(before),                \
+                             (pj_str_t) { (s)->data, (s)->len }, 1)
 #define ngx_http_pgw_text_number(text, before, n)                             \
     ngx_http_pgw_text_integer(text, before, ngx_strlen(before), (int64_t) (n))
 
+/* The same for a C string that needs no escaping, or NULL. */
 void ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     const char *literal);
+
 void ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, pj_str_t s);
+    size_t len, pj_str_t s, ngx_uint_t plain);
 void ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
     size_t len, int64_t n);
 

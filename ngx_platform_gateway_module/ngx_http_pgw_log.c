@@ -91,14 +91,15 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 
 void
 ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, pj_str_t s)
+    size_t len, pj_str_t s, ngx_uint_t plain)
 {
     size_t   most;
     u_char  *p;
 
     /* a byte takes six at most, but that is too much room for a long text */
 
-    most = s.len < 128 ? 6 * s.len : pj_json_escape(NULL, s);
+    most = plain ? s.len
+           : s.len < 128 ? 6 * s.len : pj_json_escape(NULL, s);
 
     p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
     if (p == NULL) {
@@ -113,7 +114,8 @@ ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
     }
 
     *p++ = '"';
-    p += pj_json_escape((char *) p, s);
+    p = plain ? ngx_cpymem(p, s.data, s.len)
+              : p + pj_json_escape((char *) p, s);
     *p++ = '"';
 
     text->last = p;
@@ -128,7 +130,7 @@ ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
 
     s.len = literal ? ngx_strlen(literal) : 0;
 
-    ngx_http_pgw_text_json(text, before, &s);
+    ngx_http_pgw_text_plain(text, before, &s);
 }
 
 
@@ -136,7 +138,8 @@ void
 ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
     size_t len, int64_t n)
 {
-    u_char  digits[NGX_INT64_LEN], *digit, *p;
+    u_char    digits[NGX_INT64_LEN], *first, *p;
+    uint64_t  rest;
 
     p = ngx_http_pgw_text_reserve(text, len + sizeof(digits));
     if (p == NULL) {
@@ -150,14 +153,16 @@ ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
         return;
     }
 
-    digit = digits + sizeof(digits);
+    rest = (uint64_t) n;
+    first = digits + sizeof(digits);
 
     do {
-        *--digit = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
+        *--first = (u_char) ('0' + rest % 10);
+        rest /= 10;
+    } while (rest);
 
-    text->last = ngx_cpymem(p, digit, (size_t) (digits + sizeof(digits) - digit));
+    text->last = ngx_cpymem(p, first,
+                            (size_t) (digits + sizeof(digits) - first));
 }
 
 
@@ -460,16 +465,16 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     line.last = ngx_cpymem(room, begin, sizeof(begin) - 1);
 
-    ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
-    ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);
+    ngx_http_pgw_text_plain(&line, ",\"requestId\":", &log.request_id);
+    ngx_http_pgw_text_plain(&line, ",\"correlationId\":", &log.correlation_id);
 
     ngx_http_pgw_log_request(&line, r);
 
     ngx_http_pgw_text_json(&line, ",\"routeId\":", &log.route_id);
     ngx_http_pgw_text_json(&line, ",\"serviceName\":", &log.service_name);
-    ngx_http_pgw_text_json(&line, ",\"access\":", &log.access);
-    ngx_http_pgw_text_json(&line, ",\"decision\":", &log.decision);
-    ngx_http_pgw_text_json(&line, ",\"reason\":", &log.reason);
+    ngx_http_pgw_text_plain(&line, ",\"access\":", &log.access);
+    ngx_http_pgw_text_plain(&line, ",\"decision\":", &log.decision);
+    ngx_http_pgw_text_plain(&line, ",\"reason\":", &log.reason);
     ngx_http_pgw_text_json(&line, ",\"accountId\":", &log.subject.account_id);
     ngx_http_pgw_text_json(&line, ",\"sessionId\":", &log.subject.session_id);
     ngx_http_pgw_text_json(&line, ",\"workspaceId\":",

@@ -403,7 +403,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     ngx_http_pgw_text_number(&text, ",\"status\":", r->err_status);
     ngx_http_pgw_text_literal(&text, ",\"detail\":", detail);
     ngx_http_pgw_text_literal(&text, ",\"code\":", code);
-    ngx_http_pgw_text_json(&text, ",\"requestId\":", &gr->request_id);
+    ngx_http_pgw_text_plain(&text, ",\"requestId\":", &gr->request_id);
     ngx_http_pgw_text_format(&text, "}");
 
     return ngx_http_pgw_text_buf(&text, "application/problem+json");
