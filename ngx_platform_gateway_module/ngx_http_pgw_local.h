@@ -57,6 +57,13 @@ typedef struct {
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
+/* Room for len bytes at text->last; NULL: there is none. */
+u_char *ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len);
+
+#define ngx_http_pgw_text_reserve(text, len)                                  \
+    ((size_t) ((text)->end - (text)->last) >= (len)                           \
+     ? (text)->last : ngx_http_pgw_text_grow(text, len))
+
 /* What stands before, then s (an ngx_str_t or a pj_str_t) as a JSON string, one
    that needs no escaping, or n; null where s->data is NULL or n negative. */
 #define ngx_http_pgw_text_json(text, before, s)                               \
@@ -68,14 +75,55 @@ void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 #define ngx_http_pgw_text_number(text, before, n)                             \
     ngx_http_pgw_text_integer(text, before, ngx_strlen(before), (int64_t) (n))
 
-/* The same for a C string that needs no escaping, or NULL. */
-void ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
-    const char *literal);
-
-void ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, pj_str_t s, ngx_uint_t plain);
 void ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
     size_t len, int64_t n);
+
+/* Inline: the log of a request has seventeen. */
+
+static ngx_inline void
+ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, pj_str_t s, ngx_uint_t plain)
+{
+    size_t   most;
+    u_char  *p;
+
+    /* a byte takes six at most, but that is too much room for a long text */
+
+    most = plain ? s.len
+           : s.len < 128 ? 6 * s.len : pj_json_escape(NULL, s);
+
+    p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
+    if (p == NULL) {
+        return;
+    }
+
+    p = ngx_cpymem(p, before, len);
+
+    if (s.data == NULL) {
+        text->last = ngx_cpymem(p, "null", 4);
+        return;
+    }
+
+    *p++ = '"';
+    p = plain ? ngx_cpymem(p, s.data, s.len)
+              : p + pj_json_escape((char *) p, s);
+    *p++ = '"';
+
+    text->last = p;
+}
+
+/* A C string that needs no escaping, or NULL. */
+
+static ngx_inline void
+ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
+    const char *literal)
+{
+    pj_str_t  s = { (const u_char *) literal, 0 };
+
+    s.len = literal ? ngx_strlen(literal) : 0;
+
+    ngx_http_pgw_text_plain(text, before, &s);
+}
 
 /* The text as the last of a response's body, with the headers that describe it;
    NULL: no memory. */

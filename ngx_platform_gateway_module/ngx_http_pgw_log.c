@@ -14,7 +14,7 @@
 #define NGX_HTTP_PGW_TEXT_PIECE  128
 
 /* More than most lines of the log take. */
-#define NGX_HTTP_PGW_LOG_LINE    1024
+#define NGX_HTTP_PGW_LOG_LINE    2048
 
 
 /* What the gateway says of a request; an empty text is null. */
@@ -31,17 +31,11 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-/* Room for len bytes at text->last; NULL: there is none. */
-
-static u_char *
-ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
+u_char *
+ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len)
 {
     size_t   used, size;
     u_char  *p;
-
-    if ((size_t) (text->end - text->last) >= len) {
-        return text->last;
-    }
 
     used = (size_t) (text->last - text->start);
     size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
@@ -86,51 +80,6 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
             return;
         }
     }
-}
-
-
-void
-ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, pj_str_t s, ngx_uint_t plain)
-{
-    size_t   most;
-    u_char  *p;
-
-    /* a byte takes six at most, but that is too much room for a long text */
-
-    most = plain ? s.len
-           : s.len < 128 ? 6 * s.len : pj_json_escape(NULL, s);
-
-    p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
-    if (p == NULL) {
-        return;
-    }
-
-    p = ngx_cpymem(p, before, len);
-
-    if (s.data == NULL) {
-        text->last = ngx_cpymem(p, "null", 4);
-        return;
-    }
-
-    *p++ = '"';
-    p = plain ? ngx_cpymem(p, s.data, s.len)
-              : p + pj_json_escape((char *) p, s);
-    *p++ = '"';
-
-    text->last = p;
-}
-
-
-void
-ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
-    const char *literal)
-{
-    pj_str_t  s = { (const u_char *) literal, 0 };
-
-    s.len = literal ? ngx_strlen(literal) : 0;
-
-    ngx_http_pgw_text_plain(text, before, &s);
 }
 
 
