@@ -124,7 +124,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
-    ngx_str_t                     realm;
+    ngx_str_t                     challenge;     /* "Bearer realm=..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: no token needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
@@ -448,7 +448,7 @@ void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
 /*
- * Refuses r as problem_refuse() does, or notes in shadow mode that it would
+ * Refuses r as reason_refuse() does, or notes in shadow mode that it would
  * have been: then NGX_DECLINED.
  */
 ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,

@@ -213,13 +213,23 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 char *
 ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 {
-    ngx_str_t  *realm = data;
+    ngx_str_t  *challenge = data, realm = *challenge;
 
-    (void) cf;
     (void) post;
 
-    return pj_json_plain((pj_str_t) { realm->data, realm->len }) ? NGX_CONF_OK
-           : "must be printable ASCII without quotes and backslashes";
+    if (!pj_json_plain((pj_str_t) { realm.data, realm.len })) {
+        return "must be printable ASCII without quotes and backslashes";
+    }
+
+    challenge->len = realm.len + sizeof("Bearer realm=\"\"") - 1;
+    challenge->data = ngx_pnalloc(cf->pool, challenge->len);
+    if (challenge->data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_sprintf(challenge->data, "Bearer realm=\"%V\"", &realm);
+
+    return NGX_CONF_OK;
 }
 
 

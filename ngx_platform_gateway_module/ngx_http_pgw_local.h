@@ -39,7 +39,7 @@ ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
  * handler to return in turn; NGX_ERROR when memory is short.  gr is
  * request_own(r).
  */
-ngx_int_t ngx_http_pgw_problem_refuse(ngx_http_request_t *r,
+ngx_int_t ngx_http_pgw_reason_refuse(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
     const char *detail);
 
@@ -56,6 +56,9 @@ typedef struct {
 
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
+
+/* Writes n, and returns its end. */
+u_char *ngx_http_pgw_text_digits(u_char *p, uint64_t n);
 
 /* Room for len bytes at text->last; NULL: there is none. */
 u_char *ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len);
@@ -74,9 +77,6 @@ u_char *ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len);
                              (pj_str_t) { (s)->data, (s)->len }, 1)
 #define ngx_http_pgw_text_number(text, before, n)                             \
     ngx_http_pgw_text_integer(text, before, ngx_strlen(before), (int64_t) (n))
-
-void ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, int64_t n);
 
 /* Inline: the log of a request has seventeen. */
 
@@ -110,6 +110,20 @@ ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
     *p++ = '"';
 
     text->last = p;
+}
+
+static ngx_inline void
+ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
+    size_t len, int64_t n)
+{
+    u_char  *p;
+
+    p = ngx_http_pgw_text_reserve(text, len + NGX_INT64_LEN);
+    if (p) {
+        p = ngx_cpymem(p, before, len);
+        text->last = n < 0 ? ngx_cpymem(p, "null", 4)
+                           : ngx_http_pgw_text_digits(p, (uint64_t) n);
+    }
 }
 
 /* A C string that needs no escaping, or NULL. */
@@ -219,7 +233,7 @@ ngx_int_t ngx_http_pgw_options_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_options_last_handler(ngx_http_request_t *r);
 
 /* Why the preflight for such a request would be refused, or NONE; *detail as
-   problem_refuse() takes it. */
+   reason_refuse() takes it. */
 ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail);

@@ -83,35 +83,24 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 }
 
 
-void
-ngx_http_pgw_text_integer(ngx_http_pgw_text_t *text, const char *before,
-    size_t len, int64_t n)
+u_char *
+ngx_http_pgw_text_digits(u_char *p, uint64_t n)
 {
-    u_char    digits[NGX_INT64_LEN], *first, *p;
-    uint64_t  rest;
+    u_char      digits[NGX_INT64_LEN];
+    ngx_uint_t  i;
 
-    p = ngx_http_pgw_text_reserve(text, len + sizeof(digits));
-    if (p == NULL) {
-        return;
-    }
-
-    p = ngx_cpymem(p, before, len);
-
-    if (n < 0) {
-        text->last = ngx_cpymem(p, "null", 4);
-        return;
-    }
-
-    rest = (uint64_t) n;
-    first = digits + sizeof(digits);
+    i = 0;
 
     do {
-        *--first = (u_char) ('0' + rest % 10);
-        rest /= 10;
-    } while (rest);
+        digits[i++] = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
 
-    text->last = ngx_cpymem(p, first,
-                            (size_t) (digits + sizeof(digits) - first));
+    while (i) {
+        *p++ = digits[--i];
+    }
+
+    return p;
 }
 
 
@@ -328,7 +317,7 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 
     /* method and path are null for a request line that did not parse */
 
-    ngx_http_pgw_text_json(line, ",\"clientIp\":", &r->connection->addr_text);
+    ngx_http_pgw_text_plain(line, ",\"clientIp\":", &r->connection->addr_text);
     ngx_http_pgw_text_json(line, ",\"method\":", &r->method_name);
     ngx_http_pgw_text_json(line, ",\"path\":", &path);
 

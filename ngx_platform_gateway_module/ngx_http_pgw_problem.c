@@ -322,10 +322,10 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 
     /* as many bytes of the title as are surely there */
 
-    if (ngx_strncmp(p, "Request Hea", sizeof(end) - 1) == 0) {
+    if (ngx_memcmp(p, "Request Hea", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
 
-    } else if (ngx_strncmp(p, "The plain H", sizeof(end) - 1) == 0) {
+    } else if (ngx_memcmp(p, "The plain H", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_TO_HTTPS;
     }
 
