@@ -321,12 +321,24 @@ ngx_int_t ngx_http_pgw_ids_init(ngx_conf_t *cf);
  * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
  * the end, and at once for a list that was never set up (HTTP/0.9).
  */
-ngx_table_elt_t *ngx_http_pgw_header_next(const ngx_list_part_t **part,
-    ngx_uint_t *i);
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
+{
+    while (*part && *i >= (*part)->nelts) {
+        *part = (*part)->next;
+        *i = 0;
+    }
+
+    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+}
 
 /* Adds a response header; name is a literal.  NULL when memory is short. */
-ngx_table_elt_t *ngx_http_pgw_header_add(ngx_http_request_t *r,
-    const char *name, const ngx_str_t *value);
+#define ngx_http_pgw_header_add(r, name, value)                               \
+    ngx_http_pgw_header_push(r, name, sizeof(name) - 1, value)
+
+ngx_table_elt_t *ngx_http_pgw_header_push(ngx_http_request_t *r,
+    const char *name, size_t len, const ngx_str_t *value);
 
 
 /* ngx_http_pgw_conf.c: values of directives */

@@ -369,7 +369,8 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    age.len = (size_t) (ngx_sprintf(age.data, "%T", conf->cors_max_age)
+    age.len = (size_t) (ngx_http_pgw_text_digits(age.data,
+                                              (uint64_t) conf->cors_max_age)
                         - age.data);
 
 #define ngx_http_pgw_cors_add(name, value)                                    \

@@ -47,19 +47,7 @@ static ngx_int_t  ngx_http_pgw_ids_index;
 
 
 ngx_table_elt_t *
-ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
-{
-    while (*part && *i >= (*part)->nelts) {
-        *part = (*part)->next;
-        *i = 0;
-    }
-
-    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
-}
-
-
-ngx_table_elt_t *
-ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
+ngx_http_pgw_header_push(ngx_http_request_t *r, const char *name, size_t len,
     const ngx_str_t *value)
 {
     ngx_table_elt_t  *h;
@@ -72,7 +60,7 @@ ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
     ngx_memzero(h, sizeof(ngx_table_elt_t));
 
     h->hash = 1;
-    h->key.len = ngx_strlen(name);
+    h->key.len = len;
     h->key.data = (u_char *) name;
     h->value = *value;
 

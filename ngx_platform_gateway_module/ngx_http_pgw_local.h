@@ -105,8 +105,8 @@ ngx_http_pgw_text_string(ngx_http_pgw_text_t *text, const char *before,
     }
 
     *p++ = '"';
-    p = plain ? ngx_cpymem(p, s.data, s.len)
-              : p + pj_json_escape((char *) p, s);
+    p = plain || pj_json_plain(s) ? ngx_cpymem(p, s.data, s.len)
+                                  : p + pj_json_escape((char *) p, s);
     *p++ = '"';
 
     text->last = p;

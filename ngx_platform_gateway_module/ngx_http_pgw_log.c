@@ -338,23 +338,25 @@ ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     const ngx_str_t                  *agent;
     const ngx_http_upstream_state_t  *upstream;
 
-    static ngx_str_t                        none = ngx_null_string;
-    static const ngx_http_upstream_state_t  silent = {
-        .response_time = (ngx_msec_t) -1, .peer = &none
-    };
+    static const ngx_str_t  none = ngx_null_string;
 
     upstream = ngx_http_pgw_log_upstream(r);
-    upstream = upstream ? upstream : &silent;
 
-    ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
+    if (upstream) {
 
-    /* both are null until it has answered */
+        /* status and time are null until it has answered */
 
-    ngx_http_pgw_text_number(line, ",\"upstreamStatus\":",
-                             upstream->status ? (int64_t) upstream->status
-                                              : -1);
-    ngx_http_pgw_text_number(line, ",\"upstreamDurationMs\":",
-                             (ngx_msec_int_t) upstream->response_time);
+        ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
+        ngx_http_pgw_text_number(line, ",\"upstreamStatus\":",
+                                 upstream->status
+                                 ? (int64_t) upstream->status : -1);
+        ngx_http_pgw_text_number(line, ",\"upstreamDurationMs\":",
+                                 (ngx_msec_int_t) upstream->response_time);
+    } else {
+        ngx_http_pgw_text_plain(line,
+                     ",\"upstreamAddr\":null,\"upstreamStatus\":null,"
+                     "\"upstreamDurationMs\":", &none);
+    }
 
     agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
             ? &r->headers_in.user_agent->value : &none;
