@@ -125,8 +125,6 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     u_char     *p;
     ngx_str_t  *value;
 
-    (void) cmd;
-
     if (lcf->route_id.data) {
         return "is duplicate";
     }
@@ -200,9 +198,6 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 {
     time_t  *leeway = data;
 
-    (void) cf;
-    (void) post;
-
     return (*leeway > NGX_HTTP_PGW_LEEWAY_MAX) ? "is more than 300 seconds"
                                                : NGX_CONF_OK;
 }
@@ -214,8 +209,6 @@ char *
 ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_str_t  *challenge = data, realm = *challenge;
-
-    (void) post;
 
     if (!pj_json_plain((pj_str_t) { realm.data, realm.len })) {
         return "must be printable ASCII without quotes and backslashes";
@@ -413,8 +406,6 @@ ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t   *value;
     ngx_uint_t   i;
 
-    (void) cmd;
-
     value = cf->args->elts;
 
     for (i = 1; i < cf->args->nelts; i++) {
@@ -437,8 +428,6 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_int_t   rc;
     ngx_str_t  *value;
-
-    (void) cmd;
 
     value = cf->args->elts;
 

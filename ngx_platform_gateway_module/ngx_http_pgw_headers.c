@@ -435,7 +435,6 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 static void
 ngx_http_pgw_request_cleanup(void *data)
 {
-    (void) data;
 }
 
 

@@ -300,13 +300,45 @@ ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-static void
-ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
-{
-    u_char    *query;
-    ngx_str_t  path;
+/* The moment of writing, like nginx's own $time_iso8601, but in UTC. */
 
-    /* a query string may hold what no log should */
+static u_char *
+ngx_http_pgw_log_time(u_char *p)
+{
+    ngx_tm_t     tm;
+    ngx_time_t  *tp;
+
+    static u_char   text[] = "{\"time\":\"2000-01-01T00:00:00.000Z\"";
+    static u_char  *ms = text + sizeof(text) - sizeof("000Z\"");
+    static time_t   cached;
+
+    tp = ngx_timeofday();
+
+    if (cached != tp->sec) {
+        cached = tp->sec;
+        ngx_gmtime(cached, &tm);
+        (void) ngx_snprintf(text, (size_t) (ms - text),
+                            "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
+                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
+    }
+
+    ms[0] = (u_char) ('0' + tp->msec / 100);
+    ms[1] = (u_char) ('0' + tp->msec / 10 % 10);
+    ms[2] = (u_char) ('0' + tp->msec % 10);
+
+    return ngx_cpymem(p, text, sizeof(text) - 1);
+}
+
+
+static void
+ngx_http_pgw_log_nginx(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+{
+    u_char     *query;
+    ngx_str_t   path;
+
+    /* method and path are null for a request line that did not parse; a query
+       string may hold what no log should */
 
     path = r->unparsed_uri;
     query = path.len ? memchr(path.data, '?', path.len) : NULL;
@@ -314,8 +346,6 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     if (query) {
         path.len = (size_t) (query - path.data);
     }
-
-    /* method and path are null for a request line that did not parse */
 
     ngx_http_pgw_text_plain(line, ",\"clientIp\":", &r->connection->addr_text);
     ngx_http_pgw_text_json(line, ",\"method\":", &r->method_name);
@@ -333,12 +363,10 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 
 
 static void
-ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+ngx_http_pgw_log_end(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 {
-    const ngx_str_t                  *agent;
+    ngx_str_t                         agent = ngx_null_string;
     const ngx_http_upstream_state_t  *upstream;
-
-    static const ngx_str_t  none = ngx_null_string;
 
     upstream = ngx_http_pgw_log_upstream(r);
 
@@ -355,13 +383,14 @@ ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
     } else {
         ngx_http_pgw_text_plain(line,
                      ",\"upstreamAddr\":null,\"upstreamStatus\":null,"
-                     "\"upstreamDurationMs\":", &none);
+                     "\"upstreamDurationMs\":", &agent);
     }
 
-    agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
-            ? &r->headers_in.user_agent->value : &none;
+    if (r->headers_in.user_agent && r->headers_in.user_agent->value.len) {
+        agent = r->headers_in.user_agent->value;
+    }
 
-    ngx_http_pgw_text_json(line, ",\"userAgent\":", agent);
+    ngx_http_pgw_text_json(line, ",\"userAgent\":", &agent);
 }
 
 
@@ -371,44 +400,19 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 {
     size_t               len;
     u_char              *p, room[NGX_HTTP_PGW_LOG_LINE];
-    ngx_tm_t             tm;
-    ngx_time_t          *tp;
     ngx_http_pgw_log_t   log;
     ngx_http_pgw_text_t  line = { r, room, room, room + sizeof(room), 0 };
-
-    static u_char        begin[] = "{\"time\":\"2000-01-01T00:00:00.000Z\"";
-    static u_char       *ms = begin + sizeof(begin) - sizeof("000Z\"");
-    static time_t        cached;
-
-    (void) data;
 
     if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    /* the moment of writing, like nginx's own $time_iso8601, but in UTC */
-
-    tp = ngx_timeofday();
-
-    if (cached != tp->sec) {
-        cached = tp->sec;
-        ngx_gmtime(cached, &tm);
-        (void) ngx_snprintf(begin, (size_t) (ms - begin),
-                            "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
-                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
-    }
-
-    ms[0] = (u_char) ('0' + tp->msec / 100);
-    ms[1] = (u_char) ('0' + tp->msec / 10 % 10);
-    ms[2] = (u_char) ('0' + tp->msec % 10);
-
-    line.last = ngx_cpymem(room, begin, sizeof(begin) - 1);
+    line.last = ngx_http_pgw_log_time(room);
 
     ngx_http_pgw_text_plain(&line, ",\"requestId\":", &log.request_id);
     ngx_http_pgw_text_plain(&line, ",\"correlationId\":", &log.correlation_id);
 
-    ngx_http_pgw_log_request(&line, r);
+    ngx_http_pgw_log_nginx(&line, r);
 
     ngx_http_pgw_text_json(&line, ",\"routeId\":", &log.route_id);
     ngx_http_pgw_text_json(&line, ",\"serviceName\":", &log.service_name);
@@ -420,20 +424,21 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     ngx_http_pgw_text_json(&line, ",\"workspaceId\":",
                            &log.subject.workspace_id);
 
-    ngx_http_pgw_log_answer(&line, r);
+    ngx_http_pgw_log_end(&line, r);
+
     /* the pool gets what is needed, as the log module takes a copy of it */
 
-    len = (size_t) (line.last - line.start);
-    p = ngx_http_pgw_text_reserve(&line, 1) ? ngx_pnalloc(r->pool, len + 1)
-                                            : NULL;
+    len = (size_t) (line.last - line.start) + 1;
+    p = ngx_http_pgw_text_reserve(&line, 1) ? ngx_pnalloc(r->pool, len) : NULL;
+
     if (p == NULL) {
         return NGX_ERROR;
     }
 
+    *line.last = '}';
     ngx_memcpy(p, line.start, len);
-    p[len] = '}';
 
-    return ngx_http_pgw_log_value(v, p, len + 1);
+    return ngx_http_pgw_log_value(v, p, len);
 }
 
 
