@@ -145,7 +145,7 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     lcf->route_id = value[1];
 
-    if (cf->args->nelts == 3) {
+    if (cf->args->nelts == 3 && value[2].len) {
         lcf->service_name = value[2];
     }
 

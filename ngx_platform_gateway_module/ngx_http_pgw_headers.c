@@ -99,7 +99,7 @@ ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t                          i, same;
+    ngx_uint_t                          i;
     const ngx_http_pgw_srv_conf_t      *conf;
     const ngx_http_pgw_claim_header_t  *name;
 
@@ -128,19 +128,17 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     for (i = 0; i < conf->strip->nelts; i++, name++) {
 
-        if (h->key.len != name->lowcase.len) {
-            continue;
-        }
-
-        same = ngx_memcmp(h->lowcase_key, name->lowcase.data, h->key.len) == 0;
-
-        if (!same && !ngx_http_pgw_headers_alike(&h->key, &name->lowcase)) {
+        if (h->key.len != name->lowcase.len
+            || !ngx_http_pgw_headers_alike(&h->key, &name->lowcase))
+        {
             continue;
         }
 
         /* a look-alike is removed, and not used as an id */
 
-        if (same && i < NGX_HTTP_PGW_IDS) {
+        if (i < NGX_HTTP_PGW_IDS
+            && ngx_memcmp(h->lowcase_key, name->lowcase.data, h->key.len) == 0)
+        {
             pass->id[i] = &h->value;
             pass->ids[i]++;
         }

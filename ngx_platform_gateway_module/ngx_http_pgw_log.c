@@ -232,9 +232,6 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     if (conf->route_id.len) {
         log->route_id = conf->route_id;
-    }
-
-    if (conf->service_name.len) {
         log->service_name = conf->service_name;
     }
 
