@@ -290,15 +290,13 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     u_char                         *source;
     pj_str_t                       *s;
-    ngx_str_t                       where;
-    ngx_str_t                       host = ngx_null_string;
+    ngx_str_t                       where, host = ngx_null_string;
     ngx_str_t                       port = ngx_null_string;
     ngx_uint_t                      i;
     ngx_array_t                     issuers;
-    ngx_http_pgw_keys_t            *keys;
+    ngx_http_pgw_keys_t            *keys = mcf->keys;
     const ngx_http_pgw_loc_conf_t  *conf;
 
-    keys = mcf->keys;
     source = keys->source;
 
     if ((keys->ctx
