@@ -36,7 +36,7 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
     }
 
     if (r->http_version < NGX_HTTP_VERSION_10) {
-        return ngx_http_pgw_problem_refuse(r, gr,
+        return ngx_http_pgw_reason_refuse(r, gr,
                                            NGX_HTTP_PGW_REASON_BAD_REQUEST,
                                            "HTTP/0.9 is not supported");
     }

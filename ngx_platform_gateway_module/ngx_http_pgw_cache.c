@@ -123,8 +123,6 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_uint_t             i;
     ngx_http_pgw_cache_t  *cache;
 
-    (void) cmd;
-
     cache = mcf->cache;
 
     if (cache->set) {

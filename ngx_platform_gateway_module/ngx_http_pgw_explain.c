@@ -304,22 +304,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
 
 static void
-ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
-    const char *value)
-{
-    ngx_http_pgw_text_format(text, value ? "%s\"%s\"" : "%snull", before,
-                             value);
-}
-
-
-/* Strings of nginx's and of pj's. */
-
-#define ngx_http_pgw_explain_str(text, before, s)                             \
-    ngx_http_pgw_text_json(text, before,                                      \
-                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
-
-
-static void
 ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
     const ngx_array_t *strings)
 {
@@ -330,7 +314,7 @@ ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
 
     for (i = 0; strings && i < strings->nelts; i++) {
         s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_explain_str(text, i ? "," : "", s);
+        ngx_http_pgw_text_json(text, i ? "," : "", s);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -355,17 +339,17 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
              : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
              : reason->status;
 
-    ngx_http_pgw_explain_literal(text, "{\"decision\":",
+    ngx_http_pgw_text_literal(text, "{\"decision\":",
                                  shadow ? "shadow"
                                  : e->refuses ? "deny"
                                  : reason->name ? "allow" : NULL);
-    ngx_http_pgw_explain_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_literal(text, ",\"reason\":", reason->name);
     ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
                                           : ",\"status\":null", status);
-    ngx_http_pgw_explain_literal(text, ",\"code\":",
+    ngx_http_pgw_text_literal(text, ",\"code\":",
                                  shadow ? NULL : reason->code);
-    ngx_http_pgw_explain_str(text, ",\n\"method\":", &e->asked->method);
-    ngx_http_pgw_explain_str(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_json(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_text_json(text, ",\"path\":", &e->asked->path);
     ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
 }
 
@@ -393,8 +377,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_explain_str(text, "{\"name\":", &e->clcf->name);
-    ngx_http_pgw_explain_literal(text, ",\"match\":",
+    ngx_http_pgw_text_json(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_text_literal(text, ",\"match\":",
                                  e->clcf->name.data ? match : NULL);
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
@@ -404,15 +388,15 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     for (level = ngx_http_pgw_levels; level->name.len; level++) {
 
         if (access & level->mask) {
-            ngx_http_pgw_explain_str(text, comma, &level->name);
+            ngx_http_pgw_text_json(text, comma, &level->name);
             comma = ",";
             access &= ~level->mask;      /* one level has two names */
         }
     }
 
-    ngx_http_pgw_explain_str(text, "],\"methods\":", &conf->allow);
-    ngx_http_pgw_explain_str(text, ",\"routeId\":", &conf->route_id);
-    ngx_http_pgw_explain_str(text, ",\"serviceName\":", &conf->service_name);
+    ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
     ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
     ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
 
@@ -421,12 +405,12 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 
     for (i = 0; conf->cors_origins && i < conf->cors_origins->nelts; i++) {
         origin = (ngx_http_pgw_origin_t *) conf->cors_origins->elts + i;
-        ngx_http_pgw_explain_literal(text, i ? "," : "",
+        ngx_http_pgw_text_literal(text, i ? "," : "",
                                      (const char *) origin->prefix.data);
     }
 
-    ngx_http_pgw_explain_str(text, "],\"corsMethods\":", &conf->cors_methods);
-    ngx_http_pgw_explain_str(text, ",\"corsHeaders\":", &conf->cors_headers);
+    ngx_http_pgw_text_json(text, "],\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
                              "\"shadow\":%s}", conf->leeway,
@@ -464,7 +448,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
 
         if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_explain_str(text, "", &s);
+            ngx_http_pgw_text_json(text, "", &s);
 
         } else {
             ngx_http_pgw_text_format(text,
@@ -526,7 +510,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
         {
-            ngx_http_pgw_explain_str(text, ",\"claim\":", &e->claims.fault);
+            ngx_http_pgw_text_json(text, ",\"claim\":", &e->claims.fault);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -558,7 +542,7 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
-            ngx_http_pgw_explain_str(text, comma, &ch[i].name);
+            ngx_http_pgw_text_json(text, comma, &ch[i].name);
             comma = ",";
         }
     }

@@ -121,25 +121,28 @@ ngx_http_pgw_refusal(const ngx_http_pgw_request_t *gr)
 
 static ngx_int_t
 ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_str_t *realm)
+    ngx_http_pgw_request_t *gr, const ngx_str_t *challenge)
 {
     u_char                       *p;
-    const char                   *detail, *error;
+    const char                   *detail;
     const ngx_http_pgw_reason_t  *reason;
 
     reason = &ngx_http_pgw_reasons[gr->reason];
     detail = gr->detail ? gr->detail : reason->detail;
-    error = reason->error;
 
     ngx_str_null(&gr->challenge);
 
-    if (error == NULL && reason->status != NGX_HTTP_UNAUTHORIZED) {
+    if (reason->error == NULL) {
+
+        if (reason->status == NGX_HTTP_UNAUTHORIZED) {
+            gr->challenge = *challenge;
+        }
+
         return NGX_OK;
     }
 
-    p = ngx_pnalloc(r->pool, realm->len + ngx_strlen(detail)
-                             + sizeof("Bearer realm=\"\", "
-                                      "error=\"insufficient_scope\", "
+    p = ngx_pnalloc(r->pool, challenge->len + ngx_strlen(detail)
+                             + sizeof(", error=\"insufficient_scope\", "
                                       "error_description=\"\", "
                                       "scope=\"ACCOUNT BRANCH SYSTEM\""));
     if (p == NULL) {
@@ -148,18 +151,17 @@ ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
 
     gr->challenge.data = p;
 
-    p = ngx_sprintf(p, "Bearer realm=\"%V\"", realm);
+    p = ngx_sprintf(p, "%V, error=\"%s\"", challenge, reason->error);
 
     if (gr->reason == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
-        p = ngx_sprintf(p, ", error=\"%s\", scope=\"%s%s%s", error,
+        p = ngx_sprintf(p, ", scope=\"%s%s%s",
                         gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
                         gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
                         gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
         p[-1] = '"';
 
-    } else if (error) {
-        p = ngx_sprintf(p, ", error=\"%s\", error_description=\"%s\"", error,
-                        detail);
+    } else {
+        p = ngx_sprintf(p, ", error_description=\"%s\"", detail);
     }
 
     gr->challenge.len = (size_t) (p - gr->challenge.data);
@@ -169,7 +171,7 @@ ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
 
 
 ngx_int_t
-ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_reason_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason, const char *detail)
 {
     ngx_http_pgw_loc_conf_t  *conf;
@@ -187,7 +189,7 @@ ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->detail = detail;
     gr->allow = conf->allow;
 
-    if (ngx_http_pgw_refusal_challenge(r, gr, &conf->realm) != NGX_OK) {
+    if (ngx_http_pgw_refusal_challenge(r, gr, &conf->challenge) != NGX_OK) {
         return NGX_ERROR;
     }
 

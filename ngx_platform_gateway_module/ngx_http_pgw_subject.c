@@ -67,8 +67,6 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
     ngx_http_pgw_ctx_t      *ctx;
     ngx_http_pgw_request_t  *gr;
 
-    (void) data;
-
     gr = ngx_http_pgw_request_get(r);
     ctx = ngx_http_pgw_ctx_get(r);
 
