@@ -94,8 +94,6 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
 }
 
 
-/* OPTIONS is answered before any token is looked at. */
-
 static void
 ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 {
@@ -104,7 +102,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     const ngx_str_t  *method = &e->asked->method;
 
     static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
-    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     detail = e->clcf->internal ? "the location is internal"
              : e->conf->enable && e->conf->access == 0
@@ -132,10 +129,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                               "the location does not accept the method");
-
-    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
-        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
-    }
 }
 
 
@@ -150,6 +143,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
+
+    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     loc_conf = e->asked->server->ctx->loc_conf;
 
@@ -175,7 +170,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     e->clcf = loc_conf[ngx_http_core_module.ctx_index];
     e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    /* a preflight is answered first, as by the server where it is internal */
+    /* OPTIONS is answered first, as by the server where it is internal */
 
     conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
            [ngx_http_platform_gateway_module.ctx_index];
@@ -186,7 +181,14 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CORS, reason, detail);
     }
 
-    ngx_http_pgw_explain_location_checks(e);
+    if (conf->enable
+        && ngx_http_pgw_cors_list_has(&options, &e->asked->method, 0))
+    {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+
+    } else {
+        ngx_http_pgw_explain_location_checks(e);
+    }
 
     return NGX_OK;
 }
