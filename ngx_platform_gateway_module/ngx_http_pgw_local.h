@@ -139,10 +139,6 @@ ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     ngx_http_pgw_text_plain(text, before, &s);
 }
 
-/* The text as the last of a response's body, with the headers that describe it;
-   NULL: no memory. */
-ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
-
 /* Answers 200 with the text, whatever body r has; what it returns, a content
    handler may, too. */
 ngx_int_t ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type);
