@@ -233,11 +233,6 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
     size_t            i;
     const ngx_str_t  *id;
 
-    static const uint32_t  allowed[256 / 32] = {
-        0, 0x07ff6000,             /* - . : digits */
-        0x87fffffe, 0x07fffffe     /* _ letters */
-    };
-
     id = pass->id[n];
 
     if (pass->ids[n] != 1 || id->len == 0 || id->len > NGX_HTTP_PGW_ID_MAX_LEN)
@@ -249,7 +244,9 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (!(allowed[c >> 5] >> (c & 0x1f) & 1)) {
+        if (ngx_http_pgw_headers_fold(c) == '-'
+            && c != '-' && c != '.' && c != ':' && c != '_')
+        {
             return NULL;
         }
     }

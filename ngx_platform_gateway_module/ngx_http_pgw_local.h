@@ -132,9 +132,8 @@ static ngx_inline void
 ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     const char *literal)
 {
-    pj_str_t  s = { (const u_char *) literal, 0 };
-
-    s.len = literal ? ngx_strlen(literal) : 0;
+    const pj_str_t  s = { (const u_char *) literal,
+                          literal ? ngx_strlen(literal) : 0 };
 
     ngx_http_pgw_text_plain(text, before, &s);
 }

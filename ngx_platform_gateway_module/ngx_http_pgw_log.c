@@ -86,21 +86,17 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 u_char *
 ngx_http_pgw_text_digits(u_char *p, uint64_t n)
 {
-    u_char      digits[NGX_INT64_LEN];
-    ngx_uint_t  i;
+    u_char  digits[NGX_INT64_LEN], *first, *last;
 
-    i = 0;
+    last = digits + sizeof(digits);
+    first = last;
 
     do {
-        digits[i++] = (u_char) ('0' + n % 10);
+        *--first = (u_char) ('0' + n % 10);
         n /= 10;
     } while (n);
 
-    while (i) {
-        *p++ = digits[--i];
-    }
-
-    return p;
+    return ngx_cpymem(p, first, (size_t) (last - first));
 }
 
 
