@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 #include <openssl/rand.h>
 
@@ -293,8 +293,7 @@ static ngx_int_t
 ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_pass_t *pass)
 {
-    const ngx_str_t            *id;
-    ngx_http_variable_value_t  *v;
+    const ngx_str_t  *id;
 
     gr->cors = pass->cors;
     gr->cors.headers = &r->headers_in.headers.part;
@@ -313,11 +312,8 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->correlation_id = id ? *id : gr->request_id;
 
     if (pass->conf->any_enabled) {
-        v = &r->variables[ngx_http_pgw_ids_index];
-
-        *v = ngx_http_variable_null_value;
-        v->data = gr->request_id.data;
-        v->len = (unsigned) gr->request_id.len & 0xfffffff;
+        (void) ngx_http_pgw_log_value(&r->variables[ngx_http_pgw_ids_index],
+                                      gr->request_id.data, gr->request_id.len);
     }
 
     return NGX_OK;

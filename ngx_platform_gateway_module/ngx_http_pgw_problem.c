@@ -365,7 +365,7 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
 }
 
 
-/* The text as all of a response's body, with the headers that describe it. */
+/* The text as a response's body, with the headers for it; NULL: no memory. */
 
 static ngx_buf_t *
 ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
@@ -398,8 +398,6 @@ ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
     return b;
 }
 
-
-/* NULL: no memory. */
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
