@@ -269,8 +269,8 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
 
 
 /*
- * Runs before the directives of server{} where one of those may answer by
- * itself: with "return" in a server the path is taken as the client sent it.
+ * Where a "return" of server{} may answer by itself: before it, for the path as
+ * the client sent it.  Elsewhere last, for the path that may be rewritten.
  */
 
 ngx_int_t
@@ -279,8 +279,6 @@ ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
     return ngx_http_pgw_options_answer(r, 1);
 }
 
-
-/* Runs after them elsewhere, for the path that they may have rewritten. */
 
 ngx_int_t
 ngx_http_pgw_options_last_handler(ngx_http_request_t *r)

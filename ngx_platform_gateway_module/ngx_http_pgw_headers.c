@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 #include <openssl/rand.h>
 
@@ -233,11 +233,6 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
     size_t            i;
     const ngx_str_t  *id;
 
-    static const uint32_t  allowed[256 / 32] = {
-        0, 0x07ff6000,             /* - . : digits */
-        0x87fffffe, 0x07fffffe     /* _ letters */
-    };
-
     id = pass->id[n];
 
     if (pass->ids[n] != 1 || id->len == 0 || id->len > NGX_HTTP_PGW_ID_MAX_LEN)
@@ -249,7 +244,9 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (!(allowed[c >> 5] >> (c & 0x1f) & 1)) {
+        if (ngx_http_pgw_headers_fold(c) == '-'
+            && c != '-' && c != '.' && c != ':' && c != '_')
+        {
             return NULL;
         }
     }
@@ -296,8 +293,7 @@ static ngx_int_t
 ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_pass_t *pass)
 {
-    const ngx_str_t            *id;
-    ngx_http_variable_value_t  *v;
+    const ngx_str_t  *id;
 
     gr->cors = pass->cors;
     gr->cors.headers = &r->headers_in.headers.part;
@@ -316,11 +312,8 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->correlation_id = id ? *id : gr->request_id;
 
     if (pass->conf->any_enabled) {
-        v = &r->variables[ngx_http_pgw_ids_index];
-
-        *v = ngx_http_variable_null_value;
-        v->data = gr->request_id.data;
-        v->len = (unsigned) gr->request_id.len & 0xfffffff;
+        (void) ngx_http_pgw_log_value(&r->variables[ngx_http_pgw_ids_index],
+                                      gr->request_id.data, gr->request_id.len);
     }
 
     return NGX_OK;

@@ -132,16 +132,11 @@ static ngx_inline void
 ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     const char *literal)
 {
-    pj_str_t  s = { (const u_char *) literal, 0 };
-
-    s.len = literal ? ngx_strlen(literal) : 0;
+    const pj_str_t  s = { (const u_char *) literal,
+                          literal ? ngx_strlen(literal) : 0 };
 
     ngx_http_pgw_text_plain(text, before, &s);
 }
-
-/* The text as the last of a response's body, with the headers that describe it;
-   NULL: no memory. */
-ngx_buf_t *ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type);
 
 /* Answers 200 with the text, whatever body r has; what it returns, a content
    handler may, too. */

@@ -86,88 +86,43 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 u_char *
 ngx_http_pgw_text_digits(u_char *p, uint64_t n)
 {
-    u_char      digits[NGX_INT64_LEN];
-    ngx_uint_t  i;
+    u_char  digits[NGX_INT64_LEN], *first, *last;
 
-    i = 0;
+    last = digits + sizeof(digits);
+    first = last;
 
     do {
-        digits[i++] = (u_char) ('0' + n % 10);
+        *--first = (u_char) ('0' + n % 10);
         n /= 10;
     } while (n);
 
-    while (i) {
-        *p++ = digits[--i];
-    }
-
-    return p;
-}
-
-
-ngx_buf_t *
-ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type)
-{
-    ngx_buf_t           *b;
-    ngx_http_request_t  *r;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    r = text->request;
-
-    b = ngx_calloc_buf(r->pool);
-
-    if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
-    {
-        return NULL;
-    }
-
-    b->pos = text->start;
-    b->last = text->last;
-    b->memory = 1;
-    b->last_buf = (r == r->main) ? 1 : 0;
-    b->last_in_chain = 1;
-
-    r->headers_out.content_length_n = b->last - b->pos;
-    r->headers_out.content_type.data = (u_char *) type;
-    r->headers_out.content_type.len = ngx_strlen(type);
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
-
-    return b;
+    return ngx_cpymem(p, first, (size_t) (last - first));
 }
 
 
 ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
-    ngx_int_t            rc;
-    ngx_chain_t          out;
-    ngx_http_request_t  *r;
+    ngx_str_t                 content_type;
+    ngx_http_complex_value_t  body;
 
-    r = text->request;
+    static const ngx_str_t  no_store = ngx_string("no-store");
 
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    out.buf = ngx_http_pgw_text_buf(text, type);
-    out.next = NULL;
-
-    if (out.buf == NULL) {
+    if (text->failed
+        || !ngx_http_pgw_header_add(text->request, "Cache-Control", &no_store))
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    r->headers_out.status = NGX_HTTP_OK;
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
 
-    rc = ngx_http_send_header(r);
+    body.value.data = text->start;
+    body.value.len = (size_t) (text->last - text->start);
+    content_type.data = (u_char *) type;
+    content_type.len = ngx_strlen(type);
 
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-
-    return ngx_http_output_filter(r, &out);
+    return ngx_http_send_response(text->request, NGX_HTTP_OK, &content_type,
+                                  &body);
 }
 
 

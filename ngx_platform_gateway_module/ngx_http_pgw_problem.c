@@ -357,16 +357,47 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    gr->reason = NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN;
-    gr->shadowed = 0;
-    gr->code = NULL;
-    gr->detail = NULL;
+    (void) ngx_http_pgw_reason_refuse(r, gr,
+                                      NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                      NULL);
 
     return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
 
 
-/* Builds the body and sets the headers that describe it; NULL: no memory. */
+/* The text as a response's body, with the headers for it; NULL: no memory. */
+
+static ngx_buf_t *
+ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
+{
+    ngx_buf_t           *b;
+    ngx_http_request_t  *r;
+
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
+    r = text->request;
+
+    b = ngx_calloc_buf(r->pool);
+
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+    {
+        return NULL;
+    }
+
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_length_n = b->last - b->pos;
+    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+    return b;
+}
+
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
@@ -409,7 +440,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         *text.last++ = '}';
     }
 
-    return ngx_http_pgw_text_buf(&text, "application/problem+json");
+    return ngx_http_pgw_problem_buf(&text);
 }
 
 

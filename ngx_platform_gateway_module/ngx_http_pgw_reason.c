@@ -117,31 +117,42 @@ ngx_http_pgw_refusal(const ngx_http_pgw_request_t *gr)
 }
 
 
-/* WWW-Authenticate (RFC 6750, section 3). */
-
-static ngx_int_t
-ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_str_t *challenge)
+ngx_int_t
+ngx_http_pgw_reason_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e code, const char *detail)
 {
     u_char                       *p;
-    const char                   *detail;
+    ngx_http_pgw_loc_conf_t      *conf;
     const ngx_http_pgw_reason_t  *reason;
 
-    reason = &ngx_http_pgw_reasons[gr->reason];
-    detail = gr->detail ? gr->detail : reason->detail;
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    reason = &ngx_http_pgw_reasons[code];
+
+    gr->reason = code;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = detail;
+    gr->allow = conf->allow;
+
+    detail = detail ? detail : reason->detail;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s", reason->name, detail);
+
+    /* WWW-Authenticate (RFC 6750, section 3) */
 
     ngx_str_null(&gr->challenge);
 
     if (reason->error == NULL) {
 
         if (reason->status == NGX_HTTP_UNAUTHORIZED) {
-            gr->challenge = *challenge;
+            gr->challenge = conf->challenge;
         }
 
-        return NGX_OK;
+        return (ngx_int_t) reason->status;
     }
 
-    p = ngx_pnalloc(r->pool, challenge->len + ngx_strlen(detail)
+    p = ngx_pnalloc(r->pool, conf->challenge.len + ngx_strlen(detail)
                              + sizeof(", error=\"insufficient_scope\", "
                                       "error_description=\"\", "
                                       "scope=\"ACCOUNT BRANCH SYSTEM\""));
@@ -151,9 +162,9 @@ ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
 
     gr->challenge.data = p;
 
-    p = ngx_sprintf(p, "%V, error=\"%s\"", challenge, reason->error);
+    p = ngx_sprintf(p, "%V, error=\"%s\"", &conf->challenge, reason->error);
 
-    if (gr->reason == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
+    if (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
         p = ngx_sprintf(p, ", scope=\"%s%s%s",
                         gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
                         gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
@@ -166,32 +177,5 @@ ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
 
     gr->challenge.len = (size_t) (p - gr->challenge.data);
 
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_pgw_reason_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_reason_e reason, const char *detail)
-{
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http platform gateway: deny %s: %s",
-                   ngx_http_pgw_reasons[reason].name,
-                   detail ? detail : ngx_http_pgw_reasons[reason].detail);
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    gr->reason = reason;
-    gr->shadowed = 0;
-    gr->code = NULL;
-    gr->detail = detail;
-    gr->allow = conf->allow;
-
-    if (ngx_http_pgw_refusal_challenge(r, gr, &conf->challenge) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return (ngx_int_t) ngx_http_pgw_reasons[reason].status;
+    return (ngx_int_t) reason->status;
 }

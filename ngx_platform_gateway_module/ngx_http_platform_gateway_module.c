@@ -137,15 +137,11 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
     ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
 
-    if (conf->route_id.len == 0) {
-        conf->route_id = prev->route_id;
+    if (conf->route_id.data == NULL) {
         conf->service_name = prev->service_name;
     }
 
-    if (conf->route_id.data == NULL) {
-        ngx_str_set(&conf->route_id, "");
-    }
-
+    ngx_conf_merge_str_value(conf->route_id, prev->route_id, "");
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
     ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
