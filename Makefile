@@ -128,9 +128,10 @@ NGX_LD_OPT := $(if $(NGINX),$(shell tools/nginx-option with-ld-opt $(NGINX)))
 NGX_INC := $(patsubst %,-isystem $(NGX)/%,src/core src/event \
   src/event/modules src/event/quic src/os/unix src/http src/http/modules \
   src/http/v2 src/http/v3 objs)
+# Handlers have the parameters that nginx gives: it does not warn of them either.
 MOD_CFLAGS := $(filter-out -Werror -Werror=% -Wdate-time,$(NGX_CC_OPT)) \
-  -std=gnu11 $(BASE_CFLAGS) -fPIC -fvisibility=hidden -Ijose $(NGX_INC) \
-  $(OPENSSL_CFLAGS)
+  -std=gnu11 $(BASE_CFLAGS) -Wno-unused-parameter -fPIC \
+  -fvisibility=hidden -Ijose $(NGX_INC) $(OPENSSL_CFLAGS)
 
 $(NGX_STAMP): build/config.mk tools/nginx-objs $(MOD_DIR)/config
 	$(call SAY,NGX,configure of nginx $(NGINX_VERSION))

@@ -155,21 +155,24 @@ pj_err_t pj_json_text_check(pj_str_t text)
 
 /* -- writing JSON strings ------------------------------------------------- */
 
-/* Whether c stands for itself. */
-static bool is_plain(unsigned char c)
+/* How many characters at p are plain: stand for themselves. */
+static size_t plain_run(const unsigned char *p, const unsigned char *end)
 {
-    return c >= 0x20 && c < 0x7F && c != '"' && c != '\\';
+    const unsigned char *at = p;
+
+    while (end - at >= 8 && plain8(at, true))
+        at += 8;
+    /* The last eight overlap what has been seen. */
+    if (at > p && end - at < 8 && plain8(end - 8, true))
+        at = end;
+    while (at < end && *at >= 0x20 && *at < 0x7F && *at != '"' && *at != '\\')
+        at++;
+    return (size_t) (at - p);
 }
 
 bool pj_json_plain(pj_str_t s)
 {
-    const unsigned char *p = s.data, *end = s.len == 0 ? p : p + s.len;
-
-    while (end - p >= 8 && plain8(p, true))
-        p += 8;
-    while (p < end && is_plain(*p))
-        p++;
-    return p == end;
+    return s.len == 0 || plain_run(s.data, s.data + s.len) == s.len;
 }
 
 /* Writes to dst the escape of the character at p, which is not plain; *n is
@@ -209,18 +212,15 @@ size_t pj_json_escape(char *dst, pj_str_t s)
     char one[6];
 
     for (; p < end; p += n, len += size) {
-        n = size = end - p >= 8 && plain8(p, true) ? 8 : 1;
-        if (n == 8) {
-            if (dst != NULL)
-                memcpy(dst + len, p, 8);
-        } else if (is_plain(*p)) {
-            if (dst != NULL)
-                dst[len] = (char) *p;
-        } else {
+        const void *from = p;
+
+        n = size = plain_run(p, end);
+        if (n == 0) {
+            from = one;
             size = escape_one(one, p, end, &n);
-            if (dst != NULL)
-                memcpy(dst + len, one, size);
         }
+        if (dst != NULL)
+            memcpy(dst + len, from, size);
     }
     return len;
 }

@@ -124,7 +124,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    shadow;
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
-    ngx_str_t                     realm;
+    ngx_str_t                     challenge;     /* "Bearer realm=..." */
     ngx_uint_t                    policy;        /* equal where tokens mean the
                                                     same; 0: no token needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
@@ -304,23 +304,41 @@ u_char ngx_http_pgw_headers_fold(u_char c);
 /* Finds $request_id, to set it, and puts in the filter of responses' ids. */
 ngx_int_t ngx_http_pgw_ids_init(ngx_conf_t *cf);
 
-/* Whether h, of a request or a response, has that name, a literal. */
+/* Whether h has that name, a literal. */
 
 #define ngx_http_pgw_header_is(h, literal)                                    \
     ((h)->key.len == sizeof(literal) - 1                                      \
      && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
                         sizeof(literal) - 1) == 0)
 
+/* The same of a request's h, with a lower-case literal: cheaper. */
+
+#define ngx_http_pgw_header_in_is(h, literal)                                 \
+    ((h)->key.len == sizeof(literal) - 1                                      \
+     && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
+
 /*
  * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
  * the end, and at once for a list that was never set up (HTTP/0.9).
  */
-ngx_table_elt_t *ngx_http_pgw_header_next(const ngx_list_part_t **part,
-    ngx_uint_t *i);
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
+{
+    while (*part && *i >= (*part)->nelts) {
+        *part = (*part)->next;
+        *i = 0;
+    }
+
+    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+}
 
 /* Adds a response header; name is a literal.  NULL when memory is short. */
-ngx_table_elt_t *ngx_http_pgw_header_add(ngx_http_request_t *r,
-    const char *name, const ngx_str_t *value);
+#define ngx_http_pgw_header_add(r, name, value)                               \
+    ngx_http_pgw_header_push(r, name, sizeof(name) - 1, value)
+
+ngx_table_elt_t *ngx_http_pgw_header_push(ngx_http_request_t *r,
+    const char *name, size_t len, const ngx_str_t *value);
 
 
 /* ngx_http_pgw_conf.c: values of directives */
@@ -442,7 +460,7 @@ void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
 /*
- * Refuses r as problem_refuse() does, or notes in shadow mode that it would
+ * Refuses r as reason_refuse() does, or notes in shadow mode that it would
  * have been: then NGX_DECLINED.
  */
 ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,

@@ -36,7 +36,7 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
     }
 
     if (r->http_version < NGX_HTTP_VERSION_10) {
-        return ngx_http_pgw_problem_refuse(r, gr,
+        return ngx_http_pgw_reason_refuse(r, gr,
                                            NGX_HTTP_PGW_REASON_BAD_REQUEST,
                                            "HTTP/0.9 is not supported");
     }
@@ -331,7 +331,6 @@ ngx_int_t
 ngx_http_pgw_phases_init(ngx_conf_t *cf)
 {
     ngx_uint_t                  i;
-    ngx_http_phase_t           *phase;
     ngx_http_handler_pt        *h;
     ngx_http_core_main_conf_t  *cmcf;
 
@@ -339,9 +338,8 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
 
     for (i = 0; i < NGX_HTTP_PGW_PHASES; i++) {
 
-        phase = &cmcf->phases[ngx_http_pgw_phases[i].phase];
-
-        h = ngx_array_push(&phase->handlers);
+        h = ngx_array_push(
+                     &cmcf->phases[ngx_http_pgw_phases[i].phase].handlers);
         if (h == NULL) {
             return NGX_ERROR;
         }

@@ -123,8 +123,6 @@ ngx_http_pgw_cache_directive(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_uint_t             i;
     ngx_http_pgw_cache_t  *cache;
 
-    (void) cmd;
-
     cache = mcf->cache;
 
     if (cache->set) {
@@ -194,52 +192,40 @@ ngx_http_pgw_cache_key(ngx_uint_t policy, const ngx_str_t *token)
 }
 
 
-static ngx_http_pgw_entry_t *
-ngx_http_pgw_cache_lookup(ngx_http_pgw_cache_t *cache, ngx_uint_t policy,
-    const ngx_http_pgw_ctx_t *ctx)
-{
-    ngx_str_t              token;
-    ngx_http_pgw_entry_t  *entry;
-
-    token.data = (u_char *) ctx->token.data;
-    token.len = ctx->token.len;
-
-    entry = (ngx_http_pgw_entry_t *)
-            ngx_str_rbtree_lookup(&cache->tree, &token,
-                                  ngx_http_pgw_cache_key(policy, &token));
-    if (entry == NULL) {
-        return NULL;
-    }
-
-    if (entry->policy != policy || entry->version != ctx->version) {
-        ngx_http_pgw_cache_remove(cache, entry);
-        return NULL;
-    }
-
-    ngx_queue_remove(&entry->queue);
-    ngx_queue_insert_head(&cache->queue, &entry->queue);
-
-    return entry;
-}
-
-
 /* Checks the times in the order in which a new token's are checked. */
 
 ngx_int_t
 ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx)
 {
+    ngx_str_t              token;
     ngx_http_pgw_entry_t  *entry;
 
     if (cache->max_entries == 0) {
         return NGX_DECLINED;
     }
 
-    entry = ngx_http_pgw_cache_lookup(cache, conf->policy, ctx);
+    token.data = (u_char *) ctx->token.data;
+    token.len = ctx->token.len;
+
+    entry = (ngx_http_pgw_entry_t *)
+            ngx_str_rbtree_lookup(&cache->tree, &token,
+                                  ngx_http_pgw_cache_key(conf->policy, &token));
+
+    if (entry
+        && (entry->policy != conf->policy || entry->version != ctx->version))
+    {
+        ngx_http_pgw_cache_remove(cache, entry);
+        entry = NULL;
+    }
+
     if (entry == NULL) {
         ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
     }
+
+    ngx_queue_remove(&entry->queue);
+    ngx_queue_insert_head(&cache->queue, &entry->queue);
 
     ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_HIT);
 
@@ -262,26 +248,6 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
 }
 
 
-/* Evicts the least recently used entries to make room. */
-
-static ngx_http_pgw_entry_t *
-ngx_http_pgw_cache_alloc(ngx_http_pgw_cache_t *cache, size_t size)
-{
-    if (size > cache->max_size) {
-        return NULL;
-    }
-
-    while (cache->entries >= cache->max_entries
-           || cache->size + size > cache->max_size)
-    {
-        ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
-    }
-
-    return ngx_alloc(size, ngx_cycle->log);
-}
-
-
 void
 ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
@@ -290,13 +256,22 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     size_t                 size;
     ngx_http_pgw_entry_t  *entry;
 
-    if (cache->max_entries == 0) {
+    size = sizeof(ngx_http_pgw_entry_t) + ctx->grant.size + ctx->token.len;
+
+    if (cache->max_entries == 0 || size > cache->max_size) {
         return;
     }
 
-    size = sizeof(ngx_http_pgw_entry_t) + ctx->grant.size + ctx->token.len;
+    /* the least recently used make room */
 
-    entry = ngx_http_pgw_cache_alloc(cache, size);
+    while (cache->entries >= cache->max_entries
+           || cache->size + size > cache->max_size)
+    {
+        ngx_http_pgw_cache_remove_last(cache);
+        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
+    }
+
+    entry = ngx_alloc(size, ngx_cycle->log);
     if (entry == NULL) {
         return;
     }

@@ -125,8 +125,6 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     u_char     *p;
     ngx_str_t  *value;
 
-    (void) cmd;
-
     if (lcf->route_id.data) {
         return "is duplicate";
     }
@@ -147,7 +145,7 @@ ngx_http_pgw_conf_route(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     lcf->route_id = value[1];
 
-    if (cf->args->nelts == 3) {
+    if (cf->args->nelts == 3 && value[2].len) {
         lcf->service_name = value[2];
     }
 
@@ -200,9 +198,6 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 {
     time_t  *leeway = data;
 
-    (void) cf;
-    (void) post;
-
     return (*leeway > NGX_HTTP_PGW_LEEWAY_MAX) ? "is more than 300 seconds"
                                                : NGX_CONF_OK;
 }
@@ -213,13 +208,21 @@ ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 char *
 ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 {
-    ngx_str_t  *realm = data;
+    ngx_str_t  *challenge = data, realm = *challenge;
 
-    (void) cf;
-    (void) post;
+    if (!pj_json_plain((pj_str_t) { realm.data, realm.len })) {
+        return "must be printable ASCII without quotes and backslashes";
+    }
 
-    return pj_json_plain((pj_str_t) { realm->data, realm->len }) ? NGX_CONF_OK
-           : "must be printable ASCII without quotes and backslashes";
+    challenge->len = realm.len + sizeof("Bearer realm=\"\"") - 1;
+    challenge->data = ngx_pnalloc(cf->pool, challenge->len);
+    if (challenge->data == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_sprintf(challenge->data, "Bearer realm=\"%V\"", &realm);
+
+    return NGX_CONF_OK;
 }
 
 
@@ -403,8 +406,6 @@ ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_str_t   *value;
     ngx_uint_t   i;
 
-    (void) cmd;
-
     value = cf->args->elts;
 
     for (i = 1; i < cf->args->nelts; i++) {
@@ -427,8 +428,6 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_int_t   rc;
     ngx_str_t  *value;
-
-    (void) cmd;
 
     value = cf->args->elts;
 

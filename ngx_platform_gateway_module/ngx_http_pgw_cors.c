@@ -95,7 +95,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
 
-        if (!ngx_http_pgw_header_is(h, "access-control-request-headers")) {
+        if (!ngx_http_pgw_header_in_is(h, "access-control-request-headers")) {
             continue;
         }
 
@@ -112,7 +112,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Why a preflight is refused, or NONE; *detail for problem_refuse(). */
+/* Why a preflight is refused, or NONE; *detail for reason_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
@@ -172,6 +172,7 @@ ngx_http_pgw_cors_ask(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 {
     ngx_table_elt_t              h = {
         .key = ngx_string("Access-Control-Request-Headers"),
+        .lowcase_key = (u_char *) "access-control-request-headers",
         .value = question->headers
     };
     ngx_list_part_t              headers = { .elts = &h, .nelts = 1 };
@@ -268,8 +269,8 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
 
 
 /*
- * Runs before the directives of server{} where one of those may answer by
- * itself: with "return" in a server the path is taken as the client sent it.
+ * Where a "return" of server{} may answer by itself: before it, for the path as
+ * the client sent it.  Elsewhere last, for the path that may be rewritten.
  */
 
 ngx_int_t
@@ -278,8 +279,6 @@ ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
     return ngx_http_pgw_options_answer(r, 1);
 }
 
-
-/* Runs after them elsewhere, for the path that they may have rewritten. */
 
 ngx_int_t
 ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
@@ -368,7 +367,8 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
         return NGX_ERROR;
     }
 
-    age.len = (size_t) (ngx_sprintf(age.data, "%T", conf->cors_max_age)
+    age.len = (size_t) (ngx_http_pgw_text_digits(age.data,
+                                              (uint64_t) conf->cors_max_age)
                         - age.data);
 
 #define ngx_http_pgw_cors_add(name, value)                                    \

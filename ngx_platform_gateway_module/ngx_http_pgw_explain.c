@@ -94,8 +94,6 @@ ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
 }
 
 
-/* OPTIONS is answered before any token is looked at. */
-
 static void
 ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 {
@@ -104,7 +102,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     const ngx_str_t  *method = &e->asked->method;
 
     static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
-    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     detail = e->clcf->internal ? "the location is internal"
              : e->conf->enable && e->conf->access == 0
@@ -132,10 +129,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                               "the location does not accept the method");
-
-    if (ngx_http_pgw_cors_list_has(&options, method, 0)) {
-        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
-    }
 }
 
 
@@ -150,6 +143,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
+
+    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     loc_conf = e->asked->server->ctx->loc_conf;
 
@@ -175,7 +170,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     e->clcf = loc_conf[ngx_http_core_module.ctx_index];
     e->conf = loc_conf[ngx_http_platform_gateway_module.ctx_index];
 
-    /* a preflight is answered first, as by the server where it is internal */
+    /* OPTIONS is answered first, as by the server where it is internal */
 
     conf = (e->clcf->internal ? e->asked->server->ctx->loc_conf : loc_conf)
            [ngx_http_platform_gateway_module.ctx_index];
@@ -186,7 +181,14 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CORS, reason, detail);
     }
 
-    ngx_http_pgw_explain_location_checks(e);
+    if (conf->enable
+        && ngx_http_pgw_cors_list_has(&options, &e->asked->method, 0))
+    {
+        e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
+
+    } else {
+        ngx_http_pgw_explain_location_checks(e);
+    }
 
     return NGX_OK;
 }
@@ -304,22 +306,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
 
 static void
-ngx_http_pgw_explain_literal(ngx_http_pgw_text_t *text, const char *before,
-    const char *value)
-{
-    ngx_http_pgw_text_format(text, value ? "%s\"%s\"" : "%snull", before,
-                             value);
-}
-
-
-/* Strings of nginx's and of pj's. */
-
-#define ngx_http_pgw_explain_str(text, before, s)                             \
-    ngx_http_pgw_text_json(text, before,                                      \
-                           (&(ngx_str_t) { (s)->len, (u_char *) (s)->data }))
-
-
-static void
 ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
     const ngx_array_t *strings)
 {
@@ -330,7 +316,7 @@ ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
 
     for (i = 0; strings && i < strings->nelts; i++) {
         s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_explain_str(text, i ? "," : "", s);
+        ngx_http_pgw_text_json(text, i ? "," : "", s);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -355,17 +341,17 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
              : e->redirect && !e->refuses ? NGX_HTTP_MOVED_PERMANENTLY
              : reason->status;
 
-    ngx_http_pgw_explain_literal(text, "{\"decision\":",
+    ngx_http_pgw_text_literal(text, "{\"decision\":",
                                  shadow ? "shadow"
                                  : e->refuses ? "deny"
                                  : reason->name ? "allow" : NULL);
-    ngx_http_pgw_explain_literal(text, ",\"reason\":", reason->name);
+    ngx_http_pgw_text_literal(text, ",\"reason\":", reason->name);
     ngx_http_pgw_text_format(text, status ? ",\"status\":%ui"
                                           : ",\"status\":null", status);
-    ngx_http_pgw_explain_literal(text, ",\"code\":",
+    ngx_http_pgw_text_literal(text, ",\"code\":",
                                  shadow ? NULL : reason->code);
-    ngx_http_pgw_explain_str(text, ",\n\"method\":", &e->asked->method);
-    ngx_http_pgw_explain_str(text, ",\"path\":", &e->asked->path);
+    ngx_http_pgw_text_json(text, ",\n\"method\":", &e->asked->method);
+    ngx_http_pgw_text_json(text, ",\"path\":", &e->asked->path);
     ngx_http_pgw_text_format(text, ",\"at\":%L", e->asked->at);
 }
 
@@ -393,8 +379,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     match = e->clcf->regex ? "regex" : match;
 #endif
 
-    ngx_http_pgw_explain_str(text, "{\"name\":", &e->clcf->name);
-    ngx_http_pgw_explain_literal(text, ",\"match\":",
+    ngx_http_pgw_text_json(text, "{\"name\":", &e->clcf->name);
+    ngx_http_pgw_text_literal(text, ",\"match\":",
                                  e->clcf->name.data ? match : NULL);
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
@@ -404,15 +390,15 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     for (level = ngx_http_pgw_levels; level->name.len; level++) {
 
         if (access & level->mask) {
-            ngx_http_pgw_explain_str(text, comma, &level->name);
+            ngx_http_pgw_text_json(text, comma, &level->name);
             comma = ",";
             access &= ~level->mask;      /* one level has two names */
         }
     }
 
-    ngx_http_pgw_explain_str(text, "],\"methods\":", &conf->allow);
-    ngx_http_pgw_explain_str(text, ",\"routeId\":", &conf->route_id);
-    ngx_http_pgw_explain_str(text, ",\"serviceName\":", &conf->service_name);
+    ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
+    ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
+    ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
     ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
     ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
 
@@ -421,12 +407,12 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
 
     for (i = 0; conf->cors_origins && i < conf->cors_origins->nelts; i++) {
         origin = (ngx_http_pgw_origin_t *) conf->cors_origins->elts + i;
-        ngx_http_pgw_explain_literal(text, i ? "," : "",
+        ngx_http_pgw_text_literal(text, i ? "," : "",
                                      (const char *) origin->prefix.data);
     }
 
-    ngx_http_pgw_explain_str(text, "],\"corsMethods\":", &conf->cors_methods);
-    ngx_http_pgw_explain_str(text, ",\"corsHeaders\":", &conf->cors_headers);
+    ngx_http_pgw_text_json(text, "],\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
                              "\"shadow\":%s}", conf->leeway,
@@ -464,7 +450,7 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
         s.len = ngx_min(m->text.len, PJ_KID_MAX_BYTES);
 
         if (m->type == PJ_JSON_STRING) {
-            ngx_http_pgw_explain_str(text, "", &s);
+            ngx_http_pgw_text_json(text, "", &s);
 
         } else {
             ngx_http_pgw_text_format(text,
@@ -526,7 +512,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
         if (reason == NGX_HTTP_PGW_REASON_TOKEN_CLAIMS && e->claims.fault.len)
         {
-            ngx_http_pgw_explain_str(text, ",\"claim\":", &e->claims.fault);
+            ngx_http_pgw_text_json(text, ",\"claim\":", &e->claims.fault);
         }
 
         ngx_http_pgw_text_format(text, "}");
@@ -558,7 +544,7 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
-            ngx_http_pgw_explain_str(text, comma, &ch[i].name);
+            ngx_http_pgw_text_json(text, comma, &ch[i].name);
             comma = ",";
         }
     }

@@ -72,7 +72,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const char *detail)
 {
     if (!conf->shadow) {
-        return ngx_http_pgw_problem_refuse(r, gr, reason, detail);
+        return ngx_http_pgw_reason_refuse(r, gr, reason, detail);
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,

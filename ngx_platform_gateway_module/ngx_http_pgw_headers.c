@@ -12,7 +12,7 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_local.h"
 
 #include <openssl/rand.h>
 
@@ -47,19 +47,7 @@ static ngx_int_t  ngx_http_pgw_ids_index;
 
 
 ngx_table_elt_t *
-ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
-{
-    while (*part && *i >= (*part)->nelts) {
-        *part = (*part)->next;
-        *i = 0;
-    }
-
-    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
-}
-
-
-ngx_table_elt_t *
-ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
+ngx_http_pgw_header_push(ngx_http_request_t *r, const char *name, size_t len,
     const ngx_str_t *value)
 {
     ngx_table_elt_t  *h;
@@ -72,7 +60,7 @@ ngx_http_pgw_header_add(ngx_http_request_t *r, const char *name,
     ngx_memzero(h, sizeof(ngx_table_elt_t));
 
     h->hash = 1;
-    h->key.len = ngx_strlen(name);
+    h->key.len = len;
     h->key.data = (u_char *) name;
     h->value = *value;
 
@@ -89,12 +77,28 @@ ngx_http_pgw_headers_fold(u_char c)
 }
 
 
+/* X_Request_Id and the like: many an upstream cannot tell them apart. */
+
+static ngx_uint_t
+ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
+{
+    size_t  i;
+
+    for (i = 0; i < key->len; i++) {
+        if (ngx_http_pgw_headers_fold(key->data[i]) != lowcase->data[i]) {
+            return 0;
+        }
+    }
+
+    return 1;
+}
+
+
 /* Whether h is to be removed; notes the ids and what CORS needs to know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    u_char                              folded[64];
     ngx_uint_t                          i;
     const ngx_http_pgw_srv_conf_t      *conf;
     const ngx_http_pgw_claim_header_t  *name;
@@ -103,11 +107,11 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         return 1;
     }
 
-    if (ngx_http_pgw_header_is(h, "origin")) {
+    if (ngx_http_pgw_header_in_is(h, "origin")) {
         pass->cors.origin = &h->value;
         pass->cors.origins++;
 
-    } else if (ngx_http_pgw_header_is(h, "access-control-request-method")) {
+    } else if (ngx_http_pgw_header_in_is(h, "access-control-request-method")) {
         pass->cors.method = &h->value;
         pass->cors.methods++;
     }
@@ -116,30 +120,24 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 
     conf = pass->conf;
 
-    if (h->key.len >= sizeof(folded)
-        || !(conf->strip_lengths >> h->key.len & 1))
-    {
+    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
         return 0;
-    }
-
-    for (i = 0; i < h->key.len; i++) {
-        folded[i] = ngx_http_pgw_headers_fold(h->key.data[i]);
     }
 
     name = conf->strip->elts;
 
-    for (i = 0; i < conf->strip->nelts; i++) {
+    for (i = 0; i < conf->strip->nelts; i++, name++) {
 
-        if (h->key.len != name[i].lowcase.len
-            || ngx_memcmp(folded, name[i].lowcase.data, h->key.len) != 0)
+        if (h->key.len != name->lowcase.len
+            || !ngx_http_pgw_headers_alike(&h->key, &name->lowcase))
         {
             continue;
         }
 
-        /* a look-alike (X_Request_Id) is removed, and not used as an id */
+        /* a look-alike is removed, and not used as an id */
 
         if (i < NGX_HTTP_PGW_IDS
-            && ngx_strncasecmp(h->key.data, folded, h->key.len) == 0)
+            && ngx_memcmp(h->lowcase_key, name->lowcase.data, h->key.len) == 0)
         {
             pass->id[i] = &h->value;
             pass->ids[i]++;
@@ -246,7 +244,8 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (ngx_http_pgw_headers_fold(c) == '-' && memchr("-._:", c, 4) == NULL)
+        if (ngx_http_pgw_headers_fold(c) == '-'
+            && c != '-' && c != '.' && c != ':' && c != '_')
         {
             return NULL;
         }
@@ -294,8 +293,7 @@ static ngx_int_t
 ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_pass_t *pass)
 {
-    const ngx_str_t            *id;
-    ngx_http_variable_value_t  *v;
+    const ngx_str_t  *id;
 
     gr->cors = pass->cors;
     gr->cors.headers = &r->headers_in.headers.part;
@@ -314,11 +312,8 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->correlation_id = id ? *id : gr->request_id;
 
     if (pass->conf->any_enabled) {
-        v = &r->variables[ngx_http_pgw_ids_index];
-
-        *v = ngx_http_variable_null_value;
-        v->data = gr->request_id.data;
-        v->len = (unsigned) gr->request_id.len & 0xfffffff;
+        (void) ngx_http_pgw_log_value(&r->variables[ngx_http_pgw_ids_index],
+                                      gr->request_id.data, gr->request_id.len);
     }
 
     return NGX_OK;
@@ -431,7 +426,6 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 static void
 ngx_http_pgw_request_cleanup(void *data)
 {
-    (void) data;
 }
 
 

@@ -23,8 +23,6 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ssize_t     size;
     ngx_str_t  *value, text;
 
-    (void) cmd;
-
     if (mcf->keys->zone_size) {
         return "is duplicate";
     }
@@ -106,8 +104,6 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     ngx_http_pgw_keys_t       *keys;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    (void) conf;
-
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
     keys = mcf->keys;
@@ -147,8 +143,6 @@ ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_str_t  *name = data;
 
-    (void) post;
-
     if (name->len == 0 || name->data[name->len - 1] == '/') {
         return "needs the name of a file, in a directory that the worker "
                "processes may write to";
@@ -166,8 +160,6 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_msec_t                *age = data;
     ngx_http_pgw_main_conf_t  *mcf;
-
-    (void) post;
 
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
@@ -298,13 +290,13 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     u_char                         *source;
     pj_str_t                       *s;
-    ngx_str_t                       where, host, port;
+    ngx_str_t                       where, host = ngx_null_string;
+    ngx_str_t                       port = ngx_null_string;
     ngx_uint_t                      i;
     ngx_array_t                     issuers;
-    ngx_http_pgw_keys_t            *keys;
+    ngx_http_pgw_keys_t            *keys = mcf->keys;
     const ngx_http_pgw_loc_conf_t  *conf;
 
-    keys = mcf->keys;
     source = keys->source;
 
     if ((keys->ctx
@@ -340,8 +332,6 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     }
 
     where = keys->clcf ? keys->location : keys->file;
-    ngx_str_null(&host);
-    ngx_str_null(&port);
 
     if (keys->upstream) {
         host = keys->upstream->host;

@@ -27,7 +27,7 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 
     gr->retry_after = retry_after;
 
-    rc = ngx_http_pgw_problem_refuse(r, gr, reason, detail);
+    rc = ngx_http_pgw_reason_refuse(r, gr, reason, detail);
 
     gr->code = code;
 

@@ -64,27 +64,6 @@ ngx_http_pgw_locate_static(const ngx_str_t *uri,
 }
 
 
-#if (NGX_PCRE)
-
-static ngx_int_t
-ngx_http_pgw_locate_match(ngx_http_request_t *r, ngx_str_t *uri,
-    ngx_http_regex_t *regex)
-{
-    ngx_int_t  n;
-
-    if (r) {
-        return ngx_http_regex_exec(r, regex, uri);
-    }
-
-    n = ngx_regex_exec(regex->regex, uri, NULL, 0);
-
-    return (n >= 0) ? NGX_OK
-           : (n == NGX_REGEX_NO_MATCHED) ? NGX_DECLINED : NGX_ERROR;
-}
-
-#endif
-
-
 /* NGX_DECLINED: by a prefix or not at all, so that a regex may know better. */
 
 static ngx_int_t
@@ -94,6 +73,7 @@ ngx_http_pgw_locate_in(ngx_http_request_t *r, ngx_str_t *uri,
     ngx_int_t                   rc;
     ngx_http_core_loc_conf_t   *in, *prefix;
 #if (NGX_PCRE)
+    ngx_int_t                   n;
     ngx_http_core_loc_conf_t  **clcfp;
 #endif
 
@@ -116,7 +96,14 @@ ngx_http_pgw_locate_in(ngx_http_request_t *r, ngx_str_t *uri,
 
     for ( /* void */ ; rc == NGX_DECLINED && clcfp && *clcfp; clcfp++) {
 
-        rc = ngx_http_pgw_locate_match(r, uri, (*clcfp)->regex);
+        if (r) {
+            rc = ngx_http_regex_exec(r, (*clcfp)->regex, uri);
+
+        } else {
+            n = ngx_regex_exec((*clcfp)->regex->regex, uri, NULL, 0);
+            rc = n >= 0 ? NGX_OK
+                 : n == NGX_REGEX_NO_MATCHED ? NGX_DECLINED : NGX_ERROR;
+        }
 
         if (rc == NGX_OK) {
             *loc_conf = (*clcfp)->loc_conf;

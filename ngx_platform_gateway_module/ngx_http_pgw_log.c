@@ -10,8 +10,11 @@
 #include "ngx_http_pgw_local.h"
 
 
-#define NGX_HTTP_PGW_TEXT_START  896
+#define NGX_HTTP_PGW_TEXT_START  384
 #define NGX_HTTP_PGW_TEXT_PIECE  128
+
+/* More than most lines of the log take. */
+#define NGX_HTTP_PGW_LOG_LINE    2048
 
 
 /* What the gateway says of a request; an empty text is null. */
@@ -28,17 +31,11 @@ typedef struct {
 } ngx_http_pgw_log_t;
 
 
-/* Room for len bytes at text->last; NULL: there is none. */
-
-static u_char *
-ngx_http_pgw_text_reserve(ngx_http_pgw_text_t *text, size_t len)
+u_char *
+ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len)
 {
     size_t   used, size;
     u_char  *p;
-
-    if ((size_t) (text->end - text->last) >= len) {
-        return text->last;
-    }
 
     used = (size_t) (text->last - text->start);
     size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
@@ -86,103 +83,46 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 }
 
 
-void
-ngx_http_pgw_text_json(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_str_t *s)
+u_char *
+ngx_http_pgw_text_digits(u_char *p, uint64_t n)
 {
-    size_t    len, most;
-    u_char   *p;
-    pj_str_t  value = { s->data, s->len };
+    u_char  digits[NGX_INT64_LEN], *first, *last;
 
-    /* a byte takes six at most, but that is too much room for a long text */
+    last = digits + sizeof(digits);
+    first = last;
 
-    len = ngx_strlen(before);
-    most = s->len < 128 ? 6 * s->len : pj_json_escape(NULL, value);
+    do {
+        *--first = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
 
-    p = ngx_http_pgw_text_reserve(text, len + most + sizeof("null"));
-    if (p == NULL) {
-        return;
-    }
-
-    p = ngx_cpymem(p, before, len);
-
-    if (s->data == NULL) {
-        text->last = ngx_cpymem(p, "null", 4);
-        return;
-    }
-
-    *p++ = '"';
-    p += pj_json_escape((char *) p, value);
-    *p++ = '"';
-
-    text->last = p;
-}
-
-
-ngx_buf_t *
-ngx_http_pgw_text_buf(ngx_http_pgw_text_t *text, const char *type)
-{
-    ngx_buf_t           *b;
-    ngx_http_request_t  *r;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    r = text->request;
-
-    b = ngx_calloc_buf(r->pool);
-
-    if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
-    {
-        return NULL;
-    }
-
-    b->pos = text->start;
-    b->last = text->last;
-    b->memory = 1;
-    b->last_buf = (r == r->main) ? 1 : 0;
-    b->last_in_chain = 1;
-
-    r->headers_out.content_length_n = b->last - b->pos;
-    r->headers_out.content_type.data = (u_char *) type;
-    r->headers_out.content_type.len = ngx_strlen(type);
-    r->headers_out.content_type_len = r->headers_out.content_type.len;
-    r->headers_out.content_type_lowcase = NULL;
-
-    return b;
+    return ngx_cpymem(p, first, (size_t) (last - first));
 }
 
 
 ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
-    ngx_int_t            rc;
-    ngx_chain_t          out;
-    ngx_http_request_t  *r;
+    ngx_str_t                 content_type;
+    ngx_http_complex_value_t  body;
 
-    r = text->request;
+    static const ngx_str_t  no_store = ngx_string("no-store");
 
-    rc = ngx_http_discard_request_body(r);
-    if (rc != NGX_OK) {
-        return rc;
-    }
-
-    out.buf = ngx_http_pgw_text_buf(text, type);
-    out.next = NULL;
-
-    if (out.buf == NULL) {
+    if (text->failed
+        || !ngx_http_pgw_header_add(text->request, "Cache-Control", &no_store))
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    r->headers_out.status = NGX_HTTP_OK;
+    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
 
-    rc = ngx_http_send_header(r);
+    body.value.data = text->start;
+    body.value.len = (size_t) (text->last - text->start);
+    content_type.data = (u_char *) type;
+    content_type.len = ngx_strlen(type);
 
-    if (rc == NGX_ERROR || rc > NGX_OK || r->header_only) {
-        return rc;
-    }
-
-    return ngx_http_output_filter(r, &out);
+    return ngx_http_send_response(text->request, NGX_HTTP_OK, &content_type,
+                                  &body);
 }
 
 
@@ -247,9 +187,6 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     if (conf->route_id.len) {
         log->route_id = conf->route_id;
-    }
-
-    if (conf->service_name.len) {
         log->service_name = conf->service_name;
     }
 
@@ -315,13 +252,45 @@ ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 }
 
 
-static void
-ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
-{
-    u_char    *query;
-    ngx_str_t  path;
+/* The moment of writing, like nginx's own $time_iso8601, but in UTC. */
 
-    /* a query string may hold what no log should */
+static u_char *
+ngx_http_pgw_log_time(u_char *p)
+{
+    ngx_tm_t     tm;
+    ngx_time_t  *tp;
+
+    static u_char   text[] = "{\"time\":\"2000-01-01T00:00:00.000Z\"";
+    static u_char  *ms = text + sizeof(text) - sizeof("000Z\"");
+    static time_t   cached;
+
+    tp = ngx_timeofday();
+
+    if (cached != tp->sec) {
+        cached = tp->sec;
+        ngx_gmtime(cached, &tm);
+        (void) ngx_snprintf(text, (size_t) (ms - text),
+                            "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
+                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
+                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
+    }
+
+    ms[0] = (u_char) ('0' + tp->msec / 100);
+    ms[1] = (u_char) ('0' + tp->msec / 10 % 10);
+    ms[2] = (u_char) ('0' + tp->msec % 10);
+
+    return ngx_cpymem(p, text, sizeof(text) - 1);
+}
+
+
+static void
+ngx_http_pgw_log_nginx(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+{
+    u_char     *query;
+    ngx_str_t   path;
+
+    /* method and path are null for a request line that did not parse; a query
+       string may hold what no log should */
 
     path = r->unparsed_uri;
     query = path.len ? memchr(path.data, '?', path.len) : NULL;
@@ -330,54 +299,50 @@ ngx_http_pgw_log_request(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
         path.len = (size_t) (query - path.data);
     }
 
-    /* method and path are null for a request line that did not parse */
-
-    ngx_http_pgw_text_json(line, ",\"clientIp\":", &r->connection->addr_text);
+    ngx_http_pgw_text_plain(line, ",\"clientIp\":", &r->connection->addr_text);
     ngx_http_pgw_text_json(line, ",\"method\":", &r->method_name);
     ngx_http_pgw_text_json(line, ",\"path\":", &path);
 
     /* as $status and $bytes_sent */
 
-    ngx_http_pgw_text_format(line,
-                             ",\"status\":%ui,\"bytes\":%O,\"durationMs\":%M",
+    ngx_http_pgw_text_number(line, ",\"status\":",
                              r->err_status ? r->err_status
-                                           : r->headers_out.status,
-                             r->connection->sent,
+                                           : r->headers_out.status);
+    ngx_http_pgw_text_number(line, ",\"bytes\":", r->connection->sent);
+    ngx_http_pgw_text_number(line, ",\"durationMs\":",
                              ngx_http_pgw_log_duration(r));
 }
 
 
 static void
-ngx_http_pgw_log_answer(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
+ngx_http_pgw_log_end(ngx_http_pgw_text_t *line, ngx_http_request_t *r)
 {
-    const ngx_str_t                  *agent;
+    ngx_str_t                         agent = ngx_null_string;
     const ngx_http_upstream_state_t  *upstream;
 
-    static ngx_str_t                        none = ngx_null_string;
-    static const ngx_http_upstream_state_t  silent = {
-        .response_time = (ngx_msec_t) -1, .peer = &none
-    };
-
     upstream = ngx_http_pgw_log_upstream(r);
-    upstream = upstream ? upstream : &silent;
 
-    ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
+    if (upstream) {
 
-    /* both are null until it has answered */
+        /* status and time are null until it has answered */
 
-    ngx_http_pgw_text_format(line, upstream->status
-                                   ? ",\"upstreamStatus\":%ui"
-                                   : ",\"upstreamStatus\":null",
-                             upstream->status);
-    ngx_http_pgw_text_format(line, upstream->response_time != (ngx_msec_t) -1
-                                   ? ",\"upstreamDurationMs\":%M"
-                                   : ",\"upstreamDurationMs\":null",
-                             upstream->response_time);
+        ngx_http_pgw_text_json(line, ",\"upstreamAddr\":", upstream->peer);
+        ngx_http_pgw_text_number(line, ",\"upstreamStatus\":",
+                                 upstream->status
+                                 ? (int64_t) upstream->status : -1);
+        ngx_http_pgw_text_number(line, ",\"upstreamDurationMs\":",
+                                 (ngx_msec_int_t) upstream->response_time);
+    } else {
+        ngx_http_pgw_text_plain(line,
+                     ",\"upstreamAddr\":null,\"upstreamStatus\":null,"
+                     "\"upstreamDurationMs\":", &agent);
+    }
 
-    agent = r->headers_in.user_agent && r->headers_in.user_agent->value.len
-            ? &r->headers_in.user_agent->value : &none;
+    if (r->headers_in.user_agent && r->headers_in.user_agent->value.len) {
+        agent = r->headers_in.user_agent->value;
+    }
 
-    ngx_http_pgw_text_json(line, ",\"userAgent\":", agent);
+    ngx_http_pgw_text_json(line, ",\"userAgent\":", &agent);
 }
 
 
@@ -385,57 +350,47 @@ static ngx_int_t
 ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     uintptr_t data)
 {
-    ngx_tm_t             tm;
-    ngx_time_t          *tp;
+    size_t               len;
+    u_char              *p, room[NGX_HTTP_PGW_LOG_LINE];
     ngx_http_pgw_log_t   log;
-    ngx_http_pgw_text_t  line = { .request = r };
-
-    static u_char        at[sizeof("{\"time\":\"2000-01-01T00:00:00.")];
-    static time_t        cached;
-    static ngx_str_t     begin = { sizeof(at) - 1, at };
-
-    (void) data;
+    ngx_http_pgw_text_t  line = { r, room, room, room + sizeof(room), 0 };
 
     if (ngx_http_pgw_log_fill(r, &log) != NGX_OK) {
         return NGX_ERROR;
     }
 
-    /* the moment of writing, like nginx's own $time_iso8601, but in UTC */
+    line.last = ngx_http_pgw_log_time(room);
 
-    tp = ngx_timeofday();
+    ngx_http_pgw_text_plain(&line, ",\"requestId\":", &log.request_id);
+    ngx_http_pgw_text_plain(&line, ",\"correlationId\":", &log.correlation_id);
 
-    if (cached != tp->sec) {
-        cached = tp->sec;
-        ngx_gmtime(cached, &tm);
-        (void) ngx_snprintf(at, sizeof(at) - 1,
-                            "{\"time\":\"%04d-%02d-%02dT%02d:%02d:%02d.",
-                            tm.ngx_tm_year, tm.ngx_tm_mon, tm.ngx_tm_mday,
-                            tm.ngx_tm_hour, tm.ngx_tm_min, tm.ngx_tm_sec);
-    }
-
-    ngx_http_pgw_text_format(&line, "%V%03MZ\"", &begin, tp->msec);
-
-    ngx_http_pgw_text_json(&line, ",\"requestId\":", &log.request_id);
-    ngx_http_pgw_text_json(&line, ",\"correlationId\":", &log.correlation_id);
-
-    ngx_http_pgw_log_request(&line, r);
+    ngx_http_pgw_log_nginx(&line, r);
 
     ngx_http_pgw_text_json(&line, ",\"routeId\":", &log.route_id);
     ngx_http_pgw_text_json(&line, ",\"serviceName\":", &log.service_name);
-    ngx_http_pgw_text_json(&line, ",\"access\":", &log.access);
-    ngx_http_pgw_text_json(&line, ",\"decision\":", &log.decision);
-    ngx_http_pgw_text_json(&line, ",\"reason\":", &log.reason);
+    ngx_http_pgw_text_plain(&line, ",\"access\":", &log.access);
+    ngx_http_pgw_text_plain(&line, ",\"decision\":", &log.decision);
+    ngx_http_pgw_text_plain(&line, ",\"reason\":", &log.reason);
     ngx_http_pgw_text_json(&line, ",\"accountId\":", &log.subject.account_id);
     ngx_http_pgw_text_json(&line, ",\"sessionId\":", &log.subject.session_id);
     ngx_http_pgw_text_json(&line, ",\"workspaceId\":",
                            &log.subject.workspace_id);
 
-    ngx_http_pgw_log_answer(&line, r);
-    ngx_http_pgw_text_format(&line, "}");
+    ngx_http_pgw_log_end(&line, r);
 
-    return line.failed ? NGX_ERROR
-           : ngx_http_pgw_log_value(v, line.start,
-                                    (size_t) (line.last - line.start));
+    /* the pool gets what is needed, as the log module takes a copy of it */
+
+    len = (size_t) (line.last - line.start) + 1;
+    p = ngx_http_pgw_text_reserve(&line, 1) ? ngx_pnalloc(r->pool, len) : NULL;
+
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    *line.last = '}';
+    ngx_memcpy(p, line.start, len);
+
+    return ngx_http_pgw_log_value(v, p, len);
 }
 
 

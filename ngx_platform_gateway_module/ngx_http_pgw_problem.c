@@ -293,41 +293,39 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 static const ngx_http_pgw_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 {
-    size_t       len;
     u_char      *p;
-    u_char       start[sizeof("<html>" CRLF "<head><title>000 ")];
     ngx_uint_t   status;
 
+    static const u_char  start[] = "<html>" CRLF "<head><title>";
     static const u_char  end[] = "</center>" CRLF;
-
-    if (!ngx_buf_in_memory(b)) {
-        return NULL;
-    }
-
-    len = (size_t) (ngx_snprintf(start, sizeof(start),
-                                 "<html>" CRLF "<head><title>%ui ",
-                                 r->err_status)
-                    - start);
 
     /* nginx sends the closing tags in a second buffer: not even a copy of its
        page made by an operator is mistaken for it */
 
-    if ((size_t) (b->last - b->pos) < len + sizeof(end) - 1
-        || ngx_memcmp(b->pos, start, len) != 0
+    if (!ngx_buf_in_memory(b)
+        || b->last - b->pos < (ssize_t) (sizeof(start) + sizeof("000")
+                                         + sizeof(end) - 2)
+        || ngx_memcmp(b->pos, start, sizeof(start) - 1) != 0
         || ngx_memcmp(b->last - (sizeof(end) - 1), end, sizeof(end) - 1) != 0)
     {
         return NULL;
     }
 
-    p = b->pos + len;
     status = r->err_status;
+    p = b->pos + sizeof(start) - 1;
+
+    if (ngx_atoi(p, 3) != (ngx_int_t) status || p[3] != ' ') {
+        return NULL;
+    }
+
+    p += sizeof("000 ") - 1;
 
     /* as many bytes of the title as are surely there */
 
-    if (ngx_strncmp(p, "Request Hea", sizeof(end) - 1) == 0) {
+    if (ngx_memcmp(p, "Request Hea", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_REQUEST_HEADER_TOO_LARGE;
 
-    } else if (ngx_strncmp(p, "The plain H", sizeof(end) - 1) == 0) {
+    } else if (ngx_memcmp(p, "The plain H", sizeof(end) - 1) == 0) {
         status = NGX_HTTP_TO_HTTPS;
     }
 
@@ -359,16 +357,47 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    gr->reason = NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN;
-    gr->shadowed = 0;
-    gr->code = NULL;
-    gr->detail = NULL;
+    (void) ngx_http_pgw_reason_refuse(r, gr,
+                                      NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                      NULL);
 
     return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
 
 
-/* Builds the body and sets the headers that describe it; NULL: no memory. */
+/* The text as a response's body, with the headers for it; NULL: no memory. */
+
+static ngx_buf_t *
+ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
+{
+    ngx_buf_t           *b;
+    ngx_http_request_t  *r;
+
+    static const ngx_str_t  no_store = ngx_string("no-store");
+
+    r = text->request;
+
+    b = ngx_calloc_buf(r->pool);
+
+    if (text->failed || b == NULL
+        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+    {
+        return NULL;
+    }
+
+    b->pos = text->start;
+    b->last = text->last;
+    b->memory = 1;
+    b->last_buf = 1;
+    b->last_in_chain = 1;
+
+    r->headers_out.content_length_n = b->last - b->pos;
+    ngx_str_set(&r->headers_out.content_type, "application/problem+json");
+    r->headers_out.content_type_len = r->headers_out.content_type.len;
+
+    return b;
+}
+
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
@@ -400,16 +429,18 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
         detail = reason->detail;
     }
 
-    /* no value needs escaping */
+    ngx_http_pgw_text_literal(&text, "{\"type\":\"about:blank\",\"title\":",
+                              page->title);
+    ngx_http_pgw_text_number(&text, ",\"status\":", r->err_status);
+    ngx_http_pgw_text_literal(&text, ",\"detail\":", detail);
+    ngx_http_pgw_text_literal(&text, ",\"code\":", code);
+    ngx_http_pgw_text_plain(&text, ",\"requestId\":", &gr->request_id);
 
-    ngx_http_pgw_text_format(&text,
-            "{\"type\":\"about:blank\",\"title\":\"%*s\",\"status\":%ui,"
-            "\"detail\":\"%*s\",\"code\":\"%*s\",\"requestId\":\"%V\"}",
-            ngx_strlen(page->title), page->title, r->err_status,
-            ngx_strlen(detail), detail, ngx_strlen(code), code,
-            &gr->request_id);
+    if (ngx_http_pgw_text_reserve(&text, 1)) {
+        *text.last++ = '}';
+    }
 
-    return ngx_http_pgw_text_buf(&text, "application/problem+json");
+    return ngx_http_pgw_problem_buf(&text);
 }
 
 

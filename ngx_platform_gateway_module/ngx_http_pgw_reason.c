@@ -117,29 +117,43 @@ ngx_http_pgw_refusal(const ngx_http_pgw_request_t *gr)
 }
 
 
-/* WWW-Authenticate (RFC 6750, section 3). */
-
-static ngx_int_t
-ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_str_t *realm)
+ngx_int_t
+ngx_http_pgw_reason_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e code, const char *detail)
 {
     u_char                       *p;
-    const char                   *detail, *error;
+    ngx_http_pgw_loc_conf_t      *conf;
     const ngx_http_pgw_reason_t  *reason;
 
-    reason = &ngx_http_pgw_reasons[gr->reason];
-    detail = gr->detail ? gr->detail : reason->detail;
-    error = reason->error;
+    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    reason = &ngx_http_pgw_reasons[code];
+
+    gr->reason = code;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = detail;
+    gr->allow = conf->allow;
+
+    detail = detail ? detail : reason->detail;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s", reason->name, detail);
+
+    /* WWW-Authenticate (RFC 6750, section 3) */
 
     ngx_str_null(&gr->challenge);
 
-    if (error == NULL && reason->status != NGX_HTTP_UNAUTHORIZED) {
-        return NGX_OK;
+    if (reason->error == NULL) {
+
+        if (reason->status == NGX_HTTP_UNAUTHORIZED) {
+            gr->challenge = conf->challenge;
+        }
+
+        return (ngx_int_t) reason->status;
     }
 
-    p = ngx_pnalloc(r->pool, realm->len + ngx_strlen(detail)
-                             + sizeof("Bearer realm=\"\", "
-                                      "error=\"insufficient_scope\", "
+    p = ngx_pnalloc(r->pool, conf->challenge.len + ngx_strlen(detail)
+                             + sizeof(", error=\"insufficient_scope\", "
                                       "error_description=\"\", "
                                       "scope=\"ACCOUNT BRANCH SYSTEM\""));
     if (p == NULL) {
@@ -148,48 +162,20 @@ ngx_http_pgw_refusal_challenge(ngx_http_request_t *r,
 
     gr->challenge.data = p;
 
-    p = ngx_sprintf(p, "Bearer realm=\"%V\"", realm);
+    p = ngx_sprintf(p, "%V, error=\"%s\"", &conf->challenge, reason->error);
 
-    if (gr->reason == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
-        p = ngx_sprintf(p, ", error=\"%s\", scope=\"%s%s%s", error,
+    if (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
+        p = ngx_sprintf(p, ", scope=\"%s%s%s",
                         gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
                         gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
                         gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
         p[-1] = '"';
 
-    } else if (error) {
-        p = ngx_sprintf(p, ", error=\"%s\", error_description=\"%s\"", error,
-                        detail);
+    } else {
+        p = ngx_sprintf(p, ", error_description=\"%s\"", detail);
     }
 
     gr->challenge.len = (size_t) (p - gr->challenge.data);
 
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_pgw_problem_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_reason_e reason, const char *detail)
-{
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
-                   "http platform gateway: deny %s: %s",
-                   ngx_http_pgw_reasons[reason].name,
-                   detail ? detail : ngx_http_pgw_reasons[reason].detail);
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    gr->reason = reason;
-    gr->shadowed = 0;
-    gr->code = NULL;
-    gr->detail = detail;
-    gr->allow = conf->allow;
-
-    if (ngx_http_pgw_refusal_challenge(r, gr, &conf->realm) != NGX_OK) {
-        return NGX_ERROR;
-    }
-
-    return (ngx_int_t) ngx_http_pgw_reasons[reason].status;
+    return (ngx_int_t) reason->status;
 }

@@ -67,8 +67,6 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
     ngx_http_pgw_ctx_t      *ctx;
     ngx_http_pgw_request_t  *gr;
 
-    (void) data;
-
     gr = ngx_http_pgw_request_get(r);
     ctx = ngx_http_pgw_ctx_get(r);
 
@@ -101,26 +99,20 @@ ngx_http_variable_t  ngx_http_pgw_subject_variables[] = {
       ngx_http_null_variable
 };
 
-#define NGX_HTTP_PGW_SUBJECTS  3    /* the first of them, which name it */
-
-
 /* Whether variable n of those that are read names a subject. */
 
 static ngx_uint_t
 ngx_http_pgw_subject_is(const ngx_http_core_main_conf_t *cmcf, ngx_uint_t n)
 {
-    ngx_uint_t                  i;
-    const ngx_str_t            *name;
-    const ngx_http_variable_t  *var;
+    const ngx_http_variable_t  *var, *own;
 
     var = (const ngx_http_variable_t *) cmcf->variables.elts + n;
+    own = ngx_http_pgw_subject_variables;
 
-    for (i = 0; i < NGX_HTTP_PGW_SUBJECTS; i++) {
-
-        name = &ngx_http_pgw_subject_variables[i].name;
-
-        if (var->name.len == name->len
-            && ngx_memcmp(var->name.data, name->data, name->len) == 0)
+    for ( /* void */ ; own->get_handler == ngx_http_pgw_subject_variable; own++)
+    {
+        if (ngx_memn2cmp(var->name.data, own->name.data, var->name.len,
+                         own->name.len) == 0)
         {
             return 1;
         }

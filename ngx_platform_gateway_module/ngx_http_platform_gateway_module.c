@@ -137,15 +137,11 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_bitmask_value(conf->access, prev->access, 0);
     ngx_conf_merge_bitmask_value(conf->methods, prev->methods, 0);
 
-    if (conf->route_id.len == 0) {
-        conf->route_id = prev->route_id;
+    if (conf->route_id.data == NULL) {
         conf->service_name = prev->service_name;
     }
 
-    if (conf->route_id.data == NULL) {
-        ngx_str_set(&conf->route_id, "");
-    }
-
+    ngx_conf_merge_str_value(conf->route_id, prev->route_id, "");
     ngx_conf_merge_ptr_value(conf->issuers, prev->issuers, NULL);
     ngx_conf_merge_ptr_value(conf->audiences, prev->audiences, NULL);
     ngx_conf_merge_sec_value(conf->leeway, prev->leeway, 30);
@@ -157,7 +153,8 @@ ngx_http_pgw_merge_values(ngx_http_pgw_loc_conf_t *prev,
     ngx_conf_merge_value(conf->shadow, prev->shadow, 0);
     ngx_conf_merge_value(conf->allow_return, prev->allow_return, 0);
     ngx_conf_merge_value(conf->allow_cache, prev->allow_cache, 0);
-    ngx_conf_merge_str_value(conf->realm, prev->realm, "platform");
+    ngx_conf_merge_str_value(conf->challenge, prev->challenge,
+                             "Bearer realm=\"platform\"");
 
     ngx_conf_merge_ptr_value(conf->cors_origins, prev->cors_origins, NULL);
     ngx_conf_merge_str_value(conf->cors_methods, prev->cors_methods,
@@ -349,7 +346,7 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_realm"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_str_slot,
-      NGX_HTTP_PGW_LOC(realm), &ngx_http_pgw_realm_post },
+      NGX_HTTP_PGW_LOC(challenge), &ngx_http_pgw_realm_post },
 
     { ngx_string("platform_gateway_token_cache"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,

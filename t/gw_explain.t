@@ -361,7 +361,8 @@ is ask(path => '/branch/', method => 'PUT', token => $branch)->{reason},
     'verified', 'a method that is allowed';
 agrees('a method that is none', 'method_forbidden', method => 'BREW',
     token => $branch);
-agrees('OPTIONS', 'options', method => 'OPTIONS');
+agrees("OPTIONS of $_", 'options', method => 'OPTIONS', path => $_)
+    for qw(/branch/ /branch /nothing /none /internal);
 agrees('TRACE', 'method_forbidden', method => 'TRACE', path => '/public');
 agrees('no level', 'route_not_found', path => '/none');
 agrees('internal', 'route_not_found', path => '/internal');

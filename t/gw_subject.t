@@ -9,6 +9,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my ($key, $late, $later, $latest) = map { jwt_key($_) } qw(a late later latest);
@@ -18,9 +19,8 @@ my $issuer = $t->issuer(body => jwks($key));
 sub user { return Platform::Test::Server::header($_[0], 'Cookie') }
 
 my $upstream = $t->http_server(upstream => sub {
-    my ($request) = @_;
-    my ($delay) = $request->{uri} =~ /[?&]delay=([\d.]+)/;
-    sleep $delay if $delay;
+    my ($request, $server) = @_;
+    sleep 0.02 while $request->{uri} =~ /[?&]hold\b/ && $server->get->{hold};
     return [ 200, [], '<' . user($request) . '>' ];
 });
 
@@ -497,15 +497,17 @@ for my $n (1, 2) {
         "limit_req of a part: user $n at once again";
 }
 
+$upstream->set(hold => 1);
 my $held = Platform::Test::Http->new(port => $port);
-$held->send(http_request_bytes(GET => '/limited/conn/?delay=2',
+$held->send(http_request_bytes(GET => '/limited/conn/?hold',
     cookie => 'user=1', token => token(1)));
-ok eventually(sub { grep { $_->{uri} =~ /delay/ } $upstream->requests }),
+ok eventually(sub { grep { $_->{uri} =~ /hold/ } $upstream->requests }),
     'limit_conn: one connection';
 is ask(1, '/limited/conn/')->status, 429, 'limit_conn: no second of user 1';
 is ask(2, '/limited/conn/')->body, '<user=2>', 'limit_conn: one of user 2';
 is ask(1, '/limited/conn/', @NOBODY)->status, 401,
     'limit_conn: strangers have no connection';
+$upstream->set(hold => 0);
 is $held->read_response->body, '<user=1>', 'limit_conn: the one goes on';
 
 # A key that has yet to be fetched: the subject is waited for.
