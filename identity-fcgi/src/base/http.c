@@ -340,11 +340,6 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
              cfg->cookie_partitioned ? "; Partitioned" : "");
 }
 
-void http_cookie_clear(struct http_response *res, const struct config *cfg)
-{
-    http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0);
-}
-
 pj_str_t http_bearer(pj_str_t authorization)
 {
     pj_str_t token, scheme = split(trim(authorization), ' ', &token);

@@ -71,11 +71,6 @@ void log_bind(const char *request_id, size_t request_id_len,
     bound[1].len = correlation_id_len;
 }
 
-void log_unbind(void)
-{
-    log_bind(NULL, 0, NULL, 0);
-}
-
 bool log_lost(void)
 {
     return lost;
@@ -170,12 +165,6 @@ void log_event_numbers(int level, const char *event, const char *message,
      * tell. */
     lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
                  l.text.len) != (ssize_t) l.text.len;
-}
-
-void log_event(int level, const char *event, const char *message,
-               const struct log_field *fields, size_t count)
-{
-    log_event_numbers(level, event, message, fields, count, NULL, 0);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

@@ -31,19 +31,16 @@ void log_setup(const char *app_name, const char *app_env,
  * unbound; the strings are kept, not copied. */
 void log_bind(const char *request_id, size_t request_id_len,
               const char *correlation_id, size_t correlation_id_len);
-void log_unbind(void);
+#define log_unbind() log_bind(NULL, 0, NULL, 0)
 
 /* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields as one line.  event is a stable dotted name
- * ("auth.login.failed"), message one clear sentence or NULL. */
-void log_event(int level, const char *event, const char *message,
-               const struct log_field *fields, size_t count);
-
-/* The same with numeric fields.  They come first, because a line that is too
- * long loses its end. */
+ * ("auth.login.failed"), message one clear sentence or NULL.  Numbers come
+ * first, because a line that is too long loses its end. */
 void log_event_numbers(int level, const char *event, const char *message,
                        const struct log_field *fields, size_t count,
                        const struct log_number *numbers, size_t number_count);
+#define log_event(...) log_event_numbers(__VA_ARGS__, NULL, 0)
 
 /* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
  * errno.  Call before threads start, or never: then they go with the others.
