@@ -13,7 +13,6 @@
 #include "auth/password.h"
 
 #include <arpa/inet.h>
-#include <openssl/asn1.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,23 +30,6 @@ static pj_str_t str(const char *text, size_t len)
 }
 
 /* -- credentials -- */
-
-/* How many characters c->secret has as a JSON string; -1: it can be none, as
- * login reads it. */
-static int count_characters(const struct cmd *c)
-{
-    unsigned long character;
-    int count = 0, n;
-
-    for (size_t i = 0; i < c->secret_len; i += (size_t) n, count++) {
-        n = UTF8_getc((const unsigned char *) c->secret + i,
-                      (int) (c->secret_len - i), &character);
-        if (n <= 0 || character == 0 || character > 0x10ffff) {
-            return -1;
-        }
-    }
-    return count;
-}
 
 /* Refuses c->secret where a line of the operator's file is the same, but for
  * A-Z. */
@@ -93,7 +75,9 @@ static bool hash(struct cmd *c)
 /* Reads a credential and hashes it, or takes one that nobody knows. */
 static bool read_credential(struct cmd *c)
 {
-    int count;
+    const unsigned char *p = (const unsigned char *) c->secret, *end;
+    int characters = 0;
+    bool valid;
 
     if (!cmd_load(c)) {
         return false;
@@ -110,12 +94,15 @@ static bool read_credential(struct cmd *c)
         return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
     c->secret[c->secret_len] = '\0';
-    count = count_characters(c);
-    if (count < 0) {
+    valid = strlen(c->secret) == c->secret_len;
+    for (end = p + c->secret_len; p < end && valid; characters++) {
+        p += pj_utf8_next(p, end, &valid);
+    }
+    if (!valid) {
         return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
                            "log in with this one");
     }
-    if (count < c->cfg.credential_min) {
+    if (characters < c->cfg.credential_min) {
         return cmd_fail(c, "a credential has at least %d characters",
                         c->cfg.credential_min);
     }
