@@ -19,15 +19,8 @@ struct db_statement {
     bool writes; /* not to be sent again when its answer is lost */
 };
 
-enum { /* OIDs of types; any: what the server infers */
-       DB_ANY = 0,
-       DB_BOOL = 16,
-       DB_BYTEA = 17,
-       DB_INT8 = 20,
-       DB_TEXT = 25,
-       DB_TIMESTAMPTZ = 1184,
-       DB_UUID = 2950
-};
+/* OIDs of parameters' types. */
+enum { DB_BYTEA = 17, DB_INT8 = 20, DB_TEXT = 25, DB_TIMESTAMPTZ = 1184 };
 
 /* Parameters in order; every db_param_*() adds the next one. */
 struct db_params {
@@ -108,9 +101,6 @@ bool db_bool(const struct db_rows *rows, size_t row, int col);
 const char *db_text(const struct db_rows *rows, size_t row, int col,
                     size_t *len);
 void db_rows_free(struct db_rows *rows);
-
-/* The text of 16 bytes of UUID, and a NUL. */
-void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
 /* A session for migrations, sweeps and operators: a connection of its own, for
  * transactions of several statements, each of which may take limit_ms.  NULL

@@ -8,17 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define OID_ANY 0
+#define OID_BOOL 16
+#define OID_UUID 2950
+
 void db_pg_int64(unsigned char out[8], int64_t v)
 {
     uint64_t be = htobe64((uint64_t) v);
 
     memcpy(out, &be, sizeof(be));
-}
-
-void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
-{
-    uuid_write(out, bytes);
-    out[UUID_LEN] = '\0';
 }
 
 /* -- parameters ----------------------------------------------------------- */
@@ -29,7 +27,7 @@ static void add(struct db_params *p, unsigned type, const void *value,
     p->types[p->count] = type;
     p->values[p->count] = value;
     p->lengths[p->count] = (int) len;
-    p->formats[p->count] = type != DB_ANY;
+    p->formats[p->count] = type != OID_ANY;
     p->count++;
 }
 
@@ -41,13 +39,13 @@ void db_param_uuid(struct db_params *p, const char *text, size_t len)
         p->bad_uuid = true;
         memset(bytes, 0, UUID_BYTES);
     }
-    add(p, DB_UUID, bytes, UUID_BYTES);
+    add(p, OID_UUID, bytes, UUID_BYTES);
 }
 
 void db_param_uuid_or_null(struct db_params *p, const char *text)
 {
     if (text == NULL || text[0] == '\0') {
-        add(p, DB_UUID, NULL, 0);
+        add(p, OID_UUID, NULL, 0);
     } else {
         db_param_uuid(p, text, strlen(text));
     }
@@ -76,12 +74,12 @@ void db_param_fence(struct db_params *p)
 void db_param_bool(struct db_params *p, bool value)
 {
     p->scratch[p->count][0] = value;
-    add(p, DB_BOOL, p->scratch[p->count], 1);
+    add(p, OID_BOOL, p->scratch[p->count], 1);
 }
 
 void db_param_any(struct db_params *p, const char *text)
 {
-    add(p, DB_ANY, text, text != NULL ? strlen(text) : 0);
+    add(p, OID_ANY, text, text != NULL ? strlen(text) : 0);
 }
 
 /* -- rows ----------------------------------------------------------------- */
@@ -125,7 +123,7 @@ void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37])
 
     out[0] = '\0';
     if (len == UUID_BYTES) {
-        db_uuid_text((const unsigned char *) bytes, out);
+        uuid_write(out, (const unsigned char *) bytes);
     }
 }
 
