@@ -116,11 +116,10 @@ static bool check_credential(struct worker *w, struct login *login)
         return auth_busy(w);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
-        log_event(
-            LOG_ERROR_, "auth.credential.unusable",
-            "The stored credential is not a hash of a known form within "
-            "bounds.",
-            LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
+        log_event(LOG_ERROR_, "auth.credential.unusable",
+                  "The stored credential is not a hash of a known form within "
+                  "bounds.",
+                  LOG_FIELDS(log_text("accountId", a->account_id)));
     }
     if (login->known && verdict == PASSWORD_OK && a->enabled) {
         return true;
