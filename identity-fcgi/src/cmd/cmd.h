@@ -4,6 +4,7 @@
 #define CMD_H_INCLUDED
 
 #include "auth/keys.h"
+#include "base/account_name.h"
 #include "base/jsonw.h"
 #include "db/db.h"
 #include "store/store.h"
@@ -94,7 +95,7 @@ struct cmd {
     bool loaded; /* cfg is filled */
     struct config cfg;
     struct keys *keys;
-    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char account[ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
     char secret[CMD_SECRET_MAX + 1];
     size_t secret_len;
 
