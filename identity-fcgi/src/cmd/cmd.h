@@ -55,7 +55,8 @@ struct cmd_spec {
     /* In one transaction: the account and, where lock says so, the workspace
      * that were given are found and, where there is an event, locked, */
     bool lock;
-    bool (*find)(struct cmd *c); /* and whatever else, */
+    bool (*find)(struct cmd *c); /* and whatever else; this locks the */
+    const char *parent;          /* parent of a name, */
     const char *status;          /* which gets this status, or as this value */
     const char *to;              /* what --to says; if that is new, */
     const char *sql;             /* by this statement */
