@@ -62,8 +62,7 @@ static bool hash(struct cmd *c)
 {
     char phc[PASSWORD_PHC_MAX];
 
-    if (!password_setup(&c->cfg) ||
-        !password_hash(str(c->secret, c->secret_len), 0, phc)) {
+    if (!password_hash(str(c->secret, c->secret_len), 0, phc)) {
         return cmd_fail(c, "the credential could not be hashed");
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));
@@ -82,10 +81,12 @@ static bool read_credential(struct cmd *c)
     if (!cmd_load(c)) {
         return false;
     }
+    if (!password_setup(&c->cfg)) {
+        return cmd_fail(c, "the credential could not be hashed");
+    }
     if (cmd_get(c, "no-login") != NULL) {
         cmd_set(c, "hash", password_nobody());
-        return password_setup(&c->cfg) ||
-               cmd_fail(c, "the credential could not be hashed");
+        return true;
     }
     if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
@@ -109,15 +110,13 @@ static bool read_credential(struct cmd *c)
     return refuse_forbidden(c) && hash(c);
 }
 
-/* -- account add -- */
+/* -- names -- */
 
 bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
 }
-
-/* -- account rename -- */
 
 static bool fold_new_name(struct cmd *c)
 {
@@ -323,15 +322,14 @@ static bool unlock(struct cmd *c)
         return false;
     }
     cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
-    if (address != NULL &&
-        !cmd_sql(c, "DELETE FROM login_attempts"
+    if (address == NULL) {
+        return true;
+    }
+    if (!cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = '' AND address = :prefix")) {
         return false;
     }
-    cmd_set(c, "clearedAddressTotal",
-            address == NULL  ? NULL
-            : c->touched > 0 ? "t"
-                             : "f");
+    cmd_set(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
     return true;
 }
 
@@ -376,14 +374,11 @@ static bool walk(struct cmd *c, bool marking, int64_t *count)
         cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
         c->row = c->found - 1;
         cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
-        cmd_keep(c, 0);
         if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
             return false;
         }
-        if (!marking) {
-            *count += c->touched;
-            cmd_keep(c, 0);
-        }
+        *count += marking ? 0 : c->touched;
+        cmd_keep(c, 0);
     }
 }
 
