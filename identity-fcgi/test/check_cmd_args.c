@@ -156,16 +156,31 @@ START_TEST (test_many_values_are_bounded) {
 END_TEST
 
 START_TEST (test_account_names_fold) {
-    unsigned char out[32];
+    static const struct {
+        const char *given, *folded, *wrong;
+    } names[] = {
+        {" \t\r\nAb C\n", "ab c", NULL},
+        {"\xc3\x84@[`{Z", "\xc3\x84@[`{z", NULL},
+        {"a b\xc3\x84\xc2\xa0", "a b\xc3\x84\xc2\xa0", NULL},
+        {" \n", "", "be 1 to 320 bytes"},
+        {"a\tb", "a\tb", "not hold control characters"},
+        {"a\x7f", "a\x7f", "not hold control characters"},
+        {"a\xc2\x85", "a\xc2\x85", "not hold control characters"},
+    };
+    unsigned char mem[ACCOUNT_NAME_MAX + 1], text[ACCOUNT_NAME_MAX + 1];
+    pj_str_t long_name = {text, sizeof(text)}, name;
 
-    ck_assert(is(account_name_fold(str(" \t\r\nAb C\n"), out), "ab c"));
-    ck_assert(
-        is(account_name_fold(str("\xc3\x84@[`{Z"), out), "\xc3\x84@[`{z"));
-    ck_assert(is(account_name_fold(str(" \n"), out), ""));
-    ck_assert(!account_name_has_control(str("a b\xc3\x84\xc2\xa0")));
-    ck_assert(account_name_has_control(str("a\tb")));
-    ck_assert(account_name_has_control(str("a\x7f")));
-    ck_assert(account_name_has_control(str("a\xc2\x85")));
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *wrong = account_name_fold(str(names[i].given), mem, &name);
+
+        ck_assert(is(name, names[i].folded));
+        ck_assert_pstr_eq(wrong, names[i].wrong);
+    }
+    memset(text, 'a', sizeof(text));
+    ck_assert_str_eq(account_name_fold(long_name, mem, &name),
+                     "be 1 to 320 bytes");
+    long_name.len--;
+    ck_assert_ptr_null(account_name_fold(long_name, mem, &name));
 }
 END_TEST
 

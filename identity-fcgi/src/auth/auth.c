@@ -244,12 +244,9 @@ void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id)
 {
     log_event(LOG_AUDIT_, event, NULL,
-              LOG_FIELDS({"clientIp", (const char *) w->req->remote_addr.data,
-                          w->req->remote_addr.len},
-                         {"accountId", account_id,
-                          account_id != NULL ? strlen(account_id) : 0},
-                         {"sessionId", session_id,
-                          session_id != NULL ? strlen(session_id) : 0}));
+              LOG_FIELDS(log_text("clientIp", w->req->remote_addr.data),
+                         log_text("accountId", account_id),
+                         log_text("sessionId", session_id)));
 }
 
 /* -- whose failed logins are counted -- */

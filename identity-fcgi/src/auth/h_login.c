@@ -31,6 +31,7 @@ static bool read_body(struct worker *w, struct login *login)
     const pj_json_t *root;
     pj_str_t account;
     unsigned char *folded;
+    const char *wrong;
 
     if (!auth_body(w, false, &root) ||
         !auth_member(w, root, "account", &account) ||
@@ -41,14 +42,9 @@ static bool read_body(struct worker *w, struct login *login)
     if (folded == NULL) {
         return auth_failed(w, "the request's memory is spent");
     }
-    login->account_name = account_name_fold(account, folded);
-    if (login->account_name.len == 0 ||
-        login->account_name.len > STORE_ACCOUNT_NAME_MAX) {
-        return auth_invalid(w, "The member account must be 1 to 320 bytes.");
-    }
-    if (account_name_has_control(login->account_name)) {
-        return auth_invalid(
-            w, "The member account must not hold control characters.");
+    wrong = account_name_fold(account, folded, &login->account_name);
+    if (wrong != NULL) {
+        return auth_invalid(w, "The member account must %s.", wrong);
     }
     if (login->credential.len == 0 || login->credential.len > CREDENTIAL_MAX) {
         return auth_invalid(w,
@@ -116,11 +112,10 @@ static bool check_credential(struct worker *w, struct login *login)
         return auth_busy(w);
     }
     if (login->known && verdict == PASSWORD_UNUSABLE) {
-        log_event(
-            LOG_ERROR_, "auth.credential.unusable",
-            "The stored credential is not a hash of a known form within "
-            "bounds.",
-            LOG_FIELDS({"accountId", a->account_id, strlen(a->account_id)}));
+        log_event(LOG_ERROR_, "auth.credential.unusable",
+                  "The stored credential is not a hash of a known form within "
+                  "bounds.",
+                  LOG_FIELDS(log_text("accountId", a->account_id)));
     }
     if (login->known && verdict == PASSWORD_OK && a->enabled) {
         return true;

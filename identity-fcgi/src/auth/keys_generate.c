@@ -45,9 +45,7 @@ bool keys_generate(const char *kid, struct new_keys *out)
     EVP_PKEY *key = EVP_RSA_gen(NEW_KEY_BITS);
     BIO *private_pem = BIO_new(BIO_s_secmem());
     BIO *public_pem = BIO_new(BIO_s_mem());
-    bool ok;
-
-    ok =
+    bool ok =
         key != NULL && private_pem != NULL && public_pem != NULL &&
         PEM_write_bio_PKCS8PrivateKey(private_pem, key, NULL, NULL, 0, NULL,
                                       NULL) == 1 &&
@@ -55,6 +53,7 @@ bool keys_generate(const char *kid, struct new_keys *out)
         base64_of(private_pem, out->private_text, sizeof(out->private_text)) &&
         base64_of(public_pem, out->public_text, sizeof(out->public_text)) &&
         name(kid, public_pem, out->kid);
+
     BIO_free(private_pem);
     BIO_free(public_pem);
     EVP_PKEY_free(key);

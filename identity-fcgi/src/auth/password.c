@@ -6,7 +6,6 @@
 
 #include <sodium.h>
 
-/* Written once before threads start. */
 static struct {
     unsigned long long iterations;
     size_t memory_bytes;

@@ -57,18 +57,10 @@ static unsigned long number(const char *text, const char *key,
     return at != NULL ? strtoul(at + strlen(key), NULL, 10) : otherwise;
 }
 
-/* Reads the part that is at text. */
 static bool decode(const char *text, unsigned char bytes[STORED_PART_MAX],
                    size_t *len)
 {
-    char copy[PASSWORD_STORED_MAX];
-
-    (void) snprintf(copy, sizeof(copy), "%.*s", (int) strcspn(text, "$"),
-                    text);
-    for (char *dot = copy; (dot = strchr(dot, '.')) != NULL;) {
-        *dot = '+'; /* passlib's */
-    }
-    return sodium_base642bin(bytes, STORED_PART_MAX, copy, strlen(copy), NULL,
+    return sodium_base642bin(bytes, STORED_PART_MAX, text, strlen(text), NULL,
                              len, NULL,
                              sodium_base64_VARIANT_ORIGINAL_NO_PADDING) == 0;
 }
@@ -76,11 +68,16 @@ static bool decode(const char *text, unsigned char bytes[STORED_PART_MAX],
 /* Salt and hash, the last parts of what has the right form. */
 static bool read_parts(const char *text, struct stored *s)
 {
-    const char *hash = strrchr(text, '$');
-    const char *salt = memrchr(text, '$', (size_t) (hash - text));
+    char copy[PASSWORD_STORED_MAX], *hash;
 
-    return decode(salt + 1, s->salt, &s->salt_len) &&
-           decode(hash + 1, s->hash, &s->hash_len) &&
+    (void) snprintf(copy, sizeof(copy), "%s", text);
+    for (char *dot = copy; (dot = strchr(dot, '.')) != NULL;) {
+        *dot = '+'; /* passlib's */
+    }
+    hash = strrchr(copy, '$');
+    *hash++ = '\0';
+    return decode(strrchr(copy, '$') + 1, s->salt, &s->salt_len) &&
+           decode(hash, s->hash, &s->hash_len) &&
            number(text, ",l=", s->hash_len) == s->hash_len;
 }
 

@@ -126,9 +126,8 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     const pj_key_t *key = NULL;
     pj_jws_header_t header;
     pj_jws_t jws;
-    pj_err_t err;
+    pj_err_t err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
 
-    err = pj_jws_split(token, TOKEN_MAX_BYTES, &jws);
     if (!err) {
         err = pj_jws_header(arena, &jws, true, &header);
     }

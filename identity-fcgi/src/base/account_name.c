@@ -9,7 +9,19 @@ static bool is_space(unsigned char c)
     return c != '\0' && strchr(" \t\r\n", c) != NULL;
 }
 
-pj_str_t account_name_fold(pj_str_t in, unsigned char *out)
+/* ASCII's, or U+0080 to U+009F. */
+static bool has_control(pj_str_t s)
+{
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.data[i] < 0x20 || s.data[i] == 0x7f ||
+            (s.data[i] == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *account_name_fold(pj_str_t in, unsigned char *mem, pj_str_t *out)
 {
     while (in.len > 0 && is_space(in.data[in.len - 1])) {
         in.len--;
@@ -20,18 +32,11 @@ pj_str_t account_name_fold(pj_str_t in, unsigned char *out)
     for (size_t i = 0; i < in.len; i++) {
         unsigned char c = in.data[i];
 
-        out[i] = c >= 'A' && c <= 'Z' ? (unsigned char) (c | 0x20) : c;
+        mem[i] = c >= 'A' && c <= 'Z' ? (unsigned char) (c | 0x20) : c;
     }
-    return (pj_str_t){out, in.len};
-}
-
-bool account_name_has_control(pj_str_t s)
-{
-    for (size_t i = 0; i < s.len; i++) {
-        if (s.data[i] < 0x20 || s.data[i] == 0x7f ||
-            (s.data[i] == 0xc2 && i + 1 < s.len && s.data[i + 1] < 0xa0)) {
-            return true;
-        }
+    *out = (pj_str_t){mem, in.len};
+    if (in.len == 0 || in.len > ACCOUNT_NAME_MAX) {
+        return "be 1 to 320 bytes";
     }
-    return false;
+    return has_control(*out) ? "not hold control characters" : NULL;
 }

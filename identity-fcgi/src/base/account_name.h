@@ -5,11 +5,12 @@
 
 #include <pj.h>
 
-/* Trims spaces, tabs, CR and LF and folds A-Z; all other bytes stay.  out has
- * room for in.len bytes, and the result points into it. */
-pj_str_t account_name_fold(pj_str_t in, unsigned char *out);
+#define ACCOUNT_NAME_MAX 320 /* bytes */
 
-/* Whether s holds control characters: ASCII's, or U+0080 to U+009F. */
-bool account_name_has_control(pj_str_t s);
+/* Trims spaces, tabs, CR and LF and folds A-Z; all other bytes stay.  mem has
+ * room for in.len bytes, and *out points into it.  NULL, or what such a name
+ * must do that this one does not. */
+const char *account_name_fold(pj_str_t in, unsigned char *mem, pj_str_t *out)
+    __attribute__((warn_unused_result));
 
 #endif

@@ -265,37 +265,28 @@ static void derive(struct config *cfg, const struct envfile *file)
     }
 }
 
-/* Whether nothing is wrong; else err says what. */
-static bool say_wrong(const char *wrong, char *err, size_t err_cap)
-{
-    if (wrong != NULL) {
-        (void) snprintf(err, err_cap, "%s", wrong);
-    }
-    return wrong == NULL;
-}
-
-bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
+const char *config_refuse_seed(const struct config *cfg)
 {
     /* libpq looks at these two by itself. */
     const char *addr = getenv("PGHOSTADDR");
     const char *host = cfg->db_host != NULL ? cfg->db_host : getenv("PGHOST");
-    const char *wrong = NULL;
 
     if (!cfg->is_local) {
-        wrong = "PLATFORM_DB_SEED_ON_START: local data is accepted only "
-                "where APP_ENV is local; accepted: false";
-    } else if ((host != NULL && !parse_loopback(host)) ||
-               (addr != NULL && !parse_loopback(addr))) {
-        wrong = "PLATFORM_DB_SEED_ON_START: local data goes only into a "
-                "database on a loopback address or a Unix socket; "
-                "accepted: false, or another PLATFORM_DB_HOST";
+        return "PLATFORM_DB_SEED_ON_START: local data is accepted only "
+               "where APP_ENV is local; accepted: false";
     }
-    return say_wrong(wrong, err, err_cap);
+    return (host == NULL || parse_loopback(host)) &&
+                   (addr == NULL || parse_loopback(addr))
+               ? NULL
+               : "PLATFORM_DB_SEED_ON_START: local data goes only into a "
+                 "database on a loopback address or a Unix socket; "
+                 "accepted: false, or another PLATFORM_DB_HOST";
 }
 
-static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
+/* The rule that the values break together, or NULL. */
+static const char *broken_rule(const struct config *cfg)
 {
-    const char *wrong = NULL;
+    const char *wrong = cfg->db_seed_on_start ? config_refuse_seed(cfg) : NULL;
 
     if (!cfg->is_local && !cfg->cookie_secure) {
         wrong = "PLATFORM_AUTH_COOKIE_SECURE: false is accepted only where "
@@ -322,8 +313,7 @@ static bool check_rules(const struct config *cfg, char *err, size_t err_cap)
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";
     }
-    return say_wrong(wrong, err, err_cap) &&
-           (!cfg->db_seed_on_start || config_may_seed(cfg, err, err_cap));
+    return wrong;
 }
 
 /* Whether a[0..len) becomes b by at most that many insertions, deletions and
@@ -404,6 +394,7 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap)
 {
     struct envfile file = {0};
+    const char *broken;
     bool ok;
 
     memset(cfg, 0, sizeof(*cfg));
@@ -412,8 +403,11 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
     }
     ok = check_names(cfg, file.vars, err, err_cap) &&
          check_names(cfg, environ, err, err_cap) &&
-         load_values(cfg, &file, err, err_cap) &&
-         check_rules(cfg, err, err_cap);
+         load_values(cfg, &file, err, err_cap);
+    if (ok && (broken = broken_rule(cfg)) != NULL) {
+        (void) snprintf(err, err_cap, "%s", broken);
+        ok = false;
+    }
     envfile_free(&file);
     if (!ok) {
         config_free(cfg);

@@ -71,9 +71,9 @@ struct config {
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap) __attribute__((warn_unused_result));
 
-/* Whether local data may be put into the database that cfg names: APP_ENV is
- * local and every host is this machine.  Else one line in err. */
-bool config_may_seed(const struct config *cfg, char *err, size_t err_cap)
+/* Why local data may not be put into the database that cfg names; NULL where
+ * APP_ENV is local and every host is this machine. */
+const char *config_refuse_seed(const struct config *cfg)
     __attribute__((warn_unused_result));
 
 /* Prints NAME=value for every setting, in the order of the table; a default
@@ -93,9 +93,6 @@ void config_scrub_environment(void);
 
 /* -- the texts of settings (config_text.c) --------------------------------
  * Each tells whether text is of its form, and then fills *out. */
-
-/* A decimal integer with nothing around it. */
-bool parse_int(const char *text, int64_t *out);
 
 /* Integer seconds, or a number (with up to three decimals) followed by s, m,
  * h or d; in milliseconds. */

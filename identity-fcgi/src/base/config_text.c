@@ -34,7 +34,8 @@ bool parse_form(const char *text, const char *form, size_t max)
     return ok;
 }
 
-bool parse_int(const char *text, int64_t *out)
+/* A decimal integer with nothing around it. */
+static bool parse_int(const char *text, int64_t *out)
 {
     if (!parse_form(text, "0*[0-9]{1,18}", 0)) {
         return false;

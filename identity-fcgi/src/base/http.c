@@ -98,12 +98,11 @@ static bool has_only(pj_str_t s, const char *others, bool capitals)
 
 #define PARAM(name, field)                                                    \
     {                                                                         \
-        name "=", sizeof(name), offsetof(struct http_request, field)          \
+        name "=", offsetof(struct http_request, field)                        \
     }
 
 static const struct {
     const char *name;
-    size_t len;
     size_t field;
 } request_params[] = {
     PARAM("REQUEST_METHOD", method),
@@ -137,7 +136,7 @@ void http_request_init(struct http_request *req, char *const *params,
         (struct http_request){.body = body, .body_too_large = body_too_large};
     for (; *params != NULL; params++) {
         for (size_t i = 0; i < COUNT(request_params); i++) {
-            size_t len = request_params[i].len;
+            size_t len = strlen(request_params[i].name);
             pj_str_t *field =
                 (pj_str_t *) ((char *) req + request_params[i].field);
 
@@ -338,11 +337,6 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
              cfg->cookie_secure ? "; Secure" : "",
              same_site[cfg->cookie_same_site],
              cfg->cookie_partitioned ? "; Partitioned" : "");
-}
-
-void http_cookie_clear(struct http_response *res, const struct config *cfg)
-{
-    http_cookie_set(res, cfg, (pj_str_t){NULL, 0}, 0);
 }
 
 pj_str_t http_bearer(pj_str_t authorization)

@@ -21,7 +21,6 @@
 #define FIELD_MAX_BYTES 1024
 #define TRUNCATED ",\"truncated\":true}\n"
 
-/* Written once before threads start, read ever after. */
 static struct {
     const char *app_name;
     const char *app_env;
@@ -31,8 +30,7 @@ static struct {
 } settings = {"identity-service", NULL, LOG_INFO_, STDERR_FILENO, ""};
 
 /* The ids of the thread's current request, NULL between requests. */
-static _Thread_local struct log_field bound[2] = {{.name = "requestId"},
-                                                  {.name = "correlationId"}};
+static _Thread_local struct log_field bound[2];
 static _Thread_local bool lost;
 
 void log_setup(const char *app_name, const char *app_env, enum log_level least)
@@ -62,18 +60,17 @@ bool log_audit_to(const char *where)
     return connect(settings.audit_fd, (void *) &log, sizeof(log)) == 0;
 }
 
-void log_bind(const char *request_id, size_t request_id_len,
-              const char *correlation_id, size_t correlation_id_len)
+struct log_field log_text(const char *name, const void *text)
 {
-    bound[0].value = request_id;
-    bound[0].len = request_id_len;
-    bound[1].value = correlation_id;
-    bound[1].len = correlation_id_len;
+    size_t len = text != NULL ? strlen(text) : 0;
+
+    return (struct log_field){.name = name, .value = text, .len = len};
 }
 
-void log_unbind(void)
+void log_bind(const void *request_id, const void *correlation_id)
 {
-    log_bind(NULL, 0, NULL, 0);
+    bound[0] = log_text("requestId", request_id);
+    bound[1] = log_text("correlationId", correlation_id);
 }
 
 bool log_lost(void)
@@ -94,18 +91,18 @@ static void mark(struct line *l)
     }
 }
 
-static void add(struct line *l, const struct log_field *f)
+static void add(struct line *l, struct log_field f)
 {
-    if (f->value != NULL) {
-        jsonw_string(&l->json, f->name, f->value,
-                     f->len < FIELD_MAX_BYTES ? f->len : FIELD_MAX_BYTES);
+    if (f.value != NULL) {
+        jsonw_string(&l->json, f.name, f.value,
+                     f.len < FIELD_MAX_BYTES ? f.len : FIELD_MAX_BYTES);
         mark(l);
     }
 }
 
 static void add_z(struct line *l, const char *name, const char *text)
 {
-    add(l, &(struct log_field){name, text, text != NULL ? strlen(text) : 0});
+    add(l, log_text(name, text));
 }
 
 static void add_time(struct line *l)
@@ -122,9 +119,8 @@ static void add_time(struct line *l)
     add_z(l, "time", when);
 }
 
-void log_event_numbers(int level, const char *event, const char *message,
-                       const struct log_field *fields, size_t count,
-                       const struct log_number *numbers, size_t number_count)
+void log_event(int level, const char *event, const char *message,
+               const struct log_field *fields, size_t count)
 {
     static const char *const levels[] = {"debug", "info", "warn",
                                          "error", "info", "info"};
@@ -147,15 +143,17 @@ void log_event_numbers(int level, const char *event, const char *message,
     if (audit) {
         jsonw_bool(&l.json, "audit", true);
     }
-    add(&l, &bound[0]);
-    add(&l, &bound[1]);
+    add(&l, bound[0]);
+    add(&l, bound[1]);
     add_z(&l, "message", message);
-    for (size_t i = 0; i < number_count; i++) {
-        jsonw_int(&l.json, numbers[i].name, numbers[i].value);
-        mark(&l);
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].is_number) {
+            jsonw_int(&l.json, fields[i].name, fields[i].number);
+            mark(&l);
+        }
     }
     for (size_t i = 0; i < count; i++) {
-        add(&l, &fields[i]);
+        add(&l, fields[i]);
     }
     l.text.cap = sizeof(mem);
     if (l.text.overflow) {
@@ -170,12 +168,6 @@ void log_event_numbers(int level, const char *event, const char *message,
      * tell. */
     lost = write(audit ? settings.audit_fd : STDERR_FILENO, l.text.data,
                  l.text.len) != (ssize_t) l.text.len;
-}
-
-void log_event(int level, const char *event, const char *message,
-               const struct log_field *fields, size_t count)
-{
-    log_event_numbers(level, event, message, fields, count, NULL, 0);
 }
 
 void log_line(enum log_level level, const char *event, const char *format, ...)

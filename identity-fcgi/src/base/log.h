@@ -8,14 +8,16 @@
 /* A field of a log line; never a token, credential, cookie or key. */
 struct log_field {
     const char *name;
-    const char *value; /* NULL leaves the field out */
+    const char *value; /* of a text; NULL leaves it out */
     size_t len;        /* bytes of value */
+    bool is_number;
+    int64_t number;
 };
 
-struct log_number {
-    const char *name;
-    int64_t value;
-};
+/* A text that ends in a NUL, or NULL. */
+struct log_field log_text(const char *name, const void *text);
+#define LOG_NUMBER(n, v)                                                      \
+    ((struct log_field){.name = (n), .is_number = true, .number = (v)})
 
 /* Levels that nothing filters: a line for the record ("audit":true), and one
  * of the access log, which has a switch of its own. */
@@ -29,21 +31,15 @@ void log_setup(const char *app_name, const char *app_env,
 
 /* Every line of this thread carries these two ids from now on, until they are
  * unbound; the strings are kept, not copied. */
-void log_bind(const char *request_id, size_t request_id_len,
-              const char *correlation_id, size_t correlation_id_len);
-void log_unbind(void);
+void log_bind(const void *request_id, const void *correlation_id);
+#define log_unbind() log_bind(NULL, NULL)
 
 /* Writes {"time":...,"level":...,"service":...,"event":event,"message":...}
  * and the fields as one line.  event is a stable dotted name
- * ("auth.login.failed"), message one clear sentence or NULL. */
+ * ("auth.login.failed"), message one clear sentence or NULL.  Numbers come
+ * first, because a line that is too long loses its end. */
 void log_event(int level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
-
-/* The same with numeric fields.  They come first, because a line that is too
- * long loses its end. */
-void log_event_numbers(int level, const char *event, const char *message,
-                       const struct log_field *fields, size_t count,
-                       const struct log_number *numbers, size_t number_count);
 
 /* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with
  * errno.  Call before threads start, or never: then they go with the others.

@@ -144,11 +144,6 @@ void metrics_add(enum metrics_counter counter, uint64_t n)
     counted.counters[counter] += n;
 }
 
-void metrics_count(enum metrics_counter counter)
-{
-    metrics_add(counter, 1);
-}
-
 static void observe(struct histogram *h, int64_t us)
 {
     size_t i = 0;

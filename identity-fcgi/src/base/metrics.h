@@ -71,7 +71,7 @@ int64_t metrics_now_us(void);
 
 /* Any thread may count; it takes no lock. */
 void metrics_add(enum metrics_counter counter, uint64_t n);
-void metrics_count(enum metrics_counter counter);
+#define metrics_count(counter) metrics_add(counter, 1)
 void metrics_time(enum metrics_timer timer, int64_t microseconds);
 
 /* Counts a request that was answered with status and code (NULL: none) after

@@ -9,7 +9,7 @@
 /* Whether a dash precedes this byte. */
 #define DASH_BEFORE(i) ((i) == 4 || (i) == 6 || (i) == 8 || (i) == 10)
 
-void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])
+void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES])
 {
     static const char hex[] = "0123456789abcdef";
 
@@ -20,6 +20,7 @@ void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES])
         *out++ = hex[bytes[i] >> 4];
         *out++ = hex[bytes[i] & 15];
     }
+    *out = '\0';
 }
 
 bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
@@ -41,7 +42,7 @@ bool uuid_parse(unsigned char bytes[UUID_BYTES], pj_str_t text)
 
 bool uuid_read(unsigned char bytes[UUID_BYTES], pj_str_t text)
 {
-    char again[UUID_LEN];
+    char again[UUID_LEN + 1];
 
     if (!uuid_parse(bytes, text)) {
         return false;
@@ -61,6 +62,5 @@ bool uuid_generate(char out[UUID_LEN + 1])
     raw[6] = (unsigned char) ((raw[6] & 0x0f) | 0x40); /* version 4 */
     raw[8] = (unsigned char) ((raw[8] & 0x3f) | 0x80); /* RFC 9562 variant */
     uuid_write(out, raw);
-    out[UUID_LEN] = '\0';
     return true;
 }

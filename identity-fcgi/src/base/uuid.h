@@ -11,8 +11,8 @@
 /* A random (version 4) UUID, NUL-terminated; false when no randomness. */
 bool uuid_generate(char out[UUID_LEN + 1]) __attribute__((warn_unused_result));
 
-/* The text of bytes; no NUL is added. */
-void uuid_write(char out[UUID_LEN], const unsigned char bytes[UUID_BYTES]);
+/* The text of bytes, and a NUL. */
+void uuid_write(char out[UUID_LEN + 1], const unsigned char bytes[UUID_BYTES]);
 
 /* The bytes of a UUID exactly as uuid_write() writes it; uuid_parse() takes
  * capital letters too.  False for any other text. */

@@ -2,7 +2,6 @@
 
 #include "cmd/cmd.h"
 
-#include "base/account_name.h"
 #include "base/log.h"
 
 #include <ctype.h>
@@ -295,15 +294,12 @@ bool cmd_fold(struct cmd *c, const char *text)
 {
     pj_str_t name = {(const unsigned char *) text, strlen(text)};
 
-    if (name.len <= sizeof(c->secret)) {
-        name = account_name_fold(name, (unsigned char *) c->secret);
-    }
-    if (name.len == 0 || name.len > STORE_ACCOUNT_NAME_MAX ||
-        account_name_has_control(name)) {
+    if (name.len > sizeof(c->secret) ||
+        account_name_fold(name, (unsigned char *) c->secret, &name) != NULL) {
         return cmd_misused(c,
                            "the name of an account is 1 to %d bytes without "
                            "control characters",
-                           STORE_ACCOUNT_NAME_MAX);
+                           ACCOUNT_NAME_MAX);
     }
     c->secret[name.len] = '\0';
     return true;

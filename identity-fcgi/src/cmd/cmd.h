@@ -4,6 +4,7 @@
 #define CMD_H_INCLUDED
 
 #include "auth/keys.h"
+#include "base/account_name.h"
 #include "base/jsonw.h"
 #include "db/db.h"
 #include "store/store.h"
@@ -54,7 +55,8 @@ struct cmd_spec {
     /* In one transaction: the account and, where lock says so, the workspace
      * that were given are found and, where there is an event, locked, */
     bool lock;
-    bool (*find)(struct cmd *c); /* and whatever else, */
+    bool (*find)(struct cmd *c); /* and whatever else; this locks the */
+    const char *parent;          /* parent of a name, */
     const char *status;          /* which gets this status, or as this value */
     const char *to;              /* what --to says; if that is new, */
     const char *sql;             /* by this statement */
@@ -94,7 +96,7 @@ struct cmd {
     bool loaded; /* cfg is filled */
     struct config cfg;
     struct keys *keys;
-    char account[STORE_ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char account[ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
     char secret[CMD_SECRET_MAX + 1];
     size_t secret_len;
 

@@ -13,7 +13,6 @@
 #include "auth/password.h"
 
 #include <arpa/inet.h>
-#include <openssl/asn1.h>
 #include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,23 +30,6 @@ static pj_str_t str(const char *text, size_t len)
 }
 
 /* -- credentials -- */
-
-/* How many characters c->secret has as a JSON string; -1: it can be none, as
- * login reads it. */
-static int count_characters(const struct cmd *c)
-{
-    unsigned long character;
-    int count = 0, n;
-
-    for (size_t i = 0; i < c->secret_len; i += (size_t) n, count++) {
-        n = UTF8_getc((const unsigned char *) c->secret + i,
-                      (int) (c->secret_len - i), &character);
-        if (n <= 0 || character == 0 || character > 0x10ffff) {
-            return -1;
-        }
-    }
-    return count;
-}
 
 /* Refuses c->secret where a line of the operator's file is the same, but for
  * A-Z. */
@@ -80,8 +62,7 @@ static bool hash(struct cmd *c)
 {
     char phc[PASSWORD_PHC_MAX];
 
-    if (!password_setup(&c->cfg) ||
-        !password_hash(str(c->secret, c->secret_len), 0, phc)) {
+    if (!password_hash(str(c->secret, c->secret_len), 0, phc)) {
         return cmd_fail(c, "the credential could not be hashed");
     }
     OPENSSL_cleanse(c->secret, sizeof(c->secret));
@@ -93,15 +74,19 @@ static bool hash(struct cmd *c)
 /* Reads a credential and hashes it, or takes one that nobody knows. */
 static bool read_credential(struct cmd *c)
 {
-    int count;
+    const unsigned char *p = (const unsigned char *) c->secret, *end;
+    int characters = 0;
+    bool valid;
 
     if (!cmd_load(c)) {
         return false;
     }
+    if (!password_setup(&c->cfg)) {
+        return cmd_fail(c, "the credential could not be hashed");
+    }
     if (cmd_get(c, "no-login") != NULL) {
         cmd_set(c, "hash", password_nobody());
-        return password_setup(&c->cfg) ||
-               cmd_fail(c, "the credential could not be hashed");
+        return true;
     }
     if (!cmd_read_secret(c, "credential", CREDENTIAL_MAX + LINE_END, true)) {
         return false;
@@ -110,27 +95,28 @@ static bool read_credential(struct cmd *c)
         return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
     c->secret[c->secret_len] = '\0';
-    count = count_characters(c);
-    if (count < 0) {
+    valid = strlen(c->secret) == c->secret_len;
+    for (end = p + c->secret_len; p < end && valid; characters++) {
+        p += pj_utf8_next(p, end, &valid);
+    }
+    if (!valid) {
         return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
                            "log in with this one");
     }
-    if (count < c->cfg.credential_min) {
+    if (characters < c->cfg.credential_min) {
         return cmd_fail(c, "a credential has at least %d characters",
                         c->cfg.credential_min);
     }
     return refuse_forbidden(c) && hash(c);
 }
 
-/* -- account add -- */
+/* -- names -- */
 
 bool cmd_name_is_free(struct cmd *c)
 {
     return !cmd_is_uuid(cmd_get(c, "folded")) ||
            cmd_fail(c, "an account's name cannot be a UUID");
 }
-
-/* -- account rename -- */
 
 static bool fold_new_name(struct cmd *c)
 {
@@ -336,15 +322,14 @@ static bool unlock(struct cmd *c)
         return false;
     }
     cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
-    if (address != NULL &&
-        !cmd_sql(c, "DELETE FROM login_attempts"
+    if (address == NULL) {
+        return true;
+    }
+    if (!cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = '' AND address = :prefix")) {
         return false;
     }
-    cmd_set(c, "clearedAddressTotal",
-            address == NULL  ? NULL
-            : c->touched > 0 ? "t"
-                             : "f");
+    cmd_set(c, "clearedAddressTotal", c->touched > 0 ? "t" : "f");
     return true;
 }
 
@@ -389,14 +374,11 @@ static bool walk(struct cmd *c, bool marking, int64_t *count)
         cmd_setf(c, "from", "%s", cmd_get(c, "account_id"));
         c->row = c->found - 1;
         cmd_setf(c, "to", "%s", cmd_get(c, "account_id"));
-        cmd_keep(c, 0);
         if (!(marking ? mark(c, count) : cmd_transact(c, lock_out))) {
             return false;
         }
-        if (!marking) {
-            *count += c->touched;
-            cmd_keep(c, 0);
-        }
+        *count += marking ? 0 : c->touched;
+        cmd_keep(c, 0);
     }
 }
 

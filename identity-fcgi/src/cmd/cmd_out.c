@@ -162,18 +162,11 @@ static const struct column known[] = {
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
-/* A field of text, left out where it is NULL. */
-static struct log_field field(const char *name, const char *text)
-{
-    return (struct log_field){name, text, text != NULL ? strlen(text) : 0};
-}
-
 void cmd_audit(struct cmd *c, const char *event, const char *only)
 {
     struct log_field fields[KNOWN + 2];
-    struct log_number numbers[KNOWN];
     const struct passwd *user = getpwuid(getuid());
-    size_t n = 0, count = 0;
+    size_t n = 0;
 
     for (int i = 0; i < KNOWN; i++) {
         const char *value = cmd_get(c, known[i].name);
@@ -182,16 +175,14 @@ void cmd_audit(struct cmd *c, const char *event, const char *only)
                                             : known[i].audited)) {
             continue;
         }
-        if (known[i].type == TEXT || known[i].type == LIST) {
-            fields[n++] = field(known[i].name, value);
-        } else {
-            numbers[count++] =
-                (struct log_number){known[i].name, strtoll(value, NULL, 10)};
-        }
+        fields[n++] =
+            known[i].type == TEXT || known[i].type == LIST
+                ? log_text(known[i].name, value)
+                : LOG_NUMBER(known[i].name, strtoll(value, NULL, 10));
     }
-    fields[n++] = field("operator", user != NULL ? user->pw_name : NULL);
-    fields[n++] = field("sudoUser", getenv("SUDO_USER"));
-    log_event_numbers(LOG_AUDIT_, event, NULL, fields, n, numbers, count);
+    fields[n++] = log_text("operator", user != NULL ? user->pw_name : NULL);
+    fields[n++] = log_text("sudoUser", getenv("SUDO_USER"));
+    log_event(LOG_AUDIT_, event, NULL, fields, n);
     c->audit_lost = c->audit_lost || log_lost();
 }
 

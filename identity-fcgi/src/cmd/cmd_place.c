@@ -69,12 +69,6 @@ static bool refuse_namesake(struct cmd *c)
                     cmd_get(c, branch ? "workspaceName" : "tenantName"));
 }
 
-static bool lock_tenant(struct cmd *c)
-{
-    return cmd_sql(c, "SELECT FROM tenants WHERE tenant_id = :tenantId"
-                      "   FOR NO KEY UPDATE");
-}
-
 /* -- branches -- */
 
 static bool find_branch(struct cmd *c)
@@ -89,13 +83,6 @@ static bool find_branch(struct cmd *c)
         " ORDER BY branch_id FOR NO KEY UPDATE OF b";
 
     return cmd_find(c, "branch", c->operand, "", sql);
-}
-
-static bool find_to_rename(struct cmd *c)
-{
-    return find_branch(c) && cmd_sql(c, "SELECT FROM workspaces"
-                                        " WHERE workspace_id = :workspaceId"
-                                        "   FOR NO KEY UPDATE");
 }
 
 /* -- members -- */
@@ -316,7 +303,7 @@ static bool check_revoke(struct cmd *c)
      .form = "[A-Za-z0-9_.:-]{1,32}"}, \
     {"workspace", "WORKSPACE", .help = "where to look for the branches"}
 #define IN_WORKSPACE \
-    {{"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}}
+    {"workspace", "WORKSPACE", .help = "where to look for it, a name or an id"}
 
 #define SET_WORKSPACE \
     "UPDATE workspaces SET status = :status WHERE workspace_id = :workspaceId"
@@ -342,7 +329,9 @@ const struct cmd_spec cmd_places[] = {
     {"workspace rename", "WORKSPACE", "give it another name",
      "WORKSPACE " BY_REF,
      .options = {{"to", "NAME", .help = "the new name", CMD_NEEDED}},
-     .lock = true, .find = lock_tenant, .to = "workspaceName",
+     .lock = true, .to = "workspaceName",
+     .parent = "SELECT FROM tenants WHERE tenant_id = :tenantId"
+               "   FOR NO KEY UPDATE",
      .sql = "UPDATE workspaces SET workspace_name = :to"
             " WHERE workspace_id = :workspaceId AND NOT EXISTS ("
             "   SELECT FROM workspaces WHERE tenant_id = :tenantId"
@@ -369,10 +358,10 @@ const struct cmd_spec cmd_places[] = {
      .event = "branch.added", .columns = {BRANCH_COLUMNS}},
     {"branch rename", "BRANCH", "give it another name", "BRANCH " BY_REF,
      .options = {
-         {"to", "NAME", .help = "the new name", CMD_NEEDED},
-         {"workspace", "WORKSPACE",
-          .help = "where to look for it, a name or an id"}},
-     .lock = true, .find = find_to_rename, .to = "branchName",
+         {"to", "NAME", .help = "the new name", CMD_NEEDED}, IN_WORKSPACE},
+     .lock = true, .find = find_branch, .to = "branchName",
+     .parent = "SELECT FROM workspaces WHERE workspace_id = :workspaceId"
+               "   FOR NO KEY UPDATE",
      .sql = "UPDATE branches SET branch_name = :to"
             " WHERE branch_id = :branchId AND NOT EXISTS ("
             "   SELECT FROM branches WHERE workspace_id = :workspaceId"
@@ -381,12 +370,12 @@ const struct cmd_spec cmd_places[] = {
      .event = "branch.renamed", .columns = {BRANCH_COLUMNS}},
     {"branch activate", "BRANCH", "allow work in it again",
      "BRANCH " BY_REF,
-     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .options = {IN_WORKSPACE}, .lock = true, .find = find_branch,
      .status = "ACTIVE", .sql = SET_BRANCH,
      .event = "branch.activated", .columns = {BRANCH_COLUMNS}},
     {"branch deactivate", "BRANCH", "stop all work in it",
      "BRANCH " BY_REF OFF_MORE,
-     .options = IN_WORKSPACE, .lock = true, .find = find_branch,
+     .options = {IN_WORKSPACE}, .lock = true, .find = find_branch,
      .status = "INACTIVE", .sql = SET_BRANCH,
      .event = "branch.deactivated", .columns = {BRANCH_COLUMNS}},
     {"member add", NULL, "make an account a member of a workspace",

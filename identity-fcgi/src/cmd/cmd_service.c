@@ -218,13 +218,15 @@ static bool generate(struct cmd *c)
 
 bool cmd_migrate(struct cmd *c, bool seed)
 {
+    const char *refused;
     char err[512];
 
     if (!cmd_load(c)) {
         return false;
     }
-    if (seed && !config_may_seed(&c->cfg, err, sizeof(err))) {
-        return cmd_misused(c, "%s", err);
+    refused = seed ? config_refuse_seed(&c->cfg) : NULL;
+    if (refused != NULL) {
+        return cmd_misused(c, "%s", refused);
     }
     if (!store_migrate(&c->cfg, seed, err, sizeof(err))) {
         return cmd_fail(c, "%s", err);

@@ -334,7 +334,8 @@ bool cmd_work(struct cmd *c)
          !cmd_find(c, "workspace", workspace, "",
                    writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
                           : WORKSPACE_SQL)) ||
-        (s->find != NULL && !s->find(c))) {
+        (s->find != NULL && !s->find(c)) ||
+        (s->parent != NULL && !cmd_sql(c, s->parent))) {
         return false;
     }
     if (to != NULL) {

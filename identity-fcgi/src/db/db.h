@@ -19,10 +19,13 @@ struct db_statement {
     bool writes; /* not to be sent again when its answer is lost */
 };
 
+/* OIDs of parameters' types. */
+enum { DB_BYTEA = 17, DB_INT8 = 20, DB_TEXT = 25, DB_TIMESTAMPTZ = 1184 };
+
 /* Parameters in order; every db_param_*() adds the next one. */
 struct db_params {
     size_t count;
-    unsigned types[DB_MAX_PARAMS]; /* OIDs */
+    unsigned types[DB_MAX_PARAMS];
     const char *values[DB_MAX_PARAMS];
     int lengths[DB_MAX_PARAMS];
     int formats[DB_MAX_PARAMS];               /* 1: binary */
@@ -35,10 +38,15 @@ struct db_params {
 void db_param_uuid(struct db_params *p, const char *text, size_t len);
 /* NULL or "" gives SQL's null. */
 void db_param_uuid_or_null(struct db_params *p, const char *text);
-void db_param_text(struct db_params *p, const void *text, size_t len);
-void db_param_int64(struct db_params *p, int64_t value);
+void db_param_data(struct db_params *p, unsigned type, const void *data,
+                   size_t len);
+#define db_param_text(p, text, len) db_param_data(p, DB_TEXT, text, len)
+#define db_param_bytes(p, data, len) db_param_data(p, DB_BYTEA, data, len)
+void db_param_number(struct db_params *p, unsigned type, int64_t value);
+#define db_param_int64(p, value) db_param_number(p, DB_INT8, value)
 /* A timestamptz, given in microseconds since 1970. */
-void db_param_time_us(struct db_params *p, int64_t us);
+#define db_param_time_us(p, us)                                               \
+    db_param_number(p, DB_TIMESTAMPTZ, (us) -DB_EPOCH_US)
 /* The time by the database's clock, a timestamptz, at which the sender gives
  * the statement up.  A server that hung for a while could otherwise do a write
  * long after the client was told that nothing happened, so the write compares
@@ -46,7 +54,6 @@ void db_param_time_us(struct db_params *p, int64_t us);
  * bounded by the statement timeout.) */
 void db_param_fence(struct db_params *p);
 void db_param_bool(struct db_params *p, bool value);
-void db_param_bytes(struct db_params *p, const void *data, size_t len);
 /* Text of the type that the server infers; NULL gives SQL's null. */
 void db_param_any(struct db_params *p, const char *text);
 
@@ -88,15 +95,12 @@ bool db_is_null(const struct db_rows *rows, size_t row, int col);
 void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37]);
 int64_t db_int64(const struct db_rows *rows, size_t row, int col);
 /* A timestamptz in microseconds since 1970. */
-int64_t db_time_us(const struct db_rows *rows, size_t row, int col);
+#define db_time_us(rows, row, col) (db_int64(rows, row, col) + DB_EPOCH_US)
 bool db_bool(const struct db_rows *rows, size_t row, int col);
 /* Valid until the rows are freed; *len may be NULL. */
 const char *db_text(const struct db_rows *rows, size_t row, int col,
                     size_t *len);
 void db_rows_free(struct db_rows *rows);
-
-/* The text of 16 bytes of UUID, and a NUL. */
-void db_uuid_text(const unsigned char bytes[16], char out[37]);
 
 /* A session for migrations, sweeps and operators: a connection of its own, for
  * transactions of several statements, each of which may take limit_ms.  NULL

@@ -10,10 +10,6 @@
 
 #define OID_ANY 0
 #define OID_BOOL 16
-#define OID_BYTEA 17
-#define OID_INT8 20
-#define OID_TEXT 25
-#define OID_TIMESTAMPTZ 1184
 #define OID_UUID 2950
 
 void db_pg_int64(unsigned char out[8], int64_t v)
@@ -23,15 +19,10 @@ void db_pg_int64(unsigned char out[8], int64_t v)
     memcpy(out, &be, sizeof(be));
 }
 
-void db_uuid_text(const unsigned char bytes[UUID_BYTES], char out[37])
-{
-    uuid_write(out, bytes);
-    out[UUID_LEN] = '\0';
-}
-
 /* -- parameters ----------------------------------------------------------- */
 
-static void add(struct db_params *p, Oid type, const void *value, size_t len)
+static void add(struct db_params *p, unsigned type, const void *value,
+                size_t len)
 {
     p->types[p->count] = type;
     p->values[p->count] = value;
@@ -61,37 +52,23 @@ void db_param_uuid_or_null(struct db_params *p, const char *text)
 }
 
 /* A null pointer would be SQL's null, not the empty string. */
-void db_param_text(struct db_params *p, const void *text, size_t len)
+void db_param_data(struct db_params *p, unsigned type, const void *data,
+                   size_t len)
 {
-    add(p, OID_TEXT, text != NULL ? text : "", len);
+    add(p, type, data != NULL ? data : "", len);
 }
 
-void db_param_bytes(struct db_params *p, const void *data, size_t len)
-{
-    add(p, OID_BYTEA, data != NULL ? data : "", len);
-}
-
-static void add64(struct db_params *p, Oid type, int64_t value)
+void db_param_number(struct db_params *p, unsigned type, int64_t value)
 {
     db_pg_int64(p->scratch[p->count], value);
     add(p, type, p->scratch[p->count], 8);
-}
-
-void db_param_int64(struct db_params *p, int64_t value)
-{
-    add64(p, OID_INT8, value);
-}
-
-void db_param_time_us(struct db_params *p, int64_t us)
-{
-    add64(p, OID_TIMESTAMPTZ, us - DB_EPOCH_US);
 }
 
 void db_param_fence(struct db_params *p)
 {
     p->has_fence = true; /* its value is known once there is a connection */
     p->fence = p->count;
-    add64(p, OID_TIMESTAMPTZ, 0);
+    db_param_number(p, DB_TIMESTAMPTZ, 0);
 }
 
 void db_param_bool(struct db_params *p, bool value)
@@ -146,7 +123,7 @@ void db_uuid(const struct db_rows *rows, size_t row, int col, char out[37])
 
     out[0] = '\0';
     if (len == UUID_BYTES) {
-        db_uuid_text((const unsigned char *) bytes, out);
+        uuid_write(out, (const unsigned char *) bytes);
     }
 }
 
@@ -160,11 +137,6 @@ int64_t db_int64(const struct db_rows *rows, size_t row, int col)
         memcpy(&v, bytes, sizeof(v));
     }
     return (int64_t) be64toh(v);
-}
-
-int64_t db_time_us(const struct db_rows *rows, size_t row, int col)
-{
-    return db_int64(rows, row, col) + DB_EPOCH_US;
 }
 
 bool db_bool(const struct db_rows *rows, size_t row, int col)

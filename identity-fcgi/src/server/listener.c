@@ -49,7 +49,6 @@ static int adopt(void)
                : give_up(fd);
 }
 
-/* A Unix socket gets mode 0660. */
 static int open_address(const struct sockaddr *addr, socklen_t len)
 {
     int fd = socket(addr->sa_family, SOCKET_FLAGS, 0);

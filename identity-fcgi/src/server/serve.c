@@ -10,7 +10,6 @@
 #include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,28 +40,23 @@ static struct {
 /* -- one request -- */
 
 /* Parameters, and so the values in them, end in a NUL. */
-static struct log_field field(const char *name, const void *text)
-{
-    size_t len = text != NULL ? strlen(text) : 0;
-
-    return (struct log_field){name, len > 0 ? text : NULL, len};
-}
-
 static void log_request(const struct http_request *req,
                         const struct http_response *res, int64_t duration_ms)
 {
-    log_event_numbers(LOG_ACCESS_, "http.request", NULL,
-                      LOG_FIELDS(field("clientIp", req->remote_addr.data),
-                                 field("method", req->method.data),
-                                 field("path", req->path.data),
-                                 field("code", res->code),
-                                 field("accountId", res->account_id),
-                                 field("sessionId", res->session_id),
-                                 field("userAgent", req->user_agent.data)),
-                      (struct log_number[]){{"status", res->status},
-                                            {"bytes", (int64_t) res->body.len},
-                                            {"durationMs", duration_ms}},
-                      3);
+    const char *account = *res->account_id != '\0' ? res->account_id : NULL;
+    const char *session = *res->session_id != '\0' ? res->session_id : NULL;
+
+    log_event(LOG_ACCESS_, "http.request", NULL,
+              LOG_FIELDS(LOG_NUMBER("status", res->status),
+                         LOG_NUMBER("bytes", (int64_t) res->body.len),
+                         LOG_NUMBER("durationMs", duration_ms),
+                         log_text("clientIp", req->remote_addr.data),
+                         log_text("method", req->method.data),
+                         log_text("path", req->path.data),
+                         log_text("code", res->code),
+                         log_text("accountId", account),
+                         log_text("sessionId", session),
+                         log_text("userAgent", req->user_agent.data)));
 }
 
 /* Tokens and credentials do not outlive their request in our memory: the
@@ -83,8 +77,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     http_response_init(res, sw->headers, sizeof(sw->headers), sw->body,
                        sizeof(sw->body));
     buf_init(&sw->res_head, sw->head, sizeof(sw->head));
-    log_bind((const char *) req.request_id.data, req.request_id.len,
-             (const char *) req.correlation_id.data, req.correlation_id.len);
+    log_bind(req.request_id.data, req.correlation_id.data);
     clock_gettime(CLOCK_REALTIME, &now);
     pj_arena_init(&w->arena, sw->arena, sizeof(sw->arena));
     w->req = &req;
@@ -144,11 +137,11 @@ static void reload(void)
     if (keys->signing != NULL) {
         kid = pj_key_id(keys->signing);
     }
-    log_event_numbers(
+    log_event(
         LOG_AUDIT_, "keys.reloaded", NULL,
-        LOG_FIELDS({"kid", (const char *) kid.data, kid.len}),
-        (struct log_number[]){{"publicKeys", (int64_t) keys->verifying_count}},
-        1);
+        LOG_FIELDS(
+            {.name = "kid", .value = (const char *) kid.data, .len = kid.len},
+            LOG_NUMBER("publicKeys", (int64_t) keys->verifying_count)));
     keys_publish(keys);
 }
 

@@ -222,11 +222,8 @@ static bool start(void)
         struct thread *t = &server.threads[i];
 
         t->exchange = fcgi_exchange_new(HTTP_BODY_MAX);
-        if (t->exchange == NULL) {
-            return false;
-        }
-        errno = pthread_create(&t->id, NULL, worker_main, t);
-        if (errno != 0) {
+        if (t->exchange == NULL ||
+            (errno = pthread_create(&t->id, NULL, worker_main, t)) != 0) {
             return false;
         }
     }

@@ -11,10 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
-#define STORE_MAX_LIST 1000        /* selectable branches of one account */
-#define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
-#define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
+#define STORE_UUID 37        /* 36 characters and a NUL; "" where null */
+#define STORE_MAX_LIST 1000  /* selectable branches of one account */
+#define STORE_MAX_REVOKE 128 /* sessions revoked by one call */
 
 /* One selectable branch; strings in the caller's arena, NUL-terminated. */
 struct branch {

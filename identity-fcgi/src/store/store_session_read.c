@@ -112,7 +112,7 @@ static enum store_result copy_view(enum store_result result,
     struct session *s = &out->session;
 
     memset(out, 0, sizeof(*out));
-    db_uuid_text((const unsigned char *) p->values[0], s->session_id);
+    uuid_write(s->session_id, (const unsigned char *) p->values[0]);
     if (result == STORE_OK && db_row_count(rows) == 0) {
         result = STORE_NONE;
     }

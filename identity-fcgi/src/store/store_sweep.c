@@ -85,12 +85,8 @@ void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
     uint64_t most =
         blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
 
-    *first = blocks > 0 ? cursor % blocks : 0;
+    *first = blocks > most ? cursor % blocks : 0; /* a small one goes whole */
     *count = blocks - *first < most ? blocks - *first : most;
-    if (blocks <= most) { /* a small table goes whole */
-        *first = 0;
-        *count = blocks;
-    }
 }
 
 /* -- statements -- */
@@ -287,11 +283,6 @@ static void sweep_once(struct sweeper *by)
         .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
     struct sweep_counts counts;
     enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
-    const struct log_number numbers[] = {
-        {"sessions", counts.sessions},
-        {"rotatedTokens", counts.rotated_tokens},
-        {"attempts", counts.attempts},
-    };
     bool any = counts.sessions + counts.rotated_tokens + counts.attempts > 0;
 
     metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
@@ -306,8 +297,11 @@ static void sweep_once(struct sweeper *by)
         log_line(LOG_DEBUG_, "sweep.busy", "another process is sweeping");
     }
     if (any || result == SWEEP_DONE) {
-        log_event_numbers(any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
-                          NULL, 0, numbers, 3);
+        log_event(
+            any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
+            LOG_FIELDS(LOG_NUMBER("sessions", counts.sessions),
+                       LOG_NUMBER("rotatedTokens", counts.rotated_tokens),
+                       LOG_NUMBER("attempts", counts.attempts)));
     }
 }
 
