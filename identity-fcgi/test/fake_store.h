@@ -36,7 +36,7 @@ static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
     struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        limit, choices, rehash, ping;
+        limit, choices, rehash, ping, revocations;
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
@@ -87,6 +87,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
     ck_assert_uint_eq(strlen(stand_in), STORE_UUID - 1);
     called("find");
     *out = db.account;
+    out->clock.now_us = NOW * INT64_C(1000000);
     return next(&db.find);
 }
 
@@ -190,6 +191,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
         (void) meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    out->session.clock.now_us = NOW * INT64_C(1000000);
     if (strcmp(out->session.jti, "the new one") == 0) {
         memcpy(out->session.jti, db.rotated_to, STORE_UUID);
     }
@@ -243,6 +245,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
         (void) meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    out->session.clock.now_us = NOW * INT64_C(1000000);
     if (result != STORE_UNAVAILABLE && would_rotate(out, to)) {
         out->rotated = true;
         note_rotation(to->new_jti, to->expires_at_s, false, to->remember);
@@ -310,6 +313,23 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     }
     *done_count = count;
     return next(&db.revoke);
+}
+
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out)
+{
+    static struct revocation items[] = {
+        {SESSION, "", 0, NOW * INT64_C(1000000) + 5, NOW * INT64_C(1000000)},
+        {"", ACCOUNT, NOW + 1, NOW * INT64_C(1000000), INT64_C(1)}};
+
+    (void) st;
+    (void) arena;
+    called("revocations");
+    snprintf(db.revoked, sizeof(db.revoked), "%s", cursor);
+    *out = (struct revocations){items, 2, true, "next",
+                                NOW * INT64_C(1000000) + 999999};
+    return next(&db.revocations);
 }
 
 enum store_result store_ping(struct store *st, int *schema_version)

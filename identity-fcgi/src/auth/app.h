@@ -32,7 +32,7 @@ struct worker {
 /* Fills w->res; it never fails, a problem is an answer too. */
 typedef void handler_fn(struct worker *w);
 
-handler_fn h_login, h_refresh, h_select_branch, h_logout;
+handler_fn h_login, h_refresh, h_select_branch, h_logout, h_revocations;
 
 /*
  * Fills *out for a login as account (normalised) from remote_addr.  IPv6

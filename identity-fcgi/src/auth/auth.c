@@ -149,11 +149,12 @@ static int64_t access_expiry(const struct worker *w, const struct session *s)
 
 bool auth_sign_access(struct worker *w, struct auth_answer *a)
 {
-    struct token token = {.kind = TOKEN_BRANCH,
-                          .session = &a->view->session,
-                          .scope = &a->view->scope,
-                          .iat = w->now_s,
-                          .exp = access_expiry(w, &a->view->session)};
+    struct token token = {
+        .kind = TOKEN_BRANCH,
+        .session = &a->view->session,
+        .scope = &a->view->scope,
+        .iat = session_issued_at(w->now_s, &a->view->session.clock),
+        .exp = access_expiry(w, &a->view->session)};
 
     if (a->scoped && !sign(w, &token, &a->access_token)) {
         return false;

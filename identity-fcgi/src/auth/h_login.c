@@ -161,6 +161,7 @@ static bool new_session(struct worker *w, const struct account *account,
 
     memcpy(s->account_id, account->account_id, sizeof(s->account_id));
     memcpy(s->account_type, account->account_type, sizeof(s->account_type));
+    s->clock = account->clock;
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,

@@ -61,7 +61,8 @@ static const struct {
      {"succeeded", "busy", "failed"}},
     {METRICS_SWEPT_SESSIONS, "identity_swept_rows_total",
      "Rows deleted by sweeps, by table.", "table",
-     {"auth_sessions", "rotated_tokens", "login_attempts"}},
+     {"auth_sessions", "rotated_tokens", "login_attempts",
+      "session_revocations"}},
 };
 
 static const struct {

@@ -5,6 +5,7 @@
 #include "base/metrics.h"
 #include "base/version.h"
 #include "server/server.h"
+#include "store/store_sweep.h"
 
 #include <string.h>
 
@@ -119,6 +120,9 @@ static void h_prometheus(struct worker *w)
         {"identity_db_pool_used", "Database connections lent to requests.",
          db_used},
         {"identity_db_pool_size", "Limit of database connections.", db_size},
+        {"identity_session_revocations",
+         "Revocations for gateways, as of the last sweep; -1 before it.",
+         sweep_revocations()},
         {"identity_keys", "Public keys in the key set.",
          (int64_t) w->keys->verifying_count},
     };
@@ -148,6 +152,7 @@ static const struct {
     {"/api/auth/select-branch", h_select_branch, true},
     {"/healthz", h_healthz, false},
     {"/internal/readyz", h_readyz, false},
+    {"/internal/revocations", h_revocations, false},
     {"/readyz", h_readyz, false},
 };
 

@@ -15,6 +15,7 @@
 #define STORE_MAX_LIST 1000        /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
+#define STORE_CURSOR 513           /* bytes, with the NUL */
 
 /* One selectable branch; strings in the caller's arena, NUL-terminated. */
 struct branch {
@@ -41,6 +42,13 @@ struct scope {
     size_t role_count;
 };
 
+/* What the database said when it was asked, by its own clock. */
+struct store_clock {
+    int64_t now_us;
+    int64_t valid_after_us; /* when the account was last locked out; 0: never
+                             */
+};
+
 /* A row of auth_sessions, and the state of its account. */
 struct session {
     char session_id[STORE_UUID];
@@ -55,6 +63,7 @@ struct session {
     char active_branch_id[STORE_UUID];
     int64_t created_at_s;
     int64_t expires_at_s;
+    struct store_clock clock;
 };
 
 /* What a refresh writes to a session, and the conditions for it. */
@@ -84,6 +93,7 @@ struct account {
     char account_type[16];
     bool enabled;
     char credential_hash[256]; /* PHC string */
+    struct store_clock clock;
 };
 
 /* Whose failed logins are counted. */
@@ -96,6 +106,22 @@ struct attempt {
 struct session_ref {
     char session_id[STORE_UUID];
     char account_id[STORE_UUID];
+};
+
+/* What gateways refuse: a session's tokens, or an account's from before. */
+struct revocation {
+    char session_id[STORE_UUID]; /* "": of an account */
+    char account_id[STORE_UUID];
+    int64_t issued_before_s;
+    int64_t revoked_at_us, dies_at_us; /* none of the tokens lives then */
+};
+
+struct revocations {
+    struct revocation *items;
+    size_t count;
+    bool more; /* at once, after cursor */
+    char cursor[STORE_CURSOR];
+    int64_t now_us;
 };
 
 enum store_result {
@@ -115,6 +141,8 @@ struct store {
     /* For the session that it opens or refreshes; "": not to be kept. */
     char client_address[64];
     char client_agent[256];
+    /* No access token that this request issues lives longer. */
+    int64_t access_until_s;
 };
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that
@@ -169,8 +197,8 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
                                 struct session_view *out);
 
 /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where its
- * account is enabled and still has that credential; else STORE_NONE.
- * created_at is the database's. */
+ * account is enabled, still has that credential and was not locked out since
+ * s->clock was read; else STORE_NONE.  created_at is the database's. */
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
@@ -231,6 +259,16 @@ enum store_result store_session_select(struct store *st,
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_ref *done,
                                        size_t *done_count);
+
+/*
+ * What became known to the database after cursor ("": from the beginning), at
+ * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
+ * revocations is missed.  STORE_NONE: no cursor of this database, or of one
+ * that has crashed or lost its last transactions since.
+ */
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out);
 
 /*
  * A round trip; *schema_version is the newest applied migration.  STORE_NONE:
