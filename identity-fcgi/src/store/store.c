@@ -84,6 +84,17 @@ static const struct db_statement account_find_sql = {
     "  LEFT JOIN accounts a ON a.account_name COLLATE \"C\" = $1",
     false};
 
+void store_copy_account(const struct db_rows *rows, int hash, int clock,
+                        struct account *out)
+{
+    db_uuid(rows, 0, 0, out->account_id);
+    store_copy_text(rows, 0, 1, out->account_type, sizeof(out->account_type));
+    out->enabled = db_bool(rows, 0, 2);
+    store_copy_text(rows, 0, hash, out->credential_hash,
+                    sizeof(out->credential_hash));
+    store_copy_clock(rows, clock, &out->clock);
+}
+
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      const char *stand_in, struct account *out)
 {
@@ -98,13 +109,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
         bool known = !db_is_null(rows, 0, 0);
 
         result = known ? STORE_OK : STORE_NONE;
-        db_uuid(rows, 0, 0, out->account_id);
-        store_copy_text(rows, 0, 1, out->account_type,
-                        sizeof(out->account_type));
-        out->enabled = db_bool(rows, 0, 2);
-        store_copy_text(rows, 0, known ? 3 : 4, out->credential_hash,
-                        sizeof(out->credential_hash));
-        store_copy_clock(rows, 5, &out->clock);
+        store_copy_account(rows, known ? 3 : 4, 5, out);
     }
     db_rows_free(rows);
     return result;

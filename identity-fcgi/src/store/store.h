@@ -14,6 +14,7 @@
 #define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
 #define STORE_MAX_LIST 1000        /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
+#define STORE_MAX_OWN 100          /* sessions shown to their owner */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
 #define STORE_CURSOR 513           /* bytes, with the NUL */
 
@@ -106,6 +107,20 @@ struct attempt {
 struct session_ref {
     char session_id[STORE_UUID];
     char account_id[STORE_UUID];
+};
+
+/* A session as its owner is shown it; strings in the rows, "" where null. */
+struct own_session {
+    char session_id[STORE_UUID];
+    const char *created_at, *used_at, *expires_at; /* ISO 8601, UTC */
+    const char *address, *agent;
+    struct branch branch;
+};
+
+struct own_sessions {
+    struct own_session *items;
+    size_t count;
+    bool more;
 };
 
 /* What gateways refuse: a session's tokens, or an account's from before. */
@@ -259,6 +274,32 @@ enum store_result store_session_select(struct store *st,
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_ref *done,
                                        size_t *done_count);
+
+/*
+ * The account's sessions that are alive at now_s, opened after opened_at_s:
+ * first the one called current, then the STORE_MAX_OWN newest of the others.
+ */
+enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
+                                     const struct session *current,
+                                     int64_t now_s, int64_t opened_at_s,
+                                     struct own_sessions *out);
+/* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
+ * the one called except; *ended is how many, also where it came only so far.
+ * Repeating it is safe. */
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended);
+
+/* Finds an account by its id, as store_account_find() does; name has room for
+ * STORE_ACCOUNT_NAME_MAX bytes and a NUL. */
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out);
+/* Replaces the credential where it is still old_hash and the account enabled,
+ * and at once ends all its sessions but except.  STORE_NONE: it is not. */
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended);
 
 /*
  * What became known to the database after cursor ("": from the beginning), at

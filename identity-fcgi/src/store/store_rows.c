@@ -36,6 +36,11 @@ static const char *keep(pj_arena_t *arena, const void *data, size_t len)
     return copy;
 }
 
+const char *store_keep(pj_arena_t *arena, const char *text)
+{
+    return keep(arena, text, strlen(text));
+}
+
 /* -- the scope -- */
 
 static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,

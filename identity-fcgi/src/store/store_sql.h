@@ -89,6 +89,15 @@ void store_param_client(struct db_params *p, const struct store *st);
 void store_copy_clock(const struct db_rows *rows, int col,
                       struct store_clock *out);
 
+/* Reads the columns of an account: id, type, whether it is enabled; its
+ * credential from the column hash, and STORE_CLOCK from the column clock on.
+ */
+void store_copy_account(const struct db_rows *rows, int hash, int clock,
+                        struct account *out);
+
+/* A copy in the arena; NULL when that is spent. */
+const char *store_keep(pj_arena_t *arena, const char *text);
+
 /* Copies a text column, cut to cap - 1 bytes. */
 void store_copy_text(const struct db_rows *rows, size_t row, int col,
                      char *out, size_t cap);
