@@ -6,155 +6,32 @@
 
 /* -- the list -- */
 
-#define TIME(column)                                                          \
-    "to_char(" column " AT TIME ZONE 'UTC', "                                 \
-    "'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')"
+#define ALIVE STORE_NOT_LOCKED_OUT("s")
 
 /* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
  * one more than are shown. */
 static const struct db_statement sessions_own_sql = {
     "sessions_own",
-    "SELECT s.session_id, " TIME(
-        "s.created_at") ","
-                        "       " TIME(
-                            "coalesce(s.used_at, "
-                            "s.created_at)") ","
-                                             "       " TIME(
-                                                 "s.expires_"
-                                                 "at") ","
-                                                       "      "
-                                                       " CASE "
-                                                       "WHEN "
-                                                       "used_"
-                                                       "at IS "
-                                                       "NULL "
-                                                       "THEN "
-                                                       "login_"
-                                                       "addres"
-                                                       "s"
-                                                       "      "
-                                                       "      "
-                                                       "ELSE "
-                                                       "used_"
-                                                       "addres"
-                                                       "s END,"
-                                                       "      "
-                                                       " CASE "
-                                                       "WHEN "
-                                                       "used_"
-                                                       "at IS "
-                                                       "NULL "
-                                                       "THEN "
-                                                       "login_"
-                                                       "agent "
-                                                       "ELSE "
-                                                       "used_"
-                                                       "agent "
-                                                       "END,"
-                                                       "      "
-                                                       " s."
-                                                       "worksp"
-                                                       "ace_"
-                                                       "id, "
-                                                       "worksp"
-                                                       "ace_"
-                                                       "name, "
-                                                       "s."
-                                                       "active"
-                                                       "_branc"
-                                                       "h_id, "
-                                                       "branch"
-                                                       "_name"
-                                                       "  "
-                                                       "FROM "
-                                                       "(("
-                                                       "SELECT"
-                                                       " *, "
-                                                       "true "
-                                                       "AS "
-                                                       "curren"
-                                                       "t "
-                                                       "FROM "
-                                                       "auth_"
-                                                       "sessio"
-                                                       "ns"
-                                                       "      "
-                                                       "    "
-                                                       "WHERE "
-                                                       "sessio"
-                                                       "n_id "
-                                                       "= $2 "
-                                                       "AND "
-                                                       "accoun"
-                                                       "t_id "
-                                                       "= $1)"
-                                                       "      "
-                                                       "  "
-                                                       "UNION "
-                                                       "ALL"
-                                                       "      "
-                                                       "  "
-                                                       "(SELEC"
-                                                       "T *, "
-                                                       "false "
-                                                       "FROM "
-                                                       "auth_"
-                                                       "sessio"
-                                                       "ns s"
-                                                       "      "
-                                                       "    "
-                                                       "WHERE "
-                                                       "accoun"
-                                                       "t_id "
-                                                       "= $1 "
-                                                       "AND "
-                                                       "status"
-                                                       " = "
-                                                       "'ACTIV"
-                                                       "E'"
-                                                       "      "
-                                                       "      "
-                                                       "AND "
-                                                       "sessio"
-                                                       "n_id "
-                                                       "<> $2 "
-                                                       "AND "
-                                                       "expire"
-                                                       "s_at "
-                                                       "> $3"
-                                                       "      "
-                                                       "      "
-                                                       "AND "
-                                                       "create"
-                                                       "d_at "
-                                                       ">= "
-                                                       "$"
-                                                       "4" STORE_NOT_LOCKED_OUT(
-                                                           "s") "          "
-                                                                "ORDER BY "
-                                                                "created_at "
-                                                                "DESC LIMIT "
-                                                                "$5)) AS s"
-                                                                "  LEFT JOIN "
-                                                                "workspaces w "
-                                                                "ON "
-                                                                "w.workspace_"
-                                                                "id = "
-                                                                "s.workspace_"
-                                                                "id"
-                                                                "  LEFT JOIN "
-                                                                "branches b "
-                                                                "ON "
-                                                                "b.branch_id "
-                                                                "= "
-                                                                "s.active_"
-                                                                "branch_id"
-                                                                " ORDER BY "
-                                                                "current "
-                                                                "DESC, "
-                                                                "s.created_at "
-                                                                "DESC, "
-                                                                "s.session_id",
+    "SELECT session_id, to_char(s.created_at AT TIME ZONE 'UTC', iso),"
+    "       to_char(coalesce(used_at, s.created_at) AT TIME ZONE 'UTC', iso),"
+    "       to_char(expires_at AT TIME ZONE 'UTC', iso),"
+    "       CASE WHEN used_at IS NULL THEN login_address"
+    "            ELSE used_address END,"
+    "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END,"
+    "       s.workspace_id::text, workspace_name,"
+    "       s.active_branch_id::text, branch_name"
+    "  FROM (VALUES ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) AS f (iso),"
+    "       ((SELECT *, true AS current FROM auth_sessions"
+    "          WHERE session_id = $2 AND account_id = $1)"
+    "        UNION ALL"
+    "        (SELECT *, false FROM auth_sessions s"
+    "          WHERE account_id = $1 AND status = 'ACTIVE'"
+    "            AND session_id <> $2 AND expires_at > $3"
+    "            AND created_at >= $4" ALIVE
+    "          ORDER BY created_at DESC LIMIT $5)) AS s"
+    "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
+    "  LEFT JOIN branches b ON b.branch_id = s.active_branch_id"
+    " ORDER BY current DESC, s.created_at DESC, session_id",
     false};
 
 static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
@@ -180,14 +57,7 @@ static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
 
         db_uuid(rows, row, 0, s->session_id);
         for (int i = 0; i < 9; i++) {
-            char id[STORE_UUID];
-
-            if (i == 5 || i == 7) {
-                db_uuid(rows, row, i + 1, id);
-            }
-            *texts[i] = store_keep(
-                arena,
-                i == 5 || i == 7 ? id : db_text(rows, row, i + 1, NULL));
+            *texts[i] = store_keep(arena, db_text(rows, row, i + 1, NULL));
             if (*texts[i] == NULL) {
                 return false;
             }
@@ -231,8 +101,8 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
     " WHERE session_id = ANY (ARRAY("                                         \
     "   SELECT s.session_id FROM " from "auth_sessions s"                     \
     "    WHERE s.account_id = $1 AND s.status = 'ACTIVE'"                     \
-    "      AND s.session_id IS DISTINCT FROM $2" STORE_NOT_LOCKED_OUT(        \
-        "s") "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
+    "      AND s.session_id IS DISTINCT FROM $2" ALIVE                        \
+    "    ORDER BY s.created_at LIMIT $3 FOR UPDATE OF s))"
 
 static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
                                                      true};
@@ -289,16 +159,17 @@ enum store_result store_account_read(struct store *st, const char *account_id,
     return result;
 }
 
+#define IN_TIME STORE_BEFORE_FENCE("$6")
+#define END_OTHERS END("changed, ")
+
 static const struct db_statement credential_change_sql = {
     "credential_change",
     "WITH changed AS ("
     "   UPDATE accounts SET credential_hash = $5, updated_at = now()"
     "    WHERE account_id = $1 AND credential_hash = $4"
-    "      AND status = 'ACTIVE'" STORE_BEFORE_FENCE(
-        "$6") "   RETURNING 1),"
-              " ended AS (" END("changed, ") " RETURNING 1)"
-                                             " SELECT (SELECT count(*) FROM "
-                                             "ended) FROM changed",
+    "      AND status = 'ACTIVE'" IN_TIME "   RETURNING 1),"
+    " ended AS (" END_OTHERS "   RETURNING 1)"
+    " SELECT (SELECT count(*) FROM ended) FROM changed",
     true};
 
 enum store_result store_credential_change(struct store *st,

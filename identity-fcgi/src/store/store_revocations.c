@@ -14,75 +14,48 @@
 #include <stdio.h>
 #include <string.h>
 
-#define OPEN_MOST "28"
 #define CURSOR_FORM                                                           \
     "[0-9a-f-]{36}\\.[0-9]{1,18}\\.([0-9]{1,18}(_[0-9]{1,18})*)?"             \
     "(\\.[0-9]{1,18}\\.[0-9]{1,18})?"
 
-#define PART(n) "nullif(split_part($1, '.', " n "), '')"
-#define PAGE(which)                                                           \
-    "(SELECT * FROM session_revocations WHERE " which                         \
-    "  ORDER BY xid, seq LIMIT $2)"
-
 /* A row for each revocation, or one without.  The snapshot is the one by which
- * the rows are seen. */
+ * the rows are seen.  28 open ones fit a cursor. */
 static const struct db_statement revocations_sql = {
     "revocations",
     "SELECT clock_timestamp(),"
-    "       coalesce(mark::text = " PART("1") " AND " PART(
-        "2") "::xid8"
-             "                <= pg_snapshot_xmax(snapshot), $1 = ''),"
-             "       CASE WHEN " PART(
-                 "4") " IS NULL THEN concat_ws('.', mark, next, ("
-                      "           SELECT coalesce(string_agg(x::text, '_' "
-                      "ORDER BY x), '')"
-                      "             FROM pg_snapshot_xip(snapshot) AS x "
-                      "WHERE "
-                      "x < next))"
-                      "       ELSE concat_ws('.', " PART("1") ", " PART(
-                          "2") ","
-                               "                      split_part($1, '.', "
-                               "3)) "
-                               "END,"
-                               "       r.xid || '.' || r.seq, "
-                               "r.session_id, "
-                               "r.account_id,"
-                               "       r.issued_before, r.revoked_at, "
-                               "r.dies_at"
-                               "  FROM (SELECT session_revocation_mark() "
-                               "AS "
-                               "mark,"
-                               "               pg_current_snapshot() AS "
-                               "snapshot) AS s,"
-                               "       LATERAL (SELECT coalesce((SELECT x"
-                               "               FROM "
-                               "pg_snapshot_xip(snapshot) "
-                               "AS x"
-                               "              ORDER BY x OFFSET " OPEN_MOST
-                               " LIMIT 1),"
-                               "              pg_snapshot_xmax(snapshot)) "
-                               "AS "
-                               "next) AS n"
-                               "  LEFT JOIN (SELECT * FROM (" PAGE(
-                                   "(xid, seq) > (coalesce(" PART(
-                                       "4") ", " PART("2") ", '0')::xid8,"
-                                                           "              "
-                                                           "coalesce"
-                                                           "(" PART(
-                                                               "5") ", "
-                                                                    "'0'):"
-                                                                    ":"
-                                                                    "bigin"
-                                                                    "t)") "   "
-                                                                          "   "
-                                                                          " UN"
-                                                                          "ION"
-                                                                          " AL"
-                                                                          "L"
-                                                                          " " PAGE("xid = ANY ((CASE WHEN " PART(
-                                                                              "4") " IS NULL THEN string_to_array("
-                                                                                   "            split_part($1, '.', 3), '_') END)::xid8[])") "       ) AS u ORDER BY xid, seq LIMIT $2) AS r ON true"
-                                                                                                                                             " ORDER BY r.xid, r.seq",
+    "       $1 = '' OR coalesce(mark::text = was_mark"
+    "           AND was_next <= pg_snapshot_xmax(snapshot), false),"
+    "       CASE WHEN at_xid IS NULL"
+    "            THEN concat_ws('.', mark, next, coalesce(open, ''))"
+    "            ELSE concat_ws('.', was_mark, was_next, was_open) END,"
+    "       r.xid || '.' || r.seq, r.session_id, r.account_id,"
+    "       r.issued_before, r.revoked_at, r.dies_at"
+    "  FROM (SELECT split_part($1, '.', 1) AS was_mark,"
+    "               nullif(split_part($1, '.', 2), '')::xid8 AS was_next,"
+    "               split_part($1, '.', 3) AS was_open,"
+    "               nullif(split_part($1, '.', 4), '')::xid8 AS at_xid,"
+    "               nullif(split_part($1, '.', 5), '')::bigint AS at_seq) AS c"
+    " CROSS JOIN (SELECT session_revocation_mark() AS mark,"
+    "                    pg_current_snapshot() AS snapshot) AS s"
+    " CROSS JOIN LATERAL ("
+    "       SELECT coalesce((SELECT x FROM pg_snapshot_xip(snapshot) AS x"
+    "                         ORDER BY x OFFSET 28 LIMIT 1),"
+    "                       pg_snapshot_xmax(snapshot)) AS next) AS n"
+    " CROSS JOIN LATERAL ("
+    "       SELECT string_agg(x::text, '_' ORDER BY x) AS open"
+    "         FROM pg_snapshot_xip(snapshot) AS x WHERE x < next) AS o"
+    "  LEFT JOIN LATERAL (SELECT * FROM ("
+    "       (SELECT * FROM session_revocations"
+    "         WHERE (xid, seq) > (coalesce(at_xid, was_next, '0'),"
+    "                             coalesce(at_seq, 0))"
+    "         ORDER BY xid, seq LIMIT $2)"
+    "       UNION ALL"
+    "       (SELECT * FROM session_revocations"
+    "         WHERE at_xid IS NULL"
+    "           AND xid = ANY (string_to_array(was_open, '_')::xid8[])"
+    "         ORDER BY xid, seq LIMIT $2)) AS u"
+    "       ORDER BY xid, seq LIMIT $2) AS r ON true"
+    " ORDER BY r.xid, r.seq",
     false};
 
 enum { NOW, KNOWN, BASE, AT, SESSION, ACCOUNT, BEFORE, REVOKED, DIES };
