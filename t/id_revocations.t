@@ -115,6 +115,41 @@ is_deeply [ map { $_->{id} } (feed())[1] ], [ session_of($one) ],
     'from the beginning: all there is';
 is http_get($port, "$PATH?after=")->status, 200, 'so with an empty cursor';
 
+# Until when its tokens live is kept at a login, a refresh and a selection.
+sub dies_after {
+    my ($session, $token, $what) = @_;
+
+    my $id = session_of($session);
+    my $exp = claims($token)->{exp};
+    is $pg->sql("select extract(epoch from access_until)::bigint
+        from auth_sessions where session_id = '$id'"), $exp,
+        "$what: until when its token lives";
+    $pg->sql("update auth_sessions
+        set access_until = now() - interval '2 hours' where session_id = '$id'");
+    return;
+}
+
+{
+    my $own = login('several');
+    dies_after($own, $own->{accountAccessToken}, 'a login');
+    my $res = call(refresh => { refreshToken => $own->{refreshToken} });
+    dies_after($own, $res->json->{accountAccessToken}, 'a refresh');
+    my $branch = $own->{branches}[0]{branchId};
+    $own = $res->json;
+    $res = call('select-branch', { branchId => $branch },
+        token => $own->{accountAccessToken});
+    dies_after($own, $res->json->{accessToken}, 'a selection');
+    $pg->sql("update branches set status = 'INACTIVE'
+        where branch_id = '$branch'");
+    $res = call(refresh => { refreshToken => $own->{refreshToken} });
+    dies_after($own, $res->json->{accountAccessToken},
+        'a refresh of two statements');
+    $pg->sql("update branches set status = 'ACTIVE'
+        where branch_id = '$branch'");
+    call(logout => { refreshToken => $res->json->{refreshToken} });
+    is_deeply news(), [], 'no token of it is alive';
+}
+
 # -- whatever ends it
 
 my @several = map { login('several') } 1 .. 3;
