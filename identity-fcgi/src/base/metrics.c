@@ -35,7 +35,8 @@ static const struct {
      "Refresh tokens presented after they had been replaced.", NULL, {""}},
     {METRICS_SESSIONS_REVOKED_LOGOUT, "identity_sessions_revoked_total",
      "Sessions revoked, by reason.", "reason",
-     {"logout", "reuse", "account_disabled", "limit"}},
+     {"logout", "reuse", "account_disabled", "limit", "owner",
+      "credential"}},
     {METRICS_BRANCHES_SELECTED, "identity_branches_selected_total",
      "Branches selected by clients.", NULL, {""}},
     {METRICS_REHASHES, "identity_rehashes_total",
@@ -61,7 +62,8 @@ static const struct {
      {"succeeded", "busy", "failed"}},
     {METRICS_SWEPT_SESSIONS, "identity_swept_rows_total",
      "Rows deleted by sweeps, by table.", "table",
-     {"auth_sessions", "rotated_tokens", "login_attempts"}},
+     {"auth_sessions", "rotated_tokens", "login_attempts",
+      "session_revocations"}},
 };
 
 static const struct {
@@ -81,13 +83,19 @@ static const struct {
 } outcomes[] = {
     {0, "other"}, /* the first: where all else goes */
     {200, ""},
+    {200, "AUTH_CHANGE_CREDENTIAL_SUCCESS"},
+    {200, "AUTH_END_SESSION_SUCCESS"},
     {200, "AUTH_LOGIN_SUCCESS"},
+    {200, "AUTH_LOGOUT_ALL_SUCCESS"},
+    {200, "AUTH_LOGOUT_OTHERS_SUCCESS"},
     {200, "AUTH_LOGOUT_SUCCESS"},
     {200, "AUTH_REFRESH_SUCCESS"},
     {200, "AUTH_SELECT_BRANCH_SUCCESS"},
+    {200, "AUTH_SESSIONS_SUCCESS"},
     {304, ""},
     {400, "AUTH_REFRESH_TOKEN_CONFLICT"},
     {400, "REQUEST_INVALID"},
+    {401, "AUTH_ACCESS_TOKEN_REQUIRED"},
     {401, "AUTH_ACCOUNT_TOKEN_REQUIRED"},
     {401, "AUTH_INVALID_CREDENTIALS"},
     {401, "AUTH_REFRESH_TOKEN_INVALID"},

@@ -143,7 +143,7 @@ static bool lock_out(struct cmd *c)
     return true;
 }
 
-/* Of those accounts, at most :most rows.  The limit within keeps
+/* Of those accounts, at most :most rows.  The limit within and the order keep
  * the join from becoming one that reads the whole table. */
 #define MARK(held)                                                            \
     "UPDATE auth_sessions"                                                    \
@@ -154,7 +154,7 @@ static bool lock_out(struct cmd *c)
     "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
     "        AND created_at <= a.sessions_valid_after"                        \
     "      LIMIT :most FOR UPDATE " held ") AS s"                             \
-    "    WHERE " IN_RANGE " LIMIT :most))"
+    "    WHERE " IN_RANGE " ORDER BY a.account_id LIMIT :most))"
 
 static bool mark_rows(struct cmd *c)
 {

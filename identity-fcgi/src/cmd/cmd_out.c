@@ -153,6 +153,7 @@ static const struct column known[] = {
     {"sessions", "sessions", NUMBER, 0, true},
     {"rotatedTokens", "rotated tokens", NUMBER, 0, true},
     {"attempts", "attempts", NUMBER, 0, true},
+    {"revocations", "revocations", NUMBER, 0, true},
     {"busy", "busy", BOOL, 0, false},
     {"schemaVersion", "schema version", NUMBER, 0, false},
     {"verifies", "verifies", BOOL, 0, false},

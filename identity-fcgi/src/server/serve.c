@@ -91,6 +91,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->res = res;
     w->now_s = now.tv_sec;
     w->store.deadline_ms = call->deadline_ms;
+    w->store.access_until_s = w->now_s + w->cfg->access_ttl_s;
     if (w->cfg->session_client) {
         http_text(w->store.client_address, sizeof(w->store.client_address),
                   req.remote_addr);

@@ -14,7 +14,9 @@
 #define STORE_UUID 37              /* 36 characters and a NUL; "" where null */
 #define STORE_MAX_LIST 1000        /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128       /* sessions revoked by one call */
+#define STORE_MAX_OWN 100          /* sessions shown to their owner */
 #define STORE_ACCOUNT_NAME_MAX 320 /* bytes */
+#define STORE_CURSOR 513           /* bytes, with the NUL */
 
 /* One selectable branch; strings in the caller's arena, NUL-terminated. */
 struct branch {
@@ -41,6 +43,13 @@ struct scope {
     size_t role_count;
 };
 
+/* What the database said when it was asked, by its own clock. */
+struct store_clock {
+    int64_t now_us;
+    int64_t valid_after_us; /* when the account was last locked out; 0: never
+                             */
+};
+
 /* A row of auth_sessions, and the state of its account. */
 struct session {
     char session_id[STORE_UUID];
@@ -55,6 +64,7 @@ struct session {
     char active_branch_id[STORE_UUID];
     int64_t created_at_s;
     int64_t expires_at_s;
+    struct store_clock clock;
 };
 
 /* What a refresh writes to a session, and the conditions for it. */
@@ -84,6 +94,7 @@ struct account {
     char account_type[16];
     bool enabled;
     char credential_hash[256]; /* PHC string */
+    struct store_clock clock;
 };
 
 /* Whose failed logins are counted. */
@@ -96,6 +107,36 @@ struct attempt {
 struct session_ref {
     char session_id[STORE_UUID];
     char account_id[STORE_UUID];
+};
+
+/* A session as its owner is shown it; strings in the rows, "" where null. */
+struct own_session {
+    char session_id[STORE_UUID];
+    const char *created_at, *used_at, *expires_at; /* ISO 8601, UTC */
+    const char *address, *agent;
+    struct branch branch;
+};
+
+struct own_sessions {
+    struct own_session *items;
+    size_t count;
+    bool more;
+};
+
+/* What gateways refuse: a session's tokens, or an account's from before. */
+struct revocation {
+    char session_id[STORE_UUID]; /* "": of an account */
+    char account_id[STORE_UUID];
+    int64_t issued_before_s;
+    int64_t revoked_at_us, dies_at_us; /* none of the tokens lives then */
+};
+
+struct revocations {
+    struct revocation *items;
+    size_t count;
+    bool more; /* at once, after cursor */
+    char cursor[STORE_CURSOR];
+    int64_t now_us;
 };
 
 enum store_result {
@@ -115,6 +156,8 @@ struct store {
     /* For the session that it opens or refreshes; "": not to be kept. */
     char client_address[64];
     char client_agent[256];
+    /* No access token that this request issues lives longer. */
+    int64_t access_until_s;
 };
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that
@@ -169,8 +212,8 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
                                 struct session_view *out);
 
 /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where its
- * account is enabled and still has that credential; else STORE_NONE.
- * created_at is the database's. */
+ * account is enabled, still has that credential and was not locked out since
+ * s->clock was read; else STORE_NONE.  created_at is the database's. */
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
@@ -231,6 +274,42 @@ enum store_result store_session_select(struct store *st,
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_ref *done,
                                        size_t *done_count);
+
+/*
+ * The account's sessions that are alive at now_s, opened after opened_at_s:
+ * first the one called current, then the STORE_MAX_OWN newest of the others.
+ */
+enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
+                                     const struct session *current,
+                                     int64_t now_s, int64_t opened_at_s,
+                                     struct own_sessions *out);
+/* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
+ * the one called except; *ended is how many, also where it came only so far.
+ * Repeating it is safe. */
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended);
+
+/* Finds an account by its id, as store_account_find() does; name has room for
+ * STORE_ACCOUNT_NAME_MAX bytes and a NUL. */
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out);
+/* Replaces the credential where it is still old_hash and the account enabled,
+ * and at once ends all its sessions but except.  STORE_NONE: it is not. */
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended);
+
+/*
+ * What became known to the database after cursor ("": from the beginning), at
+ * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
+ * revocations is missed.  STORE_NONE: no cursor of this database, or of one
+ * that has crashed or lost its last transactions since.
+ */
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out);
 
 /*
  * A round trip; *schema_version is the newest applied migration.  STORE_NONE:

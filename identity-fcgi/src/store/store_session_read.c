@@ -43,7 +43,7 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
     ", s.account_id, a.account_type, a.status = 'ACTIVE' AS account_enabled," \
     " s.status = 'ACTIVE' AND s.created_at > a.sessions_valid_after"          \
     " AS active, s.jti, s.workspace_id, s.member_id, s.active_branch_id,"     \
-    " s.created_at, s.expires_at"
+    " s.created_at, s.expires_at, " STORE_CLOCK
 #define SESSION(everywhere)                                                   \
     "  FROM auth_sessions s"                                                  \
     "  JOIN accounts a ON a.account_id = s.account_id"                        \
@@ -98,6 +98,8 @@ enum {
     ACTIVE_BRANCH_ID,
     CREATED_AT,
     EXPIRES_AT,
+    CLOCK_NOW,
+    CLOCK_VALID_AFTER,
     ROTATED /* of a refresh alone */
 };
 
@@ -128,6 +130,7 @@ static enum store_result copy_view(enum store_result result,
         db_uuid(rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
         s->created_at_s = db_time_us(rows, 0, CREATED_AT) / 1000000;
         s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
+        store_copy_clock(rows, CLOCK_NOW, &s->clock);
         out->rotated = refresh && db_bool(rows, 0, ROTATED);
         if (!store_copy_branches(arena, rows, list, out)) {
             /* What was done can no longer be told. */

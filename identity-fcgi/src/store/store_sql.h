@@ -15,14 +15,21 @@
     "   AND " s ".created_at > (SELECT a.sessions_valid_after"                \
     "       FROM accounts a WHERE a.account_id = " s ".account_id)"
 
+/* When the account a was last locked out, as a finite time. */
+#define STORE_VALID_AFTER(a)                                                  \
+    "least(greatest(" a ".sessions_valid_after, 'epoch'), '9999-01-01Z')"
+/* The columns of a struct store_clock; a is the account's row. */
+#define STORE_CLOCK "now(), " STORE_VALID_AFTER("a")
+
 /* Gives the row s the jti $3 and the expiry $4.  The expiry is by the
  * service's clock and could be before created_at, which is by the database's.
- * $9 and $10 are those of store_param_client(). */
+ * $9 to $11 are those of store_param_client(). */
 #define STORE_ROTATE                                                          \
     "UPDATE auth_sessions s SET jti = $3,"                                    \
     "       expires_at = greatest($4, created_at + interval '1 us'),"         \
     "       used_at = now(), used_address = nullif($9, ''),"                  \
-    "       used_agent = nullif($10, '')"
+    "       used_agent = nullif($10, ''),"                                    \
+    "       access_until = greatest(access_until, $11)"
 
 /* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
  * while, and older ones are dropped. */
@@ -74,8 +81,22 @@ enum store_result store_run_one(struct store *st,
 /* Adds a UUID given as a C string. */
 void store_param_uuid(struct db_params *p, const char *uuid);
 
-/* Adds the address and the agent of who asks; "" is null. */
+/* Adds the address and the agent of who asks; "" is null; and until when the
+ * access tokens live that this request issues. */
 void store_param_client(struct db_params *p, const struct store *st);
+
+/* Reads the columns of STORE_CLOCK, the first of which is col. */
+void store_copy_clock(const struct db_rows *rows, int col,
+                      struct store_clock *out);
+
+/* Reads the columns of an account: id, type, whether it is enabled; its
+ * credential from the column hash, and STORE_CLOCK from the column clock on.
+ */
+void store_copy_account(const struct db_rows *rows, int hash, int clock,
+                        struct account *out);
+
+/* A copy in the arena; NULL when that is spent. */
+const char *store_keep(pj_arena_t *arena, const char *text);
 
 /* Copies a text column, cut to cap - 1 bytes. */
 void store_copy_text(const struct db_rows *rows, size_t row, int col,

@@ -16,6 +16,7 @@ struct sweep_counts {
     int64_t sessions;
     int64_t attempts;
     int64_t rotated_tokens;
+    int64_t revocations;
 };
 
 enum sweep_result {
@@ -32,6 +33,10 @@ enum sweep_result {
 enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
                               struct sweep_counts *counts, char *err,
                               size_t err_cap);
+
+/* How many revocations there were when this process last wanted to sweep; -1
+ * before it did. */
+int64_t sweep_revocations(void);
 
 /* Which blocks of a table the part at cursor (wherever that is) is: from
  * *first on, *count of them, without wrapping.  Pure; for the test. */
