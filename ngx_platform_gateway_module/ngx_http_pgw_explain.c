@@ -495,6 +495,10 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
+        if (i == NGX_HTTP_PGW_CHECK_SESSION && e->revocations == NULL) {
+            continue;
+        }
+
         reason = e->check[i].reason;
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",

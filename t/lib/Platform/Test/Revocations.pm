@@ -14,21 +14,25 @@ use Platform::Test::Metrics;
 use Exporter qw(import);
 our @EXPORT = qw(
     revocations_feed revocations_gateway revocations_conf revocations_metrics
-    revocations_page revoked_id revoked_subject
+    revocations_many revocations_page revoked_id revoked_subject
 );
 
 my $json = JSON::PP->new->canonical;
 
-# A feed (port "feed").  Its state: all => [entries], of which a page has up to
-# page of those that came after the cursor (its number); skew => seconds that
+# A feed (port "feed").  Its state: many => number of entries, of the sessions
+# revocations_many(0) and so on, then all => [entries], of which a page has up
+# to page of those that came after the cursor (its number); skew => seconds that
 # its clock is ahead; and what an issuer's is told (Platform::Test::Server).
-# known => a name in the cursors: others get 400.
+# known => a name in the cursors: others get 400.  fill => [text, n]: the text
+# and n spaces, length => what Content-Length says of that.
 sub revocations_feed {
     my ($t, %state) = @_;
 
     return $t->http_server('feed', \&_answer)
-        ->set(all => [], page => 1000, known => 'a', %state);
+        ->set(all => [], many => 0, page => 1000, known => 'a', %state);
 }
+
+sub revocations_many { return uuid(0x1000000 + $_[0]) }
 
 sub _answer {
     my ($request, $server) = @_;
@@ -39,16 +43,33 @@ sub _answer {
         my $cursor = $1;
         ($from) = $cursor =~ /\A\Q$known\E:(\d+)\z/ or return [ 400, [], '' ];
     }
-    my @new = @{ $s->{all} };
-    splice @new, 0, $from;
-    my $more = @new > $s->{page};
-    splice @new, $s->{page} if $more;
-    local $s->{body} = $s->{body} // revocations_page(\@new,
-        cursor => "$known:" . ($from + @new), more => $more,
-        now => time + ($s->{skew} // 0));
+    if (my $fill = $s->{fill}) {
+        my $length = defined $s->{length}
+            ? "Content-Length: $s->{length}\r\n" : '';
+        return \("HTTP/1.1 200 OK\r\n$length\r\n$fill->[0]"
+            . ' ' x $fill->[1]);
+    }
+    my $all = $s->{many} + @{ $s->{all} };
+    my $to = $from + $s->{page};
+    my $more = $to < $all;
+    $to = $all if !$more;
+    if (!defined $s->{body}) {
+        my $dies = int(time) + 900;
+        my $many = join ',', map { sprintf '{"id":"%s","dies_at":%d}',
+            revocations_many($_), $dies }
+            $from .. ($to < $s->{many} ? $to : $s->{many}) - 1;
+        my $first = $from > $s->{many} ? $from - $s->{many} : 0;
+        my $page = revocations_page(
+            [ @{ $s->{all} }[ $first .. $to - $s->{many} - 1 ] ],
+            cursor => "$known:$to", more => $more,
+            now => time + ($s->{skew} // 0));
+        my $comma = $many ne '' && $page !~ /\[\]/ ? ',' : '';
+        $s->{body} = $page =~ s/\[/[$many$comma/r;
+    }
     my %answer = (headers => [ 'Content-Type' => 'application/json' ], %$s);
     return Platform::Test::Server::issue($request,
-        bless { %answer }, 'Platform::Test::Revocations::State');
+        bless { first => \%answer, server => $server },
+        'Platform::Test::Revocations::State');
 }
 
 # A page of those entries; cursor, more, now => its other members.
@@ -157,9 +178,10 @@ sub revocations_metrics {
     return { map { s/\Aplatform_gateway_//r => $all->{$_} } keys %$all };
 }
 
-# What Platform::Test::Server's issue() asks of a server.
+# What Platform::Test::Server's issue() asks of a server: what it was when the
+# request came, then what it is.
 package Platform::Test::Revocations::State;
 
-sub get { return $_[0] }
+sub get { return delete $_[0]{first} // $_[0]{server}->get }
 
 1;
