@@ -46,6 +46,12 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     } else if (outcome == NGX_HTTP_PGW_FEED_FULL) {
         zone->full = 1;
+
+    } else {
+
+        /* what is missed is wanted as soon as it can be had */
+
+        zone->lease.next_try = ngx_current_msec + rev->from.cooldown / 4;
     }
 
     /* once, and not twice a second */
