@@ -3,9 +3,11 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
- * -> { locate, guard }; local -> explain -> { locate, token, keys };
- * guard -> { token, cache, keys, headers, reason }; subject -> guard; refresh
- * -> { keys, fetch }; problem -> { reason, cors }.  All know the request's
+ * -> { locate, guard }; local -> explain -> { locate, token, keys,
+ * revocations }; guard -> { token, cache, keys, revocations, headers, reason };
+ * revocations -> { feed, table }; subject -> guard; refresh -> { keys, fetch,
+ * poll }; keys -> lease; poll -> { fetch, lease, feed }; feed -> table; problem
+ * -> { reason, cors }.  All know the request's
  * state, which headers makes; log and metrics read it.  What a reason means is
  * in the table of reason, which all of them read.  Only token and keys verify
  * with pj.
