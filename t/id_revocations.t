@@ -254,6 +254,41 @@ like $err, qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/, 'by the setting';
     PLATFORM_JWT_ACCESS_TOKEN_TTL => '1d');
 is $status, 0, 'a day is accepted';
 
+# A login that a lockout overtakes begins again: its token is not of before.
+# Nor is one given out by a selection that a lockout overtakes.
+my @overtaken = (
+    [ login => sub { http_request_bytes(POST => '/api/auth/login', json => {
+        account => 'several@demo.test', credential => $CREDENTIAL }) }, 200 ],
+    [ 'select-branch' => sub { my $s = login('several');
+        http_request_bytes(POST => '/api/auth/select-branch',
+            token => $s->{accountAccessToken},
+            json => { branchId => $s->{branches}[0]{branchId} }) }, 401 ],
+);
+for my $case (@overtaken) {
+    my ($name, $request, $status) = @$case;
+    my $bytes = $request->();
+    for my $end (qw(rollback commit)) {
+        my $holder = $pg->begin("update accounts
+            set sessions_valid_after = clock_timestamp()
+            where account_id = '$account'");
+        my $client = Platform::Test::Http->new(port => $port);
+        $client->send($bytes);
+        ok $pg->waiting(1), "$name: waits for a lockout";
+        Time::HiRes::sleep(1.1);    # its token is of an earlier second
+        $pg->more($holder, "update accounts
+            set sessions_valid_after = clock_timestamp()
+            where account_id = '$account'");
+        ok $pg->end($holder, $end), "$name: $end";
+        my $res = $client->read_response;
+        is $res->status, $end eq 'commit' ? $status : 200,
+            "$name: $end: its answer" or diag $res->body;
+        next if $res->status != 200 || $end eq 'rollback';
+        my $token = $res->json->{accountAccessToken};
+        cmp_ok claims($token)->{iat}, '>=',
+            entry_of($account)->{issued_before}, "$name: the token is of after";
+    }
+}
+
 # -- what becomes visible late is not missed, and keeps nothing from the others
 
 sub open_session {

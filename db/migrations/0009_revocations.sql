@@ -59,14 +59,15 @@ LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 day 5 minutes' $$;
 
 -- Tokens tell the second of their issue.  The service gives the ones that it
 -- issues after the moment at least the second that follows it, so those of
--- the moment's own second are older.
+-- the moment's own second are older.  It is not to come, even where the clock
+-- was set back.
 CREATE FUNCTION revoke_tokens(of_account uuid, moment timestamptz)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  moment := least(moment, now() + interval '1 day');
+  moment := least(moment, clock_timestamp());
   INSERT INTO session_revocations (account_id, issued_before, dies_at)
   VALUES (of_account, floor(extract(epoch FROM moment)) + 1,
-          greatest(moment, clock_timestamp()) + access_token_life());
+          moment + access_token_life());
 END;
 $$;
 
@@ -93,23 +94,26 @@ CREATE TRIGGER accounts_revoke_deleted
 
 -- An account that was locked out has an entry of its own, which covers its
 -- sessions, however many: but for one that was refreshed meanwhile, by a
--- statement that did not see the lockout yet.  And tokens may be dead: an hour
--- is left for clocks that disagree.
+-- statement that did not see the lockout yet, or before the clock was set
+-- back.  And tokens may be dead: an hour is left for clocks that disagree.
 CREATE FUNCTION auth_sessions_revoke() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  locked_out timestamptz;
+  until      timestamptz;
 BEGIN
-  INSERT INTO session_revocations (session_id, dies_at)
-  SELECT OLD.session_id, until
-    FROM (SELECT coalesce(OLD.access_until + interval '5 minutes',
-                          least(OLD.expires_at, clock_timestamp())
-                          + access_token_life()) AS until) AS t
-   WHERE until > now() - interval '1 hour'
-     AND NOT EXISTS (
-         SELECT FROM accounts a
-          WHERE a.account_id = OLD.account_id
-            AND a.sessions_valid_after >= OLD.created_at
-            AND a.sessions_valid_after
-                >= coalesce(OLD.used_at, OLD.created_at));
+  SELECT least(sessions_valid_after, clock_timestamp()) INTO locked_out
+    FROM accounts WHERE account_id = OLD.account_id;
+  IF locked_out >= greatest(OLD.created_at, OLD.used_at) THEN
+    RETURN NULL;
+  END IF;
+  until := coalesce(OLD.access_until + interval '5 minutes',
+                    least(OLD.expires_at, clock_timestamp())
+                    + access_token_life());
+  IF until > clock_timestamp() - interval '1 hour' THEN
+    INSERT INTO session_revocations (session_id, dies_at)
+    VALUES (OLD.session_id, until);
+  END IF;
   RETURN NULL;
 END;
 $$;

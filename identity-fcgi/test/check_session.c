@@ -145,6 +145,8 @@ START_TEST (test_access_tokens_tell_the_lockout) {
     clock.valid_after_us -= 1;
     ck_assert_int_eq(session_issued_at(NOW, &clock), NOW);
     ck_assert_int_eq(session_issued_at(NOW - 20, &clock), NOW);
+    clock.valid_after_us += INT64_C(3600000000);
+    ck_assert_int_eq(session_issued_at(NOW, &clock), NOW + 1);
 }
 END_TEST
 
