@@ -80,6 +80,11 @@ location /early {
     add_header X-Early $early always;
     empty_gif;
 }
+location /late {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    add_header X-Late $platform_session_id;
+}
 location /either {
     platform_gateway_access branch;
     satisfy any;
@@ -129,6 +134,21 @@ $seen = ask($token, '/either');
 is $seen->status, 200, 'another module may let it in';
 is_deeply [ header_values($seen->json, 'X-Session-Id') ], [], 'as nobody';
 
+# What was let in goes on as what it was.
+
+my $late = uuid(3);
+my $waits = Platform::Test::Http->new(port => $port);
+$waits->send(http_request_bytes(GET => '/late?delay=2', token => token($late)));
+ok eventually(sub {
+    grep { $_->{uri} =~ /late/ } $upstream->requests;
+}), 'a request is on its way';
+revoke(revoked_id($late));
+ok eventually(sub { everywhere(token($late)) eq '401' }), 'its session ends';
+$seen = $waits->read_response;
+is $seen->status, 200, 'it is answered';
+is $seen->header('X-Late'), $late, 'as whom it was let in';
+$waits->close;
+
 # Metrics.
 
 my $is = revocations_metrics($t);
@@ -137,12 +157,12 @@ cmp_ok grown('refusals_total{reason="session_revoked",decision="deny"}'), '>=',
     16, 'refusals are counted';
 cmp_ok grown('token_verifications_total{result="session_revoked"}'), '>=', 16,
     'as results of tokens, too';
-is $is->{'revocation_entries'}, 1, 'entries';
+is $is->{'revocation_entries'}, 2, 'entries';
 cmp_ok $is->{'revocation_entries_max'}, '>', 20000, 'of so many in 1 MiB';
 cmp_ok 1024 * 1024 / $is->{'revocation_entries_max'}, '<', 64,
     'each takes less than 64 bytes';
 cmp_ok $is->{'revocation_feed_age_seconds'}, '<', 5, 'age of the feed';
-is $is->{'revocation_lag_seconds_count{}'}, 1, 'one was new, with its lag';
+is $is->{'revocation_lag_seconds_count{}'}, 2, 'they were new, with a lag';
 is $is->{'revocation_unchecked_total'}, 0, 'none was let in unchecked';
 
 # Explanations.
@@ -155,7 +175,7 @@ is_deeply [ map {"$_->{check} $_->{result}"}
     [ 'signature passed', 'session failed', 'context passed' ],
     'by a check of its own';
 is_deeply [ @{ $says->{revocations} }{qw(entries stale)} ],
-    [ 1, JSON::PP::false ], 'with the state of the feed';
+    [ 2, JSON::PP::false ], 'with the state of the feed';
 is explained($other)->{decision}, 'allow', 'control: the other';
 
 # All tokens of an account that were issued before a moment.
@@ -197,6 +217,6 @@ revoke(revoked_id(uuid(61), dies_at => time - 302), revoked_id(uuid(62)));
 ok eventually(sub { everywhere(token(uuid(62))) eq '401' }),
     'control: one more, with';
 is everywhere(token(uuid(61))), '200', 'one that is dead already: not';
-is revocations_metrics($t)->{'revocation_entries'}, 4, 'entries that are left';
+is revocations_metrics($t)->{'revocation_entries'}, 5, 'entries that are left';
 
 $t->done;
