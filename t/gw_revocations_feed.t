@@ -83,8 +83,10 @@ my %bad = (
     'a cursor of a header' => { body =>
         revocations_page([], cursor => "a\r\nb") },
     'a cursor with a NUL' => { body => revocations_page([], cursor => "a\0b") },
-    'no word of more'   => { body => $page->() =~ s/"more"/"m"/r },
-    'no list'           => { body => $page->() =~ s/\[\]/{}/r },
+    'no word of more'   => { body =>
+        revocations_page([], cursor => 'a:99999') =~ s/"more"/"m"/r },
+    'no list'           => { body =>
+        revocations_page([], cursor => 'a:99999') =~ s/\[\]/{}/r },
     'a number in the list' => { body => $page->(1) },
     'a list in the list' => { body => $page->([]) },
     'an entry of nothing' => { body => $page->({}) },

@@ -52,8 +52,8 @@ push @all, revoked_id($first);
 $feed->set(all => \@all);
 ok eventually(sub { ask(token($first)) == 401 }), 'control: one is refused';
 for my $round (1 .. 3) {
-    $feed->set(hold => 1);
     my $count = $feed->count;
+    $feed->set(hold => 1);
     ok eventually(sub { $feed->count > $count }), "round $round: one asks";
     sleep 0.1;
     kill 'KILL', $nginx->workers;
