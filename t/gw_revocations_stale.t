@@ -36,7 +36,8 @@ my $SET = 'zone=revocations:1m uri=/_revocations interval=100ms';
 # A cold start: not ready before all was read, page by page.
 
 for my $stale ('pass', 'refuse') {
-    $feed->set(hold => 1);
+    push @all, revoked_id(uuid(10 + @all));
+    $feed->set(all => \@all, hold => 1, page => 1);
     my $nginx = revocations_conf($t, $key, stale => "$stale after=2s");
     $t->start_nginx;
     is_problem(ready(), 503, 'GATEWAY_REVOCATIONS_STALE',
@@ -57,9 +58,7 @@ for my $stale ('pass', 'refuse') {
         is http_get($port, '/metrics')->status, 200,
             "$stale: what is public is not";
     }
-    $feed->set(hold => 0, page => 1);
-    push @all, revoked_id(uuid(10 + @all));
-    $feed->set(all => \@all);
+    $feed->set(hold => 0);
     ok eventually(sub { ready()->status == 200 }), "$stale: then it is ready";
     is status($_->{id}), 401, "$stale: with all pages" for @all;
     is status($goes_on), 200, "$stale: control: others are let in";

@@ -151,7 +151,11 @@ note sprintf '%d requests meanwhile: the worker was busy for %.1f ms a request '
 cmp_ok $busy[ 0.99 * $#busy ], '<', 20 * $t->scale,
     'the worker is never busy for long with it';
 note sprintf 'memory of the worker: %d KiB before, %d at most', $before, $most;
-cmp_ok $most - $before, '<', 16 * 1024 * $t->scale, 'nor takes it much memory';
+SKIP: {
+    skip 'a sanitizer keeps what is freed', 1
+        if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
+    cmp_ok $most - $before, '<', 16 * 1024, 'nor takes it much memory';
+}
 is ask(token(revocations_many($_))), 401, "number $_" for 0, 500_000, 999_999;
 is ask(token(revocations_many(1_000_000))), 200, 'control: no other';
 $client->close;
