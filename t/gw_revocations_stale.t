@@ -135,7 +135,8 @@ $t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
 for my $stale ('pass', 'refuse') {
     $feed->set(many => 10_000, page => 1000, all => []);
     my $set = $SET =~ s/1m/256k/r;
-    $nginx = revocations_conf($t, $key, set => $set, stale => $stale);
+    $nginx = revocations_conf($t, $key, set => $set,
+        stale => "$stale after=60s");
     $t->start_nginx;
     ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
         "$stale: too many";
@@ -153,6 +154,11 @@ for my $stale ('pass', 'refuse') {
         "$stale: fewer find room";
     ok eventually(sub { status($goes_on) == 200 }), "$stale: and all is well";
     is ready()->status, 200, "$stale: ready";
+    $feed->set(many => 10_000, known => 'more');
+    ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
+        "$stale: too many again";
+    is status($goes_on), $stale eq 'pass' ? 200 : 503,
+        "$stale: which holds at once, however young the feed is";
     $feed->set(known => 'a');
     $t->stop($nginx);
     unlink $nginx->{log};
