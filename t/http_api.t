@@ -367,7 +367,8 @@ my $slow = $t->http_server(slow => sub { sleep 20; return undef });
 my $lost = Platform::Test->new;
 my $gone = '127.0.0.1:' . $lost->port('gone');
 my %gate = (PLATFORM_JWT_ISSUER => $claims{iss}, IDENTITY_UPSTREAM => $gone,
-    PLATFORM_ENTITLEMENT_TIMEOUT => '1s');
+    PLATFORM_ENTITLEMENT_TIMEOUT => '1s',
+    PLATFORM_REVOCATIONS_ENABLED => 'false');
 
 # Renders it anew and has it started or reloaded.
 sub gate {
@@ -400,11 +401,21 @@ is_code(call('key set: no identity', GET => '/.well-known/jwks.json', @there),
     502, 'GATEWAY_UPSTREAM_UNAVAILABLE');
 stopped($nginx);
 
+my $keys = 'http://127.0.0.1:' . $t->port('identity');
+$nginx = gate(IDENTITY_URL => $keys, PLATFORM_REVOCATIONS_ENABLED => 'true');
+ok eventually(sub {
+    http_get($lost->port('gateway'), '/readyz')->code
+        eq 'GATEWAY_REVOCATIONS_STALE';
+}), 'a gateway that has keys, and cannot read which sessions have ended';
+is_code(call('readyz: no feed', GET => '/readyz', @there), 503,
+    'GATEWAY_REVOCATIONS_STALE');
+stopped($nginx);
+
 for my $case ([ $gone, 502, 'GATEWAY_UPSTREAM_UNAVAILABLE' ],
     [ '127.0.0.1:' . $slow->port, 504, 'GATEWAY_UPSTREAM_TIMEOUT' ])
 {
     my ($service, $status, $code) = @$case;
-    $nginx = gate(IDENTITY_URL => 'http://127.0.0.1:' . $t->port('identity'),
+    $nginx = gate(IDENTITY_URL => $keys,
         PLATFORM_ENTITLEMENT_URL => "http://$service");
     ok eventually(sub { http_get($lost->port('gateway'), '/readyz')->status
         == 200 }), 'the second gateway has keys';
@@ -420,6 +431,7 @@ $pg->sql('delete from schema_migrations where version ='
     . ' (select max(version) from schema_migrations)');
 is_code(call("$_: an old schema", GET => $_, @identity), 503,
     'SERVICE_NOT_READY') for '/readyz', '/actuator/health';
+$account = $s->login('several')->json->{accountAccessToken};
 $pg->stop;
 is_code(call("$_: no database", GET => $_, @identity), 503,
     'DATABASE_UNAVAILABLE') for '/readyz', '/internal/readyz',
