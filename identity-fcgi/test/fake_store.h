@@ -252,20 +252,19 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember)
+                                       const struct rotation *to,
+                                       bool clear_scope)
 {
     (void) st;
     if (strcmp(old->jti, db.rotated_to) == 0 &&
-        strcmp(new_jti, db.rotated_to) != 0) {
+        strcmp(to->new_jti, db.rotated_to) != 0) {
         called("back");
-        ck_assert_str_eq(new_jti, JTI);
-        ck_assert(!clear_scope && !remember);
+        ck_assert_str_eq(to->new_jti, JTI);
+        ck_assert(!clear_scope && !to->remember && to->retry_window_s == 0);
         return next(&db.rotate);
     }
     called("rotate");
-    note_rotation(new_jti, expires_at_s, clear_scope, remember);
+    note_rotation(to->new_jti, to->expires_at_s, clear_scope, to->remember);
     return next(&db.rotate);
 }
 
