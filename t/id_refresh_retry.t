@@ -330,22 +330,22 @@ is refresh($second)->status, 200, 'withdrawn: the successor is good';
 
 # -- many at once, lined up behind the row: one rotation, the same for all
 
-# Sends refreshes while a change is under way, and reads the answers after it.
+# Sends refreshes while the row is locked, changes it then, and reads the
+# answers: all of them began before that change.
 sub during {
     my ($token, $change, $count) = @_;
 
-    my $transaction = $pg->begin($change);
+    my $transaction = $pg->begin('select 1 from auth_sessions where '
+        . where($token) . ' for update');
     statements();
     my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. $count;
     $_->send(http_request_bytes(POST => '/api/auth/refresh',
         json => { refreshToken => $token })) for @clients;
     ok $pg->waiting($count), "$count wait";
+    $pg->more($transaction, $change) if $change;
     ok $pg->end($transaction, 'commit'), 'the transaction ends';
     return map { $_->read_response } @clients;
 }
-
-my $locked = sub { 'select 1 from auth_sessions where ' . where($_[0])
-    . ' for update' };
 
 sub line_up {
     my ($policy) = @_;
@@ -353,7 +353,7 @@ sub line_up {
     my $token = login('one')->{refreshToken};
     change($token, 'used_at = null');
     my $then = counts();
-    my @answers = during($token, $locked->($token), 5);
+    my @answers = during($token, '', 5);
     is statements(), join(' ', ('session_refresh') x 5),
         "$policy, five at once: a statement each";
     my %tokens = map { $_->json->{refreshToken} // $_->body => 1 } @answers;
