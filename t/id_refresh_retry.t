@@ -351,7 +351,7 @@ sub line_up {
     my ($policy) = @_;
 
     my $token = login('one')->{refreshToken};
-    change($token, 'used_at = null');
+    change($token, "expires_at = expires_at - interval '1 hour'");
     my $then = counts();
     my @answers = during($token, '', 5);
     is statements(), join(' ', ('session_refresh') x 5),
@@ -398,6 +398,8 @@ sub line_up {
         jti = 'eeeeeeee-0000-4000-8000-000000000001' where " . where($first),
         1);
     is $late->status, 200, "$policy, rotated and selected meanwhile";
+    is statements(), 'session_refresh',
+        "$policy, rotated and selected meanwhile: one statement";
     is_deeply [ @{ claims($late->json->{refreshToken}) }{qw(jti iat)} ],
         [ 'eeeeeeee-0000-4000-8000-000000000001', 1767225600 ],
         "$policy, rotated and selected meanwhile: that one's";

@@ -20,7 +20,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $SESSIONS = $ENV{SOAK_SESSIONS} // 2_000;
-my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 8;    # without a window
+my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 20;    # without it
 my $DAYS = 10;
 my $KILL_S = 6;     # ten times as often as every minute
 my $RETRY_S = 1;    # as docs/http-api.md advises
@@ -75,7 +75,7 @@ sub ten_days {
         while (@later && ($later[0]{at} <= time || !$in_flight && !@ready)) {
             my $wait = $later[0]{at} - time;
             sleep $wait if $wait > 0;
-            push @ready, shift @later;
+            unshift @ready, shift @later;    # before those that wake up
         }
         my $tab = shift @ready // return undef;
         $in_flight++;
