@@ -284,6 +284,28 @@ const checks = {
     await reached(await client.fetch(context));
   },
 
+  async 'seven lost answers in a row'() {
+    if (!retries) return;
+    const { net, client } = await signedIn('one');
+    net.lose('/api/auth/refresh', 'answer', 7);
+    await client.refresh();
+    assert.equal(net.refreshes(), 8);
+    await client.refresh();
+    await reached(await client.fetch(context));
+  },
+
+  async 'half a minute later: gives up'() {
+    const { net, client } = await signedIn('one');
+    net.lose('/api/auth/refresh', 'request', 8);
+    const { before } = net;
+    net.before = (call) => {
+      later(30);
+      return before(call);
+    };
+    await assert.rejects(client.refresh(), /lost/);
+    assert.equal(net.refreshes(), 1);
+  },
+
   // The cookie with it: the second one is sent the old one again.
   async 'a lost answer in a page, while another tab asks too'() {
     if (!retries) return;
@@ -307,7 +329,7 @@ const checks = {
 
   async 'no network: gives up, and forgets nothing'() {
     const { net, client } = await signedIn('one');
-    net.lose('/api/auth/refresh', 'request', 4);
+    net.lose('/api/auth/refresh', 'request', 8);
     await assert.rejects(client.refresh(), /lost/);
     await client.refresh();
     await reached(await client.fetch(context));

@@ -24,7 +24,7 @@ my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 20;    # without it
 my $DAYS = 10;
 my $KILL_S = 6;     # ten times as often as every minute
 my $RETRY_S = 1;    # as docs/http-api.md advises
-my ($TRIES, $STALE_S, $STALE_TRIES) = (4, 0.5, 2);
+my ($TRIES, $STALE_S, $STALE_TRIES) = (8, 0.5, 2);
 
 my $t = Platform::Test->new(timeout => 900);
 my $pg = $t->postgres;
