@@ -6,7 +6,7 @@
 #include "base/config.h"
 #include "base/meanwhile.h"
 
-#define DB_MAX_PARAMS 12
+#define DB_MAX_PARAMS 16
 
 /* Times: PostgreSQL counts from 2000, we from 1970. */
 #define DB_EPOCH_US (INT64_C(946684800) * 1000000)
