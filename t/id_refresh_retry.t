@@ -324,6 +324,18 @@ is row($second, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
 is row($second, qw(jti expires_at used_at retry_jti retry_next retry_iat)),
     $row, 'withdrawn: and is as it was otherwise';
 is_retry($first_of_several, $second, 'withdrawn, once more');
+
+# The same when the first refresh found that out, and its answer was lost.
+my $bound = login('several');
+is http_post($port, '/api/auth/select-branch',
+    json => { branchId => $branches[0] }, token => $bound->{accountAccessToken}
+    )->status, 200, 'a selection';
+$pg->sql("update branches set status = 'INACTIVE'
+    where branch_id = '$branches[0]'");
+my $unbound = next_of(refresh($bound->{refreshToken}));
+is_retry($bound->{refreshToken}, $unbound, 'withdrawn before');
+$pg->sql("update branches set status = 'ACTIVE'
+    where branch_id = '$branches[0]'");
 $pg->sql("update branches set status = 'ACTIVE'
     where branch_id = '$branches[1]'");
 is refresh($second)->status, 200, 'withdrawn: the successor is good';
