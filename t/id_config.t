@@ -61,6 +61,7 @@ my @values = (
     [ PLATFORM_AUTH_COOKIE_SAME_SITE => 'None', 'Strict' ],
     [ PLATFORM_AUTH_SESSION_MAX_LIFETIME => 'x', '0' ],
     [ PLATFORM_AUTH_SESSION_CLIENT => 'maybe', 'off' ],
+    [ PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '61s', '60s' ],
     [ PLATFORM_AUTH_REFRESH_REUSE => 'x', 'revoke' ],
     [ PLATFORM_AUTH_MAX_FAILURES => 'x', '0' ],
     [ PLATFORM_AUTH_MAX_SESSIONS => '-1', '0' ],

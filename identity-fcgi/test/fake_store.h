@@ -44,7 +44,7 @@ static struct {
     bool idle_reads; /* a read does nothing meanwhile */
     bool moved;      /* something came between reading and rotating */
     char rotated_to[STORE_UUID];
-    int64_t rotated_exp;
+    int64_t rotated_exp, grace_s;
     bool cleared, remembered, settled_success;
     struct session created;
     char created_with[256], rehashed_to[256];
@@ -257,20 +257,25 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember)
+                                       const struct rotation *to,
+                                       bool clear_scope)
 {
     (void) st;
     if (strcmp(old->jti, db.rotated_to) == 0 &&
-        strcmp(new_jti, db.rotated_to) != 0) {
+        strcmp(to->new_jti, db.rotated_to) != 0) {
         called("back");
-        ck_assert_str_eq(new_jti, JTI);
-        ck_assert(!clear_scope && !remember);
+        ck_assert_str_eq(to->new_jti, JTI);
+        ck_assert(!clear_scope && !to->remember && to->retry_window_s == 0);
         return next(&db.rotate);
     }
     called("rotate");
-    note_rotation(new_jti, expires_at_s, clear_scope, remember);
+    if (strcmp(old->jti, to->new_jti) == 0) { /* replaces nothing */
+        db.cleared = clear_scope;
+        db.remembered = to->remember;
+    } else {
+        note_rotation(to->new_jti, to->expires_at_s, clear_scope,
+                      to->remember);
+    }
     return next(&db.rotate);
 }
 
@@ -281,7 +286,7 @@ enum store_result store_session_rotated(struct store *st,
     (void) st;
     (void) session_id;
     (void) jti;
-    ck_assert_int_eq(within_s, 60);
+    ck_assert_int_eq(within_s, db.grace_s != 0 ? db.grace_s : 60);
     called("rotated");
     return next(&db.rotated);
 }

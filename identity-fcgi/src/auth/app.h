@@ -137,7 +137,8 @@ bool auth_sign_access(struct worker *w, struct auth_answer *answer);
 
 /* Signs a refresh token; false when that fails. */
 bool auth_sign_refresh(struct worker *w, const struct session *s,
-                       const char *jti, int64_t exp, pj_str_t *out);
+                       const char *jti, int64_t iat, int64_t exp,
+                       pj_str_t *out);
 
 /* Makes w->res the 200, signing the access tokens where that was not done;
  * false, with a refusal, when that fails. */

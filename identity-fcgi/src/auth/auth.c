@@ -135,12 +135,13 @@ static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 }
 
 bool auth_sign_refresh(struct worker *w, const struct session *s,
-                       const char *jti, int64_t exp, pj_str_t *out)
+                       const char *jti, int64_t iat, int64_t exp,
+                       pj_str_t *out)
 {
     const struct token token = {.kind = TOKEN_REFRESH,
                                 .session = s,
                                 .jti = jti,
-                                .iat = w->now_s,
+                                .iat = iat,
                                 .exp = exp};
 
     return sign(w, &token, out);

@@ -155,7 +155,7 @@ static void sign(void *arg)
     const struct session *session = &s->answer->view->session;
 
     s->ok =
-        auth_sign_refresh(s->worker, session, session->jti,
+        auth_sign_refresh(s->worker, session, session->jti, s->worker->now_s,
                           session->expires_at_s, &s->answer->refresh_token) &&
         auth_sign_access(s->worker, s->answer);
 }

@@ -113,6 +113,8 @@ static const struct setting settings[] = {
     TEXT("PLATFORM_AUTH_REFRESH_COOKIE_NAME", cookie_name,
          "platform_refresh_token", "an RFC 6265 token",
          .form = "[0-9A-Za-z!#$%&'*+.^_`|~-]+", .max = 128),
+    SECONDS("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", refresh_retry_window_s, "0",
+            "0 (off) to 60s"),
     WORD("PLATFORM_AUTH_REFRESH_REUSE", refresh_reuse, "reject",
          "reject, revoke"),
     BOOL("PLATFORM_AUTH_SESSION_CLIENT", session_client, "true"),

@@ -47,7 +47,8 @@ struct config {
     bool session_client;            /* sessions tell their clients */
     int max_sessions;               /* of one account; 0: no limit */
     enum reuse_policy refresh_reuse;
-    int max_failures; /* 0: attempts are not limited */
+    int64_t refresh_retry_window_s; /* 0: a retry is a reuse */
+    int max_failures;               /* 0: attempts are not limited */
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;

@@ -18,6 +18,7 @@ enum metrics_counter {
     METRICS_LOGIN_INVALID,     /* no acceptable request */
     METRICS_LOGIN_ERROR,       /* our own fault */
     METRICS_ROTATIONS,
+    METRICS_RETRIES,
     METRICS_STALE_REFRESHES,
     METRICS_SESSIONS_REVOKED_LOGOUT,
     METRICS_SESSIONS_REVOKED_REUSE,

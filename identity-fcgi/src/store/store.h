@@ -71,17 +71,22 @@ struct rotation {
     const pj_claims_t *token; /* in hand */
     const char *new_jti;
     int64_t expires_at_s; /* of the new token, and of the session with it */
-    int64_t now_s;        /* the session is not over then */
+    int64_t now_s;        /* its iat; the session is not over then */
     int64_t opened_at_s;  /* or later: else it may not live until expires_at */
-    bool remember;        /* the old jti, for store_session_rotated() */
+    int64_t retry_window_s; /* for so long, a refresh with the old token again
+                               gets this one again; 0: it does not */
+    bool remember;          /* the old jti, for store_session_rotated() */
 };
 
 /* A session and what can be selected in it, read in one snapshot. */
 struct session_view {
     struct session session;
-    bool rotated;       /* by store_session_refresh(), after that moment */
-    bool selectable;    /* the branch asked about is; scope is then filled */
-    struct scope scope; /* of that branch */
+    bool rotated; /* by store_session_refresh(), after that moment */
+    /* Or it found a retry: jti and expires_at are those of the successor. */
+    bool retried;
+    int64_t retry_iat_s; /* likewise */
+    bool selectable;     /* the branch asked about is; scope is then filled */
+    struct scope scope;  /* of that branch */
     /* The selectable branches, sorted by workspace name, branch name and
      * branch id: of the scope's workspace, or of all workspaces without a
      * scope. */
@@ -240,23 +245,23 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
  * Reads as store_session_read() does and, in the same statement, replaces jti
  * and expires_at if session_decide() of session.h would allow it and the
  * scope, if any, is still selectable and unchanged.  STORE_OK says that the
- * session was read, out->rotated that it was rotated.
+ * session was read, out->rotated that it was rotated, and out->retried that it
+ * had been, less than retry_window_s ago, and its new token is not used yet.
  */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out);
 /*
- * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
- * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
- * columns of old still match.  STORE_NONE when no row matched.  remember keeps
- * the old jti for store_session_rotated().
+ * The compare-and-swap of a refresh alone: replaces jti and expires_at, unless
+ * the new jti is the old one, and clears the scope if clear_scope, if id,
+ * old->jti, ACTIVE and the scope columns of old still match.  STORE_NONE when
+ * no row matched.
  */
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember);
+                                       const struct rotation *to,
+                                       bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_session_rotated(struct store *st,

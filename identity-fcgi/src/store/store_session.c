@@ -132,7 +132,7 @@ enum store_result store_session_limit(struct store *st,
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 #define REMEMBERING(update)                                                   \
     "WITH rotated AS (" update                                                \
-    " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
+    " RETURNING session_id, jti)," STORE_FORGET STORE_REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
     {{"session_rotate", STORE_ROTATE ROTATE_WHERE, true},
@@ -144,22 +144,24 @@ static const struct db_statement session_rotate_sql[2][2] = {
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember)
+                                       const struct rotation *to,
+                                       bool clear_scope)
 {
     struct db_params p = {0};
 
     store_param_uuid(&p, old->session_id);
     store_param_uuid(&p, old->jti);
-    store_param_uuid(&p, new_jti);
-    db_param_time_us(&p, expires_at_s * 1000000);
+    store_param_uuid(&p, to->new_jti);
+    db_param_time_us(&p, to->expires_at_s * 1000000);
     db_param_uuid_or_null(&p, old->workspace_id);
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
     db_param_fence(&p);
     store_param_client(&p, st);
-    return store_run_one(st, &session_rotate_sql[clear_scope][remember], &p);
+    db_param_int64(&p, to->retry_window_s);
+    db_param_time_us(&p, to->now_s * 1000000);
+    return store_run_one(st, &session_rotate_sql[clear_scope][to->remember],
+                         &p);
 }
 
 static const struct db_statement session_rotated_sql = {

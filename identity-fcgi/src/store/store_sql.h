@@ -21,25 +21,47 @@
 /* The columns of a struct store_clock; a is the account's row. */
 #define STORE_CLOCK "now(), " STORE_VALID_AFTER("a")
 
-/* Gives the row s the jti $3 and the expiry $4.  The expiry is by the
- * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of store_param_client(). */
+/*
+ * Replaces the jti $2 of the row s by $3, with the expiry $4; a row that has
+ * another by then keeps its own (a retry), and so does one where $2 is $3. The
+ * expiry is by the service's clock and could be before created_at, which is by
+ * the database's.  $9 to $11 are those of store_param_client(), $12 is for
+ * how many seconds a retry is answered, and $13 the new token's iat.
+ */
+/* clang-format off */
+#define STORE_SET(column, value, when)                                        \
+    column " = CASE WHEN s.jti = $2 AND $3 <> $2" when " THEN " value         \
+    "       ELSE s." column " END, "
 #define STORE_ROTATE                                                          \
-    "UPDATE auth_sessions s SET jti = $3,"                                    \
-    "       expires_at = greatest($4, created_at + interval '1 us'),"         \
-    "       used_at = now(), used_address = nullif($9, ''),"                  \
-    "       used_agent = nullif($10, ''),"                                    \
-    "       access_until = greatest(access_until, $11)"
+    "UPDATE auth_sessions s SET "                                             \
+    STORE_SET("jti", "$3", "")                                                \
+    STORE_SET("expires_at",                                                   \
+              "greatest($4, created_at + interval '1 us')", "")               \
+    STORE_SET("used_at", "now()", "")                                         \
+    STORE_SET("retry_jti", "$2", " AND $12 > 0")                              \
+    STORE_SET("retry_next", "$3", " AND $12 > 0")                             \
+    STORE_SET("retry_iat", "$13", " AND $12 > 0")                             \
+    "used_address = nullif($9, ''), used_agent = nullif($10, ''),"           \
+    "access_until = greatest(access_until, $11)"
+/* clang-format on */
 
-/* After a CTE `rotated` of session ids: their old jti, $2, is kept for a
- * while, and older ones are dropped. */
+/* A condition: the row s has the successor of $2, which was replaced less than
+ * $12 seconds ago.  Where a version that knows nothing of retries replaced
+ * that since, retry_next is no longer the row's jti. */
+#define STORE_RETRY                                                           \
+    "s.retry_jti = $2 AND s.retry_next = s.jti"                               \
+    " AND clock_timestamp() >= s.used_at"                                     \
+    " AND clock_timestamp() < s.used_at + make_interval(secs => $12)"
+
+/* After a CTE `rotated` of session ids and their jti: where that is new ($3),
+ * the old one, $2, is kept for a while, and older ones are dropped. */
 #define STORE_FORGET                                                          \
     " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
     "    WHERE r.session_id = rotated.session_id"                             \
     "      AND r.rotated_at < now() - interval '2 minutes')"
 #define STORE_REMEMBER                                                        \
     " INSERT INTO rotated_tokens (session_id, jti)"                           \
-    " SELECT session_id, $2 FROM rotated"                                     \
+    " SELECT session_id, $2 FROM rotated WHERE jti = $3"                      \
     " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
 
 /* The first columns of a statement that gives a row for each branch t of
