@@ -120,7 +120,7 @@ static void h_prometheus(struct worker *w)
          db_used},
         {"identity_db_pool_size", "Limit of database connections.", db_size},
         {"identity_keys", "Public keys in the key set.",
-         (int64_t) w->keys->verifying_count},
+         (int64_t) w->keys->published_count},
     };
     http_header(w->res, "Content-Type",
                 "text/plain; version=0.0.4; charset=utf-8");
