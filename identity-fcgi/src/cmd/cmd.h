@@ -71,7 +71,7 @@ struct cmd_spec {
 };
 
 extern const struct cmd_spec cmd_accounts[], cmd_places[], cmd_lookups[],
-    cmd_services[];
+    cmd_services[], cmd_key_files[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -192,6 +192,8 @@ bool cmd_rows(struct cmd *c); /* all of the last result */
 bool cmd_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
+/* "" where there is none, or no year of four digits. */
+void cmd_time(const char *epoch_s, char out[], size_t cap);
 bool cmd_close(struct cmd *c);
 
 /* -- statements and values (cmd_sql.c) -- */
