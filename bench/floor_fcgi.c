@@ -110,7 +110,6 @@ static bool serve(struct thread *t)
 
 static void *work(void *arg)
 {
-    static const char failed[] = "Status: 500\r\nContent-Length: 0\r\n\r\n";
     struct thread *t = arg;
     char body[4096];
     FCGX_Request req;
@@ -124,11 +123,11 @@ static void *work(void *arg)
         FCGX_Detach(&req);
         while (FCGX_GetStr(body, sizeof(body), req.in) > 0) {
         }
-        if (serve(t)) {
-            FCGX_PutStr(response, (int) response_len, req.out);
-        } else {
-            FCGX_PutStr(failed, sizeof(failed) - 1, req.out);
+        if (!serve(t)) {
+            fprintf(stderr, "floor_fcgi: a request failed\n");
+            _exit(1);
         }
+        FCGX_PutStr(response, (int) response_len, req.out);
         FCGX_Finish_r(&req);
     }
     return NULL;

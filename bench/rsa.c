@@ -7,8 +7,10 @@
 #include <openssl/rsa.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SHA256_BYTES 32
+#define MAX_PEM 8192
 
 struct rsa {
     EVP_PKEY *key;
@@ -81,6 +83,23 @@ void rsa_free(struct rsa *rsa)
     EVP_MD_free(rsa->sha256);
     EVP_PKEY_free(rsa->key);
     free(rsa);
+}
+
+pj_key_t *rsa_jose_key(const char *pem_path, const char *kid)
+{
+    const pj_str_t id = {(const unsigned char *) kid, strlen(kid)};
+    unsigned char text[MAX_PEM];
+    FILE *file = fopen(pem_path, "r");
+    size_t len = file != NULL ? fread(text, 1, sizeof(text), file) : 0;
+    pj_key_t *key = NULL;
+
+    if (pj_key_private(&key, (pj_str_t){text, len}, id) != PJ_OK) {
+        fprintf(stderr, "%s: no key\n", pem_path);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return key;
 }
 
 static bool hash(struct rsa *rsa, const void *text, size_t len,

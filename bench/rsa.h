@@ -4,6 +4,7 @@
 #ifndef BENCH_RSA_H_INCLUDED
 #define BENCH_RSA_H_INCLUDED
 
+#include <pj.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -16,6 +17,10 @@ struct rsa;
  * standard error, when there is none.  The caller frees it. */
 struct rsa *rsa_new(const char *pem_path);
 void rsa_free(struct rsa *rsa);
+
+/* The same key as the project's own code takes it; NULL, after a line on
+ * standard error.  The caller frees it. */
+pj_key_t *rsa_jose_key(const char *pem_path, const char *kid);
 
 bool rsa_sign(struct rsa *rsa, const void *text, size_t len,
               unsigned char sig[RSA_SIGNATURE_BYTES])

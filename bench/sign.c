@@ -1,14 +1,13 @@
 /*
  * Signs many RS256 tokens at once: sign KEY.pem THREADS <INPUT >TOKENS
  *
- * The first line of the input is the header, the second the payload.  Each
+ * The first line of the input is the kid, the second the payload.  Each
  * further line has the words of a token, which stand in the payload for #1,
  * #2 and so on.  A token a line comes out, in order.
  */
 
 #include "rsa.h"
 
-#include <openssl/evp.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,24 +18,10 @@
 #define MAX_TEXT 16384
 #define MAX_WORDS 9
 
-static const char *key_path;
-static char *header, *payload;
+static pj_key_t *key;
+static char *payload;
 static char *lines[MAX_LINES]; /* the words, then the token */
 static long count, threads;
-
-/* Base64url of len bytes; returns where it ends. */
-static char *base64url(char *dst, const void *src, size_t len)
-{
-    int n = EVP_EncodeBlock((unsigned char *) dst, src, (int) len);
-
-    while (n > 0 && dst[n - 1] == '=') {
-        n--;
-    }
-    for (int i = 0; i < n; i++) {
-        dst[i] = dst[i] == '+' ? '-' : dst[i] == '/' ? '_' : dst[i];
-    }
-    return dst + n;
-}
 
 /* The payload with the words of a line in it; its length, 0 if too long. */
 static size_t fill(char dst[MAX_TEXT], char *line)
@@ -63,34 +48,26 @@ static size_t fill(char dst[MAX_TEXT], char *line)
     return len;
 }
 
-static char *sign(struct rsa *rsa, char *line)
+/* The token of a line, which it frees; NULL if it could not be made. */
+static char *sign(char *line)
 {
     char claims[MAX_TEXT], token[4 * MAX_TEXT];
-    unsigned char sig[RSA_SIGNATURE_BYTES];
-    size_t len = fill(claims, line);
-    char *end = base64url(token, header, strlen(header));
+    pj_str_t payload_of = {(unsigned char *) claims, fill(claims, line)};
+    size_t len;
 
-    *end++ = '.';
-    end = base64url(end, claims, len);
-    if (len == 0 || !rsa_sign(rsa, token, (size_t) (end - token), sig)) {
+    free(line);
+    if (payload_of.len == 0 || pj_jws_sign(key, PJ_TYP_JWT, payload_of, token,
+                                           sizeof(token), &len) != PJ_OK) {
         return NULL;
     }
-    *end++ = '.';
-    *base64url(end, sig, sizeof(sig)) = '\0';
-    return strdup(token);
+    return strndup(token, len);
 }
 
 static void *work(void *first)
 {
-    struct rsa *rsa = rsa_new(key_path);
-
     for (long n = (long) (size_t) first; n < count; n += threads) {
-        char *line = lines[n];
-
-        lines[n] = rsa != NULL ? sign(rsa, line) : NULL;
-        free(line);
+        lines[n] = sign(lines[n]);
     }
-    rsa_free(rsa);
     return NULL;
 }
 
@@ -110,16 +87,18 @@ static char *read_line(void)
 int main(int argc, char **argv)
 {
     pthread_t id[MAX_THREADS];
+    char *kid = read_line();
 
     threads = argc == 3 ? strtol(argv[2], NULL, 10) : 0;
-    header = read_line();
     payload = read_line();
-    if (threads < 1 || threads > MAX_THREADS || payload == NULL ||
-        strlen(header) > MAX_TEXT) {
+    if (threads < 1 || threads > MAX_THREADS || payload == NULL) {
         fprintf(stderr, "usage: sign KEY.pem THREADS <INPUT >TOKENS\n");
         return 2;
     }
-    key_path = argv[1];
+    key = rsa_jose_key(argv[1], kid);
+    if (key == NULL) {
+        return 1;
+    }
     while (count < MAX_LINES && (lines[count] = read_line()) != NULL) {
         count++;
     }

@@ -6,7 +6,6 @@ package Bench::Figures;
 use strict;
 use warnings;
 
-use JSON::PP;
 use List::Util qw(max sum);
 use POSIX qw(strftime uname);
 
@@ -14,7 +13,7 @@ use Platform::Test::Env;
 
 use Exporter qw(import);
 our @EXPORT = qw(mean median quantile interval summary ratio verdict number
-    count table goal_table machine write_json);
+    count table goal_table machine);
 
 sub mean { return sum(@_) / @_ }
 
@@ -131,6 +130,7 @@ sub goal_table {
     } sort { defined $b->{limit} <=> defined $a->{limit} } @goals);
 }
 
+# What it was measured on, a line each; and further names and values.
 sub machine {
     my ($cpu) = qx{cat /proc/cpuinfo} =~ /^model name\s*:\s*(.*)/m;
     my ($nginx, $postgres) = (Platform::Test::Env::nginx(),
@@ -142,17 +142,10 @@ sub machine {
     for (values %said) {
         ($_) = split /\n/, qx{$_ 2>&1};
     }
-    return { %said, cpu => $cpu // 'unknown', kernel => join(' ', (uname())[0, 2]),
-        date => strftime('%Y-%m-%d', gmtime) };
-}
-
-sub write_json {
-    my ($file, $data) = @_;
-
-    open my $fh, '>', $file or die "$file: $!\n";
-    print {$fh} JSON::PP->new->utf8->canonical->pretty->encode($data);
-    close $fh or die "$file: $!\n";
-    return;
+    %said = (%said, @_, cpu => $cpu // 'unknown',
+        kernel => join(' ', (uname())[0, 2]),
+        date => strftime('%Y-%m-%d', gmtime));
+    return map {"$_: $said{$_}\n"} sort keys %said;
 }
 
 1;

@@ -35,8 +35,10 @@ sub parse {
 sub wrk {
     my (%o) = @_;
 
+    my $wrk = program()
+        // die "bench: wrk is not installed (Debian package wrk)\n";
     my @cmd = (qw(setpriv --pdeathsig TERM --),
-        (defined $o{core} ? ('taskset', '-c', $o{core}) : ()), program(),
+        (defined $o{core} ? ('taskset', '-c', $o{core}) : ()), $wrk,
         '-t1', "-c$o{connections}", "-d$o{seconds}s", '--timeout', '10s', '-s',
         Platform::Test::Env::root() . '/bench/wrk.lua',
         (map { ('-H', $_) } @{ $o{headers} // [] }), $o{url}, '--',

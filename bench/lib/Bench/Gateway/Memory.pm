@@ -40,29 +40,24 @@ sub _line {
 sub measure {
     my ($plan, $quick) = @_;
 
-    my ($usual, @lines);
-    for my $kind ([ good => $quick ? 10_000 : 100_000 ], [ large => 2000 ]) {
-        my ($name, $count) = @$kind;
-        my $one = $plan->case([ one => "memory_$name", $name ]);
-        my $many = $plan->case([ many => "memory_$name", $name,
-            list => $count, once => 1 ]);
-        my $length = length $plan->{tokens}->one($name);
-        $usual //= $length;
-        _send($one);    # warms up everything else
-        my $before = rss($one->{pid});
-        _send($many);
-        push @lines, _line('a cached token of ' . count($length)
-                . ' bytes, all included',
-            (rss($one->{pid}) - $before) / $count,
-            $A_TOKEN * $length / $usual);
-    }
+    my $count = $quick ? 10_000 : 100_000;
+    my $one = $plan->case([ one => 'roomy', 'good' ]);
+    my $many = $plan->case([ many => 'roomy', 'good', list => $count,
+        once => 1 ]);
+    _send($one);    # warms up everything else
+    my $empty = rss($one->{pid});
+    _send($many);
+    my $token = _line('a cached token of '
+            . count(length $plan->{tokens}->one('good'))
+            . ' bytes, all included',
+        (rss($one->{pid}) - $empty) / $count, $A_TOKEN);
     my $full = $plan->case([ full => $quick ? 'small' : 'gateway', 'good',
         list => 'many', once => 1 ]);
     my $times = $quick ? 3 : 10;
     _send($full) for 1 .. 3;
     my $before = rss($full->{pid});
     _send($full) for 1 .. $times;
-    return @lines, _line("worker with a full cache, $times x as many tokens "
+    return $token, _line("worker with a full cache, $times x as many tokens "
         . 'later', rss($full->{pid}), $before * (1 + $GROWTH));
 }
 

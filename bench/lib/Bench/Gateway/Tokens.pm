@@ -29,23 +29,21 @@ sub key { return $_[0]{key} }
 
 sub key_file { return "$_[0]{dir}/key.pem" }
 
-# The claims of a branch token of about 1.3 KB, as few things vary as can; a
-# large one has 200 branches.
+# The claims of a branch token of about 1.3 KB, as few things vary as can.
 sub _claims {
-    my ($kind, %change) = @_;
+    my (%change) = @_;
 
     return jwt_claims('branch', iat => $ISSUED, exp => $EXPIRES, jti => uuid(8),
-        branch_ids => [ map { uuid(100 + $_) }
-            1 .. ($kind eq 'large' ? 200 : 3) ],
+        branch_ids => [ map { uuid(100 + $_) } 1 .. 3 ],
         roles => [ 'manager', 'cashier' ], %change);
 }
 
-# One token of a kind: good, forged, large.
+# One token of a kind: good, forged.
 sub one {
     my ($self, $kind) = @_;
 
     return $self->{one}{$kind} //= do {
-        my $token = jwt_sign(key => $self->{key}, payload => _claims($kind));
+        my $token = jwt_sign(key => $self->{key}, payload => _claims());
         $kind eq 'forged' ? jwt_tamper($token, 2, 77) : $token;
     };
 }
@@ -56,9 +54,8 @@ sub list {
     my ($self, $count, $kind) = @_;
 
     my $json = JSON::PP->new->utf8->canonical;
-    my $head = $json->encode(
-            { alg => 'RS256', kid => $self->{key}->kid, typ => 'JWT' }) . "\n"
-        . $json->encode(_claims($kind, jti => '#1', session_id => '#1'))
+    my $head = $self->{key}->kid . "\n"
+        . $json->encode(_claims(jti => '#1', session_id => '#1'))
         . "\n";
     my $made_of = sha256_hex($self->{key}->private_pem . $head);
     my $file = "$self->{dir}/tokens-$kind-$count-" . substr $made_of, 0, 16;

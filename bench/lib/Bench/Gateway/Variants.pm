@@ -103,15 +103,6 @@ CONF
         || die "$name did not start\n";
 }
 
-sub pid {
-    my ($self, $name) = @_;
-
-    my ($pid) = $self->{t}->nginx($name)->workers;
-    return $pid;
-}
-
-sub log_of { return $_[0]{t}->nginx($_[1])->{access} }
-
 # A gateway, with a cache of what that directive says.
 sub gateway {
     my ($self, $name, $cache) = @_;
@@ -193,8 +184,8 @@ sub case {
     return {
         %o,
         name    => $name,
-        pid     => $self->pid($instance),
-        log     => $self->log_of($instance),
+        pid     => ($self->{t}->nginx($instance)->workers)[0],
+        log     => $self->{t}->nginx($instance)->{access},
         url     => 'http://127.0.0.1:' . $self->port($instance, $kind)
             . $request->{path},
         headers => [ map {"$headers[2 * $_]: $headers[2 * $_ + 1]"}
@@ -231,7 +222,7 @@ my %GIVEN = map { $_ => 1 } qw(host connection accept user-agent
 sub observe {
     my ($self, $instance, $kind) = @_;
 
-    my $log = $self->log_of($instance);
+    my $log = $self->{t}->nginx($instance)->{access};
     truncate $log, 0;
     my $res = $self->ask($instance, $kind);
     my $line = '';

@@ -15,9 +15,9 @@ use Bench::Wrk;
 
 my $CREDENTIAL = 'Demo-passw0rd!';
 my $HARBOUR_EAST = '00000000-0000-4000-8000-000500000031';
-# Refreshes begin at the first ones, logouts at the second, and the floor
-# program works on those from the third on.
-my ($SESSIONS, $REFRESH, $LOGOUT, $FLOOR) = (20_000, 1, 5_001, 10_001);
+# Refreshes begin at the first ones, and the floor program works on those from
+# the second on.
+my ($SESSIONS, $REFRESH, $FLOOR) = (20_000, 1, 10_001);
 
 # Logins of 64 clients at once need places for 64 that hash or wait, and half
 # of the threads are that.
@@ -26,7 +26,7 @@ my %LOGIN_ENV = (PLATFORM_WORKER_THREADS => 128, PLATFORM_DB_POOL_SIZE => 16);
 # setup => sub ($stage, $o) giving { "BACKEND/N" => sub giving the path and
 # arguments of wrk.lua, anew for each round }; goals => sub ($cells, $n,
 # $floors) giving [what, ratio, limit, relation] of a round.
-our @ORDER = qw(refresh login select logout keyset health growth);
+our @ORDER = qw(refresh login select keyset growth);
 our %SECTION = (
     refresh => {
         title  => 'refresh, chained: each client uses the token it just got',
@@ -41,9 +41,7 @@ our %SECTION = (
         goals  => \&_login_goals,
     },
     select => { title => 'select-branch', setup => \&_select },
-    logout => { title => 'logout', setup => \&_logout },
-    keyset => { title => 'key set', setup => _get('/.well-known/jwks.json') },
-    health => { title => 'health', setup => _get('/healthz') },
+    keyset => { title => 'key set', setup => \&_keyset },
     growth => {
         title => 'refresh, by the number of sessions in the table',
         setup => \&Bench::Identity::Growth::setup,
@@ -85,7 +83,7 @@ sub _refresh {
         my ($c) = @_;
         return ("identity/$c" => sub {
             $next += $c;
-            die "too many rounds\n" if $next > $LOGOUT;
+            die "too many rounds\n" if $next > $FLOOR;
             return (@args, words => $stage->mint("refresh-$c", $SESSIONS,
                 $next - $c .. $next - 1));
         }, "floor/$c" => sub {
@@ -156,41 +154,22 @@ sub _select {
     });
 }
 
-# Each logout ends a session that is active: they are activated anew before
-# each round, as no client could.
-sub _logout {
+sub _keyset {
     my ($stage, $o) = @_;
 
-    my $requests = $o->{quick} ? 300 : 3000;
-    my $words = $stage->mint('logout', $SESSIONS,
-        $LOGOUT .. $LOGOUT + $requests - 1);
     return _each($o, sub {
         return ("identity/$_[0]" => sub {
-            $stage->pg->sql("set session_replication_role = replica;
-                update auth_sessions set status = 'ACTIVE', revoked_at = null
-                 where status = 'REVOKED'", user => 'postgres');
-            return ('/api/auth/logout', body => '{"refreshToken":"@"}',
-                words => $words, once => 1, seconds => 60);
+            return ('/.well-known/jwks.json', method => 'GET');
         });
     });
-}
-
-sub _get {
-    my ($path) = @_;
-
-    return sub {
-        return _each($_[1], sub {
-            return ("identity/$_[0]" => sub { return ($path,
-                method => 'GET') });
-        });
-    };
 }
 
 # -- rounds -----------------------------------------------------------------------
 
 # One round of a cell: what wrk said, and the processor time of a request by
-# who used it.  A round with an error in it is measured again, a few times.
-sub _round {
+# who used it.  $args is a sub as in $SECTION's setup.  A round with an error in
+# it is measured again, a few times.
+sub round {
     my ($stage, $cell, $args, $seconds) = @_;
 
     my ($backend, $c) = split m{/}, $cell;
@@ -219,7 +198,7 @@ sub run {
 
     my $section = $SECTION{$name};
     my $run = $section->{setup}->($stage, $o);
-    my $once = sub { return _round($stage, $_[0], $run->{ $_[0] },
+    my $once = sub { return round($stage, $_[0], $run->{ $_[0] },
         $o->{seconds}) };
     $once->($_) for sort keys %$run;    # connections, statements, caches
     my (%cells, %floors, %goals);

@@ -136,13 +136,16 @@ sub start_floor {
 
     my $t = $self->{t};
     my $socket = $self->_floor_socket;
+    my %pg = $self->pg->env;
     my $process = Platform::Test::Process->start(
         name => 'floor',
         dir  => $t->dir,
         log  => $t->dir . '/floor.log',
         cmd  => [ 'sh', '-c', 'in=$1; shift; exec "$@" <"$in"', 'sh',
             $t->write_file('floor.response', $response),
-            program('floor_fcgi'), $self->{key_file}, $self->conninfo,
+            program('floor_fcgi'), $self->{key_file},
+            "host=$pg{PLATFORM_DB_HOST} port=$pg{PLATFORM_DB_PORT}"
+                . " dbname=$pg{PLATFORM_DB_NAME} user=$pg{PLATFORM_DB_USER}",
             $THREADS, $socket, $first, $last ],
         ok_status => ['any'],
     );
@@ -151,14 +154,6 @@ sub start_floor {
     $self->{backend}{floor}
         = { port => $t->port('floor'), process => $process };
     return;
-}
-
-sub conninfo {
-    my ($self) = @_;
-
-    my %pg = $self->pg->env;
-    return "host=$pg{PLATFORM_DB_HOST} port=$pg{PLATFORM_DB_PORT}"
-        . " dbname=$pg{PLATFORM_DB_NAME} user=$pg{PLATFORM_DB_USER}";
 }
 
 sub program {
@@ -273,8 +268,7 @@ sub mint {
     my ($iat, $accounts) = (time - 86_400, accounts($of));
     my $json = JSON::PP->new->canonical;
     my $input = $self->{t}->write_file("$name.in", join '', map {"$_\n"}
-        $json->encode({ alg => 'RS256', typ => 'JWT',
-            kid => jwt_key('identity')->kid }),
+        jwt_key('identity')->kid,
         $json->encode({ iss => $ISSUER, sub => '#2', account_id => '#2',
             session_id => '#1', jti => '#3', token_type => 'refresh',
             iat => $iat, exp => $iat + 30 * 86_400 }),
