@@ -224,6 +224,40 @@ $identity->process->signal('HUP');
 ok eventually(sub { $lines < (() = key_lines()) }), 'SIGHUP looks';
 is +(key_lines())[-1]{event}, 'keys.reloaded', 'and takes what is there';
 
+# docs/key-rotation.md, from variables to the directory.
+
+my $etc = $t->dir . '/etc';
+mkdir $etc;
+my %file = (PLATFORM_JWT_KEY_ID => $old->kid,
+    PLATFORM_JWT_PRIVATE_KEY_BASE64 => $old->private_base64,
+    PLATFORM_JWT_PUBLIC_KEY_BASE64  => $old->public_base64);
+$t->write_file('etc/identity.env',
+    join '', "PLATFORM_AUTH_MAX_FAILURES=9\n", map {"$_=$file{$_}\n"} sort keys %file);
+my $moved = $t->identity(name => 'moved', args => [ '--env-file',
+    "$etc/identity.env" ], map { $_ => undef } keys %file);
+my $says = sub { return $t->fcgi($moved->address)->request(
+    GET => '/.well-known/jwks.json')->{body} };
+my $before = $says->();
+open my $fh, '<', $t->root . '/docs/key-rotation.md' or die "$!\n";
+my ($recipe) = do { local $/; <$fh> }
+    =~ /^## From variables to the directory\n.*?```sh\n(.*?)```/ms;
+my $program = Platform::Test::Env::identity();
+$recipe =~ s/ (?:-o identity-fcgi )?-g identity-fcgi//g;
+$recipe =~ s/\bsudo identity-fcgi/APP_ENV=production $program/g;
+$recipe =~ s/\bsudo //g;
+$recipe =~ s{/etc/platform-gateway}{$etc}g;
+$recipe =~ s/^systemctl reload .*//m or die "no reload\n";
+$t->write_file('recipe.sh', "set -e\n$recipe");
+is system('sh ' . $t->dir . '/recipe.sh >' . $t->dir . '/recipe.out 2>&1'), 0,
+    'the recipe runs' or diag $t->read_file('recipe.out');
+$moved->process->signal('HUP');
+ok eventually(sub { $moved->log_text =~ /keys\.reloaded/ }), 'and is reloaded';
+is $says->(), $before, 'nobody notices';
+unlike $t->read_file('etc/identity.env'), qr/KEY_BASE64/, 'no key is left';
+like $t->read_file('etc/identity.env'), qr/MAX_FAILURES=9/, 'the rest is';
+key_put("$etc/keys", $new, 'published', 1);
+ok eventually(sub { $says->() =~ /"next"/ }), 'and from now on it follows';
+
 # A directory that changes all the time is never seen half changed.
 my $mover = Platform::Test::Process->start(name => 'mover', dir => $t->dir,
     log => $t->dir . '/mover.out', code => sub {
