@@ -104,12 +104,32 @@ for my $name (sort keys %bad) {
     rmdir $file if -d $file;
 }
 SKIP: {
-    skip 'files of other owners need root', 6 if $> != 0;
+    skip 'files of other owners need root', 8 if $> != 0;
     $file = $control->();
     chown 65534, -1, $file;
     check('a file of another owner', qr/of the directory's owner/);
     chown 65534, -1, $dir;
     check('with the directory its too, for root', undef);
+
+    # Another user's process, where that user may go.
+    my $place = "/tmp/platform-test-keys-$$";
+    mkdir $place, 0755 or die "$place: $!\n";
+    chmod 0755, $place;
+    require File::Copy;
+    File::Copy::copy(Platform::Test::Env::identity(), "$place/program");
+    chmod 0755, "$place/program";
+    mkdir "$place/keys";
+    my @as = ('setpriv', '--reuid', 65534, '--regid', 65534, '--clear-groups',
+        'env', '-i', 'APP_ENV=production', "PLATFORM_JWT_KEY_DIR=$place/keys",
+        "$place/program", '--check');
+    for my $owner (1, 65534) {
+        my $file = key_put("$place/keys", $old, 'signing', 100);
+        chown $owner, -1, $file, "$place/keys";
+        my $says = qx{@as 2>&1};
+        like $says, $owner == 1 ? qr/others may write to it/
+            : qr/settings are good/, "the directory of user $owner";
+    }
+    system 'rm', '-r', $place;
 }
 $control->();
 key_put($dir, $new->as('a.b+c@d'), 'published', 1);

@@ -81,6 +81,11 @@ is_deeply [ @$row{qw(kid state step dueAt)} ], [ $kid, 'signing', undef, undef ]
 (undef, $out) = $c->run(qw(keys list));
 like $out, qr/^key id .*state .*since .*\n\Q$kid\E +signing +20\d\d-/, 'columns';
 
+# Whatever signed is gone: another one is made.
+keys_are([ 'identity', 'refresh', 5, public => 1 ]);
+is_deeply [ map { $_->{step} } @{ $c->done(qw(keys rotate)) } ],
+    [qw(add activate remove)], 'rotate where no key signs';
+
 # -- add ----------------------------------------------------------------------
 
 keys_are([ 'identity', 'signing', 100 ]);
@@ -98,11 +103,21 @@ $c->refused(1, qr/cannot be the name of a file/, qw(keys add --kid), $_)
     for 'a/b', '.a', 'x' x 250;
 $c->refused(2, qr/--kid is/, qw(keys add --kid a=b));
 keys_are([ 'identity', 'signing', 100 ]);
-key_put($dir, jwt_key('next')->as("k$_"), 'published', 1) for 1 .. 15;
-$c->refused(1, qr/16 keys are there already/, qw(keys add));
-unlink "$dir/k1.published.1.pem";
+key_put($dir, jwt_key('next')->as("k$_"), 'refresh', 1, public => 1)
+    for 1 .. 14;
+$c->refused(1, qr/there are 15 keys already: remove one/, @$_)
+    for [qw(keys add)], [qw(keys rotate --every 0 --system-ttl 0),
+        '--env-file', $t->write_file('long.env',
+            "PLATFORM_JWT_REFRESH_TOKEN_TTL=3650d\n"
+            . "PLATFORM_AUTH_SESSION_MAX_LIFETIME=0\n")];
+$c->done(qw(keys revoke identity));
+is_deeply [ grep { $_ eq 'signing' } values %{ key_states($dir) } ],
+    ['signing'], 'but there is always room for one that replaces';
+unlink "$dir/k1.refresh.1.pem";
 $c->done(qw(keys add));
-my @at_once = map { $c->start(qw(keys add --kid), "k$_") } 1, 2;
+$c->done(qw(keys add --kid=-x)) if unlink "$dir/k2.refresh.1.pem";
+ok key_states($dir)->{'-x'}, 'an id of any look, if it is given';
+my @at_once;
 keys_are([ 'identity', 'signing', 100 ]);
 @at_once = map { $c->start(qw(keys add --kid), "p$_") } 1 .. 4;
 ok $_->wait_end(60), 'several at once' for @at_once;

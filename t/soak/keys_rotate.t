@@ -37,7 +37,8 @@ my $stack = $t->full_stack(
     edit => sub {
         my $file = 'rendered/platform-http.conf';
         my $text = $t->read_file($file);
-        1 == $text =~ s/(key_soft_age) \S+;/$1 2s;/g or die "no soft age\n";
+        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 2s;/g
+            or die "no soft age and cooldown in $file\n";
         $t->write_file($file, $text);
         s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/;
     },

@@ -5,7 +5,6 @@
 
 #include "auth/keys_dir.h"
 #include "auth/token.h"
-#include "cmd/cmd_ask.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -18,7 +17,6 @@
 #define FOLLOW_S 6
 #define SOFT_AGE_S 600
 #define SYSTEM_TTL_S 3600
-#define MAX_ASKED 32
 
 enum step { ADD, ACTIVATE, RETIRE, REMOVE, REVOKE };
 
@@ -122,13 +120,13 @@ static int64_t next_step(const struct cmd *c, const struct key_file *f,
 /* Whether all that is to be asked has the key; why_not says which does not. */
 static bool all_have(const struct cmd *c, const struct key_file *f)
 {
-    struct ask ask = {f->kid, f->since + FOLLOW_S,
-                      dir.count - count_of(KEY_REFRESH)};
-    const char *urls[MAX_ASKED];
-    size_t n = cmd_given(c, "ask", urls, MAX_ASKED);
+    size_t keys = dir.count - count_of(KEY_REFRESH);
+    const char *urls[CMD_MAX_GIVEN];
+    size_t n = signs() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
 
-    for (size_t i = 0; signs() && i < n && i < MAX_ASKED; i++) {
-        if (!ask_for_key(urls[i], &ask, why_not, sizeof(why_not))) {
+    for (size_t i = 0; i < n; i++) {
+        if (!cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, why_not,
+                     sizeof(why_not))) {
             return false;
         }
     }
@@ -144,12 +142,19 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     static struct new_keys made; /* its id is looked at later */
     unsigned char text[sizeof(made.private_text) + sizeof(made.public_text)];
     const char *const parts[] = {made.private_text, made.public_text};
+    const char *kid = cmd_get(c, "kid");
     size_t len = 0, n = 0;
     bool ok;
 
+    /* There is always room for one in place of a key that is revoked. */
+    if (dir.count + (state == KEY_PUBLISHED) >= KEYS_DIR_MAX) {
+        (void) cmd_fail(c, "there are %zu keys already: remove one first",
+                        dir.count);
+        return NULL;
+    }
     do { /* an id that looks like an option is a nuisance */
-        ok = keys_generate(cmd_get(c, "kid"), &made);
-    } while (ok && made.kid[0] == '-');
+        ok = keys_generate(kid, &made);
+    } while (ok && kid == NULL && made.kid[0] == '-');
     for (int i = 0; ok && i < 2; i++, len += n) {
         ok = pj_b64_decode(text + len, sizeof(text) - len, &n,
                            (pj_str_t){(const unsigned char *) parts[i],
@@ -221,10 +226,7 @@ static bool add(struct cmd *c)
             return cmd_fail(c, "a key of this id exists already");
         }
     }
-    return (dir.count < KEYS_DIR_MAX ||
-            cmd_fail(c, "%d keys are there already: remove one first",
-                     KEYS_DIR_MAX)) &&
-           take(c, ADD, NULL);
+    return take(c, ADD, NULL);
 }
 
 /* A step that a row's command asks for, of the key given. */
@@ -302,7 +304,7 @@ static int64_t begins(const struct cmd *c)
     bool every = cmd_get(c, "every") != NULL;
 
     if (count_of(KEY_PUBLISHED) + count_of(KEY_REPLACED) > 0 ||
-        (!every && count_of(KEY_REFRESH) > 0)) {
+        (signs() && !every && count_of(KEY_REFRESH) > 0)) {
         return 0;
     }
     return !signs() ? 1 : dir.files[0].since + seconds_of(c, "every", 0);
@@ -413,7 +415,7 @@ static bool is_time(const char *text)
     {"system-ttl", "TIME", "longest life of system tokens (default 1h)", A_TIME}
 #define ASK \
     {"ask", "URL", "metrics of a gateway, or a key set", CMD_MANY, \
-     NULL, "http://HOST[:PORT]/PATH", ASK_URL}
+     NULL, "http://HOST[:PORT]/PATH", CMD_ASK_URL}
 #define TOOK .columns = {"step", "kid", "done", "dueAt"}
 
 const struct cmd_spec cmd_key_files[] = {
