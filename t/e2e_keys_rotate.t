@@ -23,7 +23,7 @@ my %env = (
     key_dir_env($dir),
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
     PLATFORM_JWT_ACCESS_TOKEN_TTL  => "${access_ttl}s",
-    PLATFORM_JWT_REFRESH_TOKEN_TTL => '55s',
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '80s',
 );
 my @identity = map { $t->identity(name => $_, %env) } qw(a b);
 my $stack = $t->full_stack(
@@ -41,8 +41,15 @@ my $stack = $t->full_stack(
 
 # -- load: clients that use every token until shortly before its end ----------
 
+sub session {
+    my $login;    # may have to wait for a hash slot
+    eventually(sub { ($login = $stack->login('one'))->status == 200 }, 20)
+        or die 'no login';
+    return $login->json;
+}
+
 sub client {
-    my $session = $stack->login('one')->json;
+    my $session = session();
     my @kept = ([ time, $session->{accessToken} ]);
     until (-e $t->dir . '/enough') {
         my $res = $stack->refresh($session->{refreshToken});
@@ -59,13 +66,11 @@ sub client {
     return;
 }
 
-# Sessions of the old key that are refreshed late.
-my @late = map { $stack->login('one')->json } 1 .. 3;
+my @late = session();    # of the old key, refreshed late
 my @load = map {
-    my $n = $_;
     Platform::Test::Process->start(
-        name => "load$n", dir => $t->dir, log => $t->dir . "/load$n.out",
-        code => sub { $| = 1; client($n) });
+        name => "load$_", dir => $t->dir, log => $t->dir . "/load$_.out",
+        code => sub { $| = 1; client() });
 } 1 .. 4;
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
@@ -94,6 +99,7 @@ my $change = sub {
     my $now = $state->();
     return if @states && $states[-1] eq $now;
     push @states, $now;
+    push @late, map { session() } 1 .. 3 if $now =~ /new:published/;
     # Refresh tokens of the old key are good in each state.
     if (my $session = $now =~ /old:/ ? shift @late : undef) {
         my $res = $stack->refresh($session->{refreshToken});
@@ -128,7 +134,7 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 # -- what they saw -------------------------------------------------------------
 
 ok eventually(sub { at_gateway() == 401 }, 10), 'the gateway drops the old key';
-is kid_of($stack->login('one')->json->{accessToken}),
+is kid_of(session()->{accessToken}),
     (keys %{ key_states($dir) })[0], 'and the new one signs';
 $t->write_file('enough', '');
 ok $_->wait_end(20), 'a client ends' for @load;

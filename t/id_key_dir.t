@@ -229,6 +229,17 @@ is "$status $json->{code}", '401 AUTH_REFRESH_TOKEN_INVALID',
 is +(post('refresh', { refreshToken => $second->{refreshToken} }))[0], 200,
     'others are not';
 
+# What was wrong may be put right without another change of the files.
+chmod 0770, $dir;
+key_put($dir, $other, 'published', 1);
+ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
+    'a directory that others may write to is noticed';
+like +(key_lines())[-1]{message}, qr/others may write to it/, 'said';
+chmod 0700, $dir;
+follows('next other', 'put right');
+unlink "$dir/other.published.1.pem";
+follows('next', 'and followed again');
+
 # The directory itself goes away, and comes back.
 rename $dir, "$dir.away";
 ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
