@@ -154,6 +154,8 @@ static const struct setting settings[] = {
          NULL, "kid=base64,kid=base64"),
     TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, A_TEXT(512)),
     TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081", A_TEXT(512)),
+    TEXT("PLATFORM_JWT_KEY_DIR", jwt_key_dir, NULL, "an absolute path",
+         .form = "/.+", .max = 4000),
     TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, PARSE_KID_ACCEPTED,
          .check = parse_kid),
     SECRET("PLATFORM_JWT_PRIVATE_KEY_BASE64", jwt_private_key_base64),

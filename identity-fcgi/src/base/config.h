@@ -33,6 +33,7 @@ struct config {
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */
+    char *jwt_key_dir;            /* NULL: the keys are the next four */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
     char *jwt_public_key_base64, *jwt_additional_public_keys;

@@ -123,7 +123,7 @@ static void h_prometheus(struct worker *w)
          "Revocations for gateways, as of the last sweep; -1 before it.",
          sweep_revocations()},
         {"identity_keys", "Public keys in the key set.",
-         (int64_t) w->keys->verifying_count},
+         (int64_t) w->keys->published_count},
     };
     http_header(w->res, "Content-Type",
                 "text/plain; version=0.0.4; charset=utf-8");
