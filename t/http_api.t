@@ -217,6 +217,9 @@ is_code(post('change-credential: too many failures', 'change-credential' =>
     'AUTH_TOO_MANY_ATTEMPTS');
 is_code(post('change-credential: no new one', 'change-credential' =>
     { credential => 'x' }, token => $many), 400, 'REQUEST_INVALID');
+is_code(post('change-credential: a short one', 'change-credential' =>
+    { credential => 'another one', newCredential => 'x' }, token => $many), 400,
+    'AUTH_CREDENTIAL_NOT_ALLOWED');
 is_code(call('change-credential: no JSON', POST =>
     '/api/auth/change-credential', token => $many, body => 'x'), 415,
     'MEDIA_TYPE_UNSUPPORTED');

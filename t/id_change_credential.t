@@ -10,7 +10,9 @@ use Platform::Test::Http;
 use Test::More;
 
 my $t = Platform::Test->new(timeout => 300);
+my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
 my $s = $t->full_stack(env => {
+    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
     PLATFORM_AUTH_MAX_FAILURES  => 3,
     PLATFORM_LOGIN_RATE_LIMIT   => '1000r/s burst 1000',
     PLATFORM_REFRESH_RATE_LIMIT => 'off',
@@ -114,6 +116,18 @@ for my $name (sort keys %bad) {
     is_problem(change($own, undef, undef, json => $bad{$name}), 400,
         'REQUEST_INVALID', $name);
 }
+# What a command would refuse as well; and that is no failure, however often.
+for my $new ("seven\x{e9}\x{e9}", 'x', 'letmein-now', 'PASSWORD1') {
+    is_problem(change($own, $OLD, $new, from => '198.51.100.6'), 400,
+        'AUTH_CREDENTIAL_NOT_ALLOWED', 'a new one that is not allowed');
+}
+is_problem(change($own, 'x', 'x', from => '198.51.100.6'), 401,
+    'AUTH_INVALID_CREDENTIALS', 'which the current one need not be');
+$t->allow(qr/"event":"auth\.failed".*CREDENTIAL_FORBIDDEN/);
+rename $forbidden, "$forbidden.away" or die "$forbidden: $!\n";
+is_problem(change($own, $OLD, $NEW, from => '198.51.100.6'), 500,
+    'INTERNAL_ERROR', 'no list: nobody knows what is forbidden');
+rename "$forbidden.away", $forbidden or die "$forbidden: $!\n";
 my $key = jwt_key('identity');
 my $claims = claims(token($own));
 my %tokens = (

@@ -59,8 +59,8 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a);
 
 /* Takes the count back by the answer in w->res: when the service or the
- * database gave up, nothing has failed.  Best effort: a count that stays is
- * one failure too many, and expires. */
+ * database gave up, or refused something else, nothing has failed.  Best
+ * effort: a count that stays is one failure too many, and expires. */
 void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
 
 /* -- who asks: refused, with false, without an access token of a live session

@@ -6,6 +6,7 @@
 #include "base/metrics.h"
 
 #include <openssl/crypto.h>
+#include <stdio.h>
 #include <string.h>
 
 #define TRIES 3 /* of an account that changes under our hands */
@@ -62,6 +63,33 @@ static bool check_current(struct worker *w, const struct session *own,
                        "The credential is not right.");
 }
 
+#define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
+
+/* After the current one, so that nobody learns what is forbidden, or has the
+ * list read, who does not know that. */
+static bool check_next(struct worker *w, const struct change *c)
+{
+    char detail[64];
+
+    switch (password_judge(w->cfg, c->next)) {
+    case PASSWORD_FITS:
+        return true;
+    case PASSWORD_SHORT:
+        snprintf(detail, sizeof(detail),
+                 "A new credential has at least %d characters.",
+                 w->cfg->credential_min);
+        return auth_refuse(w, NOT_ALLOWED, detail);
+    case PASSWORD_FORBIDDEN:
+        return auth_refuse(w, NOT_ALLOWED,
+                           "This new credential is among those that are "
+                           "forbidden; choose another.");
+    default:
+        return auth_failed(
+            w, "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
+               "read");
+    }
+}
+
 /* Whether a change whose answer was lost has happened. */
 static bool has_changed(struct worker *w, const struct session *own,
                         struct change *c)
@@ -113,7 +141,7 @@ static void change(struct worker *w, const struct session *own,
         if (i > 0 && !read_account(w, own, c)) {
             return;
         }
-        if (!check_current(w, own, c)) {
+        if (!check_current(w, own, c) || !check_next(w, c)) {
             return;
         }
         if (!password_hash(c->next, w->store.deadline_ms, c->fresh)) {
