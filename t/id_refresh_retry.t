@@ -176,6 +176,9 @@ is statements(), 'session_refresh', 'so is a retry';
 is_deeply claims($retried->json->{refreshToken}),
     { %{ claims($answer) }, iat => claims($answer)->{iat} - 2 },
     'two seconds later: the same';
+cmp_ok claims($retried->json->{accessToken})->{iat}, '<=', $pg->sql(
+    'select floor(extract(epoch from used_at)) from auth_sessions where '
+    . where($before)), 'its access token is of then: a lockout finds it';
 for my $n (1 .. 3) {
     my $again = is_retry($before, $retried->json->{refreshToken}, "retry $n");
     $access{ claims($again->json->{accessToken})->{jti} } = 1;

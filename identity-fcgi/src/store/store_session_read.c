@@ -80,10 +80,11 @@ static const struct db_statement session_read_sql = {
          "             AND active_branch_id"                                  \
          "                 IS NOT DISTINCT FROM "                             \
          "s.active_branch_id))" STORE_BEFORE_FENCE(                           \
-             "$8") "   RETURNING session_id, jti, expires_at, retry_iat)"
+             "$8") "   RETURNING session_id, jti, expires_at, retry_iat, "    \
+                   "used_at)"
 #define REFRESHED                                                             \
     " SELECT seen.*, coalesce(r.jti = $3, false), r.jti, r.expires_at,"       \
-    " r.retry_iat FROM seen LEFT JOIN rotated r ON true"
+    " r.retry_iat, r.used_at FROM seen LEFT JOIN rotated r ON true"
 
 static const struct db_statement session_refresh_sql[2] = {
     {"session_refresh", REFRESH REFRESHED, true},
@@ -107,16 +108,20 @@ enum {
     ROTATED, /* these of a refresh alone */
     NEXT_JTI,
     NEXT_EXPIRES_AT,
-    NEXT_IAT
+    NEXT_IAT,
+    NEXT_USED_AT
 };
 
-/* The row has a successor of the token, which another request made. */
+/* The row has a successor of the token, which another request made.  To the
+ * row this request is one of that time, and so it is by its clock: the access
+ * tokens say it, and whoever locks the account out after it refuses them. */
 static void copy_retry(const struct db_rows *rows, struct session_view *out)
 {
     out->retried = true;
     db_uuid(rows, 0, NEXT_JTI, out->session.jti);
     out->session.expires_at_s = db_time_us(rows, 0, NEXT_EXPIRES_AT) / 1000000;
     out->retry_iat_s = db_time_us(rows, 0, NEXT_IAT) / 1000000;
+    out->session.clock.now_us = db_time_us(rows, 0, NEXT_USED_AT);
 }
 
 /* Fills out from the rows of a statement whose first parameter is the
