@@ -436,7 +436,7 @@ const struct cmd_spec cmd_accounts[] = {
      .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins and end all sessions",
      ACCOUNT_MORE
-     "Access tokens already issued work at the gateway until they expire.\n",
+     "The gateway refuses access tokens already issued within a second.\n",
      .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
      .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,
