@@ -267,9 +267,9 @@ static bool sweep(struct cmd *c)
         cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
         cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
         cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
+        cmd_setf(c, "revocations", "%lld", (long long) n.revocations);
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    cmd_setf(c, "revocations", "%lld", (long long) n.revocations);
     if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
         cmd_audit(c, c->spec->event, NULL);
     }
@@ -282,7 +282,8 @@ static bool sweep(struct cmd *c)
 const struct cmd_spec cmd_services[] = {
     {"token system", NULL, "issue a system token for an account",
      "It is accepted where the gateway asks for \"system\".  It cannot be\n"
-     "revoked: give it a short life.\n",
+     "revoked alone, so give it a short life: account disable and account\n"
+     "revoke-sessions end all that the account has.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
           CMD_NEEDED},
