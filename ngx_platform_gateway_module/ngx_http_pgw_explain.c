@@ -357,12 +357,28 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 
 
 static void
+ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text, ngx_uint_t access)
+{
+    const char          *comma = "";
+    ngx_conf_bitmask_t  *level;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_text_json(text, comma, &level->name);
+            comma = ",";
+            access &= ~level->mask;      /* one level has two names */
+        }
+    }
+}
+
+
+static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      i, access;
-    const char                     *match, *comma;
-    ngx_conf_bitmask_t             *level;
+    ngx_uint_t                      i;
+    const char                     *match;
     const ngx_http_pgw_origin_t    *origin;
     const ngx_http_pgw_loc_conf_t  *conf;
 
@@ -385,16 +401,7 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
 
-    comma = "";
-    access = conf->access;
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
-
-        if (access & level->mask) {
-            ngx_http_pgw_text_json(text, comma, &level->name);
-            comma = ",";
-            access &= ~level->mask;      /* one level has two names */
-        }
-    }
+    ngx_http_pgw_explain_levels(text, conf->access);
 
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
     ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);

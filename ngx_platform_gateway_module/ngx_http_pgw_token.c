@@ -88,7 +88,6 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps)
 {
     void            *mem;
-    size_t           size;
     pj_err_t         err, fault;
     pj_jws_t         jws;
     pj_arena_t       arena;
@@ -101,14 +100,12 @@ ngx_http_pgw_token_verify(ngx_pool_t *pool,
         return err;
     }
 
-    size = pj_token_arena_bytes(token.len);
-
-    mem = ngx_palloc(pool, size);
+    mem = ngx_palloc(pool, pj_token_arena_bytes(token.len));
     if (mem == NULL) {
         return PJ_ERR_NO_SPACE;
     }
 
-    pj_arena_init(&arena, mem, size);
+    pj_arena_init(&arena, mem, pj_token_arena_bytes(token.len));
 
     err = ngx_http_pgw_token_note(steps, NGX_HTTP_PGW_STAGE_HEADER,
                                   pj_jws_header(&arena, &jws, false, &header));

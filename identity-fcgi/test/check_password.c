@@ -87,67 +87,65 @@ END_TEST
     "Ur3jdgk5gLRP0Lw85i/ahrkiMFHqVxGe6SDFOg7hn5fPxJAPgN2HN3E3F7YjUQDKhDRcL4m" \
     "rWOar3efvy6HB40"
 
+static const char *const unusable[] = {
+    "$argon2id$v=19$m=262145,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=19456,t=11,p=1$" SALT "$" HASH,
+    "$argon2d$v=19$m=19456,t=2,p=1$" SALT "$" HASH,
+    "$argon2$v=19$m=19456,t=2,p=1$" SALT "$" HASH,
+    "$argon2i$v=19$m=262145,t=3,p=1$" SALT "$" HASH,
+    "$argon2i$v=19$m=64,t=11,p=1$" SALT "$" HASH,
+    "$argon2ii$v=19$m=64,t=3,p=1$" SALT "$" HASH,
+    "$argon2id$v=16$m=19456,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=99999999999999999999,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=-1,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=008,t=2,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=8,t=0,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=0$" SALT "$" HASH,
+    "$argon2id$v=19$m=7,t=1,p=1$" SALT "$" HASH,
+    "$argon2id$v=19$m=15,t=1,p=2$" SALT "$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=1$$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAA$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "=$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "-$" HASH,
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT, "$argon2id$v=19$m=8,t=1,p=1$" SALT "$",
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "$AAAA",
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "=",
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH " ",
+    "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "$x",
+    "$argon2id$v=19$m=8,t=1,p=1", "$argon2id$",
+    "$2b$12$abcdefghijklmnopqrstuv",
+    /* Dearer than a login may be. */
+    "$2b$15$" BCRYPT, "$2b$31$" BCRYPT, "$5$rounds=1000001$saltstring$" SHA256,
+    "$6$rounds=999999999$saltstring$" SHA512,
+    "$pbkdf2-sha256$i=2000001,l=32$" SALT "$" HASH,
+    "$pbkdf2-sha256$2000001$" SALT "$" HASH,
+    /* Not of their form. */
+    "$2b$03$" BCRYPT, "$2b$32$" BCRYPT, "$2b$4$" BCRYPT, "$2x$04$" BCRYPT,
+    "$2$04$" BCRYPT,
+    "$2b$04$abcdefghijklmnopqrstuvtXcce4lTwggum255gOggX8NHFIbGWLW",
+    "$2b$04$" BCRYPT "a", "$2b$04$abcdefghijklmnopqrstuu", "$5$$" SHA256,
+    "$5$saltstring$" SHA512, "$5$saltsaltsaltsalts$" SHA256,
+    "$5$salt:string$" SHA256, "$5$rounds=999$saltstring$" SHA256,
+    "$5$rounds=05000$saltstring$" SHA256, "$5$rounds=$saltstring$" SHA256,
+    "$5$rounds=5000$" SHA256, "$5$saltstring", "$6$saltstring$" SHA256,
+    "$6$saltstring$" SHA512 "$", "$6$", "$1$saltstring$abcdefghijklmnopqrstuu",
+    "$7$saltstring$" SHA256, "$pbkdf2-sha256$i=0,l=32$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=-1,l=32$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=01000,l=32$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=99999999999999999999,l=32$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=1000,l=31$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=1000$" SALT "$" HASH,
+    "$pbkdf2-sha256$i=1000,l=32$AAAA$" HASH,
+    "$pbkdf2-sha256$i=1000,l=32$" SALT "$" HASH HASH,
+    "$pbkdf2-sha256$i=1000,l=32$....AAAAAAA$" HASH,
+    "$pbkdf2-sha256$1000$" SALT "$" HASH "=",
+    "$pbkdf2-sha256$1000$" SALT "$AAAA", "$pbkdf2-sha256$1000$" SALT "$",
+    "$pbkdf2-sha256$1000$" SALT, "$pbkdf2-sha1$1000$" SALT "$" HASH, "plain",
+    ""};
+
 /* Each is told apart, and costs what any credential does: one hash. */
 START_TEST (test_stored_strings_that_are_none) {
-    static const char *const unusable[] = {
-        "$argon2id$v=19$m=262145,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=19456,t=11,p=1$" SALT "$" HASH,
-        "$argon2d$v=19$m=19456,t=2,p=1$" SALT "$" HASH,
-        "$argon2$v=19$m=19456,t=2,p=1$" SALT "$" HASH,
-        "$argon2i$v=19$m=262145,t=3,p=1$" SALT "$" HASH,
-        "$argon2i$v=19$m=64,t=11,p=1$" SALT "$" HASH,
-        "$argon2ii$v=19$m=64,t=3,p=1$" SALT "$" HASH,
-        "$argon2id$v=16$m=19456,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=99999999999999999999,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=-1,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=008,t=2,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=8,t=0,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=0$" SALT "$" HASH,
-        "$argon2id$v=19$m=7,t=1,p=1$" SALT "$" HASH,
-        "$argon2id$v=19$m=15,t=1,p=2$" SALT "$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=1$$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAA$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "=$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "-$" HASH,
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT,
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$",
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$AAAA",
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "=",
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH " ",
-        "$argon2id$v=19$m=8,t=1,p=1$" SALT "$" HASH "$x",
-        "$argon2id$v=19$m=8,t=1,p=1", "$argon2id$",
-        "$2b$12$abcdefghijklmnopqrstuv",
-        /* Dearer than a login may be. */
-        "$2b$15$" BCRYPT, "$2b$31$" BCRYPT,
-        "$5$rounds=1000001$saltstring$" SHA256,
-        "$6$rounds=999999999$saltstring$" SHA512,
-        "$pbkdf2-sha256$i=2000001,l=32$" SALT "$" HASH,
-        "$pbkdf2-sha256$2000001$" SALT "$" HASH,
-        /* Not of their form. */
-        "$2b$03$" BCRYPT, "$2b$32$" BCRYPT, "$2b$4$" BCRYPT, "$2x$04$" BCRYPT,
-        "$2$04$" BCRYPT,
-        "$2b$04$abcdefghijklmnopqrstuvtXcce4lTwggum255gOggX8NHFIbGWLW",
-        "$2b$04$" BCRYPT "a", "$2b$04$abcdefghijklmnopqrstuu", "$5$$" SHA256,
-        "$5$saltstring$" SHA512, "$5$saltsaltsaltsalts$" SHA256,
-        "$5$salt:string$" SHA256, "$5$rounds=999$saltstring$" SHA256,
-        "$5$rounds=05000$saltstring$" SHA256, "$5$rounds=$saltstring$" SHA256,
-        "$5$rounds=5000$" SHA256, "$5$saltstring", "$6$saltstring$" SHA256,
-        "$6$saltstring$" SHA512 "$", "$6$",
-        "$1$saltstring$abcdefghijklmnopqrstuu", "$7$saltstring$" SHA256,
-        "$pbkdf2-sha256$i=0,l=32$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=-1,l=32$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=01000,l=32$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=99999999999999999999,l=32$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=1000,l=31$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=1000$" SALT "$" HASH,
-        "$pbkdf2-sha256$i=1000,l=32$AAAA$" HASH,
-        "$pbkdf2-sha256$i=1000,l=32$" SALT "$" HASH HASH,
-        "$pbkdf2-sha256$i=1000,l=32$....AAAAAAA$" HASH,
-        "$pbkdf2-sha256$1000$" SALT "$" HASH "=",
-        "$pbkdf2-sha256$1000$" SALT "$AAAA", "$pbkdf2-sha256$1000$" SALT "$",
-        "$pbkdf2-sha256$1000$" SALT, "$pbkdf2-sha1$1000$" SALT "$" HASH,
-        "plain", ""};
     uint64_t hashes, cost;
 
     setup(1, 2, 16);
@@ -220,51 +218,49 @@ START_TEST (test_no_memory_is_no_verdict) {
 }
 END_TEST
 
+static const struct {
+    const char *stored;
+    unsigned work;
+    const char *credential; /* NULL: CREDENTIAL */
+} foreign[] = {
+    {"$argon2i$v=19$m=64,t=3,p=1$c2FsdHNhbHRzYWx0c2FsdA$"
+     "+a2eacQOvrwYY35S4R+hoFVVknnNnvszlEbwtruVIs4",
+     64 * 3, NULL},
+    {"$argon2i$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$"
+     "kg3Cts6oOBHoQBNIXhZ1pLIet+FoT7cG2f/rSQ1LuHw",
+     64 * 1, NULL},
+    {"$argon2i$v=19$m=64,t=2,p=4$c2FsdHNhbHRzYWx0c2FsdA$"
+     "rUVs0bntAweALWppw+xhsm3fz7iQ7kJiOmyfnGowa2M",
+     64 * 2, NULL},
+    {"$2a$04$" BCRYPT, 16, NULL},
+    {"$2b$04$" BCRYPT, 16, NULL},
+    {"$2y$05$abcdefghijklmnopqrstuu39qbEByStaJf04invOLfp7RORHVsBwq", 32, NULL},
+    {"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", 32,
+     "U*U"},
+    {"$5$saltstring$" SHA256, 5000, NULL},
+    {"$5$rounds=1234$saltstring$"
+     "jiBmSTz2QPhiDj9o6kZTUahog8fxZN8n8pCw5PFsw9C",
+     1234, NULL},
+    {"$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5", 5000,
+     "Hello world!"},
+    {"$6$saltstring$" SHA512, 5000, NULL},
+    {"$6$rounds=1000$saltstring$00HxNia5AaX509XayeL/T5IlndMmco9USqnSLhBZ1D"
+     "HAtYD.2WdYHlKG1dQQMPHIoGvxnYSFTJiSgFdGsVtVG0",
+     1000, NULL},
+    {"$pbkdf2-sha256$i=1000,l=32$++++++++c2FsdHNhbHQ$"
+     "3yxC+v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M",
+     1000, NULL},
+    {"$pbkdf2-sha256$1000$........c2FsdHNhbHQ$"
+     "3yxC.v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M",
+     1000, NULL},
+    {"$pbkdf2-sha256$i=2,l=16$c2FsdHNhbHQ$Uo6iM94iCIVGnGjW3oDIhQ", 2, NULL},
+    {"$pbkdf2-sha256$6400$0ZrzXitFSGltTQnBWOsdAw$"
+     "Y11AchqV4b0sUisdZd0Xr97KWoymNE0LNNrnEgY4H9M",
+     6400, "password"}};
+
 /* Of other systems: what it costs is counted, and a hash of today's comes with
  * it, whatever the verdict. */
 START_TEST (test_foreign_forms) {
-    static const struct {
-        const char *stored;
-        unsigned work;
-        const char *credential; /* NULL: CREDENTIAL */
-    } foreign[] = {
-        {"$argon2i$v=19$m=64,t=3,p=1$c2FsdHNhbHRzYWx0c2FsdA$"
-         "+a2eacQOvrwYY35S4R+hoFVVknnNnvszlEbwtruVIs4",
-         64 * 3, NULL},
-        {"$argon2i$v=19$m=64,t=1,p=1$c2FsdHNhbHRzYWx0c2FsdA$"
-         "kg3Cts6oOBHoQBNIXhZ1pLIet+FoT7cG2f/rSQ1LuHw",
-         64 * 1, NULL},
-        {"$argon2i$v=19$m=64,t=2,p=4$c2FsdHNhbHRzYWx0c2FsdA$"
-         "rUVs0bntAweALWppw+xhsm3fz7iQ7kJiOmyfnGowa2M",
-         64 * 2, NULL},
-        {"$2a$04$" BCRYPT, 16, NULL},
-        {"$2b$04$" BCRYPT, 16, NULL},
-        {"$2y$05$abcdefghijklmnopqrstuu39qbEByStaJf04invOLfp7RORHVsBwq", 32,
-         NULL},
-        {"$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW", 32,
-         "U*U"},
-        {"$5$saltstring$" SHA256, 5000, NULL},
-        {"$5$rounds=1234$saltstring$"
-         "jiBmSTz2QPhiDj9o6kZTUahog8fxZN8n8pCw5PFsw9C",
-         1234, NULL},
-        {"$5$saltstring$5B8vYYiY.CVt1RlTTf8KbXBH3hsxY/GNooZaBBGWEc5", 5000,
-         "Hello world!"},
-        {"$6$saltstring$" SHA512, 5000, NULL},
-        {"$6$rounds=1000$saltstring$00HxNia5AaX509XayeL/T5IlndMmco9USqnSLhBZ1D"
-         "HAtYD.2WdYHlKG1dQQMPHIoGvxnYSFTJiSgFdGsVtVG0",
-         1000, NULL},
-        {"$pbkdf2-sha256$i=1000,l=32$++++++++c2FsdHNhbHQ$"
-         "3yxC+v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M",
-         1000, NULL},
-        {"$pbkdf2-sha256$1000$........c2FsdHNhbHQ$"
-         "3yxC.v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M",
-         1000, NULL},
-        {"$pbkdf2-sha256$i=2,l=16$c2FsdHNhbHQ$Uo6iM94iCIVGnGjW3oDIhQ", 2,
-         NULL},
-        {"$pbkdf2-sha256$6400$0ZrzXitFSGltTQnBWOsdAw$"
-         "Y11AchqV4b0sUisdZd0Xr97KWoymNE0LNNrnEgY4H9M",
-         6400, "password"}};
-
     setup(1, 2, 32);
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
         const char *stored = foreign[i].stored;
