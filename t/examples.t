@@ -72,7 +72,7 @@ sub prepare {
     return;
 }
 
-# Starts it and waits until it can check tokens.
+# Starts it and waits until it answers; its keys may come later.
 my $running;
 
 sub start {
@@ -194,7 +194,8 @@ like shell("$set_up\nexample several-services -t"),
     'several-services: a file without a level is refused by its name';
 
 start('load-balancer');
-is call('/readyz')->status, 200, 'load-balancer: its check';
+ok eventually(sub { call('/readyz')->status == 200 }),
+    'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
     'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
 ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
