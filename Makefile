@@ -168,7 +168,9 @@ JOSE_TESTS := $(patsubst jose/test/%.c,$(BUILD)/test/%,\
   $(wildcard jose/test/check_*.c))
 ID_TESTS := $(patsubst identity-fcgi/test/%.c,$(BUILD)/test/%,\
   $(wildcard identity-fcgi/test/check_*.c))
-UNIT_TESTS := $(JOSE_TESTS) $(ID_TESTS)
+MOD_TESTS := $(patsubst $(MOD_DIR)/test/%.c,$(BUILD)/test/%,\
+  $(wildcard $(MOD_DIR)/test/check_*.c))
+UNIT_TESTS := $(JOSE_TESTS) $(ID_TESTS) $(MOD_TESTS)
 TEST_CFLAGS := $(filter-out -Wmissing-prototypes,$(ID_CFLAGS)) \
   $(CHECK_CFLAGS) \
   -DJOSE_TEST_DATA='"$(CURDIR)/jose/test"' \
@@ -186,6 +188,14 @@ $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(TEST_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
 	  $(ID_LIB) $(JOSE_LIB) $(ID_LIBS) $(CHECK_LIBS)
+
+# What of the module needs no nginx to run.
+$(MOD_TESTS): $(BUILD)/test/%: $(MOD_DIR)/test/%.c $(NGX_STAMP)
+	@mkdir -p $(@D)
+	$(call SAY,CC,$<)
+	$(Q)$(CC) $(filter-out -fvisibility=hidden,$(MOD_CFLAGS)) \
+	  $(CHECK_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
+	  $(CHECK_LIBS)
 
 # A module that t/ loads beside ours.
 TEST_MOD := $(BUILD)/test/ngx_http_test_late_module.so

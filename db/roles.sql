@@ -47,6 +47,9 @@ BEGIN
   GRANT SELECT, INSERT, UPDATE, DELETE
     ON auth_sessions, rotated_tokens, login_attempts
     TO platform_identity, platform_operator;
+  -- Triggers write it, whoever ends a session.
+  GRANT SELECT, DELETE ON session_revocations
+    TO platform_identity, platform_operator;
   GRANT INSERT, UPDATE ON tenants, workspaces, branches, accounts, members
     TO platform_operator;
   GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
@@ -55,7 +58,8 @@ BEGIN
   -- By default everybody may call functions; some installations revoke that.
   GRANT EXECUTE
     ON FUNCTION login_attempt_begin, login_attempt_count,
-                login_attempt_settle, login_attempt_uncount
+                login_attempt_settle, login_attempt_uncount,
+                session_revocation_mark
     TO platform_identity;
   GRANT EXECUTE
     ON FUNCTION check_branch_limits, import_account, import_id, import_list,

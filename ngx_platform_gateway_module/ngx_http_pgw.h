@@ -3,12 +3,13 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
- * -> { locate, guard }; local -> explain -> { locate, token, keys };
- * guard -> { token, cache, keys, headers, reason }; subject -> guard; refresh
- * -> { keys, fetch }; problem -> { reason, cors }.  All know the request's
- * state, which headers makes; log and metrics read it.  What a reason means is
- * in the table of reason, which all of them read.  Only token and keys verify
- * with pj.
+ * -> { locate, guard }; local -> explain -> { locate, token, keys,
+ * revocations }; guard -> { token, cache, keys, revocations, headers, reason };
+ * revocations -> { feed, table }; subject -> guard; refresh -> { keys, fetch,
+ * poll }; keys -> lease; poll -> { fetch, lease, feed }; feed -> table; problem
+ * -> { reason, cors }.  All know the request's state, which headers makes; log
+ * and metrics read it.  What a reason means is in the table of reason, which
+ * all of them read.  Only token and keys verify with pj.
  */
 
 
@@ -23,6 +24,7 @@
 #include <pj.h>
 
 #include "ngx_http_pgw_reason.h"
+#include "ngx_http_pgw_table.h"
 
 
 /* Access levels of a location; a location may list several. */
@@ -45,6 +47,7 @@ typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
 typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
+typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
 
 
 /* A header name of ours, and the claim that becomes its value. */
@@ -71,6 +74,10 @@ typedef struct {
     ngx_http_pgw_keys_t            *keys;        /* these two never NULL */
     ngx_http_pgw_cache_t           *cache;
     ngx_http_pgw_route_t           *routes;
+    ngx_http_pgw_revocations_t     *revocations;  /* NULL: none are asked for */
+    ngx_msec_t                      revocations_after;  /* so old, the feed is
+                                                           stale, and ... */
+    ngx_uint_t                      revocations_refuse;  /* ... what then */
     ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
                                                        counted */
 
@@ -170,6 +177,7 @@ typedef struct {
                                           the map; data NULL: none */
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
+    ngx_http_pgw_mark_t      mark;
 } ngx_http_pgw_grant_t;
 
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
@@ -199,6 +207,10 @@ typedef struct {
                                            says */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
 
+    ngx_http_pgw_reason_e  reason;      /* what follows from err, or that it is
+                                           revoked by now */
+
+    unsigned              admitted:1;   /* by the guard: it stays so */
     unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* unshared is decided */
     unsigned              unshared:1;   /* no cache may answer, or keep the
@@ -360,6 +372,10 @@ ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;
 
+/* NAME:SIZE, of at least min bytes. */
+char *ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
+    const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size);
+
 char *ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data);
 char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
 
@@ -448,9 +464,9 @@ ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf);
 
 /*
- * What the token of r is, as the guard finds it, in the context's err and
- * grant; NULL: conf asks for none, or memory is short.  Decides nothing, waits
- * for nothing.
+ * What the token of r is, as the guard finds it, in the context's err, reason
+ * and grant; NULL: conf asks for none, or memory is short.  Decides nothing,
+ * waits for nothing.
  */
 ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf);

@@ -8,7 +8,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /*
@@ -401,6 +401,15 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 }
 
 
+static ngx_uint_t
+ngx_http_pgw_check_fetched(const ngx_http_pgw_source_t *from,
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    return from->location.len
+           && ngx_strcmp(clcf->name.data, from->location.data) == 0;
+}
+
+
 char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
@@ -433,12 +442,14 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
         }
     }
 
-    /* no token is checked in the key location */
+    /* no token is checked in a location that is fetched */
 
     if (clcf->handler == NULL
         || (clcf->internal
-            && mcf->keys->location.len
-            && ngx_strcmp(clcf->name.data, mcf->keys->location.data) == 0))
+            && (ngx_http_pgw_check_fetched(&mcf->keys->from, clcf)
+                || (mcf->revocations
+                    && ngx_http_pgw_check_fetched(&mcf->revocations->from,
+                                                  clcf)))))
     {
         guarded = 0;
     }

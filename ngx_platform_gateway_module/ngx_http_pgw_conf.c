@@ -194,6 +194,42 @@ ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
+ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
+    const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size)
+{
+    u_char     *colon;
+    ssize_t     size;
+    ngx_str_t   text;
+
+    colon = (u_char *) ngx_strchr(value->data, ':');
+
+    if (colon == NULL || colon == value->data) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "invalid zone \"%V\": it is NAME:SIZE, like "
+                           "\"%s\"", value, example);
+        return NGX_CONF_ERROR;
+    }
+
+    text.data = colon + 1;
+    text.len = (size_t) (value->data + value->len - text.data);
+    size = ngx_parse_size(&text);
+
+    if (size < min) {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "zone size \"%V\" is invalid or below %zk",
+                           &text, min / 1024);
+        return NGX_CONF_ERROR;
+    }
+
+    name->data = value->data;
+    name->len = (size_t) (colon - value->data);
+    *zone_size = (size_t) size;
+
+    return NGX_CONF_OK;
+}
+
+
+char *
 ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data)
 {
     time_t  *leeway = data;

@@ -6,7 +6,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /*
@@ -42,6 +42,7 @@ static const struct {
     { "expiry", NGX_HTTP_PGW_STAGE_POLICY, PJ_ERR_TOKEN_EXPIRED },
     { "key", NGX_HTTP_PGW_STAGE_KEY, PJ_OK },
     { "signature", NGX_HTTP_PGW_STAGE_SIGNATURE, PJ_OK },
+    { "session", NGX_HTTP_PGW_STAGES, PJ_OK },
     { "context", NGX_HTTP_PGW_STAGES, PJ_OK }
 };
 
@@ -55,13 +56,15 @@ enum {      /* those of no stage */
     NGX_HTTP_PGW_CHECK_LOCATION,
     NGX_HTTP_PGW_CHECK_METHOD,
     NGX_HTTP_PGW_CHECK_BEARER,
-    NGX_HTTP_PGW_CHECK_CONTEXT = NGX_HTTP_PGW_CHECKS - 1
+    NGX_HTTP_PGW_CHECK_SESSION = NGX_HTTP_PGW_CHECKS - 2,
+    NGX_HTTP_PGW_CHECK_CONTEXT
 };
 
 
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
     ngx_http_pgw_keys_t            *keys;
+    ngx_http_pgw_revocations_t     *revocations;
     const ngx_http_pgw_question_t  *asked;
 
     ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
@@ -296,6 +299,12 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     ngx_http_pgw_explain_steps(e, &steps, set);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
+        if (e->revocations) {
+            ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_SESSION,
+                  ngx_http_pgw_revocations_ask(e->revocations, &e->claims),
+                  NULL);
+        }
+
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
                    (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
                    ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN, NULL);
@@ -472,35 +481,16 @@ ngx_http_pgw_explain_token(ngx_http_pgw_text_t *text,
 
 
 static void
-ngx_http_pgw_explain_keys(ngx_http_pgw_text_t *text,
-    ngx_http_pgw_keys_t *keys)
-{
-    time_t              fetched;
-    const pj_keyset_t  *set;
-
-    if (!ngx_http_pgw_keys_usable(keys)) {
-        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
-        return;
-    }
-
-    set = ngx_http_pgw_keys_get(keys);
-    fetched = keys->zone->fetched_at;
-
-    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
-                             "\"keys\":%uz,\"ageSeconds\":",
-                             keys->version, set ? set->count : 0);
-    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
-                             ngx_max(ngx_time() - fetched, 0));
-}
-
-
-static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t  i, reason;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
+
+        if (i == NGX_HTTP_PGW_CHECK_SESSION && e->revocations == NULL) {
+            continue;
+        }
 
         reason = e->check[i].reason;
         ngx_http_pgw_text_format(text,
@@ -568,6 +558,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
     e.keys = mcf->keys;
+    e.revocations = mcf->revocations;
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -579,7 +570,8 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_explain_keys(&text, e.keys);
+    ngx_http_pgw_keys_explain(&text, e.keys);
+    ngx_http_pgw_revocations_explain(&text, mcf->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
 

@@ -10,18 +10,19 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_fetch.h"
 
 
 #define NGX_HTTP_PGW_FETCH_RETRY  100  /* ms */
 
 
 typedef struct {
-    ngx_http_pgw_keys_t        *keys;      /* NULL: there is no fetch */
+    const ngx_http_pgw_source_t  *from;  /* NULL: there is no fetch */
     ngx_http_request_t         *request;   /* the main request */
     ngx_event_t                 event;     /* deadline, then the end */
 
     ngx_uint_t                  finished;
+    ngx_uint_t                  status;    /* 0: none */
     ngx_str_t                   body;
     const char                 *err;       /* NULL: body is good */
 
@@ -37,17 +38,19 @@ typedef struct {
 } ngx_http_pgw_fetch_t;
 
 
-/* A worker has at most one fetch at a time. */
+/* A worker has at most one fetch of each kind at a time. */
 
-static ngx_http_pgw_fetch_t  ngx_http_pgw_fetch;
+static ngx_http_pgw_fetch_t  ngx_http_pgw_fetches[NGX_HTTP_PGW_FETCHES];
 
 /*
  * What a fetch needs and clients could take all of, held while there is no
  * fetch: one of worker_connections, and a descriptor.
  */
 
-static ngx_connection_t  *ngx_http_pgw_fetch_spare;
-static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
+static struct {
+    ngx_connection_t  *connection;
+    ngx_fd_t           fd;
+} ngx_http_pgw_fetch_spares[NGX_HTTP_PGW_FETCHES];
 
 
 /* False where the issuer's X-Accel-Redirect, or a rewrite, has led r. */
@@ -55,24 +58,33 @@ static ngx_fd_t           ngx_http_pgw_fetch_spare_fd;
 ngx_uint_t
 ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 {
+    ngx_uint_t                 i;
+    ngx_http_pgw_fetch_t      *fetch;
     ngx_http_core_loc_conf_t  *clcf;
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    /* by address: the location's "if"s share its name, no other one does */
+    for (i = 0; i < NGX_HTTP_PGW_FETCHES; i++) {
+        fetch = &ngx_http_pgw_fetches[i];
 
-    return ngx_http_pgw_fetch.keys && ngx_http_pgw_fetch.request == r->main
-           && ngx_http_pgw_fetch.keys->clcf->name.data == clcf->name.data;
+        /* by address: the location's "if"s share its name, no other one does */
+
+        if (fetch->from && fetch->request == r->main) {
+            return fetch->from->clcf->name.data == clcf->name.data;
+        }
+    }
+
+    return 0;
 }
 
 
 void
-ngx_http_pgw_fetch_reserve(ngx_log_t *log)
+ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from)
 {
     ngx_fd_t           fd;
     ngx_connection_t  *c;
 
-    if (ngx_http_pgw_fetch_spare
+    if (ngx_http_pgw_fetch_spares[from->place_of].connection
         || (ngx_cycle->free_connection_n == 0
             && ngx_cycle->reusable_connections_n == 0))
     {
@@ -84,7 +96,7 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
         return;
     }
 
-    c = ngx_get_connection(fd, log);
+    c = ngx_get_connection(fd, ngx_cycle->log);
     if (c == NULL) {
         (void) ngx_close_file(fd);
         return;
@@ -94,8 +106,31 @@ ngx_http_pgw_fetch_reserve(ngx_log_t *log)
 
     c->fd = (ngx_socket_t) -1;
 
-    ngx_http_pgw_fetch_spare = c;
-    ngx_http_pgw_fetch_spare_fd = fd;
+    ngx_http_pgw_fetch_spares[from->place_of].connection = c;
+    ngx_http_pgw_fetch_spares[from->place_of].fd = fd;
+}
+
+
+/* Gives it up: what a fetch begins next finds it. */
+
+static void
+ngx_http_pgw_fetch_spend(const ngx_http_pgw_source_t *from)
+{
+    ngx_fd_t           fd;
+    ngx_connection_t  *c;
+
+    c = ngx_http_pgw_fetch_spares[from->place_of].connection;
+    fd = ngx_http_pgw_fetch_spares[from->place_of].fd;
+
+    if (c) {
+        ngx_http_pgw_fetch_spares[from->place_of].connection = NULL;
+
+        c->fd = fd;
+        ngx_free_connection(c);
+
+        c->fd = (ngx_socket_t) -1;
+        (void) ngx_close_file(fd);
+    }
 }
 
 
@@ -136,7 +171,7 @@ static const char *
 ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_int_t rc)
 {
-    ngx_int_t                status;
+    ngx_uint_t               status;
     ngx_http_headers_out_t  *out;
 
     static u_char  html[] = "text/html";
@@ -147,10 +182,11 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     }
 
     out = &sr->headers_out;
-    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? rc : (ngx_int_t) out->status;
+    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? (ngx_uint_t) rc : out->status;
+    fetch->status = status;
 
-    if (status > 0 && status != NGX_HTTP_OK) {
-        ngx_snprintf(text, sizeof(text), "status %i%Z", status);
+    if (status && status != NGX_HTTP_OK) {
+        ngx_snprintf(text, sizeof(text), "status %ui%Z", status);
         return (const char *) text;
     }
 
@@ -164,11 +200,11 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
      * only connection->error shows: the part that came may even parse.
      */
 
-    if (fetch->body.len > PJ_KEYSET_MAX_BYTES
+    if (fetch->body.len > fetch->from->max
         || (sr->connection->error && fetch->body.len)
         || (sr->upstream
             && sr->upstream->headers_in.content_length_n
-               > PJ_KEYSET_MAX_BYTES))
+               > (off_t) fetch->from->max))
     {
         return "the document is too large";
     }
@@ -221,7 +257,7 @@ ngx_http_pgw_fetch_post(ngx_http_request_t *sr, void *data, ngx_int_t rc)
 
     /* the upstream's connection is closed by now, and nobody else's yet */
 
-    ngx_http_pgw_fetch_reserve(ngx_cycle->log);
+    ngx_http_pgw_fetch_reserve(fetch->from);
 
     ngx_post_event(&fetch->event, &ngx_posted_events);
 
@@ -257,7 +293,7 @@ ngx_http_pgw_fetch_free(ngx_http_pgw_fetch_t *fetch)
         }
     }
 
-    fetch->keys = NULL;
+    fetch->from = NULL;
 }
 
 
@@ -268,6 +304,8 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
 {
     ngx_http_pgw_fetch_t  *fetch = ev->data;
 
+    const ngx_http_pgw_source_t  *from;
+
     fetch->finished = 1;
 
     /* A thread of aio holds the request: it must come back first. */
@@ -277,22 +315,23 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
         return;
     }
 
-    ngx_http_pgw_keys_fetched(fetch->keys, &fetch->body, fetch->err);
+    from = fetch->from;
+    from->handler(from->data, &fetch->body, fetch->err, fetch->status);
 
     ngx_http_pgw_fetch_free(fetch);
 
-    ngx_http_pgw_fetch_reserve(ngx_cycle->log);
+    ngx_http_pgw_fetch_reserve(from);
 }
 
 
 void
-ngx_http_pgw_fetch_abort(void)
+ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
 {
     ngx_http_pgw_fetch_t  *fetch;
 
-    fetch = &ngx_http_pgw_fetch;
+    fetch = &ngx_http_pgw_fetches[from->place_of];
 
-    if (fetch->keys) {
+    if (fetch->from) {
 
         if (!fetch->finished) {
             fetch->err = "the worker process is exiting";
@@ -306,14 +345,17 @@ ngx_http_pgw_fetch_abort(void)
 static u_char *
 ngx_http_pgw_fetch_log(ngx_log_t *log, u_char *buf, size_t len)
 {
-    u_char              *p;
-    ngx_http_log_ctx_t  *ctx;
+    u_char                      *p;
+    ngx_http_log_ctx_t          *ctx;
+    const ngx_http_pgw_fetch_t  *fetch;
 
     ctx = log->data;
+    fetch = (ngx_http_pgw_fetch_t *) (void *)
+            ((u_char *) ctx - offsetof(ngx_http_pgw_fetch_t, log_ctx));
 
-    p = ngx_snprintf(buf, len, "%s%s, platform gateway keys",
+    p = ngx_snprintf(buf, len, "%s%s, platform gateway %s",
                      log->action ? " while " : "",
-                     log->action ? log->action : "");
+                     log->action ? log->action : "", fetch->from->name);
 
     return ctx->request
            ? ctx->request->log_handler(ctx->request, ctx->current_request, p,
@@ -387,22 +429,22 @@ ngx_http_pgw_fetch_connection(ngx_http_pgw_fetch_t *fetch)
 
 
 static ngx_int_t
-ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
+ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *args)
 {
-    ngx_str_t           *uri;
+    ngx_str_t            uri;
     ngx_connection_t    *c;
     ngx_http_request_t  *r, *sr;
 
     c = ngx_http_pgw_fetch_connection(fetch);
-    uri = &fetch->keys->location;
+    uri = fetch->from->location;
 
-    fetch->log = *fetch->keys->log;
+    fetch->log = *fetch->from->log;
     fetch->log.connection = c->number;
     fetch->log.handler = ngx_http_pgw_fetch_log;
     fetch->log.data = &fetch->log_ctx;
     fetch->log_ctx.connection = c;
 
-    fetch->http_connection.conf_ctx = fetch->keys->ctx;
+    fetch->http_connection.conf_ctx = fetch->from->ctx;
     c->data = &fetch->http_connection;
 
     r = ngx_http_create_request(c);
@@ -422,8 +464,8 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
     r->method_name = ngx_http_core_get_method;
     r->http_version = NGX_HTTP_VERSION_11;
     ngx_str_set(&r->http_protocol, "HTTP/1.1");
-    r->uri = *uri;
-    r->unparsed_uri = *uri;
+    r->uri = uri;
+    r->unparsed_uri = uri;
     r->write_event_handler = ngx_http_request_empty_handler;
 
     if (ngx_list_init(&r->headers_in.headers, r->pool, 4,
@@ -436,49 +478,38 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch)
     fetch->post.handler = ngx_http_pgw_fetch_post;
     fetch->post.data = fetch;
 
-    return ngx_http_subrequest(r, uri, NULL, &sr, &fetch->post,
+    return ngx_http_subrequest(r, &uri, args, &sr, &fetch->post,
                                NGX_HTTP_SUBREQUEST_IN_MEMORY);
 }
 
 
 ngx_int_t
-ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from, ngx_str_t *args)
 {
-    ngx_connection_t      *spare;
     ngx_http_pgw_fetch_t  *fetch;
 
-    fetch = &ngx_http_pgw_fetch;
+    fetch = &ngx_http_pgw_fetches[from->place_of];
 
-    if (fetch->keys) {
+    if (fetch->from) {
         return NGX_ERROR;
     }
 
     ngx_memzero(fetch, sizeof(ngx_http_pgw_fetch_t));
 
-    fetch->keys = keys;
+    fetch->from = from;
     fetch->err = "timed out";
     fetch->event.handler = ngx_http_pgw_fetch_end;
     fetch->event.data = fetch;
-    fetch->event.log = keys->log;
+    fetch->event.log = from->log;
 
-    if (ngx_http_pgw_fetch_request(fetch) != NGX_OK) {
+    if (ngx_http_pgw_fetch_request(fetch, args) != NGX_OK) {
         ngx_http_pgw_fetch_free(fetch);
         return NGX_ERROR;
     }
 
-    ngx_add_timer(&fetch->event, keys->timeout);
+    ngx_add_timer(&fetch->event, from->timeout);
 
-    spare = ngx_http_pgw_fetch_spare;
-
-    if (spare) {
-        ngx_http_pgw_fetch_spare = NULL;
-
-        spare->fd = ngx_http_pgw_fetch_spare_fd;
-        ngx_free_connection(spare);
-
-        spare->fd = (ngx_socket_t) -1;
-        (void) ngx_close_file(ngx_http_pgw_fetch_spare_fd);
-    }
+    ngx_http_pgw_fetch_spend(from);
 
     ngx_http_run_posted_requests(&fetch->connection);
 

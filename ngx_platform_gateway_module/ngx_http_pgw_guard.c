@@ -4,7 +4,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /*
@@ -94,7 +94,7 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 static void
 ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, ngx_http_pgw_cache_t *cache)
+    ngx_http_pgw_ctx_t *ctx, const ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_pool_t            *pool;
     pj_claims_t            claims;
@@ -117,6 +117,9 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
     if (ctx->err == PJ_OK
         && (ngx_http_pgw_token_grant(pool, conf, &claims, &grant) != NGX_OK
+            || ngx_http_pgw_revocations_mark(mcf->revocations, &claims,
+                                             &grant.mark)
+               != NGX_OK
             || ngx_http_pgw_grant_copy(&ctx->grant, &grant,
                                        ngx_palloc(r->pool, grant.size))
                != NGX_OK))
@@ -125,7 +128,7 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
     }
 
     if (ctx->err == PJ_OK) {
-        ngx_http_pgw_cache_store(cache, conf, ctx, &claims);
+        ngx_http_pgw_cache_store(mcf->cache, conf, ctx, &claims);
     }
 
     ngx_destroy_pool(pool);
@@ -137,8 +140,8 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
  * an unknown key is looked up again: it may be fetched meanwhile.
  */
 
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_guard_look(ngx_http_request_t *r,
+static ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_token(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     pj_str_t                   token;
@@ -187,7 +190,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
              : NGX_DECLINED;
 
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_verify(r, conf, ctx, mcf->cache);
+        ngx_http_pgw_verify(r, conf, ctx, mcf);
     }
 
     ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
@@ -198,6 +201,53 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
                    rc == NGX_DECLINED ? "" : ", cached");
 
     return ctx;
+}
+
+
+/*
+ * Whether a good token is revoked is asked each time, until the guard has let r
+ * in: what it was let in as, its variables say to the end.
+ */
+
+ngx_http_pgw_ctx_t *
+ngx_http_pgw_guard_look(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf)
+{
+    ngx_http_pgw_ctx_t        *ctx;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    ctx = ngx_http_pgw_guard_token(r, conf);
+
+    if (ctx == NULL || (ctx->admitted && ctx->err == PJ_OK)) {
+        return ctx;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    ctx->reason = (ctx->err == PJ_OK && mcf->revocations)
+                  ? ngx_http_pgw_revocations_check(mcf->revocations,
+                                                   &ctx->grant.mark)
+                  : ngx_http_pgw_reason_of_token(ctx->err);
+    return ctx;
+}
+
+
+/* The token is good: whether it is for this location. */
+
+static ngx_http_pgw_reason_e
+ngx_http_pgw_admit(ngx_http_pgw_request_t *gr,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const ngx_http_pgw_main_conf_t *mcf)
+{
+    if (mcf->revocations && ngx_http_pgw_revocations_stale(mcf->revocations)) {
+        ngx_http_pgw_metrics_of(unchecked, 0);
+    }
+
+    gr->subject = *ctx->grant.subject;
+
+    return (conf->access & ctx->grant.access)
+           ? NGX_HTTP_PGW_REASON_VERIFIED
+           : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
 }
 
 
@@ -241,7 +291,9 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     } while (ctx->err == PJ_ERR_KID_UNKNOWN
              && ngx_http_pgw_keys_get(mcf->keys) != ctx->set);
 
-    reason = ngx_http_pgw_reason_of_token(ctx->err);
+    reason = ctx->reason;
+
+    gr->retry_after = (reason == NGX_HTTP_PGW_REASON_REVOCATIONS_STALE);
 
     if (ctx->err == PJ_ERR_KID_UNKNOWN
         && (ctx->set == NULL || rc == NGX_DECLINED))
@@ -254,16 +306,11 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     ngx_http_pgw_metrics_of(verifications,
-                            ngx_http_pgw_reason_of_token(ctx->err));
+                            reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+                            ? reason : ngx_http_pgw_reason_of_token(ctx->err));
 
-    if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
-        return reason;
-    }
-
-    gr->subject = *ctx->grant.subject;
-
-    return (conf->access & ctx->grant.access)
-           ? reason : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN;
+    return reason == NGX_HTTP_PGW_REASON_VERIFIED
+           ? ngx_http_pgw_admit(gr, conf, ctx, mcf) : reason;
 }
 
 
@@ -317,6 +364,7 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_DECLINED) {
         ngx_http_pgw_allow(r, gr, reason);
+        ctx->admitted = 1;
         rc = NGX_OK;
     }
 

@@ -3,19 +3,11 @@
  * The key set that requests are decided by: the last good document in the
  * zone, the right to fetch the next, the copy that each worker parses, and the
  * requests that wait for a fetch, bounded in number and in time.
- *
- * The right to fetch is a lease with a deadline, so that a worker that dies
- * with it wedges nobody.
  */
 
 
 #include "ngx_http_pgw_keys.h"
 
-#include <openssl/hmac.h>
-
-
-/* The lease outlives the fetch by this, so that only a dead one loses it. */
-#define NGX_HTTP_PGW_KEYS_SLACK  2000  /* ms */
 
 #define NGX_HTTP_PGW_KEYS_POLL  25     /* ms, of a request that waits */
 
@@ -29,21 +21,6 @@ typedef struct {
     ngx_uint_t            ended;    /* fetches, likewise */
     ngx_uint_t            lease;    /* the last, as it came */
 } ngx_http_pgw_wait_t;
-
-
-ngx_int_t
-ngx_http_pgw_keys_digest(u_char *hex, const u_char *data, size_t len)
-{
-    u_char  md[EVP_MAX_MD_SIZE];
-
-    if (!HMAC(EVP_sha256(), hex, NGX_HTTP_PGW_KEYS_DIGEST, data, len, md, 0)) {
-        return NGX_ERROR;
-    }
-
-    ngx_hex_dump(hex, md, NGX_HTTP_PGW_KEYS_DIGEST / 2);
-
-    return NGX_OK;
-}
 
 
 const char *
@@ -162,43 +139,28 @@ ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
 void
 ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
 {
-    ngx_uint_t            other;
+    ngx_int_t             rc;
     ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
 
-    ngx_shmtx_lock(&keys->shpool->mutex);
+    ngx_shmtx_lock(&keys->from.shpool->mutex);
 
-    if (zone->generation < keys->generation) {
-        zone->generation = keys->generation;
+    rc = ngx_http_pgw_lease_activate(&keys->from);
 
-        other = ngx_memcmp(zone->source, keys->source, sizeof(zone->source))
-                != 0;
+    /* the set of another source gives way to the key file's, or to none */
 
-        /* a fetch that others began starts no cooldown, and is not accepted */
+    if (rc == NGX_DONE || (rc == NGX_OK && keys->document.len)) {
+        (void) ngx_http_pgw_zone_put(zone, &keys->document, ngx_current_msec,
+                                     keys->document.len ? ngx_time() : 0);
+    }
 
-        if (other || ngx_http_pgw_keys_left(zone->lease_until)) {
-            zone->next_try = ngx_current_msec;
-        }
-
-        zone->lease_until = ngx_current_msec;
-        zone->lease++;
-
-        /* the set of another source gives way to the key file's, or to none */
-
-        if (other || keys->document.len) {
-            ngx_memcpy(zone->source, keys->source, sizeof(zone->source));
-
-            (void) ngx_http_pgw_zone_put(zone, &keys->document,
-                                         ngx_current_msec,
-                                         keys->document.len ? ngx_time() : 0);
-        }
-
+    if (rc != NGX_DECLINED) {
         zone->refresh = 1;
         zone->complaint = 0;
     }
 
-    ngx_shmtx_unlock(&keys->shpool->mutex);
+    ngx_shmtx_unlock(&keys->from.shpool->mutex);
 }
 
 
@@ -214,7 +176,7 @@ ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
     copy.document.data = copy.disk.document;
     copy.document.len = 0;
 
-    ngx_shmtx_lock(&keys->shpool->mutex);
+    ngx_shmtx_lock(&keys->from.shpool->mutex);
 
     copy.version = zone->version;
     copy.fetched = zone->fetched;
@@ -222,14 +184,16 @@ ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
 
     /* a worker of an older configuration gets none of another source either */
 
-    if (ngx_memcmp(zone->source, keys->source, sizeof(zone->source)) == 0) {
+    if (ngx_memcmp(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST)
+        == 0)
+    {
         slot = zone->version & 1;
         copy.document.len = zone->len[slot];
         ngx_memcpy(copy.document.data, zone->document[slot],
                    copy.document.len);
     }
 
-    ngx_shmtx_unlock(&keys->shpool->mutex);
+    ngx_shmtx_unlock(&keys->from.shpool->mutex);
 
     return &copy;
 }
@@ -238,41 +202,13 @@ ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
 ngx_int_t
 ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys)
 {
-    ngx_int_t             rc;
-    ngx_http_pgw_zone_t  *zone;
+    ngx_int_t  rc;
 
-    zone = keys->zone;
-    rc = NGX_DECLINED;
+    ngx_shmtx_lock(&keys->from.shpool->mutex);
 
-    ngx_shmtx_lock(&keys->shpool->mutex);
+    rc = ngx_http_pgw_lease_take(&keys->from);
 
-    if (ngx_http_pgw_keys_left(zone->lease_until)) {
-        rc = NGX_AGAIN;
-
-    } else if (zone->generation == keys->generation
-               && ngx_http_pgw_keys_left(zone->next_try) == 0
-               && !keys->fetching && !ngx_exiting)
-    {
-        zone->lease++;
-        zone->began = ngx_current_msec;
-        zone->began_at = ngx_time();
-        zone->lease_until = ngx_current_msec + keys->timeout
-                            + NGX_HTTP_PGW_KEYS_SLACK;
-        zone->next_try = ngx_current_msec + keys->conf->key_cooldown;
-
-        keys->lease = zone->lease;
-        keys->fetching = 1;
-        rc = NGX_OK;
-    }
-
-    ngx_shmtx_unlock(&keys->shpool->mutex);
-
-    if (rc == NGX_OK) {
-
-        /* not at once: the caller may be a request that holds the old set */
-
-        ngx_post_event(&keys->begin, &ngx_posted_events);
-    }
+    ngx_shmtx_unlock(&keys->from.shpool->mutex);
 
     return rc;
 }
@@ -286,24 +222,22 @@ ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
 
     zone = keys->zone;
     outcome = NGX_HTTP_PGW_FETCH_SUPERSEDED;
-    keys->fetching = 0;
 
-    ngx_shmtx_lock(&keys->shpool->mutex);
+    ngx_shmtx_lock(&keys->from.shpool->mutex);
 
-    if (zone->lease == keys->lease) {
+    if (ngx_http_pgw_lease_release(&keys->from) == NGX_OK) {
         outcome = NGX_HTTP_PGW_FETCH_FAILED;
 
         if (document) {
-            outcome = ngx_http_pgw_zone_put(zone, document, zone->began,
-                                            zone->began_at);
-            zone->brought = zone->lease;
+            outcome = ngx_http_pgw_zone_put(zone, document, zone->lease.began,
+                                            zone->lease.began_at);
+            zone->brought = zone->lease.number;
         }
 
-        zone->lease_until = ngx_current_msec;
         zone->ended++;
     }
 
-    ngx_shmtx_unlock(&keys->shpool->mutex);
+    ngx_shmtx_unlock(&keys->from.shpool->mutex);
 
     return outcome;
 }
@@ -331,12 +265,12 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 
         /* It parsed once, so memory is short: the next request retries. */
 
-        ngx_log_error(NGX_LOG_ERR, keys->log, 0,
+        ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
                       "platform gateway: key set not loaded: %s", err);
         return NGX_ERROR;
     }
 
-    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
                    "http platform gateway: key set version %ui adopted, "
                    "%uz keys", copy->version, set ? set->count : 0);
 
@@ -371,7 +305,7 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
         return NULL;
     }
 
-    return ngx_http_pgw_keys_left(keys->fetched + keys->conf->key_hard_age)
+    return ngx_http_pgw_left(keys->fetched + keys->conf->key_hard_age)
            ? keys->set : NULL;
 }
 
@@ -383,10 +317,32 @@ ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
     const ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
-    left = ngx_http_pgw_keys_left(zone->lease_until) == 0
-           ? ngx_http_pgw_keys_left(zone->next_try) : 0;
+    left = ngx_http_pgw_left(zone->lease.until) == 0
+           ? ngx_http_pgw_left(zone->lease.next_try) : 0;
 
     return ngx_max((time_t) (left + 999) / 1000, 1);
+}
+
+
+void
+ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
+{
+    time_t              fetched;
+    const pj_keyset_t  *set;
+
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        ngx_http_pgw_text_format(text, ",\n\"keySet\":null");
+        return;
+    }
+
+    set = ngx_http_pgw_keys_get(keys);
+    fetched = keys->zone->fetched_at;
+
+    ngx_http_pgw_text_format(text, ",\n\"keySet\":{\"version\":%ui,"
+                             "\"keys\":%uz,\"ageSeconds\":",
+                             keys->version, set ? set->count : 0);
+    ngx_http_pgw_text_format(text, fetched ? "%T}" : "null}",
+                             ngx_max(ngx_time() - fetched, 0));
 }
 
 
@@ -413,7 +369,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 
     wait = ev->data;
     zone = wait->keys->zone;
-    left = ngx_http_pgw_keys_left(wait->until);
+    left = ngx_http_pgw_left(wait->until);
 
     if (left
         && zone->version == wait->version && zone->ended == wait->ended)
@@ -472,7 +428,7 @@ ngx_http_pgw_wait_get(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
 
     wait->request = r;
     wait->keys = keys;
-    wait->lease = keys->zone->lease;
+    wait->lease = keys->zone->lease.number;
     wait->until = ngx_current_msec + keys->conf->key_wait;
 
     wait->timer.handler = ngx_http_pgw_wait_poll;
@@ -508,7 +464,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
     wait->version = keys->version;
     wait->ended = keys->zone->ended;
 
-    left = ngx_http_pgw_keys_left(wait->until);
+    left = ngx_http_pgw_left(wait->until);
 
     /* Asked for even where there is no time or room to wait for it. */
 

@@ -12,10 +12,8 @@
 #define _NGX_HTTP_PGW_KEYS_H_INCLUDED_
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_fetch.h"
 
-
-#define NGX_HTTP_PGW_KEYS_DIGEST  64   /* in hex */
 
 /* Buckets of the histogram; the last one has no bound. */
 #define NGX_HTTP_PGW_DURATIONS  12
@@ -34,11 +32,27 @@ typedef enum {
 
 
 typedef enum {
+    NGX_HTTP_PGW_FEED_READ = 0,     /* a page */
+    NGX_HTTP_PGW_FEED_FAILED,
+    NGX_HTTP_PGW_FEED_CURSOR,       /* refused: from the beginning again */
+    NGX_HTTP_PGW_FEED_FULL,         /* no room for all of a page */
+    NGX_HTTP_PGW_FEED_SUPERSEDED,
+    NGX_HTTP_PGW_FEED_OUTCOMES
+} ngx_http_pgw_feed_e;
+
+
+typedef enum {
     NGX_HTTP_PGW_CACHE_HIT = 0,
     NGX_HTTP_PGW_CACHE_MISS,
     NGX_HTTP_PGW_CACHE_EVICTION,    /* for want of room */
     NGX_HTTP_PGW_CACHE_EVENTS
 } ngx_http_pgw_cache_e;
+
+
+typedef struct {
+    ngx_atomic_t              buckets[NGX_HTTP_PGW_DURATIONS];
+    ngx_atomic_t              ms;   /* of all together */
+} ngx_http_pgw_histogram_t;
 
 
 /* What is counted of a route; in the zone. */
@@ -50,8 +64,7 @@ struct ngx_http_pgw_counters_s {
     size_t                    len;  /* of the id */
 
     ngx_atomic_t              requests[NGX_HTTP_PGW_DECISIONS];
-    ngx_atomic_t              durations[NGX_HTTP_PGW_DURATIONS];
-    ngx_atomic_t              duration_ms;  /* of all together */
+    ngx_http_pgw_histogram_t  durations;
     ngx_atomic_t              upstream[NGX_HTTP_PGW_CLASSES];
 
     u_char                    id[];
@@ -72,6 +85,10 @@ typedef struct {
     ngx_atomic_t              fetches[NGX_HTTP_PGW_FETCH_OUTCOMES];
     ngx_atomic_t              cache[NGX_HTTP_PGW_CACHE_EVENTS];
     ngx_atomic_t              cached[NGX_MAX_PROCESSES];
+
+    ngx_atomic_t              feed[NGX_HTTP_PGW_FEED_OUTCOMES];
+    ngx_atomic_t              unchecked[1];  /* let in with a stale feed */
+    ngx_http_pgw_histogram_t  lag;  /* from a revocation to its effect */
 } ngx_http_pgw_shared_t;
 
 
@@ -88,15 +105,12 @@ struct ngx_http_pgw_route_s {
  * In shared memory.  Written under the slab mutex only; the atomics are also
  * read without it.  A document is written into the slot that is not current;
  * then the one store of the version makes it current, so that a worker may die
- * at any point.  Times in milliseconds are ngx_current_msec, a clock that all
- * processes of a host share.
+ * at any point.
  */
 
 typedef struct {
     ngx_uint_t      layout;       /* always the first field */
-    ngx_uint_t      generation;   /* of the configuration whose workers may
-                                     fetch */
-    u_char          source[NGX_HTTP_PGW_KEYS_DIGEST];  /* of that, of the set */
+    ngx_http_pgw_lease_t  lease;  /* its source is that of the set */
 
     ngx_atomic_t    version;      /* of the set */
     ngx_atomic_t    ended;        /* fetches so far */
@@ -105,11 +119,6 @@ typedef struct {
     time_t          fetched_at;   /* the same, wall clock; 0: no set of this
                                      source yet */
 
-    ngx_atomic_t    lease;        /* of the last fetch: one number each */
-    ngx_atomic_t    lease_until;  /* ms; past: no fetch is in progress */
-    ngx_msec_t      began;        /* that fetch, ... */
-    time_t          began_at;     /* ... wall clock */
-    ngx_atomic_t    next_try;     /* ms, no fetch before */
     ngx_uint_t      refresh;      /* due whatever the age */
     ngx_uint_t      complaint;    /* last one about the key file, 0: none */
 
@@ -126,9 +135,9 @@ typedef struct {
     u_char          magic[sizeof("platform-gateway-keys 1\nfetched ") - 1];
     u_char          fetched[20];
     u_char          source_is[sizeof("\nsource ") - 1];
-    u_char          source[NGX_HTTP_PGW_KEYS_DIGEST];
+    u_char          source[NGX_HTTP_PGW_DIGEST];
     u_char          digest_is[sizeof("\ndigest ") - 1];
-    u_char          digest[NGX_HTTP_PGW_KEYS_DIGEST];
+    u_char          digest[NGX_HTTP_PGW_DIGEST];
     u_char          end[2];
     u_char          document[PJ_KEYSET_MAX_BYTES];
 } ngx_http_pgw_disk_t;
@@ -147,29 +156,16 @@ typedef struct {
 
 struct ngx_http_pgw_keys_s {
     const ngx_http_pgw_main_conf_t  *conf;       /* ages and limits */
-    ngx_msec_t                       timeout;    /* of a fetch */
 
     /* one of two sources: the URI of a location, or a file */
-    ngx_str_t                        location;
+    ngx_http_pgw_source_t            from;
     ngx_str_t                        file;
     ngx_str_t                        document;   /* of the file, at first */
-    ngx_http_pgw_place_t             place;      /* where that was said */
-    ngx_http_conf_ctx_t             *ctx;        /* the location's server */
-    const ngx_http_core_loc_conf_t  *clcf;       /* the location, and ... */
-    const ngx_http_upstream_srv_conf_t  *upstream;  /* ... what is behind it;
-                                                       NULL: not known */
-    ngx_log_t                       *log;        /* that server's */
-
-    /* the issuers and where their keys are, as a digest: what a set of keys
-       is good for */
-    u_char                           source[NGX_HTTP_PGW_KEYS_DIGEST];
 
     ngx_str_t                        zone_name;
     size_t                           zone_size;  /* 0: not said */
     ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
-    ngx_slab_pool_t                 *shpool;
     ngx_http_pgw_zone_t             *zone;
-    ngx_uint_t                       generation;
 
     /* of one worker process */
 
@@ -180,9 +176,6 @@ struct ngx_http_pgw_keys_s {
 
     ngx_event_t                      timer;
     ngx_msec_t                       early;      /* ms before the soft age */
-    ngx_event_t                      begin;      /* posted: a fetch */
-    ngx_uint_t                       lease;      /* of our own fetch */
-    ngx_uint_t                       fetching;   /* it is in progress */
     ngx_uint_t                       waiting;    /* parked requests */
     ngx_err_t                        disk_err;   /* the last one said */
     ngx_msec_t                       leave_at;   /* exiting, it fetches until
@@ -193,20 +186,7 @@ struct ngx_http_pgw_keys_s {
 /* Whether the configuration names a source of keys at all. */
 
 #define ngx_http_pgw_keys_usable(keys)                                        \
-    ((keys)->location.len || (keys)->file.len)
-
-
-/* Milliseconds from now to then; 0 when then has passed. */
-
-static ngx_inline ngx_msec_t
-ngx_http_pgw_keys_left(ngx_msec_t then)
-{
-    ngx_msec_int_t  left;
-
-    left = (ngx_msec_int_t) (then - ngx_current_msec);
-
-    return left > 0 ? (ngx_msec_t) left : 0;
-}
+    ((keys)->from.location.len || (keys)->file.len)
 
 
 /* ngx_http_pgw_keys_conf.c: directives of the key set */
@@ -253,10 +233,6 @@ ngx_int_t ngx_http_pgw_keys_fetch(ngx_http_pgw_keys_t *keys);
 ngx_http_pgw_fetch_e ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys,
     const ngx_str_t *document);
 
-/* Makes of hex, which has no NUL, a digest (HMAC-SHA-256) of it and of data. */
-ngx_int_t ngx_http_pgw_keys_digest(u_char *hex, const u_char *data,
-    size_t len);
-
 /*
  * Reads a regular file of at most max bytes.  Returns why it cannot be used, as
  * a text that lasts until the next call, or NULL.
@@ -287,6 +263,10 @@ const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
 ngx_int_t ngx_http_pgw_keys_wait(ngx_http_request_t *r,
     ngx_http_pgw_keys_t *keys);
 
+/* The member "keySet" of an explanation. */
+void ngx_http_pgw_keys_explain(ngx_http_pgw_text_t *text,
+    ngx_http_pgw_keys_t *keys);
+
 /* Seconds until a fetch is worth asking for again; at least 1. */
 time_t ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys);
 
@@ -299,30 +279,9 @@ ngx_int_t ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data);
 ngx_int_t ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle);
 void ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle);
 
-/* The end of a fetch: document is what it brought, unless err says in a few
-   words why there is none. */
-void ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, const char *err);
-
-
-/* ngx_http_pgw_fetch.c: the detached internal request */
-
-/* Whether r is the fetch's own request in the location that it asks, which no
-   guard must refuse. */
-ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
-
-/*
- * GET of the key location in its server; only its own answer counts, with which
- * it calls keys_fetched() once.  NGX_ERROR: out of memory, or this worker
- * fetches already: no call.
- */
-ngx_int_t ngx_http_pgw_fetch_start(ngx_http_pgw_keys_t *keys);
-
-/* Ends the worker's fetch, if there is one. */
-void ngx_http_pgw_fetch_abort(void);
-
-/* Keeps a connection for the next fetch, where there is none yet. */
-void ngx_http_pgw_fetch_reserve(ngx_log_t *log);
+/* The end of a fetch of the key set (data). */
+void ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
+    const char *err, ngx_uint_t status);
 
 
 /* ngx_http_pgw_metrics.c: what is counted, and the directive that shows it */
@@ -346,6 +305,9 @@ void ngx_http_pgw_metrics_count(size_t offset);
 #define ngx_http_pgw_metrics_of(words, i)                                     \
     ngx_http_pgw_metrics_count(offsetof(ngx_http_pgw_shared_t, words)         \
                                + (i) * sizeof(ngx_atomic_t))
+
+/* One more in a histogram of shared_t. */
+void ngx_http_pgw_metrics_observe(size_t offset, ngx_msec_t ms);
 
 /* How many tokens the cache of this process holds. */
 void ngx_http_pgw_metrics_cached(ngx_uint_t tokens);

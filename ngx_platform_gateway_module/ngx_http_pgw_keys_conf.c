@@ -10,49 +10,24 @@
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE  (256 * 1024)
 #define NGX_HTTP_PGW_KEYS_ZONE      (1024 * 1024)
 
-/* A fetch may take as long as the cooldown, but at least this. */
-#define NGX_HTTP_PGW_KEYS_TIMEOUT   5000  /* ms */
-
 
 char *
 ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_main_conf_t  *mcf = conf;
 
-    u_char     *colon;
-    ssize_t     size;
-    ngx_str_t  *value, text;
+    ngx_str_t  *value;
 
     if (mcf->keys->zone_size) {
         return "is duplicate";
     }
 
     value = cf->args->elts;
-    colon = (u_char *) ngx_strchr(value[1].data, ':');
 
-    if (colon == NULL || colon == value[1].data) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "invalid zone \"%V\": it is NAME:SIZE, like "
-                           "\"platform_gateway:1m\"", &value[1]);
-        return NGX_CONF_ERROR;
-    }
-
-    text.data = colon + 1;
-    text.len = (size_t) (value[1].data + value[1].len - text.data);
-    size = ngx_parse_size(&text);
-
-    if (size < NGX_HTTP_PGW_KEYS_MIN_ZONE) {
-        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "zone size \"%V\" is invalid or below 256k",
-                           &text);
-        return NGX_CONF_ERROR;
-    }
-
-    mcf->keys->zone_name.data = value[1].data;
-    mcf->keys->zone_name.len = (size_t) (colon - value[1].data);
-    mcf->keys->zone_size = (size_t) size;
-
-    return NGX_CONF_OK;
+    return ngx_http_pgw_conf_zone(cf, &value[1], "platform_gateway:1m",
+                                  NGX_HTTP_PGW_KEYS_MIN_ZONE,
+                                  &mcf->keys->zone_name,
+                                  &mcf->keys->zone_size);
 }
 
 
@@ -115,11 +90,11 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
                            "source is already given by "
                            "\"platform_gateway_key_%s\" in %V:%ui: leave one "
                            "out", keys->file.len ? "file" : "location",
-                           &keys->place.file, keys->place.line);
+                           &keys->from.place.file, keys->from.place.line);
         return NGX_CONF_ERROR;
     }
 
-    ngx_http_pgw_conf_place(cf, &keys->place);
+    ngx_http_pgw_conf_place(cf, &keys->from.place);
 
     if (cmd->type & NGX_HTTP_MAIN_CONF) {
         keys->file = value[1];
@@ -130,8 +105,16 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return "must begin with \"/\"";
     }
 
-    keys->location = value[1];
-    keys->ctx = cf->ctx;
+    keys->from.place_of = NGX_HTTP_PGW_FETCH_KEYS;
+    keys->from.name = "keys";
+    keys->from.directive = "platform_gateway_key_location";
+    keys->from.max = PJ_KEYSET_MAX_BYTES;
+    keys->from.too_small = "cannot hold a key set: add "
+                           "\"subrequest_output_buffer_size 64k;\"";
+    keys->from.handler = ngx_http_pgw_keys_fetched;
+    keys->from.data = keys;
+    keys->from.location = value[1];
+    keys->from.ctx = cf->ctx;
     ngx_str_set(&keys->document, "");
 
     return NGX_CONF_OK;
@@ -209,66 +192,6 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 }
 
 
-/* What would otherwise only show when the first fetch fails, or never. */
-
-static char *
-ngx_http_pgw_keys_check_location(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
-{
-    void                           **loc_conf;
-    const char                      *fault;
-    ngx_http_conf_ctx_t              location;
-    ngx_http_core_loc_conf_t        *clcf;
-    const ngx_http_pgw_passer_t     *passer;
-    const ngx_http_upstream_conf_t  *u;
-
-    loc_conf = keys->ctx->loc_conf;
-
-    if (ngx_http_pgw_locate(NULL, &keys->location, &loc_conf) != NGX_OK) {
-        return ngx_http_pgw_conf_fail(cf, &keys->place,
-                   "\"platform_gateway_key_location %V\" names no location of "
-                   "its server: add \"location = %V { internal; ... }\"",
-                   &keys->location, &keys->location);
-    }
-
-    clcf = loc_conf[ngx_http_core_module.ctx_index];
-    keys->clcf = clcf;
-
-    fault = !clcf->internal
-            ? "must be internal: add \"internal;\""
-            : clcf->subrequest_output_buffer_size < PJ_KEYSET_MAX_BYTES
-              ? "cannot hold a key set: add "
-                "\"subrequest_output_buffer_size 64k;\""
-              : NULL;
-
-    if (fault) {
-        return ngx_http_pgw_conf_fail(cf, &keys->place,
-                   "location \"%V\" of \"platform_gateway_key_location\" %s "
-                   "to it, or a \"location = %V\" of its own,",
-                   &clcf->name, fault, &keys->location);
-    }
-
-    location = *keys->ctx;
-    location.loc_conf = loc_conf;
-    passer = NULL;
-
-    while ((u = ngx_http_pgw_peek_passer(cf, &location, &passer)) != NULL) {
-
-#if (NGX_HTTP_CACHE)
-        if (clcf->handler && u->cache > 0) {
-            return ngx_http_pgw_conf_fail(cf, &keys->place,
-                       "location \"%V\" of \"platform_gateway_key_location\" "
-                       "would give old keys from a cache: add \"%V_cache "
-                       "off;\" to it,", &clcf->name, &passer->name);
-        }
-#endif
-
-        keys->upstream = u->upstream;
-    }
-
-    return NGX_CONF_OK;
-}
-
-
 static ngx_int_t
 ngx_http_pgw_keys_cmp(const void *one, const void *two)
 {
@@ -290,19 +213,15 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     u_char                         *source;
     pj_str_t                       *s;
-    ngx_str_t                       where, host = ngx_null_string;
-    ngx_str_t                       port = ngx_null_string;
     ngx_uint_t                      i;
     ngx_array_t                     issuers;
     ngx_http_pgw_keys_t            *keys = mcf->keys;
     const ngx_http_pgw_loc_conf_t  *conf;
 
-    source = keys->source;
+    source = keys->from.source;
 
-    if ((keys->ctx
-         && ngx_http_pgw_keys_check_location(cf, keys) != NGX_CONF_OK)
-        || ngx_array_init(&issuers, cf->temp_pool, 4, sizeof(pj_str_t))
-           != NGX_OK)
+    if (ngx_array_init(&issuers, cf->temp_pool, 4, sizeof(pj_str_t))
+        != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }
@@ -325,26 +244,19 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         /* once each, however many policies have it */
 
         if ((i == 0 || ngx_http_pgw_keys_cmp(&s[i], &s[i - 1]) != 0)
-            && ngx_http_pgw_keys_digest(source, s[i].data, s[i].len) != NGX_OK)
+            && ngx_http_pgw_digest(source, s[i].data, s[i].len) != NGX_OK)
         {
             return NGX_CONF_ERROR;
         }
     }
 
-    where = keys->clcf ? keys->location : keys->file;
-
-    if (keys->upstream) {
-        host = keys->upstream->host;
-        port.data = (u_char *) &keys->upstream->port;
-        port.len = sizeof(in_port_t);
-
-    } else if (keys->clcf == NULL) {
-        ngx_str_set(&host, "file");     /* as no location gives it */
+    if (keys->from.ctx) {
+        return ngx_http_pgw_source_check(cf, &keys->from);
     }
 
-    return ngx_http_pgw_keys_digest(source, where.data, where.len) == NGX_OK
-           && ngx_http_pgw_keys_digest(source, host.data, host.len) == NGX_OK
-           && ngx_http_pgw_keys_digest(source, port.data, port.len) == NGX_OK
+    return ngx_http_pgw_digest(source, keys->file.data, keys->file.len)
+           == NGX_OK
+           && ngx_http_pgw_digest(source, (u_char *) "file", 4) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
@@ -352,8 +264,7 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 char *
 ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    ngx_http_pgw_keys_t       *keys;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_keys_t  *keys;
 
     keys = mcf->keys;
     keys->conf = mcf;
@@ -362,19 +273,18 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    keys->timeout = ngx_max(mcf->key_cooldown, NGX_HTTP_PGW_KEYS_TIMEOUT);
+    keys->from.cooldown = mcf->key_cooldown;
+    keys->from.timeout = ngx_max(mcf->key_cooldown, NGX_HTTP_PGW_TIMEOUT);
 
-    clcf = keys->ctx ? keys->ctx->loc_conf[ngx_http_core_module.ctx_index]
-           : ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    keys->log = clcf->error_log ? clcf->error_log : &cf->cycle->new_log;
+    ngx_http_pgw_source_log(cf, &keys->from);
 
     if (keys->file.len && mcf->key_cache_file.len) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_cache_file\" keeps what "
                       "\"platform_gateway_key_location\" fetched: it has no "
                       "use beside \"platform_gateway_key_file\" in %V:%ui, "
-                      "leave it out", &keys->place.file, keys->place.line);
+                      "leave it out", &keys->from.place.file,
+                      keys->from.place.line);
         return NGX_CONF_ERROR;
     }
 

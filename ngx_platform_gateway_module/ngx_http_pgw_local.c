@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 #define NGX_HTTP_PGW_EXPLAIN_MAX  (64 * 1024)
@@ -61,7 +61,11 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
     if (!ngx_http_pgw_keys_usable(mcf->keys)
         || ngx_http_pgw_keys_get(mcf->keys))
     {
-        return ngx_http_pgw_local_health_handler(r);
+        return mcf->revocations == NULL || mcf->revocations->zone->complete
+               ? ngx_http_pgw_local_health_handler(r)
+               : ngx_http_pgw_local_refuse(r,
+                     NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
+                     "the revocations have not all been read yet", 1);
     }
 
     return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,

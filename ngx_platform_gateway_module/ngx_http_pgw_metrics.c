@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 #include <pj_version.h>
 
@@ -21,13 +21,25 @@
     "platform_gateway_" name value "\n"
 
 
-/* What is counted by route. */
+/* The bounds of a histogram, and how they are written. */
+
+static const ngx_msec_t  ngx_http_pgw_bounds[NGX_HTTP_PGW_DURATIONS] = {
+    5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
+};
+
+#define NGX_HTTP_PGW_BUCKETS                                                  \
+    "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5",  \
+    "10", "+Inf"
+
+
+/* What is counted by route, or once for all. */
 
 typedef struct {
     const char              *head;
     const char              *series;
     const char              *label;
     size_t                   words;     /* in counters_t */
+    ngx_uint_t               histogram;
     ngx_uint_t               n;
     const char              *names[NGX_HTTP_PGW_DURATIONS];
                                         /* none: those of the decisions */
@@ -37,28 +49,35 @@ static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
 
     { ngx_http_pgw_family("requests_total", "counter",
                           "Requests by route and decision."),
-      "platform_gateway_requests_total{route=", "decision",
-      offsetof(ngx_http_pgw_counters_t, requests), NGX_HTTP_PGW_DECISIONS,
+      "platform_gateway_requests_total", "decision",
+      offsetof(ngx_http_pgw_counters_t, requests), 0, NGX_HTTP_PGW_DECISIONS,
       { NULL } },
 
     { ngx_http_pgw_family("upstream_responses_total", "counter",
                           "Requests by route and status class of the "
                           "upstream's response."),
-      "platform_gateway_upstream_responses_total{route=", "class",
-      offsetof(ngx_http_pgw_counters_t, upstream), NGX_HTTP_PGW_CLASSES,
+      "platform_gateway_upstream_responses_total", "class",
+      offsetof(ngx_http_pgw_counters_t, upstream), 0, NGX_HTTP_PGW_CLASSES,
       { "none", "1xx", "2xx", "3xx", "4xx", "5xx" } },
 
     { ngx_http_pgw_family("request_duration_seconds", "histogram",
                           "Time from the first byte of a request to the last "
                           "of its response, by route."),
-      "platform_gateway_request_duration_seconds_bucket{route=", "le",
-      offsetof(ngx_http_pgw_counters_t, durations), NGX_HTTP_PGW_DURATIONS,
-      { "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5",
-        "5", "10", "+Inf" } }
+      "platform_gateway_request_duration_seconds", "le",
+      offsetof(ngx_http_pgw_counters_t, durations), 1, NGX_HTTP_PGW_DURATIONS,
+      { NGX_HTTP_PGW_BUCKETS } }
 };
 
 #define NGX_HTTP_PGW_FAMILIES                                                 \
     (sizeof(ngx_http_pgw_families) / sizeof(ngx_http_pgw_families[0]))
+
+static const ngx_http_pgw_family_t  ngx_http_pgw_lag = {
+    ngx_http_pgw_family("revocation_lag_seconds", "histogram",
+                        "Time from a revocation, as the feed tells it, to its "
+                        "effect on all workers."),
+    "platform_gateway_revocation_lag_seconds", "le", 0, 1,
+    NGX_HTTP_PGW_DURATIONS, { NGX_HTTP_PGW_BUCKETS }
+};
 
 
 /* Of this process; NULL: nothing is counted. */
@@ -166,23 +185,41 @@ ngx_http_pgw_metrics_count(size_t offset)
 }
 
 
+static void
+ngx_http_pgw_metrics_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
+{
+    ngx_uint_t  i;
+
+    for (i = 0; ms > ngx_http_pgw_bounds[i]; i++) { /* void */ }
+
+    (void) ngx_atomic_fetch_add(&h->buckets[i], 1);
+    (void) ngx_atomic_fetch_add(&h->ms, (ngx_atomic_int_t) ms);
+}
+
+
+void
+ngx_http_pgw_metrics_observe(size_t offset, ngx_msec_t ms)
+{
+    u_char  *p;
+
+    p = (u_char *) ngx_http_pgw_shared;
+
+    if (p) {
+        ngx_http_pgw_metrics_add((void *) (p + offset), ms);
+    }
+}
+
+
 ngx_int_t
 ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
 {
     ngx_uint_t                        i;
-    ngx_msec_t                        duration;
     ngx_http_pgw_request_t           *gr;
     ngx_http_pgw_counters_t          *counters;
     ngx_http_pgw_srv_conf_t          *sscf;
     ngx_http_pgw_loc_conf_t          *conf;
     ngx_http_pgw_decision_e           decision;
     const ngx_http_upstream_state_t  *upstream;
-
-    /* the bounds of the histogram */
-
-    static const ngx_msec_t  bounds[NGX_HTTP_PGW_DURATIONS] = {
-        5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
-    };
 
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
@@ -205,13 +242,8 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
         ngx_http_pgw_metrics_of(refusals[decision], i);
     }
 
-    duration = ngx_http_pgw_log_duration(r);
-
-    for (i = 0; duration > bounds[i]; i++) { /* void */ }
-
-    (void) ngx_atomic_fetch_add(&counters->durations[i], 1);
-    (void) ngx_atomic_fetch_add(&counters->duration_ms,
-                                (ngx_atomic_int_t) duration);
+    ngx_http_pgw_metrics_add(&counters->durations,
+                             ngx_http_pgw_log_duration(r));
 
     upstream = ngx_http_pgw_log_upstream(r);
     i = upstream ? upstream->status / 100 : 0;
@@ -247,44 +279,64 @@ ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf)
 }
 
 
+/* "NAME{", or of a route "NAME{route="...",". */
+
+static void
+ngx_http_pgw_metrics_name(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_family_t *family, const char *suffix,
+    const ngx_str_t *route, const char *comma)
+{
+    ngx_http_pgw_text_format(text, "%s%s{", family->series, suffix);
+
+    if (route) {
+        ngx_http_pgw_text_json(text, "route=", route);
+        ngx_http_pgw_text_format(text, "%s", comma);
+    }
+}
+
+
+/* The series of a family for one route (NULL: there is none). */
+
+static void
+ngx_http_pgw_metrics_series(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_family_t *family, const ngx_str_t *route,
+    const ngx_atomic_t *words)
+{
+    ngx_uint_t         i;
+    ngx_atomic_uint_t  n, ms;
+
+    for (i = 0, n = 0; i < family->n; i++) {
+        n = words[i] + (family->histogram ? n : 0);
+
+        ngx_http_pgw_metrics_name(text, family,
+                                  family->histogram ? "_bucket" : "", route,
+                                  ",");
+        ngx_http_pgw_text_format(text, "%s=\"%s\"} %uA\n", family->label,
+            family->names[0] ? (u_char *) family->names[i]
+                             : ngx_http_pgw_decisions[i].data, n);
+    }
+
+    if (family->histogram) {
+        ms = words[family->n];
+
+        ngx_http_pgw_metrics_name(text, family, "_sum", route, "");
+        ngx_http_pgw_text_format(text, "} %uA.%03uA\n", ms / 1000, ms % 1000);
+        ngx_http_pgw_metrics_name(text, family, "_count", route, "");
+        ngx_http_pgw_text_format(text, "} %uA\n", n);
+    }
+}
+
+
 static void
 ngx_http_pgw_metrics_routes(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_route_t *route, const ngx_http_pgw_family_t *family)
 {
-    ngx_uint_t           i, histogram;
-    ngx_atomic_uint_t    n, ms;
-    const ngx_atomic_t  *words;
-
-    histogram = family->words == offsetof(ngx_http_pgw_counters_t, durations);
-
     ngx_http_pgw_text_format(text, "%s", family->head);
 
     for ( /* void */ ; route; route = route->next) {
-
-        words = (ngx_atomic_t *) (void *)
-                ((u_char *) route->counters + family->words);
-        ms = route->counters->duration_ms;
-
-        for (i = 0, n = 0; i < family->n; i++) {
-            n = words[i] + (histogram ? n : 0);
-
-            ngx_http_pgw_text_json(text, family->series, &route->id);
-            ngx_http_pgw_text_format(text, ",%s=\"%s\"} %uA\n", family->label,
-                family->names[0] ? (u_char *) family->names[i]
-                                 : ngx_http_pgw_decisions[i].data, n);
-        }
-
-        if (histogram) {
-            ngx_http_pgw_text_json(text,
-                "platform_gateway_request_duration_seconds_sum{route=",
-                &route->id);
-            ngx_http_pgw_text_format(text, "} %uA.%03uA\n", ms / 1000,
-                                     ms % 1000);
-            ngx_http_pgw_text_json(text,
-                "platform_gateway_request_duration_seconds_count{route=",
-                &route->id);
-            ngx_http_pgw_text_format(text, "} %uA\n", n);
-        }
+        ngx_http_pgw_metrics_series(text, family, &route->id,
+                     (ngx_atomic_t *) (void *)
+                     ((u_char *) route->counters + family->words));
     }
 }
 
@@ -329,6 +381,19 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
                 ngx_http_pgw_shared->verifications[i]);
         }
     }
+}
+
+
+/* Another worker's clock may be a moment ahead. */
+
+static ngx_msec_t
+ngx_http_pgw_metrics_age(ngx_msec_t then)
+{
+    ngx_msec_int_t  age;
+
+    age = (ngx_msec_int_t) (ngx_current_msec - then);
+
+    return age > 0 ? (ngx_msec_t) age : 0;
 }
 
 
@@ -382,16 +447,62 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
         return;
     }
 
-    age = ngx_current_msec - keys->zone->fetched;
-
-    if ((ngx_msec_int_t) age < 0) {
-        age = 0;        /* another worker's clock was a moment ahead */
-    }
+    age = ngx_http_pgw_metrics_age(keys->zone->fetched);
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_gauge("key_set_age_seconds",
                            "Time since the last good fetch.", " %M.%03M"),
         age / 1000, age % 1000);
+}
+
+
+static void
+ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_revoked_t *zone)
+{
+    ngx_msec_t  age;
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("revocation_fetches_total", "counter",
+                            "Pages of the feed of revocations, by outcome.")
+        "platform_gateway_revocation_fetches_total{outcome=\"read\"} %uA\n"
+        "platform_gateway_revocation_fetches_total{outcome=\"failed\"} %uA\n"
+        "platform_gateway_revocation_fetches_total{outcome=\"cursor\"} %uA\n"
+        "platform_gateway_revocation_fetches_total{outcome=\"full\"} %uA\n"
+        "platform_gateway_revocation_fetches_total{outcome=\"superseded\"} "
+        "%uA\n",
+        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_READ],
+        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_FAILED],
+        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_CURSOR],
+        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_FULL],
+        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_SUPERSEDED]);
+
+    ngx_http_pgw_text_format(text,
+        ngx_http_pgw_family("revocation_unchecked_total", "counter",
+                            "Requests let in while the feed was stale.")
+        "platform_gateway_revocation_unchecked_total %uA\n"
+        ngx_http_pgw_gauge("revocation_entries",
+                           "Revocations that are known.", " %uL")
+        ngx_http_pgw_gauge("revocation_entries_max",
+                           "Revocations that the zone has room for.", " %uL")
+        ngx_http_pgw_gauge("revocation_zone_full",
+                           "1: some found no room.", " %uA"),
+        ngx_http_pgw_shared->unchecked[0], zone->table.live, zone->table.max,
+        zone->full);
+
+    ngx_http_pgw_text_format(text, "%s", ngx_http_pgw_lag.head);
+    ngx_http_pgw_metrics_series(text, &ngx_http_pgw_lag, NULL,
+                                ngx_http_pgw_shared->lag.buckets);
+
+    if (zone->complete) {
+        age = ngx_http_pgw_metrics_age(zone->asked);
+
+        ngx_http_pgw_text_format(text,
+            ngx_http_pgw_gauge("revocation_feed_age_seconds",
+                               "Time since all of the feed was read.",
+                               " %M.%03M"),
+            age / 1000, age % 1000);
+    }
 }
 
 
@@ -421,6 +532,10 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 
     if (ngx_http_pgw_keys_usable(mcf->keys)) {
         ngx_http_pgw_metrics_keys(&text, mcf->keys);
+    }
+
+    if (mcf->revocations) {
+        ngx_http_pgw_metrics_revocations(&text, mcf->revocations->zone);
     }
 
     ngx_http_pgw_text_json(&text,

@@ -79,6 +79,8 @@ typedef struct {
       PJ_FAULT(PJ_ERR_TOKEN_EXPIRED))                                         \
     X(KID_UNKNOWN, PGW_ERROR(KID_UNKNOWN))                                    \
     X(TOKEN_SIGNATURE, PGW_ERROR(TOKEN_SIGNATURE))                            \
+    X(SESSION_REVOKED, PGW_TOKEN("session_revoked",                           \
+                             "the session of the token has ended", 0))        \
     /* the gateway failed, not the token */                                   \
     X(TOKEN_INVALID, PGW_TOKEN("token_invalid",                               \
                            "the token could not be verified", 0))             \
@@ -91,6 +93,9 @@ typedef struct {
     X(KID_PENDING, "kid_pending", PGW_REFUSES, 503,                           \
       "GATEWAY_KEYS_UNAVAILABLE",                                             \
       "the key of the token is not available yet", NULL, 0)                   \
+    X(REVOCATIONS_STALE, "revocations_stale", PGW_REFUSES, 503,               \
+      "GATEWAY_REVOCATIONS_STALE",                                            \
+      "whether the session goes on is not known at the moment", NULL, 0)      \
     X(ORIGIN_FORBIDDEN, "origin_forbidden", PGW_REFUSES, 403,                 \
       "GATEWAY_ORIGIN_NOT_ALLOWED", "the origin is not allowed", NULL, 0)     \
     X(PREFLIGHT_METHOD_FORBIDDEN, "preflight_method_forbidden",               \

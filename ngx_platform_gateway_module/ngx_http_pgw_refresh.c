@@ -11,7 +11,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /* Changes with the structures, as a reload may load another build. */
@@ -37,19 +37,19 @@ static ngx_int_t
 ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
     const ngx_str_t *document, time_t fetched, void *head)
 {
-    size_t  n = NGX_HTTP_PGW_KEYS_DIGEST;
-    u_char  digest[NGX_HTTP_PGW_KEYS_DIGEST];
+    size_t  n = NGX_HTTP_PGW_DIGEST;
+    u_char  digest[NGX_HTTP_PGW_DIGEST];
 
-    ngx_memcpy(digest, keys->source, n);
+    ngx_memcpy(digest, keys->from.source, n);
 
-    if (ngx_http_pgw_keys_digest(digest, document->data, document->len)
+    if (ngx_http_pgw_digest(digest, document->data, document->len)
         != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     ngx_sprintf(head, "platform-gateway-keys 1\nfetched %020T\nsource %*s\n"
-                "digest %*s\n\n", fetched, n, keys->source, n, digest);
+                "digest %*s\n\n", fetched, n, keys->from.source, n, digest);
 
     return NGX_OK;
 }
@@ -89,7 +89,8 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
         return "it is damaged";
     }
 
-    if (ngx_memcmp(disk->source, keys->source, sizeof(keys->source)) != 0) {
+    if (ngx_memcmp(disk->source, keys->from.source, NGX_HTTP_PGW_DIGEST) != 0)
+    {
         return "it was written for another issuer";
     }
 
@@ -131,7 +132,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
     err = ngx_http_pgw_disk_read(keys, &document, &fetched);
 
     if (err) {
-        ngx_log_error(NGX_LOG_WARN, keys->log, 0,
+        ngx_log_error(NGX_LOG_WARN, keys->from.log, 0,
                       "platform gateway: key cache file \"%V\" ignored: %s",
                       name, err);
         return;
@@ -144,7 +145,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
                                  ngx_time() - age);
 
     if (!ngx_test_config) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
+        ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
                       "platform gateway: key set fetched %T s ago loaded "
                       "from \"%V\"", age, name);
     }
@@ -208,7 +209,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
     /* once, and not at every soft age */
 
     if (err != keys->disk_err && what) {
-        ngx_log_error(NGX_LOG_ERR, keys->log, err,
+        ngx_log_error(NGX_LOG_ERR, keys->from.log, err,
                       "platform gateway: key cache file \"%V\" not written: "
                       "%s failed", name, what);
     }
@@ -249,15 +250,16 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         }
 
         zone->layout = NGX_HTTP_PGW_KEYS_LAYOUT;
-        zone->next_try = ngx_current_msec;
-        ngx_memcpy(zone->source, keys->source, NGX_HTTP_PGW_KEYS_DIGEST);
+        zone->lease.next_try = ngx_current_msec;
+        ngx_memcpy(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST);
         shpool->data = zone;
     }
 
-    keys->shpool = shpool;
+    keys->from.shpool = shpool;
+    keys->from.lease = &zone->lease;
     keys->zone = zone;
 
-    if (zone->version == 0 && zone->generation == 0
+    if (zone->version == 0 && zone->lease.generation == 0
         && keys->conf->key_cache_file.len)
     {
         ngx_http_pgw_disk_load(keys);
@@ -265,7 +267,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     /* In force only once a worker runs with it: a reload may yet fail. */
 
-    keys->generation = zone->generation + 1;
+    keys->from.generation = zone->lease.generation + 1;
 
     return ngx_http_pgw_metrics_zone_init(keys->conf, shm_zone,
                                           &zone->metrics);
@@ -300,13 +302,13 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
     }
 
     if (zone->fetched_at == 0) {
-        ngx_log_error(NGX_LOG_ERR, keys->log, 0,
+        ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
                       "platform gateway: key set not fetched: %s; "
                       "there is none yet", err);
         return;
     }
 
-    ngx_log_error(NGX_LOG_ERR, keys->log, 0,
+    ngx_log_error(NGX_LOG_ERR, keys->from.log, 0,
                   "platform gateway: key set not refreshed: %s; the last good "
                   "one is %Ms old, %s", err, age / 1000,
                   past ? "which is past the hard age" : "and kept");
@@ -314,11 +316,15 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
 
 void
-ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
-    const char *err)
+ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
+    const char *err, ngx_uint_t status)
 {
+    ngx_http_pgw_keys_t  *keys = data;
+
     pj_keyset_t           *set;
     ngx_http_pgw_fetch_e   outcome;
+
+    (void) status;
 
     set = NULL;
 
@@ -328,15 +334,15 @@ ngx_http_pgw_keys_fetched(ngx_http_pgw_keys_t *keys, const ngx_str_t *document,
 
     outcome = ngx_http_pgw_keys_release(keys, err ? NULL : document);
 
-    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+    ngx_log_debug3(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
                    "http platform gateway: key fetch of lease %ui ended, "
-                   "outcome:%d, %s", keys->lease, outcome,
+                   "outcome:%d, %s", keys->from.number, outcome,
                    err ? err : "a key set");
 
     ngx_http_pgw_metrics_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->log, 0,
+        ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
                       "platform gateway: new key set, %uz keys used, "
                       "%uz ignored%s%s", set->count, set->ignored,
                       set->ignored ? ": " : "",
@@ -376,19 +382,19 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
     err = "out of memory";
     document.data = ngx_http_pgw_disk.document;
 
-    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->log, 0,
+    ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
-                   keys->lease);
+                   keys->from.number);
 
     if (keys->file.len) {
         err = ngx_http_pgw_keys_read(&keys->file, document.data,
                                      PJ_KEYSET_MAX_BYTES, &document.len);
 
-    } else if (ngx_http_pgw_fetch_start(keys) == NGX_OK) {
+    } else if (ngx_http_pgw_fetch_start(&keys->from, NULL) == NGX_OK) {
         return;
     }
 
-    ngx_http_pgw_keys_fetched(keys, &document, err);
+    ngx_http_pgw_keys_fetched(keys, &document, err, 0);
 }
 
 
@@ -413,18 +419,18 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
             keys->leave_at = ngx_current_msec + keys->conf->key_wait;
         }
 
-        if (zone->generation != keys->generation
-            || ngx_http_pgw_keys_left(keys->leave_at) == 0)
+        if (zone->lease.generation != keys->from.generation
+            || ngx_http_pgw_left(keys->leave_at) == 0)
         {
-            ngx_http_pgw_fetch_abort();
+            ngx_http_pgw_fetch_abort(&keys->from);
         }
 
-        if (!keys->fetching) {
+        if (!keys->from.fetching) {
             return;
         }
 
     } else if (zone->fetched_at == 0 || zone->refresh
-               || ngx_http_pgw_keys_left(zone->fetched - keys->early
+               || ngx_http_pgw_left(zone->fetched - keys->early
                                          + keys->conf->key_soft_age)
                   == 0)
     {
@@ -451,7 +457,7 @@ ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
     }
 
     if (access((const char *) dir, W_OK|X_OK) == -1) {
-        ngx_log_error(NGX_LOG_ERR, keys->log, ngx_errno,
+        ngx_log_error(NGX_LOG_ERR, keys->from.log, ngx_errno,
                       "platform gateway: key cache file \"%V\" cannot be "
                       "written: give \"%s\" to the user of the worker "
                       "processes", name, dir);
@@ -471,10 +477,18 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
 
     ngx_http_pgw_metrics_init_process(mcf);
 
-    if (mcf == NULL || !ngx_http_pgw_keys_usable(mcf->keys)
+    if (mcf == NULL
         || (ngx_process != NGX_PROCESS_WORKER
             && ngx_process != NGX_PROCESS_SINGLE))
     {
+        return NGX_OK;
+    }
+
+    if (mcf->revocations) {
+        ngx_http_pgw_poll_init_process(mcf->revocations);
+    }
+
+    if (!ngx_http_pgw_keys_usable(mcf->keys)) {
         return NGX_OK;
     }
 
@@ -488,15 +502,15 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
 
     keys->timer.handler = ngx_http_pgw_keys_timer;
     keys->timer.data = keys;
-    keys->timer.log = keys->log;
+    keys->timer.log = keys->from.log;
     keys->timer.cancelable = 1;
 
-    keys->begin.handler = ngx_http_pgw_keys_begin;
-    keys->begin.data = keys;
-    keys->begin.log = keys->log;
+    keys->from.begin.handler = ngx_http_pgw_keys_begin;
+    keys->from.begin.data = keys;
+    keys->from.begin.log = keys->from.log;
 
-    if (keys->location.len) {
-        ngx_http_pgw_fetch_reserve(keys->log);
+    if (keys->from.location.len) {
+        ngx_http_pgw_fetch_reserve(&keys->from);
     }
 
     ngx_http_pgw_zone_activate(keys);
@@ -519,8 +533,12 @@ ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
+    if (mcf && mcf->revocations) {
+        ngx_http_pgw_poll_abort(mcf->revocations);
+    }
+
     if (mcf && mcf->keys->working) {
-        ngx_http_pgw_fetch_abort();
+        ngx_http_pgw_fetch_abort(&mcf->keys->from);
         ngx_http_pgw_keys_free(mcf->keys->set);
         mcf->keys->working = 0;
     }

@@ -42,7 +42,8 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     if (conf->policy) {
         ctx = ngx_http_pgw_guard_look(r, conf);
-        subject = (ctx && ctx->err == PJ_OK) ? ctx->grant.subject : &nobody;
+        subject = (ctx && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
+                  ? ctx->grant.subject : &nobody;
     }
 
     id = (const ngx_str_t *) ((const char *) subject + data);

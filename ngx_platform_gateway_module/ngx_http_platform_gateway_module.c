@@ -5,7 +5,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 #define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -57,6 +57,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
                                              ngx_http_platform_gateway_module);
 
     if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_revocations_init_conf(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_ids_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
@@ -319,6 +320,18 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_num_slot,
       NGX_HTTP_PGW_MAIN(key_waiters), &ngx_http_pgw_waiters_bounds },
+
+    /* what ends a session before its tokens do */
+
+    { ngx_string("platform_gateway_revocations"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
+      ngx_http_pgw_revocations_directive,
+      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+
+    { ngx_string("platform_gateway_revocations_stale"),
+      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
+      ngx_http_pgw_revocations_stale_directive,
+      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
 
     /* what makes a token good */
 

@@ -33,7 +33,8 @@ ok $module, 'the module';
 ok -x "$dest/usr/bin/identity-fcgi", 'the program';
 like qx{$dest/usr/bin/identity-fcgi --version}, qr/\d/, 'which runs';
 ok -f "$dest/lib/systemd/system/platform-identity$_", "unit: $_"
-    for qw(.socket .service @.socket @.service -sweep.service -sweep.timer);
+    for qw(.socket .service @.socket @.service -sweep.service -sweep.timer
+        -keys.service -keys.timer);
 like content('lib/systemd/system/platform-identity@.socket'),
     qr{^ListenStream=/run/identity-fcgi/%i\.sock$}m, 'each with its own socket';
 like content('lib/systemd/system/platform-identity@.service'),

@@ -40,6 +40,7 @@ my %default = (
     REFRESH_BURST     => 'burst=100 nodelay',
     ACCESS_LOG        => '/run/platform/logs/platform-access.log platform',
     TRUSTED_PROXIES   => '',
+    REVOCATIONS       => 'on',
 );
 for my $name (sort keys %default) {
     my ($status, $said) = value($name);
@@ -67,6 +68,8 @@ my @cases = (
     [ PLATFORM_ENTITLEMENT_URL => 'ENTITLEMENT_URL', 1,
         [ 'x', 'http://a b', 'ftp://a' ], [ 'http://e:1', 'https://e' ] ],
     [ PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'ACCESS_LOG', 1,
+        [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
+    [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS', 0,
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
@@ -138,6 +141,7 @@ my %expected = (
     PLATFORM_AUTH_COOKIE_SAME_SITE => 'Lax',
     PLATFORM_AUTH_SESSION_MAX_LIFETIME => '90d',
     PLATFORM_AUTH_SESSION_CLIENT => 'true',
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '0',
     PLATFORM_AUTH_REFRESH_REUSE => 'reject',
     PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:8082',
     PLATFORM_LOGIN_RATE_LIMIT => '10r/s burst 20',
@@ -155,7 +159,7 @@ my %expected = (
 my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
     PLATFORM_DB_HOST PLATFORM_DB_PORT PLATFORM_DB_NAME PLATFORM_DB_USER
     PLATFORM_DB_PASSWORD PLATFORM_DB_SSLMODE PLATFORM_JWT_AUDIENCE
-    PLATFORM_JWT_KEY_ID PLATFORM_AUTH_CREDENTIAL_FORBIDDEN
+    PLATFORM_JWT_KEY_DIR PLATFORM_JWT_KEY_ID PLATFORM_AUTH_CREDENTIAL_FORBIDDEN
     PLATFORM_JWT_PRIVATE_KEY_BASE64 PLATFORM_JWT_PUBLIC_KEY_BASE64
     PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS PLATFORM_TRUSTED_PROXIES
     PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS);

@@ -130,11 +130,12 @@ for my $where (sort keys %front) {
                 my %h = map { @$_ } grep { $_->[0] ne 'Date' }
                     $res->headers;
                 [ $res->status, $res->body, \%h ];
-            } '/internal/unknown', '/internal/metrics', '/internal/explain';
+            } '/internal/unknown', '/internal/metrics', '/internal/explain',
+                '/internal/revocations';
             my $name = "$where: $method @$headers";
             is $answer[0][0], $method eq 'OPTIONS' ? 204 : 404, $name;
             is_deeply $answer[$_], $answer[0], "$name: no difference"
-                for 1, 2;
+                for 1 .. 3;
         }
     }
 }

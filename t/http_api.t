@@ -174,6 +174,82 @@ is_code(post('select-branch: over 16 KiB', 'select-branch' =>
 is_code(call('select-branch: no JSON', @select, token => $account,
     body => 'x'), 415, 'MEDIA_TYPE_UNSUPPORTED');
 
+# -- one's own sessions, and the credential
+
+my %both = (account => $account, branch => $selected->{accessToken});
+for my $kind (sort keys %both) {
+    my @own = (token => $both{$kind});
+    is_code(call("sessions: $kind", GET => '/api/auth/sessions', @own), 200,
+        'AUTH_SESSIONS_SUCCESS');
+    is_code(post("logout-others: $kind", 'logout-others' => undef, @own), 200,
+        'AUTH_LOGOUT_OTHERS_SUCCESS');
+    is_code(call("an end: $kind: no such session", DELETE =>
+        '/api/auth/sessions/none', @own), 404, 'RESOURCE_NOT_FOUND');
+}
+my %system = (token => jwt_token(system => jwt_key('identity'),
+    iss => (jwt_decode($account))[1]{iss}));
+for my $case ([ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
+    [ POST => 'logout-others', body => '' ], [ POST => 'logout-all',
+        body => '' ], [ POST => 'change-credential', json => {} ])
+{
+    my ($method, $path, @body) = @$case;
+    my @to = ($method => "/api/auth/$path", @body);
+    is_code(call("$path: no token", @to), 401, 'GATEWAY_TOKEN_MISSING');
+    is_code(call("$path: no token, at identity", @to, of => 'identity'), 401,
+        'AUTH_ACCESS_TOKEN_REQUIRED');
+    is_code(call("$path: a system token", @to, %system), 403,
+        'GATEWAY_CONTEXT_FORBIDDEN');
+    is_code(call("$path: PUT", PUT => $to[1], body => ''), 405,
+        'METHOD_NOT_ALLOWED');
+}
+my %credentials = (credential => $one{credential}, newCredential => 'another one');
+my $many = post('login: to change', login =>
+    { %one, account => 'two-hundred@demo.test' })->json->{accessToken} // post(
+    'login: to change', login => { %one, account => 'two-workspaces@demo.test' })
+    ->json->{accountAccessToken};
+is_code(post('change-credential', 'change-credential' => \%credentials,
+    token => $many), 200, 'AUTH_CHANGE_CREDENTIAL_SUCCESS');
+is_code(post('change-credential: a wrong one', 'change-credential' => \%credentials,
+    token => $many, client => '192.0.2.5'), 401, 'AUTH_INVALID_CREDENTIALS')
+    for 1 .. 2;
+is_code(post('change-credential: too many failures', 'change-credential' =>
+    \%credentials, token => $many, client => '192.0.2.5'), 429,
+    'AUTH_TOO_MANY_ATTEMPTS');
+is_code(post('change-credential: no new one', 'change-credential' =>
+    { credential => 'x' }, token => $many), 400, 'REQUEST_INVALID');
+is_code(post('change-credential: a short one', 'change-credential' =>
+    { credential => 'another one', newCredential => 'x' }, token => $many), 400,
+    'AUTH_CREDENTIAL_NOT_ALLOWED');
+is_code(call('change-credential: no JSON', POST =>
+    '/api/auth/change-credential', token => $many, body => 'x'), 415,
+    'MEDIA_TYPE_UNSUPPORTED');
+my $ending = post('login: to end', login =>
+    { %one, account => 'none@demo.test' })->json;
+my $ending_id = (jwt_decode($ending->{refreshToken}))[1]{session_id};
+is_code(call('an end', DELETE => "/api/auth/sessions/$ending_id",
+    token => $ending->{accountAccessToken}), 200, 'AUTH_END_SESSION_SUCCESS');
+is_code(call('sessions: of a session that has ended', GET =>
+    '/api/auth/sessions', token => $ending->{accountAccessToken}), 401,
+    'AUTH_SESSION_NOT_ACTIVE');
+$ending = post('login: to end all', login =>
+    { %one, account => 'none@demo.test' })->json;
+is_code(post('logout-all', 'logout-all' => undef,
+    token => $ending->{accountAccessToken}), 200, 'AUTH_LOGOUT_ALL_SUCCESS');
+is_code(post('change-credential: of a session that has ended',
+    'change-credential' => \%credentials, token => $ending->{accountAccessToken}),
+    401, 'AUTH_SESSION_NOT_ACTIVE');
+
+# -- the revocation feed
+
+$pg->sql("update accounts set sessions_valid_after = clock_timestamp()
+    where account_name = 'none\@demo.test'");
+is call('revocations', GET => '/internal/revocations', of => 'identity')
+    ->status, 200, 'revocations';
+is_code(call('revocations: no cursor', GET => '/internal/revocations?after=x',
+    of => 'identity'), 400, 'REQUEST_INVALID');
+is_code(call('revocations through the gateway', GET => '/internal/revocations'),
+    404, 'GATEWAY_ROUTE_NOT_FOUND');
+
 # -- calls to a service
 
 my @context = (GET => '/api/workspaces/current-context');
@@ -294,7 +370,8 @@ my $slow = $t->http_server(slow => sub { sleep 20; return undef });
 my $lost = Platform::Test->new;
 my $gone = '127.0.0.1:' . $lost->port('gone');
 my %gate = (PLATFORM_JWT_ISSUER => $claims{iss}, IDENTITY_UPSTREAM => $gone,
-    PLATFORM_ENTITLEMENT_TIMEOUT => '1s');
+    PLATFORM_ENTITLEMENT_TIMEOUT => '1s',
+    PLATFORM_REVOCATIONS_ENABLED => 'false');
 
 # Renders it anew and has it started or reloaded.
 sub gate {
@@ -327,11 +404,21 @@ is_code(call('key set: no identity', GET => '/.well-known/jwks.json', @there),
     502, 'GATEWAY_UPSTREAM_UNAVAILABLE');
 stopped($nginx);
 
+my $keys = 'http://127.0.0.1:' . $t->port('identity');
+$nginx = gate(IDENTITY_URL => $keys, PLATFORM_REVOCATIONS_ENABLED => 'true');
+ok eventually(sub {
+    http_get($lost->port('gateway'), '/readyz')->code
+        eq 'GATEWAY_REVOCATIONS_STALE';
+}), 'a gateway that has keys, and cannot read which sessions have ended';
+is_code(call('readyz: no feed', GET => '/readyz', @there), 503,
+    'GATEWAY_REVOCATIONS_STALE');
+stopped($nginx);
+
 for my $case ([ $gone, 502, 'GATEWAY_UPSTREAM_UNAVAILABLE' ],
     [ '127.0.0.1:' . $slow->port, 504, 'GATEWAY_UPSTREAM_TIMEOUT' ])
 {
     my ($service, $status, $code) = @$case;
-    $nginx = gate(IDENTITY_URL => 'http://127.0.0.1:' . $t->port('identity'),
+    $nginx = gate(IDENTITY_URL => $keys,
         PLATFORM_ENTITLEMENT_URL => "http://$service");
     ok eventually(sub { http_get($lost->port('gateway'), '/readyz')->status
         == 200 }), 'the second gateway has keys';
@@ -347,6 +434,7 @@ $pg->sql('delete from schema_migrations where version ='
     . ' (select max(version) from schema_migrations)');
 is_code(call("$_: an old schema", GET => $_, @identity), 503,
     'SERVICE_NOT_READY') for '/readyz', '/actuator/health';
+$account = $s->login('several')->json->{accountAccessToken};
 $pg->stop;
 is_code(call("$_: no database", GET => $_, @identity), 503,
     'DATABASE_UNAVAILABLE') for '/readyz', '/internal/readyz',
@@ -356,6 +444,13 @@ for my $path (qw(login refresh logout)) {
     is_code(post("$path: no database", $path => $path eq 'login' ? \%one
         : $several), 503, 'DATABASE_UNAVAILABLE');
 }
+is_code(call("$_->[1]: no database", $_->[0] => "/api/auth/$_->[1]",
+    token => $account, ($_->[0] eq 'POST' ? (json => \%credentials) : ())), 503,
+    'DATABASE_UNAVAILABLE') for [ GET => 'sessions' ], [ DELETE =>
+    'sessions/x' ], [ POST => 'logout-others' ], [ POST => 'logout-all' ],
+    [ POST => 'change-credential' ];
+is_code(call('revocations: no database', GET => '/internal/revocations',
+    @identity), 503, 'DATABASE_UNAVAILABLE');
 is_code(post('select-branch: no database', 'select-branch' =>
     { branchId => $branch }, token => $account), 503, 'DATABASE_UNAVAILABLE');
 
@@ -382,7 +477,8 @@ for my $i (0 .. $#exchanges) {
 
 my %called = map { ("$_->{method} $_->{path}" => 1) }
     grep { $_->{status} == 200 } @exchanges;
-is join(' ', grep { !$called{ s/\{process\}/1/r } } @{ $spec->{operations} }),
+is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/r;
+    !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
     '', 'every operation has been seen to work';
 
 # Answers that are not as documented are found out.
@@ -455,7 +551,7 @@ for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/*.[ch]',
     my $code = qr/"(?!PLATFORM_|HTTP_|CONTENT_)([A-Z]+(?:_[A-Z]+)+)"/;
     # Parameters of FastCGI, and nothing that a client gets.
     my %other = map { $_ => 1 } qw(REQUEST_METHOD REQUEST_SCHEME DOCUMENT_URI
-        REMOTE_ADDR);
+        QUERY_STRING REMOTE_ADDR);
     $source{$_} = 1 for grep { !$other{$_} } $text =~ /$code/g;
     while ($text =~ /\b([2-5]\d\d|$own),\s*(?:"[A-Z][A-Za-z ]+",\s*)?$code/g)
     {

@@ -61,6 +61,7 @@ my @values = (
     [ PLATFORM_AUTH_COOKIE_SAME_SITE => 'None', 'Strict' ],
     [ PLATFORM_AUTH_SESSION_MAX_LIFETIME => 'x', '0' ],
     [ PLATFORM_AUTH_SESSION_CLIENT => 'maybe', 'off' ],
+    [ PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '61s', '60s' ],
     [ PLATFORM_AUTH_REFRESH_REUSE => 'x', 'revoke' ],
     [ PLATFORM_AUTH_MAX_FAILURES => 'x', '0' ],
     [ PLATFORM_AUTH_MAX_SESSIONS => '-1', '0' ],
@@ -98,9 +99,10 @@ for my $case (@values) {
 
 ($status, $out) = $t->run_identity(['--print-config']);
 my %case = map { $_->[0] => 1 } @values;
-# These are libpq's to judge.
+# These are libpq's to judge; id_key_dir.t has the directory of keys.
 is_deeply [ grep { !$case{$_} } $out =~ /^(\w+)=/mg ],
-    [ map {"PLATFORM_DB_$_"} qw(HOST NAME PASSWORD USER) ],
+    [ (map {"PLATFORM_DB_$_"} qw(HOST NAME PASSWORD USER)),
+        'PLATFORM_JWT_KEY_DIR' ],
     'no other setting is without its case';
 for my $word (qw(true false 1 0 on off TRUE Off)) {
     ($status) = $t->run_identity(['--check'],

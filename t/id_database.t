@@ -354,7 +354,36 @@ is $t->fcgi($served->address)->request(POST => '/api/auth/refresh',
     body => qq({"refreshToken":"$token"}))->{status}, 200, 'a refresh';
 is $t->fcgi($served->address)->request(POST => '/api/auth/logout',
     body => qq({"refreshToken":"$token"}))->{status}, 200, 'and a logout';
+# What a person does to the own account, what gateways read, and the sweep.
+$answer = $t->fcgi($served->address)->request(POST => '/api/auth/login',
+    body => '{"account":"one@demo.test","credential":"Demo-passw0rd!"}');
+($token) = $answer->{body} =~ /"accessToken":"([^"]+)"/;
+for my $request ([ GET => '/api/auth/sessions' ],
+    [ POST => '/api/auth/change-credential', body => '{"credential":'
+        . '"Demo-passw0rd!","newCredential":"Demo-passw0rd!"}' ],
+    [ DELETE => '/api/auth/sessions/' . (jwt_decode($token))[1]{session_id} ],
+    [ GET => '/internal/revocations' ])
+{
+    is $t->fcgi($served->address)->request(@$request, params => {
+        HTTP_AUTHORIZATION => "Bearer $token" })->{status}, 200,
+        "@$request[ 0, 1 ]";
+}
+($status, undef, $err) = $t->run_identity(['sweep'],
+    PLATFORM_DB_USER => 'served');
+is $status, 0, 'a sweep' or diag $err;
+for my $right ('select on session_revocations',
+    'execute on function session_revocation_mark')
+{
+    $pg->sql("revoke $right from platform_identity", user => 'postgres');
+    ready(503, "without: $right");
+    roles();
+    ready(200, 'with it');
+}
 for my $sql ("update accounts set status = 'DISABLED'",
+    'update session_revocations set dies_at = now()',
+    'insert into session_revocations (session_id, dies_at)
+        values (gen_random_uuid(), now())',
+    'delete from session_revocation_marks',
     'delete from accounts', 'insert into member_roles select * from member_roles',
     'create table x ()', 'delete from schema_migrations')
 {

@@ -98,10 +98,31 @@ my $caught_up = sub {
 };
 ok eventually($caught_up, 20), 'the standby has all sessions';
 my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
+
+# Where a reader of the revocation feed is, and what there is for one that
+# begins.
+sub feed {
+    my ($cursor) = @_;
+
+    return http_get($port, '/internal/revocations'
+        . (defined $cursor ? "?after=$cursor" : ''));
+}
+
+my $early = login('one');
+is call(logout => { refreshToken => $early->{refreshToken} })->status, 200,
+    'a logout that the standby gets';
+ok eventually($caught_up, 20), 'it has it';
+my $synced = feed()->json->{cursor};
+is feed($synced)->status, 200, 'its reader goes on';
 $standby->stop('INT');
 is call(logout => { refreshToken => $out->{refreshToken} })->status, 200,
     'a logout that it does not get';
 is refresh($out->{refreshToken})->status, 401, 'it did log out';
+# Numbers of transactions that the standby never sees, and gives again.
+$primary->sql("begin; insert into rotated_tokens select session_id,
+    gen_random_uuid() from auth_sessions limit 1; rollback") for 1 .. 50;
+my $ahead = feed($synced)->json->{cursor};
+is feed($ahead)->status, 200, 'a reader that is ahead of the standby';
 my $new = refresh($rotated->{refreshToken})->json->{refreshToken};
 is refresh($rotated->{refreshToken})->status, 401, 'nor that rotation';
 $primary->stop('KILL');
@@ -114,6 +135,20 @@ is eventually(sub { my $res = refresh($out->{refreshToken});
     'the logged-out token is good again';
 is refresh($rotated->{refreshToken})->status, 200, 'so is the replaced one';
 is refresh($new)->status, 401, 'and its owner is the one refused';
+
+# What the feed said is of another database; a new reader is told what is
+# known, and what comes.
+is_problem(feed($_), 400, 'REQUEST_INVALID', 'a cursor of the lost primary')
+    for $synced, $ahead;
+my $page = feed()->json;
+my $id = (jwt_decode($early->{refreshToken}))[1]{session_id};
+is scalar(grep { ($_->{id} // '') eq $id } @{ $page->{revocations} }), 1,
+    'what the standby got is told';
+my $late = login('one');
+is call(logout => { refreshToken => $late->{refreshToken} })->status, 200,
+    'a logout of after the promotion';
+is_deeply [ map { $_->{id} } @{ feed($page->{cursor})->json->{revocations} } ],
+    [ (jwt_decode($late->{refreshToken}))[1]{session_id} ], 'is told';
 
 # -- the command
 

@@ -14,7 +14,7 @@ use Test::More;
 
 my $t = Platform::Test->new(timeout => 300);
 my $pg = $t->postgres;
-my $identity = $t->identity_face;
+my $identity = $t->identity_face(PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s');
 my $port = $t->port('identity');
 my $c = Platform::Test::Commands->new(test => $t,
     env => { PLATFORM_DB_SEED_ON_START => 'false' });
@@ -73,6 +73,24 @@ for my $level ('repeatable read', 'serializable') {
     $credential = $next;
     ($client) = http_parallel([ [ $port, login() ] ]);
     is $client->status, 200, 'the new credential';
+
+    # Three refreshes with one token, lined up behind the row: the first
+    # replaces it, the others see that it did.
+    my $token = $client->json->{refreshToken};
+    my $session = (jwt_decode($token))[1]{session_id};
+    my $held = $pg->begin("select 1 from auth_sessions
+        where session_id = '$session' for update");
+    my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. 3;
+    $_->send(http_request_bytes(POST => '/api/auth/refresh',
+        json => { refreshToken => $token })) for @clients;
+    ok $pg->waiting(3), 'three wait';
+    ok $pg->end($held, 'commit'), 'the row is let go';
+    my %given = map { my $res = $_->read_response;
+        ($res->json->{refreshToken} // $res->body) => 1 } @clients;
+    is scalar keys %given, 1, "$level: one successor, for all of them"
+        or diag explain \%given;
+    is $pg->sql("select jti from auth_sessions where session_id = '$session'"),
+        (jwt_decode((keys %given)[0]))[1]{jti}, "$level: the row's";
 
     # Selections beside refreshes of the same sessions.
     my $sessions = Platform::Test::Sessions->new;

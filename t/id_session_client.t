@@ -149,7 +149,8 @@ is_deeply \@names, ['session_refresh'], 'a refresh: one statement';
 is $pg->sql("select count(*) from pg_index i join pg_attribute a
     on a.attrelid = i.indrelid and a.attnum = any (i.indkey)
     where indrelid = 'auth_sessions'::regclass and attname in ('jti',
-        'expires_at', 'used_at', 'used_address', 'used_agent')"), 0,
+        'expires_at', 'used_at', 'used_address', 'used_agent',
+        'access_until')"), 0,
     'no index has what it writes';
 my $counts = "select n_tup_upd, n_tup_hot_upd from pg_stat_user_tables
     where relname = 'auth_sessions'";

@@ -75,6 +75,7 @@ $pg->sql("insert into login_attempts
 
 my $swept = $c->done('sweep');
 is_deeply $swept, { sessions => 3, rotatedTokens => 3, attempts => 8,
+    revocations => 0,
     busy => JSON::PP::false() }, 'what went';
 is_deeply $c->events, ['sweep.done'], 'audited';
 is_deeply left(), \@stay, 'ended sessions stay for 7 days, others for ever';
@@ -86,7 +87,7 @@ is $c->done(qw(sweep --older-than 166h))->{sessions}, 2, '--older-than';
 is_deeply left(), [ @stay[ 0, 1 ] ], 'what ended goes, what did not stays';
 is $c->done(qw(sweep --older-than 0))->{sessions}, 0, 'even at 0';
 my ($status, $out) = $c->run('sweep');
-like $out, qr/\Asessions       0\nrotated tokens 0\nattempts       0\n\z/,
+like $out, qr/\Asessions       0\nrotated tokens 0\nattempts       0\nrevocations    0\n\z/,
     'for people';
 
 # Others: rows that are held are passed over, a sweep going on is left alone.

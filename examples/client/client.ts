@@ -9,6 +9,10 @@
  *
  * In a browser the refresh token stays in its HttpOnly cookie, where no script
  * can read it.  Elsewhere give a `store` that keeps it: a keychain, say.
+ *
+ * One refresh runs at a time, over all tabs where there are Web Locks.  If its
+ * answer is lost it is sent again with the same token, and gets the same answer
+ * if the service has PLATFORM_AUTH_REFRESH_RETRY_WINDOW.
  */
 
 export interface Branch {
@@ -64,10 +68,13 @@ interface Token {
   expires: number;
 }
 
-const TRIES = 4;
+/* A lost answer is asked for again 21 seconds after the request at the latest:
+   within a retry window of 30.  Where a network loses one answer in ten, eight
+   in a row are one in a hundred million. */
+const TRIES = 8;
 const LOST_MS = 1000;         // before asking again after a lost answer
 const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
-const LONGEST_MS = 30_000;    // that a Retry-After may hold up a refresh
+const LONGEST_MS = 30_000;    // after which nothing is tried again
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
 
@@ -205,11 +212,13 @@ export class PlatformClient {
 
   /*
    * Tries again where that can help: the answer was lost, or the service is
-   * busy.  The same refresh token is sent again: if it was not used up, all is
-   * well, and if it was, AUTH_REFRESH_TOKEN_STALE says that a login is needed.
+   * busy.  The same refresh token is sent again: if it was not used up, or a
+   * moment ago, all is well; otherwise AUTH_REFRESH_TOKEN_STALE says that a
+   * login is needed.
    */
   async #persist<T>(once: () => Promise<T>,
     again: (error: unknown) => Promise<boolean> = async () => false) {
+    const start = Date.now();
     for (let n = 1; ; n++) {
       try {
         return await once();
@@ -218,7 +227,8 @@ export class PlatformClient {
           ? ([429, 502, 503, 504].includes(error.status)
             ? Math.max(1, error.retryAfter) * 1000 : undefined)
           : LOST_MS;
-        if (n === TRIES || (wait ?? 0) > LONGEST_MS) throw error;
+        if (n === TRIES || Date.now() - start + (wait ?? 0) > LONGEST_MS)
+          throw error;
         if (wait !== undefined) await sleep(wait);
         else if (!await again(error)) throw error;
       }

@@ -68,6 +68,7 @@ START_TEST (test_counts_appear) {
     ck_assert(has_line(text, "identity_refresh_stale_total 0"));
     ck_assert(
         has_line(text, "# TYPE identity_refresh_rotations_total counter"));
+    ck_assert(has_line(text, "identity_refresh_retries_total 0"));
 }
 END_TEST
 

@@ -85,26 +85,6 @@ START_TEST (test_refresh_expiry_is_capped) {
 }
 END_TEST
 
-/* What the refresh token in the body says. */
-static pj_claims_t answered_token(void)
-{
-    static const char before[] = "\"refreshToken\":\"";
-    const char *at;
-    pj_claims_t claims;
-    pj_str_t token;
-
-    memcpy(text, res.body.data, res.body.len);
-    text[res.body.len] = '\0';
-    at = strstr(text, before);
-    ck_assert_ptr_nonnull(at);
-    token.data = (const unsigned char *) at + strlen(before);
-    token.len = strcspn(at + strlen(before), "\"");
-    ck_assert_int_eq(token_verify(&cfg, keys, &scratch, token, NOW,
-                                  TOKEN_CHECK_ALL, &claims),
-                     PJ_OK);
-    return claims;
-}
-
 /* Refreshes with a token that was issued for old_ttl_s in a session that has
  * left_s to live, by these calls; how much of the arena that took. */
 static size_t refresh_for(bool idle, int64_t old_ttl_s, int64_t left_s,

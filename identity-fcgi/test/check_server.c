@@ -51,7 +51,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     *reply = (struct fcgi_reply){&head, &body};
 }
 
-static void reload(void)
+static void nothing(void)
 {
 }
 
@@ -65,7 +65,8 @@ static void note_stopping(void)
 
 static void *run(void *arg)
 {
-    const struct server_service service = {handle, reload, note_stopping};
+    const struct server_service service = {handle, nothing, nothing,
+                                           note_stopping};
 
     finished = server_run(&listener, &cfg, connections_max, &service);
     return arg;

@@ -131,6 +131,25 @@ START_TEST (test_expiry_never_passes_the_maximum_lifetime) {
 }
 END_TEST
 
+/* Whoever's clock is ahead, what was issued before a lockout is of an earlier
+ * second than what is issued after it. */
+START_TEST (test_access_tokens_tell_the_lockout) {
+    struct store_clock clock = {.now_us = NOW * INT64_C(1000000) + 999999};
+
+    ck_assert_int_eq(session_issued_at(NOW, &clock), NOW);
+    ck_assert_int_eq(session_issued_at(NOW + 20, &clock), NOW);
+    ck_assert_int_eq(session_issued_at(NOW - 20, &clock), NOW - 20);
+    clock.valid_after_us = NOW * INT64_C(1000000);
+    ck_assert_int_eq(session_issued_at(NOW, &clock), NOW + 1);
+    ck_assert_int_eq(session_issued_at(NOW - 20, &clock), NOW + 1);
+    clock.valid_after_us -= 1;
+    ck_assert_int_eq(session_issued_at(NOW, &clock), NOW);
+    ck_assert_int_eq(session_issued_at(NOW - 20, &clock), NOW);
+    clock.valid_after_us += INT64_C(3600000000);
+    ck_assert_int_eq(session_issued_at(NOW, &clock), NOW + 1);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("session");
@@ -147,6 +166,7 @@ int main(void)
     tcase_add_test(tc, test_refresh_of_a_disabled_account);
     tcase_add_test(tc, test_select);
     tcase_add_test(tc, test_expiry_never_passes_the_maximum_lifetime);
+    tcase_add_test(tc, test_access_tokens_tell_the_lockout);
 
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

@@ -6,6 +6,7 @@
 #ifndef FAKE_STORE_H_INCLUDED
 #define FAKE_STORE_H_INCLUDED
 
+#include "base/account_name.h"
 #include "store/store.h"
 
 #include <check.h>
@@ -36,13 +37,14 @@ static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
     struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        limit, choices, rehash, ping;
+        limit, choices, rehash, ping, revocations, own, end, account_read,
+        change;
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
     bool moved;      /* something came between reading and rotating */
     char rotated_to[STORE_UUID];
-    int64_t rotated_exp;
+    int64_t rotated_exp, grace_s;
     bool cleared, remembered, settled_success;
     struct session created;
     char created_with[256], rehashed_to[256];
@@ -87,6 +89,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
     ck_assert_uint_eq(strlen(stand_in), STORE_UUID - 1);
     called("find");
     *out = db.account;
+    out->clock.now_us = NOW * INT64_C(1000000);
     return next(&db.find);
 }
 
@@ -190,6 +193,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
         (void) meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    out->session.clock.now_us = NOW * INT64_C(1000000);
     if (strcmp(out->session.jti, "the new one") == 0) {
         memcpy(out->session.jti, db.rotated_to, STORE_UUID);
     }
@@ -243,6 +247,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
         (void) meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
+    out->session.clock.now_us = NOW * INT64_C(1000000);
     if (result != STORE_UNAVAILABLE && would_rotate(out, to)) {
         out->rotated = true;
         note_rotation(to->new_jti, to->expires_at_s, false, to->remember);
@@ -252,20 +257,25 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember)
+                                       const struct rotation *to,
+                                       bool clear_scope)
 {
     (void) st;
     if (strcmp(old->jti, db.rotated_to) == 0 &&
-        strcmp(new_jti, db.rotated_to) != 0) {
+        strcmp(to->new_jti, db.rotated_to) != 0) {
         called("back");
-        ck_assert_str_eq(new_jti, JTI);
-        ck_assert(!clear_scope && !remember);
+        ck_assert_str_eq(to->new_jti, JTI);
+        ck_assert(!clear_scope && !to->remember && to->retry_window_s == 0);
         return next(&db.rotate);
     }
     called("rotate");
-    note_rotation(new_jti, expires_at_s, clear_scope, remember);
+    if (strcmp(old->jti, to->new_jti) == 0) { /* replaces nothing */
+        db.cleared = clear_scope;
+        db.remembered = to->remember;
+    } else {
+        note_rotation(to->new_jti, to->expires_at_s, clear_scope,
+                      to->remember);
+    }
     return next(&db.rotate);
 }
 
@@ -276,7 +286,7 @@ enum store_result store_session_rotated(struct store *st,
     (void) st;
     (void) session_id;
     (void) jti;
-    ck_assert_int_eq(within_s, 60);
+    ck_assert_int_eq(within_s, db.grace_s != 0 ? db.grace_s : 60);
     called("rotated");
     return next(&db.rotated);
 }
@@ -310,6 +320,76 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
     }
     *done_count = count;
     return next(&db.revoke);
+}
+
+enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
+                                     const struct session *current,
+                                     int64_t now_s, int64_t opened_at_s,
+                                     struct own_sessions *out)
+{
+    (void) st;
+    (void) arena;
+    (void) current;
+    (void) now_s;
+    (void) opened_at_s;
+    called("own");
+    *out = (struct own_sessions){NULL, 0, false};
+    return next(&db.own);
+}
+
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended)
+{
+    (void) st;
+    (void) except;
+    ck_assert_str_eq(account_id, ACCOUNT);
+    called("end");
+    *ended += 3;
+    return next(&db.end);
+}
+
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out)
+{
+    (void) st;
+    ck_assert_str_eq(account_id, ACCOUNT);
+    called("account");
+    snprintf(name, ACCOUNT_NAME_MAX + 1, "somebody");
+    *out = db.account;
+    return next(&db.account_read);
+}
+
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended)
+{
+    (void) st;
+    (void) account_id;
+    (void) old_hash;
+    (void) except;
+    called("change");
+    snprintf(db.rehashed_to, sizeof(db.rehashed_to), "%s", new_hash);
+    *ended += 2;
+    return next(&db.change);
+}
+
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out)
+{
+    static struct revocation items[] = {
+        {SESSION, "", 0, NOW * INT64_C(1000000) + 5, NOW * INT64_C(1000000)},
+        {"", ACCOUNT, NOW + 1, NOW * INT64_C(1000000), INT64_C(1)}};
+
+    (void) st;
+    (void) arena;
+    called("revocations");
+    snprintf(db.revoked, sizeof(db.revoked), "%s", cursor);
+    *out = (struct revocations){items, 2, true, "next",
+                                NOW * INT64_C(1000000) + 999999};
+    return next(&db.revocations);
 }
 
 enum store_result store_ping(struct store *st, int *schema_version)

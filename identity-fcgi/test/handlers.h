@@ -216,6 +216,26 @@ static inline bool body_has(const char *part)
     return strstr(text, part) != NULL;
 }
 
+/* What the refresh token in the body says. */
+static inline pj_claims_t answered_token(void)
+{
+    static const char before[] = "\"refreshToken\":\"";
+    const char *at;
+    pj_claims_t claims;
+    pj_str_t token;
+
+    memcpy(text, res.body.data, res.body.len);
+    text[res.body.len] = '\0';
+    at = strstr(text, before);
+    ck_assert_ptr_nonnull(at);
+    token.data = (const unsigned char *) at + strlen(before);
+    token.len = strcspn(at + strlen(before), "\"");
+    ck_assert_int_eq(token_verify(&cfg, keys, &scratch, token, NOW,
+                                  TOKEN_CHECK_ALL, &claims),
+                     PJ_OK);
+    return claims;
+}
+
 static inline bool cookie_cleared(void)
 {
     return strstr(headers(), "Set-Cookie: rt=; ") != NULL &&

@@ -1,11 +1,12 @@
 // Drives the compiled examples/client against a running gateway: node
-// client.mjs FILE BASE.  Prints a line for each check; ends with 1 at the first
-// that fails.
+// client.mjs FILE BASE [retries].  `retries` says that the service answers a
+// retry.  Prints a line for each check; ends with 1 if one fails.
 
 import assert from 'node:assert/strict';
 import { pathToFileURL } from 'node:url';
 
-const [file, base] = process.argv.slice(2);
+const [file, base, mode] = process.argv.slice(2);
+const retries = mode === 'retries';
 const { PlatformClient, PlatformError } = await import(pathToFileURL(file));
 const credential = 'Demo-passw0rd!';
 const context = '/api/workspaces/current-context';
@@ -216,7 +217,7 @@ const checks = {
     };
     await Promise.all([client.refresh(), tab.refresh()]);
     assert.equal(net.most, 2);
-    assert.equal(net.refreshes(), 3);
+    assert.equal(net.refreshes(), retries ? 2 : 3);
     await reached(await client.fetch(context));
     await reached(await tab.fetch(context));
   },
@@ -236,6 +237,11 @@ const checks = {
     assert.equal(net.most, 1);
     assert.equal(net.refreshes(), 2);
     assert.equal(names.size, 1);
+    // Also while one of them asks again.
+    net.lose('/api/auth/refresh', 'request');
+    await Promise.all([client.refresh(), tab.refresh()]);
+    assert.equal(net.most, 1);
+    assert.equal(net.refreshes(), 5);
   },
 
   async 'a lost request, a lost body: asked again'() {
@@ -248,20 +254,82 @@ const checks = {
     }
   },
 
-  async 'an answer that is lost for good: log in again'() {
+  async 'a lost answer: sent again with the same token'() {
     const mine = store();
     const { net, client } = await signedIn('one', { store: mine });
+    const used = mine.token;
+    let lost;
     net.lose('/api/auth/refresh', 'answer');
-    await fails(client.refresh(), 'AUTH_REFRESH_TOKEN_STALE');
-    assert.equal(mine.token, null);
-    assert.equal(client.ready, false);
-    await client.login('one@demo.test', credential);
+    const { after } = net;
+    net.after = async (answer, call) => {
+      if (call.path === '/api/auth/refresh' && !lost)
+        lost = (await answer.clone().json()).refreshToken;
+      return after(answer, call);
+    };
+    if (retries) {
+      await client.refresh();
+      assert.equal(mine.token, lost);
+      assert.equal(mine.saved, 2);
+      assert.equal(net.refreshes(), 2);
+    } else {
+      await fails(client.refresh(), 'AUTH_REFRESH_TOKEN_STALE');
+      assert.equal(mine.token, null);
+      assert.equal(client.ready, false);
+      await client.login('one@demo.test', credential);
+    }
+    for (const call of net.calls.slice(1))
+      if (call.path === '/api/auth/refresh')
+        assert.equal(JSON.parse(call.body).refreshToken, used);
+    await client.refresh();
     await reached(await client.fetch(context));
+  },
+
+  async 'seven lost answers in a row'() {
+    if (!retries) return;
+    const { net, client } = await signedIn('one');
+    net.lose('/api/auth/refresh', 'answer', 7);
+    await client.refresh();
+    assert.equal(net.refreshes(), 8);
+    await client.refresh();
+    await reached(await client.fetch(context));
+  },
+
+  async 'half a minute later: gives up'() {
+    const { net, client } = await signedIn('one');
+    net.lose('/api/auth/refresh', 'request', 8);
+    const { before } = net;
+    net.before = (call) => {
+      later(30);
+      return before(call);
+    };
+    await assert.rejects(client.refresh(), /lost/);
+    assert.equal(net.refreshes(), 1);
+  },
+
+  // The cookie with it: the second one is sent the old one again.
+  async 'a lost answer in a page, while another tab asks too'() {
+    if (!retries) return;
+    const { net, client } = await signedIn('one');
+    const tab = new PlatformClient({ base, fetch: net.fetch });
+    const { cookie } = net;
+    let n = 0;
+    net.after = async (answer, call) => {
+      if (call.path !== '/api/auth/refresh' || n++ > 1) return answer;
+      net.cookie = cookie;
+      throw new TypeError('lost');
+    };
+    await Promise.all([client.refresh(), tab.refresh()]);
+    assert.ok(net.refreshes() >= 3);
+    assert.notEqual(net.cookie, cookie);
+    await client.refresh();
+    await tab.refresh();
+    await reached(await client.fetch(context));
+    await reached(await tab.fetch(context));
   },
 
   async 'no network: gives up, and forgets nothing'() {
     const { net, client } = await signedIn('one');
-    net.lose('/api/auth/refresh', 'request', 4);
+    net.lose('/api/auth/refresh', 'request', 8);
     await assert.rejects(client.refresh(), /lost/);
     await client.refresh();
     await reached(await client.fetch(context));

@@ -74,7 +74,7 @@ is $updates, $changes, 'one row changed for each success';
 # moved while the first statement read.  That is short, and seldom hit.
 
 my $moved = $pg->sql(q{select sum(calls) from pg_stat_statements
-    where query like 'UPDATE auth_sessions SET jti%'}, user => 'postgres');
+    where query like 'UPDATE auth_sessions s SET jti%'}, user => 'postgres');
 cmp_ok $moved, '>=', $ROUNDS / 200, "$moved times the scope had moved";
 
 $t->done;

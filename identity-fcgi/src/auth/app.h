@@ -24,6 +24,7 @@ struct worker {
     /* The request in hand. */
     const struct http_request *req;
     struct http_response *res;
+    pj_str_t path_id; /* what stands for the {id} of its route */
     struct keys *keys;
     const pj_key_t *signer; /* of keys, this thread's alone */
     int64_t now_s;
@@ -32,7 +33,9 @@ struct worker {
 /* Fills w->res; it never fails, a problem is an answer too. */
 typedef void handler_fn(struct worker *w);
 
-handler_fn h_login, h_refresh, h_select_branch, h_logout;
+handler_fn h_login, h_refresh, h_select_branch, h_logout, h_revocations;
+handler_fn h_sessions, h_session_end, h_logout_others, h_logout_all;
+handler_fn h_change_credential;
 
 /*
  * Fills *out for a login as account (normalised) from remote_addr.  IPv6
@@ -44,6 +47,36 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
                       pj_str_t remote_addr, struct attempt *out)
     __attribute__((warn_unused_result));
 
+/* A login, or the like, that is being tried. */
+struct auth_attempt {
+    struct attempt attempt;
+    bool counted; /* as failed, until it is settled */
+};
+
+/* Counts it as failed; false with a refusal, and an audit line where there
+ * were too many. */
+bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
+                        const char *limited_event, struct auth_attempt *a);
+
+/* Takes the count back by the answer in w->res: when the service or the
+ * database gave up, or refused something else, nothing has failed.  Best
+ * effort: a count that stays is one failure too many, and expires. */
+void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
+
+/* -- who asks: refused, with false, without an access token of a live session
+ * -- */
+
+enum auth_caller { AUTH_CALLER_ACCOUNT, AUTH_CALLER_ANY };
+
+/* The access token in Authorization, of an account alone or of a branch too.
+ */
+bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims);
+
+/* Its session, as it stands; view->selectable tells of the branch asked about,
+ * or, where that is NULL, of the session's own. */
+bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
+                         const pj_str_t *branch_id, struct session_view *view);
+
 /* -- request bodies: a bad one is refused, with false -- */
 
 /* Media type and syntax, in this order.  *root is an object; NULL for no body
@@ -53,6 +86,10 @@ bool auth_body(struct worker *w, bool optional, const pj_json_t **root);
 /* The string member name, which has to be there. */
 bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
                  pj_str_t *out);
+
+/* Whether a credential can be one. */
+bool auth_credential_fits(struct worker *w, const char *name,
+                          pj_str_t credential);
 
 /* The string member refreshToken: missing, null and "" all leave *out empty,
  * and so does root == NULL. */
@@ -91,13 +128,17 @@ struct auth_answer {
 
 /* Begins a JSON answer; the caller continues its object. */
 void auth_json(struct worker *w, struct jsonw *json);
+/* The same, with the members code and message. */
+void auth_success(struct worker *w, struct jsonw *json, const char *code,
+                  const char *message);
 
 /* Signs the access tokens that the answer needs; false when that fails. */
 bool auth_sign_access(struct worker *w, struct auth_answer *answer);
 
 /* Signs a refresh token; false when that fails. */
 bool auth_sign_refresh(struct worker *w, const struct session *s,
-                       const char *jti, int64_t exp, pj_str_t *out);
+                       const char *jti, int64_t iat, int64_t exp,
+                       pj_str_t *out);
 
 /* Makes w->res the 200, signing the access tokens where that was not done;
  * false, with a refusal, when that fails. */
@@ -110,5 +151,9 @@ void auth_names(struct worker *w, const char *account_id,
 /* An audit line; account_id and session_id may be NULL. */
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id);
+
+/* One about so many of the account's sessions, by one of them. */
+void auth_audit_sessions(struct worker *w, const char *event,
+                         const struct session *own, int64_t ended);
 
 #endif

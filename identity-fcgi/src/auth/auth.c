@@ -4,11 +4,7 @@
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
-#include "base/uuid.h"
 
-#include <arpa/inet.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +12,7 @@
 /* A token with 200 branches is about 14 KiB; the rest needs less than 1 KiB.
  */
 #define TOKEN_BUF_BYTES (TOKEN_MAX_BYTES + 4096)
+#define CREDENTIAL_MAX 1024 /* bytes */
 
 /* -- refusals -- */
 
@@ -100,6 +97,14 @@ bool auth_member(struct worker *w, const pj_json_t *root, const char *name,
     return true;
 }
 
+bool auth_credential_fits(struct worker *w, const char *name,
+                          pj_str_t credential)
+{
+    return (credential.len > 0 && credential.len <= CREDENTIAL_MAX) ||
+           auth_invalid(w, "The member %s must be 1 to %d bytes.", name,
+                        CREDENTIAL_MAX);
+}
+
 bool auth_member_refresh_token(struct worker *w, const pj_json_t *root,
                                pj_str_t *out)
 {
@@ -130,12 +135,13 @@ static bool sign(struct worker *w, const struct token *token, pj_str_t *out)
 }
 
 bool auth_sign_refresh(struct worker *w, const struct session *s,
-                       const char *jti, int64_t exp, pj_str_t *out)
+                       const char *jti, int64_t iat, int64_t exp,
+                       pj_str_t *out)
 {
     const struct token token = {.kind = TOKEN_REFRESH,
                                 .session = s,
                                 .jti = jti,
-                                .iat = w->now_s,
+                                .iat = iat,
                                 .exp = exp};
 
     return sign(w, &token, out);
@@ -149,11 +155,12 @@ static int64_t access_expiry(const struct worker *w, const struct session *s)
 
 bool auth_sign_access(struct worker *w, struct auth_answer *a)
 {
-    struct token token = {.kind = TOKEN_BRANCH,
-                          .session = &a->view->session,
-                          .scope = &a->view->scope,
-                          .iat = w->now_s,
-                          .exp = access_expiry(w, &a->view->session)};
+    struct token token = {
+        .kind = TOKEN_BRANCH,
+        .session = &a->view->session,
+        .scope = &a->view->scope,
+        .iat = session_issued_at(w->now_s, &a->view->session.clock),
+        .exp = access_expiry(w, &a->view->session)};
 
     if (a->scoped && !sign(w, &token, &a->access_token)) {
         return false;
@@ -171,6 +178,15 @@ void auth_json(struct worker *w, struct jsonw *json)
     http_header(w->res, "Cache-Control", "no-store");
     jsonw_init(json, &w->res->body);
     jsonw_object(json, NULL);
+}
+
+void auth_success(struct worker *w, struct jsonw *json, const char *code,
+                  const char *message)
+{
+    w->res->code = code;
+    auth_json(w, json);
+    jsonw_cstr(json, "code", code);
+    jsonw_cstr(json, "message", message);
 }
 
 static void add_branches(struct jsonw *json, const struct branch_list *list)
@@ -208,9 +224,7 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
     }
     buf_reset(&res->headers);
     buf_reset(&res->body);
-    auth_json(w, &json);
-    jsonw_cstr(&json, "code", a->code);
-    jsonw_cstr(&json, "message", a->message);
+    auth_success(w, &json, a->code, a->message);
     add_token(&json, "accessToken", a->access_token);
     add_token(&json, "accountAccessToken", a->account_token);
     add_token(&json, "refreshToken", a->refresh_token);
@@ -228,7 +242,6 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
         return auth_failed(w, "the answer does not fit its buffer");
     }
     res->status = 200;
-    res->code = a->code;
     auth_names(w, s->account_id, s->session_id);
     return true;
 }
@@ -247,45 +260,4 @@ void auth_audit(struct worker *w, const char *event, const char *account_id,
               LOG_FIELDS(log_text("clientIp", w->req->remote_addr.data),
                          log_text("accountId", account_id),
                          log_text("sessionId", session_id)));
-}
-
-/* -- whose failed logins are counted -- */
-
-static void fold_address(pj_str_t remote_addr, char *out, size_t cap)
-{
-    char text[INET6_ADDRSTRLEN];
-    struct in6_addr a6;
-    struct in_addr a4;
-
-    snprintf(text, sizeof(text), "%.*s",
-             remote_addr.len < sizeof(text) ? (int) remote_addr.len : 0,
-             remote_addr.len > 0 ? (const char *) remote_addr.data : "");
-    if (inet_pton(AF_INET6, text, &a6) == 1) {
-        if (IN6_IS_ADDR_V4MAPPED(&a6)) {
-            inet_ntop(AF_INET, &a6.s6_addr[12], out, (socklen_t) cap);
-            return;
-        }
-        memset(&a6.s6_addr[8], 0, 8);
-        inet_ntop(AF_INET6, &a6, text, sizeof(text));
-        snprintf(out, cap, "%s/64", text);
-        return;
-    }
-    /* A client on a Unix socket has no address: all of them are one. */
-    snprintf(out, cap, "%s",
-             inet_pton(AF_INET, text, &a4) == 1 ? text : "0.0.0.0");
-}
-
-bool attempt_identify(const struct keys *keys, pj_str_t account,
-                      pj_str_t remote_addr, struct attempt *out)
-{
-    fold_address(remote_addr, out->address, sizeof(out->address));
-    if (keys->signing == NULL || /* a local set-up without keys */
-        HMAC(EVP_sha256(), keys->hmac_key, sizeof(keys->hmac_key),
-             account.data, account.len, out->account_hmac, NULL) == NULL) {
-        return false;
-    }
-    /* Spread as evenly as the ids of accounts. */
-    uuid_write(out->stand_in, out->account_hmac);
-    out->stand_in[UUID_LEN] = '\0';
-    return true;
 }

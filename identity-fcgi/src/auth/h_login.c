@@ -8,20 +8,17 @@
 #include "base/metrics.h"
 #include "base/uuid.h"
 
-#include <inttypes.h>
 #include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CREDENTIAL_MAX 1024 /* bytes */
-#define TRIES 3             /* of an account that changes under our hands */
+#define TRIES 3 /* of an account that changes under our hands */
 
 struct login {
     pj_str_t account_name; /* normalised */
     pj_str_t credential;
-    struct attempt attempt;
-    bool counted; /* attempt holds a count that is to be settled */
-    bool known;   /* this account's row, not a stand-in */
+    struct auth_attempt attempt;
+    bool known; /* this account's row, not a stand-in */
     struct account account;
     char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
 };
@@ -46,44 +43,7 @@ static bool read_body(struct worker *w, struct login *login)
     if (wrong != NULL) {
         return auth_invalid(w, "The member account must %s.", wrong);
     }
-    if (login->credential.len == 0 || login->credential.len > CREDENTIAL_MAX) {
-        return auth_invalid(w,
-                            "The member credential must be 1 to 1024 bytes.");
-    }
-    return true;
-}
-
-/* -- attempts -- */
-
-/* Counts this login as failed until it has succeeded. */
-static bool count_attempt(struct worker *w, struct login *login)
-{
-    int64_t retry_after_s = 1;
-    char seconds[24];
-
-    if (!attempt_identify(w->keys, login->account_name, w->req->remote_addr,
-                          &login->attempt)) {
-        return auth_failed(w, "cannot compute the attempt's name");
-    }
-    if (w->cfg->max_failures == 0) {
-        return true;
-    }
-    switch (store_attempt_begin(&w->store, &login->attempt,
-                                w->cfg->max_failures, w->cfg->failure_window_s,
-                                &retry_after_s)) {
-    case STORE_OK:
-        login->counted = true;
-        return true;
-    case STORE_NONE:
-        snprintf(seconds, sizeof(seconds), "%" PRId64, retry_after_s);
-        (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
-                           "Too many failed logins; try again later.");
-        http_header(w->res, "Retry-After", seconds);
-        auth_audit(w, "auth.login.limited", NULL, NULL);
-        return false;
-    default:
-        return auth_database_unavailable(w);
-    }
+    return auth_credential_fits(w, "credential", login->credential);
 }
 
 /* -- the credential -- */
@@ -100,7 +60,7 @@ static bool check_credential(struct worker *w, struct login *login)
     enum password_result verdict;
     enum store_result result =
         store_account_find(&w->store, login->account_name,
-                           login->attempt.stand_in, &login->account);
+                           login->attempt.attempt.stand_in, &login->account);
 
     if (result != STORE_OK && result != STORE_NONE) {
         return auth_database_unavailable(w);
@@ -151,6 +111,7 @@ static bool new_session(struct worker *w, const struct account *account,
 
     memcpy(s->account_id, account->account_id, sizeof(s->account_id));
     memcpy(s->account_type, account->account_type, sizeof(s->account_type));
+    s->clock = account->clock;
     s->created_at_s = w->now_s;
     s->expires_at_s =
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
@@ -194,7 +155,7 @@ static void sign(void *arg)
     const struct session *session = &s->answer->view->session;
 
     s->ok =
-        auth_sign_refresh(s->worker, session, session->jti,
+        auth_sign_refresh(s->worker, session, session->jti, s->worker->now_s,
                           session->expires_at_s, &s->answer->refresh_token) &&
         auth_sign_access(s->worker, s->answer);
 }
@@ -263,17 +224,6 @@ static void log_in(struct worker *w, struct login *login)
     (void) auth_busy(w);
 }
 
-/* When the service or the database gives up, no login has failed.  Best
- * effort: a count that stays is one failure too many, and expires. */
-static void settle_attempt(struct worker *w, const struct login *login)
-{
-    int status = w->res->status;
-
-    if (login->counted && (status == 200 || status == 503)) {
-        (void) store_attempt_settle(&w->store, &login->attempt, status == 200);
-    }
-}
-
 /* Counts the login by the outcome that its answer tells. */
 static void count_outcome(const char *code)
 {
@@ -301,10 +251,13 @@ void h_login(struct worker *w)
 {
     struct login login = {0};
 
-    if (read_body(w, &login) && count_attempt(w, &login)) {
+    /* It counts as failed until it has succeeded. */
+    if (read_body(w, &login) &&
+        auth_attempt_begin(w, login.account_name, "auth.login.limited",
+                           &login.attempt)) {
         log_in(w, &login);
     }
     OPENSSL_cleanse(login.fresh, sizeof(login.fresh));
-    settle_attempt(w, &login);
+    auth_attempt_settle(w, &login.attempt);
     count_outcome(w->res->code);
 }

@@ -64,10 +64,7 @@ static void answer(struct worker *w)
 {
     struct jsonw json;
 
-    w->res->code = "AUTH_LOGOUT_SUCCESS";
-    auth_json(w, &json);
-    jsonw_cstr(&json, "code", w->res->code);
-    jsonw_cstr(&json, "message", "Logout succeeded.");
+    auth_success(w, &json, "AUTH_LOGOUT_SUCCESS", "Logout succeeded.");
     jsonw_object_end(&json);
 }
 

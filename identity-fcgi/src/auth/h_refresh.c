@@ -17,6 +17,8 @@
 
 #define UNREADABLE_PAUSE_MS 100
 
+#define FAR_AWAY_S 253402300799 /* the end of the year 9999 */
+
 /* The outcome of one attempt. */
 enum step {
     ROTATED,
@@ -126,18 +128,21 @@ static bool revoke(const struct refresh *r, const char *event,
 
 /*
  * Under the policy `revoke`, a token that was rotated out a while ago counts
- * as stolen: the session ends, whether thief or owner presents it.
+ * as stolen: the session ends, whether thief or owner presents it.  Where
+ * there are retries, that is when their time is over.
  */
 static bool refuse_stale(const struct refresh *r)
 {
     struct worker *w = r->w;
     const struct session *s = &r->view.session;
+    int64_t window_s = w->cfg->refresh_retry_window_s;
+    int64_t grace_s = window_s > 0 ? window_s : REUSE_GRACE_S;
     enum store_result young = STORE_OK;
 
     if (w->cfg->refresh_reuse == REUSE_REVOKE &&
-        w->now_s > r->claims.iat + REUSE_GRACE_S) {
+        w->now_s > r->claims.iat + grace_s) {
         young = store_session_rotated(&w->store, s->session_id, r->claims.jti,
-                                      REUSE_GRACE_S);
+                                      grace_s);
     }
     if (young == STORE_UNAVAILABLE ||
         (young == STORE_NONE && !revoke(r, "auth.refresh.reuse_revoked",
@@ -207,29 +212,44 @@ static void sign_ahead(void *arg)
 
     copy_id(s.account_id, r->claims.account_id);
     copy_id(s.session_id, r->claims.session_id);
-    (void) auth_sign_refresh(r->w, &s, r->jti, r->exp, &r->new_token);
+    (void) auth_sign_refresh(r->w, &s, r->jti, r->w->now_s, r->exp,
+                             &r->new_token);
 }
 
-/* Makes the 200, which is sent if the rotation succeeds.  The new refresh
- * token is signed once for all attempts. */
+/* The new refresh token, signed once for all attempts; or, from what the row
+ * says of it, the one that an earlier refresh gave for this token. */
+static bool sign_new_token(struct refresh *r)
+{
+    struct worker *w = r->w;
+    const struct session *s = &r->view.session;
+    int64_t exp =
+        session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
+                       w->cfg->session_max_lifetime_s);
+
+    if (r->view.retried) {
+        r->exp = s->expires_at_s;
+        return auth_sign_refresh(w, s, s->jti, r->view.retry_iat_s, r->exp,
+                                 &r->new_token);
+    }
+    if (r->new_token.len > 0 && r->exp == exp &&
+        session_id_is(s->session_id, r->claims.session_id)) {
+        return true;
+    }
+    r->exp = exp;
+    return auth_sign_refresh(w, s, r->jti, w->now_s, exp, &r->new_token);
+}
+
+/* Makes the 200, which is sent if the rotation succeeds. */
 static bool prepare_answer(struct refresh *r, bool scoped)
 {
-    const struct config *cfg = r->w->cfg;
-    const struct session *s = &r->view.session;
     struct auth_answer answer = {.code = "AUTH_REFRESH_SUCCESS",
                                  .message = "The session was refreshed.",
                                  .view = &r->view,
                                  .scoped = scoped,
                                  .account_access = r->include_account_token};
-    int64_t exp = session_expiry(r->w->now_s, cfg->refresh_ttl_s,
-                                 s->created_at_s, cfg->session_max_lifetime_s);
 
-    if (r->new_token.len == 0 || r->exp != exp ||
-        !session_id_is(s->session_id, r->claims.session_id)) {
-        r->exp = exp;
-        if (!auth_sign_refresh(r->w, s, r->jti, exp, &r->new_token)) {
-            return auth_failed(r->w, "cannot sign a refresh token");
-        }
+    if (!sign_new_token(r)) {
+        return auth_failed(r->w, "cannot sign a refresh token");
     }
     answer.refresh_token = r->new_token;
     return auth_answer(r->w, &answer);
@@ -240,19 +260,35 @@ static void rotate_back(const struct refresh *r)
 {
     struct session rotated = r->view.session;
     char jti[STORE_UUID];
+    const struct rotation to = {.new_jti = jti,
+                                .expires_at_s = rotated.expires_at_s};
 
     memcpy(rotated.jti, r->jti, sizeof(rotated.jti));
     copy_id(jti, r->claims.jti);
-    if (store_session_rotate(&r->w->store, &rotated, jti, rotated.expires_at_s,
-                             false, false) != STORE_OK) {
+    if (store_session_rotate(&r->w->store, &rotated, &to, false) != STORE_OK) {
         (void) refuse_in_doubt(r);
     }
+}
+
+/* The rotation that is wanted, as far as it is known before the session. */
+static struct rotation rotation_of(const struct refresh *r)
+{
+    const struct config *cfg = r->w->cfg;
+
+    return (struct rotation){.token = &r->claims,
+                             .new_jti = r->jti,
+                             .expires_at_s = r->exp,
+                             .now_s = r->w->now_s,
+                             .retry_window_s = cfg->refresh_retry_window_s,
+                             .remember = cfg->refresh_reuse == REUSE_REVOKE};
 }
 
 static enum step rotate(struct refresh *r, enum session_verdict verdict)
 {
     struct worker *w = r->w;
-    bool rotated = r->view.rotated, lost = verdict == SESSION_NOT_SELECTABLE;
+    bool rotated = r->view.rotated, retried = r->view.retried;
+    bool lost = verdict == SESSION_NOT_SELECTABLE;
+    struct rotation to;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
         if (rotated) {
@@ -260,12 +296,15 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
         }
         return REFUSED;
     }
-    if (rotated && !lost) {
+    if ((rotated || retried) && !lost) {
         return ROTATED;
     }
-    switch (store_session_rotate(
-        &w->store, &r->view.session, r->jti, r->exp, lost,
-        w->cfg->refresh_reuse == REUSE_REVOKE && !rotated)) {
+    to = rotation_of(r);
+    if (retried) {
+        to.new_jti = r->view.session.jti; /* stays; its scope is cleared */
+    }
+    to.remember = to.remember && !rotated && !retried;
+    switch (store_session_rotate(&w->store, &r->view.session, &to, lost)) {
     case STORE_OK:
         return ROTATED;
     case STORE_NONE:
@@ -282,21 +321,23 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
 /*
  * Reads the session, and on the first attempt rotates it in the same
  * statement, unless the end of the session is near: then the new token's
- * expiry is not known before the read.
+ * expiry is not known before the read.  Where there are retries, that
+ * statement alone finds them.
  */
 static enum store_result look(struct refresh *r, bool first)
 {
     struct worker *w = r->w;
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
-    struct rotation to = {.token = &r->claims,
-                          .new_jti = r->jti,
-                          .expires_at_s = r->exp,
-                          .now_s = w->now_s,
-                          .opened_at_s =
-                              lifetime_s > 0 ? r->exp - lifetime_s : 0,
-                          .remember = w->cfg->refresh_reuse == REUSE_REVOKE};
+    struct rotation to = rotation_of(r);
+    bool may_rotate = first && r->exp == w->now_s + w->cfg->refresh_ttl_s;
 
-    if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
+    to.opened_at_s = !may_rotate      ? FAR_AWAY_S
+                     : lifetime_s > 0 ? r->exp - lifetime_s
+                                      : 0;
+    if (r->view.retried) {
+        r->new_token.len = 0; /* of that time */
+    }
+    if (may_rotate || to.retry_window_s > 0) {
         return store_session_refresh(&w->store, &w->arena, &to,
                                      r->include_account_token, &r->meanwhile,
                                      &r->view);
@@ -333,6 +374,8 @@ static enum step attempt(struct refresh *r, bool first)
     }
     if (r->uncertain && strcmp(s->jti, r->jti) == 0) {
         r->view.rotated = true; /* by ourselves: only the answer was lost */
+    }
+    if (r->view.rotated || r->view.retried) {
         jti = (pj_str_t){(const unsigned char *) s->jti, strlen(s->jti)};
     }
     verdict = session_decide(&r->view, c->account_id, &jti, r->w->now_s,
@@ -403,9 +446,11 @@ void h_refresh(struct worker *w)
     struct refresh r = {.w = w, .meanwhile = {sign_ahead, &r}};
 
     if (read_body(&r) && find_token(&r) && verify(&r) && rotate_session(&r)) {
-        metrics_count(METRICS_ROTATIONS);
+        metrics_count(r.view.retried ? METRICS_RETRIES : METRICS_ROTATIONS);
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
-        auth_audit(w, "auth.refresh.succeeded", r.view.session.account_id,
-                   r.view.session.session_id);
+        auth_audit(w,
+                   r.view.retried ? "auth.refresh.retried"
+                                  : "auth.refresh.succeeded",
+                   r.view.session.account_id, r.view.session.session_id);
     }
 }

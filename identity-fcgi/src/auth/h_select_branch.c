@@ -1,59 +1,16 @@
 /* POST /api/auth/select-branch */
 
 #include "auth/app.h"
-#include "auth/session.h"
-#include "auth/token.h"
 #include "base/metrics.h"
-
-/* A token in Authorization would help (RFC 6750 section 3.1). */
-static bool refuse_token(struct worker *w, const char *code,
-                         const char *detail)
-{
-    http_problem(w->res, w->req, 401, code, detail);
-    http_header(w->res, "WWW-Authenticate",
-                http_bearer(w->req->authorization).data != NULL
-                    ? "Bearer realm=\"platform\", error=\"invalid_token\""
-                    : "Bearer realm=\"platform\"");
-    return false;
-}
-
-/* The token comes before the body: a caller without one learns nothing about
- * its body. */
-static bool verify(struct worker *w, pj_claims_t *claims)
-{
-    pj_str_t token = http_bearer(w->req->authorization);
-
-    return (token.len > 0 &&
-            token_verify(w->cfg, w->keys, &w->arena, token, w->now_s,
-                         TOKEN_CHECK_ALL, claims) == PJ_OK &&
-            claims->kind == PJ_TOKEN_ACCOUNT) ||
-           refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
-                        "A valid account access token is required.");
-}
 
 /* Reads the session as it stands, with the branch asked for. */
 static bool check(struct worker *w, const pj_claims_t *claims,
                   pj_str_t branch_id, struct session_view *view)
 {
-    enum store_result result =
-        store_session_read(&w->store, &w->arena, claims->session_id,
-                           &branch_id, false, NULL, view);
-    enum session_verdict verdict;
-
-    if (result != STORE_OK && result != STORE_NONE) {
-        return auth_database_unavailable(w);
-    }
-    view->session.active &= result == STORE_OK;
-    verdict = session_decide(view, claims->account_id, NULL, w->now_s,
-                             w->cfg->session_max_lifetime_s);
-    if (verdict == SESSION_SCOPED) {
-        return true;
-    }
-    auth_names(w, view->session.account_id, view->session.session_id);
-    return verdict == SESSION_NOT_SELECTABLE
-               ? auth_refuse(w, 403, "AUTH_BRANCH_NOT_SELECTABLE",
-                             "This branch cannot be selected.")
-               : refuse_token(w, AUTH_NOT_ACTIVE);
+    return auth_caller_session(w, claims, &branch_id, view) &&
+           (view->selectable ||
+            auth_refuse(w, 403, "AUTH_BRANCH_NOT_SELECTABLE",
+                        "This branch cannot be selected."));
 }
 
 void h_select_branch(struct worker *w)
@@ -70,7 +27,10 @@ void h_select_branch(struct worker *w)
     pj_str_t branch_id;
     enum store_result result;
 
-    if (!verify(w, &claims) || !auth_body(w, false, &root) ||
+    /* The token comes before the body: a caller without one learns nothing
+     * about its body. */
+    if (!auth_caller(w, AUTH_CALLER_ACCOUNT, &claims) ||
+        !auth_body(w, false, &root) ||
         !auth_member(w, root, "branchId", &branch_id) ||
         !check(w, &claims, branch_id, &view) || !auth_answer(w, &answer)) {
         return;

@@ -2,6 +2,8 @@
 
 #include "auth/keys.h"
 
+#include "auth/keys_dir.h"
+
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <pthread.h>
@@ -16,6 +18,8 @@
 #define PRIVATE "PLATFORM_JWT_PRIVATE_KEY_BASE64"
 #define PUBLIC "PLATFORM_JWT_PUBLIC_KEY_BASE64"
 #define ADDITIONAL "PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS"
+#define DIRECTORY "PLATFORM_JWT_KEY_DIR"
+#define LOOKS 20 /* at a directory that changes meanwhile */
 #define GOOD_PUBLIC                                                           \
     "base64 of PEM or DER, SubjectPublicKeyInfo, RSA of 2048 bits or more"
 
@@ -104,7 +108,7 @@ static bool derive_hmac_key(struct keys *keys, struct error *e)
                     signature, sizeof(signature), &len);
 
     if (code) {
-        return fail(e, PRIVATE ": cannot sign: %s", pj_strerror(code));
+        return fail(e, "the signing key cannot sign: %s", pj_strerror(code));
     }
     SHA256((const unsigned char *) signature, len, keys->hmac_key);
     OPENSSL_cleanse(signature, sizeof(signature));
@@ -161,7 +165,7 @@ static bool load_additional(struct keys *keys, const struct config *cfg,
 
 static bool render(struct keys *keys, struct error *e)
 {
-    size_t cap = 32 + keys->verifying_count * JWK_MAX_BYTES;
+    size_t cap = 32 + keys->published_count * JWK_MAX_BYTES;
     unsigned char digest[SHA256_DIGEST_LENGTH];
     pj_err_t code;
     char *p = keys->etag;
@@ -172,7 +176,7 @@ static bool render(struct keys *keys, struct error *e)
     }
     code =
         pj_jwks_emit((const pj_key_t *const *) keys->verifying,
-                     keys->verifying_count, keys->jwks, cap, &keys->jwks_len);
+                     keys->published_count, keys->jwks, cap, &keys->jwks_len);
     if (code) {
         return fail(e, "the key set cannot be written: %s", pj_strerror(code));
     }
@@ -212,39 +216,96 @@ static void keys_free(struct keys *keys)
     }
     pj_key_free(keys->signing);
     free(keys->jwks);
+    free(keys->dir);
     OPENSSL_cleanse(keys->hmac_key, sizeof(keys->hmac_key));
     free(keys);
 }
 
-struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
+/* From the variables. */
+static bool load_variables(struct keys *keys, const struct config *cfg,
+                           struct error *e)
+{
+    bool any;
+    const char *missing = missing_part(cfg, &any);
+
+    if (missing != NULL && (any || !cfg->is_local)) {
+        return fail(e,
+                    "%s: missing; accepted: what identity-fcgi keys generate "
+                    "prints",
+                    missing);
+    }
+    if (missing == NULL &&
+        !(load_signing(keys, cfg, e) && load_additional(keys, cfg, e))) {
+        return false;
+    }
+    keys->published_count = keys->verifying_count;
+    return true;
+}
+
+/* One source is enough: of two, nobody knew which key signs. */
+static bool load_directory(struct keys *keys, const struct config *cfg,
+                           struct error *e)
+{
+    bool any;
+
+    (void) missing_part(cfg, &any);
+    if (any || cfg->jwt_additional_public_keys != NULL) {
+        return fail(e, DIRECTORY ": stands beside " KEY_ID ", " PRIVATE
+                                 ", " PUBLIC " or " ADDITIONAL
+                                 "; accepted: the directory, or those");
+    }
+    keys->dir = strdup(cfg->jwt_key_dir);
+    return keys->dir != NULL ? keys_dir_load(keys, e->text, e->cap)
+                             : fail(e, "out of memory");
+}
+
+static struct keys *load(const struct config *cfg, struct error *e)
 {
     size_t copies = cfg->worker_threads > 0 ? (size_t) cfg->worker_threads : 0;
     struct keys *keys =
         calloc(1, sizeof(*keys) + copies * sizeof(keys->copies[0]));
-    struct error e = {err, err_cap};
-    const char *missing;
-    bool any, ok = true;
+    bool ok;
 
     if (keys == NULL) {
-        (void) fail(&e, "out of memory");
+        (void) fail(e, "out of memory");
         return NULL;
     }
     keys->refs = 1;
     keys->copy_count = copies;
-    missing = missing_part(cfg, &any);
-    if (missing == NULL) {
-        ok = load_signing(keys, cfg, &e) && derive_hmac_key(keys, &e) &&
-             load_additional(keys, cfg, &e);
-    } else if (any || !cfg->is_local) {
-        ok = fail(&e,
-                  "%s: missing; accepted: what identity-fcgi keys generate "
-                  "prints",
-                  missing);
-    }
-    if (!ok || !render(keys, &e)) {
+    ok = cfg->jwt_key_dir != NULL ? load_directory(keys, cfg, e)
+                                  : load_variables(keys, cfg, e);
+    if (!ok || (keys->signing != NULL && !derive_hmac_key(keys, e)) ||
+        !render(keys, e)) {
         keys_free(keys);
         return NULL;
     }
+    return keys;
+}
+
+struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
+{
+    struct error e = {err, err_cap};
+    uint64_t before, after = 0;
+    struct keys *keys;
+    int looks = 0;
+
+    if (cfg->jwt_key_dir == NULL) {
+        return load(cfg, &e);
+    }
+    do {
+        before = keys_dir_stamp(cfg->jwt_key_dir);
+        keys = load(cfg, &e);
+        after = keys_dir_stamp(cfg->jwt_key_dir);
+        if (keys != NULL) {
+            keys->stamp = before;
+        }
+        /* A file that changed its name meanwhile may have been missed. */
+        if (before != after) {
+            keys_release(keys);
+            keys = NULL;
+            (void) fail(&e, DIRECTORY ": it changes all the time");
+        }
+    } while (before != after && ++looks < LOOKS);
     return keys;
 }
 
@@ -315,4 +376,14 @@ const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid)
         }
     }
     return NULL;
+}
+
+bool keys_is_published(const struct keys *keys, const pj_key_t *key)
+{
+    for (size_t i = 0; i < keys->published_count; i++) {
+        if (keys->verifying[i] == key) {
+            return true;
+        }
+    }
+    return false;
 }

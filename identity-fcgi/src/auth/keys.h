@@ -7,6 +7,7 @@
 
 #include <pj.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #define KEYS_MAX_ADDITIONAL 15
 #define KEYS_ETAG_MAX 64
@@ -19,7 +20,11 @@ struct keys {
     pj_key_t *signing; /* private; NULL where a local set-up has none yet */
     pj_key_t *verifying[1 + KEYS_MAX_ADDITIONAL]; /* [0] pairs with signing */
     size_t verifying_count;
-    char *jwks; /* the key-set document */
+    size_t
+        published_count; /* of those; the rest is for refresh tokens alone */
+    char *dir;           /* which they come from, or NULL; */
+    uint64_t stamp;      /* as it was then: see keys_dir_stamp() */
+    char *jwks;          /* the key-set document: those published */
     size_t jwks_len;
     char etag[KEYS_ETAG_MAX]; /* quoted, NUL-terminated */
     /* Secret, and the same wherever the signing key is. */
@@ -30,10 +35,11 @@ struct keys {
 };
 
 /*
- * Parses and checks the keys of cfg.  On failure one line in err (naming the
- * variable, never the value) and NULL.  Where APP_ENV is local all three parts
- * of the signing key may be missing: the set then signs and verifies nothing
- * and /readyz says so.
+ * Parses and checks the keys of cfg: those of its variables, or those in its
+ * directory, whose changes it does not trip over.  On failure one line in err
+ * (naming the variable, never the value) and NULL.  Where APP_ENV is local all
+ * three parts of the signing key may be missing: the set then signs and
+ * verifies nothing and /readyz says so.
  */
 struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
@@ -54,6 +60,10 @@ void keys_publish(struct keys *keys);
 
 /* The verifying key with this id, or NULL. */
 const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid);
+
+/* Whether a key that keys_find() gave is in the key set.  One that is not
+ * verifies refresh tokens alone. */
+bool keys_is_published(const struct keys *keys, const pj_key_t *key);
 
 /* A key pair as three settings. */
 struct new_keys {

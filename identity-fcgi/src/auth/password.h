@@ -62,6 +62,19 @@ bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
 
+/* -- password_new.c: what may become a credential -- */
+
+enum password_new {
+    PASSWORD_FITS,
+    PASSWORD_SHORT,
+    PASSWORD_FORBIDDEN, /* by the operator's list */
+    PASSWORD_UNREAD     /* errno tells why that cannot be read */
+};
+
+/* By credential_min and credential_forbidden of cfg. */
+enum password_new password_judge(const struct config *cfg, pj_str_t credential)
+    __attribute__((warn_unused_result));
+
 /* -- password_stored.c: what is stored, and what it takes -- */
 
 #define STORED_PART_MAX 96 /* bytes of salt and of hash */

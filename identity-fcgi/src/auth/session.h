@@ -36,6 +36,16 @@ enum session_verdict session_decide(const struct session_view *view,
 int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
                        int64_t max_lifetime_s);
 
+/*
+ * The iat of an access token that is issued at now_s, after the database told
+ * its clock.  Gateways refuse the tokens of an account from before its last
+ * lockout, which is by the database's clock: so one that was made by then has
+ * to say a second no later than that of the lockout, whoever's clock is ahead,
+ * and one that was made after it says a later one.  (The lockout is ahead of
+ * the database's clock where that was set back since.)
+ */
+int64_t session_issued_at(int64_t now_s, const struct store_clock *clock);
+
 /* Whether s is the text of the UUID-sized string id. */
 bool session_id_is(const char *id, pj_str_t s);
 

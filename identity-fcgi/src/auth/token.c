@@ -138,6 +138,11 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     if (!err) {
         err = pj_claims_parse(arena, &jws, claims);
     }
+    /* By the time a key leaves the key set, access tokens of it are dead. */
+    if (!err && claims->kind != PJ_TOKEN_REFRESH &&
+        !keys_is_published(keys, key)) {
+        err = PJ_ERR_KID_UNKNOWN;
+    }
     /* No other token than a refresh token has such a header. */
     if (!err && header.refresh && claims->kind != PJ_TOKEN_REFRESH) {
         err = PJ_ERR_TOKEN_TYP;

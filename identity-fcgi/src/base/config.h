@@ -33,6 +33,7 @@ struct config {
 
     char *jwt_issuer;
     char *jwt_audience;           /* of access tokens; NULL: none */
+    char *jwt_key_dir;            /* NULL: the keys are the next four */
     char *jwt_key_id;             /* NULL where unset, as the next three */
     char *jwt_private_key_base64; /* wiped once the keys are loaded */
     char *jwt_public_key_base64, *jwt_additional_public_keys;
@@ -47,7 +48,8 @@ struct config {
     bool session_client;            /* sessions tell their clients */
     int max_sessions;               /* of one account; 0: no limit */
     enum reuse_policy refresh_reuse;
-    int max_failures; /* 0: attempts are not limited */
+    int64_t refresh_retry_window_s; /* 0: a retry is a reuse */
+    int max_failures;               /* 0: attempts are not limited */
     int64_t failure_window_s;
     int hash_concurrency;
     int64_t argon2_memory_kib, argon2_iterations;

@@ -107,6 +107,7 @@ static const struct {
 } request_params[] = {
     PARAM("REQUEST_METHOD", method),
     PARAM("DOCUMENT_URI", path),
+    PARAM("QUERY_STRING", query),
     PARAM("CONTENT_TYPE", content_type),
     PARAM("HTTP_AUTHORIZATION", authorization),
     PARAM("HTTP_COOKIE", cookie),

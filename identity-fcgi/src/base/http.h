@@ -14,6 +14,7 @@
 struct http_request {
     pj_str_t method;
     pj_str_t path; /* decoded by nginx, no query */
+    pj_str_t query;
     pj_str_t content_type, body;
     pj_str_t authorization, cookie;
     pj_str_t host, origin, sec_fetch_site;

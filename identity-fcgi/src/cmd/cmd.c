@@ -25,8 +25,9 @@ static const struct cmd_option common_options[] = {
 /* The row of this number, over all tables; NULL after the last. */
 static const struct cmd_spec *row(size_t n)
 {
-    const struct cmd_spec *const tables[] = {
-        cmd_accounts, cmd_imports, cmd_places, cmd_lookups, cmd_services};
+    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
+                                             cmd_places,   cmd_lookups,
+                                             cmd_services, cmd_key_files};
 
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
         for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {

@@ -74,7 +74,7 @@ struct cmd_spec {
 };
 
 extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
-    cmd_lookups[], cmd_services[];
+    cmd_lookups[], cmd_services[], cmd_key_files[];
 
 /* -- a command that runs: the only one of its process -- */
 
@@ -196,7 +196,22 @@ bool cmd_rows(struct cmd *c); /* all of the last result */
 bool cmd_part(struct cmd *c, const struct cmd_spec *part);
 void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
 void cmd_line(struct cmd *c, const char *line);
+/* "" where there is none, or no year of four digits. */
+void cmd_time(const char *epoch_s, char out[], size_t cap);
 bool cmd_close(struct cmd *c);
+
+/* -- asking gateways, and whoever else has a key set (cmd_ask.c) -- */
+
+#define CMD_ASK_URL                                                           \
+    "http://(\\[[0-9A-Fa-f:.]+\\]|[-._0-9A-Za-z]+)(:[0-9]{1,5})?/[!-~]*"
+
+/*
+ * Whether the metrics of a gateway at url, of that form, tell of a key set of
+ * at least so many keys that was fetched at since or later, or a key set there
+ * has the key.  Else a line in why.  Takes a few seconds at most.
+ */
+bool cmd_ask(const char *url, const char *kid, int64_t since, size_t keys,
+             char *why, size_t why_cap);
 
 /* -- statements and values (cmd_sql.c) -- */
 

@@ -31,30 +31,21 @@ static pj_str_t str(const char *text, size_t len)
 
 /* -- credentials -- */
 
-/* Refuses c->secret where a line of the operator's file is the same, but for
- * A-Z. */
-static bool refuse_forbidden(struct cmd *c)
+/* Whether c->secret may become a credential. */
+static bool may_be_new(struct cmd *c)
 {
-    const char *path = c->cfg.credential_forbidden;
-    FILE *file = path != NULL ? fopen(path, "re") : NULL;
-    char *line = NULL;
-    size_t cap = 0;
-    bool found = false;
-
-    while (file != NULL && !found && getline(&line, &cap, file) > 0) {
-        line[strcspn(line, "\r\n")] = '\0';
-        found = strcasecmp(line, c->secret) == 0;
+    switch (password_judge(&c->cfg, str(c->secret, c->secret_len))) {
+    case PASSWORD_FITS:
+        return true;
+    case PASSWORD_SHORT:
+        return cmd_fail(c, "a credential has at least %d characters",
+                        c->cfg.credential_min);
+    case PASSWORD_FORBIDDEN:
+        return cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
+    default:
+        return cmd_fail(c, FORBIDDEN ": cannot read %s: %m",
+                        c->cfg.credential_forbidden);
     }
-    if (path != NULL && (file == NULL || ferror(file))) {
-        (void) cmd_fail(c, FORBIDDEN ": cannot read %s: %m", path);
-    } else if (found) {
-        (void) cmd_fail(c, "this credential is one that " FORBIDDEN " lists");
-    }
-    free(line);
-    if (file != NULL) {
-        (void) fclose(file);
-    }
-    return c->status == 0;
 }
 
 /* Puts the hash of c->secret in its place. */
@@ -75,7 +66,6 @@ static bool hash(struct cmd *c)
 static bool read_credential(struct cmd *c)
 {
     const unsigned char *p = (const unsigned char *) c->secret, *end;
-    int characters = 0;
     bool valid;
 
     if (!cmd_load(c)) {
@@ -95,19 +85,16 @@ static bool read_credential(struct cmd *c)
         return cmd_fail(c, "a credential is at most %d bytes", CREDENTIAL_MAX);
     }
     c->secret[c->secret_len] = '\0';
+    end = p + c->secret_len;
     valid = strlen(c->secret) == c->secret_len;
-    for (end = p + c->secret_len; p < end && valid; characters++) {
+    while (p < end && valid) {
         p += pj_utf8_next(p, end, &valid);
     }
     if (!valid) {
         return cmd_fail(c, "a credential is UTF-8 without NUL: nobody could "
                            "log in with this one");
     }
-    if (characters < c->cfg.credential_min) {
-        return cmd_fail(c, "a credential has at least %d characters",
-                        c->cfg.credential_min);
-    }
-    return refuse_forbidden(c) && hash(c);
+    return may_be_new(c) && hash(c);
 }
 
 /* -- names -- */
@@ -164,7 +151,7 @@ static bool lock_out(struct cmd *c)
     return true;
 }
 
-/* Of those accounts, at most :most rows.  The limit within keeps
+/* Of those accounts, at most :most rows.  The limit within and the order keep
  * the join from becoming one that reads the whole table. */
 #define MARK(held)                                                            \
     "UPDATE auth_sessions"                                                    \
@@ -175,7 +162,7 @@ static bool lock_out(struct cmd *c)
     "      WHERE account_id = a.account_id AND status = 'ACTIVE'"             \
     "        AND created_at <= a.sessions_valid_after"                        \
     "      LIMIT :most FOR UPDATE " held ") AS s"                             \
-    "    WHERE " IN_RANGE " LIMIT :most))"
+    "    WHERE " IN_RANGE " ORDER BY a.account_id LIMIT :most))"
 
 static bool mark_rows(struct cmd *c)
 {
@@ -449,7 +436,7 @@ const struct cmd_spec cmd_accounts[] = {
      .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins and end all sessions",
      ACCOUNT_MORE
-     "Access tokens already issued work at the gateway until they expire.\n",
+     "The gateway refuses access tokens already issued within a second.\n",
      .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
      .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,

@@ -131,6 +131,12 @@ static const struct column known[] = {
     {"loginAddress", NULL, TEXT, 0, false},
     {"loginAgent", NULL, TEXT, 0, false},
     {"roles", "roles", LIST, 0, true},
+    {"kid", "key id", TEXT, 43, true},
+    {"state", "state", TEXT, 9, false},
+    {"stateSince", "since", TIME, 20, false},
+    {"step", "step", TEXT, 9, false},
+    {"done", "done", BOOL, 4, false},
+    {"dueAt", "due", TIME, 20, false},
     {"sessionId", "session", TEXT, 36, true},
     {"tokenId", "token id", TEXT, 0, true},
     {"since", "since", TEXT, 0, true},
@@ -156,6 +162,7 @@ static const struct column known[] = {
     {"sessions", "sessions", NUMBER, 0, true},
     {"rotatedTokens", "rotated tokens", NUMBER, 0, true},
     {"attempts", "attempts", NUMBER, 0, true},
+    {"revocations", "revocations", NUMBER, 0, true},
     {"busy", "busy", BOOL, 0, false},
     {"schemaVersion", "schema version", NUMBER, 0, false},
     {"verifies", "verifies", BOOL, 0, false},
@@ -308,8 +315,7 @@ static void json_value(struct jsonw *w, const struct column *column,
     }
 }
 
-/* "" where there is none, or no year of four digits. */
-static void write_time(const char *epoch_s, char out[], size_t cap)
+void cmd_time(const char *epoch_s, char out[], size_t cap)
 {
     time_t t = (time_t) strtoll(epoch_s, NULL, 10);
     struct tm tm;
@@ -327,7 +333,7 @@ static void print(struct cmd *c, const struct column *column,
     char time[sizeof("2026-11-21T10:15:00Z")];
 
     if (column->type == TIME) {
-        write_time(value, time, sizeof(time));
+        cmd_time(value, time, sizeof(time));
         value = time;
     }
     if (c->json) {

@@ -267,9 +267,10 @@ static bool sweep(struct cmd *c)
         cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
         cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
         cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
+        cmd_setf(c, "revocations", "%lld", (long long) n.revocations);
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
-    if (n.sessions + n.rotated_tokens + n.attempts > 0) {
+    if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
         cmd_audit(c, c->spec->event, NULL);
     }
     return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
@@ -281,7 +282,8 @@ static bool sweep(struct cmd *c)
 const struct cmd_spec cmd_services[] = {
     {"token system", NULL, "issue a system token for an account",
      "It is accepted where the gateway asks for \"system\".  It cannot be\n"
-     "revoked: give it a short life.\n",
+     "revoked alone, so give it a short life: account disable and account\n"
+     "revoke-sessions end all that the account has.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
           CMD_NEEDED},
@@ -308,14 +310,15 @@ const struct cmd_spec cmd_services[] = {
      .check = migrate, .columns = {"schemaVersion"}},
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
-     "and rotated-out tokens that no longer count.  The service does the same\n"
-     "every PLATFORM_SWEEP_INTERVAL.\n",
+     "and rotated-out tokens that no longer count, and revocations whose tokens\n"
+     "are dead.  The service does the same every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
          {"older-than", "TIME", "keep ended sessions for this long (default 7d)", 0,
           is_keep, "integer seconds or a number with s, m, h or d, at most "
           "3650d"}},
      .check = cmd_load, .after = sweep,
-     .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts", "busy="}},
+     .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts",
+                 "revocations", "busy="}},
     {.words = NULL},
 };
 /* clang-format on */

@@ -384,7 +384,7 @@ static bool send_settings(struct db_conn *c)
 static bool send_statement(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared)
 {
-    const char *values[DB_MAX_PARAMS];
+    const char *values[DB_PARAM_PLACES];
     int n = (int) params->count;
     bool ok;
 

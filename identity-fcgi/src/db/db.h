@@ -22,14 +22,18 @@ struct db_statement {
 /* OIDs of parameters' types. */
 enum { DB_BYTEA = 17, DB_INT8 = 20, DB_TEXT = 25, DB_TIMESTAMPTZ = 1184 };
 
-/* Parameters in order; every db_param_*() adds the next one. */
+#define DB_PARAM_PLACES (DB_MAX_PARAMS + 1)
+
+/* Parameters in order; every db_param_*() adds the next one.  Those that are
+ * too many share the last place and do not count: the server refuses a
+ * statement with too few. */
 struct db_params {
     size_t count;
-    unsigned types[DB_MAX_PARAMS];
-    const char *values[DB_MAX_PARAMS];
-    int lengths[DB_MAX_PARAMS];
-    int formats[DB_MAX_PARAMS];               /* 1: binary */
-    unsigned char scratch[DB_MAX_PARAMS][16]; /* UUIDs and integers */
+    unsigned types[DB_PARAM_PLACES];
+    const char *values[DB_PARAM_PLACES];
+    int lengths[DB_PARAM_PLACES];
+    int formats[DB_PARAM_PLACES];               /* 1: binary */
+    unsigned char scratch[DB_PARAM_PLACES][16]; /* UUIDs and integers */
     bool bad_uuid;  /* a UUID was malformed: the statement cannot match */
     bool has_fence; /* the parameter of this number is set by the connection */
     size_t fence;

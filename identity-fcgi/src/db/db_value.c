@@ -28,7 +28,7 @@ static void add(struct db_params *p, unsigned type, const void *value,
     p->values[p->count] = value;
     p->lengths[p->count] = (int) len;
     p->formats[p->count] = type != OID_ANY;
-    p->count++;
+    p->count += p->count < DB_MAX_PARAMS;
 }
 
 void db_param_uuid(struct db_params *p, const char *text, size_t len)

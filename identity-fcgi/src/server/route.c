@@ -119,8 +119,11 @@ static void h_prometheus(struct worker *w)
         {"identity_db_pool_used", "Database connections lent to requests.",
          db_used},
         {"identity_db_pool_size", "Limit of database connections.", db_size},
+        {"identity_session_revocations",
+         "Revocations for gateways, as of the last sweep; -1 before it.",
+         sweep_revocations()},
         {"identity_keys", "Public keys in the key set.",
-         (int64_t) w->keys->verifying_count},
+         (int64_t) w->keys->published_count},
     };
     http_header(w->res, "Content-Type",
                 "text/plain; version=0.0.4; charset=utf-8");
@@ -134,21 +137,27 @@ static void h_prometheus(struct worker *w)
 static const struct {
     const char *path;
     handler_fn *handler;
-    bool post; /* else GET and HEAD */
+    enum { READ, POST, DELETE } method; /* READ: GET and HEAD */
 } routes[] = {
-    {"/.well-known/jwks.json", h_jwks, false},
-    {"/actuator/health", h_readyz, false},
-    {"/actuator/health/liveness", h_healthz, false},
-    {"/actuator/health/readiness", h_readyz, false},
-    {"/actuator/info", h_info, false},
-    {"/actuator/prometheus", h_prometheus, false},
-    {"/api/auth/login", h_login, true},
-    {"/api/auth/logout", h_logout, true},
-    {"/api/auth/refresh", h_refresh, true},
-    {"/api/auth/select-branch", h_select_branch, true},
-    {"/healthz", h_healthz, false},
-    {"/internal/readyz", h_readyz, false},
-    {"/readyz", h_readyz, false},
+    {"/.well-known/jwks.json", h_jwks, READ},
+    {"/actuator/health", h_readyz, READ},
+    {"/actuator/health/liveness", h_healthz, READ},
+    {"/actuator/health/readiness", h_readyz, READ},
+    {"/actuator/info", h_info, READ},
+    {"/actuator/prometheus", h_prometheus, READ},
+    {"/api/auth/change-credential", h_change_credential, POST},
+    {"/api/auth/login", h_login, POST},
+    {"/api/auth/logout", h_logout, POST},
+    {"/api/auth/logout-all", h_logout_all, POST},
+    {"/api/auth/logout-others", h_logout_others, POST},
+    {"/api/auth/refresh", h_refresh, POST},
+    {"/api/auth/select-branch", h_select_branch, POST},
+    {"/api/auth/sessions", h_sessions, READ},
+    {"/api/auth/sessions/{id}", h_session_end, DELETE},
+    {"/healthz", h_healthz, READ},
+    {"/internal/readyz", h_readyz, READ},
+    {"/internal/revocations", h_revocations, READ},
+    {"/readyz", h_readyz, READ},
 };
 
 #define ROUTE_COUNT (sizeof(routes) / sizeof(routes[0]))
@@ -162,11 +171,29 @@ static bool equals(pj_str_t s, const char *text)
            memcmp(s.data, text, s.len) == 0;
 }
 
+/* Whether the route serves path; *id is what stands for its {id}. */
+static bool serves(size_t route, pj_str_t path, pj_str_t *id)
+{
+    const char *own = routes[route].path;
+    size_t len = strcspn(own, "{");
+
+    *id = (pj_str_t){NULL, 0};
+    if (own[len] == '\0') {
+        return equals(path, own);
+    }
+    if (path.len <= len || memcmp(path.data, own, len) != 0 ||
+        memchr(path.data + len, '/', path.len - len) != NULL) {
+        return false;
+    }
+    *id = (pj_str_t){path.data + len, path.len - len};
+    return true;
+}
+
 size_t route_find(pj_str_t path)
 {
     size_t i = 0;
 
-    while (i < ROUTE_COUNT && !equals(path, routes[i].path)) {
+    while (i < ROUTE_COUNT && !serves(i, path, &(pj_str_t){NULL, 0})) {
         i++;
     }
     return i;
@@ -174,21 +201,25 @@ size_t route_find(pj_str_t path)
 
 void route_handle(size_t route, struct worker *w)
 {
+    static const char *const allowed[] = {"GET, HEAD", "POST", "DELETE"};
+    const char *allow =
+        route < ROUTE_COUNT ? allowed[routes[route].method] : "";
     pj_str_t method = w->req->method;
-    bool post = route < ROUTE_COUNT && routes[route].post;
+    bool read = route < ROUTE_COUNT && routes[route].method == READ;
 
     if (route >= ROUTE_COUNT) {
         auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
                     "Nothing is served at this path.");
-    } else if (!equals(method, post ? "POST" : "GET") &&
-               (post || !equals(method, "HEAD"))) {
+    } else if (read ? !equals(method, "GET") && !equals(method, "HEAD")
+                    : !equals(method, allow)) {
         auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
                     "This path does not accept that method.");
-        http_header(w->res, "Allow", post ? "POST" : "GET, HEAD");
+        http_header(w->res, "Allow", allow);
     } else if (w->req->body_too_large) {
         auth_refuse(w, 413, "REQUEST_TOO_LARGE",
                     "The body is larger than 16 KiB.");
     } else {
+        (void) serves(route, w->req->path, &w->path_id);
         routes[route].handler(w);
     }
 }

@@ -2,6 +2,7 @@
 
 #include "server/server.h"
 
+#include "auth/keys_dir.h"
 #include "auth/password.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -10,6 +11,7 @@
 #include <pj_version.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +34,11 @@ struct serve_worker {
 };
 
 static struct {
+    const struct config *cfg;
     const char *env_file;
+    /* The directory as it was looked at last, and what was wrong with it. */
+    uint64_t key_stamp;
+    char key_error[512];
     struct serve_worker *workers; /* one a thread */
     struct sweeper *sweeper;
 } self;
@@ -84,6 +90,7 @@ static void handle(size_t thread, const struct fcgi_call *call,
     w->res = res;
     w->now_s = now.tv_sec;
     w->store.deadline_ms = call->deadline_ms;
+    w->store.access_until_s = w->now_s + w->cfg->access_ttl_s;
     if (w->cfg->session_client) {
         http_text(w->store.client_address, sizeof(w->store.client_address),
                   req.remote_addr);
@@ -114,19 +121,12 @@ static void handle(size_t thread, const struct fcgi_call *call,
 
 /* -- signals -- */
 
-/* SIGHUP: loads new keys; bad ones leave the old keys in use. */
-static void reload(void)
+/* Keys or, where they are bad and the old ones stay, err. */
+static void take_keys(struct keys *keys, const char *err)
 {
-    char err[512] = "no --env-file to read keys from", message[640];
-    struct keys *keys = NULL;
-    struct config cfg;
+    char message[640];
     pj_str_t kid = {NULL, 0};
 
-    if (self.env_file != NULL &&
-        config_load(&cfg, self.env_file, err, sizeof(err))) {
-        keys = keys_load(&cfg, err, sizeof(err));
-        config_free(&cfg);
-    }
     if (keys == NULL) {
         metrics_count(METRICS_KEYS_RELOAD_FAILED);
         snprintf(message, sizeof(message), "%s; the old keys stay", err);
@@ -141,8 +141,52 @@ static void reload(void)
         LOG_AUDIT_, "keys.reloaded", NULL,
         LOG_FIELDS(
             {.name = "kid", .value = (const char *) kid.data, .len = kid.len},
-            LOG_NUMBER("publicKeys", (int64_t) keys->verifying_count)));
+            LOG_NUMBER("publicKeys", (int64_t) keys->published_count)));
+    self.key_stamp = keys->stamp;
+    self.key_error[0] = '\0';
     keys_publish(keys);
+}
+
+/* SIGHUP: loads new keys; bad ones leave the old keys in use. */
+static void reload(void)
+{
+    char err[512] = "no --env-file to read keys from";
+    struct keys *keys = NULL;
+    struct config cfg;
+
+    if (self.env_file != NULL &&
+        config_load(&cfg, self.env_file, err, sizeof(err))) {
+        keys = keys_load(&cfg, err, sizeof(err));
+        config_free(&cfg);
+    } else if (self.env_file == NULL && self.cfg->jwt_key_dir != NULL) {
+        keys = keys_load(self.cfg, err, sizeof(err));
+    }
+    take_keys(keys, err);
+}
+
+/* Follows the directory of the keys in use, whatever became of the settings.
+ * What is wrong is told once, and looked at again until it is right. */
+static void follow(void)
+{
+    struct config cfg = {.worker_threads = self.cfg->worker_threads};
+    struct keys *keys = keys_acquire();
+    char err[sizeof(self.key_error)];
+    uint64_t stamp;
+
+    cfg.jwt_key_dir = keys->dir;
+    stamp = keys->dir != NULL ? keys_dir_stamp(keys->dir) : self.key_stamp;
+    if (stamp != self.key_stamp || self.key_error[0] != '\0') {
+        struct keys *found = keys_load(&cfg, err, sizeof(err));
+
+        self.key_stamp = stamp;
+        if (found != NULL || strcmp(err, self.key_error) != 0) {
+            take_keys(found, err);
+        }
+        if (found == NULL) {
+            memcpy(self.key_error, err, sizeof(err));
+        }
+    }
+    keys_release(keys);
 }
 
 static void stopping(void)
@@ -190,7 +234,7 @@ static bool make_workers(const struct config *cfg, struct store *store)
 int serve(const struct config *cfg, struct keys *keys,
           struct listener *listener, const char *env_file)
 {
-    const struct server_service service = {handle, reload, stopping};
+    const struct server_service service = {handle, reload, follow, stopping};
     struct store store;
 
     if (!make_workers(cfg, &store) || !password_start(cfg, PASSWORD_WAIT_MS)) {
@@ -198,7 +242,9 @@ int serve(const struct config *cfg, struct keys *keys,
         keys_release(keys);
         return 1;
     }
+    self.cfg = cfg;
     self.env_file = env_file;
+    self.key_stamp = keys->stamp;
     if (keys->signing == NULL) {
         log_line(LOG_WARN_, "keys.none",
                  "no signing key: /readyz says so and no login succeeds");

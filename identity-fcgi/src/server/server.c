@@ -31,6 +31,7 @@
 #define IO_TIMEOUT_MS 2000
 #define DRAIN_GRACE_MS 1000
 #define TICK_MS 10          /* until a full queue, or a drain, is looked at */
+#define LOOK_MS 2000        /* between two looks at what may have changed */
 #define ACCEPT_PAUSE_MS 250 /* after an error that will not pass by itself */
 
 struct arrival {
@@ -166,6 +167,7 @@ static void on_signal(void)
 /* Returns whether everything in flight was finished. */
 static bool accept_all(void)
 {
+    int64_t look_us = metrics_now_us() + LOOK_MS * 1000;
     unsigned open;
 
     while ((open = server.queued + server.busy) != 0 ||
@@ -179,7 +181,11 @@ static bool accept_all(void)
         if (draining && metrics_now_us() >= server.drain_until_us) {
             return false;
         }
-        (void) poll(p, 2, !room ? TICK_MS : draining ? 0 : -1);
+        (void) poll(p, 2, !room ? TICK_MS : draining ? 0 : LOOK_MS);
+        if (metrics_now_us() >= look_us) {
+            server.service->look();
+            look_us = metrics_now_us() + LOOK_MS * 1000;
+        }
         if (p[0].revents != 0) {
             on_signal();
         } else if (p[1].revents != 0) {

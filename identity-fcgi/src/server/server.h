@@ -98,6 +98,8 @@ struct server_service {
                    struct fcgi_reply *reply);
     /* Called on the main thread at a SIGHUP, */
     void (*reload)(void);
+    /* every two seconds or so, */
+    void (*look)(void);
     /* and once when shutdown begins. */
     void (*stopping)(void);
 };

@@ -61,6 +61,7 @@ void store_param_client(struct db_params *p, const struct store *st)
 {
     db_param_text(p, st->client_address, strlen(st->client_address));
     db_param_text(p, st->client_agent, strlen(st->client_agent));
+    db_param_time_us(p, st->access_until_s * 1000000);
 }
 
 /* -- accounts -- */
@@ -72,7 +73,7 @@ void store_param_client(struct db_params *p, const struct store *st)
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
-    "       a.credential_hash, s.credential_hash"
+    "       a.credential_hash, s.credential_hash, " STORE_CLOCK
     "  FROM (SELECT coalesce("
     "           (SELECT credential_hash FROM accounts"
     "             WHERE account_id >= $2 ORDER BY account_id LIMIT 1),"
@@ -80,6 +81,17 @@ static const struct db_statement account_find_sql = {
     "             ORDER BY account_id LIMIT 1)) AS credential_hash) AS s"
     "  LEFT JOIN accounts a ON a.account_name COLLATE \"C\" = $1",
     false};
+
+void store_copy_account(const struct db_rows *rows, int hash, int clock,
+                        struct account *out)
+{
+    db_uuid(rows, 0, 0, out->account_id);
+    store_copy_text(rows, 0, 1, out->account_type, sizeof(out->account_type));
+    out->enabled = db_bool(rows, 0, 2);
+    store_copy_text(rows, 0, hash, out->credential_hash,
+                    sizeof(out->credential_hash));
+    store_copy_clock(rows, clock, &out->clock);
+}
 
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      const char *stand_in, struct account *out)
@@ -95,12 +107,7 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
         bool known = !db_is_null(rows, 0, 0);
 
         result = known ? STORE_OK : STORE_NONE;
-        db_uuid(rows, 0, 0, out->account_id);
-        store_copy_text(rows, 0, 1, out->account_type,
-                        sizeof(out->account_type));
-        out->enabled = db_bool(rows, 0, 2);
-        store_copy_text(rows, 0, known ? 3 : 4, out->credential_hash,
-                        sizeof(out->credential_hash));
+        store_copy_account(rows, known ? 3 : 4, 5, out);
     }
     db_rows_free(rows);
     return result;
@@ -182,7 +189,11 @@ static const struct db_statement ping_sql = {
     "              FROM unnest(ARRAY['auth_sessions', 'rotated_tokens',"
     "                                'login_attempts']) t,"
     "                   unnest(ARRAY['SELECT', 'INSERT', 'UPDATE',"
-    "                                'DELETE']) r)",
+    "                                'DELETE']) r)"
+    "       AND has_table_privilege(to_regclass('session_revocations'),"
+    "                               'SELECT')"
+    "       AND has_function_privilege("
+    "               to_regprocedure('session_revocation_mark()'), 'EXECUTE')",
     false};
 
 static const struct db_statement migrated_sql = {

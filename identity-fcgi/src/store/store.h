@@ -14,6 +14,8 @@
 #define STORE_UUID 37        /* 36 characters and a NUL; "" where null */
 #define STORE_MAX_LIST 1000  /* selectable branches of one account */
 #define STORE_MAX_REVOKE 128 /* sessions revoked by one call */
+#define STORE_MAX_OWN 100    /* sessions shown to their owner */
+#define STORE_CURSOR 513     /* bytes, with the NUL */
 
 /* One selectable branch; strings in the caller's arena, NUL-terminated. */
 struct branch {
@@ -40,6 +42,13 @@ struct scope {
     size_t role_count;
 };
 
+/* What the database said when it was asked, by its own clock. */
+struct store_clock {
+    int64_t now_us;
+    int64_t valid_after_us; /* when the account was last locked out; 0: never
+                             */
+};
+
 /* A row of auth_sessions, and the state of its account. */
 struct session {
     char session_id[STORE_UUID];
@@ -54,6 +63,7 @@ struct session {
     char active_branch_id[STORE_UUID];
     int64_t created_at_s;
     int64_t expires_at_s;
+    struct store_clock clock;
 };
 
 /* What a refresh writes to a session, and the conditions for it. */
@@ -61,17 +71,22 @@ struct rotation {
     const pj_claims_t *token; /* in hand */
     const char *new_jti;
     int64_t expires_at_s; /* of the new token, and of the session with it */
-    int64_t now_s;        /* the session is not over then */
+    int64_t now_s;        /* its iat; the session is not over then */
     int64_t opened_at_s;  /* or later: else it may not live until expires_at */
-    bool remember;        /* the old jti, for store_session_rotated() */
+    int64_t retry_window_s; /* for so long, a refresh with the old token again
+                               gets this one again; 0: it does not */
+    bool remember;          /* the old jti, for store_session_rotated() */
 };
 
 /* A session and what can be selected in it, read in one snapshot. */
 struct session_view {
     struct session session;
-    bool rotated;       /* by store_session_refresh(), after that moment */
-    bool selectable;    /* the branch asked about is; scope is then filled */
-    struct scope scope; /* of that branch */
+    bool rotated; /* by store_session_refresh(), after that moment */
+    /* Or it found a retry: jti and expires_at are those of the successor. */
+    bool retried;
+    int64_t retry_iat_s; /* likewise */
+    bool selectable;     /* the branch asked about is; scope is then filled */
+    struct scope scope;  /* of that branch */
     /* The selectable branches, sorted by workspace name, branch name and
      * branch id: of the scope's workspace, or of all workspaces without a
      * scope. */
@@ -83,6 +98,7 @@ struct account {
     char account_type[16];
     bool enabled;
     char credential_hash[256]; /* PHC or crypt() string */
+    struct store_clock clock;
 };
 
 /* Whose failed logins are counted. */
@@ -95,6 +111,36 @@ struct attempt {
 struct session_ref {
     char session_id[STORE_UUID];
     char account_id[STORE_UUID];
+};
+
+/* A session as its owner is shown it; strings in the rows, "" where null. */
+struct own_session {
+    char session_id[STORE_UUID];
+    const char *created_at, *used_at, *expires_at; /* ISO 8601, UTC */
+    const char *address, *agent;
+    struct branch branch;
+};
+
+struct own_sessions {
+    struct own_session *items;
+    size_t count;
+    bool more;
+};
+
+/* What gateways refuse: a session's tokens, or an account's from before. */
+struct revocation {
+    char session_id[STORE_UUID]; /* "": of an account */
+    char account_id[STORE_UUID];
+    int64_t issued_before_s;
+    int64_t revoked_at_us, dies_at_us; /* none of the tokens lives then */
+};
+
+struct revocations {
+    struct revocation *items;
+    size_t count;
+    bool more; /* at once, after cursor */
+    char cursor[STORE_CURSOR];
+    int64_t now_us;
 };
 
 enum store_result {
@@ -114,6 +160,8 @@ struct store {
     /* For the session that it opens or refreshes; "": not to be kept. */
     char client_address[64];
     char client_agent[256];
+    /* No access token that this request issues lives longer. */
+    int64_t access_until_s;
 };
 
 /* Makes the pool, of db_pool_size connections, and a handle; copies of that
@@ -168,8 +216,8 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
                                 struct session_view *out);
 
 /* Inserts s (its ids, jti, expiry and, if set, the scope columns), where its
- * account is enabled and still has that credential; else STORE_NONE.
- * created_at is the database's. */
+ * account is enabled, still has that credential and was not locked out since
+ * s->clock was read; else STORE_NONE.  created_at is the database's. */
 enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash);
@@ -197,23 +245,23 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
  * Reads as store_session_read() does and, in the same statement, replaces jti
  * and expires_at if session_decide() of session.h would allow it and the
  * scope, if any, is still selectable and unchanged.  STORE_OK says that the
- * session was read, out->rotated that it was rotated.
+ * session was read, out->rotated that it was rotated, and out->retried that it
+ * had been, less than retry_window_s ago, and its new token is not used yet.
  */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out);
 /*
- * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
- * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
- * columns of old still match.  STORE_NONE when no row matched.  remember keeps
- * the old jti for store_session_rotated().
+ * The compare-and-swap of a refresh alone: replaces jti and expires_at, unless
+ * the new jti is the old one, and clears the scope if clear_scope, if id,
+ * old->jti, ACTIVE and the scope columns of old still match.  STORE_NONE when
+ * no row matched.
  */
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember);
+                                       const struct rotation *to,
+                                       bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_session_rotated(struct store *st,
@@ -230,6 +278,42 @@ enum store_result store_session_select(struct store *st,
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
                                        size_t count, struct session_ref *done,
                                        size_t *done_count);
+
+/*
+ * The account's sessions that are alive at now_s, opened after opened_at_s:
+ * first the one called current, then the STORE_MAX_OWN newest of the others.
+ */
+enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
+                                     const struct session *current,
+                                     int64_t now_s, int64_t opened_at_s,
+                                     struct own_sessions *out);
+/* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
+ * the one called except; *ended is how many, also where it came only so far.
+ * Repeating it is safe. */
+enum store_result store_sessions_end(struct store *st, const char *account_id,
+                                     const char *except, int64_t *ended);
+
+/* Finds an account by its id, as store_account_find() does; name has room for
+ * ACCOUNT_NAME_MAX bytes and a NUL. */
+enum store_result store_account_read(struct store *st, const char *account_id,
+                                     char *name, struct account *out);
+/* Replaces the credential where it is still old_hash and the account enabled,
+ * and at once ends all its sessions but except.  STORE_NONE: it is not. */
+enum store_result store_credential_change(struct store *st,
+                                          const char *account_id,
+                                          const char *old_hash,
+                                          const char *new_hash,
+                                          const char *except, int64_t *ended);
+
+/*
+ * What became known to the database after cursor ("": from the beginning), at
+ * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
+ * revocations is missed.  STORE_NONE: no cursor of this database, or of one
+ * that has crashed or lost its last transactions since.
+ */
+enum store_result store_revocations(struct store *st, pj_arena_t *arena,
+                                    const char *cursor,
+                                    struct revocations *out);
 
 /*
  * A round trip; *schema_version is the newest applied migration.  STORE_NONE:
@@ -257,6 +341,7 @@ struct sweep_counts {
     int64_t sessions;
     int64_t attempts;
     int64_t rotated_tokens;
+    int64_t revocations;
 };
 
 enum sweep_result {
@@ -273,6 +358,10 @@ enum sweep_result {
 enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
                               struct sweep_counts *counts, char *err,
                               size_t err_cap);
+
+/* How many revocations there were when this process last wanted to sweep; -1
+ * before it did. */
+int64_t sweep_revocations(void);
 
 /* Which blocks of a table the part at cursor (wherever that is) is: from
  * *first on, *count of them, without wrapping.  Pure; for the test. */

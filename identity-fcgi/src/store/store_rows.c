@@ -18,6 +18,13 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
     out[len] = '\0';
 }
 
+void store_copy_clock(const struct db_rows *rows, int col,
+                      struct store_clock *out)
+{
+    out->now_us = db_time_us(rows, 0, col);
+    out->valid_after_us = db_time_us(rows, 0, col + 1);
+}
+
 static char *keep(pj_arena_t *arena, const void *data, size_t len)
 {
     char *copy = pj_arena_alloc(arena, len + 1);
@@ -27,6 +34,11 @@ static char *keep(pj_arena_t *arena, const void *data, size_t len)
         copy[len] = '\0';
     }
     return copy;
+}
+
+const char *store_keep(pj_arena_t *arena, const char *text)
+{
+    return keep(arena, text, strlen(text));
 }
 
 /* -- the scope -- */

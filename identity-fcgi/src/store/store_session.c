@@ -36,16 +36,19 @@ static const struct db_statement session_create_sql = {
     "WITH owner AS ("
     "   SELECT account_id, greatest(now(),"
     "          sessions_valid_after + interval '1 us') AS created_at"
-    "     FROM accounts"
+    "     FROM accounts a"
     "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
-    "      FOR SHARE)"
-    " INSERT INTO auth_sessions (session_id, account_id, jti, created_at,"
-    "    expires_at, workspace_id, member_id, active_branch_id,"
-    "    login_address, login_agent)"
-    " SELECT $1, account_id, $3, created_at,"
-    "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
-    "    nullif($9, ''), nullif($10, '')"
-    "   FROM owner",
+    "      AND " STORE_VALID_AFTER(
+        "a") " = $12"
+             "      FOR SHARE)"
+             " INSERT INTO auth_sessions (session_id, account_id, jti, "
+             "created_at,"
+             "    expires_at, workspace_id, member_id, active_branch_id,"
+             "    login_address, login_agent, access_until)"
+             " SELECT $1, account_id, $3, created_at,"
+             "    greatest($4, created_at + interval '1 us'), $5, $6, $7,"
+             "    nullif($9, ''), nullif($10, ''), $11"
+             "   FROM owner",
     true};
 
 enum store_result store_session_create(struct store *st,
@@ -63,6 +66,7 @@ enum store_result store_session_create(struct store *st,
     db_param_uuid_or_null(&p, s->active_branch_id);
     db_param_text(&p, credential_hash, strlen(credential_hash));
     store_param_client(&p, st);
+    db_param_time_us(&p, s->clock.valid_after_us);
     return store_run_one(st, &session_create_sql, &p);
 }
 
@@ -128,7 +132,7 @@ enum store_result store_session_limit(struct store *st,
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 #define REMEMBERING(update)                                                   \
     "WITH rotated AS (" update                                                \
-    " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
+    " RETURNING session_id, jti)," STORE_FORGET STORE_REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
     {{"session_rotate", STORE_ROTATE ROTATE_WHERE, true},
@@ -140,22 +144,24 @@ static const struct db_statement session_rotate_sql[2][2] = {
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
-                                       const char *new_jti,
-                                       int64_t expires_at_s, bool clear_scope,
-                                       bool remember)
+                                       const struct rotation *to,
+                                       bool clear_scope)
 {
     struct db_params p = {0};
 
     store_param_uuid(&p, old->session_id);
     store_param_uuid(&p, old->jti);
-    store_param_uuid(&p, new_jti);
-    db_param_time_us(&p, expires_at_s * 1000000);
+    store_param_uuid(&p, to->new_jti);
+    db_param_time_us(&p, to->expires_at_s * 1000000);
     db_param_uuid_or_null(&p, old->workspace_id);
     db_param_uuid_or_null(&p, old->member_id);
     db_param_uuid_or_null(&p, old->active_branch_id);
     db_param_fence(&p);
     store_param_client(&p, st);
-    return store_run_one(st, &session_rotate_sql[clear_scope][remember], &p);
+    db_param_int64(&p, to->retry_window_s);
+    db_param_time_us(&p, to->now_s * 1000000);
+    return store_run_one(st, &session_rotate_sql[clear_scope][to->remember],
+                         &p);
 }
 
 static const struct db_statement session_rotated_sql = {
@@ -176,13 +182,23 @@ enum store_result store_session_rotated(struct store *st,
     return store_run_one(st, &session_rotated_sql, &p);
 }
 
+/* Locking the account's row waits for who is locking it out: the tokens that
+ * are given out were made before. */
 static const struct db_statement session_select_sql = {
     "session_select",
-    "UPDATE auth_sessions"
-    "   SET workspace_id = $2, member_id = $3, active_branch_id = $4"
+    "WITH owner AS MATERIALIZED ("
+    "   SELECT a.sessions_valid_after FROM accounts a"
+    "    WHERE a.account_id = (SELECT account_id FROM auth_sessions"
+    "                           WHERE session_id = $1)"
+    "      FOR SHARE)"
+    " UPDATE auth_sessions"
+    "   SET workspace_id = $2, member_id = $3, active_branch_id = $4,"
+    "       access_until = greatest(access_until, $6)"
+    "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)" STORE_NOT_LOCKED_OUT(
-        "auth_sessions") STORE_BEFORE_FENCE("$5"),
+    "   AND created_at > sessions_valid_after"
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" STORE_BEFORE_FENCE(
+        "$5"),
     true};
 
 enum store_result store_session_select(struct store *st,
@@ -196,6 +212,7 @@ enum store_result store_session_select(struct store *st,
     store_param_uuid(&p, to->member_id);
     store_param_uuid(&p, to->active_branch_id);
     db_param_fence(&p);
+    db_param_time_us(&p, st->access_until_s * 1000000);
     return store_run_one(st, &session_select_sql, &p);
 }
 

@@ -35,6 +35,8 @@
  * ends. */
 #define ROTATED_KEEP_S 600
 #define ATTEMPTS_KEEP_S 60
+/* Clocks may disagree by so much about when a token is dead. */
+#define REVOCATIONS_KEEP_S 3600
 
 /* Held during a sweep by a transaction that does nothing else: it ends with
  * its process, even through a pooler, and keeps no snapshot. */
@@ -56,6 +58,13 @@ struct sweep {
     char *err;
     size_t err_cap;
 };
+
+static _Atomic int64_t revocations_left = -1;
+
+int64_t sweep_revocations(void)
+{
+    return revocations_left;
+}
 
 static struct timespec in_ms(int64_t ms)
 {
@@ -154,6 +163,13 @@ static const char attempts_sql[] =
     "   WHERE window_ends_at < now() - make_interval(secs => $1)"
     "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
 
+/* Nor are those of this one. */
+static const char revocations_sql[] =
+    "DELETE FROM session_revocations WHERE ctid = ANY (ARRAY("
+    "  SELECT ctid FROM session_revocations"
+    "   WHERE dies_at < now() - make_interval(secs => $1)"
+    "   ORDER BY dies_at LIMIT $2))";
+
 /* Repeats a deletion until it finds nothing. */
 static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
                   int64_t *total)
@@ -209,13 +225,15 @@ static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
     return true;
 }
 
-static bool sweep_attempts(struct sweep *s, int64_t *total)
+/* Deletes from a table that has an index by time. */
+static bool sweep_old(struct sweep *s, const char *sql, int64_t keep_s,
+                      int64_t *total)
 {
     struct db_params p = {0};
 
-    db_param_int64(&p, ATTEMPTS_KEEP_S);
+    db_param_int64(&p, keep_s);
     db_param_int64(&p, BATCH_ROWS);
-    return drain(s, attempts_sql, &p, total);
+    return drain(s, sql, &p, total);
 }
 
 /* -- a sweep -- */
@@ -244,6 +262,19 @@ static bool take_lock(struct sweep *s)
            (ours[0] == 't' || end(s, SWEEP_BUSY));
 }
 
+/* Whoever sweeps, all know how many there are. */
+static bool count_revocations(struct sweep *s)
+{
+    struct db_params none = {0};
+    int64_t left;
+
+    if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
+        return false;
+    }
+    revocations_left = left;
+    return true;
+}
+
 /* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
  * and each refresh drops its session's older ones: a small table. */
 static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
@@ -251,13 +282,15 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
 {
     memset(counts, 0, sizeof(*counts));
     s->err[0] = '\0';
-    if (take_lock(s) && open_script(s, &s->work) &&
+    if (open_script(s, &s->work) && count_revocations(s) && take_lock(s) &&
         sweep_blocks(s, "auth_sessions", sessions_sql, keep_s,
                      s->by != NULL ? &s->by->cursor : NULL,
                      &counts->sessions) &&
         sweep_blocks(s, "rotated_tokens", rotated_sql, ROTATED_KEEP_S, NULL,
                      &counts->rotated_tokens) &&
-        sweep_attempts(s, &counts->attempts)) {
+        sweep_old(s, attempts_sql, ATTEMPTS_KEEP_S, &counts->attempts) &&
+        sweep_old(s, revocations_sql, REVOCATIONS_KEEP_S,
+                  &counts->revocations)) {
         s->result = SWEEP_DONE;
     }
     db_script_close(s->work);
@@ -283,11 +316,14 @@ static void sweep_once(struct sweeper *by)
         .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
     struct sweep_counts counts;
     enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
-    bool any = counts.sessions + counts.rotated_tokens + counts.attempts > 0;
+    bool any = counts.sessions + counts.rotated_tokens + counts.attempts +
+                   counts.revocations >
+               0;
 
     metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
     metrics_add(METRICS_SWEPT_TOKENS, (uint64_t) counts.rotated_tokens);
     metrics_add(METRICS_SWEPT_ATTEMPTS, (uint64_t) counts.attempts);
+    metrics_add(METRICS_SWEPT_REVOCATIONS, (uint64_t) counts.revocations);
     metrics_count(result == SWEEP_FAILED ? METRICS_SWEEPS_FAILED
                   : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
                                          : METRICS_SWEEPS);
@@ -301,7 +337,8 @@ static void sweep_once(struct sweeper *by)
             any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
             LOG_FIELDS(LOG_NUMBER("sessions", counts.sessions),
                        LOG_NUMBER("rotatedTokens", counts.rotated_tokens),
-                       LOG_NUMBER("attempts", counts.attempts)));
+                       LOG_NUMBER("attempts", counts.attempts),
+                       LOG_NUMBER("revocations", counts.revocations)));
     }
 }
 

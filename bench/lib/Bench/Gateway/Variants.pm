@@ -37,7 +37,8 @@ my $PROXY = <<'CONF';
     proxy_set_header X-Forwarded-Proto $scheme;
 CONF
 
-# run_in => [command], for nginx without a master.
+# run_in => [command], for nginx without a master; revocations => how many live
+# ones a gateway knows ('': it reads no feed).
 sub new {
     my ($class, $t, $tokens, %o) = @_;
 
@@ -108,9 +109,11 @@ sub gateway {
     my ($self, $name, $cache) = @_;
 
     $cache = $cache ? "platform_gateway_token_cache $cache;" : '';
+    my ($feed, $location) = $self->_feed;
     $self->_start($name, 1, <<"CONF");
     platform_gateway_key_file %%DIR%%/keys.json;
     $cache
+    $feed
     log_format platform escape=none '\$platform_access_json';
     server {
         listen 127.0.0.1:%%PORT_$name%%;
@@ -137,9 +140,52 @@ $PROXY
             platform_gateway_access public;
             proxy_pass http://127.0.0.1:%%PORT_echo%%;
         }
+        location = /ready {
+            platform_gateway_access public;
+            platform_gateway_ready;
+        }
+        $location
     }
 CONF
+    eventually(sub {
+        http_get($self->{t}->port($name), '/ready')->status == 200;
+    }, 120) or die "$name is not ready\n";
     return $self;
+}
+
+# The directives of a feed, of files that the same nginx gives, and its
+# location.  It is asked for before anything is measured, and then not again.
+sub _feed {
+    my ($self) = @_;
+
+    my $n = $self->{revocations} // '';
+    return ('', '') if $n eq '';
+    my $dies = time + 86400;
+    my $page = 0;
+    for (my $from = 0; $from <= $n; $from += 10_000) {
+        my $to = $from + 9_999 < $n - 1 ? $from + 9_999 : $n - 1;
+        my $list = join ',', map {
+            sprintf '{"id":"%s","dies_at":%d}', uuid(0x1000000 + $_), $dies
+        } $from .. $to;
+        my $name = $page++ ? "p$from" : 'first';
+        my $more = $to < $n - 1 ? 'true' : 'false';
+        $self->{t}->write_file("www/feed/$name", sprintf
+            '{"cursor":"p%d","more":%s,"revocations":[%s]}', $from + 10_000,
+            $more, $list);
+    }
+    return (<<'FEED', <<'LOCATION');
+    platform_gateway_revocations zone=revocations:16m uri=/_revocations
+        interval=60s;
+    platform_gateway_revocations_stale refuse after=3600s;
+FEED
+        location = /_revocations {
+            internal;
+            platform_gateway_access public;
+            root %%DIR%%/www;
+            try_files /feed/$arg_after /feed/first =404;
+            subrequest_output_buffer_size 1m;
+        }
+LOCATION
 }
 
 # -- requests -------------------------------------------------------------------

@@ -58,7 +58,8 @@ sub start {
 }
 
 # The commands that print rows, which are JSON lines.
-my $list = qr/\A(?:\w+\ list|account\ sessions|member\ (?:grant|revoke))\z/x;
+my $list = qr/\A(?:\w+\ list|account\ sessions|keys\ rotate
+    |member\ (?:grant|revoke))\z/x;
 
 # Succeeds; the result decoded, of a list all its rows.  What it logged is kept
 # for events().

@@ -25,7 +25,8 @@ sub new {
 
 # Runs until $next->($client) gives undef to everybody that is idle.  It gives
 # { path, json, token, ... }, which $done->($request, $answer) gets back when
-# it is over; the answer has status (0: none came), code, body, sent, took.
+# it is over; the answer has status (0: none came), code, body, sent, took.  It
+# is a POST unless method says otherwise.  { wait => SECONDS } is asked again.
 # A client that got a 5xx or nothing pauses before its next request.
 sub run {
     my ($self, $next, $done) = @_;
@@ -41,6 +42,11 @@ sub run {
                     next;
                 }
                 my $request = $next->($c) or next;
+                if ($request->{wait}) {
+                    $c->{pause_until} = time + $request->{wait};
+                    $pausing = 1;
+                    next;
+                }
                 $self->_begin($c, $request);
             }
             my $fd = fileno $c->{fh};
@@ -57,7 +63,7 @@ sub run {
 sub _wait {
     my ($self, $read, $write, $by_fd) = @_;
 
-    my $n = select($read, $write, undef, 0.05);
+    my $n = select($read, $write, undef, 0.01);
     for my $fd ($n > 0 ? keys %$by_fd : ()) {
         my $c = $by_fd->{$fd};
         $self->_write($c) if vec($write, $fd, 1);
@@ -81,7 +87,8 @@ sub _begin {
     $c->{fh}->blocking(0);
     setsockopt $c->{fh}, IPPROTO_TCP, TCP_NODELAY, 1;
     @$c{qw(request sent buf)} = ($request, time, '');
-    $c->{out} = http_request_bytes(POST => $request->{path},
+    $c->{out} = http_request_bytes(
+        $request->{method} // 'POST', $request->{path},
         connection => 'keep-alive', %$request{qw(json token)});
     $self->_write($c);
     return;

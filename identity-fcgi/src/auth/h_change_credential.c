@@ -1,0 +1,184 @@
+/* POST /api/auth/change-credential */
+
+#include "auth/app.h"
+#include "auth/password.h"
+#include "base/account_name.h"
+#include "base/metrics.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TRIES 3 /* of an account that changes under our hands */
+
+struct change {
+    pj_str_t current, next;
+    char name[ACCOUNT_NAME_MAX + 1];
+    struct account account;
+    char fresh[PASSWORD_PHC_MAX];
+    struct auth_attempt attempt;
+    int64_t ended; /* sessions */
+};
+
+static bool read_body(struct worker *w, struct change *c)
+{
+    const pj_json_t *root;
+
+    return auth_body(w, false, &root) &&
+           auth_member(w, root, "credential", &c->current) &&
+           auth_member(w, root, "newCredential", &c->next) &&
+           auth_credential_fits(w, "credential", c->current) &&
+           auth_credential_fits(w, "newCredential", c->next);
+}
+
+/* The session's account; one that is gone or disabled has no sessions. */
+static bool read_account(struct worker *w, const struct session *own,
+                         struct change *c)
+{
+    enum store_result result =
+        store_account_read(&w->store, own->account_id, c->name, &c->account);
+
+    if (result != STORE_OK && result != STORE_NONE) {
+        return auth_database_unavailable(w);
+    }
+    return (result == STORE_OK && c->account.enabled) ||
+           auth_refuse(w, 401, AUTH_NOT_ACTIVE);
+}
+
+static bool check_current(struct worker *w, const struct session *own,
+                          struct change *c)
+{
+    enum password_result verdict = password_verify(
+        c->account.credential_hash, c->current, w->store.deadline_ms,
+        c->fresh); /* of the current one: not what is wanted here */
+
+    if (verdict == PASSWORD_BUSY) {
+        return auth_busy(w);
+    }
+    if (verdict == PASSWORD_OK) {
+        return true;
+    }
+    auth_audit(w, "auth.credential.failed", own->account_id, own->session_id);
+    return auth_refuse(w, 401, "AUTH_INVALID_CREDENTIALS",
+                       "The credential is not right.");
+}
+
+#define NOT_ALLOWED 400, "AUTH_CREDENTIAL_NOT_ALLOWED"
+
+/* After the current one, so that nobody learns what is forbidden, or has the
+ * list read, who does not know that. */
+static bool check_next(struct worker *w, const struct change *c)
+{
+    char detail[64];
+
+    switch (password_judge(w->cfg, c->next)) {
+    case PASSWORD_FITS:
+        return true;
+    case PASSWORD_SHORT:
+        snprintf(detail, sizeof(detail),
+                 "A new credential has at least %d characters.",
+                 w->cfg->credential_min);
+        return auth_refuse(w, NOT_ALLOWED, detail);
+    case PASSWORD_FORBIDDEN:
+        return auth_refuse(w, NOT_ALLOWED,
+                           "This new credential is among those that are "
+                           "forbidden; choose another.");
+    default:
+        return auth_failed(
+            w, "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
+               "read");
+    }
+}
+
+/* Whether a change whose answer was lost has happened. */
+static bool has_changed(struct worker *w, const struct session *own,
+                        struct change *c)
+{
+    return store_account_read(&w->store, own->account_id, c->name,
+                              &c->account) == STORE_OK &&
+           strcmp(c->account.credential_hash, c->fresh) == 0;
+}
+
+/* STORE_NONE: the credential is another one meanwhile, or the account is
+ * disabled. */
+static enum store_result write(struct worker *w, const struct session *own,
+                               struct change *c)
+{
+    enum store_result result = store_credential_change(
+        &w->store, own->account_id, c->account.credential_hash, c->fresh,
+        own->session_id, &c->ended);
+
+    return result == STORE_UNKNOWN && has_changed(w, own, c) ? STORE_OK
+                                                             : result;
+}
+
+/* A login with the old one may have opened a session while the change waited
+ * for it, so those that are left end last. */
+static void finish(struct worker *w, const struct session *own,
+                   struct change *c)
+{
+    enum store_result result = store_sessions_end(&w->store, own->account_id,
+                                                  own->session_id, &c->ended);
+    struct jsonw json;
+
+    metrics_add(METRICS_SESSIONS_REVOKED_CREDENTIAL, (uint64_t) c->ended);
+    auth_audit_sessions(w, "auth.credential.changed", own, c->ended);
+    if (result != STORE_OK) {
+        (void) auth_database_unavailable(w);
+        return;
+    }
+    auth_success(w, &json, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+                 "The credential was changed.");
+    jsonw_int(&json, "endedSessions", c->ended);
+    jsonw_object_end(&json);
+}
+
+/* A login may rehash the credential meanwhile. */
+static void change(struct worker *w, const struct session *own,
+                   struct change *c)
+{
+    for (int i = 0; i < TRIES; i++) {
+        if (i > 0 && !read_account(w, own, c)) {
+            return;
+        }
+        if (!check_current(w, own, c) || !check_next(w, c)) {
+            return;
+        }
+        if (!password_hash(c->next, w->store.deadline_ms, c->fresh)) {
+            break;
+        }
+        switch (write(w, own, c)) {
+        case STORE_OK:
+            finish(w, own, c);
+            return;
+        case STORE_NONE:
+            continue;
+        default:
+            (void) auth_database_unavailable(w);
+            return;
+        }
+    }
+    (void) auth_busy(w);
+}
+
+/* The token comes before the body, as at select-branch. */
+void h_change_credential(struct worker *w)
+{
+    struct session_view view;
+    const struct session *own = &view.session;
+    struct change c = {.ended = 0};
+    pj_claims_t claims;
+
+    if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
+        !auth_caller_session(w, &claims, NULL, &view) ||
+        !read_account(w, own, &c)) {
+        return;
+    }
+    if (auth_attempt_begin(
+            w, (pj_str_t){(const unsigned char *) c.name, strlen(c.name)},
+            "auth.credential.limited", &c.attempt)) {
+        change(w, own, &c);
+    }
+    auth_attempt_settle(w, &c.attempt);
+    OPENSSL_cleanse(c.fresh, sizeof(c.fresh));
+}

@@ -1,0 +1,384 @@
+/* Keys in a directory: a file a key. */
+
+#include "auth/keys_dir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/crypto.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define VARIABLE "PLATFORM_JWT_KEY_DIR"
+#define NEW_FILE ".new" /* until it is whole; names like this are ignored */
+#define PUBLIC_BEGIN "-----BEGIN PUBLIC KEY-----"
+
+static const char *const state_names[] = {"signing", "replaced", "published",
+                                          "refresh"};
+
+const char *key_state_name(enum key_state state)
+{
+    return state_names[state];
+}
+
+static bool fail(struct key_dir *d, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool fail(struct key_dir *d, const char *format, ...)
+{
+    size_t n = sizeof(VARIABLE ": ") - 1;
+    va_list args;
+
+    memcpy(d->error, VARIABLE ": ", n);
+    va_start(args, format);
+    vsnprintf(d->error + n, sizeof(d->error) - n, format, args);
+    va_end(args);
+    return false;
+}
+
+static pj_str_t text_of(const char *s)
+{
+    return (pj_str_t){(const unsigned char *) s, strlen(s)};
+}
+
+/* -- names -- */
+
+/* From behind, as an id may have dots. */
+static bool parse_name(const char *name, struct key_file *f)
+{
+    char *since, *state;
+
+    if (!parse_form(name,
+                    "[^./][^/]*\\.(signing|published|refresh)\\.[0-9]{1,12}"
+                    "\\.pem",
+                    NAME_MAX)) {
+        return false;
+    }
+    snprintf(f->name, sizeof(f->name), "%s", name);
+    snprintf(f->kid, sizeof(f->kid), "%s", name);
+    *strrchr(f->kid, '.') = '\0';
+    since = strrchr(f->kid, '.');
+    *since++ = '\0';
+    state = strrchr(f->kid, '.');
+    *state++ = '\0';
+    f->since = strtoll(since, NULL, 10);
+    f->state = strcmp(state, "signing") == 0     ? KEY_SIGNING
+               : strcmp(state, "published") == 0 ? KEY_PUBLISHED
+                                                 : KEY_REFRESH;
+    return parse_kid(f->kid);
+}
+
+/* -- reading -- */
+
+/* The newest of those that sign comes first, the older ones behind it. */
+static int compare(const void *one, const void *two)
+{
+    const struct key_file *a = one, *b = two;
+
+    if (a->state != b->state) {
+        return a->state < b->state ? -1 : 1;
+    }
+    if (a->since != b->since) {
+        return a->since > b->since ? -1 : 1;
+    }
+    return strcmp(a->kid, b->kid);
+}
+
+static bool add_file(struct key_dir *d, const char *name)
+{
+    struct key_file *f = &d->files[d->count];
+
+    if (d->count == KEYS_DIR_MAX) {
+        return fail(d, "too many files; accepted: at most %d keys",
+                    KEYS_DIR_MAX);
+    }
+    if (!parse_name(name, f)) {
+        return fail(d,
+                    "%s: is not the name of a key; accepted: KID.STATE.SINCE"
+                    ".pem, the state signing, published or refresh",
+                    name);
+    }
+    for (size_t i = 0; i < d->count; i++) {
+        if (strcmp(d->files[i].kid, f->kid) == 0) {
+            return fail(d, "%s: the key has two files; accepted: one", name);
+        }
+    }
+    d->count++;
+    return true;
+}
+
+static bool read_names(struct key_dir *d)
+{
+    int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
+    struct dirent *entry;
+    bool ok = dir != NULL || fail(d, "cannot be read: %s", strerror(errno));
+
+    while (ok && (entry = readdir(dir)) != NULL) {
+        ok = entry->d_name[0] == '.' || add_file(d, entry->d_name);
+    }
+    if (dir != NULL) {
+        (void) closedir(dir);
+    } else if (fd >= 0) {
+        (void) close(fd);
+    }
+    qsort(d->files, d->count, sizeof(d->files[0]), compare);
+    for (size_t i = d->count; i-- > 1;) {
+        if (d->files[i].state == KEY_SIGNING) {
+            d->files[i].state = KEY_REPLACED;
+            d->files[i].since = d->files[i - 1].since;
+        }
+    }
+    return ok;
+}
+
+bool key_dir_open(struct key_dir *d, const char *path, bool lock)
+{
+    struct stat st;
+
+    d->count = 0;
+    d->fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (d->fd < 0 || fstat(d->fd, &st) != 0 ||
+        (lock && flock(d->fd, LOCK_EX) != 0)) {
+        return fail(d, "%s: cannot be opened: %s", path, strerror(errno));
+    }
+    d->owner = st.st_uid;
+    d->group = st.st_gid;
+    /* Root may work for others. */
+    if ((st.st_mode & 022) != 0 ||
+        (geteuid() != 0 && d->owner != 0 && d->owner != geteuid())) {
+        return fail(d,
+                    "%s: others may write to it; accepted: a directory of the "
+                    "service's user or of root, mode 0700",
+                    path);
+    }
+    return read_names(d);
+}
+
+void key_dir_close(struct key_dir *d)
+{
+    if (d->fd >= 0) {
+        (void) close(d->fd);
+    }
+    d->fd = -1;
+}
+
+uint64_t keys_dir_stamp(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *entry;
+    uint64_t sum = 0;
+
+    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+        uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+        struct stat st;
+
+        if (entry->d_name[0] == '.') {
+            continue;
+        }
+        for (const char *p = entry->d_name; *p != '\0'; p++) {
+            hash = (hash ^ (unsigned char) *p) * UINT64_C(1099511628211);
+        }
+        /* A file that is written in place changes too. */
+        if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) ==
+            0) {
+            hash ^= (uint64_t) st.st_ctim.tv_sec * UINT64_C(1000000007) +
+                    (uint64_t) st.st_ctim.tv_nsec;
+            hash *= UINT64_C(1099511628211);
+        }
+        sum += hash; /* in any order */
+    }
+    if (dir != NULL) {
+        (void) closedir(dir);
+        sum += 1;
+    }
+    return sum;
+}
+
+/* A file's text and its parts; text is wiped by the caller. */
+struct parts {
+    char text[KEYS_DIR_TEXT];
+    pj_str_t private, public;
+};
+
+static bool read_file(struct key_dir *d, const struct key_file *f,
+                      struct parts *p)
+{
+    int fd =
+        openat(d->fd, f->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    struct stat st;
+    ssize_t len;
+    char *public;
+
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        (void) fail(d, "%s: cannot be opened: %s", f->name,
+                    errno == ELOOP ? "a symbolic link" : strerror(errno));
+        if (fd >= 0) {
+            (void) close(fd);
+        }
+        return false;
+    }
+    if (!S_ISREG(st.st_mode) || st.st_uid != d->owner ||
+        (st.st_mode & 077) != 0) {
+        (void) close(fd);
+        return fail(d,
+                    "%s: others may read it; accepted: a file of the "
+                    "directory's owner, mode 0600",
+                    f->name);
+    }
+    len = read(fd, p->text, sizeof(p->text));
+    (void) close(fd);
+    public = len > 0 ? memmem(p->text, (size_t) len, PUBLIC_BEGIN,
+                              sizeof(PUBLIC_BEGIN) - 1)
+                     : NULL;
+    if (public == NULL || len == sizeof(p->text)) {
+        return fail(d,
+                    "%s: no public key; accepted: PEM, the private key and "
+                    "behind it the public one, or the public one alone",
+                    f->name);
+    }
+    p->private =
+        (pj_str_t){(unsigned char *) p->text, (size_t) (public - p->text)};
+    p->public =
+        (pj_str_t){(unsigned char *) public, (size_t) len - p->private.len};
+    return true;
+}
+
+/* Parses the public part and, unless private is NULL, the private one. */
+static bool parse_file(struct key_dir *d, const struct key_file *f,
+                       pj_key_t **public, pj_key_t **private)
+{
+    struct parts p;
+    pj_err_t code = PJ_OK;
+    bool ok = read_file(d, f, &p);
+
+    if (ok) {
+        code = pj_key_public(public, p.public, text_of(f->kid));
+        if (!code && private != NULL) {
+            code = pj_key_private(private, p.private, text_of(f->kid));
+            if (!code) {
+                code = pj_key_match(*private, *public);
+            }
+        }
+        if (code && private != NULL && p.private.len == 0) {
+            ok = fail(d, "%s: has no private key to sign with", f->name);
+        } else if (code) {
+            ok = fail(d, "%s: %s; accepted: RSA of 2048 bits or more, in PEM",
+                      f->name, pj_strerror(code));
+        }
+    }
+    OPENSSL_cleanse(&p, sizeof(p));
+    return ok;
+}
+
+bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+{
+    pj_key_t *public = NULL, *private = NULL;
+    bool ok = parse_file(d, f, &public, &private);
+
+    pj_key_free(public);
+    pj_key_free(private);
+    return ok;
+}
+
+bool keys_dir_load(struct keys *keys, char *err, size_t err_cap)
+{
+    struct key_dir d;
+    bool ok = key_dir_open(&d, keys->dir, false);
+
+    if (ok && (d.count == 0 || d.files[0].state != KEY_SIGNING)) {
+        ok = fail(&d, "%s: no key signs; identity-fcgi keys rotate makes one",
+                  keys->dir);
+    }
+    for (size_t i = 0; ok && i < d.count; i++) {
+        ok = parse_file(&d, &d.files[i], &keys->verifying[i],
+                        i == 0 ? &keys->signing : NULL);
+        keys->verifying_count++;
+        keys->published_count += d.files[i].state != KEY_REFRESH;
+    }
+    key_dir_close(&d);
+    if (!ok) {
+        snprintf(err, err_cap, "%s", d.error);
+    }
+    return ok;
+}
+
+/* -- writing -- */
+
+/* Gives the file from this name, on disk. */
+static bool rename_to(struct key_dir *d, const char *from, const char *to)
+{
+    return (renameat(d->fd, from, d->fd, to) == 0 && fsync(d->fd) == 0) ||
+           fail(d, "%s: cannot be written: %s", to, strerror(errno));
+}
+
+static bool name_file(struct key_dir *d, const char *from, const char *kid,
+                      enum key_state state, int64_t since)
+{
+    char name[NAME_MAX + 1];
+    struct key_file f;
+    int n = snprintf(name, sizeof(name), "%s.%s.%lld.pem", kid,
+                     state_names[state], (long long) since);
+
+    return n < (int) sizeof(name) && parse_name(name, &f)
+               ? rename_to(d, from, name)
+               : fail(d, "%s: cannot be the name of a file", kid);
+}
+
+static bool write_new(struct key_dir *d, pj_str_t text)
+{
+    int fd;
+    bool ok;
+
+    (void) unlinkat(d->fd, NEW_FILE, 0); /* of one that was killed */
+    fd = openat(d->fd, NEW_FILE,
+                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ok = fd >= 0 &&
+         (d->owner == geteuid() || fchown(fd, d->owner, d->group) == 0) &&
+         write(fd, text.data, text.len) == (ssize_t) text.len &&
+         fsync(fd) == 0;
+    if (fd >= 0) {
+        (void) close(fd);
+    }
+    return ok || fail(d, "a file cannot be written: %s", strerror(errno));
+}
+
+bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
+                 int64_t after, pj_str_t text)
+{
+    int64_t now;
+
+    if (!write_new(d, text)) {
+        return false;
+    }
+    now = (int64_t) time(NULL); /* the disk may have taken a while */
+    return name_file(d, NEW_FILE, kid, state, now > after ? now : after + 1);
+}
+
+bool key_dir_move(struct key_dir *d, const struct key_file *f,
+                  enum key_state state, int64_t since)
+{
+    return name_file(d, f->name, f->kid, state, since);
+}
+
+bool key_dir_remove(struct key_dir *d, const struct key_file *f)
+{
+    return (unlinkat(d->fd, f->name, 0) == 0 && fsync(d->fd) == 0) ||
+           fail(d, "%s: cannot be removed: %s", f->name, strerror(errno));
+}
+
+bool key_dir_strip(struct key_dir *d, const struct key_file *f)
+{
+    struct parts p;
+    bool ok = read_file(d, f, &p) && write_new(d, p.public) &&
+              rename_to(d, NEW_FILE, f->name);
+
+    OPENSSL_cleanse(&p, sizeof(p));
+    return ok;
+}

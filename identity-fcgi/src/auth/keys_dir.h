@@ -1,0 +1,78 @@
+/*
+ * Keys in a directory: a file a key, KID.STATE.SINCE.pem, whose name tells its
+ * state and since when (in seconds of the epoch).  So a state changes by one
+ * rename, whole or not at all.  A file holds the private key, where that is
+ * there, and behind it the public one.
+ */
+
+#ifndef KEYS_DIR_H_INCLUDED
+#define KEYS_DIR_H_INCLUDED
+
+#include "auth/keys.h"
+
+#include <limits.h>
+#include <sys/types.h>
+
+#define KEYS_DIR_MAX (1 + KEYS_MAX_ADDITIONAL)
+#define KEYS_DIR_TEXT 16384
+
+enum key_state {
+    KEY_SIGNING,
+    KEY_REPLACED,  /* signed until a newer file of state "signing" came: */
+    KEY_PUBLISHED, /* no name says so; in the key set, did not sign yet */
+    KEY_REFRESH    /* not in the key set: for refresh tokens alone */
+};
+
+struct key_file {
+    char name[NAME_MAX + 1];
+    char kid[NAME_MAX + 1];
+    enum key_state state;
+    int64_t since; /* of the last two: when it ended to sign */
+};
+
+struct key_dir {
+    int fd;
+    uid_t owner; /* of the directory, and so of its files */
+    gid_t group;
+    size_t count;
+    struct key_file files[KEYS_DIR_MAX]; /* by state */
+    char error[512];                     /* of what returned false */
+};
+
+/* A number that changes with the directory's files; 0 where it cannot be
+ * read. */
+uint64_t keys_dir_stamp(const char *path);
+
+/* Fills the keys of keys->dir, the signing one first; else one line in err. */
+bool keys_dir_load(struct keys *keys, char *err, size_t err_cap)
+    __attribute__((warn_unused_result));
+
+/* Opens and reads the directory; refused are one that others may write to, a
+ * name of no such form, and a kid that stands twice.  key_dir_close() in any
+ * case.  With lock it waits for other commands, until the close. */
+bool key_dir_open(struct key_dir *d, const char *path, bool lock)
+    __attribute__((warn_unused_result));
+void key_dir_close(struct key_dir *d);
+
+const char *key_state_name(enum key_state state);
+
+/* Whether the file is good, and has what is needed to sign. */
+bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+    __attribute__((warn_unused_result));
+
+/* Each is on disk when it returns true.  A new file is since now, and in any
+ * case since later than after. */
+bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
+                 int64_t after, pj_str_t text)
+    __attribute__((warn_unused_result));
+bool key_dir_move(struct key_dir *d, const struct key_file *f,
+                  enum key_state state, int64_t since)
+    __attribute__((warn_unused_result));
+bool key_dir_remove(struct key_dir *d, const struct key_file *f)
+    __attribute__((warn_unused_result));
+
+/* Takes the private part out of the file, which keeps its name. */
+bool key_dir_strip(struct key_dir *d, const struct key_file *f)
+    __attribute__((warn_unused_result));
+
+#endif

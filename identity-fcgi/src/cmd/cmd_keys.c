@@ -1,0 +1,462 @@
+/* keys list, add, activate, retire, remove, revoke, rotate: the directory of
+ * keys, whose files' names are all that is known of a change under way. */
+
+#include "cmd/cmd.h"
+
+#include "auth/keys_dir.h"
+#include "auth/token.h"
+
+#include <openssl/crypto.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Until every process follows the directory: 5 s, and one as times are whole
+ * seconds. */
+#define FOLLOW_S 6
+#define SOFT_AGE_S 600
+#define SYSTEM_TTL_S 3600
+
+enum step { ADD, ACTIVATE, RETIRE, REMOVE, REVOKE };
+
+static const struct {
+    const char *name, *event;
+} steps[] = {
+    [ADD] = {"add", "keys.added"},
+    [ACTIVATE] = {"activate", "keys.activated"},
+    [RETIRE] = {"retire", "keys.retired"},
+    [REMOVE] = {"remove", "keys.removed"},
+    [REVOKE] = {"revoke", "keys.revoked"},
+};
+
+static struct key_dir dir;
+static char why_not[300]; /* what was asked does not have the key yet */
+
+/* -- the directory -- */
+
+static bool open_dir(struct cmd *c)
+{
+    if (c->cfg.jwt_key_dir == NULL) {
+        return cmd_misused(c, "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
+                              "the directory of the keys");
+    }
+    return key_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
+           cmd_misused(c, "%s", dir.error);
+}
+
+static bool signs(void)
+{
+    return dir.count > 0 && dir.files[0].state == KEY_SIGNING;
+}
+
+static const struct key_file *find_kid(struct cmd *c, const char *kid)
+{
+    for (size_t i = 0; i < dir.count; i++) {
+        if (strcmp(dir.files[i].kid, kid) == 0) {
+            return &dir.files[i];
+        }
+    }
+    (void) cmd_fail(c, "no key has this id; keys list shows them");
+    return NULL;
+}
+
+static size_t count_of(enum key_state state)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < dir.count; i++) {
+        n += dir.files[i].state == state;
+    }
+    return n;
+}
+
+/* -- when a step is safe -- */
+
+static int64_t seconds_of(const struct cmd *c, const char *option,
+                          int64_t preset)
+{
+    const char *text = cmd_get(c, option);
+    int64_t ms;
+
+    return text != NULL && parse_duration(text, &ms) ? (ms + 999) / 1000
+                                                     : preset;
+}
+
+static int64_t longer(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The next step of a key, and from when on it is safe; 0: always. */
+static int64_t next_step(const struct cmd *c, const struct key_file *f,
+                         enum step *step)
+{
+    const struct config *cfg = &c->cfg;
+    int64_t refresh_s = cfg->refresh_ttl_s;
+
+    if (f->state == KEY_PUBLISHED) {
+        *step = ACTIVATE;
+        return !signs() ? 0
+               : cmd_given(c, "ask", NULL, 0) > 0
+                   ? f->since + FOLLOW_S
+                   : f->since + FOLLOW_S +
+                         seconds_of(c, "soft-age", SOFT_AGE_S);
+    }
+    if (f->state == KEY_REPLACED) {
+        *step = RETIRE;
+        return f->since + FOLLOW_S + TOKEN_LEEWAY_S +
+               longer(cfg->access_ttl_s,
+                      seconds_of(c, "system-ttl", SYSTEM_TTL_S));
+    }
+    if (cfg->session_max_lifetime_s > 0 &&
+        cfg->session_max_lifetime_s < refresh_s) {
+        refresh_s = cfg->session_max_lifetime_s;
+    }
+    *step = REMOVE;
+    return f->since + FOLLOW_S + refresh_s;
+}
+
+/* Whether all that is to be asked has the key; why_not says which does not. */
+static bool all_have(const struct cmd *c, const struct key_file *f)
+{
+    size_t keys = dir.count - count_of(KEY_REFRESH);
+    const char *urls[CMD_MAX_GIVEN];
+    size_t n = signs() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, why_not,
+                     sizeof(why_not))) {
+            return false;
+        }
+    }
+    why_not[0] = '\0';
+    return true;
+}
+
+/* -- steps -- */
+
+/* Makes a key; its id, or NULL. */
+static const char *make(struct cmd *c, enum key_state state, int64_t after)
+{
+    static struct new_keys made; /* its id is looked at later */
+    unsigned char text[sizeof(made.private_text) + sizeof(made.public_text)];
+    const char *const parts[] = {made.private_text, made.public_text};
+    const char *kid = cmd_get(c, "kid");
+    size_t len = 0, n = 0;
+    bool ok;
+
+    /* There is always room for one in place of a key that is revoked. */
+    if (dir.count + (state == KEY_PUBLISHED) >= KEYS_DIR_MAX) {
+        (void) cmd_fail(c, "there are %zu keys already: remove one first",
+                        dir.count);
+        return NULL;
+    }
+    do { /* an id that looks like an option is a nuisance */
+        ok = keys_generate(kid, &made);
+    } while (ok && kid == NULL && made.kid[0] == '-');
+    for (int i = 0; ok && i < 2; i++, len += n) {
+        ok = pj_b64_decode(text + len, sizeof(text) - len, &n,
+                           (pj_str_t){(const unsigned char *) parts[i],
+                                      strlen(parts[i])}) == PJ_OK;
+    }
+    if (!ok) {
+        (void) cmd_fail(c, "the key could not be made");
+    } else if (!key_dir_put(&dir, made.kid, state, after,
+                            (pj_str_t){text, len})) {
+        ok = cmd_fail(c, "%s", dir.error);
+    }
+    OPENSSL_cleanse(text, sizeof(text));
+    OPENSSL_cleanse(made.private_text, sizeof(made.private_text));
+    return ok ? made.kid : NULL;
+}
+
+static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
+                 bool done)
+{
+    cmd_set(c, "step", steps[step].name);
+    cmd_set(c, "kid", kid != NULL ? kid : "");
+    cmd_set(c, "done", done ? "t" : "f");
+    cmd_setf(c, "dueAt", "%lld", (long long) (done ? 0 : due));
+    if (done) {
+        cmd_audit(c, steps[step].event, "kid");
+    }
+    if (c->spec->list) {
+        cmd_row(c);
+    }
+    return true;
+}
+
+/* Takes a step, or tells what it would be.  What signs next is newer than what
+ * signed, whatever the clock says. */
+static bool take(struct cmd *c, enum step step, const struct key_file *f)
+{
+    int64_t now = (int64_t) time(NULL);
+    int64_t then = signs() ? longer(now, dir.files[0].since + 1) : now;
+    const char *kid = f != NULL ? f->kid : cmd_get(c, "kid");
+    bool ok = true;
+
+    if (cmd_get(c, "dry-run") != NULL) {
+        return took(c, step, kid, now, false);
+    }
+    if (step == ADD) {
+        kid = make(c, KEY_PUBLISHED, 0);
+        return kid != NULL && took(c, ADD, kid, 0, true);
+    }
+    if (step == ACTIVATE) {
+        ok = key_dir_may_sign(&dir, f) &&
+             key_dir_move(&dir, f, KEY_SIGNING, then);
+    } else if (step == RETIRE) {
+        ok = key_dir_strip(&dir, f) &&
+             key_dir_move(&dir, f, KEY_REFRESH, f->since);
+    } else {
+        ok = key_dir_remove(&dir, f);
+    }
+    return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error);
+}
+
+/* -- the commands -- */
+
+static bool add(struct cmd *c)
+{
+    const char *kid = cmd_get(c, "kid");
+
+    for (size_t i = 0; kid != NULL && i < dir.count; i++) {
+        if (strcmp(dir.files[i].kid, kid) == 0) {
+            return cmd_fail(c, "a key of this id exists already");
+        }
+    }
+    return take(c, ADD, NULL);
+}
+
+/* A step that a row's command asks for, of the key given. */
+static bool change(struct cmd *c)
+{
+    const struct key_file *f = find_kid(c, c->operand);
+    bool force = cmd_get(c, "force") != NULL;
+    const char *verb = strchr(c->spec->words, ' ') + 1;
+    enum step step = ACTIVATE, safe;
+    char at[32];
+    int64_t due;
+
+    if (f == NULL) {
+        return false;
+    }
+    while (strcmp(steps[step].name, verb) != 0) {
+        step++;
+    }
+    if (f->state == KEY_SIGNING) {
+        return cmd_fail(c, "this key signs: activate another one first, or "
+                           "revoke it if it is no longer secret");
+    }
+    due = next_step(c, f, &safe);
+    if (f->state == KEY_PUBLISHED && step == REMOVE) {
+        return take(c, step, f); /* it never signed */
+    }
+    if (f->state == KEY_REPLACED && step == ACTIVATE) {
+        return take(c, step, f); /* everybody has it */
+    }
+    if (step != safe) {
+        return cmd_fail(c,
+                        "this key is in the state \"%s\", whose next step "
+                        "is keys %s",
+                        key_state_name(f->state), steps[safe].name);
+    }
+    if (!force && due > (int64_t) time(NULL)) {
+        cmd_setf(c, "due", "%lld", (long long) due);
+        cmd_time(cmd_get(c, "due"), at, sizeof(at));
+        return cmd_fail(c, "not before %s: %s; wait, or --force", at,
+                        step == ACTIVATE ? "not every gateway may have the key"
+                        : step == RETIRE
+                            ? "access tokens of this key may be alive"
+                            : "refresh tokens of this key may be alive");
+    }
+    if (!force && step == ACTIVATE && !all_have(c, f)) {
+        return cmd_fail(c, "%s; wait, or --force", why_not);
+    }
+    return take(c, step, f);
+}
+
+/* In place of a key that signs, a new one signs first: one that no gateway
+ * knows, so that they fetch the key set as soon as they see a token of it. */
+static bool end_key(struct cmd *c)
+{
+    const struct key_file *f = find_kid(c, c->operand);
+    const char *kid;
+
+    if (f == NULL) {
+        return false;
+    }
+    if (f->state == KEY_SIGNING && cmd_get(c, "dry-run") == NULL) {
+        c->operand = NULL; /* the new key gets an id of its own */
+        kid = make(c, KEY_SIGNING, f->since);
+        if (kid == NULL) {
+            return false;
+        }
+        (void) took(c, ACTIVATE, kid, 0, true);
+    }
+    return take(c, REVOKE, f);
+}
+
+/* Whether a rotation is to begin; else when, or 0 while one is under way. */
+static int64_t begins(const struct cmd *c)
+{
+    bool every = cmd_get(c, "every") != NULL;
+
+    if (count_of(KEY_PUBLISHED) + count_of(KEY_REPLACED) > 0 ||
+        (signs() && !every && count_of(KEY_REFRESH) > 0)) {
+        return 0;
+    }
+    return !signs() ? 1 : dir.files[0].since + seconds_of(c, "every", 0);
+}
+
+/* One look at the directory: takes the first step that is safe.  Else *due is
+ * when one will be; with tell, those are told. */
+static bool look(struct cmd *c, bool tell, bool *taken, int64_t *due)
+{
+    int64_t now = (int64_t) time(NULL);
+    bool dry = cmd_get(c, "dry-run") != NULL;
+    enum step step;
+
+    *taken = false;
+    *due = INT64_MAX;
+    for (size_t i = 0; i < dir.count; i++) {
+        const struct key_file *f = &dir.files[i];
+        int64_t at = f->state != KEY_SIGNING ? next_step(c, f, &step) : 0;
+
+        /* One after the other. */
+        if (f->state == KEY_SIGNING ||
+            (step == ACTIVATE && count_of(KEY_REPLACED) > 0)) {
+            continue;
+        }
+        if (at <= now && !dry && (step != ACTIVATE || all_have(c, f))) {
+            *taken = true;
+            return take(c, step, f);
+        }
+        *due = at < *due ? at : *due;
+        if (tell) {
+            (void) took(c, step, f->kid, longer(at, now), false);
+        }
+    }
+    return true;
+}
+
+static bool rotate(struct cmd *c)
+{
+    int64_t until = (int64_t) time(NULL) + seconds_of(c, "wait", 0);
+    int64_t at = begins(c), due = 0;
+    bool taken = false, tell = cmd_get(c, "dry-run") != NULL;
+
+    if (at > 0 && at <= (int64_t) time(NULL)) {
+        if (!take(c, ADD, NULL)) {
+            return false;
+        }
+        at = 0;
+    }
+    for (;;) {
+        key_dir_close(&dir); /* a step of somebody else's may come between */
+        if (!open_dir(c) || !look(c, tell, &taken, &due)) {
+            return false;
+        }
+        if (tell) {
+            break;
+        }
+        if (!taken && (due > until || (int64_t) time(NULL) >= until)) {
+            tell = true; /* nothing more can be done */
+        } else if (!taken) {
+            key_dir_close(&dir);
+            sleep(1);
+        }
+    }
+    if (at > 0) {
+        (void) took(c, ADD, NULL, at, false);
+    }
+    return why_not[0] == '\0' || cmd_fail(c, "%s", why_not);
+}
+
+static bool list(struct cmd *c)
+{
+    for (size_t i = 0; i < dir.count; i++) {
+        const struct key_file *f = &dir.files[i];
+        enum step step = ADD;
+        int64_t due = f->state != KEY_SIGNING ? next_step(c, f, &step) : 0;
+
+        cmd_set(c, "kid", f->kid);
+        cmd_set(c, "state", key_state_name(f->state));
+        cmd_setf(c, "stateSince", "%lld", (long long) f->since);
+        cmd_set(c, "step", step != ADD ? steps[step].name : "");
+        cmd_setf(c, "dueAt", "%lld", (long long) due);
+        cmd_row(c);
+    }
+    return true;
+}
+
+static bool begin(struct cmd *c)
+{
+    return cmd_load(c) && open_dir(c);
+}
+
+/* -- the table -- */
+
+static bool is_time(const char *text)
+{
+    int64_t ms;
+
+    return parse_duration(text, &ms);
+}
+
+/* clang-format off */
+#define A_TIME 0, is_time, "integer seconds or a number with s, m, h or d"
+#define DRY_RUN {"dry-run", NULL, "tell what would be done, and do nothing"}
+#define FORCE {"force", NULL, "do it although it is not safe yet"}
+#define SOFT_AGE \
+    {"soft-age", "TIME", "when gateways have a new key (default 10m)", A_TIME}
+#define SYSTEM_TTL \
+    {"system-ttl", "TIME", "longest life of system tokens (default 1h)", A_TIME}
+#define ASK \
+    {"ask", "URL", "metrics of a gateway, or a key set", CMD_MANY, \
+     NULL, "http://HOST[:PORT]/PATH", CMD_ASK_URL}
+#define TOOK .columns = {"step", "kid", "done", "dueAt"}
+
+const struct cmd_spec cmd_key_files[] = {
+    {"keys list", NULL, "list the keys of PLATFORM_JWT_KEY_DIR",
+     "Each with its state, its next step, and from when on that is safe.\n",
+     .check = begin, .print = list, .list = true,
+     .columns = {"kid", "state", "stateSince", "step", "dueAt"}},
+    {"keys add", NULL, "make a key and publish it",
+     "It is in the key set, and does not sign yet.\n",
+     .options = {
+         {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
+          parse_kid, PARSE_KID_ACCEPTED}, DRY_RUN},
+     .check = begin, .after = add, TOOK},
+    {"keys activate", "KID", "sign with a published key",
+     "Refused until every gateway has it: when all of --ask say so, or the soft\n"
+     "age has passed.\n",
+     .options = {ASK, SOFT_AGE, FORCE, DRY_RUN},
+     .check = begin, .after = change, TOOK},
+    {"keys retire", "KID", "keep a key for refresh tokens alone",
+     "It leaves the key set, and its private part is deleted.  Refused until the\n"
+     "last access token of it is dead.\n",
+     .options = {SYSTEM_TTL, FORCE, DRY_RUN},
+     .check = begin, .after = change, TOOK},
+    {"keys remove", "KID", "delete a key",
+     "Refused until the last refresh token of it is dead.\n",
+     .options = {FORCE, DRY_RUN},
+     .check = begin, .after = change, TOOK},
+    {"keys revoke", "KID", "end a key that is no longer secret, at once",
+     "If it signs, a new key signs from now on.  Whoever has tokens of it logs in\n"
+     "again.  Gateways drop it within their soft age.\n",
+     .options = {DRY_RUN},
+     .check = begin, .after = end_key, TOOK},
+    {"keys rotate", NULL, "replace the signing key, step by step",
+     "Does what is safe now and tells what comes when: run it again then, or by a\n"
+     "timer with --every.  Without --every a new key is made only when no rotation\n"
+     "is under way.\n",
+     .options = {
+         {"every", "TIME", "when the signing key is that old", A_TIME},
+         {"wait", "TIME", "stay for steps that are due by then", A_TIME},
+         ASK, SOFT_AGE, SYSTEM_TTL, DRY_RUN},
+     .check = begin, .print = rotate, .list = true, TOOK},
+    {.words = NULL},
+};
+/* clang-format on */

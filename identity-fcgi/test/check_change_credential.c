@@ -1,0 +1,105 @@
+/* Change of credential: what a new one has to be, and that it is asked of no
+ * other, and of nobody who does not know the current one. */
+
+#include "handlers.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define REFUSED "read account attempt settle "
+
+static void change(const char *current, const char *next)
+{
+    db.calls[0] = '\0';
+    http_response_init(&res, header_mem, sizeof(header_mem), body_mem,
+                       sizeof(body_mem));
+    view_is(scoped_session());
+    send_bearer(issue('b', SESSION, JTI, 10, 900));
+    req.body =
+        join("{\"credential\":\"", current,
+             (const char *) join("\",\"newCredential\":\"", next, "\"}").data);
+    h_change_credential(&w);
+}
+
+static void ck_changed(void)
+{
+    ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+              "read account attempt change end settle ");
+    ck_assert(db.settled_success);
+    ck_assert(body_has("\"endedSessions\":5"));
+}
+
+static void ck_not_allowed(void)
+{
+    ck_answer(400, "AUTH_CREDENTIAL_NOT_ALLOWED", REFUSED);
+    ck_assert(!db.settled_success); /* and no failure either */
+}
+
+START_TEST (test_a_new_one_is_long_enough) {
+    cfg.credential_min = 8;
+    change("right", "seven\u00e9\u00e9");
+    ck_not_allowed();
+    ck_assert(body_has("at least 8 characters"));
+    change("right", "x");
+    ck_not_allowed();
+    ck_assert_str_eq(db.rehashed_to, "");
+    change("right", "eight\u00e9\u00e9\u00e9");
+    ck_changed();
+}
+END_TEST
+
+START_TEST (test_a_new_one_is_not_forbidden) {
+    static const char list[] = "Password1\n\nTr0ub4dor&3\r\nright\nqwertyuiop";
+    static const char *const forbidden[] = {"Password1", "pASSWORD1",
+                                            "tr0ub4dor&3", "QWERTYUIOP"};
+    static const char *const allowed[] = {"Password12", "Password", " ",
+                                          "qwertyuiop\\n"};
+    char path[] = "/tmp/check_change_credential.XXXXXX";
+    int fd = mkstemp(path);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, list, sizeof(list) - 1), sizeof(list) - 1);
+    close(fd);
+    cfg.credential_forbidden = strdup(path);
+    for (size_t i = 0; i < 4; i++) {
+        change("right", forbidden[i]);
+        ck_not_allowed();
+        ck_assert(body_has("forbidden"));
+        change("right", allowed[i]);
+        ck_changed();
+    }
+    unlink(path);
+    change("right", "Password12");
+    ck_answer(500, "INTERNAL_ERROR", "read account attempt ");
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(errno, ENOENT);
+}
+END_TEST
+
+START_TEST (test_a_directory_is_no_list) {
+    cfg.credential_forbidden = strdup("/tmp");
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(errno, EISDIR);
+}
+END_TEST
+
+/* Nothing is told of what is forbidden. */
+START_TEST (test_the_current_one_comes_first) {
+    cfg.credential_min = 8;
+    change("wrong", "x");
+    ck_answer(401, "AUTH_INVALID_CREDENTIALS", "read account attempt ");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_a_new_one_is_long_enough,
+        test_a_new_one_is_not_forbidden,
+        test_a_directory_is_no_list,
+        test_the_current_one_comes_first,
+    };
+
+    return run_tests("change_credential", tests,
+                     sizeof(tests) / sizeof(tests[0]));
+}

@@ -1,0 +1,66 @@
+/* Parameters of a statement, as many as there are, and more. */
+
+#include "db/db.h"
+#include "testing.h"
+
+#include <string.h>
+
+#define ID "11111111-1111-4111-8111-111111111111"
+
+/* One of each kind, which all take the same way. */
+static void add(struct db_params *p, int i)
+{
+    switch (i % 5) {
+    case 0:
+        db_param_uuid(p, ID, strlen(ID));
+        break;
+    case 1:
+        db_param_int64(p, i);
+        break;
+    case 2:
+        db_param_bool(p, true);
+        break;
+    case 3:
+        db_param_fence(p);
+        break;
+    default:
+        db_param_text(p, ID, strlen(ID));
+    }
+}
+
+START_TEST (test_no_more_than_there_is_room_for) {
+    struct {
+        struct db_params p;
+        unsigned char after[512];
+    } all = {.p = {.count = 0}};
+    static const unsigned char untouched[sizeof(all.after)];
+
+    for (int i = 0; i < DB_MAX_PARAMS; i++) {
+        add(&all.p, i);
+        ck_assert_uint_eq(all.p.count, (size_t) i + 1);
+    }
+    for (int i = 0; i < 3 * DB_MAX_PARAMS; i++) {
+        struct db_params before = all.p;
+
+        add(&all.p, i);
+        ck_assert_uint_eq(all.p.count, DB_MAX_PARAMS);
+        ck_assert_uint_lt(all.p.fence, DB_PARAM_PLACES);
+        ck_assert(memcmp(all.p.values, before.values,
+                         DB_MAX_PARAMS * sizeof(before.values[0])) == 0);
+        ck_assert(memcmp(all.p.scratch, before.scratch,
+                         DB_MAX_PARAMS * sizeof(before.scratch[0])) == 0);
+    }
+    ck_assert(!all.p.bad_uuid);
+    ck_assert(memcmp(all.after, untouched, sizeof(untouched)) == 0);
+}
+END_TEST
+
+static void fill(TCase *t)
+{
+    tcase_add_test(t, test_no_more_than_there_is_room_for);
+}
+
+int main(void)
+{
+    return run_case("db_params", fill);
+}

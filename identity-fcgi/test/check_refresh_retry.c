@@ -1,0 +1,151 @@
+/* Refresh: what becomes of a retry that the store has found. */
+
+#include "handlers.h"
+
+static void refresh_body(const char *token)
+{
+    send_in_body(token);
+    h_refresh(&w);
+}
+
+/* With the token that was replaced, in a session that is read like this. */
+static void refresh(struct session_view view)
+{
+    view_is(view);
+    refresh_body(refresh_token(JTI));
+}
+
+/* Its token was replaced by OTHER_JTI 20 s ago. */
+static struct session_view retried(struct session_view v)
+{
+    snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
+    v.session.expires_at_s = NOW + 3580;
+    v.retried = true;
+    v.retry_iat_s = NOW - 20;
+    cfg.refresh_retry_window_s = 30;
+    return v;
+}
+
+static void ck_successor(void)
+{
+    pj_claims_t claims = answered_token();
+
+    ck_assert(text_is(claims.jti, OTHER_JTI));
+    ck_assert_int_eq(claims.iat, NOW - 20);
+    ck_assert_int_eq(claims.exp, NOW + 3580);
+    ck_assert_ptr_nonnull(strstr(headers(), "Max-Age=3580;"));
+}
+
+START_TEST (test_retry_gets_the_successor) {
+    for (int idle = 0; idle < 2; idle++) {
+        teardown();
+        setup();
+        db.idle_reads = idle;
+        cfg.refresh_reuse = REUSE_REVOKE;
+        refresh(retried(scoped_session()));
+        ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
+        ck_successor();
+        ck_assert_str_eq(db.rotated_to, "");
+        ck_assert(body_has("\"expiresIn\":900"));
+    }
+}
+END_TEST
+
+START_TEST (test_retry_of_a_session_that_is_over) {
+    struct session_view v = retried(usable_session());
+
+    v.session.expires_at_s = NOW;
+    refresh(v);
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh ");
+}
+END_TEST
+
+START_TEST (test_retry_whose_scope_is_lost) {
+    struct session_view v = retried(scoped_session());
+
+    cfg.refresh_reuse = REUSE_REVOKE;
+    v.selectable = false;
+    refresh(v);
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
+    ck_successor();
+    ck_assert(db.cleared && !db.remembered);
+    ck_assert_str_eq(db.rotated_to, "");
+    ck_assert(body_has("\"nextAction\":{\"type\":\"select_branch\"}"));
+}
+END_TEST
+
+/* The successor was signed already, and then went back in the meantime. */
+START_TEST (test_retry_that_becomes_a_rotation) {
+    struct session_view v = retried(scoped_session());
+
+    db.idle_reads = true;
+    v.selectable = false;
+    v.session.expires_at_s = NOW + 3600;
+    view_is(v);
+    view_is(scoped_session());
+    tell(&db.rotate, STORE_NONE);
+    tell(&db.rotate, STORE_OK);
+    refresh_body(refresh_token(JTI));
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate refresh rotate ");
+    ck_assert(text_is(answered_token().jti, db.rotated_to));
+    ck_assert(!text_is(answered_token().jti, OTHER_JTI));
+}
+END_TEST
+
+START_TEST (test_retry_that_cannot_sign_takes_nothing_back) {
+    view_is(retried(scoped_session()));
+    send_in_body(refresh_token(JTI));
+    w.signer = NULL;
+    h_refresh(&w);
+    ck_answer(500, "INTERNAL_ERROR", "refresh ");
+}
+END_TEST
+
+/* Whoever lost a race looks for a retry too, and where the end is near. */
+START_TEST (test_retry_is_looked_for_by_every_attempt) {
+    view_is(usable_session());
+    view_is(retried(usable_session()));
+    db.moved = true;
+    tell(&db.rotate, STORE_NONE);
+    refresh_body(refresh_token(JTI));
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate refresh ");
+    ck_successor();
+
+    teardown();
+    setup();
+    cfg.refresh_retry_window_s = 30;
+    cfg.session_max_lifetime_s = 1500; /* 500 s are left */
+    view_is(scoped_session());
+    refresh_body(issue('r', SESSION, JTI, 10, 510));
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
+    ck_assert_int_eq(answered_token().exp, NOW + 500);
+}
+END_TEST
+
+START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
+    cfg.refresh_reuse = REUSE_REVOKE;
+    cfg.refresh_retry_window_s = db.grace_s = 30;
+    view_is(usable_session());
+    tell(&db.rotated, STORE_NONE);
+    refresh_body(issue('r', SESSION, OTHER_JTI, 30, 3600));
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
+    refresh_body(issue('r', SESSION, OTHER_JTI, 31, 3600));
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE",
+              "refresh refresh rotated revoke ");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_retry_gets_the_successor,
+        test_retry_of_a_session_that_is_over,
+        test_retry_whose_scope_is_lost,
+        test_retry_that_becomes_a_rotation,
+        test_retry_that_cannot_sign_takes_nothing_back,
+        test_retry_is_looked_for_by_every_attempt,
+        test_retry_window_is_the_grace_of_a_reuse,
+    };
+
+    return run_tests("refresh_retry", tests, sizeof(tests) / sizeof(tests[0]));
+}

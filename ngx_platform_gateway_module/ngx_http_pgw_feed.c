@@ -1,0 +1,333 @@
+
+/*
+ * Reads a page of the feed of revocations, piece by piece, into the table.
+ *
+ * An entry is applied as soon as it was read, also of a page that turns out to
+ * be cut off: it says the same there.
+ */
+
+
+#include "ngx_http_pgw_revocations.h"
+
+#include <openssl/evp.h>
+
+
+/*
+ * An entry is dead when every token that it is about is refused as expired, by
+ * the same clock, ours, and with the greatest leeway that a location can give.
+ * Where the issuer's clock is wrong, exp of its tokens and dies_at are so by
+ * as much, and still die in this order.
+ */
+#define NGX_HTTP_PGW_FEED_LEEWAY  300   /* s */
+
+
+ngx_int_t
+ngx_http_pgw_feed_time(const pj_json_t *number, int64_t *ms)
+{
+    u_char     buf[64], *p;
+    pj_json_t  node = { .type = PJ_JSON_NUMBER };
+
+    if (number == NULL || number->type != PJ_JSON_NUMBER
+        || number->text.len > sizeof(buf) - 2)
+    {
+        return NGX_ERROR;
+    }
+
+    /* in thousandths: no other exponent may be there */
+
+    p = ngx_cpymem(buf, number->text.data, number->text.len);
+
+    if (ngx_strlchr(buf, p, 'e') || ngx_strlchr(buf, p, 'E')) {
+        return NGX_ERROR;
+    }
+
+    node.text.data = buf;
+    node.text.len = number->text.len + 2;
+    ngx_memcpy(p, "e3", 2);
+
+    return pj_json_seconds(&node, PJ_ROUND_UP, ms) == PJ_OK
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+/* The secret keeps those who choose ids from choosing slots. */
+
+ngx_int_t
+ngx_http_pgw_feed_key(const ngx_http_pgw_revoked_t *zone, u_char kind,
+    const pj_json_t *id, ngx_http_pgw_table_key_t *key)
+{
+    u_char  *p;
+    u_char   buf[sizeof(zone->secret) + 1 + NGX_HTTP_PGW_ID_MAX];
+    u_char   md[EVP_MAX_MD_SIZE];
+
+    if (id == NULL || id->type != PJ_JSON_STRING
+        || id->text.len == 0 || id->text.len > NGX_HTTP_PGW_ID_MAX)
+    {
+        return NGX_DECLINED;
+    }
+
+    p = ngx_cpymem(buf, zone->secret, sizeof(zone->secret));
+    *p++ = kind;
+    p = ngx_cpymem(p, id->text.data, id->text.len);
+
+    if (!EVP_Digest(buf, (size_t) (p - buf), md, NULL, EVP_sha256(), NULL)) {
+        return NGX_ERROR;
+    }
+
+    ngx_memcpy(key, md, sizeof(ngx_http_pgw_table_key_t));
+
+    if (key->word[0] < NGX_HTTP_PGW_TABLE_KEYS) {
+        key->word[0] += NGX_HTTP_PGW_TABLE_KEYS;
+    }
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_feed_fault(ngx_http_pgw_page_t *page, const char *err)
+{
+    page->err = page->err ? page->err : err;
+}
+
+
+static const pj_json_t *
+ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, const u_char *data,
+    size_t len)
+{
+    pj_str_t          text = { data, len };
+    pj_arena_t        arena;
+    const pj_json_t  *root;
+
+    pj_arena_init(&arena, page->mem,
+                  pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT));
+
+    if (len > NGX_HTTP_PGW_FEED_TEXT
+        || pj_json_parse(&arena, text, &root) != PJ_OK)
+    {
+        ngx_http_pgw_feed_fault(page, "it is not JSON of a page");
+        return NULL;
+    }
+
+    return root;
+}
+
+
+static void
+ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
+    u_char kind, const pj_json_t *id, int64_t before)
+{
+    int64_t                   dies, *revoked;
+    ngx_int_t                 rc;
+    ngx_http_pgw_table_key_t  key;
+
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), &dies)
+        != NGX_OK
+        || ngx_http_pgw_feed_key(page->zone, kind, id, &key) != NGX_OK)
+    {
+        ngx_http_pgw_feed_fault(page, "an entry is not complete");
+        return;
+    }
+
+    dies = dies / 1000 + 1 + NGX_HTTP_PGW_FEED_LEEWAY;
+
+    if (dies <= ngx_time()) {
+        return;
+    }
+
+    rc = ngx_http_pgw_table_put(&page->zone->table, &key, before, dies);
+
+    if (rc == NGX_DECLINED) {
+        page->full = 1;
+        ngx_http_pgw_feed_fault(page, "the zone is full");
+        return;
+    }
+
+    revoked = &page->revoked[page->fresh];
+
+    if (rc == NGX_OK && page->follows
+        && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"), revoked)
+           == NGX_OK)
+    {
+        page->fresh++;
+    }
+}
+
+
+/* One that is wrong keeps no other from being applied. */
+
+static void
+ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const u_char *data,
+    size_t len)
+{
+    int64_t           before;
+    const pj_json_t  *root, *subject;
+
+    if (page->entries == NGX_HTTP_PGW_FEED_MAX_ENTRIES) {
+        ngx_http_pgw_feed_fault(page, "it has too many entries");
+        return;
+    }
+
+    page->entries++;
+
+    root = ngx_http_pgw_feed_parse(page, data, len);
+    if (root == NULL) {
+        return;
+    }
+
+    subject = pj_json_member(root, "subject");
+
+    if (subject == NULL) {
+        ngx_http_pgw_feed_put(page, root, 'i', pj_json_member(root, "id"),
+                              INT64_MAX);
+
+    } else if (ngx_http_pgw_feed_time(pj_json_member(root, "issued_before"),
+                                      &before)
+               == NGX_OK)
+    {
+        ngx_http_pgw_feed_put(page, root, 's', subject, before);
+
+    } else {
+        ngx_http_pgw_feed_fault(page, "an entry is not complete");
+    }
+}
+
+
+/* Whether a member "revocations" has its value here. */
+
+static ngx_uint_t
+ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
+{
+    static const u_char  name[] = "\"revocations\":";
+
+    return page->depth == 1 && page->len >= sizeof(name) - 1
+           && ngx_memcmp(page->text + page->len - (sizeof(name) - 1), name,
+                         sizeof(name) - 1)
+              == 0;
+}
+
+
+/*
+ * Cuts it into the entries and, without them and white space, the rest.  That
+ * each of these is JSON, their parser says.
+ */
+
+void
+ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
+{
+    u_char  c, *p;
+
+    for (p = page->pos; p < end; p++) {
+        c = *p;
+
+        if (page->quoted) {
+            page->quoted = page->escaped || c != '"';
+            page->escaped = !page->escaped && c == '\\';
+
+        } else if (c == '"') {
+            page->quoted = 1;
+
+        } else if (c == '{' || c == '[') {
+
+            if (page->listed && page->depth == 2) {
+                page->entry = page->entry ? page->entry : p;
+
+            } else if (c == '[' && ngx_http_pgw_feed_list(page)) {
+                page->listed = 1;
+            }
+
+            page->depth++;
+
+        } else if ((c == '}' || c == ']') && page->depth) {
+            page->depth--;
+
+            if (page->entry && page->depth == 2) {
+                ngx_http_pgw_feed_entry(page, page->entry,
+                                        (size_t) (p + 1 - page->entry));
+                page->entry = NULL;
+                continue;
+            }
+
+            if (page->depth == 1) {
+                page->listed = 0;
+            }
+
+        } else if (c == ' ' || c == '\t' || c == '\r' || c == '\n'
+                   || (c == ',' && page->listed && page->depth == 2))
+        {
+            continue;
+        }
+
+        if (page->entry) {
+            continue;
+        }
+
+        if (page->len == NGX_HTTP_PGW_FEED_TEXT) {
+            ngx_http_pgw_feed_fault(page, "it is not JSON of a page");
+            p = page->last;
+            break;
+        }
+
+        page->text[page->len++] = c;
+    }
+
+    page->pos = p;
+}
+
+
+void
+ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
+    int64_t *now, pj_str_t *cursor)
+{
+    size_t            i;
+    const pj_json_t  *root, *m;
+
+    root = page->err ? NULL
+           : ngx_http_pgw_feed_parse(page, page->text, page->len);
+    if (root == NULL) {
+        return;
+    }
+
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), now) != NGX_OK) {
+        *now = 0;
+    }
+
+    m = pj_json_member(root, "revocations");
+
+    if (m == NULL || m->type != PJ_JSON_ARRAY || m->count) {
+        ngx_http_pgw_feed_fault(page, "it is no list of revocations");
+    }
+
+    m = pj_json_member(root, "more");
+    *more = m && m->boolean;
+
+    if (m == NULL || m->type != PJ_JSON_BOOL) {
+        ngx_http_pgw_feed_fault(page, "it does not say whether there is more");
+    }
+
+    m = pj_json_member(root, "cursor");
+
+    if (m == NULL || m->type != PJ_JSON_STRING
+        || m->text.len == 0 || m->text.len > NGX_HTTP_PGW_CURSOR_MAX)
+    {
+        ngx_http_pgw_feed_fault(page, "it has no cursor");
+        return;
+    }
+
+    *cursor = m->text;
+
+    for (i = 0; i < cursor->len; i++) {
+        if (ngx_http_pgw_headers_fold(cursor->data[i]) == '-'
+            && (cursor->data[i] == '\0'
+                || ngx_strchr("-._:,", cursor->data[i]) == NULL))
+        {
+            ngx_http_pgw_feed_fault(page, "it has no cursor");
+        }
+    }
+
+    if (*more && cursor->len == page->zone->cursor_len
+        && ngx_memcmp(cursor->data, page->zone->cursor, cursor->len) == 0)
+    {
+        ngx_http_pgw_feed_fault(page, "its cursor does not move");
+    }
+}

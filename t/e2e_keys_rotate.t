@@ -1,0 +1,152 @@
+# keys rotate, killed at each of its steps and run again, while clients refresh
+# and work through a gateway: not one request is refused.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::KeyDir;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
+    plan skip_all => 'a sanitizer and the library that kills do not mix';
+}
+
+my $t = Platform::Test->new(timeout => 600);
+my $access_ttl = 4;
+my $dir = key_dir($t);
+my $old = jwt_key('identity');
+key_put($dir, $old, 'signing', 100);
+my %env = (
+    key_dir_env($dir),
+    PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
+    PLATFORM_JWT_ACCESS_TOKEN_TTL  => "${access_ttl}s",
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '80s',
+);
+my @identity = map { $t->identity(name => $_, %env) } qw(a b);
+my $stack = $t->full_stack(
+    identity => $identity[0],
+    env  => { %env,
+        IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity },
+    edit => sub {
+        my $file = 'rendered/platform-http.conf';
+        my $text = $t->read_file($file);
+        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 1s;/g
+            or die "no soft age and cooldown in $file\n";
+        $t->write_file($file, $text);
+    },
+);
+
+# -- load: clients that use every token until shortly before its end ----------
+
+sub session {
+    my $login;    # may have to wait for a hash slot
+    eventually(sub { ($login = $stack->login('one'))->status == 200 }, 20)
+        or die 'no login';
+    return $login->json;
+}
+
+sub client {
+    my $session = session();
+    my @kept = ([ time, $session->{accessToken} ]);
+    until (-e $t->dir . '/enough') {
+        my $res = $stack->refresh($session->{refreshToken});
+        print 'refresh ', $res->status, ' ', $res->code // '', "\n";
+        $session = $res->json;
+        push @kept, [ time, $session->{accessToken} ];
+        shift @kept while $kept[0][0] < time - $access_ttl / 2;
+        for my $token ($kept[0][1], $kept[-1][1]) {
+            my $res = $stack->current_context($token);
+            print 'context ', $res->status, ' ', $res->code // '', "\n";
+        }
+        sleep 0.1;
+    }
+    return;
+}
+
+my @late = session();    # of the old key, refreshed late
+my @load = map {
+    Platform::Test::Process->start(
+        name => "load$_", dir => $t->dir, log => $t->dir . "/load$_.out",
+        code => sub { $| = 1; client() });
+} 1 .. 4;
+
+sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
+
+sub at_gateway {
+    return $stack->current_context(
+        jwt_token('branch', $old, iss => $env{PLATFORM_JWT_ISSUER}))->status;
+}
+
+is at_gateway(), 200, 'the gateway accepts the old key';
+
+# -- the rotation --------------------------------------------------------------
+
+my $killer = key_killer($t);
+my @rotate = (qw(keys rotate --every 1h --system-ttl 0 --ask),
+    'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
+my (%killed, @states);
+my $n = 1;
+my $until = time + 200;
+my $state = sub {
+    my $states = key_states($dir);
+    return join ' ', sort map { ($_ eq $old->kid ? 'old:' : 'new:')
+        . $states->{$_} } keys %$states;
+};
+my $change = sub {
+    my $now = $state->();
+    return if @states && $states[-1] eq $now;
+    push @states, $now;
+    push @late, map { session() } 1 .. 3 if $now =~ /new:published/;
+    # Refresh tokens of the old key are good in each state.
+    if (my $session = $now =~ /old:/ ? shift @late : undef) {
+        my $res = $stack->refresh($session->{refreshToken});
+        is $res->status, 200, "$now: a refresh token of the old key";
+    }
+};
+$change->();
+until ($state->() eq 'new:signing' || time > $until) {
+    my ($status, $out, $err) = $t->run_identity(\@rotate, %env, $killer->($n));
+    if ($status == 128 + 9) {
+        $killed{ $states[-1] }++;
+        $n++;
+        $change->();
+        my ($good, undef, $why) = $t->run_identity(['--check'], %env);
+        is $good, 0, "killed $n: the directory is good" or diag $why;
+        next;
+    }
+    # Where it asks before the gateway has fetched, it says so.
+    diag $err if $status != 0 && $err !~ /does not have the new key yet$/;
+    $n = 1;
+    sleep 0.5;
+    $change->();
+}
+is_deeply \@states, [ 'old:signing', 'new:published old:signing',
+    'new:signing old:signing', 'new:signing old:refresh', 'new:signing' ],
+    'all steps, in their order' or diag explain \@states;
+is_deeply \%killed, { 'old:signing' => 5, 'new:published old:signing' => 2,
+    'new:signing old:signing' => 7, 'new:signing old:refresh' => 2 },
+    'killed before each of its writes, and run again';
+is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
+
+# -- what they saw -------------------------------------------------------------
+
+ok eventually(sub { at_gateway() == 401 }, 10), 'the gateway drops the old key';
+is kid_of(session()->{accessToken}),
+    (keys %{ key_states($dir) })[0], 'and the new one signs';
+$t->write_file('enough', '');
+ok $_->wait_end(20), 'a client ends' for @load;
+my %seen;
+for my $n (1 .. 4) {
+    $seen{$_}++ for split /\n/, $t->read_file("load$n.out") // '';
+}
+my $refreshes = delete $seen{'refresh 200 AUTH_REFRESH_SUCCESS'};
+my ($context) = grep {/^context 200/} keys %seen;
+my $contexts = delete $seen{ $context // '' };
+cmp_ok $refreshes, '>', 300, 'clients refreshed';
+is_deeply \%seen, {}, "$refreshes refreshes and $contexts business calls: "
+    . 'every one a 200' or diag explain \%seen;
+
+$t->done;

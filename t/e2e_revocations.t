@@ -1,0 +1,152 @@
+# Logout that works, through the templates: what ends a session at identity is
+# refused by the gateway within a second, and nothing else is.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Commands;
+use Platform::Test::Metrics;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $stack = $t->full_stack;
+my $c = Platform::Test::Commands->new(test => $t, env => {
+    IDENTITY_LISTEN => undef, %{ $stack->{env} } });
+
+sub login {
+    my ($account) = @_;
+
+    my $res = $stack->login($account // 'one');
+    return $res->status == 200 ? $res->json : die 'login: ' . $res->body . "\n";
+}
+
+sub status { return $stack->current_context($_[0])->status }
+
+sub everywhere {
+    my ($token) = @_;
+
+    my %seen = map { status($token) => 1 } 1 .. 8;
+    return join ' ', sort keys %seen;
+}
+
+# One test: all of these are refused, a second after that.
+sub ends {
+    my ($name, $end, @tokens) = @_;
+
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    is everywhere($_), '200', "$name: let in before" for @tokens;
+    $end->();
+    my $since = time;
+    ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10),
+        "$name: refused";
+    note sprintf '%s: after %.3f s', $name, time - $since;
+    return;
+}
+
+# A logout.
+
+my ($one, $again) = map { login('one') } 1, 2;
+ends('logout', sub {
+    is $stack->post('/api/auth/logout', { refreshToken =>
+        $one->{refreshToken} })->status, 200, 'a logout';
+}, $one->{accessToken});
+my $res = $stack->current_context($one->{accessToken});
+is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', 'which');
+ok eventually(sub {
+    grep { ($_->{reason} // '') eq 'session_revoked'
+            && $_->{requestId} eq $res->header('X-Request-Id') }
+        $stack->nginx->access_lines;
+}), 'logged';
+is everywhere($again->{accessToken}), '200',
+    'another session of the account is not';
+
+# All tokens of a session with branches.
+
+my $several = login('several');
+my @branch = map {
+    $stack->post('/api/auth/select-branch', { branchId => $_->{branchId} },
+        token => $several->{accountAccessToken})->json->{accessToken}
+} @{ $several->{branches} };
+my $another = login('several');
+my $kept = $stack->post('/api/auth/select-branch',
+    { branchId => $another->{branches}[0]{branchId} },
+    token => $another->{accountAccessToken})->json->{accessToken};
+ends('a session with branches', sub {
+    $stack->post('/api/auth/logout', undef, token => $branch[0]);
+}, @branch);
+is $stack->post('/api/auth/select-branch',
+    { branchId => $several->{branches}[0]{branchId} },
+    token => $several->{accountAccessToken})->status, 401,
+    'its account token, too';
+is everywhere($kept), '200', 'another session of the account is not';
+
+# What operators do.
+
+my $third = login('one');
+my @session = map { (jwt_decode($_->{accessToken}))[1]{session_id} }
+    $third, $again;
+ends('revoke-sessions --session', sub {
+    my ($code, undef, $err) = $c->run(qw(account revoke-sessions one@demo.test
+        --session), $session[0]);
+    is $code, 0, "revoke-sessions $err";
+}, $third->{accessToken});
+is everywhere($again->{accessToken}), '200', 'that one alone';
+
+for my $how ([ disable => [qw(account disable)], [qw(account enable)] ],
+    [ 'set-credential' => [qw(account set-credential)] ],
+    [ 'revoke-sessions' => [qw(account revoke-sessions)] ])
+{
+    my ($name, $command, $back) = @$how;
+    my @login = map { login('one') } 1 .. 3;
+    ends($name, sub {
+        my ($code, undef, $err) = $c->run({ stdin =>
+            "$Platform::Test::Stack::CREDENTIAL\n" }, @$command,
+            'one@demo.test');
+        is $code, 0, "$name $err";
+    }, map { $_->{accessToken} } @login);
+    is everywhere($kept), '200', "$name: another account is not";
+    is +($c->run(@$back, 'one@demo.test'))[0], 0, "$name: and back" if $back;
+    my $new = login('one');
+    is everywhere($new->{accessToken}), '200',
+        "$name: a login right after it is let in";
+    sleep 1.2;
+    is everywhere($new->{accessToken}), '200', "$name: and stays so";
+}
+
+# Identity goes and comes: nothing is forgotten, nothing is missed.
+
+my $before = login('one');
+$stack->identity->stop('KILL');
+is everywhere($one->{accessToken}), '401', 'identity down: what ended stays so';
+is everywhere($before->{accessToken}), '200', 'and what did not';
+$stack->postgres->sql("UPDATE auth_sessions SET status = 'REVOKED',"
+    . " revoked_at = now() WHERE session_id = '"
+    . (jwt_decode($before->{accessToken}))[1]{session_id} . "'");
+$stack->identity->start;
+ok eventually(sub { everywhere($before->{accessToken}) eq '401' }, 10),
+    'what was ended by hand meanwhile is refused';
+my $after = login('one');
+is everywhere($after->{accessToken}), '200', 'control: a new one';
+
+# nginx starts with nothing, and is not ready before it has all.
+
+my $nginx = $stack->nginx;
+$nginx->stop;
+$nginx->start;
+ok eventually(sub { $stack->get('/readyz')->status == 200 }, 10), 'a restart';
+is everywhere($_->{accessToken}), '401', 'what ended stays so'
+    for $one, $third, $before;
+is everywhere($after->{accessToken}), '200', 'and what did not';
+$nginx->reload;
+is everywhere($one->{accessToken}), '401', 'after a reload';
+my $sample = metrics_scrape($t->port('metrics'), '/internal/metrics');
+is $sample->{'platform_gateway_revocation_unchecked_total'}, 0,
+    'none was let in unchecked since';
+cmp_ok $sample->{'platform_gateway_revocation_entries'}, '>=', 5, 'entries';
+is $stack->get('/_platform/revocations')->status, 404, 'clients see no feed';
+is $stack->get('/internal/revocations')->status, 404, 'nor by its own name';
+
+$t->done;

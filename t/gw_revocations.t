@@ -1,0 +1,222 @@
+# A session that its issuer says has ended: its tokens are refused from then on,
+# by every worker, cached or not, wherever the guard is asked; no other is.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Revocations;
+use Test::More;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $feed = revocations_feed($t);
+my $upstream = $t->echo_upstream;
+my $port = $t->port('gateway');
+my @all;
+
+sub revoke {
+    push @all, @_;
+    $feed->set(all => \@all);
+    return;
+}
+
+sub token {
+    my ($session, %claims) = @_;
+
+    return jwt_token('branch', $key, session_id => $session, %claims);
+}
+
+sub ask {
+    my ($token, $path) = @_;
+
+    return http_get($port, $path // '/branch', token => $token);
+}
+
+# The statuses that both workers give, without the cache and from it.
+sub everywhere {
+    my ($token, $path) = @_;
+
+    my %seen = map { ask($token, $path)->status => 1 } 1 .. 16;
+    return join ' ', sort keys %seen;
+}
+
+sub explained {
+    my ($token, %o) = @_;
+
+    return http($port, 'POST', '/explain', json => {
+        token => $token, path => '/branch', %o })->json;
+}
+
+my $nginx = revocations_gateway($t, $key, server => <<'SERVER');
+location /shadow {
+    platform_gateway_access branch;
+    platform_gateway_shadow on;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /asks {
+    platform_gateway_access public;
+    auth_request /branch;
+    empty_gif;
+}
+location /led {
+    platform_gateway_access public;
+    rewrite ^ /branch last;
+}
+location /named {
+    platform_gateway_access public;
+    error_page 404 = @guarded;
+    return 404;
+    platform_gateway_allow_return on;
+}
+location @guarded {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /early {
+    platform_gateway_access branch;
+    set $early "$platform_session_id.";
+    add_header X-Early $early always;
+    empty_gif;
+}
+location /late {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    add_header X-Late $platform_session_id;
+}
+location /either {
+    platform_gateway_access branch;
+    satisfy any;
+    allow 127.0.0.1;
+    deny all;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+SERVER
+
+# One session of two.
+
+my ($ended, $goes_on) = map { uuid($_) } 1, 2;
+my ($token, $other) = map { token($_) } $ended, $goes_on;
+my @guarded = qw(/branch /asks /led /named);
+for my $path (@guarded) {
+    is everywhere($_, $path), '200', "control: a session is let in, $path"
+        for $token, $other;
+}
+my $was = revocations_metrics($t);
+revoke(revoked_id($ended));
+ok eventually(sub { everywhere($token) eq '401' }), 'it ended: refused';
+is_problem(ask($token), 401, 'GATEWAY_TOKEN_INVALID', 'which');
+like ask($token)->header('WWW-Authenticate'), qr/error="invalid_token"/,
+    'challenged';
+is $t->logged(ask($token))->{reason}, 'session_revoked', 'logged';
+is $t->logged(ask($token))->{accountId}, undef, 'as nobody';
+is everywhere($token, $_), '401', "also at $_" for @guarded;
+is everywhere($other, $_), '200', "the other goes on, $_" for @guarded;
+is everywhere(token($ended)), '401', 'new tokens of the session: refused';
+is everywhere(jwt_token('account', $key, session_id => $ended), '/account'),
+    '401', 'of another kind, too';
+is everywhere(jwt_token('account', $key, session_id => $goes_on), '/account'),
+    '200', 'control: which another session may use';
+
+# What others see of it.
+
+is ask($token, '/early')->header('X-Early'), '.', 'a variable names nobody';
+is ask($other, '/early')->header('X-Early'), "$goes_on.",
+    'control: but somebody for the other';
+my $seen = ask($token, '/shadow');
+is $seen->status, 200, 'shadow mode lets it in';
+is_deeply [ header_values($seen->json, 'X-Session-Id') ], [], 'as nobody';
+is $t->logged($seen)->{decision}, 'shadow', 'and says so';
+is_deeply [ header_values(ask($other, '/shadow')->json, 'X-Session-Id') ],
+    [$goes_on], 'control: the other is somebody';
+$seen = ask($token, '/either');
+is $seen->status, 200, 'another module may let it in';
+is_deeply [ header_values($seen->json, 'X-Session-Id') ], [], 'as nobody';
+
+# What was let in goes on as what it was.
+
+my $late = uuid(3);
+my $waits = Platform::Test::Http->new(port => $port);
+$waits->send(http_request_bytes(GET => '/late?delay=2', token => token($late)));
+ok eventually(sub {
+    grep { $_->{uri} =~ /late/ } $upstream->requests;
+}), 'a request is on its way';
+revoke(revoked_id($late));
+ok eventually(sub { everywhere(token($late)) eq '401' }), 'its session ends';
+$seen = $waits->read_response;
+is $seen->status, 200, 'it is answered';
+is $seen->header('X-Late'), $late, 'as whom it was let in';
+$waits->close;
+
+# Metrics.
+
+my $is = revocations_metrics($t);
+sub grown { return $is->{ $_[0] } - ($was->{ $_[0] } // 0) }
+cmp_ok grown('refusals_total{reason="session_revoked",decision="deny"}'), '>=',
+    16, 'refusals are counted';
+cmp_ok grown('token_verifications_total{result="session_revoked"}'), '>=', 16,
+    'as results of tokens, too';
+is $is->{'revocation_entries'}, 2, 'entries';
+cmp_ok $is->{'revocation_entries_max'}, '>', 20000, 'of so many in 1 MiB';
+cmp_ok 1024 * 1024 / $is->{'revocation_entries_max'}, '<', 64,
+    'each takes less than 64 bytes';
+cmp_ok $is->{'revocation_feed_age_seconds'}, '<', 5, 'age of the feed';
+is $is->{'revocation_lag_seconds_count{}'}, 2, 'they were new, with a lag';
+is $is->{'revocation_unchecked_total'}, 0, 'none was let in unchecked';
+
+# Explanations.
+
+my $says = explained($token);
+is_deeply [ @$says{qw(decision reason status code)} ],
+    [ 'deny', 'session_revoked', 401, 'GATEWAY_TOKEN_INVALID' ], 'explained';
+is_deeply [ map {"$_->{check} $_->{result}"}
+    grep { $_->{check} =~ /signature|session|context/ } @{ $says->{checks} } ],
+    [ 'signature passed', 'session failed', 'context passed' ],
+    'by a check of its own';
+is_deeply [ @{ $says->{revocations} }{qw(entries stale)} ],
+    [ 2, JSON::PP::false ], 'with the state of the feed';
+is explained($other)->{decision}, 'allow', 'control: the other';
+
+# All tokens of an account that were issued before a moment.
+
+my $now = int(time);
+my $account = uuid(50);
+sub of_account {
+    my ($iat, $sub) = @_;
+
+    $sub //= $account;
+    return token(uuid, iat => $iat, sub => $sub, account_id => $sub);
+}
+my %at = map { $_ => of_account($now - $_) } 0, 10, 20;
+is everywhere($at{$_}), '200', "control: issued $_ seconds ago" for keys %at;
+revoke(revoked_subject($account, $now - 10));
+ok eventually(sub { everywhere($at{20}) eq '401' }), 'an older one: refused';
+is everywhere($at{10}), '200', 'issued at the moment: not';
+is everywhere($at{0}), '200', 'later: not';
+is everywhere(of_account($now - 20, uuid(51))), '200', 'of another account: not';
+revoke(revoked_subject($account, $now - 9.5));
+ok eventually(sub { everywhere($at{10}) eq '401' }), 'the moment moves on';
+is everywhere(of_account($now - 9.4)), '200', 'to a part of a second';
+is everywhere(of_account($now - 9.6)), '401', 'exactly';
+revoke(revoked_subject($account, $now - 15), revoked_id(uuid(52)));
+ok eventually(sub { everywhere(token(uuid(52))) eq '401' }),
+    'an earlier moment came';
+is everywhere(of_account($now - 9.6)), '401', 'and it moves not back';
+is everywhere(token($account)), '200',
+    'a session that is called like an account: not';
+
+# Entries go when they are dead: with the greatest leeway, 300 seconds.
+
+my $soon = uuid(60);
+revoke(revoked_id($soon, dies_at => time - 298));
+ok eventually(sub { everywhere(token($soon)) eq '401' }), 'about to die: counts';
+ok eventually(sub { everywhere(token($soon)) eq '200' }, 10),
+    'dead: it is gone';
+revoke(revoked_id(uuid(61), dies_at => time - 302), revoked_id(uuid(62)));
+ok eventually(sub { everywhere(token(uuid(62))) eq '401' }),
+    'control: one more, with';
+is everywhere(token(uuid(61))), '200', 'one that is dead already: not';
+is revocations_metrics($t)->{'revocation_entries'}, 5, 'entries that are left';
+
+$t->done;

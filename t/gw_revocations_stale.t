@@ -1,0 +1,212 @@
+# What holds while the feed is not there, or there is no room: it is never
+# silent, and the operator says whether requests are let in.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Revocations;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $feed = revocations_feed($t);
+my $port = $t->port('gateway');
+my ($ended, $goes_on) = map { uuid($_) } 1, 2;
+my @all = (revoked_id($ended));
+$feed->set(all => \@all);
+
+sub ask {
+    my ($session, $path) = @_;
+
+    return http_get($port, $path // '/branch',
+        token => jwt_token('branch', $key, session_id => $session));
+}
+
+sub status { return ask(@_)->status }
+
+sub ready { return http_get($port, '/readyz') }
+
+sub metric { return revocations_metrics($t)->{ $_[0] } }
+
+my $SET = 'zone=revocations:1m uri=/_revocations interval=100ms';
+
+# A cold start: not ready before all was read, page by page.
+
+for my $stale ('pass', 'refuse') {
+    push @all, revoked_id(uuid(10 + @all));
+    $feed->set(all => \@all, hold => 1, page => 1);
+    my $nginx = revocations_conf($t, $key, stale => "$stale after=2s");
+    $t->start_nginx;
+    is_problem(ready(), 503, 'GATEWAY_REVOCATIONS_STALE',
+        "$stale: a cold start is not ready");
+    my $res = ask($goes_on);
+    if ($stale eq 'pass') {
+        is $res->status, 200, "$stale: a request is let in";
+        cmp_ok metric('revocation_unchecked_total'), '>=', 1,
+            "$stale: which is counted";
+    }
+    else {
+        is_problem($res, 503, 'GATEWAY_REVOCATIONS_STALE',
+            "$stale: a request");
+        is $res->header('Retry-After'), 1, "$stale: for a moment";
+        is $t->logged($res)->{reason}, 'revocations_stale', "$stale: logged";
+        is http_get($port, '/branch')->status, 401,
+            "$stale: without a token it is refused as ever";
+        is http_get($port, '/metrics')->status, 200,
+            "$stale: what is public is not";
+    }
+    $feed->set(hold => 0);
+    ok eventually(sub { ready()->status == 200 }), "$stale: then it is ready";
+    is status($_->{id}), 401, "$stale: with all pages" for @all;
+    is status($goes_on), 200, "$stale: control: others are let in";
+
+    # The feed goes.
+
+    my $count = metric('revocation_unchecked_total');
+    $feed->down;
+    ok $nginx->wait_log(qr/revocations are stale/, 10), "$stale: gone: logged";
+    is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another";
+    is status($ended), 401, "$stale: one that has ended";
+    is ready()->status, 200, "$stale: it stays ready";
+    cmp_ok metric('revocation_feed_age_seconds'), '>=', 2, "$stale: the age";
+    my $grew = metric('revocation_unchecked_total') - $count;
+    is $grew > 0, $stale eq 'pass', "$stale: counted if let in";
+    is http($port, 'POST', '/explain', json => { path => '/branch',
+        token => jwt_token('branch', $key, session_id => $goes_on) })
+        ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale',
+        "$stale: explained";
+    $feed->up;
+    ok $nginx->wait_log(qr/revocations are up to date again/, 10),
+        "$stale: it is back";
+    is status($goes_on), 200, "$stale: and so are requests";
+    $t->stop($nginx);
+    unlink $nginx->{log};
+}
+
+# A reload keeps the zone; another size is another zone; so is another feed's.
+
+$feed->set(page => 1000);
+my $nginx = revocations_gateway($t, $key, stale => 'refuse after=60s');
+my $count = $feed->count;
+$feed->down;
+revocations_conf($t, $key, stale => 'refuse after=60s', http => '# changed');
+ok $t->reload, 'a reload';
+is status($ended), 401, 'keeps what is known';
+is status($goes_on), 200, 'and is not stale';
+is ready()->status, 200, 'and ready';
+revocations_conf($t, $key, stale => 'refuse after=60s',
+    set => $SET =~ s/1m/2m/r);
+ok $t->reload, 'a reload to another size';
+is ready()->status, 503, 'begins with nothing';
+is status($goes_on), 503, 'and follows the directive';
+$feed->up;
+ok eventually(sub { ready()->status == 200 }), 'until all is read';
+is status($ended), 401, 'again';
+is status($goes_on), 200, 'control: others are let in';
+revocations_conf($t, $key, stale => 'refuse after=60s',
+    set => ($SET =~ s/1m/2m/r) . ' claim=jti');
+$feed->set(hold => 1);
+ok $t->reload, 'a reload to another claim';
+is ready()->status, 503, 'is another set';
+$feed->set(hold => 0);
+ok eventually(sub { ready()->status == 200 }), 'which is read';
+is status($ended), 200, 'and looked up by that';
+is http_get($port, '/branch', token => jwt_token('branch', $key,
+    jti => $ended))->status, 401, 'control: by that';
+revocations_conf($t, $key, set => undef);
+ok $t->reload, 'a reload that takes it off';
+is status($ended), 200, 'and nothing is refused';
+is ready()->status, 200, 'control: it is ready';
+$count = $feed->count;
+ok eventually(sub {
+    my $was = $feed->count;
+    sleep 0.5;
+    $feed->count == $was;
+}), 'nor is the feed asked';
+$t->stop($nginx);
+unlink $nginx->{log};
+
+# A zone that is too small.
+
+$t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
+for my $stale ('pass', 'refuse') {
+    $feed->set(many => 10_000, page => 1000, all => []);
+    my $set = $SET =~ s/1m/256k/r;
+    $nginx = revocations_conf($t, $key, set => $set,
+        stale => "$stale after=60s");
+    $t->start_nginx;
+    ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
+        "$stale: too many";
+    ok $nginx->wait_log(qr/\[alert\] .*the zone is full/), "$stale: an alert";
+    is ready()->status, 503, "$stale: it is not ready";
+    is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: a request";
+    is status(revocations_many(0)), 401, "$stale: those that found room hold";
+    my $max = metric('revocation_entries_max');
+    is metric('revocation_entries'), $max, "$stale: as many as there is room for";
+    cmp_ok metric('revocation_fetches_total{outcome="full"}'), '>=', 1,
+        "$stale: counted";
+    is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another one";
+    $feed->set(many => 3000, known => 'few');
+    ok eventually(sub { metric('revocation_zone_full') == 0 }, 15),
+        "$stale: fewer find room";
+    ok eventually(sub { status($goes_on) == 200 }), "$stale: and all is well";
+    is ready()->status, 200, "$stale: ready";
+    $feed->set(many => 10_000, known => 'more');
+    ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
+        "$stale: too many again";
+    is status($goes_on), $stale eq 'pass' ? 200 : 503,
+        "$stale: which holds at once, however young the feed is";
+    $feed->set(known => 'a');
+    $t->stop($nginx);
+    unlink $nginx->{log};
+}
+
+# The directives.
+
+my %refused = (
+    'no zone'   => [ qr/needs "zone=NAME:SIZE" and "uri=/,
+        set => 'uri=/_revocations' ],
+    'no uri'    => [ qr/needs "zone=NAME:SIZE" and "uri=/,
+        set => 'zone=revocations:1m' ],
+    'a zone without a size' => [ qr/invalid zone/,
+        set => 'zone=revocations uri=/_revocations' ],
+    'a tiny zone' => [ qr/zone size "64k" is invalid or below 128k/,
+        set => 'zone=revocations:64k uri=/_revocations' ],
+    'a short interval' => [ qr/invalid parameter "interval=1ms"/,
+        set => "$SET interval=1ms" ],
+    'a parameter' => [ qr/invalid parameter "what=1"/, set => "$SET what=1" ],
+    'no location' => [ qr/no server has an internal location for "uri=\/no"/,
+        set => $SET =~ s/_revocations/no/r ],
+    'a public one' => [ qr/no server has an internal location/,
+        set => $SET =~ s/_revocations/branch/r ],
+    'a small buffer' => [
+        qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
+        set => $SET, server => 'location = /small { internal; '
+            . 'proxy_pass http://127.0.0.1:1; }', uri => 'small' ],
+    'the zone of the keys' => [ qr/is that of "platform_gateway_zone"/,
+        set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
+    'an interval beyond the bound' => [ qr/more than half of "after="/,
+        set => "$SET interval=6s" ],
+    'what to do' => [ qr/accepts pass and refuse/, stale => 'maybe' ],
+    'a short bound' => [ qr/has no "after=TIME" of at least 1s/,
+        stale => 'pass after=10ms' ],
+    'twice' => [ qr/is duplicate/, http => "platform_gateway_revocations $SET;" ],
+);
+for my $name (sort keys %refused) {
+    my ($why, %o) = @{ $refused{$name} };
+    $o{set} =~ s/_revocations/$o{uri}/ if $o{uri};
+    my $conf = revocations_conf($t, $key, name => 'check', %o);
+    my ($ok, $said) = $conf->test;
+    ok !$ok, "$name: refused";
+    like $said, $why, "$name: with the reason";
+    unlink $conf->{log};
+}
+my $conf = revocations_conf($t, $key, name => 'check', set => $SET,
+    stale => 'refuse after=20s');
+ok +($conf->test)[0], 'control: accepted';
+unlink $conf->{log};
+
+$t->done;

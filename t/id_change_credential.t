@@ -1,0 +1,236 @@
+# A person's own change of credential: with the current one, counted like
+# logins; all other sessions end, and the old one opens none.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Http;
+use Test::More;
+
+my $t = Platform::Test->new(timeout => 300);
+my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
+my $s = $t->full_stack(env => {
+    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,
+    PLATFORM_AUTH_MAX_FAILURES  => 3,
+    PLATFORM_LOGIN_RATE_LIMIT   => '1000r/s burst 1000',
+    PLATFORM_REFRESH_RATE_LIMIT => 'off',
+    PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
+});
+my ($gateway, $face, $pg) = ($s->gateway, $t->port('identity'), $s->postgres);
+my $OLD = 'Demo-passw0rd!';
+my $NEW = "N\x{e9}w-passw0rd \x{1f511}";
+
+sub login {
+    my ($account, $credential, %o) = @_;
+
+    return http_post($gateway, '/api/auth/login', json => {
+        account => "$account\@demo.test", credential => $credential },
+        headers => [ 'X-Forwarded-For' => $o{from} // '198.51.100.1' ]);
+}
+
+sub session {
+    my ($account, $credential) = @_;
+
+    my $res = login($account, $credential // $OLD);
+    is $res->status, 200, "a login: $account" or diag $res->body;
+    return $res->json;
+}
+
+sub claims { return (jwt_decode($_[0]))[1] }
+sub token { return $_[0]{accessToken} // $_[0]{accountAccessToken} }
+
+sub change {
+    my ($session, $current, $new, %o) = @_;
+
+    return http_post($o{port} // $gateway, '/api/auth/change-credential',
+        json => $o{json} // { credential => $current, newCredential => $new },
+        token => $o{token} // token($session),
+        headers => [ 'X-Forwarded-For' => $o{from} // '198.51.100.1' ]);
+}
+
+sub is_alive {
+    my ($session, $alive, $name) = @_;
+
+    my $res = http_post($gateway, '/api/auth/refresh',
+        json => { refreshToken => $session->{refreshToken} });
+    %$session = %{ $res->json } if $res->status == 200;
+    return is $res->status, $alive ? 200 : 401, $name;
+}
+
+sub feed {
+    my $res = http_get($face, '/internal/revocations'
+        . (defined $_[0] ? "?after=$_[0]" : ''))->json;
+    return ($res->{cursor}, @{ $res->{revocations} });
+}
+
+# -- it works, with a token of either kind
+
+for my $account (qw(several one)) {
+    my @own = map { session($account) } 1 .. 3;
+    my $stranger = session('two-hundred');
+    my ($cursor) = feed();
+    my $log = length $s->identity->log_text;
+    my $res = change($own[1], $OLD, $NEW);
+    is $res->status, 200, "$account: changed" or diag $res->body;
+    is_deeply $res->json, { code => 'AUTH_CHANGE_CREDENTIAL_SUCCESS',
+        message => $res->json->{message}, endedSessions => 2 },
+        'and how many sessions it ended';
+    is $res->header('Cache-Control'), 'no-store', 'not to be stored';
+    like substr($s->identity->log_text, $log),
+        qr/"event":"auth\.credential\.changed".*"revokedSessions":2/,
+        'audited';
+    (undef, my @entries) = feed($cursor);
+    is_deeply [ sort map { $_->{id} // 'all' } @entries ],
+        [ sort map { claims($_->{refreshToken})->{session_id} } @own[ 0, 2 ] ],
+        'gateways are told of the others';
+    is http_get($gateway, '/api/auth/sessions', token => token($own[1]))
+        ->status, 200, "the caller's token goes on";
+    is_alive($own[1], 1, 'and the session');
+    is_alive($own[$_], 0, 'another is over') for 0, 2;
+    is_alive($stranger, 1, "another account's goes on");
+    is_problem(login($account, $OLD), 401, 'AUTH_INVALID_CREDENTIALS',
+        'the old one is refused');
+    is login($account, $NEW)->status, 200, 'the new one is not';
+    is change($own[1], $NEW, $OLD)->status, 200, 'and back';
+    is login($account, $OLD)->status, 200, 'the first one again';
+}
+
+# -- what is refused
+
+my $own = session('several');
+my $other = session('several');
+my $hash = "select credential_hash from accounts
+    where account_name = 'several\@demo.test'";
+my $before = $pg->sql($hash);
+my %bad = (
+    'no current one' => { newCredential => $NEW },
+    'no new one'     => { credential => $OLD },
+    'an empty one'   => { credential => $OLD, newCredential => '' },
+    'too long'       => { credential => $OLD, newCredential => 'x' x 1025 },
+    'a number'       => { credential => $OLD, newCredential => 12345678 },
+    'current too long' => { credential => 'x' x 1025, newCredential => $NEW },
+);
+for my $name (sort keys %bad) {
+    is_problem(change($own, undef, undef, json => $bad{$name}), 400,
+        'REQUEST_INVALID', $name);
+}
+# What a command would refuse as well; and that is no failure, however often.
+for my $new ("seven\x{e9}\x{e9}", 'x', 'letmein-now', 'PASSWORD1') {
+    is_problem(change($own, $OLD, $new, from => '198.51.100.6'), 400,
+        'AUTH_CREDENTIAL_NOT_ALLOWED', 'a new one that is not allowed');
+}
+is_problem(change($own, 'x', 'x', from => '198.51.100.6'), 401,
+    'AUTH_INVALID_CREDENTIALS', 'which the current one need not be');
+$t->allow(qr/"event":"auth\.failed".*CREDENTIAL_FORBIDDEN/);
+rename $forbidden, "$forbidden.away" or die "$forbidden: $!\n";
+is_problem(change($own, $OLD, $NEW, from => '198.51.100.6'), 500,
+    'INTERNAL_ERROR', 'no list: nobody knows what is forbidden');
+rename "$forbidden.away", $forbidden or die "$forbidden: $!\n";
+my $key = jwt_key('identity');
+my $claims = claims(token($own));
+my %tokens = (
+    'a refresh token' => $own->{refreshToken},
+    'a tampered one' => jwt_tamper(token($own), 2, 0),
+    'a system token' => jwt_token('system', $key, iss => $claims->{iss},
+        map { $_ => $claims->{$_} } qw(session_id account_id sub)),
+);
+for my $name (sort keys %tokens) {
+    is_problem(change($own, $OLD, $NEW, port => $face,
+        token => $tokens{$name}), 401, 'AUTH_ACCESS_TOKEN_REQUIRED', $name);
+}
+is_problem(http_post($gateway, '/api/auth/change-credential', json => {}),
+    401, 'GATEWAY_TOKEN_MISSING', 'no token');
+is_problem(http_post($face, '/api/auth/change-credential', body => '{'),
+    401, 'AUTH_ACCESS_TOKEN_REQUIRED', 'the token comes before the body');
+is_problem(change($own, $OLD, $NEW, token => jwt_token('account', $key,
+    %$claims, session_id => uuid()), port => $face), 401,
+    'AUTH_SESSION_NOT_ACTIVE', 'no such session');
+is $pg->sql($hash), $before, 'nothing was changed';
+is_alive($other, 1, 'and no session ended');
+
+# -- counted like logins, and with them
+
+my $limited = '198.51.100.7';
+is_problem(change($own, 'wrong', $NEW, from => $limited), 401,
+    'AUTH_INVALID_CREDENTIALS', 'a wrong one');
+is_problem(login('several', 'wrong', from => $limited), 401,
+    'AUTH_INVALID_CREDENTIALS', 'a login with a wrong one');
+is_problem(change($own, 'wrong', $NEW, from => $limited), 401,
+    'AUTH_INVALID_CREDENTIALS', 'the third failure');
+my $log = length $s->identity->log_text;
+my $res = change($own, $OLD, $NEW, from => $limited);
+is_problem($res, 429, 'AUTH_TOO_MANY_ATTEMPTS', 'even with the right one');
+cmp_ok $res->header('Retry-After'), '>', 0, 'which says when';
+like substr($s->identity->log_text, $log),
+    qr/"event":"auth\.credential\.limited"/, 'audited';
+is_problem(login('several', $OLD, from => $limited), 429,
+    'AUTH_TOO_MANY_ATTEMPTS', 'nor a login');
+is $pg->sql($hash), $before, 'nothing was changed';
+is change($own, $OLD, $NEW)->status, 200, 'from elsewhere it works';
+$before = $pg->sql($hash);
+is change($own, $NEW, $OLD, from => '198.51.100.8')->status, 200, 'and back';
+is $pg->sql("select count(*) from login_attempts
+    where address = '198.51.100.8'"), 0, 'a success leaves no count';
+$own = session('several');
+
+# -- a login with the old one that comes at the same time
+
+for my $round (1, 2) {
+    my $holder = $pg->begin("select 1 from accounts
+        where account_name = 'several\@demo.test' for share");
+    my $client = Platform::Test::Http->new(port => $gateway);
+    $client->send(http_request_bytes(POST => '/api/auth/change-credential',
+        token => token($own),
+        json => { credential => $OLD, newCredential => $NEW }));
+    ok $pg->waiting(1), 'a change waits';
+    # As the login does it, which has locked the account's row before.
+    my $id = uuid();
+    $pg->more($holder, "insert into auth_sessions (session_id, account_id,
+            jti, created_at, expires_at)
+        select '$id', account_id, gen_random_uuid(), now(),
+            now() + interval '1 day' from accounts
+        where account_name = 'several\@demo.test'");
+    ok $pg->end($holder, 'commit'), 'a session is opened with the old one';
+    is $client->read_response->status, 200, 'the change goes on';
+    is $pg->sql("select status from auth_sessions where session_id = '$id'"),
+        'REVOKED', 'and ends it';
+    is change($own, $NEW, $OLD)->status, 200, 'and back';
+}
+
+# A credential that is set meanwhile wins; so does a disabled account.
+for my $case ([ "credential_hash = (select credential_hash from accounts
+        where account_name = 'one\@demo.test')", 200 ],
+    [ "credential_hash = '\$argon2id\$v=19\$m=19456,t=2,p=1\$c29tZXNhbHQ"
+        . "\$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA'", 401 ],
+    [ "status = 'DISABLED'", 401 ])
+{
+    my ($set, $status) = @$case;
+    my $holder = $pg->begin("update accounts set $set
+        where account_name = 'several\@demo.test'");
+    my $client = Platform::Test::Http->new(port => $gateway);
+    $client->send(http_request_bytes(POST => '/api/auth/change-credential',
+        token => token($own),
+        json => { credential => $OLD, newCredential => $NEW }));
+    ok $pg->waiting(1), 'a change waits';
+    ok $pg->end($holder, 'commit'), 'for another';
+    is $client->read_response->status, $status, "then: $status";
+    $pg->sql("update accounts set status = 'ACTIVE', credential_hash = (
+        select credential_hash from accounts
+        where account_name = 'one\@demo.test')
+        where account_name = 'several\@demo.test'");
+}
+
+# -- limits of requests, a log without secrets, no database
+
+unlike $s->identity->log_text, qr/eyJ|passw0rd|wrong/, 'no secret in the log';
+$t->allow(qr/db\.(?:error|connect|unavailable)|sweep\.failed/);
+$pg->stop('INT');
+is_problem(change($own, $OLD, $NEW), 503, 'DATABASE_UNAVAILABLE',
+    'no database');
+$pg->start;
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+is login('several', $OLD)->status, 200, 'nothing was changed';
+
+$t->done;

@@ -1,0 +1,342 @@
+# keys list, add, activate, retire, remove, revoke and rotate: what each does
+# to the directory of keys, and when it refuses.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Platform::Test::Commands;
+use Platform::Test::KeyDir;
+use Test::More;
+
+my $t = Platform::Test->new(timeout => 600);
+my $dir = key_dir($t);
+my $c = Platform::Test::Commands->new(test => $t, env => {
+    key_dir_env($dir),
+    PLATFORM_JWT_ACCESS_TOKEN_TTL  => '15m',
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '30d',
+}, secrets => [ 'BEGIN', 'MII' ]);
+my $DAY = 86400;
+
+# Begins anew with these: [ key, state, seconds ago, further options ].
+sub keys_are {
+    unlink map {"$dir/$_"} key_names($dir);
+    key_put($dir, jwt_key($_->[0]), $_->[1], time - $_->[2],
+        @$_[3 .. $#$_]) for @_;
+    return;
+}
+
+sub names { return join ' ', key_names($dir) }
+
+sub rows { return map { "$_->{step} $_->{kid} " . ($_->{done} ? 'done' : 'due') }
+    map { { %$_, kid => $_->{kid} // '-' } } @{ $_[0] } }
+
+# -- help and usage -----------------------------------------------------------
+
+for my $verb (qw(list add activate retire remove revoke rotate)) {
+    my ($status, $out) = $c->run('keys', $verb, '--help');
+    is $status, 0, "keys $verb --help";
+    is scalar(grep { length > 79 } split /\n/, $out), 0, "$verb: 79 columns";
+    $c->refused(2, qr/PLATFORM_JWT_KEY_DIR: is not set/,
+        { env => { PLATFORM_JWT_KEY_DIR => undef } }, 'keys', $verb,
+        $verb =~ /^(?:list|add|rotate)$/ ? () : 'x');
+}
+$c->refused(2, qr/--ask is http:/, qw(keys rotate --ask), $_)
+    for 'https://a/', 'http://a', 'http://a b/', 'http:///x', 'a:80/x',
+    'http://a:x/';
+$c->refused(2, qr/--every is integer seconds/, qw(keys rotate --every soon));
+chmod 0770, $dir;
+$c->refused(2, qr/others may write to it/, qw(keys list));
+chmod 0700, $dir;
+
+# -- the first key ------------------------------------------------------------
+
+is_deeply $c->done(qw(keys list)), [], 'no key';
+my $rows = $c->done(qw(keys rotate --dry-run));
+is_deeply [ rows($rows) ], ['add - due'], '--dry-run tells';
+is names(), '', 'and does nothing';
+is_deeply $c->events, [], 'nor says so';
+my ($status, $out) = $t->run_identity(['--check'], %{ $c->{env} });
+is $status, 2, 'no service starts';
+$t->write_file('keys/.new', 'of one that was killed');
+chown 65534, 65534, $dir if $> == 0;
+$rows = $c->done(qw(keys rotate));
+my $kid = $rows->[0]{kid};
+is_deeply [ rows($rows) ], [ "add $kid done", "activate $kid done" ],
+    'rotate makes a key, and it signs';
+is_deeply $c->events, [ 'keys.added', 'keys.activated' ], 'audited';
+is_deeply [ map { $_->{kid} } @{ $c->{audit} } ], [ $kid, $kid ], 'by its id';
+ok $c->{audit}[0]{operator}, 'and by whom';
+is_deeply key_states($dir), { $kid => 'signing' }, 'one file, nothing else';
+my @st = stat "$dir/" . names();
+is $st[2] & 07777, 0600, 'its mode';
+is $st[4], (stat $dir)[4], 'its owner is that of the directory';
+chown 0, 0, $dir, "$dir/" . names() if $> == 0;
+($status, $out) = $t->run_identity(['--check'], %{ $c->{env} });
+is $status, 0, 'a service starts';
+my ($row) = @{ $c->done(qw(keys list)) };
+is_deeply [ @$row{qw(kid state step dueAt)} ], [ $kid, 'signing', undef, undef ],
+    'list';
+(undef, $out) = $c->run(qw(keys list));
+like $out, qr/^key id .*state .*since .*\n\Q$kid\E +signing +20\d\d-/, 'columns';
+
+# Whatever signed is gone: another one is made.
+keys_are([ 'identity', 'refresh', 5, public => 1 ]);
+is_deeply [ map { $_->{step} } @{ $c->done(qw(keys rotate)) } ],
+    [qw(add activate remove)], 'rotate where no key signs';
+
+# -- add ----------------------------------------------------------------------
+
+keys_are([ 'identity', 'signing', 100 ]);
+my $before = names();
+is_deeply [ @{ $c->done(qw(keys add --kid two --dry-run)) }{qw(kid done)} ],
+    [ 'two', JSON::PP::false() ], 'add --dry-run';
+is names(), $before, 'does nothing';
+my $got = $c->done(qw(keys add --kid two));
+is_deeply [ @$got{qw(step kid done)} ], [ 'add', 'two', JSON::PP::true() ], 'add';
+is_deeply $c->events, ['keys.added'], 'audited';
+is_deeply key_states($dir), { identity => 'signing', two => 'published' },
+    'published';
+$c->refused(1, qr/a key of this id exists already/, qw(keys add --kid two));
+$c->refused(1, qr/cannot be the name of a file/, qw(keys add --kid), $_)
+    for 'a/b', '.a', 'x' x 250;
+$c->refused(2, qr/--kid is/, qw(keys add --kid a=b));
+keys_are([ 'identity', 'signing', 100 ]);
+key_put($dir, jwt_key('next')->as("k$_"), 'refresh', 1, public => 1)
+    for 1 .. 14;
+$c->refused(1, qr/there are 15 keys already: remove one/, @$_)
+    for [qw(keys add)], [qw(keys rotate --every 0 --system-ttl 0),
+        '--env-file', $t->write_file('long.env',
+            "PLATFORM_JWT_REFRESH_TOKEN_TTL=3650d\n"
+            . "PLATFORM_AUTH_SESSION_MAX_LIFETIME=0\n")];
+$c->done(qw(keys revoke identity));
+is_deeply [ grep { $_ eq 'signing' } values %{ key_states($dir) } ],
+    ['signing'], 'but there is always room for one that replaces';
+unlink "$dir/k1.refresh.1.pem";
+$c->done(qw(keys add));
+$c->done(qw(keys add --kid=-x)) if unlink "$dir/k2.refresh.1.pem";
+ok key_states($dir)->{'-x'}, 'an id of any look, if it is given';
+my @at_once;
+keys_are([ 'identity', 'signing', 100 ]);
+@at_once = map { $c->start(qw(keys add --kid), "p$_") } 1 .. 4;
+ok $_->wait_end(60), 'several at once' for @at_once;
+is scalar(grep {/^p\d\.published/} key_names($dir)), 4, 'lose none';
+
+# -- activate: every gateway has it -------------------------------------------
+
+my @published = ([ 'identity', 'signing', $DAY ], [ 'next', 'published', 500 ]);
+keys_are(@published);
+$c->refused(1, qr/not before 20\S+Z: not every gateway may have the key/,
+    qw(keys activate next));
+is_deeply key_states($dir), { identity => 'signing', next => 'published' },
+    'and nothing is changed';
+is_deeply [ rows($c->done(qw(keys rotate))) ], ['activate next due'],
+    'nor by rotate';
+$c->done(qw(keys activate next --dry-run --force));
+is_deeply key_states($dir), { identity => 'signing', next => 'published' },
+    'nor by --dry-run';
+$c->refused(1, qr/not before/, qw(keys activate next --soft-age 10m));
+$c->done(qw(keys activate next --soft-age 8m));
+is_deeply $c->events, ['keys.activated'], 'a shorter soft age: activated';
+is $c->done(qw(keys list))->[1]{state}, 'replaced', 'the other is replaced';
+keys_are(@published);
+$c->done(qw(keys activate next --force));
+is_deeply key_states($dir), { identity => 'signing', next => 'signing' },
+    '--force';
+$published[1][2] = 700;
+keys_are(@published);
+$c->done(qw(keys activate next));
+ok 1, 'ten minutes later: activated';
+$c->refused(1, qr/this key signs: activate another one first/,
+    qw(keys activate next));
+$c->done(qw(keys activate identity));
+is $c->done(qw(keys list))->[0]{kid}, 'identity', 'and back at once';
+$c->refused(1, qr/no key has this id/, qw(keys activate third));
+keys_are($published[0], [ 'next', 'published', 700, public => 1 ]);
+$c->refused(1, qr/next\.published\.\d+\.pem: has no private key/,
+    qw(keys activate next --force));
+keys_are($published[0], [ 'next', 'refresh', 700, public => 1 ]);
+$c->refused(1, qr/state "refresh", whose next step is keys remove/,
+    qw(keys activate next --force));
+keys_are([ 'identity', 'signing', -3600 ], $published[1]);
+$c->done(qw(keys activate next));
+is $c->done(qw(keys list))->[0]{kid}, 'next',
+    'a clock that was ahead does not matter';
+
+# What is asked has to have it.
+
+my $asked = $t->issuer(name => 'asked');
+my @ask = ('--ask', 'http://127.0.0.1:' . $asked->port . '/internal/metrics');
+sub metrics {
+    my ($keys, $age) = @_;
+    return "# HELP platform_gateway_key_set_keys x\n"
+        . "platform_gateway_key_set_keys $keys\n"
+        . "platform_gateway_key_set_age_seconds $age\n";
+}
+my @asked = ($published[0], [ 'next', 'published', 1000 ]);
+my $lacks = qr{/internal/metrics: does not have the new key yet};
+for my $case (
+    [ 'a set from before', metrics(2, 1005), $lacks ],
+    [ 'a set of fewer keys', metrics(1, 1), $lacks ],
+    [ 'no set yet', "platform_gateway_key_set_keys 0\n", $lacks ],
+    [ 'a key set without it', '{"keys":[{"kid":"identity"}]}', $lacks ],
+    [ 'a key set with one like it', '{"keys":[{"kid":"next2"}]}', $lacks ],
+    [ 'nothing', '', $lacks ],
+    [ 'an error', metrics(2, 1), qr/another status than 200/, 404 ],
+) {
+    my ($name, $body, $why, $status) = @$case;
+    $asked->set(status => $status // 200, body => $body);
+    keys_are(@asked);
+    $c->refused(1, $why, qw(keys activate next), @ask);
+    my ($exit, undef, $err) = $c->run(qw(keys rotate), @ask);
+    is $exit, 1, "$name: rotate fails";
+    like $err, $why, "$name: and says why";
+    is key_states($dir)->{next}, 'published', "$name: nothing is changed";
+}
+$asked->down;
+$c->refused(1, qr/does not answer/, qw(keys activate next), @ask);
+$asked->up;
+for my $good (metrics(2, 900), '{"keys":[{"kid":"identity"},{"kid":"next"}]}') {
+    keys_are(@asked);
+    $asked->set(status => 200, body => $good);
+    is_deeply [ rows($c->done(qw(keys rotate), @ask)) ],
+        [ 'activate next done', 'retire identity due' ], 'it has: activated';
+}
+keys_are($published[0], [ 'next', 'published', -20 ]);
+$c->refused(1, qr/not before/, qw(keys activate next), @ask);
+keys_are(@asked);
+$c->refused(1, qr/does not answer/, qw(keys activate next), @ask, '--ask',
+    'http://127.0.0.1:1/');
+
+# -- retire: the last access token is dead -------------------------------------
+
+my @replaced = ([ 'identity', 'signing', 9 * $DAY ], [ 'next', 'signing', 3300 ]);
+keys_are(@replaced);
+$c->refused(1, qr/not before .*: access tokens of this key may be alive/,
+    qw(keys retire identity));
+is_deeply [ rows($c->done(qw(keys rotate))) ], ['retire identity due'],
+    'nor by rotate';
+$c->refused(1, qr/this key signs/, qw(keys retire next --force));
+$c->refused(1, qr/this key signs/, qw(keys remove next --force));
+$c->refused(1, qr/state "replaced", whose next step is keys retire/,
+    qw(keys remove identity --force));
+my $since = time - 3300;
+$c->done(qw(keys retire identity --system-ttl 0));
+is_deeply $c->events, ['keys.retired'], 'without system tokens: retired';
+like names(), qr/^identity\.refresh\.\d+\.pem next\.signing/, 'its state';
+my ($then) = names() =~ /refresh\.(\d+)/;
+cmp_ok abs($then - $since), '<', 10, 'since it ended to sign';
+my $text = $t->read_file("keys/identity.refresh.$then.pem");
+unlike $text, qr/PRIVATE/, 'its private part is gone';
+is $text, jwt_key('identity')->public_pem, 'the public one is not';
+is +(stat "$dir/identity.refresh.$then.pem")[2] & 07777, 0600, 'mode';
+$replaced[1][2] = 3600 + 40;
+keys_are(@replaced);
+$c->done(qw(keys retire identity));
+is key_states($dir)->{identity}, 'refresh', 'an hour later: retired';
+keys_are(@replaced);
+$c->refused(1, qr/not before/, { env => {
+    PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' } }, qw(keys retire identity));
+$c->done({ env => { PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' } },
+    qw(keys retire identity --force));
+
+# -- remove: the last refresh token is dead --------------------------------------
+
+my @refresh = ([ 'next', 'signing', 60 * $DAY ],
+    [ 'identity', 'refresh', 29 * $DAY, public => 1 ]);
+keys_are(@refresh);
+$c->refused(1, qr/not before .*: refresh tokens of this key may be alive/,
+    qw(keys remove identity));
+is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
+    'nor by rotate, which begins nothing else';
+$c->refused(1, qr/state "refresh"/, qw(keys retire identity --force));
+$c->done(qw(keys remove identity --dry-run --force));
+is +(() = key_names($dir)), 2, '--dry-run';
+$c->done(qw(keys remove identity --force));
+is_deeply $c->events, ['keys.removed'], '--force';
+is_deeply key_states($dir), { next => 'signing' }, 'is gone';
+keys_are(@refresh);
+$c->done({ env => { PLATFORM_AUTH_SESSION_MAX_LIFETIME => '28d' } },
+    qw(keys remove identity));
+ok 1, 'or when no session lives that long';
+$refresh[1][2] = 30 * $DAY + 10;
+keys_are(@refresh);
+is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity done'],
+    'after 30 days rotate removes it, and begins nothing';
+keys_are($refresh[0], [ 'identity', 'published', 1 ]);
+$c->done(qw(keys remove identity));
+ok 1, 'what never signed is removed at any time';
+$c->refused(1, qr/state "published", whose next step is keys activate/,
+    qw(keys retire), $c->done(qw(keys add))->{kid});
+
+# -- rotate ------------------------------------------------------------------------
+
+keys_are([ 'next', 'signing', 60 * $DAY ]);
+$before = names();
+is_deeply [ rows($c->done(qw(keys rotate --every 61d))) ], ['add - due'],
+    '--every: not yet';
+is names(), $before, 'nothing is done';
+$rows = $c->done(qw(keys rotate --every 60d --dry-run));
+is_deeply [ rows($rows) ], ['add - due'], '--dry-run';
+is names(), $before, 'does nothing';
+$rows = $c->done(qw(keys rotate --every 60d));
+$kid = $rows->[0]{kid};
+is_deeply [ rows($rows) ], [ "add $kid done", "activate $kid due" ],
+    'after that: begins, and tells what comes';
+like $rows->[1]{dueAt}, qr/^20\d\d-.*Z$/, 'and when';
+$before = names();
+$c->done(qw(keys rotate --every 0));
+is names(), $before, 'again: the same rotation';
+keys_are($refresh[0], [ 'identity', 'refresh', $DAY, public => 1 ]);
+$rows = $c->done(qw(keys rotate --every 60d));
+is_deeply [ map { $_->{step} } @$rows ], [qw(add activate remove)],
+    '--every does not wait for refresh tokens';
+keys_are(@replaced[0, 1], [ 'third', 'published', 9999 ]);
+is_deeply [ rows($c->done(qw(keys rotate --system-ttl 2h))) ],
+    ['retire identity due'], 'one after the other';
+
+# -- revoke: at once ---------------------------------------------------------------
+
+keys_are(@published);
+$before = names();
+$c->done(qw(keys revoke identity --dry-run));
+is names(), $before, '--dry-run';
+$c->done(qw(keys revoke identity));
+is_deeply $c->events, [ 'keys.activated', 'keys.revoked' ], 'the signing key';
+($kid) = grep { $_ ne 'next' } keys %{ key_states($dir) };
+is_deeply key_states($dir), { next => 'published', $kid => 'signing' },
+    'another one signs, which no gateway knows yet';
+($status) = $t->run_identity(['--check'], %{ $c->{env} });
+is $status, 0, 'and all is well';
+for my $state (qw(published signing refresh)) {
+    keys_are([ 'identity', 'signing', 10 ], [ 'next', $state, 20 ]);
+    $c->done(qw(keys revoke next));
+    is_deeply $c->events, ['keys.revoked'], "$state: revoked";
+    is_deeply key_states($dir), { identity => 'signing' }, 'gone';
+}
+$c->refused(1, qr/no key has this id/, qw(keys revoke next));
+
+# Killed before each of its writes, and run again.
+SKIP: {
+    skip 'a sanitizer and the library that kills do not mix', 1
+        if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
+    my $killer = key_killer($t);
+    keys_are([ 'identity', 'signing', 10 ]);
+    my ($killed, $at) = (0, 1);
+    while (key_states($dir)->{identity} && $killed < 20) {
+        my %kill = (env => { $killer->($at) });
+        my $before = () = keys %{ key_states($dir) };
+        ($status) = $c->run(\%kill, qw(keys revoke identity));
+        last if $status != 128 + 9;
+        $killed++;
+        $at = $before == keys %{ key_states($dir) } ? $at + 1 : 1;
+        ($status) = $t->run_identity(['--check'], %{ $c->{env} });
+        is $status, 0, "revoke, killed at write $killed: a good directory";
+    }
+    ok !key_states($dir)->{identity}, 'and in the end it is gone';
+    is $killed, 7, 'killed before each write';
+    is_deeply [ values %{ key_states($dir) } ], ['signing'], 'one key signs';
+}
+
+$t->done;

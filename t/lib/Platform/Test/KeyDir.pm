@@ -1,0 +1,119 @@
+package Platform::Test::KeyDir;
+
+# A directory of keys as identity-fcgi reads it: a file a key.
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+our @EXPORT = qw(
+    key_dir key_dir_env key_put key_names key_states key_killer
+);
+
+# An empty one of mode 0700.
+sub key_dir {
+    my ($t, $name) = @_;
+
+    my $dir = $t->dir . '/' . ($name // 'keys');
+    mkdir $dir, 0700 or die "$dir: $!\n";
+    chmod 0700, $dir;
+    return $dir;
+}
+
+# The settings that take keys from it, and not from variables.
+sub key_dir_env {
+    my ($dir) = @_;
+
+    return (PLATFORM_JWT_KEY_DIR => $dir,
+        map { ("PLATFORM_JWT_$_" => undef) }
+            qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64));
+}
+
+# Puts a key there, as a whole; text => what the file holds, mode => 0600.
+# Returns its path.
+sub key_put {
+    my ($dir, $key, $state, $since, %o) = @_;
+
+    my $file = "$dir/" . $key->kid . ".$state.$since.pem";
+    my $text = $o{text} // ($o{public} ? '' : $key->private_pem)
+        . $key->public_pem;
+    open my $fh, '>', "$dir/.put" or die "$dir/.put: $!\n";
+    print {$fh} $text;
+    close $fh or die "$dir/.put: $!\n";
+    chmod $o{mode} // 0600, "$dir/.put";
+    rename "$dir/.put", $file or die "$file: $!\n";
+    return $file;
+}
+
+# The names of its files, those with a dot in front too.
+sub key_names {
+    my ($dir) = @_;
+
+    opendir my $dh, $dir or die "$dir: $!\n";
+    return sort grep { !/^\.\.?$/ } readdir $dh;
+}
+
+# { KID => STATE } as the names say.
+sub key_states {
+    my ($dir) = @_;
+
+    return { map { /^([^.].*)\.(\w+)\.\d+\.pem$/ ? ($1 => $2) : () }
+        key_names($dir) };
+}
+
+# A library that kills a program before the Nth of all its calls that change
+# the disk; key_killer($t)->(N) are the variables that do so.
+sub key_killer {
+    my ($t) = @_;
+
+    my $c = $t->write_file('killer.c', <<'C');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static long left = -1;
+
+static void *before(const char *name)
+{
+    if (left == -1) {
+        left = strtol(getenv("KILL_AT"), NULL, 10);
+    }
+    if (left > 0 && --left == 0) {
+        kill(getpid(), SIGKILL);
+    }
+    return dlsym(RTLD_NEXT, name);
+}
+
+int fsync(int fd)
+{
+    return ((int (*)(int)) before("fsync"))(fd);
+}
+
+int unlinkat(int dir, const char *name, int flags)
+{
+    return ((int (*)(int, const char *, int)) before("unlinkat"))(dir, name,
+                                                                  flags);
+}
+
+int renameat(int from, const char *name, int to, const char *new)
+{
+    return ((int (*)(int, const char *, int, const char *)) before(
+        "renameat"))(from, name, to, new);
+}
+
+ssize_t write(int fd, const void *data, size_t len)
+{
+    void *real = fd > 2 ? before("write") : dlsym(RTLD_NEXT, "write");
+
+    return ((ssize_t (*)(int, const void *, size_t)) real)(fd, data, len);
+}
+C
+    my $so = $t->dir . '/killer.so';
+    system('cc', '-shared', '-fPIC', '-o', $so, $c, '-ldl') == 0
+        or die "no $so\n";
+    return sub { return (LD_PRELOAD => $so, KILL_AT => $_[0]) };
+}
+
+1;

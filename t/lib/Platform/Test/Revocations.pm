@@ -1,0 +1,187 @@
+package Platform::Test::Revocations;
+
+# A gateway that reads revocations from a feed that the test controls.
+
+use strict;
+use warnings;
+
+use JSON::PP;
+use Time::HiRes qw(time);
+
+use Platform::Test;
+use Platform::Test::Metrics;
+
+use Exporter qw(import);
+our @EXPORT = qw(
+    revocations_feed revocations_gateway revocations_conf revocations_metrics
+    revocations_many revocations_page revoked_id revoked_subject
+);
+
+my $json = JSON::PP->new->canonical;
+
+# A feed (port "feed").  Its state: many => number of entries, of the sessions
+# revocations_many(0) and so on, then all => [entries], of which a page has up
+# to page of those that came after the cursor (its number); skew => seconds that
+# its clock is ahead; and what an issuer's is told (Platform::Test::Server).
+# known => a name in the cursors: others get 400.  fill => [text, n]: the text
+# and n spaces, length => what Content-Length says of that.
+sub revocations_feed {
+    my ($t, %state) = @_;
+
+    return $t->http_server('feed', \&_answer)
+        ->set(all => [], many => 0, page => 1000, known => 'a', %state);
+}
+
+sub revocations_many { return uuid(0x1000000 + $_[0]) }
+
+sub _answer {
+    my ($request, $server) = @_;
+
+    my $s = $server->get;
+    my ($known, $from) = ($s->{known}, 0);
+    if ($request->{uri} =~ /[?]after=(.*)/) {
+        my $cursor = $1;
+        ($from) = $cursor =~ /\A\Q$known\E:(\d+)\z/ or return [ 400, [], '' ];
+    }
+    if (my $fill = $s->{fill}) {
+        my $length = defined $s->{length}
+            ? "Content-Length: $s->{length}\r\n" : '';
+        return \("HTTP/1.1 200 OK\r\n$length\r\n$fill->[0]"
+            . ' ' x $fill->[1]);
+    }
+    my $all = $s->{many} + @{ $s->{all} };
+    my $to = $from + $s->{page};
+    my $more = $to < $all;
+    $to = $all if !$more;
+    if (!defined $s->{body}) {
+        my $dies = int(time) + 900;
+        my $many = join ',', map { sprintf '{"id":"%s","dies_at":%d}',
+            revocations_many($_), $dies }
+            $from .. ($to < $s->{many} ? $to : $s->{many}) - 1;
+        my $first = $from > $s->{many} ? $from - $s->{many} : 0;
+        my $page = revocations_page(
+            [ @{ $s->{all} }[ $first .. $to - $s->{many} - 1 ] ],
+            cursor => "$known:$to", more => $more,
+            now => time + ($s->{skew} // 0));
+        my $comma = $many ne '' && $page !~ /\[\]/ ? ',' : '';
+        $s->{body} = $page =~ s/\[/[$many$comma/r;
+    }
+    my %answer = (headers => [ 'Content-Type' => 'application/json' ], %$s);
+    return Platform::Test::Server::issue($request,
+        bless { first => \%answer, server => $server },
+        'Platform::Test::Revocations::State');
+}
+
+# A page of those entries; cursor, more, now => its other members.
+sub revocations_page {
+    my ($entries, %o) = @_;
+
+    return $json->encode({
+        cursor => $o{cursor} // 'a:1',
+        more => $o{more} ? JSON::PP::true : JSON::PP::false,
+        now => 0 + sprintf('%.3f', $o{now} // time),
+        revocations => $entries,
+    });
+}
+
+# Entries that live for 15 minutes.
+sub revoked_id {
+    my ($id, %o) = @_;
+
+    return { id => $id, revoked_at => 0 + sprintf('%.3f', time),
+        dies_at => int(time) + 900, %o };
+}
+
+sub revoked_subject {
+    my ($subject, $before, %o) = @_;
+
+    return { subject => $subject, issued_before => $before,
+        revoked_at => 0 + sprintf('%.3f', time), dies_at => int(time) + 900,
+        %o };
+}
+
+# Writes the configuration, with the issuer's keys in a file: set => parameters
+# of platform_gateway_revocations (undef: none), stale => those of _stale, server,
+# http, main => further lines.
+sub revocations_conf {
+    my ($t, $key, %o) = @_;
+
+    $t->write_file('keys.json', jwks($key));
+    my $set = exists $o{set} ? $o{set}
+        : 'zone=revocations:1m uri=/_revocations interval=100ms';
+    my $on = defined $set ? "platform_gateway_revocations $set;" : '';
+    my $stale = $o{stale} ? "platform_gateway_revocations_stale $o{stale};"
+        : '';
+    my ($main, $http, $server, $location, $issuer) = map { $_ // '' }
+        @o{qw(main http server location issuer)};
+    $main ||= 'worker_processes 2;';
+    $issuer ||= $Platform::Test::Jwt::ISSUER;
+    return $t->nginx_conf(<<"CONF", $o{name});
+%%GLOBALS%%
+$main
+events { worker_connections 512; }
+http {
+    %%GLOBALS_HTTP%%
+    %%PLATFORM_LOG%%
+    keepalive_timeout 60s;
+    platform_gateway_key_file %%DIR%%/keys.json;
+    platform_gateway_issuer $issuer;
+    $on
+    $stale
+    $http
+    server {
+        listen 127.0.0.1:%%PORT_gateway%%;
+        platform_gateway on;
+        platform_gateway_access public;
+        location = /_revocations {
+            internal;
+            proxy_pass http://127.0.0.1:%%PORT_feed%%/internal/revocations;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_pass_request_headers off;
+            subrequest_output_buffer_size 1m;
+            $location
+        }
+        location /branch { platform_gateway_access branch; empty_gif; }
+        location /account { platform_gateway_access account; empty_gif; }
+        location = /readyz { platform_gateway_ready; }
+        location = /metrics { platform_gateway_metrics; }
+        location = /explain {
+            allow 127.0.0.1;
+            deny all;
+            platform_gateway_explain;
+        }
+        $server
+    }
+}
+CONF
+}
+
+# Starts it; one test that it is ready.
+sub revocations_gateway {
+    my ($t, $key, %o) = @_;
+
+    my $nginx = revocations_conf($t, $key, %o);
+    $t->start_nginx($o{name});
+    local $Test::Builder::Level = $Test::Builder::Level + 1;
+    Test::More::ok(eventually(sub {
+        http_get($t->port('gateway'), '/readyz')->status == 200;
+    }), 'ready');
+    return $nginx;
+}
+
+# The samples of its metrics, without what all names begin with.
+sub revocations_metrics {
+    my ($t) = @_;
+
+    my $all = metrics_scrape($t->port('gateway'), '/metrics');
+    return { map { s/\Aplatform_gateway_//r => $all->{$_} } keys %$all };
+}
+
+# What Platform::Test::Server's issue() asks of a server: what it was when the
+# request came, then what it is.
+package Platform::Test::Revocations::State;
+
+sub get { return delete $_[0]{first} // $_[0]{server}->get }
+
+1;

@@ -1,0 +1,148 @@
+# keys rotate, three times in a row, under 500 requests a second from login to
+# the gateway: nobody who has a valid token is refused.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use JSON::PP;
+use Platform::Test;
+use Platform::Test::KeyDir;
+use Platform::Test::Load;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $ROUNDS = $ENV{SOAK_ROUNDS} // 3;
+my $RATE = 500;
+my $CLIENTS = 64;
+my $ACCESS_TTL = 5;
+
+my $t = Platform::Test->new(timeout => 150 * $ROUNDS + 120);
+my $dir = key_dir($t);
+key_put($dir, jwt_key('identity'), 'signing', 100);
+my %env = (
+    key_dir_env($dir),
+    PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
+    PLATFORM_JWT_ACCESS_TOKEN_TTL  => "${ACCESS_TTL}s",
+    PLATFORM_JWT_REFRESH_TOKEN_TTL => '60s',
+    PLATFORM_AUTH_MAX_FAILURES     => 0,
+    PLATFORM_AUTH_MAX_SESSIONS     => 0,
+    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
+);
+my @identity = map { $t->identity(name => $_, %env) } qw(a b);
+my $stack = $t->full_stack(
+    identity => $identity[0],
+    env  => { %env,
+        IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity },
+    edit => sub {
+        my $file = 'rendered/platform-http.conf';
+        my $text = $t->read_file($file);
+        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 2s;/g
+            or die "no soft age and cooldown in $file\n";
+        $t->write_file($file, $text);
+        s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/;
+    },
+);
+
+# -- the load, in a process of its own ----------------------------------------
+
+# A client logs in, refreshes with every tenth request, uses its newest token
+# and one of some seconds ago, and logs in again after three hundred.
+sub clients {
+    my $load = Platform::Test::Load->new(
+        port => $stack->gateway, clients => $CLIENTS, timeout => 20);
+    my (%count, %kid, $logging_in);
+    my ($sent, $start) = (0, time);
+    $logging_in = 0;
+
+    my $next = sub {
+        my ($c) = @_;
+        return if -e $t->dir . '/enough';
+        my $due = $start + $sent / $RATE;
+        if ($due > time) {
+            return { wait => 0.005 };
+        }
+        $start = time - $sent / $RATE if $due < time - 1;    # no catching up
+        my $request = { client => $c };
+        if (!$c->{session} || $c->{session}{used} > 300) {
+            return { wait => 0.1 } if $logging_in >= 2;
+            $logging_in++;
+            @$request{qw(path json)} = ('/api/auth/login', {
+                account => 'one@demo.test',
+                credential => $Platform::Test::Stack::CREDENTIAL });
+        }
+        elsif ($c->{session}{used}++ % 10 == 9) {
+            @$request{qw(path json)} = ('/api/auth/refresh',
+                { refreshToken => $c->{session}{refreshToken} });
+        }
+        else {
+            my $s = $c->{session};
+            @$request{qw(method path token)} = ('GET',
+                '/api/workspaces/current-context', $s->{used} % 2
+                    ? $s->{accessToken} : $s->{before} // $s->{accessToken});
+            shift @{ $s->{kept} } while @{ $s->{kept} }
+                && $s->{kept}[0][0] < time - $ACCESS_TTL + 2;
+            $s->{before} = @{ $s->{kept} } ? $s->{kept}[0][1] : undef;
+        }
+        $sent++;
+        return $request;
+    };
+    my $done = sub {
+        my ($request, $answer) = @_;
+        my $c = $request->{client};
+        $count{ ($request->{path} =~ s{.*/}{}r)
+            . " $answer->{status} $answer->{code}" }++;
+        $logging_in-- if $request->{path} =~ /login$/;
+        return if $request->{method};
+        my $json = $answer->{status} == 200
+            ? decode_json($answer->{body}) : undef;
+        if (!$json) {
+            delete $c->{session};
+            return;
+        }
+        $kid{ (jwt_decode($json->{accessToken}))[0]{kid} }++;
+        my $s = $c->{session};
+        $c->{session} = { used => $request->{path} =~ /login$/ ? 0 : $s->{used},
+            %$json{qw(accessToken refreshToken)}, before => $s->{before},
+            kept => [ @{ $s->{kept} // [] }, [ time, $json->{accessToken} ] ] };
+        return;
+    };
+    my $began = time;
+    $load->run($next, $done);
+    $t->write_file('result.json', encode_json({ count => \%count, kid => \%kid,
+        rate => $sent / (time - $began), sent => $sent }));
+    return;
+}
+
+my $clients = Platform::Test::Process->start(name => 'clients',
+    dir => $t->dir, log => $t->dir . '/clients.out', code => \&clients);
+
+# -- the rotations -------------------------------------------------------------
+
+sleep 3;
+my @took;
+for my $round (1 .. $ROUNDS) {
+    my $start = time;
+    my ($status, $out, $err) = $t->run_identity([ qw(keys rotate --every 0
+        --system-ttl 0 --wait 130s --ask),
+        'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics' ],
+        %env, within => 160);
+    is $status, 0, "rotation $round" or diag $err;
+    is_deeply [ map { /^(\w+) +\S+ +yes/ ? $1 : () } split /\n/, $out ],
+        [qw(add activate retire remove)], "rotation $round: all of it"
+        or diag $out;
+    push @took, sprintf '%.0f s', time - $start;
+}
+$t->write_file('enough', '');
+ok $clients->wait_end(60), 'the clients end';
+
+my $result = decode_json($t->read_file('result.json'));
+my $count = $result->{count};
+diag sprintf '%d requests, %.0f a second; rotations took %s',
+    $result->{sent}, $result->{rate}, join ', ', @took;
+diag "$_: $count->{$_}" for sort keys %$count;
+is scalar(keys %{ $result->{kid} }), $ROUNDS + 1, 'each key signed';
+is_deeply [ grep { !/^\S+ 200 / } keys %$count ], [],
+    'not one request was refused';
+
+$t->done;

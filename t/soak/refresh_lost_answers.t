@@ -1,0 +1,161 @@
+# Ten days of two thousand sessions with two tabs each, over a network that
+# loses every tenth answer, while one of three identity processes is killed
+# again and again: nobody has to log in again.  Without the retry window many
+# have to, which is counted too.
+#
+# A day passes by moving all times of the rows into the past: what the database
+# compares with its clock is a day older then.  Tokens are never older than a
+# day, of the thirty that they live.  A retry comes a second after the answer
+# was missed, by the real clock, as does the window.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use Platform::Test;
+use Platform::Test::Load;
+use Platform::Test::Lossy;
+use Platform::Test::Sessions;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $SESSIONS = $ENV{SOAK_SESSIONS} // 2_000;
+my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 20;    # without it
+my $DAYS = 10;
+my $KILL_S = 6;     # ten times as often as every minute
+my $RETRY_S = 1;    # as docs/http-api.md advises
+my ($TRIES, $STALE_S, $STALE_TRIES) = (8, 0.5, 2);
+
+my $t = Platform::Test->new(timeout => 900);
+my $pg = $t->postgres;
+my $issuer = 'http://127.0.0.1:' . $t->port('identity');
+my @identity = map { $t->identity(name => $_,
+    PLATFORM_JWT_ISSUER                => $issuer,
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s',
+    PLATFORM_AUTH_MAX_SESSIONS         => 0,
+) } qw(a b c);
+my $s = $t->full_stack(identity => $identity[0], env => {
+    IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity });
+$t->allow(qr/upstream|connect\(\) to unix|recv\(\) failed/);
+Platform::Test::Lossy->start($t, $t->port('lossy'), $s->gateway, 10);
+
+# Another day: see above.
+sub day_passes {
+    $pg->sql("set session_replication_role = replica;
+        update auth_sessions set created_at = created_at - interval '1 day',
+            expires_at = expires_at - interval '1 day',
+            used_at = used_at - interval '1 day',
+            retry_iat = retry_iat - interval '1 day'", user => 'postgres');
+    return;
+}
+
+# Every tab of every session wakes up once a day, both of a session at the same
+# moment, and does as docs/http-api.md says, without locks: until it has tokens,
+# has given up for today, or knows that a login is needed.
+sub ten_days {
+    my ($count) = @_;
+
+    my $sessions = Platform::Test::Sessions->new(retries => 1,
+        issuer => $issuer);
+    my $load = Platform::Test::Load->new(port => $t->port('lossy'),
+        clients => 64);
+    $sessions->make($pg, jwt_key('identity'), 'one', $count);
+    my %jar = map { $_->{id} => $_ } $sessions->all;    # by its first session
+    my %seen = (logins => 0, gave_up => 0, kills => 0, jars => \%jar);
+    my ($kill_at, $in_flight, @ready, @later) = (time + $KILL_S, 0);
+
+    # The token of the jar by then, not that of the last try.
+    my $next = sub {
+        if (time > $kill_at) {
+            my $victim = $identity[ $seen{kills}++ % @identity ];
+            $victim->stop('KILL');
+            $victim->start;
+            $kill_at = time + $KILL_S;
+        }
+        while (@later && ($later[0]{at} <= time || !$in_flight && !@ready)) {
+            my $wait = $later[0]{at} - time;
+            sleep $wait if $wait > 0;
+            unshift @ready, shift @later;    # before those that wake up
+        }
+        my $tab = shift @ready // return undef;
+        $in_flight++;
+        return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab };
+    };
+    my $again = sub {
+        my ($tab, $seconds) = @_;
+        $tab->{at} = time + $seconds;
+        @later = sort { $a->{at} <=> $b->{at} } @later, $tab;
+        return;
+    };
+    my $done = sub {
+        my ($request, $answer) = @_;
+        my $tab = $request->{tab};
+        $in_flight--;
+        $sessions->note($request, $answer);
+        return if $answer->{status} == 200;
+        if ($answer->{code} eq 'AUTH_REFRESH_TOKEN_STALE') {
+            return $again->($tab, $STALE_S) if $tab->{stale}++ < $STALE_TRIES;
+            # It is not the jar's any more where the other tab has logged in.
+            return $again->($tab, 0)
+                if $jar{ $tab->{jar} } != $request->{session};
+            $seen{logins}++;
+            ($jar{ $tab->{jar} }) = $sessions->make($pg,
+                jwt_key('identity'), 'one', 1);
+            return;
+        }
+        if (++$tab->{tries} < $TRIES) {
+            return $again->($tab, $RETRY_S);
+        }
+        $seen{gave_up}++;
+        return;
+    };
+    for my $day (1 .. $DAYS) {
+        @ready = map { { jar => $_ }, { jar => $_ } } sort keys %jar;
+        $load->run($next, $done);
+        day_passes();
+    }
+    return ($sessions, \%seen);
+}
+
+# -- with the window
+
+my $start = time;
+my ($sessions, $seen) = ten_days($SESSIONS);
+my $took = time - $start;
+my %count = %{ $sessions->{count} };
+diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up', $SESSIONS,
+    $DAYS, $took, join(', ', map {"$_: $count{$_}"} sort keys %count),
+    $seen->{kills}, $seen->{gave_up};
+is $seen->{logins}, 0, 'nobody had to log in again';
+is_deeply $sessions->{broken}, [],
+    'no token had two successors, no answer contradicts another';
+cmp_ok $count{'refresh unanswered'} // 0, '>', $SESSIONS * $DAYS / 10,
+    'control: answers were lost';
+cmp_ok $count{'refresh retried'} // 0, '>', $SESSIONS * $DAYS / 10,
+    'control: and asked for again';
+cmp_ok $seen->{kills}, '>=', $took / 60, 'control: processes were killed';
+
+my %jti = map { split /\|/ }
+    split /\n/, $pg->sql('select session_id, jti from auth_sessions');
+is scalar(grep { $jti{ $_->{id} } ne Platform::Test::Sessions::jti(
+        $_->{current}) } values %{ $seen->{jars} }), 0,
+    'what everybody has last is what the row has';
+
+# -- without
+
+$_->stop for @identity;
+for (@identity) {
+    delete $_->{env}{PLATFORM_AUTH_REFRESH_RETRY_WINDOW};
+    $_->start;
+}
+$pg->sql('delete from auth_sessions');
+($sessions, $seen) = ten_days($CONTROL);
+%count = %{ $sessions->{count} };
+diag sprintf 'without a window, %d sessions: %s; %d kills; %d forced logins, '
+    . '%.1f %% of sessions a day', $CONTROL,
+    join(', ', map {"$_: $count{$_}"} sort keys %count), $seen->{kills},
+    $seen->{logins}, 100 * $seen->{logins} / $CONTROL / $DAYS;
+cmp_ok $seen->{logins}, '>', 0, "$seen->{logins} logins that were forced";
+is_deeply $sessions->{broken}, [], 'no answer contradicts another';
+
+$t->done;

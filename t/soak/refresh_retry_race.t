@@ -1,0 +1,205 @@
+# Ten thousand rounds of a rotation by two tabs, a retry, a selection and now
+# and then a logout, all at once on one session, before and after a standby has
+# taken over from its primary: a token has one successor, what was logged out is
+# out, and every row is legal.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use List::Util qw(shuffle);
+use Platform::Test;
+use Platform::Test::Load;
+use Platform::Test::Sessions;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $ROUNDS = $ENV{SOAK_ROUNDS} // 10_000;
+my $AT_ONCE = 8;     # sessions in a round at the same time
+my $LOGOUT = 0.2;    # of the rounds
+
+my $t = Platform::Test->new(timeout => 900);
+my $primary = $t->postgres;
+my $standby = $t->postgres(name => 'standby', standby_of => $primary);
+# Nothing that was answered is lost with the primary.
+$primary->sql("alter system set $_", user => 'postgres')
+    for "synchronous_standby_names = '*'", "synchronous_commit = 'on'";
+$primary->sql('select pg_reload_conf()', user => 'postgres');
+ok eventually(sub { $primary->sql("select count(*) from pg_stat_replication
+    where sync_state = 'sync'", user => 'postgres') }, 20), 'in step';
+my $pg = $primary;
+my $identity = $t->identity_face(
+    $primary->env,
+    PLATFORM_DB_HOST => join(',', $primary->host, $standby->host),
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
+    PLATFORM_AUTH_REFRESH_REUSE        => 'revoke',
+    PLATFORM_AUTH_MAX_SESSIONS         => 0,
+);
+$t->allow(qr/db\.|"status":503/);
+my $port = $t->port('identity');
+my $key = jwt_key('identity');
+my $sessions = Platform::Test::Sessions->new(retries => 1);
+my $load = Platform::Test::Load->new(port => $port, clients => 5 * $AT_ONCE);
+my $branches = [ split /\n/, $pg->sql("select branch_id from selectable_branches
+    where account_id = (select account_id from accounts
+        where account_name = 'several\@demo.test')") ];
+
+sub jti { return Platform::Test::Sessions::jti($_[0]) }
+
+my (@pool, @wrong, %count);
+
+sub fresh {
+    @pool = $sessions->make($pg, $key, 'several', 50) if !@pool;
+    my $s = shift @pool;
+    $s->{branches} = $branches;
+    return $s;
+}
+
+# Five requests of a session, and what has to hold when all are answered.
+sub new_round {
+    my ($s) = @_;
+
+    my $order = $s->{order};
+    my $before = @$order > 1 ? $s->{issued}{ $order->[-2] } : $s->{current};
+    my $logout = rand() < $LOGOUT;
+    my @todo = shuffle(
+        (map { $sessions->refresh($s) } 1, 2), $sessions->refresh($s, $before),
+        $sessions->select_branch($s),
+        $logout ? { path => '/api/auth/logout', session => $s,
+            json => { refreshToken => $s->{current} } } : ());
+    return { session => $s, todo => \@todo, left => scalar @todo,
+        from => $s->{current}, before => $before, logout => $logout };
+}
+
+sub end_round {
+    my ($round) = @_;
+
+    my ($s, $from) = @$round{qw(session from)};
+    my $old = jti($from);
+    my $next = $s->{next}{$old};
+    $count{rounds}++;
+    if ($round->{logout}) {
+        $count{'logged out'}++;
+        return fresh() if $s->{logout_done};
+    }
+    # In doubt: the answer is to ask again, with the same token.
+    $count{'in doubt'}++, return $s if !$next && $s->{in_doubt}{$old};
+    push @wrong, "nobody replaced $old" if !$next && !$round->{busy};
+    return $s;
+}
+
+sub rounds {
+    my ($until, $meanwhile) = @_;
+
+    my @rounds = map { new_round(fresh()) } 1 .. $AT_ONCE;
+    my $begun = $AT_ONCE;
+    $load->run(
+        sub {
+            $meanwhile->($begun) if $meanwhile;
+            for my $round (@rounds) {
+                my $request = shift @{ $round->{todo} // [] } // next;
+                $sessions->logout($round->{session})
+                    if $request->{path} =~ /logout$/;
+                return { %$request, round => $round };
+            }
+            return undef;
+        },
+        sub {
+            my ($request, $answer) = @_;
+            my $round = $request->{round};
+            $sessions->note($request, $answer);
+            $round->{busy} = 1 if $answer->{status} == 503;
+            return if --$round->{left};
+            my $s = end_round($round);
+            my ($at) = grep { $rounds[$_] == $round } 0 .. $#rounds;
+            if ($begun >= $until) {
+                $rounds[$at] = {};
+                return;
+            }
+            $begun++;
+            $rounds[$at] = new_round($s);
+        });
+    return;
+}
+
+# The rows: legal, and of every session that nobody ended the one successor.
+sub check_rows {
+    my ($when) = @_;
+
+    $sessions->check_stale;
+    is_deeply $sessions->{broken}, [], "$when: no answer contradicts another";
+    is_deeply \@wrong, [], "$when: somebody has the new token";
+    is $pg->sql("select count(*) from auth_sessions where
+        num_nulls(workspace_id, member_id, active_branch_id) not in (0, 3)
+        or (status = 'REVOKED') <> (revoked_at is not null)
+        or num_nulls(retry_jti, retry_next, retry_iat) not in (0, 3)
+        or retry_jti is not null and (retry_next <> jti or retry_jti = jti)
+        or revoked_at < created_at or expires_at <= created_at"), 0,
+        "$when: every row is legal";
+    my %row = map { (split /\|/)[0] => [ split /\|/ ] } split /\n/,
+        $pg->sql('select session_id, status, jti, retry_jti
+            from auth_sessions');
+    my @other;
+    for my $s ($sessions->all) {
+        my (undef, $status, $jti, $old) = @{ $row{ $s->{id} } };
+        push @other, "$s->{id}: $status" if $status ne
+            ($s->{logout_done} ? 'REVOKED' : $s->{logout_sent} ? $status
+                : 'ACTIVE');
+        my $last = jti($s->{current});
+        push @other, "$s->{id}: $jti, not $last" if $jti ne $last
+            && !$s->{in_doubt}{$last} && !$s->{logout_sent};
+        push @other, "$s->{id}: of another" if $old && $s->{next}{$old}
+            && $s->{next}{$old} ne $jti;
+    }
+    is_deeply \@other, [], "$when: the rows say what was answered";
+    my @ended = grep { $_->{logout_done} } $sessions->all;
+    my %after;
+    for my $s (@ended[ 0 .. ($#ended < 40 ? $#ended : 40) ]) {
+        for my $jti (grep { defined } (@{ $s->{order} })[ -1, -2 ]) {
+            my $res = http_post($port, '/api/auth/refresh',
+                json => { refreshToken => $s->{issued}{$jti} });
+            $after{ $res->status . ' ' . $res->code }++;
+        }
+    }
+    is_deeply [ keys %after ], ['401 AUTH_SESSION_NOT_ACTIVE'],
+        "$when: what was logged out is out" or diag explain \%after;
+    return;
+}
+
+my $start = time;
+srand 16;
+rounds($ROUNDS / 2);
+check_rows('before');
+
+# The standby takes over while the next rounds are under way.
+my $promote_at;
+rounds($ROUNDS / 2, sub {
+    my ($begun) = @_;
+    if (!$promote_at && $begun > $ROUNDS / 10) {
+        push @pool, $sessions->make($primary, $key, 'several', 50);
+        $primary->stop('KILL');
+        $pg = $standby;
+        $promote_at = time + 1;
+    }
+    if ($promote_at && time > $promote_at) {
+        $standby->promote;
+        $promote_at = 'inf';
+    }
+});
+is $standby->sql('select pg_is_in_recovery()'), 'f', 'the standby took over';
+check_rows('after');
+
+my %answers = %{ $sessions->{count} };
+diag sprintf '%d rounds in %.0f s, %d with a logout, %d in doubt; %s',
+    $count{rounds}, time - $start, $count{'logged out'},
+    $count{'in doubt'} // 0,
+    join ', ', map {"$_: $answers{$_}"} sort keys %answers;
+is $count{rounds}, $ROUNDS, "$ROUNDS rounds";
+cmp_ok $answers{'refresh retried'} // 0, '>', $ROUNDS / 4,
+    'control: many were retries';
+cmp_ok $answers{'refresh 401 AUTH_REFRESH_TOKEN_STALE'} // 0, '>',
+    $ROUNDS / 20, 'control: many came too late for one';
+cmp_ok scalar(grep {/ 503 /} keys %answers), '>', 0,
+    'control: the primary was missed';
+
+$t->done;

@@ -1,0 +1,180 @@
+# 200 logouts at random times under load: how long until two nginx of two workers
+# each refuse the session everywhere, and whether anybody else is refused; then
+# the same while identity is killed and restarted, and while a standby takes over.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/../lib";
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $LOGOUTS = $ENV{SOAK_LOGOUTS} // 200;
+my $CLIENTS = 8;
+
+my $t = Platform::Test->new(timeout => 600);
+my $primary = $t->postgres;
+my $standby = $t->postgres(name => 'standby', standby_of => $primary);
+$primary->sql($_, user => 'postgres')
+    for "alter system set synchronous_standby_names = '*'",
+    'select pg_reload_conf()';
+ok eventually(sub { $primary->sql('select sync_state from pg_stat_replication',
+    user => 'postgres') eq 'sync' }, 20), 'the standby follows';
+
+my $stack = $t->full_stack(env => {
+    $primary->env,
+    PLATFORM_DB_HOST              => join(',', $primary->host, $standby->host),
+    PLATFORM_DB_CONNECT_TIMEOUT   => '1s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '1s',
+    PLATFORM_REQUEST_TIMEOUT      => '3s',
+    PLATFORM_AUTH_MAX_FAILURES    => 100_000,
+});
+my $second = Platform::Test->new(timeout => 600);
+$second->track($second->render_nginx({ %{ $stack->{env} },
+    PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:' . $t->port('stub') },
+    $stack->identity->address))->start;
+my @gate = ($stack->gateway, $second->port('gateway'));
+ok eventually(sub { http_get($gate[1], '/readyz')->status == 200 }, 20),
+    'two nginx';
+
+# What a gateway answers to a token on a connection that stays.
+sub ask {
+    my ($c, $token) = @_;
+
+    my $res = eval { $c->{http}->request(
+        GET => '/api/workspaces/current-context', token => $token) };
+    return $res->status if $res;
+    $c->{http} = eval { Platform::Test::Http->new(port => $c->{port}) };
+    return 0;
+}
+
+# Some connections to each, so that each of the workers has one.
+sub connections {
+    return map { my $port = $_; map { { port => $port,
+        http => Platform::Test::Http->new(port => $port) } } 1 .. 4 } @gate;
+}
+
+# Waits for a login, as identity may be away.
+sub login {
+    my $until = time + 30;
+    while (time < $until) {
+        my $res = eval { $stack->login('one') };
+        return $res->json if $res && $res->status == 200;
+        sleep 0.1;
+    }
+    die "no login\n";
+}
+
+# One that logs out again and again: "took SECONDS" for each from the 200 to the
+# last time that anybody let it in, "wrong STATUS" for one refused before.
+sub one_client {
+    my ($n, $out) = @_;
+
+    my @c = connections();
+    for (1 .. $n) {
+        my $login = login();
+        for my $c (@c) {
+            my $status = ask($c, $login->{accessToken});
+            print {$out} "wrong $status\n" if $status && $status != 200;
+        }
+        sleep rand 1;
+        my $res = eval { $stack->post('/api/auth/logout',
+            { refreshToken => $login->{refreshToken} }) };
+        redo if !$res || $res->status != 200;
+        my ($since, $last) = (time, 0);
+        while (1) {
+            my $in = 0;
+            for my $c (@c) {
+                my $sent = time;
+                next if ask($c, $login->{accessToken}) == 401;
+                ($in, $last) = (1, $sent - $since);
+            }
+            last if !$in;
+            print {$out} "never\n" and last if time - $since > 30;
+            sleep 0.01;
+        }
+        printf {$out} "took %.3f\n", $last;
+    }
+    return;
+}
+
+# One that goes on all the time: "wrong STATUS" where it was refused.
+sub load {
+    my ($enough, $out) = @_;
+
+    my @c = connections();
+    my $token = login()->{accessToken};
+    my $n = 0;
+    until (-e $enough) {
+        for my $c (@c) {
+            my $status = ask($c, $token);
+            print {$out} "wrong $status\n" if $status && $status != 200;
+            $n++;
+        }
+        sleep 0.002;
+    }
+    print {$out} "asked $n\n";
+    return;
+}
+
+sub forked {
+    my ($name, $code) = @_;
+
+    my $pid = fork // die "fork: $!\n";
+    return $pid if $pid;
+    open my $out, '>', $t->dir . "/$name.said" or die "$name: $!\n";
+    $out->autoflush(1);
+    my $ok = eval { $code->($out); 1 };
+    print {$out} "died $@" if !$ok;
+    require POSIX;
+    POSIX::_exit(0);
+}
+
+# Runs all, with what happens meanwhile; a figure of how long they took.
+sub round {
+    my ($name, $n, $meanwhile) = @_;
+
+    my $enough = $t->dir . "/$name.enough";
+    my @load = map { my $i = $_; forked("$name-load$i",
+        sub { load($enough, @_) }) } 1 .. 2;
+    my @client = map { my $i = $_; forked("$name-$i",
+        sub { one_client($n / $CLIENTS, @_) }) } 1 .. $CLIENTS;
+    $meanwhile->() if $meanwhile;
+    waitpid $_, 0 for @client;
+    $t->write_file("$name.enough", '');
+    waitpid $_, 0 for @load;
+    my @said = map { split /\n/, $t->read_file("$name-$_.said") } 1 .. $CLIENTS,
+        map {"load$_"} 1, 2;
+    my @took = sort { $a <=> $b } map {/^took (.*)/} @said;
+    my ($asked) = (0);
+    $asked += $_ for map {/^asked (.*)/} @said;
+    is scalar @took, $n, "$name: all $n were refused in the end";
+    is join(', ', grep {/^(?:wrong|never|died)/} @said), '',
+        "$name: and nobody else, of $asked requests";
+    note sprintf '%s: median %.3f s, p99 %.3f s, most %.3f s', $name,
+        map { $took[ $_ * $#took ] } 0.5, 0.99, 1;
+    return $took[ 0.99 * $#took ];
+}
+
+cmp_ok round('quiet', $LOGOUTS), '<=', 1.0, 'p99 is a second at most';
+
+cmp_ok round('killed', $LOGOUTS, sub {
+    for (1 .. 5) {
+        sleep 2;
+        $stack->identity->stop('KILL');
+        $stack->identity->start;
+    }
+}), '<=', 1.0, 'with identity killed and restarted, p99 is a second at most';
+
+round('promoted', $LOGOUTS, sub {
+    sleep 4;
+    $primary->stop('KILL');
+    $standby->promote;
+    $standby->sql($_, user => 'postgres')
+        for "alter system set synchronous_standby_names = ''",
+        'select pg_reload_conf()';
+});
+
+$second->finish;
+$t->done;
