@@ -43,7 +43,7 @@ my $stack = $t->full_stack(
 
 sub session {
     my $login;    # may have to wait for a hash slot
-    eventually(sub { ($login = $stack->login('one'))->status == 200 }, 20)
+    eventually(sub { ($login = $stack->login('one'))->status == 200 })
         or die 'no login';
     return $login->json;
 }
@@ -133,7 +133,7 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 
 # -- what they saw -------------------------------------------------------------
 
-ok eventually(sub { at_gateway() == 401 }, 10), 'the gateway drops the old key';
+ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
 is kid_of(session()->{accessToken}),
     (keys %{ key_states($dir) })[0], 'and the new one signs';
 $t->write_file('enough', '');

@@ -55,7 +55,7 @@ sub all_503 {
 sub recovered {
     my ($name) = @_;
 
-    ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }, 15),
+    ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }),
         "$name: ready again";
     is $pg->sql('select count(*) from auth_sessions'), $sessions,
         "$name: no session was begun";
@@ -87,7 +87,7 @@ recovered('crashed');
 $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
     where usename = 'platform' and pid <> pg_backend_pid()",
     user => 'postgres');
-ok eventually(sub { $s->login('one')->status == 200 }, 5),
+ok eventually(sub { $s->login('one')->status == 200 }),
     'cut connections: login succeeds';
 
 $t->done;

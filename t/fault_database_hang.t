@@ -66,11 +66,11 @@ is http_get($port, '/healthz')->status, 200, 'the service lives';
 
 sleep 0.5;
 $pg->freeze('CONT');
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 10),
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }),
     'ready again';
 ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     where query like '%auth_sessions%' and state = 'active'
-    and pid <> pg_backend_pid()") }, 10), 'and idle';
+    and pid <> pg_backend_pid()") }), 'and idle';
 my %after;
 $after{ http_post($port, '/api/auth/refresh',
     json => { refreshToken => $_->{current} })->status }++ for @all;

@@ -82,7 +82,7 @@ sub login {
         my $res = call(login => { account => 'several@demo.test',
             credential => 'Demo-passw0rd!' });
         return $res->code eq 'AUTH_BUSY' ? undef : $res;
-    }, 30);
+    });
 }
 
 sub refresh { return call(refresh => { refreshToken => $_[0] }) }

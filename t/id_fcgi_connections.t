@@ -197,7 +197,7 @@ $address = $t->identity(
     PLATFORM_WORKER_THREADS  => 4,
     PLATFORM_REQUEST_TIMEOUT => '2s',
 )->address;
-ok eventually(sub { served_in() < $slack }, 10), 'one of little patience';
+ok eventually(sub { served_in() < $slack }), 'one of little patience';
 my $pg = $t->postgres;
 $pg->freeze('STOP');
 for (1 .. 4) {
@@ -213,7 +213,7 @@ cmp_ok served_in(), '<', 2.5 * $slack,
 $pg->freeze('CONT');
 ok eventually(sub {
     $t->fcgi($address)->request(GET => '/readyz')->{status} == 200
-}, 10), 'and the database is used again';
+}), 'and the database is used again';
 
 # Parameters are not the environment, nor the other way round.
 

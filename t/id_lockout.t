@@ -172,7 +172,7 @@ for my $name (sort keys %commands) {
         ('$ids[2]', '$ids[3]') for update");
     ok $pg->end($held, 'rollback'), "$name: a row is let go";
     ok eventually(sub { $pg->sql("select status from auth_sessions
-        where session_id = '$ids[0]'") eq 'REVOKED' }, 20),
+        where session_id = '$ids[0]'") eq 'REVOKED' }),
         "$name: and marked";
     ok $pg->waiting(1), "$name waits for the next one";
     $pg->more($other, "select 1 from auth_sessions

@@ -232,7 +232,7 @@ $errors += $diff->{$_} for grep {/^identity_db_errors_total/} keys %$diff;
 cmp_ok $errors, '>=', 1, 'no database: so are its errors';
 $diff = changed(sub {
     $t->postgres->start;
-    eventually(sub { http_get($face, '/readyz')->status == 200 }, 10);
+    eventually(sub { http_get($face, '/readyz')->status == 200 });
 });
 cmp_ok $diff->{identity_db_connects_total}, '>=', 1, 'and reconnecting';
 
@@ -244,7 +244,7 @@ my @calls = map { $t->fcgi($stack->identity->address) } @waiting;
 $calls[$_]->send(Platform::Test::Fcgi::request_bytes(
     POST => '/api/auth/refresh',
     body => qq({"refreshToken":"$waiting[$_]"}))) for 0 .. 1;
-ok eventually(sub { scrape()->{identity_db_pool_used} == 2 }, 5),
+ok eventually(sub { scrape()->{identity_db_pool_used} == 2 }),
     'two connections in use';
 is scrape()->{identity_workers_busy}, 3, 'by two workers, and one for this';
 $t->postgres->freeze('CONT');

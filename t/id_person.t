@@ -251,7 +251,7 @@ my @racers = map {
         });
 } 1 .. 3;
 ok eventually(sub { $pg->sql("select count(*) from auth_sessions
-    where used_agent = 'eve'") == 3 }, 20), 'three refresh';
+    where used_agent = 'eve'") == 3 }), 'three refresh';
 my $eve = $c->done(qw(account delete eve@example.com));
 $_->wait_end(20 * $t->scale) for @racers;
 $t->write_file('enough', '');
