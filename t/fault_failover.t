@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
-my $unit = $t->scale > 1 ? 6 : 1;    # seconds
+my $unit = $t->scale > 1 ? 6 : 3;    # seconds
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 

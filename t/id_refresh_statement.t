@@ -10,7 +10,7 @@ use Platform::Test;
 use Platform::Test::Http;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 120);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     log_statement            => 'all',
     log_parameter_max_length => 0,
@@ -341,7 +341,7 @@ $pg->sql('alter role platform reset search_path', user => 'postgres');
 #    statement_timeout, which is longer than a request lasts, does not end it
 
 $token = session_in(undef);
-my $unit = $t->scale > 1 ? 3 : 1;    # seconds
+my $unit = 3;    # seconds
 $identity->stop;
 $identity->{env}{PLATFORM_DB_PREPARED} = 'false';
 $identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = 20 * $unit . 's';
