@@ -14,7 +14,7 @@ my $t = Platform::Test->new;
 my $slack = $t->scale;
 my ($old, $new) = (jwt_key('identity'), jwt_key('next'));
 my $access_ttl = 2 * $slack;
-my $refresh_ttl = 4 * $slack;
+my $refresh_ttl = 12 * $slack;
 
 # identity.env with these keys; the file is replaced as an editor does.
 sub env_file {
@@ -42,7 +42,7 @@ my %env = (
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity'),
     PLATFORM_JWT_ACCESS_TOKEN_TTL  => "${access_ttl}s",
     PLATFORM_JWT_REFRESH_TOKEN_TTL => "${refresh_ttl}s",
-    PLATFORM_REQUEST_TIMEOUT       => 5 * $slack . 's',
+    PLATFORM_REQUEST_TIMEOUT       => '12s',
 );
 my @args = (args => [ '--env-file', env_file(signing($old)) ]);
 my @identity = map { $t->identity(name => $_, %env, @args,
