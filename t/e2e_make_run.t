@@ -296,7 +296,7 @@ refused('metrics where the playground is', qr/METRICS_LISTEN has a port that is/
         cmd  => ['tools/run'],
         ok_status => ['any'],
     )->expect_end);
-    ok $p->wait_end(30), 'keys: the stand-in was run';
+    ok $p->wait_end(90), 'keys: the stand-in was run';
     is $t->read_file('seen'), "keys generate 600\n",
         'keys: for their owner alone';
 }

@@ -25,6 +25,7 @@ sub configure {
     my $nginx = keys_gateway($t, main => "worker_processes 1; $main",
         keys => <<"KEYS");
 upstream keys { server $address; keepalive 4; }
+client_header_timeout 600s;
 platform_gateway_key_cooldown 1s;
 platform_gateway_key_soft_age 2s;
 KEYS

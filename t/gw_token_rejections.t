@@ -39,6 +39,7 @@ location /short {
 SERVER
 platform_gateway_issuer http://issuer.test http://second.test;
 platform_gateway_key_wait 200ms;
+platform_gateway_key_cooldown 250s;
 HTTP
 my $port = $t->start_gateway;
 

@@ -130,6 +130,16 @@ my $robot = $c->done(qw(account add robot --type SYSTEM --no-login));
 is login('robot', '')->status, 400, '--no-login: no credential';
 is login('robot', 'x')->status, 401, '--no-login: nor any other';
 
+# Does the terminal echo that script(1) made, which is this process?
+sub echoes {
+    my ($pid) = @_;
+
+    open my $fh, '<', "/proc/$pid/task/$pid/children" or return 1;
+    my ($child) = split ' ', <$fh> // '';
+    my $terminal = readlink '/proc/' . ($child // return 1) . '/fd/0';
+    return `stty -F @{[ $terminal // return 1 ]} -a 2>&1` !~ /-echo\b/;
+}
+
 # A prompt, where standard input is a terminal; script(1) makes one.
 
 sub typed {
@@ -158,11 +168,12 @@ sub typed {
     for my $n (0 .. $#lines) {
         my $prompts = $o{then} ? $n : $n + 1;
         eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts });
-        sleep 0.2;    # echo is off a moment after the prompt
+        # Echo is off a moment after the prompt.
+        eventually(sub { !echoes($p->pid) }) if $prompts;
         print {$write} $lines[$n];
         $o{then}->($shown) if $o{then} && $n == 0;
     }
-    $p->wait_end(30 * $t->scale) or $p->stop('KILL');
+    $p->wait_end(60 * $t->scale) or $p->stop('KILL');
     close $write;
     return ($p->status, $shown->());
 }
@@ -418,7 +429,11 @@ my @racers = map {
         name => "race$n", dir => $t->dir, log => $t->dir . "/race$n.out",
         code => sub {
             $| = 1;
-            my $s = login('ann@example.com', $second);
+            my $s;    # may have to wait for a hash slot
+            eventually(sub {
+                $s = login('ann@example.com', $second);
+                return $s->status != 503;
+            });
             until (-e $t->dir . '/enough') {
                 $s = refresh($s);
                 print $s->status, "\n";
@@ -426,9 +441,10 @@ my @racers = map {
             }
         });
 } 1 .. 4;
-sleep 0.5 * $t->scale;
+ok eventually(sub { !grep { !-s $t->dir . "/race$_.out" } 1 .. 4 }),
+    'four clients refresh';
 $c->done(qw(account disable ann@example.com));
-$_->wait_end(20 * $t->scale) for @racers;
+$_->wait_end(60 * $t->scale) for @racers;
 $t->write_file('enough', '');
 is $t->read_file("race$_.out") =~ s/.*\n(?=.)//sr, "401\n",
     'a client that refreshes is out' for 1 .. 4;

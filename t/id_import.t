@@ -169,7 +169,7 @@ print {$to} @more[ 0 .. 599 ];
 ok eventually(sub { count('accounts', "account_name like 'more%'") >= 500 }),
     'half of it is there';
 $killed->signal('KILL');
-$killed->wait_end(10);
+$killed->wait_end(60);
 close $to;
 my $there = count('accounts', "account_name like 'more%'");
 cmp_ok $there, '<', 1000, 'killed';

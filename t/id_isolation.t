@@ -64,7 +64,7 @@ for my $level ('repeatable read', 'serializable') {
     $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
         where wait_event = 'PgSleep'", user => 'postgres');
     my $res = $client->read_response;
-    ok $operator->wait_end(20 * $t->scale), 'the operator goes on';
+    ok $operator->wait_end(60 * $t->scale), 'the operator goes on';
     is $operator->status, 0, 'and sets the credential';
     is $res->status, 200, 'the login was the first';
     is_problem(http_post($port, '/api/auth/refresh',

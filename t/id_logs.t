@@ -324,7 +324,7 @@ SKIP: {
         system('prlimit', '--pid', $process->pid, '--core=unlimited') == 0
             or skip 'no prlimit', 2;
         $process->expect_end->signal('QUIT');
-        $process->wait_end(10);
+        $process->wait_end(60);
         $dumped{$name} = $process->status & 128 ? 1 : 0;
     }
     skip 'this system writes no cores', 2 unless $dumped{control};
