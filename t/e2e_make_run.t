@@ -58,7 +58,7 @@ sub is_ready {
     my ($p, $name) = @_;
 
     my $ok = eventually(
-        sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 90);
+        sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300);
     like said($p), qr/^Ready\.$/m, "$name: ready" or diag said($p);
     my $res;    # a hash may take longer than a request on a busy machine
     eventually(sub {

@@ -74,7 +74,7 @@ sub new {
         };
     }
     alarm $limit;
-    $Platform::Test::Http::TIMEOUT = 60 * Platform::Test::Env::scale();
+    $Platform::Test::Http::TIMEOUT = 90 * Platform::Test::Env::scale();
     return $self;
 }
 
@@ -240,9 +240,9 @@ sub identity_env {
         PLATFORM_JWT_PUBLIC_KEY_BASE64  => $key->public_base64,
         PLATFORM_DB_MIGRATE_ON_START    => 'true',
         PLATFORM_DB_SEED_ON_START       => 'true',
-        # A machine may be busy: more time than by default, less than nginx
-        # waits for an answer.
-        PLATFORM_REQUEST_TIMEOUT      => '12s',
+        # A machine may be busy, and a login's hash has less of it than the
+        # rest: more time than by default, less than nginx waits for an answer.
+        PLATFORM_REQUEST_TIMEOUT      => '40s',
         PLATFORM_DB_STATEMENT_TIMEOUT => '10s',
         PLATFORM_DB_CONNECT_TIMEOUT   => '6s',
         $self->{postgres}{postgres} ? $self->{postgres}{postgres}->env : (),
@@ -295,7 +295,7 @@ sub run_identity {
     my ($self, $args, %change) = @_;
 
     my $stdin = delete $change{stdin};
-    my $within = delete $change{within} // 120;
+    my $within = delete $change{within} // 600;
     my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
     my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);

@@ -21,7 +21,7 @@ our @EXPORT = qw(
 );
 
 # Seconds; an answer may be slow on a machine that does much else.
-our $TIMEOUT = 60;
+our $TIMEOUT = 90;
 
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
 sub new {

@@ -33,6 +33,7 @@ sub start {
         env  => { %{ $self->{env} }, Platform::Test::Env::mode_env($dir,
             name => $self->{name}, leaks => 1) },
         cmd  => [
+            _at_ease(),
             Platform::Test::Env::mode_prefix($dir, $self->{name}),
             Platform::Test::Env::identity(), @{ $self->{args} // [] },
         ],
@@ -46,6 +47,17 @@ sub start {
         sleep 0.02;
     }
     return $self;
+}
+
+# It hashes at a niceness of 10 more than its own, which on a busy machine makes
+# a login take longer than a request may.  Where this test may raise that, hashes
+# get as much of the processors as other processes do.
+my @nice;
+
+sub _at_ease {
+    @nice = `nice -n -10 true 2>&1` eq '' ? (qw(nice -n -10)) : ('env')
+        if !@nice;
+    return @nice;
 }
 
 sub _listens {

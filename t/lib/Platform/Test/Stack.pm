@@ -116,12 +116,24 @@ sub identity_face {
     return $identity;
 }
 
+# What nginx tells identity, from that directory, where it waits longer for an
+# answer than a busy machine takes for a login's hash.  Returns the file's path.
+sub _patient {
+    my ($self, $from) = @_;
+
+    open my $fh, '<', "$from/identity_fastcgi_params" or die "$from: $!\n";
+    my $text = do { local $/; <$fh> };
+    $text =~ s/(fastcgi_read_timeout) 15s;/$1 60s;/ or die "no timeout in $from\n";
+    return $self->write_file('rendered/identity_fastcgi_params', $text);
+}
+
 # Starts the nginx of that face alone, before what listens at an address; http
 # => further lines of http{}, listen => of its listen.  Returns its port.
 sub start_face {
     my ($self, $address, %o) = @_;
 
     my ($http, $listen) = map { $_ // '' } @o{qw(http listen)};
+    my $params = $self->_patient($self->root . '/nginx.conf.d');
     $self->nginx_conf(<<"CONF", $o{name});
 %%GLOBALS%%
 events { }
@@ -133,7 +145,7 @@ http {
     server {
         listen 127.0.0.1:%%PORT_identity%% $listen;
         location / {
-            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
+            include $params;
             fastcgi_pass $address;
         }
     }
@@ -200,6 +212,7 @@ sub render_nginx {
     system("$root/tools/render", '--out', $out) == 0
         or die "tools/render failed\n";
 
+    $self->_patient($out);
     local $_ = $self->read_file('rendered/nginx.conf');
     if ($edit) {
         $edit->();
