@@ -15,7 +15,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 my $node = Platform::Test::Env::node();
 my $chromium = Platform::Test::Env::chromium();
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my ($dir, $run) = ($t->dir, $t->dir . '/run');
 my %port = map { $_ => $t->port($_) }
     qw(gateway identity stub metrics playground);
@@ -29,7 +29,7 @@ my $p = $t->track(Platform::Test::Process->start(
     cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
     ok_status => ['any'])->expect_end);
 ok eventually(sub { ($t->read_file('make-run.log') // '') =~ /^Ready\.$/m
-    || !$p->alive }, 90), 'make run is ready' or diag $t->read_file('make-run.log');
+    || !$p->alive }, 300), 'make run is ready' or diag $t->read_file('make-run.log');
 
 # The client of examples/ lies beside the page, for this test alone.
 my $tools = $t->root . '/t/node';

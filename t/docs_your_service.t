@@ -41,7 +41,7 @@ sub make_run {
         cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
         ok_status => ['any'])->expect_end);
     ok eventually(sub { ($t->read_file("$name.log") // '') =~ /^Ready\.$/m
-        || !$p->alive }, 90), "$name is ready" or diag $t->read_file("$name.log");
+        || !$p->alive }, 300), "$name is ready" or diag $t->read_file("$name.log");
     return $p;
 }
 

@@ -35,7 +35,7 @@ sub arrives {
     my ($session, $name) = @_;
 
     local $Test::Builder::Level = $Test::Builder::Level + 1;
-    return ok eventually(sub { status($session) == 401 }, 15), $name;
+    return ok eventually(sub { status($session) == 401 }), $name;
 }
 
 # What grew of a counter until it did so $n times.
@@ -44,7 +44,7 @@ sub grows {
 
     my $name = qq(revocation_fetches_total{outcome="$outcome"});
     my $was = revocations_metrics($t)->{$name};
-    return eventually(sub { revocations_metrics($t)->{$name} >= $was + $n }, 20);
+    return eventually(sub { revocations_metrics($t)->{$name} >= $was + $n });
 }
 
 my $nginx = revocations_gateway($t, $key,
@@ -139,7 +139,7 @@ for my $n (0, 5000, 9999) {
     ok eventually(sub {
         http_get($port, '/branch', token => jwt_token('branch', $key,
             session_id => revocations_many($n)))->status == 401;
-    }, 15), "a page of 10,000: number $n";
+    }), "a page of 10,000: number $n";
 }
 $feed->set(%reset, known => 'less');
 my $long = 'a' x 128;

@@ -11,7 +11,7 @@ use Platform::Test::Revocations;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $t = Platform::Test->new(timeout => 900);
+my $t = Platform::Test->new;
 my $key = jwt_key('a');
 my $feed = revocations_feed($t, page => 10_000);
 my $port = $t->port('gateway');

@@ -9,7 +9,7 @@ use Platform::Test;
 use Platform::Test::Http;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 300);
+my $t = Platform::Test->new;
 my $forbidden = $t->write_file('forbidden', "letmein-now\nPassword1\n");
 my $s = $t->full_stack(env => {
     PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden,

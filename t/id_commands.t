@@ -11,7 +11,7 @@ use Platform::Test::Commands;
 use POSIX qw(mkfifo);
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { log_statement => 'all' });
 my $c = Platform::Test::Commands->new(test => $t, env => {
     PLATFORM_DB_SEED_ON_START => 'false',

@@ -10,7 +10,7 @@ use Platform::Test::Commands;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { log_statement => 'all' });
 my %env = (
     PLATFORM_DB_SEED_ON_START  => 'false',

@@ -11,7 +11,7 @@ use Test::More;
 my $SESSIONS = $ENV{PLATFORM_TEST_SESSIONS} // 50_000;
 my $ACCOUNTS = $SESSIONS < 200_000 ? 20_000 : $SESSIONS / 10;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     max_wal_size                           => '2GB',
     session_preload_libraries              => 'auto_explain',

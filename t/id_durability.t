@@ -10,7 +10,7 @@ use Platform::Test::Commands;
 use POSIX qw(strftime);
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 my %env = (

@@ -15,7 +15,7 @@ use Test::More;
 my $ACCOUNTS = 10_000;
 my $CREDENTIAL = 'Demo-passw0rd!';
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my %env = (
     PLATFORM_DB_SEED_ON_START   => 'false',

@@ -12,7 +12,7 @@ use Platform::Test::Load;
 use Platform::Test::Sessions;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 300);
+my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my $identity = $t->identity_face(PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s');
 my $port = $t->port('identity');

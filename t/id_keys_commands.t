@@ -10,7 +10,7 @@ use Platform::Test::Commands;
 use Platform::Test::KeyDir;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $dir = key_dir($t);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     key_dir_env($dir),

@@ -12,7 +12,7 @@ use Test::More;
 
 my $MANY = $ENV{PLATFORM_TEST_SESSIONS} // 250_000;
 
-my $t = Platform::Test->new(timeout => 900);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { max_wal_size => '2GB' });
 my %env = (PLATFORM_AUTH_MAX_FAILURES => 0,
     PLATFORM_AUTH_MAX_SESSIONS => 0);

@@ -10,7 +10,7 @@ use Platform::Test;
 use Platform::Test::Commands;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my $c = Platform::Test::Commands->new(test => $t, env => {
     PLATFORM_DB_SEED_ON_START     => 'false',

@@ -8,7 +8,7 @@ use Platform::Test;
 use Platform::Test::Commands;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 300);
+my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my %env = (
     PLATFORM_DB_SEED_ON_START  => 'false',

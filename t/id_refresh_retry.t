@@ -12,7 +12,7 @@ use Platform::Test::Metrics;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $t = Platform::Test->new(timeout => 300);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     log_statement            => 'all',
     log_parameter_max_length => 0,

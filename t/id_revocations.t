@@ -13,7 +13,7 @@ use POSIX qw(ceil floor);
 use Test::More;
 use Time::HiRes ();
 
-my $t = Platform::Test->new(timeout => 900);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     session_preload_libraries                => 'auto_explain',
     'auto_explain.log_min_duration'          => 0,

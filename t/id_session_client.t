@@ -11,7 +11,7 @@ use Platform::Test;
 use Platform::Test::Commands;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 300);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     log_statement            => 'all',
     log_parameter_max_length => 0,

@@ -11,7 +11,7 @@ use Test::More;
 
 my $MANY = 100_000;
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => { max_wal_size => '1GB' });
 my $identity = $t->identity_face(
     PLATFORM_AUTH_MAX_FAILURES    => 0,

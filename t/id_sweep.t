@@ -10,7 +10,7 @@ use Platform::Test::Commands;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my $slack = $t->scale;
 my $pg = $t->postgres(settings => {
     session_preload_libraries       => 'auto_explain',

@@ -64,7 +64,7 @@ sub new {
         die Platform::Test::Env::module() . " is missing: make all\n";
     }
 
-    my $limit = ($o{timeout} // 900) * Platform::Test::Env::scale();
+    my $limit = ($o{timeout} // 1800) * Platform::Test::Env::scale();
     for my $signal (qw(INT TERM HUP ALRM)) {
         $SIG{$signal} = sub {
             return if $$ != $owner;
@@ -544,7 +544,7 @@ C<< $t->allow(qr/.../) >> excuses log lines that the test provokes.
 
 =over
 
-=item new(module => 1, timeout => 900)
+=item new(module => 1, timeout => 1800)
 
 module => 0 for nginx without the gateway module; timeout in seconds for all.
 
