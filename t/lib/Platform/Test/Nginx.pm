@@ -112,7 +112,7 @@ sub _wait_workers {
     my ($self, $until) = @_;
 
     my ($count) = _slurp($self->{conf}) =~ /^\s*worker_processes\s+(\w+);/m;
-    ($count) = split ' ', `nproc --all` if ($count //= 1) eq 'auto';
+    ($count) = split ' ', `getconf _NPROCESSORS_ONLN` if ($count //= 1) eq 'auto';
     while (1) {
         return if (my @serving = $self->workers) >= $count;
         die "$self->{name} has not all of its workers:\n" . $self->_said
