@@ -88,7 +88,8 @@ static pj_err_t verify_at(int64_t now_s, enum token_check check)
     pj_str_t token = {(const unsigned char *) out.data, out.len};
 
     pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
-    return token_verify(&cfg, keys, &arena, token, now_s, check, &claims);
+    return token_verify(&cfg, keys, keys->signing, &arena, token, now_s, check,
+                        &claims);
 }
 
 START_TEST (test_account_token) {
