@@ -189,6 +189,8 @@ async function send(o) {
     headers['Content-Type'] = 'application/json';
   }
   const call = { ...o, headers, url: state.gateway + o.path };
+  // Of a call that ends its own session the gateway thinks otherwise later.
+  const before = o.ends && await explain(call);
   const start = performance.now();
   try {
     const answer = await fetch(o.relay ? '/relay' : call.url, {
@@ -216,7 +218,7 @@ async function send(o) {
     call.status = 0;
     call.json = null;
   }
-  call.explained = await explain(call);
+  call.explained = before || await explain(call);
   const token = call.token || (call.body && call.body.refreshToken);
   if (isOver(call) && token && sessionOf(token) === sessionOf(state.refresh)) {
     state.over = true;
@@ -785,9 +787,10 @@ async function sessions(...before) {
   }
 }
 
-// The cookie goes along where it may have to be cleared.
+// `own`: of this session too, so the cookie goes along, to be cleared.
 async function end(o, own) {
-  const call = await send({ ...o, credentials: own ? 'include' : 'omit' });
+  const call = await send({ ...o, ends: own,
+    credentials: own ? 'include' : 'omit' });
   const n = call.json && call.json.endedSessions;
   if (call.status === 200 && n !== undefined) {
     call.what = `${plural(n, 'session', 'sessions')} ended. Within a second no`

@@ -602,7 +602,6 @@ async function sessions(browser) {
   one.silent('sessions');
 
   // One is ended from the other.
-  await two.click('#call-form button');
   await two.cards('#call', 'sessions: before', await two.click(
     '#call-form button'), [['200', '', 'allow: verified']]);
   calls = await one.click(`[aria-label="End session ${id.two}"]`);
@@ -672,6 +671,8 @@ async function sessions(browser) {
   calls = await refused(one, '#call-form button');
   await one.cards('#call', 'sessions: with the old token', calls,
     [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
+  is(await one.text('#session-state'), 'Not logged in.',
+    'sessions: which is no session of this window any more');
   one.silent('sessions: all', `401 ${CONTEXT}`);
   await one.context.close();
   await far.context.close();
