@@ -92,8 +92,14 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_memory_barrier();
     zone->cursor_len = cursor->len;
 
-    if (more) {
+    if (more && rev->page->entries) {
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
+        return;
+    }
+
+    (void) ngx_http_pgw_lease_release(&rev->from);
+
+    if (more) {
         return;
     }
 
@@ -107,8 +113,6 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
         ngx_log_error(NGX_LOG_NOTICE, rev->from.log, 0,
                       "platform gateway: revocations are read again");
     }
-
-    (void) ngx_http_pgw_lease_release(&rev->from);
 }
 
 
@@ -152,6 +156,8 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
     rc = ngx_http_pgw_lease_renew(&rev->from);
 
     if (rc == NGX_OK) {
+        page->zone->judged = ngx_max(page->zone->judged, ngx_time());
+
         ngx_http_pgw_feed_read(page, ngx_min(page->pos
                                              + NGX_HTTP_PGW_POLL_PIECE,
                                              page->last));
@@ -333,7 +339,14 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
                             "known");
         }
 
-        (void) ngx_http_pgw_lease_take(&rev->from);
+        /* what was dead by a clock that was set back may live: all again */
+
+        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK
+            && zone->judged > ngx_time() + 1)
+        {
+            zone->judged = 0;
+            zone->cursor_len = 0;
+        }
 
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
     }
