@@ -256,6 +256,7 @@ ngx_http_pgw_poll_begin(ngx_event_t *ev)
     zone = rev->zone;
 
     rev->asked = ngx_current_msec;
+    rev->from.quiet = (zone->complaint != 0);
     rev->args.data = rev->args_data;
     rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
                                           zone->cursor_len, zone->cursor)
@@ -308,6 +309,7 @@ ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
 static void
 ngx_http_pgw_poll_timer(ngx_event_t *ev)
 {
+    ngx_msec_t                   left;
     ngx_uint_t                   stale, level;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
@@ -351,9 +353,13 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
     }
 
-    ngx_add_timer(ev, ngx_max(ngx_http_pgw_left(zone->lease.next_try),
-                              ngx_max(rev->from.cooldown / 8,
-                                      NGX_HTTP_PGW_POLL_TICK)));
+    /* what fails makes next_try earlier: a look at times */
+
+    left = ngx_min(ngx_http_pgw_left(zone->lease.next_try),
+                   rev->from.cooldown / 4);
+
+    ngx_add_timer(ev, ngx_max(left, ngx_max(rev->from.cooldown / 8,
+                                            NGX_HTTP_PGW_POLL_TICK)));
 }
 
 

@@ -67,7 +67,13 @@ for my $stale ('pass', 'refuse') {
 
     my $count = metric('revocation_unchecked_total');
     $feed->down;
+    my $failed = metric('revocation_fetches_total{outcome="failed"}');
     ok $nginx->wait_log(qr/revocations are stale/, 10), "$stale: gone: logged";
+    ok eventually(sub {
+        metric('revocation_fetches_total{outcome="failed"}') > $failed + 5;
+    }), "$stale: it is asked again and again";
+    my $said = () = $nginx->error_log =~ /\[error\].*_revocations/g;
+    cmp_ok $said, '<', 4, "$stale: and nginx says once why it cannot be";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another";
     is status($ended), 401, "$stale: one that has ended";
     is ready()->status, 200, "$stale: it stays ready";
@@ -126,6 +132,18 @@ ok eventually(sub {
     sleep 0.5;
     $feed->count == $was;
 }), 'nor is the feed asked';
+$t->stop($nginx);
+unlink $nginx->{log};
+
+# What is missed is wanted soon, however seldom it is asked.
+
+$feed->set(status => 503);
+revocations_conf($t, $key, set => $SET =~ s/100ms/40s/r,
+    stale => 'pass after=100s');
+$nginx = $t->start_nginx;
+ok $nginx->wait_log(qr/revocations not read: status 503/, 10), 'asked in vain';
+$feed->set(status => undef);
+ok eventually(sub { ready()->status == 200 }, 30), 'asked again long before';
 $t->stop($nginx);
 unlink $nginx->{log};
 
