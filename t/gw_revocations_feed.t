@@ -111,6 +111,8 @@ my %bad = (
     'a time after the year 9999' => { body => $page->({ id => 'a',
         dies_at => 253402300801 }) },
     'a time before 1970' => { body => $page->({ id => 'a', dies_at => -1 }) },
+    'a time of more digits than are read' => { body => $page->({ id => 'a',
+        dies_at => 1 }) =~ s/"dies_at":1/'"dies_at":9999999999.' . '0' x 90/er },
     'a time of many digits' => { body =>
         $page->({ id => 'a', dies_at => 1 }) =~ s/"dies_at":1/'"dies_at":' . '9' x 60/er },
     'an empty id'       => { body => $page->({ %$good, id => '' }) },

@@ -204,6 +204,8 @@ my %refused = (
         qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
         set => $SET, server => 'location = /small { internal; '
             . 'proxy_pass http://127.0.0.1:1; }', uri => 'small' ],
+    'a cache around it' => [ qr/would give old revocations from a cache/,
+        http => 'proxy_cache_path %%DIR%%/c keys_zone=c:1m;', location => 'proxy_cache c;' ],
     'the zone of the keys' => [ qr/is that of "platform_gateway_zone"/,
         set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
     'an interval beyond the bound' => [ qr/more than half of "after="/,

@@ -109,13 +109,14 @@ sub revoked_subject {
         %o };
 }
 
-# Writes the configuration, with the issuer's keys in a file: set => parameters
-# of platform_gateway_revocations (undef: none), stale => those of _stale, server,
-# http, main => further lines.
+# Writes the configuration, with the issuer's keys in a file (or keys => where
+# else): set => parameters of platform_gateway_revocations (undef: none), stale =>
+# those of _stale, server, http, main => further lines.
 sub revocations_conf {
     my ($t, $key, %o) = @_;
 
     $t->write_file('keys.json', jwks($key));
+    my $keys = $o{keys} // 'platform_gateway_key_file %%DIR%%/keys.json;';
     my $set = exists $o{set} ? $o{set}
         : 'zone=revocations:1m uri=/_revocations interval=100ms';
     my $on = defined $set ? "platform_gateway_revocations $set;" : '';
@@ -133,7 +134,7 @@ http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
     keepalive_timeout 60s;
-    platform_gateway_key_file %%DIR%%/keys.json;
+    $keys
     platform_gateway_issuer $issuer;
     $on
     $stale
