@@ -214,6 +214,19 @@ is counts(), join(' ', map { (split / /, $then)[$_] + (1, 4, 0)[$_] } 0 .. 2),
     'one rotation, four retries, none stale';
 is audited($before), 'succeeded retried retried retried retried', 'audited';
 
+# Locked out, logged in and refreshed in one second: gateways take its tokens.
+($first, $second) = lost();
+my $one_second = time - 2;
+change($first, "created_at = to_timestamp($one_second.5),
+    used_at = to_timestamp($one_second.6)");
+$pg->sql("update accounts set sessions_valid_after = to_timestamp($one_second.4)
+    where account_name = 'one\@demo.test'");
+$res = is_retry($first, $second, 'locked out before');
+is claims($res->json->{accessToken})->{iat}, $pg->sql('select issued_before
+    from session_revocations where account_id is not null
+    order by xid desc limit 1'), 'locked out before: no older than allowed';
+$pg->sql("update accounts set sessions_valid_after = '-infinity'");
+
 # -- the bytes, as they left the first time
 
 ($first, $second) = lost();
