@@ -33,10 +33,19 @@ sub restart {
     return;
 }
 
+# What hashes a credential has to wait for a processor, and may be told so.
+sub patiently {
+    my @request = @_;
+    my $res;
+
+    eventually(sub { ($res = http_post($port, @request))->status != 503 }, 60);
+    return $res;
+}
+
 sub login {
     my ($account) = @_;
 
-    return http_post($port, '/api/auth/login', json => {
+    return patiently('/api/auth/login', json => {
         account => "$account\@demo.test", credential => 'Demo-passw0rd!',
     })->json;
 }
@@ -52,7 +61,7 @@ sub refresh {
 sub change_credential {
     my ($access) = @_;
 
-    return is http_post($port, '/api/auth/change-credential',
+    return is patiently('/api/auth/change-credential',
         token => $access, json => { credential => 'Demo-passw0rd!',
         newCredential => 'Demo-passw0rd!' })->status, 200,
         'the credential is changed';
@@ -93,7 +102,7 @@ sub change {
 sub updates {
     $identity->stop;
     eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
-        where usename = 'platform'", user => 'postgres') })
+        where usename = 'platform'", user => 'postgres') }, 60)
         or die "backends stay\n";
     $identity->start;
     return split /\|/, $pg->sql("select n_tup_upd, n_tup_hot_upd
@@ -236,7 +245,7 @@ is_retry($first, $second, 'without a branch');
 
 # -- in a cookie
 
-my $login = http_post($port, '/api/auth/login', json => {
+my $login = patiently('/api/auth/login', json => {
     account => 'one@demo.test', credential => 'Demo-passw0rd!' });
 my ($cookie) = $login->cookie_line($cookie_name) =~ /^([^;]+)/;
 my @set = map { http_post($port, '/api/auth/refresh', cookie => $cookie,
