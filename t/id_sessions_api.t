@@ -292,7 +292,7 @@ $pg->stop('INT');
 is_problem(call($again, @$_[ 0, 1 ], port => $face), 503,
     'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 $s->identity->stop;
 $s->identity->{env}{PLATFORM_AUTH_SESSION_CLIENT} = 'off';
 $s->identity->start;
