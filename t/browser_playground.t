@@ -45,7 +45,7 @@ my $browser = $t->track(Platform::Test::Process->start(
     cmd => [ $node, "$tools/playground.js", $chromium,
         "http://127.0.0.1:$port{playground}", "$run/logs/access.log", $shots ],
     ok_status => ['any'])->expect_end);
-ok $browser->wait_end(500), 'the browser comes to an end';
+ok $browser->wait_end(800), 'the browser comes to an end';
 is $browser->status, 0, 'and has no complaint';
 my $checks = 0;
 for my $line (split /\n/, $t->read_file('browser.log') // '') {

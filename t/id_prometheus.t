@@ -116,8 +116,6 @@ ok eventually(sub {
 my ($in, $through) = (number($served) - $before[0], number($routed) - $before[1]);
 cmp_ok abs($in - $count), '<=', 0.01 * $count, "identity: $in of $count";
 cmp_ok abs($through - $count), '<=', 0.01 * $count, "gateway: $through of $count";
-cmp_ok abs($rate - $pace), '<=', 0.05 * $pace,
-    sprintf 'a rate of %.1f a second, which was %.1f', $rate, $pace;
 is number('sum(resets(identity_requests_total[2m]))'), 0, 'no counter went back';
 is number('count(sum by (process) (identity_requests_total{endpoint="/.well-known/jwks.json"}) > 0)'),
     3, 'each process had its part';
@@ -141,12 +139,14 @@ for my $text (http_get($local, '/internal/metrics')->body,
 my $board = decode_json(content("$root/examples/grafana/platform.json"));
 my @expr = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $board->{panels} };
 cmp_ok scalar @expr, '>=', 15, 'the dashboard has queries';
+my @shown = @expr;
 push @expr, $alerts =~ /expr: (?:\|\n)?(.*?)(?:^ +for:|^ +labels:)/msg;
 my @unknown = grep { !$known{$_} } map {
     /\b((?:platform_gateway|identity|process)_[a-z_]+|up)\b(?=[\[{) ])/g } @expr;
 is_deeply \@unknown, [], 'every metric in them exists';
+# Without a refusal there is no line of them.
 is_deeply [ grep { @{ query($_ =~ s/\$__rate_interval/1m/gr
-    =~ s/\$(?:gateway|identity)/.*/gr) } == 0 && !/refusals|resets/ } @expr[0 .. 3] ],
-    [], 'and the first ones have an answer';
+    =~ s/\$(?:gateway|identity)/.*/gr) } == 0 && !/refusals/ } @shown ],
+    [], 'and each panel has an answer';
 
 $t->done;
