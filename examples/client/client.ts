@@ -94,7 +94,7 @@ interface Token {
 const TRIES = 8;
 const LOST_MS = 1000;         // before asking again after a lost answer
 const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
-const LONGEST_MS = 30_000;    // after which nothing is tried again
+const LONGEST_MS = 25_000;    // after which nothing is tried again: as above
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
 
