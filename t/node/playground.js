@@ -41,6 +41,8 @@ class Page {
     const self = new Page();
     self.context = options.newPage ? options
       : await browser.newContext(options);
+    // Against hanging alone: a picture takes a while on a busy machine.
+    self.context.setDefaultTimeout(120000);
     self.page = await self.context.newPage();
     self.seen = [];
     self.errors = [];
