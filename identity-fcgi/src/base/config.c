@@ -70,8 +70,7 @@ struct setting {
     }
 #define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
 #define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
-#define BOOL(n, m, p, ...)                                                    \
-    SETTING(KIND_WORD, n, m, p, A_BOOL, __VA_ARGS__)
+#define BOOL(n, m, p, ...) SETTING(KIND_WORD, n, m, p, A_BOOL, __VA_ARGS__)
 #define WORD(...) SETTING(KIND_WORD, __VA_ARGS__)
 #define NUMBER(...) SETTING(KIND_NUMBER, __VA_ARGS__)
 #define SECONDS(...) SETTING(KIND_SECONDS, __VA_ARGS__)
