@@ -148,6 +148,17 @@ sub dies_after {
         where branch_id = '$branch'");
     call(logout => { refreshToken => $res->json->{refreshToken} });
     is_deeply news(), [], 'no token of it is alive';
+
+    # By a clock that may be an hour behind the database's.
+    for my $case ([ 64, 1 ], [ 66, 0 ]) {
+        my ($ago, $told) = @$case;
+        my $id = open_session();
+        $pg->sql("update auth_sessions set access_until
+            = now() - interval '$ago min' where session_id = '$id'");
+        $pg->sql(ends($id));
+        is_deeply news(), [ ($id) x $told ], "its tokens died $ago min ago";
+        $pg->sql("delete from session_revocations where session_id = '$id'");
+    }
 }
 
 # -- whatever ends it
@@ -510,6 +521,16 @@ for my $count (@pages) {
 my (undef, @whole) = feed();
 is scalar @whole, $pg->sql('select count(*) from session_revocations'),
     'from the beginning: all there is, each once';
+
+# Rows that were brought along from a server that has counted further.
+$pg->sql("insert into session_revocations (xid, session_id, dies_at)
+    select '900000000'::xid8, gen_random_uuid(), now() + interval '1 hour'
+    from generate_series(1, 1500)");
+is scalar @{ [ feed() ] } - 1, @whole + 1500, 'who begins is told them';
+is_deeply news(), [], 'who goes on is not told them at every poll';
+$pg->sql(ends(my $own = open_session()));
+is_deeply news(), [$own], 'but what is new';
+$pg->sql("delete from session_revocations where xid = '900000000'");
 
 # -- what is no cursor, or not of this database
 
