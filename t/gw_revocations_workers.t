@@ -162,6 +162,32 @@ $client->close;
 $t->stop($nginx);
 unlink $nginx->{log};
 
+# Other shapes of nginx.
+
+$feed->set(many => 0, all => [ revoked_id($first) ], known => 'shape');
+for my $shape ('worker_processes auto;', 'master_process off;') {
+    my $conf = revocations_conf($t, $key, main => $shape,
+        set => "zone=revocations:1m $SET");
+    my $single;
+    if ($shape =~ /off/) {
+        unlink $t->dir . '/nginx.pid';
+        $single = Platform::Test::Process->start(name => 'single',
+            dir => $t->dir, log => $t->dir . '/single.log',
+            env => { $conf->_env },
+            cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'single'),
+                $conf->_command ]);
+        $t->track($single);
+    }
+    else {
+        $t->start_nginx;
+    }
+    ok eventually(sub { (eval { ask(token($first)) } // 0) == 401 }, 15),
+        "$shape reads it";
+    is ask(token($goes_on)), 200, "$shape lets others in";
+    $single ? $single->stop : $t->stop($conf);
+    unlink $conf->{log};
+}
+
 # Issuers of another kind: the id is another claim, their keys are in a file.
 
 for my $claim (qw(sid jti)) {

@@ -59,7 +59,7 @@ static bool issue(struct cmd *c)
     }
     token.exp = now + ttl_ms / 1000;
     if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
-        token_verify(&c->cfg, c->keys, &arena,
+        token_verify(&c->cfg, c->keys, NULL, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},
                      now, TOKEN_CHECK_ALL, &claims)) {
         return cmd_fail(c, "the token could not be signed");
@@ -178,7 +178,7 @@ static bool inspect(struct cmd *c)
                         "not a token: it is not three parts of base64url with "
                         "JSON in the first two");
     }
-    verdict = token_verify(&c->cfg, c->keys, &arena, token,
+    verdict = token_verify(&c->cfg, c->keys, NULL, &arena, token,
                            (int64_t) time(NULL), TOKEN_CHECK_ALL, &claims);
     cmd_set(c, "verifies", verdict ? "f" : "t");
     cmd_set(c, "reason", verdict ? pj_errname(verdict) : "");

@@ -36,8 +36,11 @@ sub _command {
 sub _env {
     my ($self) = @_;
 
-    return Platform::Test::Env::mode_env($self->{dir},
+    my %env = Platform::Test::Env::mode_env($self->{dir},
         name => $self->{name}, preload => 1);
+    my $clock = $self->{clock} or return %env;
+    my $preload = join ':', grep {defined} $env{LD_PRELOAD}, $clock->{so};
+    return (%env, LD_PRELOAD => $preload, CLOCK_AHEAD => $clock->{file});
 }
 
 # nginx -t: (whether it passed, what it said).

@@ -23,6 +23,7 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 # name, dir, port; handler => sub { my ($request, $server) = @_; ... } gives
 #   [status, [name => value, ...], body]   an answer with Content-Length
 #   \$bytes                                exactly these bytes, then close
+#   sub { ... }                            what it returns, again and again
 #   undef                                  close without an answer
 # protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
 sub new {
@@ -156,6 +157,9 @@ sub _http {
             _write($fh, $$answer);
             return;
         }
+        while (ref $answer eq 'CODE') {
+            _write($fh, $answer->()) or return;
+        }
         my ($status, $headers, $body) = @$answer;
         my $close = header($request, 'connection') =~ /close/i
             || $request->{version} eq '1.0';
@@ -241,10 +245,10 @@ sub _write {
 
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
-        return unless $n;
+        return 0 unless $n;
         substr $bytes, 0, $n, '';
     }
-    return;
+    return 1;
 }
 
 # First value of a header of a request as logged, or an empty string.
