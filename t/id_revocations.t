@@ -149,6 +149,15 @@ sub dies_after {
     call(logout => { refreshToken => $res->json->{refreshToken} });
     is_deeply news(), [], 'no token of it is alive';
 
+    # A version of before 0010 does not say until when: as long as any may live.
+    my $old = open_session();
+    $pg->sql("update auth_sessions set access_until = null
+        where session_id = '$old'");
+    $pg->sql(ends($old));
+    ($cursor, my @entries) = feed($cursor);
+    is_deeply [ map { $_->{id} } @entries ], [$old], 'one of an older version';
+    cmp_ok $entries[0]{dies_at}, '>=', time + 86_400 + 290, 'for a day';
+
     # By a clock that may be an hour behind the database's.
     for my $case ([ 64, 1 ], [ 66, 0 ]) {
         my ($ago, $told) = @$case;
