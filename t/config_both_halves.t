@@ -180,7 +180,7 @@ my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
     PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS
     PLATFORM_ENTITLEMENT_SERVERS);
 my $got = $printed->();
-chomp(my $cores = `nproc`);
+chomp(my $cores = `getconf _NPROCESSORS_ONLN`);
 my $slots = delete $got->{PLATFORM_AUTH_HASH_CONCURRENCY};
 $cores = $cores > 2 ? $cores - 1 : 1;
 is $slots, "$cores (default)", 'slots: the cores but one';

@@ -271,7 +271,7 @@ $pg->stop('INT');
 is_problem(change($own, $OLD, $NEW, port => $face), 503,
     'DATABASE_UNAVAILABLE', 'no database');
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 is login('several', $OLD)->status, 200, 'nothing was changed';
 
 $t->done;

@@ -290,7 +290,7 @@ $t->track($default);
 ok eventually(sub {
     my $c = eval { $t->fcgi($t->dir . '/run/identity.sock') };
     $c && $c->request(GET => '/healthz')->{status} == 200
-}, 10), 'the default is run/identity.sock';
+}), 'the default is run/identity.sock';
 
 # A socket whose process was killed is taken over.
 

@@ -312,7 +312,7 @@ $pg->stop('INT');
 is_problem(call($again, @$_[ 0, 1 ], port => $face), 503,
     'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 # The gateway asks for revocations meanwhile.
 $t->allow(qr/connect\(\) to unix:.* platform gateway revocations,/);
 $s->identity->stop;

@@ -95,7 +95,7 @@ sub requests {
     my ($self) = @_;
 
     open my $fh, '<', $self->{log} or return ();
-    return map { $json->decode($_) } <$fh>;
+    return map { $json->decode($_) } grep {/\n\z/} <$fh>;
 }
 
 sub count { return scalar(my @all = $_[0]->requests) }
@@ -267,13 +267,15 @@ sub header_all {
 }
 
 # The answer of an echo: what arrived, as JSON, header lines in order with
-# duplicates; "?status=N" and "?delay=S" in the URI do what they say.
+# duplicates; "?status=N" and "?delay=S" in the URI do what they say, "?hold" waits
+# as long as the state has hold.
 sub echo {
-    my ($request) = @_;
+    my ($request, $server) = @_;
 
     my ($status) = $request->{uri} =~ /[?&]status=(\d+)/;
     my ($delay) = $request->{uri} =~ /[?&]delay=([\d.]+)/;
     sleep $delay if $delay;
+    sleep 0.02 while $request->{uri} =~ /[?&]hold\b/ && $server->get->{hold};
     return [ $status // 200, [ 'Content-Type' => 'application/json' ],
         $json->encode($request) ];
 }
