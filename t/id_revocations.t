@@ -350,16 +350,16 @@ $pg->sql('alter role platform reset search_path; drop schema skewed cascade');
 # A second lockout within a second: a token from between them says the second
 # that follows, as one of after it does.  So its session is named.
 my ($twice, $older, $between) = map { uuid() } 1 .. 3;
-my $second = floor(Time::HiRes::time()) - 10;
+my $base = floor(Time::HiRes::time()) - 10;
 my $opened = sub {
     my ($session, $at) = @_;
 
     return "insert into auth_sessions (session_id, account_id, jti, created_at,
             expires_at) values ('$session', '$twice', gen_random_uuid(),
-            to_timestamp($second + $at), to_timestamp($second + 86400));";
+            to_timestamp($base + $at), to_timestamp($base + 86400));";
 };
 my $locked_out = sub { "update accounts set sessions_valid_after
-    = to_timestamp($second + $_[0]) where account_id = '$twice';" };
+    = to_timestamp($base + $_[0]) where account_id = '$twice';" };
 $pg->sql("insert into accounts (account_id, account_name, credential_hash)
     values ('$twice', 'twice', '\$argon2id\$x')");
 news();
