@@ -39,7 +39,7 @@ is reason($res), 'token_audience', 'its reason';
 
 # Identity does: every session goes on, with its next refresh.
 
-$t->allow(qr/connect\(\) to unix:.*revocations/);    # the gateway asks on
+$t->allow(qr/connect\(\) to unix:.* platform gateway revocations,/);
 $identity->stop;
 $identity->{env}{PLATFORM_JWT_AUDIENCE} = $audience;
 $identity->start;

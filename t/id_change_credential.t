@@ -153,18 +153,23 @@ is_alive($other, 1, 'and no session ended');
 # -- counted like logins, and with them
 
 my $limited = '198.51.100.7';
+my $log = length $s->identity->log_text;
 is_problem(change($own, 'wrong', $NEW, from => $limited), 401,
     'AUTH_INVALID_CREDENTIALS', 'a wrong one');
+my $whose = qr/"accountId":"$claims->{sub}".*"sessionId":"@{[
+    claims(token($own))->{session_id} ]}"/;
+like substr($s->identity->log_text, $log),
+    qr/"event":"auth\.credential\.failed".*$whose/, 'audited';
 is_problem(login('several', 'wrong', from => $limited), 401,
     'AUTH_INVALID_CREDENTIALS', 'a login with a wrong one');
 is_problem(change($own, 'wrong', $NEW, from => $limited), 401,
     'AUTH_INVALID_CREDENTIALS', 'the third failure');
-my $log = length $s->identity->log_text;
+$log = length $s->identity->log_text;
 my $res = change($own, $OLD, $NEW, from => $limited);
 is_problem($res, 429, 'AUTH_TOO_MANY_ATTEMPTS', 'even with the right one');
 cmp_ok $res->header('Retry-After'), '>', 0, 'which says when';
 like substr($s->identity->log_text, $log),
-    qr/"event":"auth\.credential\.limited"/, 'audited';
+    qr/"event":"auth\.credential\.limited".*$whose/, 'audited';
 is_problem(login('several', $OLD, from => $limited), 429,
     'AUTH_TOO_MANY_ATTEMPTS', 'nor a login');
 is $pg->sql($hash), $before, 'nothing was changed';
@@ -173,7 +178,43 @@ $before = $pg->sql($hash);
 is change($own, $NEW, $OLD, from => '198.51.100.8')->status, 200, 'and back';
 is $pg->sql("select count(*) from login_attempts
     where address = '198.51.100.8'"), 0, 'a success leaves no count';
-$own = session('several');
+
+# Nor do many at once get more tries.
+($own, $other) = map { session('several') } 1, 2;
+my @answers = http_parallel([ map { [ $gateway, http_request_bytes(
+    POST => '/api/auth/change-credential', token => token($other),
+    headers => [ 'X-Forwarded-For' => '198.51.100.9' ],
+    json => { credential => "wrong $_", newCredential => $NEW }) ] } 1 .. 9 ]);
+my %answered;
+$answered{ $_->json->{code} }++ for @answers;
+is_deeply \%answered, { AUTH_INVALID_CREDENTIALS => 3,
+    AUTH_TOO_MANY_ATTEMPTS => 6 }, 'nine at once: three tries';
+
+# What it was may be what it is to be: the others end all the same.
+cmp_ok change($own, $OLD, $OLD)->json->{endedSessions}, '>=', 1,
+    'the same one again';
+is_alive($own, 1, 'the session goes on');
+is_alive($other, 0, 'another is over');
+is_problem(change($own, $OLD, 'x' x (1 << 20), port => $face), 413,
+    'GATEWAY_REQUEST_TOO_LARGE', 'a body of 1 MiB');
+
+# -- a session that ends meanwhile changes nothing any more
+
+$before = $pg->sql($hash);
+$other = session('several');
+my $held = $pg->begin('lock table login_attempts');
+my $late = Platform::Test::Http->new(port => $face);
+$late->send(http_request_bytes(POST => '/api/auth/change-credential',
+    token => token($other),
+    json => { credential => $OLD, newCredential => $NEW }));
+ok $pg->waiting(1), 'a change waits';
+is http($face, DELETE => '/api/auth/sessions/'
+    . claims(token($other))->{session_id}, token => token($own))->status, 200,
+    'its session is ended';
+ok $pg->end($held, 'commit'), 'it goes on';
+is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', 'in vain');
+is $pg->sql($hash), $before, 'nothing was changed';
+is_alive($own, 1, 'and no session ended');
 
 # -- a login with the old one that comes at the same time
 

@@ -127,6 +127,8 @@ my $new = refresh($rotated->{refreshToken})->json->{refreshToken};
 is refresh($rotated->{refreshToken})->status, 401, 'nor that rotation';
 $primary->stop('KILL');
 $standby->start;
+is_problem(feed($synced), 503, 'DATABASE_UNAVAILABLE',
+    'a standby tells no reader that there is nothing');
 $standby->promote;
 $t->allow(qr/db\.(?:error|connect)/);
 

@@ -95,6 +95,26 @@ is grep({ /could not serialize/ } $identity->log_text), 0,
     'at READ COMMITTED';
 cmp_ok $busy{200}, '>=', $t->scale > 1 ? 5 : 380, "$busy{200} succeed";
 
+# What gateways are told goes on from poll to poll, on whatever connection.
+my $feed = sub {
+    my $res = http_get($face, '/internal/revocations'
+        . (defined $_[0] ? "?after=$_[0]" : ''));
+    is $res->status, 200, 'the feed' or diag $res->body;
+    return $res->json;
+};
+my $cursor = $feed->()->{cursor};
+for my $round (1 .. 3) {
+    my $own = http_post($face, '/api/auth/login', json => {
+        account => 'one@demo.test', credential => 'Demo-passw0rd!' })->json;
+    is http_post($face, '/api/auth/logout', json => {
+        refreshToken => $own->{refreshToken} })->status, 200, 'a logout';
+    my $page = $feed->($cursor);
+    is_deeply [ map { $_->{id} } @{ $page->{revocations} } ],
+        [ (jwt_decode($own->{refreshToken}))[1]{session_id} ], 'is told';
+    $cursor = $page->{cursor};
+}
+is_deeply $feed->($cursor)->{revocations}, [], 'and no more';
+
 # The control: many clients did share few connections.
 my $backends = $pg->sql("select count(*) from pg_stat_activity
     where usename = 'platform' and application_name <> 'psql'");

@@ -148,6 +148,26 @@ sub dies_after {
         where branch_id = '$branch'");
     call(logout => { refreshToken => $res->json->{refreshToken} });
     is_deeply news(), [], 'no token of it is alive';
+
+    # A version of before 0010 does not say until when: as long as any may live.
+    my $old = open_session();
+    $pg->sql("update auth_sessions set access_until = null
+        where session_id = '$old'");
+    $pg->sql(ends($old));
+    ($cursor, my @entries) = feed($cursor);
+    is_deeply [ map { $_->{id} } @entries ], [$old], 'one of an older version';
+    cmp_ok $entries[0]{dies_at}, '>=', time + 86_400 + 290, 'for a day';
+
+    # By a clock that may be an hour behind the database's.
+    for my $case ([ 64, 1 ], [ 66, 0 ]) {
+        my ($ago, $told) = @$case;
+        my $id = open_session();
+        $pg->sql("update auth_sessions set access_until
+            = now() - interval '$ago min' where session_id = '$id'");
+        $pg->sql(ends($id));
+        is_deeply news(), [ ($id) x $told ], "its tokens died $ago min ago";
+        $pg->sql("delete from session_revocations where session_id = '$id'");
+    }
 }
 
 # -- whatever ends it
@@ -330,16 +350,16 @@ $pg->sql('alter role platform reset search_path; drop schema skewed cascade');
 # A second lockout within a second: a token from between them says the second
 # that follows, as one of after it does.  So its session is named.
 my ($twice, $older, $between) = map { uuid() } 1 .. 3;
-my $second = floor(Time::HiRes::time()) - 10;
+my $base = floor(Time::HiRes::time()) - 10;
 my $opened = sub {
     my ($session, $at) = @_;
 
     return "insert into auth_sessions (session_id, account_id, jti, created_at,
             expires_at) values ('$session', '$twice', gen_random_uuid(),
-            to_timestamp($second + $at), to_timestamp($second + 86400));";
+            to_timestamp($base + $at), to_timestamp($base + 86400));";
 };
 my $locked_out = sub { "update accounts set sessions_valid_after
-    = to_timestamp($second + $_[0]) where account_id = '$twice';" };
+    = to_timestamp($base + $_[0]) where account_id = '$twice';" };
 $pg->sql("insert into accounts (account_id, account_name, credential_hash)
     values ('$twice', 'twice', '\$argon2id\$x')");
 news();
@@ -510,6 +530,16 @@ for my $count (@pages) {
 my (undef, @whole) = feed();
 is scalar @whole, $pg->sql('select count(*) from session_revocations'),
     'from the beginning: all there is, each once';
+
+# Rows that were brought along from a server that has counted further.
+$pg->sql("insert into session_revocations (xid, session_id, dies_at)
+    select '900000000'::xid8, gen_random_uuid(), now() + interval '1 hour'
+    from generate_series(1, 1500)");
+is scalar @{ [ feed() ] } - 1, @whole + 1500, 'who begins is told them';
+is_deeply news(), [], 'who goes on is not told them at every poll';
+$pg->sql(ends(my $own = open_session()));
+is_deeply news(), [$own], 'but what is new';
+$pg->sql("delete from session_revocations where xid = '900000000'");
 
 # -- what is no cursor, or not of this database
 

@@ -124,6 +124,9 @@ my %tokens = (
         session_id => $own->{session_id}, account_id => $own->{account_id},
         sub => $own->{account_id}),
 );
+my $disabled = login('none');
+$pg->sql("update accounts set status = 'DISABLED'
+    where account_name = 'none\@demo.test'");
 my @calls = ([ GET => 'sessions' ], [ DELETE => 'sessions/' . id_of($own[2]) ],
     [ POST => 'logout-others' ], [ POST => 'logout-all' ]);
 for my $call (@calls) {
@@ -138,6 +141,16 @@ for my $call (@calls) {
         'GATEWAY_TOKEN_MISSING', "@$call: at the gateway");
     is_problem(call(undef, @$call, token => $tokens{'a system token'}), 403,
         'GATEWAY_CONTEXT_FORBIDDEN', "@$call: a system token there");
+    # A cookie is sent by the browser, whoever made the page.
+    is_problem(call(undef, @$call, token => undef, port => $face,
+        cookie => "platform_refresh_token=$own[1]{refreshToken}"), 401,
+        'AUTH_ACCESS_TOKEN_REQUIRED', "@$call: the cookie alone");
+    is_problem(call(undef, @$call, port => $face,
+        token => $disabled->{accountAccessToken}), 401,
+        'AUTH_SESSION_NOT_ACTIVE', "@$call: a disabled account");
+    is_problem(call($own[1], @$call, port => $face,
+        body => 'x' x (1 << 20)), 413, 'GATEWAY_REQUEST_TOO_LARGE',
+        "@$call: a body of 1 MiB");
     $res = call(undef, @$call, port => $face, token => jwt_token('account',
         $key, %$own, session_id => uuid()));
     is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', "@$call: no such session");
@@ -167,6 +180,9 @@ for my $id (uuid(), 'x', id_of($stranger), uc 'none', 'a%2fb', '') {
         'RESOURCE_NOT_FOUND', "none of one's own: '$id'");
 }
 is scalar @{ listed($own[1]) }, $n, 'nothing has ended';
+my @bodies = map { call($own[1], DELETE => "sessions/$_")->body
+    =~ s/"requestId":"\w+"//r } uuid(), id_of($stranger);
+is $bodies[0], $bodies[1], 'nobody learns that it is there';
 is_alive($stranger, 1, "nor another account's");
 my $log = length $s->identity->log_text;
 $res = call($own[1], DELETE => 'sessions/' . id_of($own[2]));
@@ -259,10 +275,14 @@ for my $round (1 .. 5) {
 # -- all
 
 @own = map { login('several') } 1 .. 3;
+$log = length $s->identity->log_text;
 $res = call($own[0], POST => 'logout-all');
 is $res->status, 200, 'logout-all: 200';
 is $res->json->{code}, 'AUTH_LOGOUT_ALL_SUCCESS', 'its code';
 cmp_ok $res->json->{endedSessions}, '>=', 3, 'how many';
+like substr($s->identity->log_text, $log),
+    qr/"event":"auth\.logout\.all".*"revokedSessions":@{[ $res->json->{endedSessions} ]}\b.*"sessionId":"@{[ id_of($own[0]) ]}"/,
+    'audited';
 like $res->cookie_line('platform_refresh_token') // '', qr/Max-Age=0/,
     'clears the cookie';
 is_alive($_, 0, 'over') for @own;
@@ -293,7 +313,8 @@ is_problem(call($again, @$_[ 0, 1 ], port => $face), 503,
     'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
 $pg->start;
 ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
-$t->allow(qr/connect\(\) to unix:.*revocations/);    # the gateway asks on
+# The gateway asks for revocations meanwhile.
+$t->allow(qr/connect\(\) to unix:.* platform gateway revocations,/);
 $s->identity->stop;
 $s->identity->{env}{PLATFORM_AUTH_SESSION_CLIENT} = 'off';
 $s->identity->start;

@@ -51,6 +51,8 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a)
 {
+    /* Whose it is where that is known: not yet at a login. */
+    const char *of = w->res->account_id, *by = w->res->session_id;
     int64_t retry_after_s = 1;
     char seconds[24];
 
@@ -71,7 +73,8 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
         (void) auth_refuse(w, 429, "AUTH_TOO_MANY_ATTEMPTS",
                            "Too many failed logins; try again later.");
         http_header(w->res, "Retry-After", seconds);
-        auth_audit(w, limited_event, NULL, NULL);
+        auth_audit(w, limited_event, *of != '\0' ? of : NULL,
+                   *by != '\0' ? by : NULL);
         return false;
     default:
         return auth_database_unavailable(w);

@@ -99,8 +99,8 @@ static bool has_changed(struct worker *w, const struct session *own,
            strcmp(c->account.credential_hash, c->fresh) == 0;
 }
 
-/* STORE_NONE: the credential is another one meanwhile, or the account is
- * disabled. */
+/* STORE_NONE: the credential is another one meanwhile, the account is disabled
+ * or the session has ended. */
 static enum store_result write(struct worker *w, const struct session *own,
                                struct change *c)
 {
@@ -134,11 +134,14 @@ static void finish(struct worker *w, const struct session *own,
 }
 
 /* A login may rehash the credential meanwhile. */
-static void change(struct worker *w, const struct session *own,
-                   struct change *c)
+static void change(struct worker *w, const pj_claims_t *claims,
+                   struct session_view *view, struct change *c)
 {
+    const struct session *own = &view->session;
+
     for (int i = 0; i < TRIES; i++) {
-        if (i > 0 && !read_account(w, own, c)) {
+        if (i > 0 && (!auth_caller_session(w, claims, NULL, view) ||
+                      !read_account(w, own, c))) {
             return;
         }
         if (!check_current(w, own, c) || !check_next(w, c)) {
@@ -165,19 +168,18 @@ static void change(struct worker *w, const struct session *own,
 void h_change_credential(struct worker *w)
 {
     struct session_view view;
-    const struct session *own = &view.session;
     struct change c = {.ended = 0};
     pj_claims_t claims;
 
     if (!auth_caller(w, AUTH_CALLER_ANY, &claims) || !read_body(w, &c) ||
         !auth_caller_session(w, &claims, NULL, &view) ||
-        !read_account(w, own, &c)) {
+        !read_account(w, &view.session, &c)) {
         return;
     }
     if (auth_attempt_begin(
             w, (pj_str_t){(const unsigned char *) c.name, strlen(c.name)},
             "auth.credential.limited", &c.attempt)) {
-        change(w, own, &c);
+        change(w, &claims, &view, &c);
     }
     auth_attempt_settle(w, &c.attempt);
     OPENSSL_cleanse(c.fresh, sizeof(c.fresh));

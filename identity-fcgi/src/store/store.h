@@ -297,8 +297,9 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
  * ACCOUNT_NAME_MAX bytes and a NUL. */
 enum store_result store_account_read(struct store *st, const char *account_id,
                                      char *name, struct account *out);
-/* Replaces the credential where it is still old_hash and the account enabled,
- * and at once ends all its sessions but except.  STORE_NONE: it is not. */
+/* Replaces the credential where it is still old_hash, the account enabled and
+ * its session except alive, and at once ends all others.  STORE_NONE: one of
+ * these is not so. */
 enum store_result store_credential_change(struct store *st,
                                           const char *account_id,
                                           const char *old_hash,

@@ -168,7 +168,9 @@ static const struct db_statement credential_change_sql = {
     "WITH changed AS ("
     "   UPDATE accounts SET credential_hash = $5, updated_at = now()"
     "    WHERE account_id = $1 AND credential_hash = $4"
-    "      AND status = 'ACTIVE'" IN_TIME "   RETURNING 1),"
+    "      AND status = 'ACTIVE' AND EXISTS ("
+    "          SELECT FROM auth_sessions s WHERE s.session_id = $2"
+    "             AND s.status = 'ACTIVE'" ALIVE ")" IN_TIME "   RETURNING 1),"
     " ended AS (" END_OTHERS "   RETURNING 1)"
     " SELECT (SELECT count(*) FROM ended) FROM changed",
     true};

@@ -3,10 +3,12 @@
  *
  * Where they were is a snapshot: all of what it saw was given to them.  It is
  * told as MARK.NEXT.OPEN: OPEN are transactions below NEXT that it did not
- * see, none from NEXT on was seen.  While what is new takes several pages,
- * .XID.SEQ follows, the last row given; when there is none left the snapshot
- * of the first page is where they are.  Where the OPEN ones would not fit,
- * NEXT is one of them, and rows may be given again.
+ * see, none from NEXT on was seen.  (Rows may say numbers that are still to
+ * come: a dump of another server brings them.  Who begins is given those.)
+ * While what is new takes several pages, .XID.SEQ follows, the last row given;
+ * when there is none left the snapshot of the first page is where they are.
+ * Where the OPEN ones would not fit, NEXT is one of them, and rows may be
+ * given again.
  */
 
 #include "store/store_sql.h"
@@ -40,7 +42,10 @@ static const struct db_statement revocations_sql = {
     " CROSS JOIN LATERAL ("
     "       SELECT coalesce((SELECT x FROM pg_snapshot_xip(snapshot) AS x"
     "                         ORDER BY x OFFSET 28 LIMIT 1),"
-    "                       pg_snapshot_xmax(snapshot)) AS next) AS n"
+    "                       pg_snapshot_xmax(snapshot)) AS next,"
+    "              CASE WHEN $1 = '' OR at_xid IS NOT NULL"
+    "                   THEN '9223372036854775807'"
+    "                   ELSE pg_snapshot_xmax(snapshot) END AS upto) AS n"
     " CROSS JOIN LATERAL ("
     "       SELECT string_agg(x::text, '_' ORDER BY x) AS open"
     "         FROM pg_snapshot_xip(snapshot) AS x WHERE x < next) AS o"
@@ -48,6 +53,7 @@ static const struct db_statement revocations_sql = {
     "       (SELECT * FROM session_revocations"
     "         WHERE (xid, seq) > (coalesce(at_xid, was_next, '0'),"
     "                             coalesce(at_seq, 0))"
+    "           AND xid < upto"
     "         ORDER BY xid, seq LIMIT $2)"
     "       UNION ALL"
     "       (SELECT * FROM session_revocations"
