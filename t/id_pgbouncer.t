@@ -60,13 +60,14 @@ my $identity = $t->identity_face(
     PLATFORM_DB_USER     => 'platform',
     PLATFORM_DB_PASSWORD => 'test',
     PLATFORM_DB_PREPARED => 'false',
+    PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
 );
 my $face = $t->port('identity');
 
 # -- it migrated and seeded through it, and serves
 
 is http_get($face, '/readyz')->status, 200, 'ready';
-my $sessions = Platform::Test::Sessions->new;
+my $sessions = Platform::Test::Sessions->new(retries => 1);
 my $load = Platform::Test::Load->new(port => $face, clients => 16);
 $sessions->log_in($load, several => 8);
 my @all = $sessions->all;
@@ -107,6 +108,15 @@ my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
 is $set, "serializable\n0\n", 'and sets nothing on them';
 my $log = $t->read_file("$pg->{name}.log");
 unlike $log, qr/WARNING/, 'the server has nothing to warn of';
+
+# -- a refresh that is sent again
+
+my ($retried) = $sessions->make($pg, jwt_key('identity'), 'several', 1);
+my @answers = map { http_post($face, '/api/auth/refresh',
+    json => { refreshToken => $retried->{current} }) } 1 .. 2;
+is $answers[0]->status, 200, 'a refresh';
+is $answers[1]->json->{refreshToken}, $answers[0]->json->{refreshToken},
+    'sent again: the same token';
 
 # -- nothing half done: what was given up on does not happen later
 

