@@ -277,6 +277,8 @@ $feed->set(endless => 1);
 my ($was, $since) = ($feed->count, time);
 ok eventually(sub { $feed->count >= $was + 30 }, 30), 'always more, and nothing';
 cmp_ok time - $since, '>', 2.5, 'it is asked ten times a second';
+cmp_ok revocations_metrics($t)->{'revocation_feed_age_seconds'}, '>', 2.5,
+    'and was not read to its end';
 $feed->set(endless => 0, known => 'd');
 arrives(revoke(), 'until it has no more');
 
