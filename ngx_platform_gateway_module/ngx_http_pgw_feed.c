@@ -322,8 +322,7 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
 
     for (i = 0; i < cursor->len; i++) {
         if (ngx_http_pgw_headers_fold(cursor->data[i]) == '-'
-            && (cursor->data[i] == '\0'
-                || ngx_strchr("-._:,", cursor->data[i]) == NULL))
+            && ngx_strchr("-._:,", cursor->data[i]) == NULL)
         {
             ngx_http_pgw_feed_fault(page, "it has no cursor");
         }

@@ -251,7 +251,7 @@ ngx_http_pgw_revocations_init_conf(ngx_conf_t *cf,
 
     rev->refuse = mcf->revocations_refuse;
     rev->after = mcf->revocations_after ? mcf->revocations_after : 10000;
-    rev->from.timeout = ngx_max(rev->from.cooldown, NGX_HTTP_PGW_TIMEOUT);
+    rev->from.timeout = NGX_HTTP_PGW_TIMEOUT;
     rev->from.ctx = ngx_http_pgw_revocations_server(cf, &rev->from.location);
 
     if (rev->from.ctx == NULL) {

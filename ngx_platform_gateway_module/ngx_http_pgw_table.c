@@ -164,7 +164,7 @@ ngx_http_pgw_table_sweep(ngx_http_pgw_table_t *table, int64_t now, uint64_t n)
     uint64_t                  i;
     ngx_http_pgw_table_slot_t  *slot, *next;
 
-    for (n = ngx_min(n, table->slots); n; n--) {
+    for ( /* void */ ; n; n--) {
 
         i = table->swept ? table->swept - 1 : table->slots - 1;
         ngx_http_pgw_table_store(&table->swept, i, RELAXED);

@@ -13,6 +13,7 @@ my $t = Platform::Test->new;
 my $key = jwt_key('a');
 my $feed = revocations_feed($t);
 my $upstream = $t->echo_upstream;
+my $slow = $t->issuer(name => 'slow', hold => 1);
 my $port = $t->port('gateway');
 my @all;
 
@@ -91,7 +92,7 @@ location = /copy {
 }
 location /late {
     platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    proxy_pass http://127.0.0.1:%%PORT_slow%%;
     add_header X-Late $platform_session_id;
 }
 location /either {
@@ -156,12 +157,11 @@ is scalar(grep { $_->{uri} =~ m{^/of-(?!$goes_on)} } $upstream->requests), 0,
 
 my $late = uuid(3);
 my $waits = Platform::Test::Http->new(port => $port);
-$waits->send(http_request_bytes(GET => '/late?delay=2', token => token($late)));
-ok eventually(sub {
-    grep { $_->{uri} =~ /late/ } $upstream->requests;
-}), 'a request is on its way';
+$waits->send(http_request_bytes(GET => '/late', token => token($late)));
+ok eventually(sub { $slow->count }), 'a request is on its way';
 revoke(revoked_id($late));
 ok eventually(sub { everywhere(token($late)) eq '401' }), 'its session ends';
+$slow->set(hold => 0);
 $seen = $waits->read_response;
 is $seen->status, 200, 'it is answered';
 is $seen->header('X-Late'), $late, 'as whom it was let in';
@@ -213,6 +213,14 @@ ok eventually(sub { everywhere($at{20}) eq '401' }), 'an older one: refused';
 is everywhere($at{10}), '200', 'issued at the moment: not';
 is everywhere($at{0}), '200', 'later: not';
 is everywhere(of_account($now - 20, uuid(51))), '200', 'of another account: not';
+for my $sub ($account, uuid(51)) {
+    my $claims = JSON::PP->new->encode(jwt_claims('branch', sub => $sub,
+        account_id => $sub, session_id => uuid(53)));
+    is everywhere(jwt_sign(key => $key,
+        payload => $claims =~ s/("iat":\d+)/$1e0/r)),
+        $sub eq $account ? '401' : '200',
+        'a time of issue that is not understood counts as the oldest';
+}
 revoke(revoked_subject($account, $now - 9.5));
 ok eventually(sub { everywhere($at{10}) eq '401' }), 'the moment moves on';
 is everywhere(of_account($now - 9.4)), '200', 'to a part of a second';

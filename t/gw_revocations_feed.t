@@ -111,6 +111,10 @@ my %bad = (
     'a time after the year 9999' => { body => $page->({ id => 'a',
         dies_at => 253402300801 }) },
     'a time before 1970' => { body => $page->({ id => 'a', dies_at => -1 }) },
+    'a time with an exponent' => { body =>
+        $page->({ id => 'a', dies_at => 1 }) =~ s/"dies_at":1/"dies_at":9e9/r },
+    'a time with another one' => { body =>
+        $page->({ id => 'a', dies_at => 1 }) =~ s/"dies_at":1/"dies_at":9E9/r },
     'a time of more digits than are read' => { body => $page->({ id => 'a',
         dies_at => 1 }) =~ s/"dies_at":1/'"dies_at":9999999999.' . '0' x 90/er },
     'a time of many digits' => { body =>
@@ -273,6 +277,8 @@ $feed->set(endless => 1);
 my ($was, $since) = ($feed->count, time);
 ok eventually(sub { $feed->count >= $was + 30 }, 30), 'always more, and nothing';
 cmp_ok time - $since, '>', 2.5, 'it is asked ten times a second';
+cmp_ok revocations_metrics($t)->{'revocation_feed_age_seconds'}, '>', 2.5,
+    'and was not read to its end';
 $feed->set(endless => 0, known => 'd');
 arrives(revoke(), 'until it has no more');
 

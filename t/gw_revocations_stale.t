@@ -61,6 +61,8 @@ for my $stale ('pass', 'refuse') {
     $feed->set(hold => 0);
     ok eventually(sub { ready()->status == 200 }), "$stale: then it is ready";
     is status($_->{id}), 401, "$stale: with all pages" for @all;
+    is metric('revocation_lag_seconds_count{}'), 0,
+        "$stale: what ended before has no lag";
     is status($goes_on), 200, "$stale: control: others are let in";
 
     # The feed goes.
@@ -72,8 +74,9 @@ for my $stale ('pass', 'refuse') {
     ok eventually(sub {
         metric('revocation_fetches_total{outcome="failed"}') > $failed + 5;
     }), "$stale: it is asked again and again";
-    my $said = () = $nginx->error_log =~ /\[error\].*_revocations/g;
-    cmp_ok $said, '<', 4, "$stale: and nginx says once why it cannot be";
+    my $said = () = $nginx->error_log
+        =~ /\[error\].*(?:_revocations|revocations not read)/g;
+    cmp_ok $said, '<', 6, "$stale: and it is said once why it cannot be";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another";
     is status($ended), 401, "$stale: one that has ended";
     is ready()->status, 200, "$stale: it stays ready";
@@ -114,7 +117,7 @@ is status($ended), 401, 'again';
 is status($goes_on), 200, 'control: others are let in';
 revocations_conf($t, $key, stale => 'refuse after=60s',
     set => ($SET =~ s/1m/2m/r) . ' claim=jti');
-$feed->set(hold => 1);
+$feed->set(hold => 1, all => [ revoked_id(uuid(500)), @all[ 1 .. $#all ] ]);
 ok $t->reload, 'a reload to another claim';
 is ready()->status, 503, 'is another set';
 $feed->set(hold => 0);
@@ -122,6 +125,8 @@ ok eventually(sub { ready()->status == 200 }), 'which is read';
 is status($ended), 200, 'and looked up by that';
 is http_get($port, '/branch', token => jwt_token('branch', $key,
     jti => $ended))->status, 401, 'control: by that';
+is http_get($port, '/branch', token => jwt_token('branch', $key,
+    jti => uuid(500)))->status, 401, 'from the beginning';
 revocations_conf($t, $key, set => undef);
 ok $t->reload, 'a reload that takes it off';
 is status($ended), 200, 'and nothing is refused';
@@ -135,15 +140,17 @@ ok eventually(sub {
 $t->stop($nginx);
 unlink $nginx->{log};
 
-# What is missed is wanted soon, however seldom it is asked.
+# What is missed is wanted soon, however seldom it is asked, and then all of it.
 
-$feed->set(status => 503);
+$feed->set(status => 503, page => 1);
 revocations_conf($t, $key, set => $SET =~ s/100ms/40s/r,
     stale => 'pass after=100s');
 $nginx = $t->start_nginx;
 ok $nginx->wait_log(qr/revocations not read: status 503/, 10), 'asked in vain';
 $feed->set(status => undef);
 ok eventually(sub { ready()->status == 200 }, 30), 'asked again long before';
+is status($_->{id}), 401, 'page after page' for @all[ 1 .. 2 ];
+$feed->set(page => 1000);
 $t->stop($nginx);
 unlink $nginx->{log};
 
@@ -195,6 +202,10 @@ my %refused = (
         set => 'zone=revocations:64k uri=/_revocations' ],
     'a short interval' => [ qr/invalid parameter "interval=1ms"/,
         set => "$SET interval=1ms" ],
+    'a long interval' => [ qr/invalid parameter "interval=61s"/,
+        set => "$SET interval=61s" ],
+    'a claim without a name' => [ qr/invalid parameter "claim="/,
+        set => "$SET claim=" ],
     'a parameter' => [ qr/invalid parameter "what=1"/, set => "$SET what=1" ],
     'no location' => [ qr/no server has an internal location for "uri=\/no"/,
         set => $SET =~ s/_revocations/no/r ],
@@ -213,6 +224,8 @@ my %refused = (
     'what to do' => [ qr/accepts pass and refuse/, stale => 'maybe' ],
     'a short bound' => [ qr/has no "after=TIME" of at least 1s/,
         stale => 'pass after=10ms' ],
+    'what to do, twice' => [ qr/is duplicate/, stale => 'pass',
+        http => 'platform_gateway_revocations_stale pass;' ],
     'twice' => [ qr/is duplicate/, http => "platform_gateway_revocations $SET;" ],
 );
 for my $name (sort keys %refused) {

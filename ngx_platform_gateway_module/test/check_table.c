@@ -102,6 +102,18 @@ START_TEST (test_holds_what_was_put) {
 }
 END_TEST
 
+START_TEST (test_keys_that_differ_in_the_second_word) {
+    ngx_http_pgw_table_key_t key = key_of(1), other = key;
+
+    other.word[1]++;
+    ck_assert_int_eq(ngx_http_pgw_table_put(&table, &key, 100, 10), NGX_OK);
+    ck_assert(!ngx_http_pgw_table_has(&table, &other, 0));
+    ck_assert_int_eq(ngx_http_pgw_table_put(&table, &other, 200, 10), NGX_OK);
+    ck_assert(ngx_http_pgw_table_has(&table, &other, 199));
+    ck_assert(!ngx_http_pgw_table_has(&table, &key, 199));
+}
+END_TEST
+
 START_TEST (test_the_later_times_hold) {
     ngx_http_pgw_table_key_t key = key_of(1);
 
@@ -109,6 +121,8 @@ START_TEST (test_the_later_times_hold) {
     ck_assert(ngx_http_pgw_table_has(&table, &key, 99));
     ck_assert(!ngx_http_pgw_table_has(&table, &key, 100));
     ck_assert_int_eq(ngx_http_pgw_table_put(&table, &key, 50, 10), NGX_DONE);
+    ck_assert(ngx_http_pgw_table_has(&table, &key, 99));
+    sweep(19);
     ck_assert(ngx_http_pgw_table_has(&table, &key, 99));
     ck_assert_int_eq(ngx_http_pgw_table_put(&table, &key, 200, 30), NGX_DONE);
     ck_assert(ngx_http_pgw_table_has(&table, &key, 199));
@@ -282,6 +296,7 @@ int main(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, test_an_entry_takes_32_bytes);
     tcase_add_test(tc, test_holds_what_was_put);
+    tcase_add_test(tc, test_keys_that_differ_in_the_second_word);
     tcase_add_test(tc, test_the_later_times_hold);
     tcase_add_test(tc, test_full_says_so_and_has_room_again);
     tcase_add_test(tc, test_churn_keeps_room);
