@@ -167,7 +167,7 @@ sub follows {
     my ($want, $name) = @_;
 
     my $start = time;
-    eventually(sub { kids() eq $want }, 5);
+    eventually(sub { kids() eq $want });
     is kids(), $want, $name;
     cmp_ok time - $start, '<', 5 * $t->scale, "$name: within 5 s";
     return;
@@ -301,7 +301,7 @@ my $mover = Platform::Test::Process->start(name => 'mover', dir => $t->dir,
         }
     });
 my %sets;
-eventually(sub { $sets{ kids() }++; !$mover->alive }, 30);
+eventually(sub { $sets{ kids() }++; !$mover->alive });
 delete $sets{'next'};    # before it began
 is_deeply [ keys %sets ], ['next other'],
     'a key whose file is renamed never leaves the set';
