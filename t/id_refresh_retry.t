@@ -10,7 +10,6 @@ use Platform::Test;
 use Platform::Test::Http;
 use Platform::Test::Metrics;
 use Test::More;
-use Time::HiRes qw(time);
 
 my $t = Platform::Test->new(timeout => 900);
 my $pg = $t->postgres(settings => {
@@ -350,7 +349,7 @@ recent($second);
 is_retry($own->{refreshToken}, $second, 'who changes the credential stays');
 ($first, $second) = lost();
 is_problem(refresh(jwt_token('refresh', $old_key, %{ claims($first) },
-    exp => int time)), 401, 'AUTH_REFRESH_TOKEN_INVALID', 'the old token expired');
+    exp => time)), 401, 'AUTH_REFRESH_TOKEN_INVALID', 'the old token expired');
 
 # -- a selection in between: the same token, the branch that is selected now
 
