@@ -5,6 +5,8 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use IO::Socket::INET;
+use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::KeyDir;
@@ -184,6 +186,7 @@ for my $case (
     [ 'a key set with one like it', '{"keys":[{"kid":"next2"}]}', $lacks ],
     [ 'nothing', '', $lacks ],
     [ 'an error', metrics(2, 1), qr/another status than 200/, 404 ],
+    [ 'a redirect', metrics(2, 1), qr/another status than 200/, 302 ],
 ) {
     my ($name, $body, $why, $status) = @$case;
     $asked->set(status => $status // 200, body => $body);
@@ -208,6 +211,49 @@ $c->refused(1, qr/not before/, qw(keys activate next), @ask);
 keys_are(@asked);
 $c->refused(1, qr/does not answer/, qw(keys activate next), @ask, '--ask',
     'http://127.0.0.1:1/');
+
+# What answers strangely holds nobody for long: there is a lock on the directory.
+
+my $socket = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1')
+    or die "no socket: $!\n";
+my $head = "HTTP/1.1 200 OK\r\n\r\n";
+my %strange = (
+    silent => sub { 1 while sysread $_[0], my $byte, 1 },
+    slow   => sub {
+        syswrite $_[0], $head;
+        select undef, undef, undef, 0.1 while syswrite $_[0], 'x';
+    },
+    'a hundred megabytes' => sub {
+        syswrite $_[0], $head . "\n";
+        my $much = 'x' x 1e6;
+        for (1 .. 100) {
+            return if (syswrite($_[0], $much) // 0) != 1e6;
+        }
+        syswrite $_[0], "\n" . metrics(2, 900);
+    },
+    'cut off' => sub { syswrite $_[0], $head
+        . metrics(2, 900) =~ s/900\n\z/9/r },
+    whole => sub { syswrite $_[0], $head . metrics(2, 900) },
+);
+my $stranger = $t->track(Platform::Test::Process->start(name => 'stranger',
+    dir => $t->dir, log => $t->dir . '/stranger.log', code => sub {
+        $SIG{PIPE} = 'IGNORE';
+        $SIG{TERM} = sub { POSIX::_exit(0) };
+        while (my $client = $socket->accept) {
+            sysread $client, my $request, 4096;
+            my ($how) = $request =~ m{^GET /(\S+)};
+            $strange{ $how =~ tr/-/ /r }->($client);
+        }
+    }));
+for my $how (sort grep { $_ ne 'whole' } keys %strange) {
+    keys_are(@asked);
+    $c->refused(1, $how eq 'silent' ? qr/does not answer/ : qr/not have the new/,
+        { within => 60 }, qw(keys activate next --ask),
+        'http://127.0.0.1:' . $socket->sockport . '/' . $how =~ tr/ /-/r);
+    is key_states($dir)->{next}, 'published', "$how: nothing is changed";
+}
+$c->done(qw(keys activate next --ask),
+    'http://127.0.0.1:' . $socket->sockport . '/whole');
 
 # -- retire: the last access token is dead -------------------------------------
 
@@ -269,6 +315,32 @@ $c->done(qw(keys remove identity));
 ok 1, 'what never signed is removed at any time';
 $c->refused(1, qr/state "published", whose next step is keys activate/,
     qw(keys retire), $c->done(qw(keys add))->{kid});
+
+# -- a directory that no process would follow --------------------------------------
+
+for my $bad ([ 'a file that others read', qr/others may read it/, mode => 0640 ],
+    [ 'garbage', qr/accepted: RSA/, text => "-----BEGIN PUBLIC KEY-----\nx\n" ]) {
+    my ($name, $why, @how) = @$bad;
+    keys_are([ 'identity', 'signing', 60 * $DAY ], [ 'next', 'published', $DAY ],
+        [ 'other', 'refresh', $DAY, public => 1, @how ]);
+    my $before = names();
+    $c->refused(2, $why, @$_) for [qw(keys list)], [qw(keys add)],
+        [qw(keys activate next)], [qw(keys rotate)], [qw(keys rotate --dry-run)],
+        [qw(keys remove other --force)];
+    is names(), $before, "$name: nothing is changed";
+    ($status, undef, my $err) = $c->run(qw(keys revoke next));
+    is $status, 1, "$name: revoke fails";
+    like $err, qr/^identity-fcgi: revoked, but no process follows: .*$why/m,
+        "$name: and says why";
+    is_deeply key_states($dir), { identity => 'signing', other => 'refresh' },
+        "$name: a revocation is done, and tells";
+    $c->done(qw(keys revoke other));
+    is_deeply key_states($dir), { identity => 'signing' }, 'that one too';
+}
+keys_are([ 'identity', 'signing', $DAY, public => 1 ]);
+$c->refused(2, qr/has no private key to sign with/, qw(keys rotate));
+$c->done(qw(keys revoke identity));
+is_deeply [ values %{ key_states($dir) } ], ['signing'], 'nor one without';
 
 # -- rotate ------------------------------------------------------------------------
 
