@@ -294,7 +294,7 @@ limit_req_zone $platform_account_id zone=by_account:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_late:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_part:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_public:1m rate=1r/m;
-limit_req_zone $platform_account_id zone=slow:1m rate=12r/m;
+limit_req_zone $platform_account_id zone=slow:1m rate=4r/m;
 limit_req_zone $limited zone=by_set:1m rate=1r/m;
 limit_req_zone $by_map zone=mapped:1m rate=100r/s;
 limit_conn_zone $platform_account_id zone=by_conn:1m;

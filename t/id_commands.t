@@ -243,10 +243,11 @@ $c->refused(1, qr/is no member of "Second"/,
 is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
     $member->{memberId}, 'member add begins it again';
 
-# Several operators at once.
+# Several operators at once: one waits for what the other does.
 
 sub at_once {
-    my @kids = map { $c->start(@$_) } @_;
+    my @kids = map { $c->start({ env => {
+        PLATFORM_DB_STATEMENT_TIMEOUT => '60s' } }, @$_) } @_;
     return map { $_->wait_end(60 * $t->scale); $_->status >> 8 } @kids;
 }
 

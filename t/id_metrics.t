@@ -19,6 +19,7 @@ my $stack = $t->full_stack(env => {
     PLATFORM_DB_STATEMENT_TIMEOUT  => '20s',
     PLATFORM_AUTH_HASH_CONCURRENCY => 2,
     PLATFORM_TRUSTED_PROXIES       => '127.0.0.1',
+    PLATFORM_REVOCATIONS_ENABLED   => 'false',    # the gateway would ask, too
 });
 my $face = $stack->face;
 my $name = '/actuator/prometheus';

@@ -38,7 +38,7 @@ sub run {
     return ($status, $out, $err);
 }
 
-# One that runs meanwhile: its process; a leading hash may have redirect, for
+# One that runs meanwhile: its process; a leading hash may have env, and redirect for
 # the shell.
 sub start {
     my ($self, @args) = @_;
@@ -48,7 +48,7 @@ sub start {
     my $name = 'op' . ++$t->{runs};
     return $t->track(Platform::Test::Process->start(
         name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
-        env => { %{ $t->identity_env(%{ $self->{env} }) },
+        env => { %{ $t->identity_env(%{ $self->{env} }, %{ $o{env} // {} }) },
             Platform::Test::Env::mode_env($t->dir, name => $name,
                 leaks => 1) },
         cmd => [ 'sh', '-c', 'exec "$@"' . ($o{redirect} // ''), 'sh',
