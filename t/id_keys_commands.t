@@ -5,14 +5,16 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use Fcntl qw(:flock);
 use IO::Socket::INET;
 use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::KeyDir;
 use Test::More;
+use Time::HiRes ();
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new(timeout => 900);
 my $dir = key_dir($t);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     key_dir_env($dir),
@@ -30,6 +32,24 @@ sub keys_are {
 }
 
 sub names { return join ' ', key_names($dir) }
+
+# All that there is to see of the directory and its files, but for who read it.
+sub all_of {
+    return join "\n", map {
+        my @st = Time::HiRes::lstat($_);
+        my $text = -f $_ && do { open my $fh, '<', $_; local $/; <$fh> };
+        join ' ', $_, @st[0 .. 7, 9, 10], $text;
+    } $dir, map {"$dir/$_"} key_names($dir);
+}
+
+# --dry-run tells, and neither does anything nor says that it did.
+sub dry {
+    my $before = all_of();
+    my $told = $c->done(@_, '--dry-run');
+    is all_of(), $before, "@_[0, 1] --dry-run changes nothing";
+    is_deeply $c->events, [], 'nor is audited';
+    return $told;
+}
 
 sub rows { return map { "$_->{step} $_->{kid} " . ($_->{done} ? 'done' : 'due') }
     map { { %$_, kid => $_->{kid} // '-' } } @{ $_[0] } }
@@ -55,10 +75,8 @@ chmod 0700, $dir;
 # -- the first key ------------------------------------------------------------
 
 is_deeply $c->done(qw(keys list)), [], 'no key';
-my $rows = $c->done(qw(keys rotate --dry-run));
+my $rows = dry(qw(keys rotate));
 is_deeply [ rows($rows) ], ['add - due'], '--dry-run tells';
-is names(), '', 'and does nothing';
-is_deeply $c->events, [], 'nor says so';
 my ($status, $out) = $t->run_identity(['--check'], %{ $c->{env} });
 is $status, 2, 'no service starts';
 $t->write_file('keys/.new', 'of one that was killed');
@@ -91,10 +109,8 @@ is_deeply [ map { $_->{step} } @{ $c->done(qw(keys rotate)) } ],
 # -- add ----------------------------------------------------------------------
 
 keys_are([ 'identity', 'signing', 100 ]);
-my $before = names();
-is_deeply [ @{ $c->done(qw(keys add --kid two --dry-run)) }{qw(kid done)} ],
+is_deeply [ @{ dry(qw(keys add --kid two)) }{qw(kid done)} ],
     [ 'two', JSON::PP::false() ], 'add --dry-run';
-is names(), $before, 'does nothing';
 my $got = $c->done(qw(keys add --kid two));
 is_deeply [ @$got{qw(step kid done)} ], [ 'add', 'two', JSON::PP::true() ], 'add';
 is_deeply $c->events, ['keys.added'], 'audited';
@@ -124,6 +140,24 @@ keys_are([ 'identity', 'signing', 100 ]);
 @at_once = map { $c->start(qw(keys add --kid), "p$_") } 1 .. 4;
 ok $_->wait_end(60), 'several at once' for @at_once;
 is scalar(grep {/^p\d\.published/} key_names($dir)), 4, 'lose none';
+keys_are([ 'identity', 'signing', 100 ]);
+@at_once = map { $c->start(qw(keys rotate --every 0)) } 1 .. 4;
+ok $_->wait_end(60), 'several rotations at once' for @at_once;
+is_deeply [ sort values %{ key_states($dir) } ], [qw(published signing)],
+    'are one';
+
+# What a command does rests on what it read, and so the lock comes first.
+keys_are([ 'identity', 'signing', 100 ]);
+open my $lock, '<', $dir or die "$dir: $!\n";
+flock $lock, LOCK_EX or die "$dir: $!\n";
+my $waits = $c->start(qw(keys add --kid two));
+eventually(sub { open my $fh, '<', '/proc/locks'; grep {/-> FLOCK/} <$fh> });
+my $two = key_put($dir, jwt_key('next')->as('two'), 'published', 1);
+close $lock;
+ok $waits->wait_end(60), 'a command waits for another one';
+is names() =~ tr/ //, 1, 'and sees what that one did';
+like $t->read_file('op' . $t->{runs} . '.log'), qr/of this id exists already/,
+    'and says so';
 
 # -- activate: every gateway has it -------------------------------------------
 
@@ -135,9 +169,7 @@ is_deeply key_states($dir), { identity => 'signing', next => 'published' },
     'and nothing is changed';
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['activate next due'],
     'nor by rotate';
-$c->done(qw(keys activate next --dry-run --force));
-is_deeply key_states($dir), { identity => 'signing', next => 'published' },
-    'nor by --dry-run';
+dry(qw(keys activate next --force));
 $c->refused(1, qr/not before/, qw(keys activate next --soft-age 10m));
 $c->done(qw(keys activate next --soft-age 8m));
 is_deeply $c->events, ['keys.activated'], 'a shorter soft age: activated';
@@ -268,6 +300,9 @@ $c->refused(1, qr/this key signs/, qw(keys remove next --force));
 $c->refused(1, qr/state "replaced", whose next step is keys retire/,
     qw(keys remove identity --force));
 my $since = time - 3300;
+dry(qw(keys retire identity --system-ttl 0));
+is_deeply [ rows(dry(qw(keys rotate --system-ttl 0))) ],
+    ['retire identity due'], 'rotate --dry-run tells of a step that is due';
 $c->done(qw(keys retire identity --system-ttl 0));
 is_deeply $c->events, ['keys.retired'], 'without system tokens: retired';
 like names(), qr/^identity\.refresh\.\d+\.pem next\.signing/, 'its state';
@@ -297,8 +332,7 @@ $c->refused(1, qr/not before .*: refresh tokens of this key may be alive/,
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
     'nor by rotate, which begins nothing else';
 $c->refused(1, qr/state "refresh"/, qw(keys retire identity --force));
-$c->done(qw(keys remove identity --dry-run --force));
-is +(() = key_names($dir)), 2, '--dry-run';
+dry(qw(keys remove identity --force));
 $c->done(qw(keys remove identity --force));
 is_deeply $c->events, ['keys.removed'], '--force';
 is_deeply key_states($dir), { next => 'signing' }, 'is gone';
@@ -345,13 +379,12 @@ is_deeply [ values %{ key_states($dir) } ], ['signing'], 'nor one without';
 # -- rotate ------------------------------------------------------------------------
 
 keys_are([ 'next', 'signing', 60 * $DAY ]);
-$before = names();
+my $before = names();
 is_deeply [ rows($c->done(qw(keys rotate --every 61d))) ], ['add - due'],
     '--every: not yet';
 is names(), $before, 'nothing is done';
-$rows = $c->done(qw(keys rotate --every 60d --dry-run));
-is_deeply [ rows($rows) ], ['add - due'], '--dry-run';
-is names(), $before, 'does nothing';
+is_deeply [ rows(dry(qw(keys rotate --every 60d))) ], ['add - due'],
+    '--dry-run tells';
 $rows = $c->done(qw(keys rotate --every 60d));
 $kid = $rows->[0]{kid};
 is_deeply [ rows($rows) ], [ "add $kid done", "activate $kid due" ],
@@ -371,9 +404,7 @@ is_deeply [ rows($c->done(qw(keys rotate --system-ttl 2h))) ],
 # -- revoke: at once ---------------------------------------------------------------
 
 keys_are(@published);
-$before = names();
-$c->done(qw(keys revoke identity --dry-run));
-is names(), $before, '--dry-run';
+dry(qw(keys revoke identity));
 $c->done(qw(keys revoke identity));
 is_deeply $c->events, [ 'keys.activated', 'keys.revoked' ], 'the signing key';
 ($kid) = grep { $_ ne 'next' } keys %{ key_states($dir) };
