@@ -135,6 +135,14 @@ unlink "$dir/k1.refresh.1.pem";
 $c->done(qw(keys add));
 $c->done(qw(keys add --kid=-x)) if unlink "$dir/k2.refresh.1.pem";
 ok key_states($dir)->{'-x'}, 'an id of any look, if it is given';
+keys_are([ 'identity', 'signing', 100 ]);
+{
+    my $env = $t->identity_env(%{ $c->{env} });
+    local @ENV{ keys %$env } = values %$env;
+    isnt system('sh', '-c', 'ulimit -f 2; exec "$0" keys add >/dev/null 2>&1',
+        Platform::Test::Env::identity()), 0, 'a file that has no room: fails';
+    is_deeply key_states($dir), { identity => 'signing' }, 'and is no key';
+}
 my @at_once;
 keys_are([ 'identity', 'signing', 100 ]);
 @at_once = map { $c->start(qw(keys add --kid), "p$_") } 1 .. 4;
@@ -303,6 +311,10 @@ my $since = time - 3300;
 dry(qw(keys retire identity --system-ttl 0));
 is_deeply [ rows(dry(qw(keys rotate --system-ttl 0))) ],
     ['retire identity due'], 'rotate --dry-run tells of a step that is due';
+key_put($dir, jwt_key('other'), 'refresh', time, public => 1);
+is_deeply [ rows(dry(qw(keys rotate --system-ttl 0))) ],
+    [ 'retire identity due', 'remove other due' ], 'and of all others';
+unlink grep {/other/} map {"$dir/$_"} key_names($dir);
 $c->done(qw(keys retire identity --system-ttl 0));
 is_deeply $c->events, ['keys.retired'], 'without system tokens: retired';
 like names(), qr/^identity\.refresh\.\d+\.pem next\.signing/, 'its state';

@@ -295,7 +295,7 @@ sub run_identity {
     my ($self, $args, %change) = @_;
 
     my $stdin = delete $change{stdin};
-    my $within = delete $change{within} // 30;
+    my $within = delete $change{within} // 120;
     my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
     my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);
