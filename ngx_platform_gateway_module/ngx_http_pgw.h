@@ -38,9 +38,8 @@
     (NGX_HTTP_PGW_ACCOUNT|NGX_HTTP_PGW_BRANCH|NGX_HTTP_PGW_SYSTEM)
 
 
-/* The request id and the correlation id: the first names to strip. */
-
-#define NGX_HTTP_PGW_IDS  2
+#define NGX_HTTP_PGW_IDS         2    /* the first names to strip */
+#define NGX_HTTP_PGW_LEEWAY_MAX  300  /* s, of all locations */
 
 
 typedef struct ngx_http_pgw_keys_s ngx_http_pgw_keys_t;
@@ -75,9 +74,8 @@ typedef struct {
     ngx_http_pgw_cache_t           *cache;
     ngx_http_pgw_route_t           *routes;
     ngx_http_pgw_revocations_t     *revocations;  /* NULL: none are asked for */
-    ngx_msec_t                      revocations_after;  /* so old, the feed is
-                                                           stale, and ... */
-    ngx_uint_t                      revocations_refuse;  /* ... what then */
+    ngx_msec_t                      revocations_after;  /* 0: not said */
+    ngx_uint_t                      revocations_refuse;
     ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
                                                        counted */
 

@@ -8,7 +8,6 @@
 #include "ngx_http_pgw.h"
 
 
-#define NGX_HTTP_PGW_LEEWAY_MAX    300
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
 #define NGX_HTTP_PGW_ALLOW_MAX     128  /* all methods take 98 */
 

@@ -18,7 +18,10 @@
  * Where the issuer's clock is wrong, exp of its tokens and dies_at are so by
  * as much, and still die in this order.
  */
-#define NGX_HTTP_PGW_FEED_LEEWAY  300   /* s */
+#define NGX_HTTP_PGW_FEED_LEEWAY    NGX_HTTP_PGW_LEEWAY_MAX
+
+/* The end of the year 9999 in ms: sums and differences of times fit. */
+#define NGX_HTTP_PGW_FEED_TIME_MAX  253402300800000
 
 
 ngx_int_t
@@ -46,6 +49,7 @@ ngx_http_pgw_feed_time(const pj_json_t *number, int64_t *ms)
     ngx_memcpy(p, "e3", 2);
 
     return pj_json_seconds(&node, PJ_ROUND_UP, ms) == PJ_OK
+           && *ms >= 0 && *ms <= NGX_HTTP_PGW_FEED_TIME_MAX
            ? NGX_OK : NGX_ERROR;
 }
 

@@ -452,6 +452,12 @@ ngx_http_pgw_fetch_request(ngx_http_pgw_fetch_t *fetch, ngx_str_t *args)
         return NGX_ERROR;
     }
 
+    /* nginx has set it to that of the server */
+
+    if (fetch->from->quiet && fetch->log.log_level <= NGX_LOG_DEBUG) {
+        fetch->log.log_level = ngx_min(fetch->log.log_level, NGX_LOG_CRIT);
+    }
+
     fetch->request = r;
     c->data = r;
     c->pool = r->pool;

@@ -89,6 +89,7 @@ typedef struct {
     ngx_event_t                      begin;      /* posted: a fetch */
     ngx_uint_t                       number;     /* of our own fetch */
     ngx_uint_t                       fetching;   /* it is in progress */
+    ngx_uint_t                       quiet;      /* why it fails was said */
 } ngx_http_pgw_source_t;
 
 

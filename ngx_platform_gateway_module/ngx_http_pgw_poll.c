@@ -92,8 +92,14 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_memory_barrier();
     zone->cursor_len = cursor->len;
 
-    if (more) {
+    if (more && rev->page->entries) {
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
+        return;
+    }
+
+    (void) ngx_http_pgw_lease_release(&rev->from);
+
+    if (more) {
         return;
     }
 
@@ -107,8 +113,6 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
         ngx_log_error(NGX_LOG_NOTICE, rev->from.log, 0,
                       "platform gateway: revocations are read again");
     }
-
-    (void) ngx_http_pgw_lease_release(&rev->from);
 }
 
 
@@ -152,6 +156,8 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
     rc = ngx_http_pgw_lease_renew(&rev->from);
 
     if (rc == NGX_OK) {
+        page->zone->judged = ngx_max(page->zone->judged, ngx_time());
+
         ngx_http_pgw_feed_read(page, ngx_min(page->pos
                                              + NGX_HTTP_PGW_POLL_PIECE,
                                              page->last));
@@ -250,6 +256,7 @@ ngx_http_pgw_poll_begin(ngx_event_t *ev)
     zone = rev->zone;
 
     rev->asked = ngx_current_msec;
+    rev->from.quiet = (zone->complaint != 0);
     rev->args.data = rev->args_data;
     rev->args.len = (size_t) (ngx_sprintf(rev->args_data, "after=%*s",
                                           zone->cursor_len, zone->cursor)
@@ -302,6 +309,7 @@ ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev)
 static void
 ngx_http_pgw_poll_timer(ngx_event_t *ev)
 {
+    ngx_msec_t                   left;
     ngx_uint_t                   stale, level;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
@@ -333,14 +341,25 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
                             "known");
         }
 
-        (void) ngx_http_pgw_lease_take(&rev->from);
+        /* what was dead by a clock that was set back may live: all again */
+
+        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK
+            && zone->judged > ngx_time() + 1)
+        {
+            zone->judged = 0;
+            zone->cursor_len = 0;
+        }
 
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
     }
 
-    ngx_add_timer(ev, ngx_max(ngx_http_pgw_left(zone->lease.next_try),
-                              ngx_max(rev->from.cooldown / 8,
-                                      NGX_HTTP_PGW_POLL_TICK)));
+    /* what fails makes next_try earlier: a look at times */
+
+    left = ngx_min(ngx_http_pgw_left(zone->lease.next_try),
+                   rev->from.cooldown / 4);
+
+    ngx_add_timer(ev, ngx_max(left, ngx_max(rev->from.cooldown / 8,
+                                            NGX_HTTP_PGW_POLL_TICK)));
 }
 
 

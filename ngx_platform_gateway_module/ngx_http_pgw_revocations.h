@@ -36,6 +36,8 @@ typedef struct {
     ngx_atomic_t               full;       /* an entry found no room */
     ngx_uint_t                 stale;      /* it was said */
     ngx_uint_t                 complaint;  /* the last one, 0: none */
+    time_t                     judged;     /* the latest time by which entries
+                                              were dead or not */
 
     size_t                     cursor_len;  /* 0: from the beginning */
     u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];

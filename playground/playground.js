@@ -22,7 +22,9 @@ const state = {
   access: '', // the branch token
   account: '', // the account token
   refresh: '',
+  ended: '', // a branch token of a session that this page ended
   branches: [],
+  over: false, // an answer said that the session has ended
 };
 
 const TOKENS = {
@@ -38,6 +40,10 @@ const MEANING = {
   AUTH_SELECT_BRANCH_SUCCESS: 'A branch token: services answer to it.',
   AUTH_LOGOUT_SUCCESS: 'The session is over and the cookie is cleared. It is'
     + ' the same answer where there was no session.',
+  AUTH_SESSIONS_SUCCESS: 'The sessions that have not ended. Last used means'
+    + ' the last refresh, or the login.',
+  AUTH_END_SESSION_SUCCESS: 'That session is over: it cannot refresh any more,'
+    + ' and within a second no token of it opens the gateway.',
   AUTH_INVALID_CREDENTIALS: 'Unknown account, wrong credential or disabled'
     + ' account: the answer does not tell which.',
   AUTH_REFRESH_TOKEN_MISSING: 'There was no cookie, so there was nothing to'
@@ -45,14 +51,13 @@ const MEANING = {
   AUTH_REFRESH_TOKEN_STALE: 'This refresh token was used before. The session'
     + ' goes on with the newer one.',
   AUTH_REFRESH_TOKEN_CONFLICT: 'The cookie holds another token than this page'
-    + ' does: another tab refreshed. Refresh by cookie to catch up.',
+    + ' does: another tab refreshed or logged in. Refresh by cookie to go on'
+    + ' with its session.',
   AUTH_SESSION_NOT_ACTIVE: 'The session has ended: log in again.',
   AUTH_TOO_MANY_ATTEMPTS: 'Too many failed logins: wait as long as'
     + ' Retry-After says.',
   GATEWAY_TOKEN_MISSING: 'The path is guarded and no token came along. The'
     + ' service was not asked.',
-  GATEWAY_TOKEN_INVALID: 'The gateway does not trust this token. The service'
-    + ' was not asked.',
   GATEWAY_TOKEN_EXPIRED: 'The token has expired: refresh. The service was not'
     + ' asked.',
   GATEWAY_CONTEXT_FORBIDDEN: 'A good token, but not of the kind that opens'
@@ -143,6 +148,10 @@ function left(exp) {
     : `${Math.floor(s / 60)}:${two(s % 60)} left`;
 }
 
+function sessionOf(token) {
+  return token && decode(token).claims.session_id;
+}
+
 function changed(token, how) {
   const [header, claims, signature] = token.split('.');
   const edit = (part, f) => {
@@ -180,6 +189,8 @@ async function send(o) {
     headers['Content-Type'] = 'application/json';
   }
   const call = { ...o, headers, url: state.gateway + o.path };
+  // Of a call that ends its own session the gateway thinks otherwise later.
+  const before = o.ends && await explain(call);
   const start = performance.now();
   try {
     const answer = await fetch(o.relay ? '/relay' : call.url, {
@@ -207,8 +218,20 @@ async function send(o) {
     call.status = 0;
     call.json = null;
   }
-  call.explained = await explain(call);
+  call.explained = before || await explain(call);
+  const token = call.token || (call.body && call.body.refreshToken);
+  if (isOver(call) && token && sessionOf(token) === sessionOf(state.refresh)) {
+    state.over = true;
+    showSession();
+  }
   return call;
+}
+
+// Whether it was refused because the session has ended.
+function isOver(call) {
+  return call.status === 401
+    && ((call.json && call.json.code === 'AUTH_SESSION_NOT_ACTIVE')
+      || (call.explained && call.explained.reason === 'session_revoked'));
 }
 
 // What the gateway would do with the same request, and why.
@@ -216,6 +239,10 @@ async function explain(call) {
   const question = { method: call.method, path: call.path };
   if (call.token) {
     question.token = call.token;
+  }
+  if (!call.relay) {
+    question.origin = call.origin || location.origin;
+    question.headers = Object.keys(call.headers).join(', ');
   }
   try {
     const answer = await fetch('/explain', {
@@ -327,7 +354,10 @@ function decision(call) {
       ? ` Passed on with ${plural(e.headers.length, 'trusted header',
         'trusted headers')}.`
       : ' Passed on without a trusted header: nobody is verified here.';
-  const answered = e.decision !== 'allow' || call.status < 400 ? ''
+  const answered = e.decision !== 'allow'
+    ? call.status && call.status < 400
+      ? ' It was let in a moment before that.' : ''
+    : call.status < 400 ? ''
     : /^GATEWAY_/.test(call.json && call.json.code)
       ? ' The refusal came later: limits and the state of the service are not'
         + ' part of an explanation.'
@@ -342,6 +372,12 @@ function fold(title, note, content) {
     ...[].concat(content));
 }
 
+function decisionFold(call) {
+  const e = call.explained;
+  return fold('Gateway', e ? `${e.decision || 'none'}: ${e.reason}`
+    : 'not told', decision(call));
+}
+
 function meaning(call) {
   if (call.what) {
     return call.what;
@@ -351,7 +387,26 @@ function meaning(call) {
       + ' asked first (CORS), or nothing listens there.';
   }
   const json = call.json || {};
+  if (json.code === 'GATEWAY_TOKEN_INVALID') {
+    return `Refused: ${json.detail}. The service was not asked.`
+      + (isOver(call) ? ' By itself the token is good, with '
+        + `${left(decode(call.token).claims.exp)}.` : '');
+  }
   return MEANING[json.code] || json.detail || json.message || '';
+}
+
+function loginAgain() {
+  return el('a', { class: 'again', href: '#login' }, 'Log in again');
+}
+
+function facts(rows) {
+  const list = el('dl', { class: 'facts' });
+  for (const [name, value] of rows) {
+    if (value) {
+      list.append(el('dt', {}, name), el('dd', {}, el('code', {}, value)));
+    }
+  }
+  return list;
 }
 
 // A path that a narrow screen breaks after a slash, and nowhere else.
@@ -362,7 +417,6 @@ function breakable(path) {
 
 function card(call) {
   const code = (call.json && call.json.code) || '';
-  const e = call.explained;
   const ok = call.status >= 200 && call.status < 300;
   const box = el('article', { class: ok ? 'call' : 'call refused' },
     call.name ? el('p', { class: 'call-name' }, call.name) : null,
@@ -373,15 +427,11 @@ function card(call) {
       el('span', { class: 'time' }, `${Math.round(call.ms)} ms`),
       code ? el('code', {}, code) : null),
     el('p', { class: 'what' }, meaning(call)));
-
-  const facts = el('dl', { class: 'facts' });
-  for (const [name, value] of [['X-Request-Id', call.requestId],
-    ['X-Correlation-Id', call.correlationId]]) {
-    if (value) {
-      facts.append(el('dt', {}, name), el('dd', {}, el('code', {}, value)));
-    }
+  if (isOver(call)) {
+    box.append(loginAgain());
   }
-  box.append(facts, ...(call.tables || []));
+  box.append(facts([['X-Request-Id', call.requestId],
+    ['X-Correlation-Id', call.correlationId]]), ...(call.tables || []));
 
   const pre = (text, label) =>
     el('pre', { tabindex: '0', role: 'group', 'aria-label': label }, text);
@@ -394,8 +444,7 @@ function card(call) {
       ? fold('Response', 'as scripts may read it',
         pre(responseText(call), 'Response'))
       : '',
-    fold('Gateway', e ? `${e.decision || 'none'}: ${e.reason}`
-      : 'not told', decision(call)));
+    decisionFold(call));
   return box;
 }
 
@@ -411,8 +460,12 @@ function show(where, calls, verdict) {
 
 // -- the session ---------------------------------------------------------------------
 
-// Takes over what an answer brought.
+// Takes over what an answer brought; it may be another window's session.
 function take(json) {
+  if (json.refreshToken
+    && sessionOf(json.refreshToken) !== sessionOf(state.refresh)) {
+    forget();
+  }
   state.refresh = json.refreshToken || state.refresh;
   state.account = json.accountAccessToken || state.account;
   state.branches = json.branches || state.branches;
@@ -423,8 +476,16 @@ function take(json) {
 }
 
 function forget() {
-  Object.assign(state, { access: '', account: '', refresh: '', branches: [] });
+  Object.assign(state, { access: '', account: '', refresh: '', branches: [],
+    over: false });
+  showSessions({ sessions: [] });
   showSession();
+}
+
+// The session is over since this page ended it.
+function leave() {
+  state.ended = state.access || state.ended;
+  forget();
 }
 
 function branchName(id) {
@@ -456,10 +517,14 @@ function showSession() {
     box.open = open.includes(box.dataset.kind);
   }
 
-  $('session-state').textContent = state.access
-    ? `Working in ${branchName(decode(state.access).claims.active_branch_id)}.`
-    : state.account ? 'Logged in, no branch chosen.'
-      : 'Not logged in.';
+  $('session-state').replaceChildren(...state.over
+    ? ['This session has ended: its tokens are refused. ', loginAgain()]
+    : state.access
+    ? [`Working in ${branchName(decode(state.access).claims.active_branch_id)}.`]
+    : state.account ? ['Logged in, no branch chosen.']
+      : ['Not logged in.']);
+  $('session-id').textContent = sessionOf(state.refresh);
+  $('session-id').parentElement.hidden = !state.refresh;
 
   const groups = new Map();
   for (const b of state.branches) {
@@ -492,6 +557,28 @@ function showSession() {
       hint.hidden = Boolean(state[kind]);
     }
   }
+}
+
+function sessionItem(s) {
+  const end = el('button', { type: 'button',
+    'aria-label': `End session ${s.sessionId}` }, 'End session');
+  on(end, 'click', () => endSession(s));
+  const time = (text) => text && clock(Date.parse(text) / 1000);
+  return el('li', { class: s.current ? 'session current' : 'session' },
+    el('div', { class: 'session-head' },
+      el('p', {}, el('strong', {}, s.branchId
+        ? `${s.workspaceName}, ${s.branchName}` : 'No branch chosen'),
+      s.current ? el('span', { class: 'badge' }, 'this window') : null),
+      end),
+    facts([['Logged in', time(s.createdAt)], ['Last used', time(s.usedAt)],
+      ['Address', s.address], ['User-Agent', s.agent],
+      ['Session', s.sessionId]]));
+}
+
+function showSessions({ sessions, more }) {
+  $('session-list').replaceChildren(...sessions.map(sessionItem));
+  $('session-list').hidden = !sessions.length;
+  $('session-more').hidden = !more;
 }
 
 function tick() {
@@ -539,7 +626,6 @@ async function login() {
     correlation: correlation(),
   });
   if (call.status === 200) {
-    forget();
     take(call.json);
     const n = state.branches.length;
     call.what = state.access
@@ -616,6 +702,13 @@ async function race() {
   ][won.length]);
 }
 
+// What the first check that failed says.
+function failedCheck(call) {
+  const checks = call.explained ? call.explained.checks : [];
+  const failed = checks.find((c) => c.result === 'failed');
+  return failed && (failed.detail || failed.reason);
+}
+
 async function spoof() {
   const call = await send(contextCall(state.access,
     { headers: SPOOFED, relay: true, correlation: correlation() }));
@@ -637,10 +730,10 @@ async function spoofInBrowser() {
   if (plain.status === 200) {
     plain.what = 'The same call without the claims: let through.';
   }
-  if (!call.status) {
+  const no = failedCheck(call);
+  if (!call.status && no) {
     call.what = 'Not sent. The browser asked the gateway whether this page may'
-      + ' send these headers, and it may not (GATEWAY_PREFLIGHT_NOT_ALLOWED).'
-      + ' The gateway had no objection to the call itself.';
+      + ` send these headers, and it may not: ${no}.`;
   }
   show($('spoof-results'), [plain, call]);
 }
@@ -657,12 +750,62 @@ async function tamper() {
   if (calls[0].status === 200) {
     calls[0].what = 'Verified: the service was asked.';
   }
-  const e = calls[1].explained;
-  const failed = e && e.checks.find((c) => c.result === 'failed');
+  const failed = failedCheck(calls[1]);
   if (failed) {
-    calls[1].what = `Refused: ${failed.detail}. The service was not asked.`;
+    calls[1].what = `Refused: ${failed}. The service was not asked.`;
   }
   show($('tamper-results'), calls);
+}
+
+// What the gateway would say to another page: no page can send for one.
+async function askForPage() {
+  const call = contextCall(state.access, { origin: $('origin').value,
+    headers: { Authorization: '' }, status: 0 });
+  call.explained = await explain(call);
+  const no = call.explained ? failedCheck(call) : 'the gateway did not answer';
+  const said = no ? `A page of ${call.origin} may not call it: ${no}.`
+    : `A page of ${call.origin} may call it, and read the answer.`;
+  $('origin-results').replaceChildren(
+    el('article', { class: no ? 'call refused' : 'call' },
+      el('p', { class: 'what' }, said), decisionFold(call)));
+  say(said);
+}
+
+function authorized(method, what, more) {
+  return { method, path: AUTH + what, token: state.access || state.account,
+    correlation: correlation(), ...more };
+}
+
+// What is shown below the list is what was asked for, and then the list.
+async function sessions(...before) {
+  const call = await send(authorized('GET', 'sessions',
+    before.length ? { correlation: before[0].correlation } : {}));
+  showSessions(call.status === 200 ? call.json : { sessions: [] });
+  show('sessions', [...before, call]);
+  if (before.length) {
+    $('sessions-show').focus();
+  }
+}
+
+// `own`: of this session too, so the cookie goes along, to be cleared.
+async function end(o, own) {
+  const call = await send({ ...o, ends: own,
+    credentials: own ? 'include' : 'omit' });
+  const n = call.json && call.json.endedSessions;
+  if (call.status === 200 && n !== undefined) {
+    call.what = `${plural(n, 'session', 'sessions')} ended. Within a second no`
+      + ' token of theirs opens the gateway.';
+  }
+  if (call.status === 200 && own) {
+    leave();
+    show('sessions', [call]);
+  } else {
+    await sessions(call);
+  }
+}
+
+function endSession(s) {
+  return end(authorized('DELETE', `sessions/${s.sessionId}`), s.current);
 }
 
 async function logout() {
@@ -674,7 +817,7 @@ async function logout() {
     correlation: correlation(),
   });
   if (call.status === 200) {
-    forget();
+    leave();
   }
   show('logout', [call]);
 }
@@ -684,14 +827,14 @@ async function logout() {
 let busy = false;
 
 // One step at a time; its button keeps the focus.
-function on(id, event, step) {
-  $(id).addEventListener(event, async (e) => {
+function on(box, event, step) {
+  box.addEventListener(event, async (e) => {
     e.preventDefault();
     if (busy) {
       return;
     }
     busy = true;
-    const button = event === 'submit' ? $(id).querySelector('button') : $(id);
+    const button = event === 'submit' ? box.querySelector('button') : box;
     button.setAttribute('aria-disabled', 'true');
     try {
       await step();
@@ -712,16 +855,22 @@ async function begin() {
     $('account').value = $('demo').value;
     $('credential').value = 'Demo-passw0rd!';
   });
-  on('login-form', 'submit', login);
-  on('branch-form', 'submit', chooseBranch);
-  on('call-form', 'submit', callService);
-  on('refresh-body', 'click', () => refresh({ refreshToken: state.refresh }));
-  on('refresh-cookie', 'click', () => refresh({}));
-  on('refresh-race', 'click', race);
-  on('spoof', 'click', spoof);
-  on('spoof-browser', 'click', spoofInBrowser);
-  on('tamper-form', 'submit', tamper);
-  on('logout-button', 'click', logout);
+  on($('login-form'), 'submit', login);
+  on($('branch-form'), 'submit', chooseBranch);
+  on($('call-form'), 'submit', callService);
+  on($('refresh-body'), 'click', () => refresh({ refreshToken: state.refresh }));
+  on($('refresh-cookie'), 'click', () => refresh({}));
+  on($('refresh-race'), 'click', race);
+  on($('spoof'), 'click', spoof);
+  on($('spoof-browser'), 'click', spoofInBrowser);
+  on($('origin-form'), 'submit', askForPage);
+  on($('tamper-form'), 'submit', tamper);
+  on($('sessions-show'), 'click', () => sessions());
+  on($('logout-others'), 'click', () =>
+    end(authorized('POST', 'logout-others'), false));
+  on($('logout-all'), 'click', () =>
+    end(authorized('POST', 'logout-all'), true));
+  on($('logout-button'), 'click', logout);
   setInterval(tick, 1000);
 
   state.gateway = (await (await fetch('settings.json')).json()).gateway;

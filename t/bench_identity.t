@@ -90,7 +90,7 @@ SKIP: {
     skip 'needs wrk', 10 if !Bench::Wrk::program();
 
     my $words = $t->write_file('words', "a\nb\n");
-    my $got = load('/chain', 1, 2, words => $words, chain => 1);
+    my $got = load('/chain', 5, 2, words => $words, chain => 1);
     is $got->{refused}, undef, 'a chain runs' or diag explain $got;
     cmp_ok $got->{requests}, '>', 2, 'and goes on with the tokens it got';
     cmp_ok $got->{us}, '<', 30e6, 'until its time is over';
@@ -108,7 +108,7 @@ SKIP: {
     like $got->{refused}, qr/^status 500/,
         'a 500 among good answers is an error';
     is $got->{requests}, 5, 'and ends the run';
-    $got = load('/good', 0.3, 1, words => $words);
+    $got = load('/good', 3, 1, words => $words);
     is $got->{refused}, undef, 'control: without it there is none';
     cmp_ok $got->{requests}, '>', 3, 'and the words go round';
 }

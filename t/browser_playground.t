@@ -15,7 +15,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 my $node = Platform::Test::Env::node();
 my $chromium = Platform::Test::Env::chromium();
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new(timeout => 900);
 my ($dir, $run) = ($t->dir, $t->dir . '/run');
 my %port = map { $_ => $t->port($_) }
     qw(gateway identity stub metrics playground);
@@ -45,7 +45,7 @@ my $browser = $t->track(Platform::Test::Process->start(
     cmd => [ $node, "$tools/playground.js", $chromium,
         "http://127.0.0.1:$port{playground}", "$run/logs/access.log", $shots ],
     ok_status => ['any'])->expect_end);
-ok $browser->wait_end(500), 'the browser comes to an end';
+ok $browser->wait_end(800), 'the browser comes to an end';
 is $browser->status, 0, 'and has no complaint';
 my $checks = 0;
 for my $line (split /\n/, $t->read_file('browser.log') // '') {

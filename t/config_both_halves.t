@@ -69,7 +69,7 @@ my @cases = (
         [ 'x', 'http://a b', 'ftp://a' ], [ 'http://e:1', 'https://e' ] ],
     [ PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'ACCESS_LOG', 1,
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
-    [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS', 0,
+    [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS', 1,
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
@@ -119,6 +119,18 @@ for my $case (@cases) {
     }
 }
 
+# One file may have the settings of both: the program knows the gateway's.
+
+open my $fh, '<', $render or die "$render: $!\n";
+my %names = map { $_ => 1 } do { local $/; <$fh> } =~ /\b(PLATFORM_[A-Z_]+)\b/g;
+ok $names{PLATFORM_REVOCATIONS_ENABLED}, 'names of settings';
+for my $name (sort keys %names) {
+    my (undef, undef, $err) = $t->run_identity(['--check'], $name => 'on');
+    unlike $err, qr/no such setting/, "$name is known";
+}
+my (undef, undef, $said) = $t->run_identity(['--check'], PLATFORM_OTHER => 'on');
+like $said, qr/PLATFORM_OTHER: no such setting, ignored/, 'another is not';
+
 # The program's defaults, all of them.
 
 my %env = map { $_ => undef } keys %{ $t->identity_env };
@@ -154,6 +166,9 @@ my %expected = (
     PLATFORM_REQUEST_TIMEOUT => '5s', PLATFORM_DB_STATEMENT_TIMEOUT => '3s',
     PLATFORM_DB_CONNECT_TIMEOUT => '2s', PLATFORM_DB_PREPARED => 'true',
     PLATFORM_SWEEP_INTERVAL => '10m', PLATFORM_LOG_LEVEL => 'info',
+    PLATFORM_REVOCATIONS_ENABLED => 'true',
+    PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT => '2s',
+    PLATFORM_ENTITLEMENT_TIMEOUT => '30s',
     PLATFORM_AUDIT_LOG => 'stderr',
 );
 my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
@@ -162,9 +177,10 @@ my %unset = map { $_ => '(unset)' } qw(APP_ENV IDENTITY_LISTEN
     PLATFORM_JWT_KEY_DIR PLATFORM_JWT_KEY_ID PLATFORM_AUTH_CREDENTIAL_FORBIDDEN
     PLATFORM_JWT_PRIVATE_KEY_BASE64 PLATFORM_JWT_PUBLIC_KEY_BASE64
     PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS PLATFORM_TRUSTED_PROXIES
-    PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS);
+    PLATFORM_CORS_ALLOWED_HEADERS PLATFORM_CORS_ALLOWED_ORIGINS
+    PLATFORM_ENTITLEMENT_SERVERS);
 my $got = $printed->();
-chomp(my $cores = `nproc`);
+chomp(my $cores = `getconf _NPROCESSORS_ONLN`);
 my $slots = delete $got->{PLATFORM_AUTH_HASH_CONCURRENCY};
 $cores = $cores > 2 ? $cores - 1 : 1;
 is $slots, "$cores (default)", 'slots: the cores but one';

@@ -15,7 +15,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
     plan skip_all => 'a sanitizer and the library that kills do not mix';
 }
 
-my $t = Platform::Test->new(timeout => 1200);
+my $t = Platform::Test->new;
 my $access_ttl = 4;
 my $dir = key_dir($t);
 my $old = jwt_key('identity');
@@ -44,7 +44,7 @@ my $stack = $t->full_stack(
 
 sub session {
     my $login;    # may have to wait for a hash slot
-    eventually(sub { ($login = $stack->login('one'))->status == 200 }, 20)
+    eventually(sub { ($login = $stack->login('one'))->status == 200 })
         or die 'no login';
     return $login->json;
 }
@@ -143,11 +143,17 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 
 # -- what they saw -------------------------------------------------------------
 
-ok eventually(sub { at_gateway() == 401 }, 10), 'the gateway drops the old key';
+ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
 is kid_of(session()->{accessToken}),
     (keys %{ key_states($dir) })[0], 'and the new one signs';
+ok eventually(sub {
+    my $n = 0;
+    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg
+        for 1 .. 4;
+    return $n > 300;
+}), 'clients have refreshed often';
 $t->write_file('enough', '');
-ok $_->wait_end(20), 'a client ends' for @load;
+ok $_->wait_end(60), 'a client ends' for @load;
 my %seen;
 for my $n (1 .. 4) {
     $seen{$_}++ for split /\n/, $t->read_file("load$n.out") // '';

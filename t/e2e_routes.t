@@ -163,7 +163,7 @@ $s->upstream->down;
 is_problem($s->current_context($branch), 502,
     'GATEWAY_UPSTREAM_UNAVAILABLE', 'downstream is down');
 $s->upstream->up;
-ok eventually(sub { $s->current_context($branch)->status == 200 }, 12),
+ok eventually(sub { $s->current_context($branch)->status == 200 }),
     'control: downstream is up again';
 
 # Everything else.
@@ -238,7 +238,7 @@ is $res->code, 'GATEWAY_UPSTREAM_UNAVAILABLE', 'no identity: code';
 is $s->current_context($branch)->status, 200,
     'no identity: a token in hand still works';
 $s->identity->start;
-ok eventually(sub { $s->login('one')->status == 200 }, 12),
+ok eventually(sub { $s->login('one')->status == 200 }),
     'identity is back';
 
 # More headers than FastCGI can carry.

@@ -72,11 +72,12 @@ sub prepare {
     return;
 }
 
-# Starts it and waits until it answers; its keys may come later.
+# Starts it and waits until it has its keys: an answer to a token, of what $ask
+# asks.
 my $running;
 
 sub start {
-    my ($name) = @_;
+    my ($name, $ask) = @_;
 
     prepare($name);
     my $said = shell("$set_up\nexample $name -t");
@@ -90,7 +91,7 @@ sub start {
         env => { PATH => $ENV{PATH}, Platform::Test::Env::mode_env($dir,
             name => $name, preload => 1) },
         cmd => [ 'sh', $path ], ok_status => ['any'])->expect_end);
-    ok eventually(sub { call('/api/x')->status }, 10), "$name: it runs"
+    ok eventually(sub { $ask->() !~ /^0*\z|^503/ }), "$name: it runs"
         or diag slurp("$dir/$name.log");
     return;
 }
@@ -99,7 +100,7 @@ sub stop {
     my ($name) = @_;
 
     kill 'INT', -$running->pid;
-    $running->wait_end(20);
+    $running->wait_end(60);
     return;
 }
 
@@ -120,13 +121,25 @@ sub call {
         // Platform::Test::Response->garbage('');
 }
 
-# The different statuses of as many calls at once.
+# The status of a token's call, to wait for keys.
+sub status_of {
+    my ($path) = @_;
+
+    return sub { call($path, token => $one)->status };
+}
+
+# The different statuses of as many calls at once; once more if they took so long
+# that none was too fast.
 sub burst {
     my ($n, @more) = @_;
 
     my $bytes = http_request_bytes(GET => '/api/hello', token => $one, @more);
-    my %status = map { $_->status => 1 }
-        http_parallel([ map { [ $t->port('example'), $bytes ] } 1 .. $n ]);
+    my %status;
+    eventually(sub {
+        $status{ $_->status } = 1 for http_parallel(
+            [ map { [ $t->port('example'), $bytes ] } 1 .. $n ]);
+        return $status{429};
+    });
     return sort keys %status;
 }
 
@@ -134,7 +147,7 @@ sub header { return $_[0]->json->{headers}{ $_[1] } }
 
 # -- each
 
-start('minimal');
+start('minimal', status_of('/api/hello'));
 my $res = call('/api/hello', token => $one,
     headers => [ 'X-Account-Id' => 'me', 'X-Request-Id' => 'mine' ]);
 is $res->status, 200, 'minimal: a branch token';
@@ -147,13 +160,15 @@ is_problem(call('/api/hello', token => $account), 403,
 is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
     'minimal: another path');
 is shell($ask), $answer, 'minimal: as README.md asks and answers';
-like slurp("$own/run/examples/minimal/access.log"),
-    qr/"requestId":"mine".*"reason":"verified"/, 'minimal: its log';
+ok eventually(sub { slurp("$own/run/examples/minimal/access.log")
+    =~ /"requestId":"mine".*"reason":"verified"/ }), 'minimal: its log';
 stop('minimal');
 
-start('tls-http2');
-my $tls = "curl -s --cacert $own/run/examples/tls-http2/cert.pem --max-time 20";
+my $tls = "curl -s --cacert $own/run/examples/tls-http2/cert.pem --max-time 60";
 my $url = "https://localhost:$port{8443}/api/hello";
+start('tls-http2', sub {
+    return qx{$tls -o $dir/answer -w '%{http_code}' -H 'Authorization: Bearer $one' $url};
+});
 my @answer = qx{$tls -w '\n%{http_version} %{http_code}' -H 'Authorization: Bearer $one' $url};
 is $answer[-1], '2 200', 'tls-http2: HTTP/2, by a certificate that is checked';
 like "@answer", qr/"X-Account-Id": "$id"/, 'tls-http2: with the account';
@@ -168,7 +183,7 @@ is $res->status, 308, 'tls-http2: plain HTTP is sent there';
 is $res->header('Location'), "$url?a=b", 'tls-http2: to the same path';
 stop('tls-http2');
 
-start('several-services');
+start('several-services', status_of('/api/reports/a'));
 my $system = jwt_token(system => jwt_key('identity'),
     iss => 'http://127.0.0.1:' . $s->face);
 my %opens = (
@@ -193,7 +208,7 @@ like shell("$set_up\nexample several-services -t"),
     qr{\[emerg\].*platform_gateway_access.* \S*services/new\.conf:1},
     'several-services: a file without a level is refused by its name';
 
-start('load-balancer');
+start('load-balancer', status_of('/api/hello'));
 ok eventually(sub { call('/readyz')->status == 200 }),
     'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
@@ -208,7 +223,7 @@ is call('/api/hello', token => $one, headers => $from{'192.0.2.9'})->status,
     200, 'load-balancer: another client';
 stop('load-balancer');
 
-start('keys-in-a-file');
+start('keys-in-a-file', status_of('/api/hello'));
 is header(call('/api/hello', token => $one), 'X-Account-Id'), $id,
     'keys-in-a-file: a token of the file\'s key';
 is_problem(call('/api/hello', token => jwt_token(branch => jwt_key('a'),
@@ -217,14 +232,15 @@ is_problem(call('/api/hello', token => jwt_token(branch => jwt_key('a'),
     'keys-in-a-file: of another key');
 stop('keys-in-a-file');
 
-start('rate-limit');
+start('rate-limit', status_of('/api/hello'));
 is_deeply [ burst(60) ], [ 200, 429 ], 'rate-limit: an account too fast';
 is call('/api/hello', token => $other)->status, 200,
     'rate-limit: another account, from the same address';
 is call('/api/hello')->status, 401, 'rate-limit: nobody' for 1 .. 40;
 stop('rate-limit');
 
-start('cache');
+# An answer is in the cache by the time that its line is in the log.
+start('cache', status_of('/api/reports/x'));
 my %first;
 for my $round (qw(MISS HIT)) {
     for my $token ($one, $other) {
@@ -238,6 +254,10 @@ for my $round (qw(MISS HIT)) {
         isnt $res->header('X-Request-Id'), header($res, 'X-Request-Id'),
             'cache: the answer has an id of its own' if $round eq 'HIT';
     }
+    ok eventually(sub {
+        2 <= (() = slurp("$own/run/examples/cache/access.log")
+            =~ m{/api/reports/a\b}g);
+    }), 'cache: they are in the log';
 }
 is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',
     'cache: nothing without a token');

@@ -12,8 +12,8 @@ use Platform::Test;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $t = Platform::Test->new(timeout => 120);
-my $unit = $t->scale > 1 ? 3 : 1;    # seconds
+my $t = Platform::Test->new;
+my $unit = 3;    # seconds
 my $pg = $t->postgres;
 
 # A proxy before the database.  Once it is set to look out for a statement, it
@@ -82,7 +82,7 @@ sub login {
         my $res = call(login => { account => 'several@demo.test',
             credential => 'Demo-passw0rd!' });
         return $res->code eq 'AUTH_BUSY' ? undef : $res;
-    }, 30);
+    });
 }
 
 sub refresh { return call(refresh => { refreshToken => $_[0] }) }
@@ -169,7 +169,7 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         find_scope() if $lost;
     }
 
-    # Given up on after a second, it is tried again; the first one, when it
+    # Given up on after its timeout, it is tried again; the first one, when it
     # comes through at last, changes nothing.
     lose_scope() if $lost;
     break($statement => 'late', 3 * $unit);

@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
-my $unit = $t->scale > 1 ? 6 : 1;    # seconds
+my $unit = $t->scale > 1 ? 6 : 3;    # seconds
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 
@@ -19,7 +19,7 @@ $primary->sql($_, user => 'postgres')
     for "alter system set synchronous_standby_names = '*'",
     'select pg_reload_conf()';
 ok eventually(sub { $primary->sql("select sync_state from pg_stat_replication",
-    user => 'postgres') eq 'sync' }, 10), 'the standby follows';
+    user => 'postgres') eq 'sync' }), 'the standby follows';
 
 my $third = $t->dir . '/third';    # not there yet
 my %identity = map {
@@ -52,14 +52,14 @@ sub login {
         my $got = call($name, login => { account => 'one@demo.test',
             credential => 'Demo-passw0rd!' });
         return $got->{json}{code} eq 'AUTH_BUSY' ? undef : $got;
-    }, 30);
+    });
 }
 
 sub refresh { return call($_[0], refresh => { refreshToken => $_[1] }) }
 
 for my $name (sort keys %identity) {
     ok eventually(sub { my $got = $t->fcgi($identity{$name}->address)
-            ->request(GET => '/readyz'); $got && $got->{status} == 200 }, 10),
+            ->request(GET => '/readyz'); $got && $got->{status} == 200 }),
         "$name: ready";
 }
 
@@ -99,7 +99,7 @@ sub goes_on {
     for my $name (sort keys %identity) {
         my $res;
         eventually(sub { $res = refresh($name, $token{$name});
-            $res->{status} != 503 }, 10);
+            $res->{status} != 503 });
         is $res->{status}, 200, "$what: $name: the session is there";
         $res = refresh($name, $res->{json}{refreshToken});
         is $res->{status}, 200, "$what: $name: and goes on";
@@ -118,7 +118,7 @@ goes_on('promoted');
 
 my $last = $t->postgres(name => 'third', standby_of => $standby);
 ok eventually(sub { $standby->sql("select count(*) from pg_stat_replication
-    where replay_lsn = pg_current_wal_lsn()", user => 'postgres') }, 10),
+    where replay_lsn = pg_current_wal_lsn()", user => 'postgres') }),
     'a third one follows';
 $standby->freeze('STOP');
 for my $name (sort keys %identity) {

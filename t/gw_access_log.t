@@ -63,7 +63,7 @@ log_format variables '$platform_request_id|$platform_correlation_id|$platform_ro
 platform_gateway_token_max_size 4000;
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
 limit_req_status 429;
-client_header_timeout 1s;
+client_header_timeout 5s;
 client_max_body_size 100;
 large_client_header_buffers 2 4k;
 lingering_timeout 100ms;
@@ -90,7 +90,7 @@ sub entry {
     eventually(sub {
         $log = substr $nginx->access_log, $seen;
         $log =~ /\n\z/;
-    }, 3);
+    });
     $seen += length $log;
     my @lines = split /\n/, $log, -1;
     is scalar @lines, 2, "$name: one line";
@@ -148,9 +148,11 @@ is_deeply $e, {
     upstreamAddr => '127.0.0.1:' . $upstream->port, upstreamStatus => 200,
     userAgent => 'agent "7"',
 }, 'a request that passes';
+my $begun = Time::HiRes::time();
 ($e) = get('slow', GET => '/public?delay=0.2');
-ok $e->{durationMs} >= 190 && $e->{durationMs} < 5000, 'durationMs';
-ok $e->{upstreamDurationMs} >= 190 && $e->{upstreamDurationMs} < 5000,
+my $most = (Time::HiRes::time() - $begun) * 1000 + 20;
+ok $e->{durationMs} >= 190 && $e->{durationMs} < $most, 'durationMs';
+ok $e->{upstreamDurationMs} >= 190 && $e->{upstreamDurationMs} < $most,
     'upstreamDurationMs';
 like $nginx->access_log, qr/"status":200,"bytes":\d+,"durationMs":\d+,/,
     'numbers are numbers';
@@ -314,16 +316,18 @@ for my $name (sort keys %broken) {
         decision => 'deny', accountId => undef);
     like $raw, qr/\Q$got->{requestId}\E/, "$name: the id of the answer";
 }
-http_raw($port, "GET /public HTTP/1.1\r\nHost: a\r\n", timeout => 10);
+http_raw($port, "GET /public HTTP/1.1\r\nHost: a\r\n", timeout => 60);
 says(entry('a request that never ends'), 'a request that never ends',
     status => 408, method => 'GET', path => '/public');
 my $c = Platform::Test::Http->new(port => $port);
-$c->send(http_request_bytes(GET => '/public?delay=3'));
-ok eventually(sub { grep { $_->{uri} =~ /delay=3/ } $upstream->requests }),
+$upstream->set(hold => 1);
+$c->send(http_request_bytes(GET => '/public?hold'));
+ok eventually(sub { grep { $_->{uri} =~ /hold/ } $upstream->requests }),
     'a client that is about to leave';
 $c->close;
 says(entry('a client that left'), 'a client that left', status => 499,
     bytes => 0, upstreamStatus => undef);
+$upstream->set(hold => 0);
 
 # No secret, anywhere.
 

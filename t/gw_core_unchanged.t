@@ -28,7 +28,7 @@ my $origin = $t->http_server(origin => sub {
     return [ 304, [ ETag => '"abc"' ], '' ] if $seen eq '"abc"';
     return [ 302, [ Location => 'http://origin.test/next' ], '' ]
         if $uri =~ /redirect/;
-    return [ 200, [ @h, 'Cache-Control' => 'max-age=60',
+    return [ 200, [ @h, 'Cache-Control' => 'max-age=3600',
         'Accept-Ranges' => 'bytes' ], "cached $uri\n" ] if $uri =~ /cache/;
     return [ 200, [ @h, 'Cache-Control' => 'private' ], "private\n" ]
         if $uri =~ /private/;
@@ -147,6 +147,13 @@ http {
             proxy_cache_bypass $http_x_bypass;
             add_header X-Cache $upstream_cache_status always;
             proxy_pass http://127.0.0.1:%%PORT_origin%%/cache/;
+        }
+        location /cache-private/ {
+            proxy_cache cache;
+            proxy_cache_valid any 1h;
+            proxy_ignore_headers Cache-Control Set-Cookie;
+            add_header X-Cache $upstream_cache_status always;
+            proxy_pass http://127.0.0.1:%%PORT_origin%%/;
         }
         location /cache-short/ {
             proxy_cache cache;
@@ -312,7 +319,7 @@ same('proxy: chunked body', http_request_bytes(POST => '/upstream/a',
 same('proxy: next upstream', get('/failing/a'), get('/failing/a'));
 same('proxy: kept connections', get('/kept/a'), get('/kept/b'));
 same('proxy: nobody there', get('/dead'));
-same('proxy: too slow', get('/slow?delay=0.5'));
+same('proxy: too slow', get('/slow?delay=10'));
 same('proxy: Expect', http_request_bytes(POST => '/upstream/a',
     headers => [ Expect => '100-continue' ], body => 'abc'));
 same('proxy: a body too large',
@@ -333,7 +340,7 @@ like same('cache', (get('/cache/a')) x 3, get('/cache/a', headers =>
     http_request_bytes(HEAD => '/cache/a')),
     qr/X-Cache: MISS.*X-Cache: HIT.*206 Part.*304 Not.*BYPASS/s,
     'control: cached';
-same('cache: private', (get('/cache-short/b-private')) x 2);
+same('cache: private', (get('/cache-private/b-private')) x 2);
 same('cache: revalidated', get('/cache-short/c'),
     # nginx counts whole seconds: past one means two on the clock
     sub { select undef, undef, undef, 2.2 },

@@ -146,7 +146,7 @@ $t->start_nginx;
 my @sig = (iss => 'http://issuer.test');
 my $branch = jwt_token(branch => $key, @sig);
 ok eventually(sub { http_get($port, '/branch/', token => $branch)->status
-    == 200 }, 20), 'keys are there';
+    == 200 }), 'keys are there';
 
 sub ask {
     my (%question) = @_;

@@ -40,7 +40,7 @@ sub curl {
     my $out = qx{curl -sk --max-time 10 @args};
     return $out;
 }
-ok eventually(sub { curl("https://$tls/readyz") =~ /UP/ }, 10), 'ready';
+ok eventually(sub { curl("https://$tls/readyz") =~ /UP/ }), 'ready';
 my $said = q(-o /dev/null -w '%{http_code} %{http_version} %{redirect_url}');
 
 for my $address ($tls, $second) {

@@ -86,17 +86,17 @@ for my $what (sort keys %case) {
     for my $set (jwks($new), jwks($new) . "\n", jwks($key, $new)) {
         my $before = new_sets($nginx);
         $issuer->set(body => $set);
-        ok eventually(sub { new_sets($nginx) > $before }, 6),
+        ok eventually(sub { new_sets($nginx) > $before }),
             "$what: a new set is fetched";
     }
     is scalar(keys_failures($t)), $failed, "$what: no fetch has failed";
 
     $issuer->set(hold => 1);
-    ok eventually(sub { keys_failures($t) > $failed }, 15),
+    ok eventually(sub { keys_failures($t) > $failed }),
         "$what: one that fails";
     my $before = new_sets($nginx);
     $issuer->set(hold => 0, body => jwks($new));
-    ok eventually(sub { new_sets($nginx) > $before }, 6),
+    ok eventually(sub { new_sets($nginx) > $before }),
         "$what: does not keep the next from its connection";
     is scalar(keys_failures($t)), $failed + 1, "$what: which does not fail";
     kill 'KILL', $pid;

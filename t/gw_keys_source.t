@@ -52,7 +52,7 @@ sub begin {
     $other->down;
     configure($http // '');
     $t->reload or die;
-    ok eventually(sub { keys_get($t, $key)->status == 200 }, 5),
+    ok eventually(sub { keys_get($t, $key)->status == 200 }),
         "$what: the first source's key works";
     return;
 }
@@ -105,7 +105,7 @@ for my $what (sort keys %change) {
     is ready(), 503, "$what: not ready";
     next unless "@change" =~ $other->port;
     $other->up;
-    ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }, 5),
+    ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }),
         "$what: the new key works";
     is keys_get($t, $key, @iss, iat => past())->status, 401,
         "$what: the old one is refused";

@@ -91,10 +91,10 @@ sub stall_fetching {
 
     ok eventually(sub {
         ($worker) = grep { keys_connection($t, $_) } $nginx->workers;
-    }, 5), 'a worker fetches';
+    }), 'a worker fetches';
     kill 'STOP', $worker;
     $issuer->set(hold => 0);
-    ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }, 5),
+    ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }),
         'and is stopped when the answer is there';
     return $worker;
 }
@@ -117,10 +117,10 @@ begin('adoption', workers => 2, soft => 2,
 fill();
 $issuer->set(body => "$both\n");
 my $stalled;
-ok eventually(sub { ($stalled) = writing($nginx->workers) }, 5),
+ok eventually(sub { ($stalled) = writing($nginx->workers) }),
     'one worker has a new set and stalls';
 $issuer->set(body => $only);
-ok eventually(sub { writing($nginx->workers) == 2 }, 15),
+ok eventually(sub { writing($nginx->workers) == 2 }),
     'the other one has the next, and stalls as well';
 my ($second) = grep { $_ != $stalled } $nginx->workers;
 kill 'STOP', $second;
@@ -137,7 +137,7 @@ begin('a lease that ran out', workers => 2, soft => 2);
 $issuer->set(hold => 1);
 my $worker = stall_fetching();
 $issuer->set(body => $only);
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }, 15),
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
     'another worker fetches when the lease has run out';
 my $before = superseded();
 kill 'CONT', $worker;
@@ -194,6 +194,6 @@ is superseded(), 1, 'it did bring something';
 $issuer->up;
 ok eventually(sub {
     keys_get($t, $old, iss => 'http://other.test')->status == 200
-}, 5), 'control: the same keys, fetched for it';
+}), 'control: the same keys, fetched for it';
 
 $t->done;

@@ -19,47 +19,48 @@ platform_gateway_key_soft_age 60s;
 platform_gateway_key_cooldown 1s;
 KEYS
 
+# A fetch has as long as the cooldown is.
+my $long = $keys =~ s/cooldown \K1s/40s/r;
+
 sub fetching {
     my ($before) = @_;
 
-    return eventually(sub { $issuer->count > $before }, 5);
+    return eventually(sub { $issuer->count > $before });
 }
 
 # The worker that fetches is killed: its lease runs out.
 
-$issuer->set(delay => 4);
+$issuer->set(hold => 1);
 my $nginx = keys_gateway($t, main => 'worker_processes 3;', keys => $keys);
 $t->start_nginx;
 ok fetching(0), 'a worker fetches';
 my $inode_worker;
 ok eventually(sub {    # /proc shows no row of a table that changes meanwhile
     ($inode_worker) = grep { keys_connection($t, $_) } $nginx->workers;
-}, 2), 'which one is known by its connection';
+}), 'which one is known by its connection';
 $t->allow(qr/exited on signal 9/);
 kill 'KILL', $inode_worker;
 my $began = time;
-$issuer->set(delay => 0);
-ok eventually(sub { keys_get($t, $key)->status == 200 }, 12),
+$issuer->set(hold => 0);
+ok eventually(sub { keys_get($t, $key)->status == 200 }),
     'after it died with the lease another one fetches';
-cmp_ok time - $began, '<', 9 * $t->scale, 'once the lease has run out';
+cmp_ok time - $began, '<', 30, 'once the lease has run out, not by age';
 is $issuer->count, 2, 'one fetch each';
 ok eventually(sub { (my @w = $nginx->workers) == 3 }), 'its place is taken';
-sleep 2.5;    # the slow answer
 $t->stop($nginx);
 
 # Exits in the middle of a fetch, by each signal.
 
 for my $signal (qw(TERM QUIT)) {
     my $count = $issuer->count;
-    $issuer->set(delay => 4);
-    keys_gateway($t, keys => "$keys platform_gateway_key_wait 500ms;");
+    my $failed = keys_failures($t);
+    $issuer->set(hold => 1);
+    keys_gateway($t, keys => $long);
     $t->start_nginx;
     ok fetching($count), 'a fetch is on its way';
-    $began = time;
     $t->stop($nginx, $signal);
-    cmp_ok time - $began, '<', 2 * $t->scale,
-        "SIG$signal does not wait for it";
-    sleep 4.2;
+    is scalar(keys_failures($t)), $failed, "SIG$signal does not wait for it";
+    $issuer->set(hold => 0);
 }
 
 # A parked request is answered before the worker goes.
@@ -69,8 +70,17 @@ my $bytes = http_request_bytes(GET => '/branch',
 sub parked {
     my @c = map { Platform::Test::Http->new(port => $port) } 1 .. 8;
     $_->send($bytes) for @c;
-    sleep($t->scale > 1 ? 1 : 0.2);
+    ok eventually(sub { taken() == 8 }), 'requests wait for it';
     return @c;
+}
+
+# The gateway's connections that a worker has accepted and read, if all are so.
+sub taken {
+    my $hex = sprintf ':%04X', $port;
+    open my $fh, '<', '/proc/self/net/tcp' or return 0;
+    my @own = grep { $_->[1] =~ /$hex$/ && $_->[3] eq '01' }
+        map { [ split ' ' ] } <$fh>;
+    return (grep { $_->[4] !~ /:0+$/ || !$_->[9] } @own) ? 0 : scalar @own;
 }
 
 sub statuses {
@@ -87,22 +97,27 @@ sub statuses {
 my $all = Platform::Test::Env::valgrind() ? qr/200/ : qr/^200$/;
 
 my $count = $issuer->count;
-$issuer->set(delay => $t->scale > 1 ? 2 : 1);
-keys_gateway($t, keys => "$keys platform_gateway_key_wait 5s;");
+$issuer->set(hold => 1);
+keys_gateway($t, keys => $long);
 $t->start_nginx;
 ok fetching($count), 'a fetch is on its way';
 my @c = parked();
+my $leaving = sub { scalar(() = $nginx->error_log =~ /gracefully shutting/g) };
+my $left = $leaving->();
 kill 'QUIT', $nginx->pid;
+ok eventually(sub { $leaving->() >= $left + 2 }), 'the workers are told to go';
+$issuer->set(hold => 0);
 like statuses(@c), $all, 'SIGQUIT lets waiting requests have their key';
 $t->stop($nginx, 'QUIT');
 
 $count = $issuer->count;
-keys_gateway($t, keys => $keys);
+$issuer->set(hold => 1);
+keys_gateway($t, keys => $long);
 $t->start_nginx;
 ok fetching($count), 'a fetch is on its way';
 @c = parked();
-$issuer->set(delay => 0);
 ok $t->reload, 'a reload';
+$issuer->set(hold => 0);
 like statuses(@c), $all, 'lets waiting requests have their key';
 is keys_get($t, $key)->status, 200, 'and new ones';
 $t->stop($nginx);
@@ -118,7 +133,7 @@ for my $name (sort keys %shape) {
     keys_gateway($t, main => $shape{$name}, keys => $keys);
     my $single = $shape{$name} =~ /off/;
     $single ? start_single() : $t->start_nginx;
-    ok eventually(sub { keys_get($t, $key)->status == 200 }, 5),
+    ok eventually(sub { keys_get($t, $key)->status == 200 }),
         "$name: fetches";
     is $issuer->count, $count + 1, "$name: once";
     $t->stop($nginx) unless $single;
@@ -137,7 +152,7 @@ for my $method (qw(poll select)) {
         $t->read_file('nginx.conf')
             =~ s/events \{.*?\}/events { use $method; }/r);
     $t->start_nginx;
-    ok eventually(sub { keys_get($t, $key)->status == 200 }, 5),
+    ok eventually(sub { keys_get($t, $key)->status == 200 }),
         "use $method: fetches";
     sleep 1.1;
     is keys_get($t, jwt_key('b'), iat => past())->status, 401,
@@ -170,7 +185,7 @@ proxy_buffering off;
 proxy_set_header X-Real-IP $remote_addr;
 LOCATION
 $t->start_nginx;
-ok eventually(sub { keys_get($t, $key)->status == 200 }, 5),
+ok eventually(sub { keys_get($t, $key)->status == 200 }),
     'limits, logs, filters and a guard that it inherits do no harm';
 my ($request) = ($issuer->requests)[-1];
 is_deeply [ header_values($request, 'Host') ],

@@ -55,7 +55,7 @@ sub instructions {
     );
     eventually(sub {
         eval { Platform::Test::Http->new(port => $t->port('off')) };
-    }, 30) or die "nginx did not start under callgrind\n";
+    }) or die "nginx did not start under callgrind\n";
 
     # nginx stands still until all of it is there, and all answers fit the
     # buffers of the connection: else it depends on the load of the machine how

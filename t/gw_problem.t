@@ -169,12 +169,14 @@ $res = http_get($port, '/limit_req');
 is_problem($res, 429, 'GATEWAY_RATE_LIMITED', 'limit_req');
 is $res->header('Retry-After'), 1, 'with Retry-After';
 my $slow = Platform::Test::Http->new(port => $port);
-$slow->send(http_request_bytes(GET => '/limit_conn?delay=1'));
-ok eventually(sub { http_get($port, '/limit_conn')->status == 429 }),
-    'limit_conn';
+$upstream->set(hold => 1);
+$slow->send(http_request_bytes(GET => '/limit_conn?hold'));
+ok eventually(sub { grep { $_->{uri} =~ /hold/ } $upstream->requests }),
+    'limit_conn: one is on its way';
 $res = http_get($port, '/limit_conn');
 is_problem($res, 429, 'GATEWAY_RATE_LIMITED', 'limit_conn');
 is $res->header('Retry-After'), 1, 'with Retry-After';
+$upstream->set(hold => 0);
 is $slow->read_response->status, 200, 'control: the first of two';
 
 # The WWW-Authenticate of refusals.

@@ -273,7 +273,7 @@ my $got = $res->body // '';
 for my $say ('one', 'x' x 2000, 'bye') {
     $c->send($say);
     eventually(sub {
-        $c->_fill(time + 5) if length $c->{buf} < length($say) + 2;
+        $c->_fill(time + 60) if length $c->{buf} < length($say) + 2;
         return length $c->{buf} >= length($say) + 2;
     });
     is delete $c->{buf}, "<$say>", 'WebSocket: both ways, '

@@ -42,7 +42,7 @@ is_deeply [ sort map {lc} @names ], [ sort @known ],
 
 $t->full_stack;
 my ($port, $local) = ($t->port('gateway'), $t->port('metrics'));
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 20), 'ready';
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'ready';
 my ($examples) = $doc =~ /^## Ask the gateway\n(.*?)^## /ms;
 my @steps;
 push @steps, [ $1, $2 ]

@@ -80,6 +80,15 @@ location /early {
     add_header X-Early $early always;
     empty_gif;
 }
+location /copied {
+    platform_gateway_access public;
+    mirror /copy;
+    empty_gif;
+}
+location = /copy {
+    platform_gateway_access branch;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%/of-$platform_session_id;
+}
 location /late {
     platform_gateway_access branch;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
@@ -133,6 +142,15 @@ is_deeply [ header_values(ask($other, '/shadow')->json, 'X-Session-Id') ],
 $seen = ask($token, '/either');
 is $seen->status, 200, 'another module may let it in';
 is_deeply [ header_values($seen->json, 'X-Session-Id') ], [], 'as nobody';
+
+# A copy of a request is guarded as it is.
+
+is ask($_, '/copied')->status, 200, 'copied' for $token, $other;
+ok eventually(sub {
+    grep { $_->{uri} eq "/of-$goes_on" } $upstream->requests;
+}), 'the other is copied';
+is scalar(grep { $_->{uri} =~ m{^/of-(?!$goes_on)} } $upstream->requests), 0,
+    'that of the session that ended is not';
 
 # What was let in goes on as what it was.
 
@@ -209,14 +227,50 @@ is everywhere(token($account)), '200',
 # Entries go when they are dead: with the greatest leeway, 300 seconds.
 
 my $soon = uuid(60);
-revoke(revoked_id($soon, dies_at => time - 298));
+revoke(revoked_id($soon, dies_at => time - 290));
 ok eventually(sub { everywhere(token($soon)) eq '401' }), 'about to die: counts';
-ok eventually(sub { everywhere(token($soon)) eq '200' }, 10),
+ok eventually(sub { everywhere(token($soon)) eq '200' }),
     'dead: it is gone';
 revoke(revoked_id(uuid(61), dies_at => time - 302), revoked_id(uuid(62)));
 ok eventually(sub { everywhere(token(uuid(62))) eq '401' }),
     'control: one more, with';
 is everywhere(token(uuid(61))), '200', 'one that is dead already: not';
-is revocations_metrics($t)->{'revocation_entries'}, 5, 'entries that are left';
+ok eventually(sub { revocations_metrics($t)->{'revocation_entries'} == 5 }),
+    'entries that are left';
+is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 6,
+    'each had its lag, once';
+$t->stop($nginx);
+unlink $nginx->{log};
+
+# It ends while a request of it waits for the key of its token.
+
+my $next = jwt_key('b');
+my $issuer = $t->issuer(body => jwks($key));
+$nginx = revocations_gateway($t, $key, keys => <<'KEYS', server => <<'SERVER');
+platform_gateway_key_cooldown 1s;
+platform_gateway_key_wait 20s;
+KEYS
+platform_gateway_key_location /_keys;
+location = /_keys {
+    internal;
+    proxy_pass http://127.0.0.1:%%PORT_issuer%%/;
+    proxy_pass_request_headers off;
+    subrequest_output_buffer_size 64k;
+}
+SERVER
+my %waiting = map {
+    ($_ => Platform::Test::Http->new(port => $port));
+} my ($ends, $stays) = map { uuid($_) } 70, 71;
+$issuer->set(body => jwks($key, $next), hold => 1);
+my $fetches = $issuer->count;
+sleep 2;    # then a fetch is permitted again
+$waiting{$_}->send(http_request_bytes(GET => '/branch',
+    token => jwt_token('branch', $next, session_id => $_))) for $ends, $stays;
+ok eventually(sub { $issuer->count > $fetches }, 10), 'two wait for a key';
+revoke(revoked_id($ends), revoked_id(uuid(72)));
+ok eventually(sub { everywhere(token(uuid(72))) eq '401' }), 'one ends';
+$issuer->set(hold => 0);
+is $waiting{$stays}->read_response->status, 200, 'the other is let in';
+is $waiting{$ends}->read_response->status, 401, 'and the one that ended is not';
 
 $t->done;

@@ -85,6 +85,19 @@ my %bad = (
     'a cursor with a NUL' => { body => revocations_page([], cursor => "a\0b") },
     'no word of more'   => { body =>
         revocations_page([], cursor => 'a:99999') =~ s/"more"/"m"/r },
+    'a word of more that is none' => { body =>
+        revocations_page([], cursor => 'a:99999') =~ s/false/0/r },
+    'two lists'         => { body =>
+        $page->() =~ s/"revocations"/"revocations":[],"revocations"/r },
+    'two cursors'       => { body => $page->() =~ s/"cursor"/"cursor":"b","cursor"/r },
+    'a list in other words' => { body =>
+        $page->({ %$good }) =~ s/"revocations"/"revocation\u0073"/r },
+    'an entry with two ids' => { body =>
+        $page->($good) =~ s/"id"/"id":"x","id"/r },
+    'an entry of an account with another kind of moment' => { body =>
+        $page->({ %$good, subject => 'a', issued_before => 'now' }) },
+    'more beside the list than a page may have' => { body =>
+        $page->() =~ s/"more"/'"a":"' . 'a' x 4096 . '","more"'/er },
     'no list'           => { body =>
         revocations_page([], cursor => 'a:99999') =~ s/\[\]/{}/r },
     'a number in the list' => { body => $page->(1) },
@@ -95,6 +108,11 @@ my %bad = (
         dies_at => '9999999999' }) },
     'a time beyond all' => { body =>
         $page->({ id => 'a', dies_at => 1 }) =~ s/"dies_at":1/"dies_at":1e99/r },
+    'a time after the year 9999' => { body => $page->({ id => 'a',
+        dies_at => 253402300801 }) },
+    'a time before 1970' => { body => $page->({ id => 'a', dies_at => -1 }) },
+    'a time of more digits than are read' => { body => $page->({ id => 'a',
+        dies_at => 1 }) =~ s/"dies_at":1/'"dies_at":9999999999.' . '0' x 90/er },
     'a time of many digits' => { body =>
         $page->({ id => 'a', dies_at => 1 }) =~ s/"dies_at":1/'"dies_at":' . '9' x 60/er },
     'an empty id'       => { body => $page->({ %$good, id => '' }) },
@@ -109,6 +127,9 @@ my %bad = (
     '100 MB, unannounced' => { fill => [ $page->(), 100_000_000 ] },
     'a compressed one'  => { body => 'x', headers =>
         [ 'Content-Encoding' => 'gzip' ] },
+    '204'               => { status => 204 },
+    '206'               => { status => 206, body => $page->() },
+    '304'               => { status => 304 },
     '503'               => { status => 503 },
     '404'               => { status => 404 },
     'a redirect'        => { status => 302, headers => [ Location => '/' ] },
@@ -131,6 +152,17 @@ like $nginx->error_log, qr/\[error\] .*revocations not read: the document is too
     'the log says why';
 like $nginx->error_log, qr/\[notice\] .*revocations are read again/,
     'and that it is over';
+
+# One that never ends, of which some comes all the time.
+
+my $session = revoke();
+$feed->set(drip => 1);
+ok grows(failed => 1), 'a drip: fails';
+is status($first), 401, 'a drip: what is known is refused';
+is status(1000), 200, 'a drip: others are let in';
+$feed->set(drip => 0);
+arrives($session, 'a drip: then a good one is read');
+like $nginx->error_log, qr/revocations not read: timed out/, 'the log says it';
 
 # At its limits.
 
@@ -179,6 +211,32 @@ for my $name (sort keys %written) {
 $feed->set(%reset);
 ok grows(read => 2), 'and on it goes';
 
+# Other ways to send them.
+
+my $sent = revocations_page([ revoked_id(uuid(4000)) ], cursor => 'a:1');
+my %bytes = (
+    'to the end of the connection' => "HTTP/1.0 200 OK\r\n\r\n$sent",
+    'in chunks' => join('', "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n",
+        (map { sprintf "\r\n%x\r\n%s", length, $_ } $sent =~ /.{1,9}/g),
+        "\r\n0\r\n\r\n"),
+    'as text' => "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+        . 'Content-Length: ' . length($sent) . "\r\n\r\n$sent",
+);
+my $way = 4000;
+for my $name (sort keys %bytes) {
+    $feed->set(raw => $bytes{$name} =~ s/\Q${\uuid(4000)}\E/uuid(++$way)/er);
+    arrives($way, "sent $name");
+}
+$feed->set(%reset, raw => undef);
+
+# Times whose difference no number holds.
+
+$feed->set(body => revocations_page([ revoked_id(uuid(5000),
+    revoked_at => -9_000_000_000_000_000) ], cursor => 'a:1')
+    =~ s/"now":[0-9.]+/"now":9000000000000000/r);
+arrives(5000, 'a lag that is none');
+$feed->set(%reset);
+
 # A cursor that the feed does not know (any more).
 
 $feed->set(known => 'b');
@@ -207,6 +265,16 @@ $feed->set(body => revocations_page([], cursor => 'c:1', more => 1));
 ok grows(failed => 2), 'a cursor that does not move fails';
 $feed->set(%reset);
 arrives(revoke(), 'until it does');
+
+# One that always has more and never an entry is asked once an interval, too;
+# and it was not read to its end.
+
+$feed->set(endless => 1);
+my ($was, $since) = ($feed->count, time);
+ok eventually(sub { $feed->count >= $was + 30 }, 30), 'always more, and nothing';
+cmp_ok time - $since, '>', 2.5, 'it is asked ten times a second';
+$feed->set(endless => 0, known => 'd');
+arrives(revoke(), 'until it has no more');
 
 # An issuer's clock that is an hour off: its tokens are not believed in any
 # case, and those of a good clock are judged as before.

@@ -67,7 +67,13 @@ for my $stale ('pass', 'refuse') {
 
     my $count = metric('revocation_unchecked_total');
     $feed->down;
-    ok $nginx->wait_log(qr/revocations are stale/, 10), "$stale: gone: logged";
+    my $failed = metric('revocation_fetches_total{outcome="failed"}');
+    ok $nginx->wait_log(qr/revocations are stale/), "$stale: gone: logged";
+    ok eventually(sub {
+        metric('revocation_fetches_total{outcome="failed"}') > $failed + 5;
+    }), "$stale: it is asked again and again";
+    my $said = () = $nginx->error_log =~ /\[error\].*_revocations/g;
+    cmp_ok $said, '<', 4, "$stale: and nginx says once why it cannot be";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another";
     is status($ended), 401, "$stale: one that has ended";
     is ready()->status, 200, "$stale: it stays ready";
@@ -79,7 +85,7 @@ for my $stale ('pass', 'refuse') {
         ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale',
         "$stale: explained";
     $feed->up;
-    ok $nginx->wait_log(qr/revocations are up to date again/, 10),
+    ok $nginx->wait_log(qr/revocations are up to date again/),
         "$stale: it is back";
     is status($goes_on), 200, "$stale: and so are requests";
     $t->stop($nginx);
@@ -129,6 +135,18 @@ ok eventually(sub {
 $t->stop($nginx);
 unlink $nginx->{log};
 
+# What is missed is wanted soon, however seldom it is asked.
+
+$feed->set(status => 503);
+revocations_conf($t, $key, set => $SET =~ s/100ms/40s/r,
+    stale => 'pass after=100s');
+$nginx = $t->start_nginx;
+ok $nginx->wait_log(qr/revocations not read: status 503/, 10), 'asked in vain';
+$feed->set(status => undef);
+ok eventually(sub { ready()->status == 200 }, 30), 'asked again long before';
+$t->stop($nginx);
+unlink $nginx->{log};
+
 # A zone that is too small.
 
 $t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
@@ -138,7 +156,7 @@ for my $stale ('pass', 'refuse') {
     $nginx = revocations_conf($t, $key, set => $set,
         stale => "$stale after=60s");
     $t->start_nginx;
-    ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
+    ok eventually(sub { metric('revocation_zone_full') == 1 }),
         "$stale: too many";
     ok $nginx->wait_log(qr/\[alert\] .*the zone is full/), "$stale: an alert";
     is ready()->status, 503, "$stale: it is not ready";
@@ -150,12 +168,12 @@ for my $stale ('pass', 'refuse') {
         "$stale: counted";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another one";
     $feed->set(many => 3000, known => 'few');
-    ok eventually(sub { metric('revocation_zone_full') == 0 }, 15),
+    ok eventually(sub { metric('revocation_zone_full') == 0 }),
         "$stale: fewer find room";
     ok eventually(sub { status($goes_on) == 200 }), "$stale: and all is well";
     is ready()->status, 200, "$stale: ready";
     $feed->set(many => 10_000, known => 'more');
-    ok eventually(sub { metric('revocation_zone_full') == 1 }, 15),
+    ok eventually(sub { metric('revocation_zone_full') == 1 }),
         "$stale: too many again";
     is status($goes_on), $stale eq 'pass' ? 200 : 503,
         "$stale: which holds at once, however young the feed is";
@@ -186,6 +204,8 @@ my %refused = (
         qr/cannot hold a page of the feed: add "subrequest_output_buffer_size 1m;"/,
         set => $SET, server => 'location = /small { internal; '
             . 'proxy_pass http://127.0.0.1:1; }', uri => 'small' ],
+    'a cache around it' => [ qr/would give old revocations from a cache/,
+        http => 'proxy_cache_path %%DIR%%/c keys_zone=c:1m;', location => 'proxy_cache c;' ],
     'the zone of the keys' => [ qr/is that of "platform_gateway_zone"/,
         set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
     'an interval beyond the bound' => [ qr/more than half of "after="/,

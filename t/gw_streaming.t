@@ -23,7 +23,7 @@ my $events = $t->http_server(events => undef, protocol => sub {
     syswrite $fh, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
         . "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
         . "data: first\n\n";
-    for (1 .. 500) {
+    for (1 .. 3000) {
         last if -e $go;
         sleep 0.02;
     }
@@ -123,7 +123,7 @@ is $events->count, 0, 'nobody was asked';
 my $c = Platform::Test::Http->new(port => $port);
 $c->send(http_request_bytes(GET => '/events', @with,
     headers => [ Accept => 'text/event-stream' ]));
-$c->_fill(time + 5) until $c->{buf} =~ /first\n\n/ || $c->{eof};
+$c->_fill(time + 60) until $c->{buf} =~ /first\n\n/ || $c->{eof};
 like $c->{buf}, qr/data: first\n\n/, 'the first event arrives';
 unlike $c->{buf}, qr/second/, 'before the end';
 like $c->{buf}, qr/^X-Request-Id: /m, 'with its id';
@@ -132,7 +132,7 @@ $t->write_file('go', '');
 like $c->read_all, qr/data: second\n\n/, 'the second follows';
 unlink $go;
 
-open my $curl, '-|', 'curl', '-s', '-N', '-m', 20 * $t->scale,
+open my $curl, '-|', 'curl', '-s', '-N', '-m', 60 * $t->scale,
     '--http2-prior-knowledge', '-H', "Authorization: Bearer $with[1]",
     'http://127.0.0.1:' . $t->port('h2') . '/events' or die "curl: $!\n";
 is scalar(<$curl>), "data: first\n", 'HTTP/2: the first event arrives';
@@ -232,7 +232,7 @@ for my $path (qw(/buffered /unbuffered)) {
     $c->close;
     $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(POST => $path, @with, @expect));
-    $c->_fill(time + 5) until $c->{buf} =~ /\r\n\r\n/ || $c->{eof};
+    $c->_fill(time + 60) until $c->{buf} =~ /\r\n\r\n/ || $c->{eof};
     like $c->{buf}, qr{\AHTTP/1\.1 100 Continue\r\n\r\n\z},
         "$path, Expect, a token: 100 before the body";
     $c->send('12345');

@@ -228,16 +228,18 @@ my $ending = post('login: to end', login =>
 my $ending_id = (jwt_decode($ending->{refreshToken}))[1]{session_id};
 is_code(call('an end', DELETE => "/api/auth/sessions/$ending_id",
     token => $ending->{accountAccessToken}), 200, 'AUTH_END_SESSION_SUCCESS');
+# Of identity itself: the gateway refuses such a token as soon as it knows.
 is_code(call('sessions: of a session that has ended', GET =>
-    '/api/auth/sessions', token => $ending->{accountAccessToken}), 401,
+    '/api/auth/sessions', of => 'identity',
+    token => $ending->{accountAccessToken}), 401,
     'AUTH_SESSION_NOT_ACTIVE');
 $ending = post('login: to end all', login =>
     { %one, account => 'none@demo.test' })->json;
 is_code(post('logout-all', 'logout-all' => undef,
     token => $ending->{accountAccessToken}), 200, 'AUTH_LOGOUT_ALL_SUCCESS');
 is_code(post('change-credential: of a session that has ended',
-    'change-credential' => \%credentials, token => $ending->{accountAccessToken}),
-    401, 'AUTH_SESSION_NOT_ACTIVE');
+    'change-credential' => \%credentials, of => 'identity',
+    token => $ending->{accountAccessToken}), 401, 'AUTH_SESSION_NOT_ACTIVE');
 
 # -- the revocation feed
 
@@ -358,7 +360,7 @@ is_code(post('refresh: after logout', refresh => undef,
     'AUTH_SESSION_NOT_ACTIVE');
 post('logout: the other session', logout => undef, token => $account);
 is_code(post('select-branch: after logout', 'select-branch' =>
-    { branchId => $branch }, token => $account), 401,
+    { branchId => $branch }, of => 'identity', token => $account), 401,
     'AUTH_SESSION_NOT_ACTIVE');
 
 # -- when something is missing

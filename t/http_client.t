@@ -11,7 +11,7 @@ use Test::More;
 
 my $node = Platform::Test::Env::node();
 
-my $t = Platform::Test->new;
+my $t = Platform::Test->new(timeout => 900);
 my $s = $t->full_stack;
 my ($dir, $tools) = ($t->dir, $t->root . '/t/node');
 my $source = $t->root . '/examples/client/client.ts';

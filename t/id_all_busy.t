@@ -9,7 +9,7 @@ use Platform::Test;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-my $FROZEN_S = 1.5;
+my $FROZEN_S = 3;
 my $LATE_MS = 700;    # well below
 
 my $t = Platform::Test->new;
@@ -38,7 +38,7 @@ is http_get($port, $jwks)->status, 200, 'nobody is busy: served';
 
 $pg->freeze('STOP');
 my $busy = ask('/readyz');
-sleep 0.2;    # the only worker waits for the database
+sleep 1;    # the only worker waits for the database
 my @waiting = map { ask($jwks) } 1 .. 3;
 sleep $FROZEN_S;
 $pg->freeze('CONT');

@@ -227,10 +227,10 @@ for my $case ([ "credential_hash = (select credential_hash from accounts
 unlike $s->identity->log_text, qr/eyJ|passw0rd|wrong/, 'no secret in the log';
 $t->allow(qr/db\.(?:error|connect|unavailable)|sweep\.failed/);
 $pg->stop('INT');
-is_problem(change($own, $OLD, $NEW), 503, 'DATABASE_UNAVAILABLE',
-    'no database');
+is_problem(change($own, $OLD, $NEW, port => $face), 503,
+    'DATABASE_UNAVAILABLE', 'no database');
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 is login('several', $OLD)->status, 200, 'nothing was changed';
 
 $t->done;

@@ -306,13 +306,13 @@ my $holder = Platform::Test::Process->start(
     name => 'holder', dir => $t->dir, log => $t->dir . '/holder.log',
     code => sub {
         $pg->sql("begin; select 1 from accounts for update;
-            select pg_sleep(30)");
+            select pg_sleep(300)");
     })->expect_end;
 $t->track($holder);
 eventually(sub { $pg->sql("select count(*) from pg_stat_activity
     where query like '%pg_sleep%' and state = 'active'") > 1 });
 $c->refused(1, qr/did not finish within PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed/,
-    { env => { PLATFORM_DB_STATEMENT_TIMEOUT => '0.5s' } },
+    { env => { PLATFORM_DB_STATEMENT_TIMEOUT => '5s' } },
     qw(account disable ann@example.com));
 $holder->stop('KILL');
 $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity

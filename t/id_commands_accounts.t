@@ -157,8 +157,7 @@ sub typed {
     };
     for my $n (0 .. $#lines) {
         my $prompts = $o{then} ? $n : $n + 1;
-        eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts },
-            20);
+        eventually(sub { my @asked = $shown->() =~ /: /g; @asked >= $prompts });
         sleep 0.2;    # echo is off a moment after the prompt
         print {$write} $lines[$n];
         $o{then}->($shown) if $o{then} && $n == 0;
@@ -177,7 +176,7 @@ sub pasted {
     return typed({ cmd => "until [ -e $go ]; do sleep 0.1; done; exec sh -i",
         then => sub {
             my ($shown) = @_;
-            eventually(sub { $shown->() =~ /\Q$last\E/ }, 20);    # its echo
+            eventually(sub { $shown->() =~ /\Q$last\E/ });    # its echo
             $t->write_file($go =~ s{.*/}{}r, '');
         } }, $block, @answers);
 }

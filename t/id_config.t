@@ -80,6 +80,7 @@ my @values = (
     [ PLATFORM_ENTITLEMENT_URL => 'x', 'http://e:1' ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'fast', 'off' ],
     [ PLATFORM_REFRESH_RATE_LIMIT => '0r/s', '5r/s burst 5' ],
+    [ PLATFORM_REVOCATIONS_ENABLED => 'x', 'off' ],
     [ PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0', '10.0.0.0/8' ],
     [ IDENTITY_LISTEN => 'x', 'run/x.sock' ],
     [ HTTP_PORT => '0', '8081' ],
@@ -99,9 +100,11 @@ for my $case (@values) {
 
 ($status, $out) = $t->run_identity(['--print-config']);
 my %case = map { $_->[0] => 1 } @values;
-# These are libpq's to judge; id_key_dir.t has the directory of keys.
+# These are libpq's or the gateway's to judge; id_key_dir.t has the directory of
+# keys.
 is_deeply [ grep { !$case{$_} } $out =~ /^(\w+)=/mg ],
     [ (map {"PLATFORM_DB_$_"} qw(HOST NAME PASSWORD USER)),
+        (map {"PLATFORM_ENTITLEMENT_$_"} qw(CONNECT_TIMEOUT SERVERS TIMEOUT)),
         'PLATFORM_JWT_KEY_DIR' ],
     'no other setting is without its case';
 for my $word (qw(true false 1 0 on off TRUE Off)) {
@@ -287,7 +290,7 @@ $t->track($default);
 ok eventually(sub {
     my $c = eval { $t->fcgi($t->dir . '/run/identity.sock') };
     $c && $c->request(GET => '/healthz')->{status} == 200
-}, 10), 'the default is run/identity.sock';
+}), 'the default is run/identity.sock';
 
 # A socket whose process was killed is taken over.
 

@@ -49,7 +49,7 @@ my $holder = $t->track(Platform::Test::Process->start(
         user => 'postgres') },
 )->expect_end);
 ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-    where wait_event = 'PgSleep'", user => 'postgres') }, 20),
+    where wait_event = 'PgSleep'", user => 'postgres') }),
     'somebody migrates';
 my ($status, undef, $err) = $t->run_identity(['migrate']);
 is $status, 0, 'who comes second waits' or diag $err;

@@ -111,16 +111,16 @@ like readyz($empty, 'unmigrated'),
 $pg->sql("alter role platform password 'another'", user => 'postgres');
 $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
     where usename = 'platform' and pid <> pg_backend_pid()", user => 'postgres');
-ok eventually(sub { readyz($good, 'changed') =~ $REFUSED }, 10),
+ok eventually(sub { readyz($good, 'changed') =~ $REFUSED }),
     'the password changes: refused';
 $pg->freeze('STOP');
-ok eventually(sub { readyz($good, 'hangs') =~ $SILENT }, 30),
+ok eventually(sub { readyz($good, 'hangs') =~ $SILENT }),
     'the server hangs: no answer';
 $pg->freeze('CONT');
-ok eventually(sub { readyz($good, 'thawed') =~ $REFUSED }, 30),
+ok eventually(sub { readyz($good, 'thawed') =~ $REFUSED }),
     'it goes on: refused';
 $pg->sql("alter role platform password '$secret'", user => 'postgres');
-ok eventually(sub { readyz($good, 'again') =~ /^200/ }, 10),
+ok eventually(sub { readyz($good, 'again') =~ /^200/ }),
     'the password is back: ready';
 my @told = join('', $good->log_text) =~ /"event":"db\.(\w+)"/g;
 is_deeply [ grep {/refused|unavailable|connected/} @told ],

@@ -35,7 +35,7 @@ sub login {
         my $res = call(login => { account => "$account\@demo.test",
             credential => 'Demo-passw0rd!' });
         return $res->status == 200 ? $res->json : undef;
-    }, 10);
+    });
 }
 
 sub refresh { return call(refresh => { refreshToken => $_[0] }) }
@@ -49,7 +49,7 @@ sub warnings {
         for keys %settings;
     $primary->sql('select pg_reload_conf()', user => 'postgres');
     ok eventually(sub { !grep { $primary->sql("show $_", user => 'postgres')
-        ne $settings{$_} } keys %settings }, 10), 'set';
+        ne $settings{$_} } keys %settings }), 'set';
     $identity->stop;
     my $before = length $identity->log_text;
     $identity->start;
@@ -131,7 +131,7 @@ $standby->promote;
 $t->allow(qr/db\.(?:error|connect)/);
 
 is eventually(sub { my $res = refresh($out->{refreshToken});
-    $res->status != 503 ? $res->status : undef }, 20), 200,
+    $res->status != 503 ? $res->status : undef }), 200,
     'the logged-out token is good again';
 is refresh($rotated->{refreshToken})->status, 200, 'so is the replaced one';
 is refresh($new)->status, 401, 'and its owner is the one refused';
@@ -169,7 +169,7 @@ my $p = Platform::Test::Process->start(
     cmd  => [ Platform::Test::Env::identity(), qw(sessions revoke --since),
         $since ])->expect_end;
 ok eventually(sub { $standby->sql("select count(*) from pg_stat_activity
-    where wait_event_type = 'Lock'", user => 'postgres') }, 20),
+    where wait_event_type = 'Lock'", user => 'postgres') }),
     'the command waits for a row';
 for my $token ($out->{refreshToken}, $rotated->{refreshToken}, $new,
     $idle->{refreshToken})

@@ -54,7 +54,7 @@ for my $path (@ready) {
     is $res->header('Retry-After'), 1, "no database: $path: Retry-After";
 }
 $t->postgres->start;
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 10),
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }),
     'the database is back: ready';
 
 # No signing key where APP_ENV is local: serves, is not ready.

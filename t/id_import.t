@@ -192,7 +192,7 @@ $pg->sql("create function slow() returns trigger language plpgsql as
 my @slow = ((map { import_line(account => "fast$_") } 1 .. 500),
     import_line(account => 'slow'));
 ($status, undef, $out) = $c->run({ stdin => join('', @slow),
-    env => { %env, PLATFORM_DB_STATEMENT_TIMEOUT => '1s' } },
+    env => { %env, PLATFORM_DB_STATEMENT_TIMEOUT => '5s' } },
     qw(account import));
 $there = count('accounts', "account_name like 'fast%'");
 is $status, 1, 'a batch took too long: exit 1';

@@ -31,7 +31,7 @@ sub waits {
 
     return ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
         where wait_event_type = 'Lock' and query like '%$sql%'
-        and pid <> pg_backend_pid()", user => 'postgres') }, 20),
+        and pid <> pg_backend_pid()", user => 'postgres') }),
         "waits: $sql";
 }
 
@@ -51,7 +51,7 @@ for my $level ('repeatable read', 'serializable') {
     )->expect_end;
     $t->track($holder);
     ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-        where wait_event = 'PgSleep'", user => 'postgres') }, 20),
+        where wait_event = 'PgSleep'", user => 'postgres') }),
         'members are held';
     my $client = Platform::Test::Http->new(port => $port);
     $client->send(login());

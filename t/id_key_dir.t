@@ -11,7 +11,7 @@ use Platform::Test::KeyDir;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-my $t = Platform::Test->new(timeout => 600);
+my $t = Platform::Test->new;
 my ($old, $new, $other) = map { jwt_key($_) } qw(identity next other);
 my $dir = key_dir($t);
 my %env = key_dir_env($dir);

@@ -179,8 +179,8 @@ refresh(database => jwt_token('refresh', $next,
     iss => $env{PLATFORM_JWT_ISSUER}));
 login(database2 => 'one');
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 10), 'is back';
-ok eventually(sub { $identity->log_text =~ /sweep\.done/ }, 10),
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'is back';
+ok eventually(sub { $identity->log_text =~ /sweep\.done/ }),
     'the sweep has its line';
 
 # -- the lines ------------------------------------------------------------------

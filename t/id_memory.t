@@ -47,7 +47,7 @@ sub gone {
     my ($needle, $name) = @_;
 
     my @found;
-    eventually(sub { @found = places($needle); return !@found }, 1);
+    eventually(sub { @found = places($needle); return !@found });
     return is join("\n", @found), '', $name;
 }
 

@@ -233,7 +233,7 @@ $errors += $diff->{$_} for grep {/^identity_db_errors_total/} keys %$diff;
 cmp_ok $errors, '>=', 1, 'no database: so are its errors';
 $diff = changed(sub {
     $t->postgres->start;
-    eventually(sub { http_get($face, '/readyz')->status == 200 }, 10);
+    eventually(sub { http_get($face, '/readyz')->status == 200 });
 });
 cmp_ok $diff->{identity_db_connects_total}, '>=', 1, 'and reconnecting';
 
@@ -245,9 +245,10 @@ my @calls = map { $t->fcgi($stack->identity->address) } @waiting;
 $calls[$_]->send(Platform::Test::Fcgi::request_bytes(
     POST => '/api/auth/refresh',
     body => qq({"refreshToken":"$waiting[$_]"}))) for 0 .. 1;
-ok eventually(sub { scrape()->{identity_db_pool_used} == 2 }, 5),
-    'two connections in use';
-is scrape()->{identity_workers_busy}, 3, 'by two workers, and one for this';
+my $now;
+ok eventually(sub { $now = scrape(); $now->{identity_db_pool_used} == 2
+    && $now->{identity_workers_busy} <= 3 }), 'two connections in use';
+is $now->{identity_workers_busy}, 3, 'by two workers, and one for this';
 $t->postgres->freeze('CONT');
 is $_->read_answer->{status}, 200, 'each is answered' for @calls;
 is scrape()->{identity_db_pool_used}, 0, 'and its connection is free';
@@ -258,11 +259,11 @@ $diff = changed(sub {
     my $address = $stack->identity->address;
     my $c = $t->fcgi($address);
     $c->send("GET / HTTP/1.0\r\n\r\n");
-    $c->connection->closed(2);
+    $c->connection->closed;
     $c = $t->fcgi($address);
     $c->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/refresh',
         body => '{}', params => { CONTENT_LENGTH => 3 }));
-    $c->connection->closed(2);
+    $c->connection->closed;
 });
 is $diff->{'identity_connections_dropped_total{reason="garbage"}'}, 1,
     'garbage is counted';

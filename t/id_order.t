@@ -127,7 +127,7 @@ is_refused(POST => '/api/auth/select-branch', 503, 'DATABASE_UNAVAILABLE',
 is_refused(POST => '/api/auth/login', 503, 'DATABASE_UNAVAILABLE',
     'no database: login: before the credential', json => \%login);
 $pg->start;
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }, 10),
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }),
     'with a database again';
 is_refused(POST => '/api/auth/refresh', 401, 'AUTH_SESSION_NOT_ACTIVE',
     'the revoked session', json => {

@@ -10,7 +10,7 @@ use Platform::Test;
 use Platform::Test::Http;
 use Test::More;
 
-my $t = Platform::Test->new(timeout => 120);
+my $t = Platform::Test->new;
 my $pg = $t->postgres(settings => {
     log_statement            => 'all',
     log_parameter_max_length => 0,
@@ -341,7 +341,7 @@ $pg->sql('alter role platform reset search_path', user => 'postgres');
 #    statement_timeout, which is longer than a request lasts, does not end it
 
 $token = session_in(undef);
-my $unit = $t->scale > 1 ? 3 : 1;    # seconds
+my $unit = 3;    # seconds
 $identity->stop;
 $identity->{env}{PLATFORM_DB_PREPARED} = 'false';
 $identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = 20 * $unit . 's';
@@ -358,12 +358,12 @@ my $waiting = "select count(*) from pg_stat_activity
     where usename = 'platform' and state = 'active'";
 cmp_ok $pg->sql($waiting, user => 'postgres'), '>=', 1, 'its write waits';
 ok $pg->end($transaction, 'commit'), 'the transaction ends';
-ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }, 10),
+ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }),
     'its write comes through';
 is row($claims->{session_id}), "$claims->{jti}|ACTIVE|", 'and does nothing';
 is $pg->sql("select count(*) from rotated_tokens
     where session_id = '$claims->{session_id}'"), 0, 'nor remembers anything';
-ok eventually(sub { refresh($token)->status == 200 }, 10),
+ok eventually(sub { refresh($token)->status == 200 }),
     'the token is still good';
 
 $t->done;

@@ -161,7 +161,7 @@ my ($more, $more_hot);
 ok eventually(sub {
     ($more, $more_hot) = split /\|/, $pg->sql($counts);
     return $more - $updates >= 60;
-}, 20), 'sixty refreshes by changing agents';
+}), 'sixty refreshes by changing agents';
 cmp_ok $more_hot - $hot, '>=', 0.9 * ($more - $updates), 'are HOT';
 
 # Off: neither is stored, at login or refresh.

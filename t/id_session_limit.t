@@ -16,7 +16,7 @@ my $pg = $t->postgres(settings => { max_wal_size => '1GB' });
 my $identity = $t->identity_face(
     PLATFORM_AUTH_MAX_FAILURES    => 0,
     PLATFORM_AUTH_MAX_SESSIONS    => 3,
-    PLATFORM_DB_STATEMENT_TIMEOUT => 0.5 * $t->scale . 's',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '5s',
 );
 my $port = $t->port('identity');
 my $json = JSON::PP->new->utf8;

@@ -188,8 +188,8 @@ is $res->status, 200, 'the own one, in capitals';
 like $res->cookie_line('platform_refresh_token') // '', qr/Max-Age=0/,
     'clears the cookie';
 is_alive($last, 0, 'it is over');
-is_problem(call($last, GET => 'sessions'), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'and may not ask any more');
+is_problem(call($last, GET => 'sessions', port => $face), 401,
+    'AUTH_SESSION_NOT_ACTIVE', 'and may not ask any more');
 
 # -- those that are over are not shown
 
@@ -292,7 +292,7 @@ $pg->stop('INT');
 is_problem(call($again, @$_[ 0, 1 ], port => $face), 503,
     'DATABASE_UNAVAILABLE', "no database: @$_") for @calls;
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }, 20), 'back';
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 $s->identity->stop;
 $s->identity->{env}{PLATFORM_AUTH_SESSION_CLIENT} = 'off';
 $s->identity->start;

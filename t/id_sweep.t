@@ -15,6 +15,8 @@ my $slack = $t->scale;
 my $pg = $t->postgres(settings => {
     session_preload_libraries       => 'auto_explain',
     'auto_explain.log_min_duration' => 0,
+    log_lock_waits                  => 'on',
+    deadlock_timeout                => '200ms',
 });
 my $c = Platform::Test::Commands->new(test => $t);
 $c->done('seed');
@@ -101,7 +103,7 @@ sub hold {
     )->expect_end;
     $t->track($p);
     eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-        where wait_event = 'PgSleep'") }, 20) or die 'nothing holds';
+        where wait_event = 'PgSleep'") }) or die 'nothing holds';
     return $p;
 }
 
@@ -110,7 +112,7 @@ sub release {
 
     $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
         where wait_event = 'PgSleep'", user => 'postgres');
-    $p->wait_end(20);
+    $p->wait_end(60);
     return;
 }
 
@@ -119,7 +121,7 @@ my $hold = hold("select 1 from auth_sessions
     where session_id = '$dead[1]' for update");
 my $start = time;
 is $c->done('sweep')->{sessions}, 2, 'a row that is held is passed over';
-cmp_ok time - $start, '<', 3 * $slack, 'at once';
+cmp_ok time - $start, '<', 10 * $slack, 'before a statement is given up';
 release($hold);
 is $c->done('sweep')->{sessions}, 1, 'and goes the next time';
 
@@ -138,12 +140,12 @@ for my $level ('read committed', 'repeatable read') {
         = '$level'", user => 'postgres');
     my $stop = hold('lock table rotated_tokens');
     my $sweep = $c->start('sweep');
-    ok eventually(sub { xmin("wait_event_type = 'Lock'") =~ /\A\d+\z/ }, 20),
+    ok eventually(sub { xmin("wait_event_type = 'Lock'") =~ /\A\d+\z/ }),
         "$level: a sweep waits, with a snapshot";
     is xmin("state = 'idle in transaction'"), 'none',
         "$level: its lock holds vacuum back by none";
     release($stop);
-    ok $sweep->wait_end(20 * $slack), "$level: it goes on";
+    ok $sweep->wait_end(60 * $slack), "$level: it goes on";
     is $sweep->status, 0, "$level: and ends well";
 }
 $pg->sql('alter role platform reset default_transaction_isolation',
@@ -216,19 +218,23 @@ sub call {
 
 my (undef, $session) = call(login => { account => 'one@demo.test',
     credential => $Platform::Test::Stack::CREDENTIAL });
-my ($worst, $refreshes, %answers) = (0, 0);
+my ($refreshes, @took, %answers) = (0);
+$log_start = -s $pg->{log};
 my $swept_all = eventually(sub {
     my $begun = time;
     ($status, $session)
         = call(refresh => { refreshToken => $session->{refreshToken} });
-    my $took = time - $begun;
-    $worst = $took if $took > $worst;
+    push @took, time - $begun;
     $answers{$status}++;
     return ++$refreshes % 20 == 0 && count('auth_sessions') == 3003;
-}, 60);
+});
 ok $swept_all, 'ended sessions go by themselves';
 is_deeply [ keys %answers ], [200], "$refreshes refreshes meanwhile";
-cmp_ok $worst, '<', 0.5 * $slack, 'none held up';
+@took = sort { $a <=> $b } @took;
+cmp_ok $took[ $#took / 2 ], '<', 0.5 * $slack, 'as quick as ever';
+seek $fh, $log_start, 0;
+is scalar(grep {/still waiting for/} <$fh>), 0, 'and none waits for a lock';
+
 # A round is logged at its end, when its rows have been gone for a moment.
 my $total;
 eventually(sub {
@@ -237,7 +243,7 @@ eventually(sub {
         grep { $_->{event} eq 'sweep.done' } $_->log_lines
     } $identity, $second;
     return $total >= 20000;
-}, 10);
+});
 is $total, 20000, 'counted once, whoever swept';
 is scalar(grep { $_->{event} =~ /^sweep/ } $idle->log_lines), 0,
     'PLATFORM_SWEEP_INTERVAL=0: never';
@@ -248,19 +254,19 @@ $idle->stop;
 
 $pg->stop('INT');
 ok eventually(sub { grep { $_->{event} eq 'sweep.failed' }
-    $identity->log_lines }, 20), 'no database: it says so';
+    $identity->log_lines }), 'no database: it says so';
 $pg->start;
 fill(10, '-60 days');
-ok eventually(sub { count('auth_sessions') == 3003 }, 20),
+ok eventually(sub { count('auth_sessions') == 3003 }),
     'and goes on when it is back';
 $pg->freeze('STOP');
 sleep 1.5 * $slack;
 my $process = $identity->process->expect_end;
 $start = time;
 $process->signal('TERM');
-ok $process->wait_end(5 * $slack), 'a sweep that hangs keeps nobody';
+ok $process->wait_end(60), 'a sweep that hangs keeps nobody';
 is $process->status, 0, 'exit 0';
-cmp_ok time - $start, '<', 3 * $slack, 'within its bound';
+cmp_ok time - $start, '<', 8 * $slack, 'nor as long as a statement may take';
 $pg->freeze('CONT');
 
 $t->done;

@@ -41,11 +41,11 @@ sub session { return "session_id = '" . claims($_[0])->{session_id} . "'" }
 
 my $several = login('several');
 my $branch = $several->{branches}[0]{branchId};
-my $end = int(time) + 2;
+my $end = int(time) + 5;
 $pg->sql("update auth_sessions set expires_at = to_timestamp($end)
     where " . session($several->{refreshToken}));
 my (@early, @late, %seen);
-while (time < $end + 0.5) {
+until ($seen{401} || time > $end + 60) {
     my $sent = time;
     my $res = http_post($port, '/api/auth/select-branch',
         token => $several->{accountAccessToken},
@@ -67,12 +67,21 @@ my $one = login('one');
 my $own = claims($one->{refreshToken});
 $end = int(time) + 1;
 my $short = jwt_token('refresh', $key, %$own, exp => $end);
-sleep $end - 0.2 - time if time < $end - 0.2;
-is refresh($short)->status, 200, 'a refresh token in its last second';
+my $res;
+eventually(sub {    # once more where the answer came after that second
+    sleep $end - 0.2 - time if time < $end - 0.2;
+    $res = refresh($short);
+    return 1 if time < $end;
+    $own = claims(login('one')->{refreshToken});
+    $end = int(time) + 1;
+    $short = jwt_token('refresh', $key, %$own, exp => $end);
+    return 0;
+});
+is $res->status, 200, 'a refresh token in its last second';
 $own = claims(login('one')->{refreshToken});
 $end = int(time) + 1;
 $short = jwt_token('refresh', $key, %$own, exp => $end);
-sleep $end + 0.02 - time;
+sleep 0.01 while time < $end + 0.02;
 is_problem(refresh($short), 401, 'AUTH_REFRESH_TOKEN_INVALID',
     'and right after it');
 
@@ -102,7 +111,7 @@ $pg->sql("update auth_sessions set expires_at = expires_at + interval '20 s'
     where " . session($one->{refreshToken}));
 my $ahead = jwt_token('refresh', $key, %$own, iat => $own->{iat} + 20,
     exp => $own->{exp} + 20);
-my $res = refresh($ahead);
+$res = refresh($ahead);
 is $res->status, 200, 'a token from 20 s ahead';
 my $far = jwt_token('refresh', $key, %{ claims($res->json->{refreshToken}) },
     iat => int(time) + 60);

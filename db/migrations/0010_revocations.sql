@@ -73,11 +73,24 @@ $$;
 
 CREATE FUNCTION accounts_revoke() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER AS $$
+DECLARE
+  moment timestamptz := clock_timestamp();
 BEGIN
-  PERFORM revoke_tokens(OLD.account_id, CASE
-    WHEN TG_OP = 'UPDATE'
-         AND NEW.sessions_valid_after > OLD.sessions_valid_after
-    THEN NEW.sessions_valid_after ELSE clock_timestamp() END);
+  IF TG_OP = 'UPDATE' AND NEW.sessions_valid_after > OLD.sessions_valid_after
+  THEN
+    moment := least(moment, NEW.sessions_valid_after);
+  END IF;
+  PERFORM revoke_tokens(OLD.account_id, moment);
+
+  -- Tokens issued since a lockout of this very second say the next one, too.
+  IF date_trunc('second', OLD.sessions_valid_after)
+     >= date_trunc('second', moment) THEN
+    INSERT INTO session_revocations (session_id, dies_at)
+    SELECT session_id, clock_timestamp() + access_token_life()
+      FROM auth_sessions
+     WHERE account_id = OLD.account_id AND status = 'ACTIVE'
+       AND created_at > OLD.sessions_valid_after;
+  END IF;
   RETURN NULL;
 END;
 $$;

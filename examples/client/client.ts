@@ -22,6 +22,22 @@ export interface Branch {
   workspaceName: string;
 }
 
+/** One of the account's; what the operator does not keep is null. */
+export interface OwnSession {
+  sessionId: string;
+  /** Whether it is this client's. */
+  current: boolean;
+  createdAt: string;
+  usedAt: string | null;
+  expiresAt: string;
+  address: string | null;
+  agent: string | null;
+  workspaceId: string | null;
+  workspaceName: string | null;
+  branchId: string | null;
+  branchName: string | null;
+}
+
 /** Keeps the refresh token where there is no cookie; null: there is none. */
 export interface TokenStore {
   load(): string | null | Promise<string | null>;
@@ -63,6 +79,10 @@ interface Session {
   branches?: Branch[];
 }
 
+interface Ended {
+  endedSessions: number;
+}
+
 interface Token {
   text: string;
   expires: number;
@@ -74,7 +94,7 @@ interface Token {
 const TRIES = 8;
 const LOST_MS = 1000;         // before asking again after a lost answer
 const OTHER_TAB_MS = 500;     // for the answer of a faster tab to arrive
-const LONGEST_MS = 30_000;    // after which nothing is tried again
+const LONGEST_MS = 25_000;    // after which nothing is tried again: as above
 const TIMEOUT_MS = 20_000;    // longer than the gateway waits itself
 const EARLY_MS = 10_000;      // before its end a token is not used any more
 
@@ -173,6 +193,41 @@ export class PlatformClient {
     });
   }
 
+  /** This one and the newest others; `more`: there are still others. */
+  async sessions(): Promise<{ sessions: OwnSession[]; more: boolean }> {
+    return this.#own('sessions', {}, 'GET');
+  }
+
+  /** Ends one of sessions().  RESOURCE_NOT_FOUND: it had ended already. */
+  async endSession(session: Pick<OwnSession, 'sessionId' | 'current'>):
+    Promise<void> {
+    await this.#own(`sessions/${encodeURIComponent(session.sessionId)}`, {},
+      'DELETE');
+    if (session.current) await this.#alone(() => this.#forget());
+  }
+
+  /** Ends all other sessions, and tells how many; may be repeated. */
+  async logoutOthers(): Promise<number> {
+    return (await this.#own<Ended>('logout-others')).endedSessions;
+  }
+
+  /** Ends all sessions, this one too.  Status 401: they had ended already. */
+  async logoutAll(): Promise<number> {
+    const { endedSessions } = await this.#own<Ended>('logout-all');
+    await this.#alone(() => this.#forget());
+    return endedSessions;
+  }
+
+  /**
+   * Ends all other sessions, and tells how many.  AUTH_INVALID_CREDENTIALS:
+   * the credential is wrong, ask again; this session goes on.
+   */
+  async changeCredential(credential: string, newCredential: string):
+    Promise<number> {
+    return (await this.#own<Ended>('change-credential',
+      { credential, newCredential })).endedSessions;
+  }
+
   /* One at a time: by Web Locks over all tabs, or at least in this one. */
   #alone<T>(work: () => Promise<T>): Promise<T> {
     const locks = globalThis.navigator?.locks as LockManager | undefined;
@@ -265,12 +320,26 @@ export class PlatformClient {
     return this.#fetch(url, { ...init, headers });
   }
 
-  async #post(what: string, data: object = {}, token?: string):
-    Promise<Session> {
+  /* With a token of either kind.  One that is refused is replaced, once. */
+  async #own<T>(what: string, data: object = {}, method = 'POST'): Promise<T> {
+    const token = () => usable(this.#access) ? this.#access : this.#account;
+    if (!usable(token())) await this.refresh();
+    const used = token();
+    const call = () => this.#post<T>(what, data, token()?.text, method);
+    return call().catch(async (error) => {
+      if (!isSignedOut(error) || error.code === 'AUTH_INVALID_CREDENTIALS')
+        throw error;
+      if (token() === used) await this.refresh();
+      return call();
+    });
+  }
+
+  async #post<T = Session>(what: string, data: object = {}, token?: string,
+    method = 'POST'): Promise<T> {
     /* An empty body needs no preflight, and may outlive the page. */
     const empty = Object.keys(data).length === 0;
     const answer = await this.#fetch(new URL(`/api/auth/${what}`, this.#base), {
-      method: 'POST',
+      method,
       credentials: this.#store ? 'omit' : 'include',
       headers: {
         ...(empty ? {} : { 'Content-Type': 'application/json' }),
@@ -279,7 +348,7 @@ export class PlatformClient {
       ...(empty ? { keepalive: true } : { body: JSON.stringify(data) }),
       signal: AbortSignal.timeout(TIMEOUT_MS),
     });
-    if (answer.ok) return await answer.json() as Session;
+    if (answer.ok) return await answer.json() as T;
     const problem = await answer.json().catch(() => ({}));
     throw new PlatformError(answer.status, problem,
       Number(answer.headers.get('Retry-After')) || 0);
@@ -290,7 +359,7 @@ function usable(token: Token | undefined): boolean {
   return token !== undefined && Date.now() < token.expires - EARLY_MS;
 }
 
-function isSignedOut(error: unknown): boolean {
+function isSignedOut(error: unknown): error is PlatformError {
   return error instanceof PlatformError && error.status === 401;
 }
 

@@ -8,7 +8,7 @@
 #define JTI "33333333-3333-4333-8333-333333333333"
 #define NOW 1800000000
 
-static struct keys *keys, *other_keys;
+static struct keys *keys, *other_keys, *old_keys;
 static struct config cfg;
 static struct session session;
 static char mem[32768];
@@ -43,31 +43,42 @@ static bool issue(const pj_key_t *key, int kind, int64_t ttl_s)
     return token_issue(&cfg, key, &token, &out);
 }
 
-static struct keys *make_keys(void)
+/* pair is made and signs; old, if not NULL, verifies as well. */
+static struct keys *make_keys(struct pair *pair, const char *kid,
+                              const struct pair *old)
 {
     struct config c = {0};
     struct keys *made;
-    struct pair pair;
-    char err[256];
+    char err[256], list[4096];
 
-    pair_generate(&pair, "k");
-    pair_use(&c, &pair);
+    pair_generate(pair, kid);
+    pair_use(&c, pair);
+    if (old != NULL) {
+        snprintf(list, sizeof(list), "%s=%s", old->kid, old->public_text);
+        c.jwt_additional_public_keys = list;
+    }
     made = keys_load(&c, err, sizeof(err));
     ck_assert_msg(made != NULL, "%s", err);
-    pair_free(&pair);
     return made;
 }
 
 static void setup_once(void)
 {
-    keys = make_keys();
-    other_keys = make_keys(); /* another key of the same kid */
+    struct pair old, now, other;
+
+    old_keys = make_keys(&old, "old", NULL);
+    keys = make_keys(&now, "k", &old);
+    other_keys = make_keys(&other, "k", NULL); /* another key, the same kid */
+    pair_free(&old);
+    pair_free(&now);
+    pair_free(&other);
 }
 
 static void teardown_once(void)
 {
     keys_release(keys);
     keys_release(other_keys);
+    keys_release(old_keys);
 }
 
 static void setup(void)
@@ -88,7 +99,8 @@ static pj_err_t verify_at(int64_t now_s, enum token_check check)
     pj_str_t token = {(const unsigned char *) out.data, out.len};
 
     pj_arena_init(&arena, arena_mem, sizeof(arena_mem));
-    return token_verify(&cfg, keys, &arena, token, now_s, check, &claims);
+    return token_verify(&cfg, keys, keys->signing, &arena, token, now_s, check,
+                        &claims);
 }
 
 START_TEST (test_account_token) {
@@ -270,6 +282,12 @@ START_TEST (test_same_kid_of_another_key_is_refused) {
 }
 END_TEST
 
+START_TEST (test_key_that_no_longer_signs_verifies) {
+    ck_assert(issue(old_keys->signing, TOKEN_ACCOUNT, 60));
+    ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
+}
+END_TEST
+
 START_TEST (test_flipped_character_is_refused) {
     ck_assert(issue(keys->signing, TOKEN_ACCOUNT, 60));
     ck_assert_int_eq(verify_at(NOW, TOKEN_CHECK_ALL), PJ_OK);
@@ -350,6 +368,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_logout_overlooks_times_alone);
     tcase_add_test(t, test_other_issuer_is_refused);
     tcase_add_test(t, test_same_kid_of_another_key_is_refused);
+    tcase_add_test(t, test_key_that_no_longer_signs_verifies);
     tcase_add_test(t, test_flipped_character_is_refused);
     tcase_add_test(t, test_unknown_kid_is_refused);
     tcase_add_test(t, test_oversize_is_refused_unread);

@@ -190,7 +190,7 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     (void) list;
     called("read");
     if (!db.idle_reads) {
-        (void) meanwhile_run(meanwhile);
+        meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
     out->session.clock.now_us = NOW * INT64_C(1000000);
@@ -244,7 +244,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     (void) list;
     called("refresh");
     if (!db.idle_reads) {
-        (void) meanwhile_run(meanwhile);
+        meanwhile_run(meanwhile);
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
     out->session.clock.now_us = NOW * INT64_C(1000000);

@@ -230,8 +230,8 @@ static inline pj_claims_t answered_token(void)
     ck_assert_ptr_nonnull(at);
     token.data = (const unsigned char *) at + strlen(before);
     token.len = strcspn(at + strlen(before), "\"");
-    ck_assert_int_eq(token_verify(&cfg, keys, &scratch, token, NOW,
-                                  TOKEN_CHECK_ALL, &claims),
+    ck_assert_int_eq(token_verify(&cfg, keys, keys->signing, &scratch, token,
+                                  NOW, TOKEN_CHECK_ALL, &claims),
                      PJ_OK);
     return claims;
 }

@@ -10,6 +10,7 @@ const retries = mode === 'retries';
 const { PlatformClient, PlatformError } = await import(pathToFileURL(file));
 const credential = 'Demo-passw0rd!';
 const context = '/api/workspaces/current-context';
+const now = Date.now;
 
 // A browser's cookie, and what a network may do to calls.  `on` gets each
 // request before it is sent, and each answer before the client sees it.
@@ -93,13 +94,25 @@ async function fails(promise, code) {
   return error;
 }
 
+// Until it fails so: what the gateway is told takes a moment.
+async function eventually(attempt, code) {
+  for (const end = now() + 30_000; now() < end;) {
+    const error = await attempt().then((status) => assert.equal(status, 200),
+      (e) => e);
+    if (error) {
+      assert.equal(error.code, code, error.stack);
+      return;
+    }
+  }
+  assert.fail(`not ${code} within half a minute`);
+}
+
 async function reached(answer) {
   assert.equal(answer.status, 200);
   return (await answer.json()).headers;
 }
 
 // Time flies for the client alone.
-const now = Date.now;
 function later(seconds) {
   Date.now = () => now() + seconds * 1000;
 }
@@ -294,12 +307,13 @@ const checks = {
     await reached(await client.fetch(context));
   },
 
-  async 'half a minute later: gives up'() {
+  // A try then could come after the window, and count as a reuse.
+  async '25 seconds later: gives up'() {
     const { net, client } = await signedIn('one');
     net.lose('/api/auth/refresh', 'request', 8);
     const { before } = net;
     net.before = (call) => {
-      later(30);
+      later(25);
       return before(call);
     };
     await assert.rejects(client.refresh(), /lost/);
@@ -365,6 +379,86 @@ const checks = {
     await app.logout();
     assert.equal(mine.token, null);
     assert.equal(await app.restore(), false);
+  },
+
+  async 'sessions: seen, and ended from another one'() {
+    const { client } = await signedIn('several');
+    await client.selectBranch(client.branches[0].branchId);
+    const { client: other, net } = await signedIn('several');
+    await other.selectBranch(other.branches[1].branchId);
+    await reached(await other.fetch(context));
+
+    const { sessions, more } = await client.sessions();
+    assert.equal(more, false);
+    assert.equal(sessions[0].current, true);
+    assert.equal(sessions[0].branchId, client.branches[0].branchId);
+    const mine = sessions.find((s) =>
+      s.branchId === other.branches[1].branchId);
+    assert.equal(mine.current, false);
+    assert.ok(Date.parse(mine.createdAt) <= Date.now() + 60_000);
+
+    await client.endSession(mine);
+    await eventually(async () => (await other.fetch(context)).status,
+      'AUTH_SESSION_NOT_ACTIVE');
+    assert.equal(other.ready, false);
+    assert.equal(net.cookie, '');
+    await reached(await client.fetch(context));
+    await fails(client.endSession(mine), 'RESOURCE_NOT_FOUND');
+    await client.endSession(sessions[0]);
+    assert.equal(client.ready, false);
+    await fails(client.sessions(), 'AUTH_REFRESH_TOKEN_MISSING');
+  },
+
+  async 'sessions: all others, or all; with an account token too'() {
+    const { client, net } = await signedIn('several');
+    const { client: other } = await signedIn('several');
+    assert.ok(await client.logoutOthers() >= 1);
+    assert.equal((await client.sessions()).sessions.length, 1);
+    await fails(other.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
+    assert.equal(await client.logoutOthers(), 0);
+    assert.equal(await client.logoutAll(), 1);
+    assert.equal(net.cookie, '');
+    await fails(client.logoutAll(), 'AUTH_REFRESH_TOKEN_MISSING');
+    assert.equal(net.calls.filter(
+      (c) => c.path === '/api/auth/logout-all').length, 1);
+  },
+
+  async 'sessions: a token that is refused, or at its end, is replaced'() {
+    const { client, net } = await signedIn('one');
+    let n = 1;
+    net.before = async (call) => {
+      if (/sessions/.test(call.path) && n-- > 0)
+        call.headers.set('Authorization', 'Bearer x.y.z');
+    };
+    await client.sessions();
+    assert.equal(net.refreshes(), 1);
+    later(895);
+    await client.sessions();
+    assert.equal(net.refreshes(), 2);
+    n = 2;
+    await fails(client.sessions(), 'GATEWAY_TOKEN_INVALID');
+    assert.equal(net.refreshes(), 3);
+  },
+
+  async 'a new credential: others end, a wrong one ends nothing'() {
+    const { client, net } = await signedIn('two-workspaces');
+    const { client: other } = await signedIn('two-workspaces');
+    const next = 'another-credential';
+    await fails(client.changeCredential('wrong', next),
+      'AUTH_INVALID_CREDENTIALS');
+    await fails(client.changeCredential(credential, 'short'),
+      'AUTH_CREDENTIAL_NOT_ALLOWED');
+    assert.equal(net.refreshes(), 0);
+    try {
+      assert.ok(await client.changeCredential(credential, next) >= 1);
+      await fails(other.refresh(), 'AUTH_SESSION_NOT_ACTIVE');
+      await fails(other.login('two-workspaces@demo.test', credential),
+        'AUTH_INVALID_CREDENTIALS');
+      await client.sessions();
+      assert.equal(net.refreshes(), 0);
+    } finally {
+      await client.changeCredential(next, credential);
+    }
   },
 
   async 'logout ends it, and may be repeated'() {

@@ -188,10 +188,18 @@ async function looks(p, name) {
     - document.documentElement.clientWidth), 0, `${name}: nothing sticks out`);
 
   is(await p.page.evaluate(() => {
+    // What is scrolled out of a list is not there.
+    const seen = (e) => {
+      const r = e.getBoundingClientRect();
+      const list = e.closest('#session-list');
+      const { top, bottom } = (list || e).getBoundingClientRect();
+      return { left: r.left, right: r.right, top: Math.max(r.top, top),
+        bottom: Math.min(r.bottom, bottom) };
+    };
     const boxes = [...document.querySelectorAll('button, select, input, summary,'
       + ' h2, h3, h4, p, table, pre, dl')]
       .filter((e) => e.offsetParent && !e.closest('.unseen'))
-      .map((e) => [e, e.getBoundingClientRect()]);
+      .map((e) => [e, seen(e)]);
     const bad = [];
     for (const [a, r] of boxes) {
       for (const [b, s] of boxes) {
@@ -486,13 +494,29 @@ async function cheating(p) {
   const before = entries().length;
   calls = await p.click('#spoof-browser');
   await p.cards('#spoof-results', 'spoof in the browser', calls,
-    [['200', '', 'allow: verified'], ['blocked', '', 'allow: verified']]);
+    [['200', '', 'allow: verified'],
+      ['blocked', '', 'deny: preflight_header_forbidden']]);
+  like(await p.text('#spoof-results .call + .call .what'),
+    /^Not sent\. .* the header X-Account-Id is not allowed/,
+    'spoof in the browser: the page says what was refused');
   await logged(calls[0].headers['x-request-id']);
   is(entries().slice(before).filter((e) => e.path === CONTEXT
     && e.reason !== 'preflight').map((e) => [e.method, e.reason]).sort(),
   [['GET', 'verified'], ['OPTIONS', 'preflight_header_forbidden']],
   'spoof in the browser: the gateway saw one call and a refused preflight');
   p.silent('spoof in the browser', 'CORS', `no answer ${CONTEXT}`);
+
+  for (const [page, decision, words] of [
+    ['https://app.example.com', 'deny: origin_forbidden',
+      /may not call it: the origin/],
+    [origin, 'allow: verified', /may call it, and read/]]) {
+    await p.page.fill('#origin', page);
+    is(await p.click('#origin-form button'), [], `${page}: nothing is sent`);
+    is(await p.text('#origin-results summary .quiet'), decision,
+      `${page}: what the gateway would do`);
+    like(await p.text('#origin-results .what'), words, `${page}: in words`);
+  }
+  p.silent('another page');
 
   const reasons = { roles: 'token_signature', exp: 'token_signature',
     none: 'token_alg', cut: 'token_signature' };
@@ -507,6 +531,151 @@ async function cheating(p) {
     ok(cards[1].failed, `tamper: ${how}: the check that failed is named`);
     p.silent(`tamper: ${how}`, `401 ${CONTEXT}`);
   }
+}
+
+// Calls until the call is refused, which is a moment after the session ended.
+async function refused(p, button) {
+  const statuses = [];
+  let calls;
+  for (const end = Date.now() + 30000; Date.now() < end;) {
+    calls = await p.click(button);
+    statuses.push(calls[0].status);
+    if (calls[0].status === 401) {
+      break;
+    }
+  }
+  ok(statuses.pop() === 401 && statuses.every((s) => s === 200),
+    'sessions: it is refused, and was not before', statuses);
+  return calls;
+}
+
+async function sessionItems(p) {
+  return p.page.$$eval('.session', (items) => items.map((item) => ({
+    where: item.querySelector('strong').textContent,
+    current: Boolean(item.querySelector('.badge')),
+    facts: Object.fromEntries([...item.querySelectorAll('dt')].map((dt) =>
+      [dt.textContent, dt.nextSibling.textContent])),
+  })));
+}
+
+// Two windows of one browser, and one of another, all of one account.
+async function sessions(browser) {
+  const one = await Page.open(browser, { userAgent: 'Mozilla/5.0 (X11; Linux'
+    + ' x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0'
+    + ' Safari/537.36', viewport: { width: 1280, height: 840 } });
+  const two = await Page.open(browser, one.context);
+  const agent = 'Mozilla/5.0 (Android 16; Mobile; rv:145.0) Gecko/145.0'
+    + ' Firefox/145.0';
+  const far = await Page.open(browser, { userAgent: agent });
+  ok(await one.page.isDisabled('#sessions-show'), 'sessions: log in first');
+  const id = {};
+  for (const [name, p, branch] of [['one', one, 'Harbour East'],
+    ['two', two, 'Harbour West'], ['far', far, '']]) {
+    await p.page.selectOption('#demo', 'several@demo.test');
+    await p.click('#login-form button');
+    if (branch) {
+      await p.page.selectOption('#branches', { label: branch });
+      await p.click('#branch-form button');
+    }
+    id[name] = await p.text('#session-id');
+  }
+
+  let calls = await one.click('#sessions-show');
+  await one.cards('#sessions', 'sessions', calls,
+    [['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
+  const shown = (await sessionItems(one))
+    .filter((s) => Object.values(id).includes(s.facts.Session));
+  is(shown.map((s) => [s.facts.Session, s.where, s.current]), [
+    [id.one, 'Harbour Cafes, Harbour East', true],
+    [id.far, 'No branch chosen', false],
+    [id.two, 'Harbour Cafes, Harbour West', false],
+  ], 'sessions: the three, this window first, and where each is');
+  const told = calls[0].json.sessions.find((s) => s.sessionId === id.far);
+  is(shown[1].facts, {
+    'Logged in': await one.page.evaluate((t) =>
+      new Date(t).toLocaleString('en-GB'), told.createdAt),
+    'Last used': await one.page.evaluate((t) =>
+      new Date(t).toLocaleString('en-GB'), told.usedAt),
+    Address: '127.0.0.1', 'User-Agent': agent, Session: id.far,
+  }, 'sessions: since when, and from where');
+  await shot(one, 'playground-sessions', '#sessions');
+  one.silent('sessions');
+
+  // One is ended from the other.
+  await two.cards('#call', 'sessions: before', await two.click(
+    '#call-form button'), [['200', '', 'allow: verified']]);
+  calls = await one.click(`[aria-label="End session ${id.two}"]`);
+  is(calls.map((c) => [c.method, c.path]), [
+    ['DELETE', `/api/auth/sessions/${id.two}`], ['GET', '/api/auth/sessions']],
+  'sessions: one is ended');
+  await one.cards('#sessions', 'sessions: one is ended', calls,
+    [['200', 'AUTH_END_SESSION_SUCCESS', 'allow: verified'],
+      ['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
+  is(await one.page.evaluate(() => document.activeElement.id), 'sessions-show',
+    'sessions: the focus stays in place');
+  is((await sessionItems(one)).map((s) => s.facts.Session)
+    .filter((s) => Object.values(id).includes(s)), [id.one, id.far],
+  'sessions: it is gone from the list');
+  calls = await refused(two, '#call-form button');
+  await two.cards('#call', 'sessions: after', calls,
+    [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
+  like(await two.text('#call .what'),
+    /^Refused: the session of the token has ended\..* with \d+:\d\d left\.$/,
+    'sessions: the page says why');
+  like(await two.text('#session-state'), /^This session has ended/,
+    'sessions: and so does the state');
+  await shot(two, 'playground-ended', '#call');
+  two.silent('sessions: after', `401 ${CONTEXT}`);
+  calls = await one.click('#call-form button');
+  await one.cards('#call', 'sessions: the other window', calls,
+    [['200', '', 'allow: verified']]);
+
+  await two.page.click('#call .again');
+  await two.page.keyboard.press('Tab');
+  is(await two.page.evaluate(() =>
+    document.activeElement.closest('section').id), 'login',
+  'sessions: the offer leads to the login');
+  await two.click('#login-form button');
+  like(await two.text('#session-state'), /no branch chosen/,
+    'sessions: which begins another one');
+  id.two = await two.text('#session-id');
+  await two.click('#branch-form button');
+
+  // All the others.
+  calls = await one.click('#logout-others');
+  await one.cards('#sessions', 'sessions: the others', calls,
+    [['200', 'AUTH_LOGOUT_OTHERS_SUCCESS', 'allow: verified'],
+      ['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
+  ok(calls[0].json.endedSessions >= 2
+    && (await one.text('#sessions .what'))
+      .startsWith(`${calls[0].json.endedSessions} sessions ended.`),
+  'sessions: how many that were');
+  is((await sessionItems(one)).map((s) => s.facts.Session), [id.one],
+    'sessions: one is left');
+  await refused(far, '#branch-form button');
+  await refused(two, '#call-form button');
+  calls = await one.click('#call-form button');
+  is(calls.map((c) => c.status), [200], 'sessions: this window goes on');
+  one.silent('sessions: the others');
+
+  // All.  The branch token is kept for a try.
+  calls = await one.click('#logout-all');
+  await one.cards('#sessions', 'sessions: all', calls,
+    [['200', 'AUTH_LOGOUT_ALL_SUCCESS', 'allow: verified']]);
+  is([await one.text('#session-state'), await one.count('.session'),
+    await one.refreshCookie()], ['Not logged in.', 0, undefined],
+  'sessions: nothing is left of this one');
+  is(await one.page.inputValue('#call-token'), 'none',
+    'sessions: there is no token to send');
+  await one.page.selectOption('#call-token', 'ended');
+  calls = await refused(one, '#call-form button');
+  await one.cards('#call', 'sessions: with the old token', calls,
+    [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
+  is(await one.text('#session-state'), 'Not logged in.',
+    'sessions: which is no session of this window any more');
+  one.silent('sessions: all', `401 ${CONTEXT}`);
+  await one.context.close();
+  await far.context.close();
 }
 
 async function loggingOut(p) {
@@ -532,7 +701,9 @@ async function everything(p, account) {
   await raced(p);
   await p.click('#spoof-browser');
   await p.click('#spoof');
+  await p.click('#origin-form button');
   await p.click('#tamper-form button');
+  await p.click('#sessions-show');
 }
 
 async function shot(p, name, selector) {
@@ -708,6 +879,7 @@ async function main() {
     args: ['--no-sandbox', '--disable-dev-shm-usage'] });
   try {
     await walk(browser);
+    await sessions(browser);
     await clients(browser);
     await appearances(browser);
   } finally {

@@ -21,7 +21,7 @@ bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
     pj_str_t token = http_bearer(w->req->authorization);
 
     if (token.len > 0 &&
-        token_verify(w->cfg, w->keys, &w->arena, token, w->now_s,
+        token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_ALL, claims) == PJ_OK &&
         (claims->kind == PJ_TOKEN_ACCOUNT ||
          (who == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {

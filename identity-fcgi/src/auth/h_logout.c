@@ -23,7 +23,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
     pj_claims_t claims;
 
     if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
-        token_verify(w->cfg, w->keys, &w->arena, token, w->now_s,
+        token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
         (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
         return;

@@ -6,7 +6,6 @@
 #include "base/metrics.h"
 #include "base/uuid.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -196,8 +195,10 @@ static int64_t expected_expiry(const struct worker *w, const pj_claims_t *old)
 
 static void copy_id(char out[STORE_UUID], pj_str_t id)
 {
-    snprintf(out, STORE_UUID, "%.*s", id.len < STORE_UUID ? (int) id.len : 0,
-             (const char *) id.data);
+    size_t len = id.len < STORE_UUID ? id.len : 0;
+
+    memcpy(out, id.data, len);
+    out[len] = '\0';
 }
 
 /*
@@ -424,8 +425,9 @@ static bool rotate_session(struct refresh *r)
 static bool verify(struct refresh *r)
 {
     struct worker *w = r->w;
-    pj_err_t err = token_verify(w->cfg, w->keys, &w->arena, r->token, w->now_s,
-                                TOKEN_CHECK_ALL, &r->claims);
+    pj_err_t err =
+        token_verify(w->cfg, w->keys, w->signer, &w->arena, r->token, w->now_s,
+                     TOKEN_CHECK_ALL, &r->claims);
 
     if (!err && r->claims.kind == PJ_TOKEN_REFRESH) {
         return true;

@@ -120,8 +120,9 @@ static pj_err_t check_claims(const struct config *cfg,
 }
 
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
-                      pj_arena_t *arena, pj_str_t token, int64_t now_s,
-                      enum token_check check, pj_claims_t *claims)
+                      const pj_key_t *signer, pj_arena_t *arena,
+                      pj_str_t token, int64_t now_s, enum token_check check,
+                      pj_claims_t *claims)
 {
     const pj_key_t *key = NULL;
     pj_jws_header_t header;
@@ -133,7 +134,10 @@ pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
     }
     if (!err) {
         key = keys_find(keys, header.kid);
-        err = key != NULL ? pj_jws_verify(&jws, key) : PJ_ERR_KID_UNKNOWN;
+        err = key == NULL ? PJ_ERR_KID_UNKNOWN
+              : key == keys->verifying[0] && signer != NULL
+                  ? pj_jws_verify(&jws, signer)
+                  : pj_jws_verify(&jws, key);
     }
     if (!err) {
         err = pj_claims_parse(arena, &jws, claims);

@@ -38,10 +38,12 @@ enum token_check {
 /*
  * Verifies token with keys and the issuer of cfg and fills *claims, which
  * point into arena.  leeway is 0 for refresh tokens, otherwise TOKEN_LEEWAY_S.
+ * signer, or NULL, is the worker's copy of the signing key: it is faster than
+ * the key that all share.
  */
 pj_err_t token_verify(const struct config *cfg, const struct keys *keys,
-                      pj_arena_t *arena, pj_str_t token, int64_t now_s,
-                      enum token_check check, pj_claims_t *claims)
-    __attribute__((warn_unused_result));
+                      const pj_key_t *signer, pj_arena_t *arena,
+                      pj_str_t token, int64_t now_s, enum token_check check,
+                      pj_claims_t *claims) __attribute__((warn_unused_result));
 
 #endif

@@ -41,6 +41,7 @@ struct setting {
     "\\[[^] \t]{2,}\\])(:" PARSE_PORT ")?"
 
 /* What is accepted, and its form. */
+#define A_BOOL "true, false, 1, 0, on, off"
 #define A_TEXT(most)                                                          \
     "visible ASCII without quotes and backslashes, at most " #most,           \
         .form = PARSE_VISIBLE "+", .max = most
@@ -48,6 +49,8 @@ struct setting {
     "off, or like 10r/s burst 20",                                            \
         .form = "[Oo][Ff][Ff]|0*([1-9][0-9]{0,5}|1000000)r/[sm]"              \
                 "( burst[ =]0*([0-9]{1,6}|1000000))?"
+/* The gateway alone says what. */
+#define A_GATEWAYS "anything", .form = ".*"
 /* Without user and fragment. */
 #define A_URL                                                                 \
     "an http or https URL",                                                   \
@@ -67,8 +70,7 @@ struct setting {
     }
 #define TEXT(...) SETTING(KIND_TEXT, __VA_ARGS__)
 #define SECRET(n, m) TEXT(n, m, NULL, "at most 65536 bytes", .secret = true)
-#define BOOL(n, m, p, ...)                                                    \
-    SETTING(KIND_WORD, n, m, p, "true, false, 1, 0, on, off", __VA_ARGS__)
+#define BOOL(n, m, p, ...) SETTING(KIND_WORD, n, m, p, A_BOOL, __VA_ARGS__)
 #define WORD(...) SETTING(KIND_WORD, __VA_ARGS__)
 #define NUMBER(...) SETTING(KIND_NUMBER, __VA_ARGS__)
 #define SECONDS(...) SETTING(KIND_SECONDS, __VA_ARGS__)
@@ -147,6 +149,9 @@ static const struct setting settings[] = {
     MS("PLATFORM_DB_STATEMENT_TIMEOUT", db_statement_timeout_ms, "3s",
        "0.1s to 60s"),
     TEXT("PLATFORM_DB_USER", db_user, NULL, "libpq's user"),
+    FOREIGN("PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT", "2s", A_GATEWAYS),
+    FOREIGN("PLATFORM_ENTITLEMENT_SERVERS", NULL, A_GATEWAYS),
+    FOREIGN("PLATFORM_ENTITLEMENT_TIMEOUT", "30s", A_GATEWAYS),
     FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", A_URL),
     BOOL("PLATFORM_HTTP_ACCESS_LOG_ENABLED", access_log, "true"),
     SECONDS("PLATFORM_JWT_ACCESS_TOKEN_TTL", access_ttl_s, "15m", "1s to 1d"),
@@ -167,6 +172,7 @@ static const struct setting settings[] = {
     WORD("PLATFORM_LOG_LEVEL", log_level, "info", "debug, info, warn, error"),
     FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", A_RATE),
     MS("PLATFORM_REQUEST_TIMEOUT", request_timeout_ms, "5s", "0.1s to 5m"),
+    FOREIGN("PLATFORM_REVOCATIONS_ENABLED", "true", A_BOOL, .kind = KIND_WORD),
     SECONDS("PLATFORM_SWEEP_INTERVAL", sweep_interval_s, "10m",
             "0 (off) to 7d"),
     FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL,
@@ -219,7 +225,7 @@ static bool store_value(struct config *cfg, const struct setting *s,
         *(bool *) member = v % 2 == 0;
     } else if (s->size == sizeof(int)) {
         *(int *) member = (int) v;
-    } else {
+    } else if (s->size > 0) {
         *(int64_t *) member = s->kind == KIND_SECONDS ? v / 1000 : v;
     }
     return true;

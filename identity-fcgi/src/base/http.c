@@ -224,7 +224,10 @@ void http_header(struct http_response *res, const char *name,
         res->headers.overflow = true; /* answered as a 500 */
         return;
     }
-    buf_addf(&res->headers, "%s: %s\r\n", name, value);
+    buf_addz(&res->headers, name);
+    buf_addz(&res->headers, ": ");
+    buf_addz(&res->headers, value);
+    buf_addz(&res->headers, "\r\n");
 }
 
 /* Drops every header line but Set-Cookie. */

@@ -107,15 +107,20 @@ static void add_z(struct line *l, const char *name, const char *text)
 
 static void add_time(struct line *l)
 {
-    char second[sizeof("yyyy-mm-ddThh:mm:ss")], when[48];
+    static _Thread_local char when[] = "yyyy-mm-ddThh:mm:ss.mmmZ";
+    static _Thread_local time_t second = -1; /* that is in when */
     struct timespec ts;
     struct tm tm;
 
     clock_gettime(CLOCK_REALTIME, &ts);
-    (void) strftime(second, sizeof(second), "%Y-%m-%dT%H:%M:%S",
-                    gmtime_r(&ts.tv_sec, &tm));
-    (void) snprintf(when, sizeof(when), "%s.%03dZ", second,
-                    (int) (ts.tv_nsec / 1000000));
+    if (ts.tv_sec != second) {
+        second = ts.tv_sec;
+        (void) strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%S.mmmZ",
+                        gmtime_r(&second, &tm));
+    }
+    for (long i = 22, ms = ts.tv_nsec / 1000000; i > 19; i--, ms /= 10) {
+        when[i] = (char) ('0' + ms % 10);
+    }
     add_z(l, "time", when);
 }
 

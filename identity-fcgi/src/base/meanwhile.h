@@ -13,8 +13,8 @@ struct meanwhile {
     void *arg;
 };
 
-/* Runs m, if there is one and it was not run before; whether it did. */
-static inline bool meanwhile_run(struct meanwhile *m)
+/* Runs m, if there is one and it was not run before. */
+static inline void meanwhile_run(struct meanwhile *m)
 {
     void (*run)(void *arg) = m != NULL ? m->run : NULL;
 
@@ -22,7 +22,6 @@ static inline bool meanwhile_run(struct meanwhile *m)
         m->run = NULL;
         run(m->arg);
     }
-    return run != NULL;
 }
 
 #endif

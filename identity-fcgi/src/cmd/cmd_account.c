@@ -124,15 +124,15 @@ static bool fold_new_name(struct cmd *c)
 
 /*
  * Of those accounts the ones with a session that was not over at :since, or
- * all.  The moment is no earlier than any session that is there, even where
- * the clock was set back.  A row is asked for where EXISTS would do: that
- * might read the whole table at once, for all accounts.
+ * all.  The moment is later than the last one, and no earlier than any session
+ * that is there, even where the clock was set back.  A row is asked for where
+ * EXISTS would do: that might read the whole table at once, for all accounts.
  */
 static bool lock_out(struct cmd *c)
 {
     static const char sql[] =
         "UPDATE accounts a SET sessions_valid_after = greatest("
-        "   clock_timestamp(), a.sessions_valid_after,"
+        "   clock_timestamp(), a.sessions_valid_after + interval '1 us',"
         "   (SELECT max(s.created_at) FROM auth_sessions s"
         "     WHERE s.account_id = a.account_id AND s.status = 'ACTIVE'))"
         " WHERE " IN_RANGE "   AND (:since::timestamptz IS NULL OR ("

@@ -2,6 +2,7 @@
 
 #include "cmd/cmd.h"
 
+#include "auth/session.h"
 #include "auth/token.h"
 
 #include <openssl/crypto.h>
@@ -17,12 +18,20 @@ static bool is_ttl(const char *text)
     return parse_within(text, "1s to 1h", true, &ttl_ms) && ttl_ms % 1000 == 0;
 }
 
-/* Signs a token and sets what it says, as everybody else will read it. */
+/* Seconds as the database writes them, in microseconds; no time is 0. */
+static int64_t us(const char *seconds)
+{
+    return strtoll(seconds, NULL, 10) * 1000000;
+}
+
+/* Signs a token and sets what it says, as everybody else will read it.  It is
+ * of before or after a lockout like those of a session; the account's row is
+ * locked. */
 static bool issue(struct cmd *c)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
     struct session s = {0};
-    struct token token = {.kind = TOKEN_SYSTEM, .session = &s, .iat = now};
+    struct token token = {.kind = TOKEN_SYSTEM, .session = &s};
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
@@ -31,6 +40,15 @@ static bool issue(struct cmd *c)
         return cmd_fail(c,
                         "the account is disabled; run account enable first");
     }
+    if (!cmd_sql(c, "SELECT extract(epoch FROM clock_timestamp()) AS clock,"
+                    "       extract(epoch FROM sessions_valid_after)"
+                    "           AS lockedOut"
+                    "  FROM accounts WHERE account_id = :accountId")) {
+        return false;
+    }
+    s.clock.now_us = us(cmd_get(c, "clock"));
+    s.clock.valid_after_us = us(cmd_get(c, "lockedOut"));
+    token.iat = session_issued_at(now, &s.clock);
     buf_init(&out, c->secret, sizeof(c->secret));
     pj_arena_init(&arena, c->arena, sizeof(c->arena));
     snprintf(s.account_id, STORE_UUID, "%s", cmd_get(c, "accountId"));
@@ -41,7 +59,7 @@ static bool issue(struct cmd *c)
     }
     token.exp = now + ttl_ms / 1000;
     if (!token_issue(&c->cfg, c->keys->signing, &token, &out) ||
-        token_verify(&c->cfg, c->keys, &arena,
+        token_verify(&c->cfg, c->keys, NULL, &arena,
                      (pj_str_t){(const unsigned char *) out.data, out.len},
                      now, TOKEN_CHECK_ALL, &claims)) {
         return cmd_fail(c, "the token could not be signed");
@@ -160,7 +178,7 @@ static bool inspect(struct cmd *c)
                         "not a token: it is not three parts of base64url with "
                         "JSON in the first two");
     }
-    verdict = token_verify(&c->cfg, c->keys, &arena, token,
+    verdict = token_verify(&c->cfg, c->keys, NULL, &arena, token,
                            (int64_t) time(NULL), TOKEN_CHECK_ALL, &claims);
     cmd_set(c, "verifies", verdict ? "f" : "t");
     cmd_set(c, "reason", verdict ? pj_errname(verdict) : "");

@@ -402,8 +402,7 @@ static bool send_statement(struct db_conn *c, const struct db_statement *st,
     return ok && (!c->shared || PQpipelineSync(c->pg));
 }
 
-/* Sends the statement and does the other work while the server is busy; by
- * then the answer may be there without a wait. */
+/* Sends the statement and does the other work while the server is busy. */
 static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
                            const struct db_params *params, bool prepared,
                            int64_t deadline_ms, struct meanwhile *meanwhile,
@@ -412,10 +411,10 @@ static enum db_outcome run(struct db_conn *c, const struct db_statement *st,
     enum db_outcome outcome;
 
     if (!send_statement(c, st, params, prepared) ||
-        !flush(c->pg, deadline_ms) ||
-        (meanwhile_run(meanwhile) && !PQconsumeInput(c->pg))) {
+        !flush(c->pg, deadline_ms)) {
         return DB_DOUBT;
     }
+    meanwhile_run(meanwhile);
     outcome = collect(c->pg, deadline_ms, res);
     return outcome == DB_LOST ? DB_DOUBT : outcome;
 }

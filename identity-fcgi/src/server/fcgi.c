@@ -12,6 +12,7 @@
 #include "server/server.h"
 
 #include <endian.h>
+#include <errno.h>
 #include <fastcgi.h>
 #include <fcgiapp.h>
 #include <fcntl.h>
@@ -92,14 +93,16 @@ static bool fail(struct fcgi_exchange *ex, enum fcgi_end why)
     return false;
 }
 
-/* Waits until the peer has sent or taken something, or left. */
+/* After a call that failed: whether it may be made again, as the peer has sent
+ * or taken something, or left. */
 static bool wait_for(struct fcgi_exchange *ex, short events)
 {
     struct pollfd p = {ex->fd, events, 0};
     int64_t left_us = ex->deadline_us - metrics_now_us();
     int left_ms = left_us > 0 ? (int) (left_us / 1000) + 1 : 0;
 
-    return poll(&p, 1, left_ms) != 0 || fail(ex, FCGI_LATE);
+    return errno == EAGAIN &&
+           (poll(&p, 1, left_ms) != 0 || fail(ex, FCGI_LATE));
 }
 
 /* -- reading -- */
@@ -113,15 +116,13 @@ static bool await(struct fcgi_exchange *ex, size_t n)
         if (ex->len == REQUEST_ROOM) {
             return fail(ex, FCGI_GARBAGE);
         }
-        if (!wait_for(ex, POLLIN)) {
-            return false;
-        }
         got = recv(ex->fd, ex->raw + ex->len, REQUEST_ROOM - ex->len,
                    MSG_DONTWAIT);
-        if (got <= 0) {
+        if (got > 0) {
+            ex->len += (size_t) got;
+        } else if (got == 0 || !wait_for(ex, POLLIN)) {
             return fail(ex, ex->len == 0 ? FCGI_LEFT : FCGI_INCOMPLETE);
         }
-        ex->len += (size_t) got;
     }
     return true;
 }
@@ -214,7 +215,9 @@ static bool parse(struct fcgi_exchange *ex, struct fcgi_call *call)
 
     /* One of its own, as it closes that after an error; "detached", it closes
      * without waiting for a peer. */
-    req->ipcFd = fcntl(ex->file, F_DUPFD_CLOEXEC, 3);
+    if (req->ipcFd < 0) {
+        req->ipcFd = fcntl(ex->file, F_DUPFD_CLOEXEC, 3);
+    }
     req->keepConnection = 1; /* FCGX_Accept_r() would close it first */
     (void) lseek(ex->file, 0, SEEK_SET);
     if (FCGX_Detach(req) != 0 || FCGX_Accept_r(req) != 0) {
@@ -243,15 +246,11 @@ static bool finish(struct fcgi_exchange *ex)
         OPENSSL_cleanse(*p, strlen(*p));
     }
     OPENSSL_cleanse(ex->raw, ex->len);
-    OPENSSL_cleanse(ex->body, ex->body_max);
+    OPENSSL_cleanse(ex->body,
+                    ex->body_len < ex->body_max ? ex->body_len : ex->body_max);
     req->keepConnection = 1; /* so that it is closed after an error alone */
     FCGX_Finish_r(req);
-    if (req->ipcFd < 0) {
-        return fail(ex, FCGI_LEFT);
-    }
-    close(req->ipcFd);
-    req->ipcFd = -1;
-    return true;
+    return req->ipcFd >= 0 || fail(ex, FCGI_LEFT);
 }
 
 enum fcgi_end fcgi_read(struct fcgi_exchange *ex, int fd, int64_t deadline_us,
@@ -282,15 +281,15 @@ static void send_answer(struct fcgi_exchange *ex)
     const unsigned char *p = ex->raw + REQUEST_ROOM;
     const unsigned char *end = ex->raw + lseek(ex->file, 0, SEEK_CUR);
 
-    while (p < end && wait_for(ex, POLLOUT)) {
+    while (p < end && ex->end == FCGI_WHOLE) {
         ssize_t n =
             send(ex->fd, p, (size_t) (end - p), MSG_DONTWAIT | MSG_NOSIGNAL);
 
-        if (n < 0) {
+        if (n >= 0) {
+            p += n;
+        } else if (!wait_for(ex, POLLOUT)) {
             (void) fail(ex, FCGI_LEFT);
-            break;
         }
-        p += n;
     }
     OPENSSL_cleanse(ex->raw + REQUEST_ROOM,
                     (size_t) (end - ex->raw) - REQUEST_ROOM);

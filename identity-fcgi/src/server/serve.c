@@ -133,7 +133,10 @@ static void take_keys(struct keys *keys, const char *err)
         log_event(LOG_AUDIT_, "keys.reload_failed", message, NULL, 0);
         return;
     }
-    keys_publish(keys); /* what is told has been done */
+    /* In force by the time that it is said. */
+    self.key_stamp = keys->stamp;
+    self.key_error[0] = '\0';
+    keys_publish(keys);
     metrics_count(METRICS_KEYS_RELOADED);
     if (keys->signing != NULL) {
         kid = pj_key_id(keys->signing);
@@ -143,8 +146,6 @@ static void take_keys(struct keys *keys, const char *err)
         LOG_FIELDS(
             {.name = "kid", .value = (const char *) kid.data, .len = kid.len},
             LOG_NUMBER("publicKeys", (int64_t) keys->published_count)));
-    self.key_stamp = keys->stamp;
-    self.key_error[0] = '\0';
 }
 
 /* SIGHUP: loads new keys; bad ones leave the old keys in use. */

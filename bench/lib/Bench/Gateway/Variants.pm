@@ -162,7 +162,7 @@ sub _feed {
     return ('', '') if $n eq '';
     my $dies = time + 86400;
     my $page = 0;
-    for (my $from = 0; $from <= $n; $from += 10_000) {
+    for (my $from = 0; $from < $n + 10_000; $from += 10_000) {
         my $to = $from + 9_999 < $n - 1 ? $from + 9_999 : $n - 1;
         my $list = join ',', map {
             sprintf '{"id":"%s","dies_at":%d}', uuid(0x1000000 + $_), $dies
@@ -170,8 +170,8 @@ sub _feed {
         my $name = $page++ ? "p$from" : 'first';
         my $more = $to < $n - 1 ? 'true' : 'false';
         $self->{t}->write_file("www/feed/$name", sprintf
-            '{"cursor":"p%d","more":%s,"revocations":[%s]}', $from + 10_000,
-            $more, $list);
+            '{"cursor":"p%d","more":%s,"revocations":[%s]}',
+            $from < $n ? $from + 10_000 : $from, $more, $list);
     }
     return (<<'FEED', <<'LOCATION');
     platform_gateway_revocations zone=revocations:16m uri=/_revocations

@@ -21,7 +21,7 @@ our @EXPORT = qw(
 );
 
 # Seconds; an answer may be slow on a machine that does much else.
-our $TIMEOUT = 30;
+our $TIMEOUT = 60;
 
 # port => N (of 127.0.0.1) or path => Unix socket; timeout => seconds.
 sub new {
@@ -137,7 +137,7 @@ sub request {
 sub closed {
     my ($self, $seconds) = @_;
 
-    my $more = eval { $self->_fill(time + ($seconds // 1)) };
+    my $more = eval { $self->_fill(time + ($seconds // $self->{timeout})) };
     return $self->{eof} && $self->{buf} eq '' ? 1 : 0;
 }
 

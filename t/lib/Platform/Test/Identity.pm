@@ -36,10 +36,10 @@ sub start {
             Platform::Test::Env::mode_prefix($dir, $self->{name}),
             Platform::Test::Env::identity(), @{ $self->{args} // [] },
         ],
-        stop_wait => 15 * Platform::Test::Env::scale(),
+        stop_wait => 60 * Platform::Test::Env::scale(),
     );
 
-    my $until = time + 20 * Platform::Test::Env::scale();
+    my $until = time + 60 * Platform::Test::Env::scale();
     until ($self->_listens) {
         die "$self->{name} did not start:\n" . $self->log_text
             if time > $until || !$self->{process}->alive;

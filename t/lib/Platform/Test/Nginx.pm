@@ -36,8 +36,11 @@ sub _command {
 sub _env {
     my ($self) = @_;
 
-    return Platform::Test::Env::mode_env($self->{dir},
+    my %env = Platform::Test::Env::mode_env($self->{dir},
         name => $self->{name}, preload => 1);
+    my $clock = $self->{clock} or return %env;
+    my $preload = join ':', grep {defined} $env{LD_PRELOAD}, $clock->{so};
+    return (%env, LD_PRELOAD => $preload, CLOCK_AHEAD => $clock->{file});
 }
 
 # nginx -t: (whether it passed, what it said).
@@ -69,16 +72,16 @@ sub start {
         log  => "$self->{dir}/$self->{name}.out.log",
         env  => { $self->_env },
         cmd  => [ @prefix, $self->_command ],
-        stop_wait => 10 * Platform::Test::Env::scale(),
+        stop_wait => 60 * Platform::Test::Env::scale(),
     );
 
-    my $until = time + 10 * Platform::Test::Env::scale();
+    my $until = time + 60 * Platform::Test::Env::scale();
     until (-s $self->{pidfile}) {
         die "$self->{name} did not start:\n" . $self->_said
             if time > $until || !$self->{process}->alive;
         sleep 0.01;
     }
-    $self->_wait_workers($until, {});
+    $self->_wait_workers($until);
     return $self;
 }
 
@@ -106,13 +109,16 @@ sub _title {
     return Platform::Test::Process::command_of($pid);
 }
 
+# Waits until all of the configuration's workers serve: those that have their
+# title, which comes last.
 sub _wait_workers {
-    my ($self, $until, $old) = @_;
+    my ($self, $until) = @_;
 
+    my ($count) = _slurp($self->{conf}) =~ /^\s*worker_processes\s+(\w+);/m;
+    ($count) = split ' ', `nproc --all` if ($count //= 1) eq 'auto';
     while (1) {
-        my @new = grep { !$old->{$_} } $self->workers;
-        return @new if @new;
-        die "$self->{name} has no new worker:\n" . $self->_said
+        return if (my @serving = $self->workers) >= $count;
+        die "$self->{name} has not all of its workers:\n" . $self->_said
             if time > $until || !$self->{process}->alive;
         sleep 0.01;
     }
@@ -123,16 +129,16 @@ sub _wait_workers {
 sub reload {
     my ($self) = @_;
 
-    my $old = () = $self->workers;
+    my %old = map { $_ => 1 } $self->workers;
     my $from = length $self->error_log;
     $self->{process}->signal('HUP');
-    my $until = time + 10 * Platform::Test::Env::scale();
+    my $until = time + 60 * Platform::Test::Env::scale();
     while (time < $until) {
         my $said = substr $self->error_log, $from;
         return 0 if $said =~ /\[emerg\]/;
-        my $leaving = () = $said =~ /gracefully shutting down/g;
-        if ($leaving >= $old) {
-            sleep 0.02;
+        delete @old{ $said =~ /(\d+)#\d+: gracefully shutting down/g };
+        if (!grep { kill 0, $_ } keys %old) {
+            $self->_wait_workers($until);
             return 1;
         }
         sleep 0.01;
@@ -161,7 +167,7 @@ sub _wait_leaving {
 
     my @leaving = $self->error_log
         =~ /(\d+)#\d+: gracefully shutting down/g;
-    my $until = time + 15;
+    my $until = time + 60;
     while (time < $until && grep { kill 0, $_ } @leaving) {
         sleep 0.02;
     }
@@ -172,16 +178,17 @@ sub error_log { return _slurp($_[0]{log}) }
 
 sub access_log { return _slurp($_[0]{access}) }
 
-# Access log lines as decoded JSON; waits until there are at least $n.
+# Access log lines as decoded JSON; waits until there are at least $n.  nginx
+# writes them once the answer is sent, and the last one may be half written.
 sub access_lines {
     my ($self, $n) = @_;
 
     require JSON::PP;
     my $json = JSON::PP->new->utf8;
-    my $until = time + 5;
+    my $until = time + 60 * Platform::Test::Env::scale();
     my @lines;
     while (1) {
-        @lines = split /\n/, $self->access_log;
+        @lines = $self->access_log =~ /^(.*)\n/mg;
         last if @lines >= ($n // 0) || time > $until;
         sleep 0.02;
     }
@@ -192,7 +199,7 @@ sub access_lines {
 sub wait_log {
     my ($self, $pattern, $seconds) = @_;
 
-    my $until = time + ($seconds // 5) * Platform::Test::Env::scale();
+    my $until = time + ($seconds // 60) * Platform::Test::Env::scale();
     until ($self->error_log =~ $pattern) {
         return 0 if time > $until;
         sleep 0.02;

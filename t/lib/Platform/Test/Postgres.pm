@@ -105,7 +105,7 @@ sub start {
             '-D', $self->{data}, map { ('-c', "$_=$set{$_}") } sort keys %set ],
         deathsig    => 'QUIT',
         stop_signal => 'QUIT',
-        stop_wait   => 30,
+        stop_wait   => 60,
         ok_status   => ['any'],
     );
     $self->wait_ready;
@@ -116,7 +116,7 @@ sub start {
 sub wait_ready {
     my ($self) = @_;
 
-    my $until = time + 30;
+    my $until = time + 60;
     while (1) {
         if (open my $fh, '<', "$self->{data}/postmaster.pid") {
             my @lines = <$fh>;
@@ -136,7 +136,7 @@ sub stop {
     my @problems = $process->stop($signal);
 
     # Backends of a killed server leave on their own.
-    my $until = time + 10;
+    my $until = time + 60;
     while (time < $until
         && Platform::Test::Process::in_dir($self->{data}))
     {
@@ -185,7 +185,7 @@ sub sql {
     my $pid = open(my $fh, '-|') // die "fork: $!\n";
     if ($pid == 0) {
         open STDERR, '>&', \*STDOUT;
-        $ENV{PGCONNECT_TIMEOUT} = 10;
+        $ENV{PGCONNECT_TIMEOUT} = 60;
         $ENV{PGOPTIONS} = '-c client_min_messages=warning';
         exec @cmd or POSIX::_exit(127);
     }
@@ -238,7 +238,7 @@ sub waiting {
 
     my $sql = "select count(*) from pg_stat_activity
         where wait_event_type = 'Lock'";
-    my $until = time + ($o{within} // 20);
+    my $until = time + ($o{within} // 60);
     until ($self->sql($sql, user => 'postgres') == $count) {
         return 0 if time > $until;
         sleep 0.02;

@@ -19,7 +19,7 @@ sub start {
         log         => $o{log},
         owner       => $$,
         stop_signal => $o{stop_signal} // 'TERM',
-        stop_wait   => $o{stop_wait}   // 10,
+        stop_wait   => $o{stop_wait}   // 60,
         ok_status   => $o{ok_status}   // [0],
     }, $class;
 
@@ -126,7 +126,7 @@ sub stop {
             push @problems, "$self->{name} did not stop on SIG$signal within "
                 . "$self->{stop_wait} s";
             $self->signal('KILL');
-            $self->wait_end(5);
+            $self->wait_end(60);
         }
         elsif ($signal ne 'KILL' && !$self->_status_ok($signal)) {
             push @problems,
@@ -144,7 +144,7 @@ sub stop {
 sub _end_group {
     my ($self) = @_;
 
-    my $until = time + 2;
+    my $until = time + 30;
     while (kill 0, -$self->{pid}) {
         return "$self->{name} left processes behind" if time > $until;
         sleep 0.02;

@@ -24,7 +24,8 @@ my $json = JSON::PP->new->canonical;
 # to page of those that came after the cursor (its number); skew => seconds that
 # its clock is ahead; and what an issuer's is told (Platform::Test::Server).
 # known => a name in the cursors: others get 400.  fill => [text, n]: the text
-# and n spaces, length => what Content-Length says of that.
+# and n spaces, length => what Content-Length says of that.  drip => 1: a space
+# now and then, without an end; endless => 1: ever more pages of nothing.
 sub revocations_feed {
     my ($t, %state) = @_;
 
@@ -48,6 +49,14 @@ sub _answer {
             ? "Content-Length: $s->{length}\r\n" : '';
         return \("HTTP/1.1 200 OK\r\n$length\r\n$fill->[0]"
             . ' ' x $fill->[1]);
+    }
+    if ($s->{drip}) {
+        my @head = "HTTP/1.1 200 OK\r\n\r\n";
+        return sub { Time::HiRes::sleep(0.1); return shift @head // ' ' };
+    }
+    if ($s->{endless}) {
+        return [ 200, [], revocations_page([], cursor => "$known:" . ($from + 1),
+            more => 1) ];
     }
     my $all = $s->{many} + @{ $s->{all} };
     my $to = $from + $s->{page};
@@ -100,13 +109,14 @@ sub revoked_subject {
         %o };
 }
 
-# Writes the configuration, with the issuer's keys in a file: set => parameters
-# of platform_gateway_revocations (undef: none), stale => those of _stale, server,
-# http, main => further lines.
+# Writes the configuration, with the issuer's keys in a file (or keys => where
+# else): set => parameters of platform_gateway_revocations (undef: none), stale =>
+# those of _stale, server, http, main => further lines.
 sub revocations_conf {
     my ($t, $key, %o) = @_;
 
     $t->write_file('keys.json', jwks($key));
+    my $keys = $o{keys} // 'platform_gateway_key_file %%DIR%%/keys.json;';
     my $set = exists $o{set} ? $o{set}
         : 'zone=revocations:1m uri=/_revocations interval=100ms';
     my $on = defined $set ? "platform_gateway_revocations $set;" : '';
@@ -124,7 +134,7 @@ http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
     keepalive_timeout 60s;
-    platform_gateway_key_file %%DIR%%/keys.json;
+    $keys
     platform_gateway_issuer $issuer;
     $on
     $stale

@@ -23,6 +23,7 @@ my %REASON = (200 => 'OK', 204 => 'No Content', 304 => 'Not Modified',
 # name, dir, port; handler => sub { my ($request, $server) = @_; ... } gives
 #   [status, [name => value, ...], body]   an answer with Content-Length
 #   \$bytes                                exactly these bytes, then close
+#   sub { ... }                            what it returns, again and again
 #   undef                                  close without an answer
 # protocol => sub { my ($fh, $server) = @_; ... } replaces HTTP altogether.
 sub new {
@@ -94,7 +95,7 @@ sub requests {
     my ($self) = @_;
 
     open my $fh, '<', $self->{log} or return ();
-    return map { $json->decode($_) } <$fh>;
+    return map { $json->decode($_) } grep {/\n\z/} <$fh>;
 }
 
 sub count { return scalar(my @all = $_[0]->requests) }
@@ -155,6 +156,9 @@ sub _http {
         if (ref $answer eq 'SCALAR') {
             _write($fh, $$answer);
             return;
+        }
+        while (ref $answer eq 'CODE') {
+            _write($fh, $answer->()) or return;
         }
         my ($status, $headers, $body) = @$answer;
         my $close = header($request, 'connection') =~ /close/i
@@ -241,10 +245,10 @@ sub _write {
 
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
-        return unless $n;
+        return 0 unless $n;
         substr $bytes, 0, $n, '';
     }
-    return;
+    return 1;
 }
 
 # First value of a header of a request as logged, or an empty string.
@@ -263,13 +267,15 @@ sub header_all {
 }
 
 # The answer of an echo: what arrived, as JSON, header lines in order with
-# duplicates; "?status=N" and "?delay=S" in the URI do what they say.
+# duplicates; "?status=N" and "?delay=S" in the URI do what they say, "?hold" waits
+# as long as the state has hold.
 sub echo {
-    my ($request) = @_;
+    my ($request, $server) = @_;
 
     my ($status) = $request->{uri} =~ /[?&]status=(\d+)/;
     my ($delay) = $request->{uri} =~ /[?&]delay=([\d.]+)/;
     sleep $delay if $delay;
+    sleep 0.02 while $request->{uri} =~ /[?&]hold\b/ && $server->get->{hold};
     return [ $status // 200, [ 'Content-Type' => 'application/json' ],
         $json->encode($request) ];
 }

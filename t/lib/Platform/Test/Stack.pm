@@ -169,7 +169,7 @@ sub full_stack {
             my $res = eval { http_get($port, '/readyz') };
             return $res && $res->status == 200;
         };
-        eventually($ready, 10) or die "/readyz of port $port is not UP\n";
+        eventually($ready) or die "/readyz of port $port is not UP\n";
     }
 
     return Platform::Test::Stack->new(

@@ -1,0 +1,61 @@
+package Platform::Test::Clock;
+
+# A clock for one nginx that the test sets: so many seconds ahead of the
+# machine's, or behind.
+
+use strict;
+use warnings;
+
+# Where $nginx, which is not started yet, has such a clock.
+sub new {
+    my ($class, $t, $nginx) = @_;
+
+    my $self = bless { so => $t->dir . '/clock.so',
+        file => $t->dir . '/clock' }, $class;
+    $self->ahead(0);
+    $t->write_file('clock.c', <<'C');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+static const volatile int *ahead;
+
+__attribute__((constructor)) static void begin(void)
+{
+    const char *file = getenv("CLOCK_AHEAD");
+    void *mem = mmap(NULL, sizeof(int), PROT_READ, MAP_SHARED,
+                     file ? open(file, O_RDONLY) : -1, 0);
+
+    ahead = mem == MAP_FAILED ? NULL : mem;
+}
+
+int gettimeofday(struct timeval *tv, void *tz)
+{
+    int rc = ((int (*)(struct timeval *, void *)) dlsym(
+        RTLD_NEXT, "gettimeofday"))(tv, tz);
+
+    tv->tv_sec += ahead ? *ahead : 0;
+    return rc;
+}
+C
+    system('cc', '-shared', '-fPIC', '-o', $self->{so},
+        $t->dir . '/clock.c', '-ldl') == 0 or die "no $self->{so}\n";
+    $nginx->{clock} = $self;
+    return $self;
+}
+
+# In place, as nginx has it mapped.
+sub ahead {
+    my ($self, $seconds) = @_;
+
+    open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file}
+        or die "$self->{file}: $!\n";
+    syswrite($fh, pack 'i', $seconds) == 4 or die "$self->{file}: $!\n";
+    close $fh;
+    return;
+}
+
+1;
