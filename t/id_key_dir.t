@@ -9,7 +9,7 @@ use JSON::PP;
 use Platform::Test;
 use Platform::Test::KeyDir;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my ($old, $new, $other) = map { jwt_key($_) } qw(identity next other);
@@ -65,6 +65,9 @@ my %bad = (
     'a file that others read' => [ sub { chmod 0640, $_[0] },
         qr/identity\.signing\.100\.pem: others may read it/ ],
     'one for everybody' => [ sub { chmod 0604, $_[0] }, qr/others may read/ ],
+    'a key of another kind' => [ sub { key_put($dir, $new, 'published', 1,
+        text => scalar qx{openssl ecparam -name prime256v1 -genkey -noout |
+            openssl ec -pubout 2>&1}) }, qr/next\.published\.1\.pem: .*RSA/ ],
     'a symbolic link' => [ sub { rename $_[0], "$dir/.there";
         symlink "$dir/.there", $_[0] }, qr/opened: a symbolic link/ ],
     'a FIFO' => [ sub { unlink $_[0]; require POSIX;
@@ -94,7 +97,7 @@ my %bad = (
         rename key_put($dir, $new, 'published', 1), "$dir/$name" },
         qr/\Q$name\E: is not the name of a key/ ]) }
         'next.pem', 'next.publishd.1.pem', 'next.published.1', 'README',
-        'next.published.1.pem.bak', 'next.published..pem',
+        'next.published.1.pem.bak', 'next.published.1.pem~', '4913', 'next.published..pem',
         'next.published.-1.pem', 'next.replaced.1.pem', 'a,b.published.1.pem',
 );
 for my $name (sort keys %bad) {
@@ -135,7 +138,10 @@ $control->();
 key_put($dir, $new->as('a.b+c@d'), 'published', 1);
 key_put($dir, $other, 'refresh', 1, public => 1);
 $t->write_file('keys/.anything', 'x');
-check('ids with dots, a public part alone, a name with a dot in front', undef);
+$t->write_file('keys/.next.published.1.pem.swp', 'x');
+link "$dir/identity.signing.100.pem", "$dir.key" or die "link: $!\n";
+check('ids with dots, a public part alone, names with a dot in front, a file'
+    . ' that its owner has elsewhere too', undef);
 
 # -- what the states mean, in a process that follows -----------------------------
 
@@ -156,21 +162,24 @@ sub post {
     return ($got->{status}, decode_json($got->{body}));
 }
 
+# May have to wait for a hash slot.
 sub login {
-    my ($status, $json) = post('login', { account => $_[0] . '@demo.test',
-        credential => $Platform::Test::Stack::CREDENTIAL });
+    my %who = (account => $_[0] . '@demo.test',
+        credential => $Platform::Test::Stack::CREDENTIAL);
+    my ($status, $json);
+    soon(sub { ($status, $json) = post('login', \%who); $status == 200 })
+        or die 'no login';
     return $json;
 }
 
-# Whether the kids are these within five seconds.
+# A process looks every two seconds, on a machine that lets it.
+sub soon { return eventually($_[0], 60) }
+
 sub follows {
     my ($want, $name) = @_;
 
-    my $start = time;
-    eventually(sub { kids() eq $want });
-    is kids(), $want, $name;
-    cmp_ok time - $start, '<', 5 * $t->scale, "$name: within 5 s";
-    return;
+    soon(sub { kids() eq $want });
+    return is kids(), $want, $name;
 }
 
 sub signer { return (jwt_decode(login('one')->{accessToken}))[0]{kid} }
@@ -199,7 +208,7 @@ is $select->(), 200, 'replaced: its account tokens are accepted';
 
 $t->write_file('keys/identity.refresh.300.pem', '');
 chmod 0600, "$dir/identity.refresh.300.pem";
-ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
+ok soon(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
     'a broken directory is noticed';
 like +(key_lines())[-1]{message},
     qr/the key has two files.*; the old keys stay$/, 'said in one line';
@@ -208,6 +217,7 @@ sleep 5;
 is scalar(key_lines()), $lines, 'once';
 is kids(), 'next identity', 'and the old keys stay';
 is signer(), 'next', 'for signing too';
+is ask(GET => '/readyz')->{status}, 200, 'which is no reason to take it out';
 unlink "$dir/identity.signing.100.pem";
 key_put($dir, $old, 'refresh', 300, public => 1);
 follows('next', 'refresh: out of the key set');
@@ -220,7 +230,7 @@ is +(jwt_decode($json->{refreshToken}))[0]{kid}, 'next',
 my $second = $json;
 $lines = () = key_lines();
 unlink "$dir/identity.refresh.300.pem";
-ok eventually(sub { $lines < (() = key_lines()) }),
+ok soon(sub { $lines < (() = key_lines()) }),
     'removed, and followed';
 ($status, $json) = post('refresh', { refreshToken => jwt_token('refresh', $old,
     iss => $Platform::Test::Jwt::ISSUER) });
@@ -232,7 +242,7 @@ is +(post('refresh', { refreshToken => $second->{refreshToken} }))[0], 200,
 # What was wrong may be put right without another change of the files.
 chmod 0770, $dir;
 key_put($dir, $other, 'published', 1);
-ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
+ok soon(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
     'a directory that others may write to is noticed';
 like +(key_lines())[-1]{message}, qr/others may write to it/, 'said';
 chmod 0700, $dir;
@@ -242,17 +252,17 @@ follows('next', 'and followed again');
 
 # The directory itself goes away, and comes back.
 rename $dir, "$dir.away";
-ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
+ok soon(sub { (key_lines())[-1]{event} eq 'keys.reload_failed' }),
     'no directory: noticed';
 is kids(), 'next', 'the old keys stay';
 rename "$dir.away", $dir;
-ok eventually(sub { (key_lines())[-1]{event} eq 'keys.reloaded' }),
+ok soon(sub { (key_lines())[-1]{event} eq 'keys.reloaded' }),
     'and its return too';
 
 # SIGHUP looks at once, with or without a file of settings.
 $lines = () = key_lines();
 $identity->process->signal('HUP');
-ok eventually(sub { $lines < (() = key_lines()) }), 'SIGHUP looks';
+ok soon(sub { $lines < (() = key_lines()) }), 'SIGHUP looks';
 is +(key_lines())[-1]{event}, 'keys.reloaded', 'and takes what is there';
 
 # docs/key-rotation.md, from variables to the directory.
@@ -282,29 +292,56 @@ $t->write_file('recipe.sh', "set -e\n$recipe");
 is system('sh ' . $t->dir . '/recipe.sh >' . $t->dir . '/recipe.out 2>&1'), 0,
     'the recipe runs' or diag $t->read_file('recipe.out');
 $moved->process->signal('HUP');
-ok eventually(sub { $moved->log_text =~ /keys\.reloaded/ }), 'and is reloaded';
+ok soon(sub { $moved->log_text =~ /keys\.reloaded/ }), 'and is reloaded';
 is $says->(), $before, 'nobody notices';
 unlike $t->read_file('etc/identity.env'), qr/KEY_BASE64/, 'no key is left';
 like $t->read_file('etc/identity.env'), qr/MAX_FAILURES=9/, 'the rest is';
 key_put("$etc/keys", $new, 'published', 1);
-ok eventually(sub { $says->() =~ /"next"/ }), 'and from now on it follows';
+ok soon(sub { $says->() =~ /"next"/ }), 'and from now on it follows';
 
-# A directory that changes all the time is never seen half changed.
-my $mover = Platform::Test::Process->start(name => 'mover', dir => $t->dir,
-    log => $t->dir . '/mover.out', code => sub {
-        key_put($dir, $other, 'published', 1);
-        my $name = 'other.published.1.pem';
-        for my $n (2 .. 400) {
-            rename "$dir/$name", "$dir/other.published.$n.pem";
-            $name = "other.published.$n.pem";
-            sleep 0.02;
-        }
-    });
-my %sets;
-eventually(sub { $sets{ kids() }++; !$mover->alive });
-delete $sets{'next'};    # before it began
-is_deeply [ keys %sets ], ['next other'],
-    'a key whose file is renamed never leaves the set';
-follows('next other', 'and the end is seen');
+# A file whose name changes while a process reads the directory is not missed:
+# this library takes it away before the first reading, and back after it.
+SKIP: {
+    skip 'a sanitizer and a library before it do not mix', 1
+        if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
+    $control->();
+    key_put($dir, $other, 'published', 1);
+    my $renamer = preload($t, 'renamer', <<'C');
+#include <dirent.h>
+
+static DIR *first;
+
+static void move(const char *from, const char *to)
+{
+    if (chdir(getenv("PLATFORM_JWT_KEY_DIR")) != 0 || rename(from, to) != 0) {
+        abort();
+    }
+}
+
+DIR *fdopendir(int fd)
+{
+    if (first == NULL) {
+        move("other.published.1.pem", ".away");
+        return first = ((DIR *(*)(int)) dlsym(RTLD_NEXT, "fdopendir"))(fd);
+    }
+    return ((DIR *(*)(int)) dlsym(RTLD_NEXT, "fdopendir"))(fd);
+}
+
+int closedir(DIR *dir)
+{
+    if (dir == first) {
+        move(".away", "other.published.2.pem");
+    }
+    return ((int (*)(DIR *)) dlsym(RTLD_NEXT, "closedir"))(dir);
+}
+C
+    my $moved = $t->identity(%env, name => 'renamed', LD_PRELOAD => $renamer);
+    is join(' ', map { $_->{kid} } @{ decode_json($t->fcgi($moved->address)
+        ->request(GET => '/.well-known/jwks.json')->{body})->{keys} }),
+        'identity other', 'a key whose file is renamed meanwhile is not missed';
+    is_deeply key_states($dir), { identity => 'signing', other => 'published' },
+        'it was renamed';
+    ok -e "$dir/other.published.2.pem", 'once';
+}
 
 $t->done;

@@ -5,10 +5,14 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use Fcntl qw(:flock);
+use IO::Socket::INET;
+use POSIX ();
 use Platform::Test;
 use Platform::Test::Commands;
 use Platform::Test::KeyDir;
 use Test::More;
+use Time::HiRes ();
 
 my $t = Platform::Test->new;
 my $dir = key_dir($t);
@@ -28,6 +32,24 @@ sub keys_are {
 }
 
 sub names { return join ' ', key_names($dir) }
+
+# All that there is to see of the directory and its files, but for who read it.
+sub all_of {
+    return join "\n", map {
+        my @st = Time::HiRes::lstat($_);
+        my $text = -f $_ && do { open my $fh, '<', $_; local $/; <$fh> };
+        join ' ', $_, @st[0 .. 7, 9, 10], $text;
+    } $dir, map {"$dir/$_"} key_names($dir);
+}
+
+# --dry-run tells, and neither does anything nor says that it did.
+sub dry {
+    my $before = all_of();
+    my $told = $c->done(@_, '--dry-run');
+    is all_of(), $before, "@_[0, 1] --dry-run changes nothing";
+    is_deeply $c->events, [], 'nor is audited';
+    return $told;
+}
 
 sub rows { return map { "$_->{step} $_->{kid} " . ($_->{done} ? 'done' : 'due') }
     map { { %$_, kid => $_->{kid} // '-' } } @{ $_[0] } }
@@ -53,10 +75,8 @@ chmod 0700, $dir;
 # -- the first key ------------------------------------------------------------
 
 is_deeply $c->done(qw(keys list)), [], 'no key';
-my $rows = $c->done(qw(keys rotate --dry-run));
+my $rows = dry(qw(keys rotate));
 is_deeply [ rows($rows) ], ['add - due'], '--dry-run tells';
-is names(), '', 'and does nothing';
-is_deeply $c->events, [], 'nor says so';
 my ($status, $out) = $t->run_identity(['--check'], %{ $c->{env} });
 is $status, 2, 'no service starts';
 $t->write_file('keys/.new', 'of one that was killed');
@@ -89,10 +109,8 @@ is_deeply [ map { $_->{step} } @{ $c->done(qw(keys rotate)) } ],
 # -- add ----------------------------------------------------------------------
 
 keys_are([ 'identity', 'signing', 100 ]);
-my $before = names();
-is_deeply [ @{ $c->done(qw(keys add --kid two --dry-run)) }{qw(kid done)} ],
+is_deeply [ @{ dry(qw(keys add --kid two)) }{qw(kid done)} ],
     [ 'two', JSON::PP::false() ], 'add --dry-run';
-is names(), $before, 'does nothing';
 my $got = $c->done(qw(keys add --kid two));
 is_deeply [ @$got{qw(step kid done)} ], [ 'add', 'two', JSON::PP::true() ], 'add';
 is_deeply $c->events, ['keys.added'], 'audited';
@@ -117,11 +135,37 @@ unlink "$dir/k1.refresh.1.pem";
 $c->done(qw(keys add));
 $c->done(qw(keys add --kid=-x)) if unlink "$dir/k2.refresh.1.pem";
 ok key_states($dir)->{'-x'}, 'an id of any look, if it is given';
+keys_are([ 'identity', 'signing', 100 ]);
+{
+    my $env = $t->identity_env(%{ $c->{env} });
+    local @ENV{ keys %$env } = values %$env;
+    isnt system('sh', '-c', 'ulimit -f 2; exec "$0" keys add >/dev/null 2>&1',
+        Platform::Test::Env::identity()), 0, 'a file that has no room: fails';
+    is_deeply key_states($dir), { identity => 'signing' }, 'and is no key';
+}
 my @at_once;
 keys_are([ 'identity', 'signing', 100 ]);
 @at_once = map { $c->start(qw(keys add --kid), "p$_") } 1 .. 4;
 ok $_->wait_end(60), 'several at once' for @at_once;
 is scalar(grep {/^p\d\.published/} key_names($dir)), 4, 'lose none';
+keys_are([ 'identity', 'signing', 100 ]);
+@at_once = map { $c->start(qw(keys rotate --every 0)) } 1 .. 4;
+ok $_->wait_end(60), 'several rotations at once' for @at_once;
+is_deeply [ sort values %{ key_states($dir) } ], [qw(published signing)],
+    'are one';
+
+# What a command does rests on what it read, and so the lock comes first.
+keys_are([ 'identity', 'signing', 100 ]);
+open my $lock, '<', $dir or die "$dir: $!\n";
+flock $lock, LOCK_EX or die "$dir: $!\n";
+my $waits = $c->start(qw(keys add --kid two));
+eventually(sub { open my $fh, '<', '/proc/locks'; grep {/-> FLOCK/} <$fh> });
+my $two = key_put($dir, jwt_key('next')->as('two'), 'published', 1);
+close $lock;
+ok $waits->wait_end(60), 'a command waits for another one';
+is names() =~ tr/ //, 1, 'and sees what that one did';
+like $t->read_file('op' . $t->{runs} . '.log'), qr/of this id exists already/,
+    'and says so';
 
 # -- activate: every gateway has it -------------------------------------------
 
@@ -133,9 +177,7 @@ is_deeply key_states($dir), { identity => 'signing', next => 'published' },
     'and nothing is changed';
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['activate next due'],
     'nor by rotate';
-$c->done(qw(keys activate next --dry-run --force));
-is_deeply key_states($dir), { identity => 'signing', next => 'published' },
-    'nor by --dry-run';
+dry(qw(keys activate next --force));
 $c->refused(1, qr/not before/, qw(keys activate next --soft-age 10m));
 $c->done(qw(keys activate next --soft-age 8m));
 is_deeply $c->events, ['keys.activated'], 'a shorter soft age: activated';
@@ -184,6 +226,7 @@ for my $case (
     [ 'a key set with one like it', '{"keys":[{"kid":"next2"}]}', $lacks ],
     [ 'nothing', '', $lacks ],
     [ 'an error', metrics(2, 1), qr/another status than 200/, 404 ],
+    [ 'a redirect', metrics(2, 1), qr/another status than 200/, 302 ],
 ) {
     my ($name, $body, $why, $status) = @$case;
     $asked->set(status => $status // 200, body => $body);
@@ -209,6 +252,49 @@ keys_are(@asked);
 $c->refused(1, qr/does not answer/, qw(keys activate next), @ask, '--ask',
     'http://127.0.0.1:1/');
 
+# What answers strangely holds nobody for long: there is a lock on the directory.
+
+my $socket = IO::Socket::INET->new(Listen => 8, LocalAddr => '127.0.0.1')
+    or die "no socket: $!\n";
+my $head = "HTTP/1.1 200 OK\r\n\r\n";
+my %strange = (
+    silent => sub { 1 while sysread $_[0], my $byte, 1 },
+    slow   => sub {
+        syswrite $_[0], $head;
+        select undef, undef, undef, 0.1 while syswrite $_[0], 'x';
+    },
+    'a hundred megabytes' => sub {
+        syswrite $_[0], $head . "\n";
+        my $much = 'x' x 1e6;
+        for (1 .. 100) {
+            return if (syswrite($_[0], $much) // 0) != 1e6;
+        }
+        syswrite $_[0], "\n" . metrics(2, 900);
+    },
+    'cut off' => sub { syswrite $_[0], $head
+        . metrics(2, 900) =~ s/900\n\z/9/r },
+    whole => sub { syswrite $_[0], $head . metrics(2, 900) },
+);
+my $stranger = $t->track(Platform::Test::Process->start(name => 'stranger',
+    dir => $t->dir, log => $t->dir . '/stranger.log', code => sub {
+        $SIG{PIPE} = 'IGNORE';
+        $SIG{TERM} = sub { POSIX::_exit(0) };
+        while (my $client = $socket->accept) {
+            sysread $client, my $request, 4096;
+            my ($how) = $request =~ m{^GET /(\S+)};
+            $strange{ $how =~ tr/-/ /r }->($client);
+        }
+    }));
+for my $how (sort grep { $_ ne 'whole' } keys %strange) {
+    keys_are(@asked);
+    $c->refused(1, $how eq 'silent' ? qr/does not answer/ : qr/not have the new/,
+        { within => 60 }, qw(keys activate next --ask),
+        'http://127.0.0.1:' . $socket->sockport . '/' . $how =~ tr/ /-/r);
+    is key_states($dir)->{next}, 'published', "$how: nothing is changed";
+}
+$c->done(qw(keys activate next --ask),
+    'http://127.0.0.1:' . $socket->sockport . '/whole');
+
 # -- retire: the last access token is dead -------------------------------------
 
 my @replaced = ([ 'identity', 'signing', 9 * $DAY ], [ 'next', 'signing', 3300 ]);
@@ -222,6 +308,13 @@ $c->refused(1, qr/this key signs/, qw(keys remove next --force));
 $c->refused(1, qr/state "replaced", whose next step is keys retire/,
     qw(keys remove identity --force));
 my $since = time - 3300;
+dry(qw(keys retire identity --system-ttl 0));
+is_deeply [ rows(dry(qw(keys rotate --system-ttl 0))) ],
+    ['retire identity due'], 'rotate --dry-run tells of a step that is due';
+key_put($dir, jwt_key('other'), 'refresh', time, public => 1);
+is_deeply [ rows(dry(qw(keys rotate --system-ttl 0))) ],
+    [ 'retire identity due', 'remove other due' ], 'and of all others';
+unlink grep {/other/} map {"$dir/$_"} key_names($dir);
 $c->done(qw(keys retire identity --system-ttl 0));
 is_deeply $c->events, ['keys.retired'], 'without system tokens: retired';
 like names(), qr/^identity\.refresh\.\d+\.pem next\.signing/, 'its state';
@@ -251,8 +344,7 @@ $c->refused(1, qr/not before .*: refresh tokens of this key may be alive/,
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
     'nor by rotate, which begins nothing else';
 $c->refused(1, qr/state "refresh"/, qw(keys retire identity --force));
-$c->done(qw(keys remove identity --dry-run --force));
-is +(() = key_names($dir)), 2, '--dry-run';
+dry(qw(keys remove identity --force));
 $c->done(qw(keys remove identity --force));
 is_deeply $c->events, ['keys.removed'], '--force';
 is_deeply key_states($dir), { next => 'signing' }, 'is gone';
@@ -270,16 +362,41 @@ ok 1, 'what never signed is removed at any time';
 $c->refused(1, qr/state "published", whose next step is keys activate/,
     qw(keys retire), $c->done(qw(keys add))->{kid});
 
+# -- a directory that no process would follow --------------------------------------
+
+for my $bad ([ 'a file that others read', qr/others may read it/, mode => 0640 ],
+    [ 'garbage', qr/accepted: RSA/, text => "-----BEGIN PUBLIC KEY-----\nx\n" ]) {
+    my ($name, $why, @how) = @$bad;
+    keys_are([ 'identity', 'signing', 60 * $DAY ], [ 'next', 'published', $DAY ],
+        [ 'other', 'refresh', $DAY, public => 1, @how ]);
+    my $before = names();
+    $c->refused(2, $why, @$_) for [qw(keys list)], [qw(keys add)],
+        [qw(keys activate next)], [qw(keys rotate)], [qw(keys rotate --dry-run)],
+        [qw(keys remove other --force)];
+    is names(), $before, "$name: nothing is changed";
+    ($status, undef, my $err) = $c->run(qw(keys revoke next));
+    is $status, 1, "$name: revoke fails";
+    like $err, qr/^identity-fcgi: revoked, but no process follows: .*$why/m,
+        "$name: and says why";
+    is_deeply key_states($dir), { identity => 'signing', other => 'refresh' },
+        "$name: a revocation is done, and tells";
+    $c->done(qw(keys revoke other));
+    is_deeply key_states($dir), { identity => 'signing' }, 'that one too';
+}
+keys_are([ 'identity', 'signing', $DAY, public => 1 ]);
+$c->refused(2, qr/has no private key to sign with/, qw(keys rotate));
+$c->done(qw(keys revoke identity));
+is_deeply [ values %{ key_states($dir) } ], ['signing'], 'nor one without';
+
 # -- rotate ------------------------------------------------------------------------
 
 keys_are([ 'next', 'signing', 60 * $DAY ]);
-$before = names();
+my $before = names();
 is_deeply [ rows($c->done(qw(keys rotate --every 61d))) ], ['add - due'],
     '--every: not yet';
 is names(), $before, 'nothing is done';
-$rows = $c->done(qw(keys rotate --every 60d --dry-run));
-is_deeply [ rows($rows) ], ['add - due'], '--dry-run';
-is names(), $before, 'does nothing';
+is_deeply [ rows(dry(qw(keys rotate --every 60d))) ], ['add - due'],
+    '--dry-run tells';
 $rows = $c->done(qw(keys rotate --every 60d));
 $kid = $rows->[0]{kid};
 is_deeply [ rows($rows) ], [ "add $kid done", "activate $kid due" ],
@@ -299,9 +416,7 @@ is_deeply [ rows($c->done(qw(keys rotate --system-ttl 2h))) ],
 # -- revoke: at once ---------------------------------------------------------------
 
 keys_are(@published);
-$before = names();
-$c->done(qw(keys revoke identity --dry-run));
-is names(), $before, '--dry-run';
+dry(qw(keys revoke identity));
 $c->done(qw(keys revoke identity));
 is_deeply $c->events, [ 'keys.activated', 'keys.revoked' ], 'the signing key';
 ($kid) = grep { $_ ne 'next' } keys %{ key_states($dir) };

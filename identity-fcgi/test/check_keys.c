@@ -1,7 +1,11 @@
-/* Tests of keys.c and keys_generate.c. */
+/* Tests of keys.c, keys_generate.c and, of keys_dir.c, what tells a change. */
 
+#include "auth/keys_dir.h"
 #include "key_pair.h"
 #include "pj_internal.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
 
 static struct pair first, second;
 static struct config cfg;
@@ -225,6 +229,53 @@ START_TEST (test_without_a_key_nobody_signs) {
 }
 END_TEST
 
+/* -- a directory -- */
+
+static void put(const char *dir, const char *name, const char *text)
+{
+    char path[128];
+    FILE *out;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    out = fopen(path, "w");
+    ck_assert_ptr_nonnull(out);
+    ck_assert_int_ge(fputs(text, out), 0);
+    ck_assert_int_eq(fclose(out), 0);
+}
+
+START_TEST (test_stamp_changes_with_the_files) {
+    char dir[] = "/tmp/check-keys-XXXXXX", path[128], other[128];
+    uint64_t empty, one, two;
+
+    ck_assert_uint_eq(keys_dir_stamp("/none"), 0);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    empty = keys_dir_stamp(dir);
+    ck_assert_uint_ne(empty, 0);
+    put(dir, ".new", "x"); /* no file of it, as commands make it */
+    ck_assert_uint_eq(keys_dir_stamp(dir), empty);
+    put(dir, "a", "x");
+    one = keys_dir_stamp(dir);
+    ck_assert_uint_ne(one, empty);
+    ck_assert_uint_eq(keys_dir_stamp(dir), one);
+
+    snprintf(path, sizeof(path), "%s/a", dir);
+    snprintf(other, sizeof(other), "%s/b", dir);
+    ck_assert_int_eq(rename(path, other), 0);
+    two = keys_dir_stamp(dir);
+    ck_assert_uint_ne(two, one);
+    /* Its mode alone; the clock of files is a coarse one. */
+    do {
+        ck_assert_int_eq(chmod(other, 0600), 0);
+    } while (keys_dir_stamp(dir) == two);
+
+    ck_assert_int_eq(unlink(other), 0);
+    ck_assert_uint_eq(keys_dir_stamp(dir), empty);
+    snprintf(path, sizeof(path), "%s/.new", dir);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
@@ -242,6 +293,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_additional_keys_are_published);
     tcase_add_test(t, test_bad_additional_keys);
     tcase_add_test(t, test_publish_swaps_while_held);
+    tcase_add_test(t, test_stamp_changes_with_the_files);
 }
 
 int main(void)

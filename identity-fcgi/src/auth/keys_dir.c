@@ -151,11 +151,10 @@ bool key_dir_open(struct key_dir *d, const char *path, bool lock)
     d->owner = st.st_uid;
     d->group = st.st_gid;
     /* Root may work for others. */
-    if ((st.st_mode & 022) != 0 ||
-        (geteuid() != 0 && d->owner != 0 && d->owner != geteuid())) {
+    if ((st.st_mode & 022) != 0 || (geteuid() != 0 && d->owner != geteuid())) {
         return fail(d,
                     "%s: others may write to it; accepted: a directory of the "
-                    "service's user or of root, mode 0700",
+                    "service's user, mode 0700",
                     path);
     }
     return read_names(d);
@@ -277,13 +276,28 @@ static bool parse_file(struct key_dir *d, const struct key_file *f,
     return ok;
 }
 
-bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+static bool is_good(struct key_dir *d, const struct key_file *f, bool signs)
 {
     pj_key_t *public = NULL, *private = NULL;
-    bool ok = parse_file(d, f, &public, &private);
+    bool ok = parse_file(d, f, &public, signs ? &private : NULL);
 
     pj_key_free(public);
     pj_key_free(private);
+    return ok;
+}
+
+bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+{
+    return is_good(d, f, true);
+}
+
+bool key_dir_is_good(struct key_dir *d)
+{
+    bool ok = true;
+
+    for (size_t i = 0; ok && i < d->count; i++) {
+        ok = is_good(d, &d->files[i], d->files[i].state == KEY_SIGNING);
+    }
     return ok;
 }
 

@@ -56,6 +56,10 @@ void key_dir_close(struct key_dir *d);
 
 const char *key_state_name(enum key_state state);
 
+/* Whether all files are good, so that processes follow; an empty directory is.
+ */
+bool key_dir_is_good(struct key_dir *d) __attribute__((warn_unused_result));
+
 /* Whether the file is good, and has what is needed to sign. */
 bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
     __attribute__((warn_unused_result));

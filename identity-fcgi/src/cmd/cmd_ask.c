@@ -1,5 +1,6 @@
 /* Asks gateways, and whoever else has a key set, for a key. */
 
+#include "base/metrics.h"
 #include "cmd/cmd.h"
 
 #include <netdb.h>
@@ -11,83 +12,100 @@
 #include <unistd.h>
 
 #define TIMEOUT_S 3
-#define METRIC "platform_gateway_key_set_"
-#define LINE_MAX_BYTES (128 * 1024) /* a key set is one line */
-#define LINES_MAX 200000
+#define METRIC "\nplatform_gateway_key_set_"
+#define ANSWER_MAX (4 * 1024 * 1024) /* metrics of some thousand routes */
 
-/* Sends a GET; its answer, or NULL. */
-static FILE *get(const char *url)
+/* A connection to the host and port of url, or -1; *at is behind them. */
+static int connect_to(const char *url, char host[256], int *at)
 {
     const struct timeval limit = {TIMEOUT_S, 0};
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
-    char host[256] = "", port[6] = "80";
-    FILE *in = NULL;
-    int fd, at = 0;
+    char port[6] = "80";
+    int fd = -1;
 
-    if (sscanf(url, "http://[%255[^]]]%n", host, &at) != 1) {
-        (void) sscanf(url, "http://%255[^:/]%n", host, &at);
+    if (sscanf(url, "http://[%255[^]]]%n", host, at) != 1) {
+        (void) sscanf(url, "http://%255[^:/]%n", host, at);
     }
-    (void) sscanf(url + at, ":%5[0-9]", port);
+    (void) sscanf(url + *at, ":%5[0-9]", port);
     if (getaddrinfo(host, port, &hints, &all) != 0) {
-        return NULL;
+        return -1;
     }
-    for (struct addrinfo *a = all; a != NULL && in == NULL; a = a->ai_next) {
+    for (struct addrinfo *a = all; a != NULL && fd < 0; a = a->ai_next) {
         fd = socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC,
                     a->ai_protocol);
-        if (fd < 0) {
-            continue;
-        }
         /* That of sending holds for connecting too. */
         (void) setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
         (void) setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-        if (connect(fd, a->ai_addr, a->ai_addrlen) != 0 ||
-            dprintf(fd, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n",
-                    strchr(url + at, '/'), host) < 0 ||
-            (in = fdopen(fd, "r")) == NULL) {
+        if (fd >= 0 && connect(fd, a->ai_addr, a->ai_addrlen) != 0) {
             (void) close(fd);
+            fd = -1;
         }
     }
     freeaddrinfo(all);
-    return in;
+    return fd;
+}
+
+/* What a GET answers, as far as it comes in time and has room. */
+static const char *get(const char *url)
+{
+    static char answer[ANSWER_MAX + 1];
+    char host[256] = "";
+    size_t len = 0;
+    ssize_t n;
+    int at = 0, fd = connect_to(url, host, &at);
+    int64_t until_us = metrics_now_us() + TIMEOUT_S * 1000000;
+
+    if (fd >= 0 && dprintf(fd, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n",
+                           strchr(url + at, '/'), host) > 0) {
+        while (metrics_now_us() < until_us &&
+               (n = recv(fd, answer + len, ANSWER_MAX - len, 0)) > 0) {
+            len += (size_t) n;
+        }
+    }
+    if (fd >= 0) {
+        (void) close(fd);
+    }
+    answer[len] = '\0';
+    return answer;
+}
+
+/* The number of a whole line; -1: there is none. */
+static double metric(const char *answer, const char *name)
+{
+    const char *line = strstr(answer, name);
+    double value;
+    char end;
+
+    return line != NULL &&
+                   sscanf(line + strlen(name), " %lf%c", &value, &end) == 2 &&
+                   end == '\n'
+               ? value
+               : -1;
 }
 
 bool cmd_ask(const char *url, const char *kid, int64_t since, size_t keys,
              char *why, size_t why_cap)
 {
-    static char line[LINE_MAX_BYTES];
-    FILE *in = get(url);
-    double have = -1, age = -1;
+    const char *answer = get(url);
+    double age = metric(answer, METRIC "age_seconds");
     char quoted[300];
-    time_t until = time(NULL) + TIMEOUT_S;
     struct timespec now;
-    bool has = false;
     int status = 0;
+    bool has;
 
-    snprintf(quoted, sizeof(quoted), "\"%s\"", kid);
-    if (in != NULL && fgets(line, sizeof(line), in) != NULL) {
-        (void) sscanf(line, "HTTP/%*s %d", &status);
-    }
-    for (int i = 0; status == 200 && i < LINES_MAX && time(NULL) <= until &&
-                    fgets(line, sizeof(line), in) != NULL;
-         i++) {
-        (void) sscanf(line, METRIC "keys %lf", &have);
-        (void) sscanf(line, METRIC "age_seconds %lf", &age);
-        has = has || strstr(line, quoted) != NULL;
-    }
-    if (in != NULL) {
-        (void) fclose(in);
-    }
+    (void) sscanf(answer, "HTTP/%*s %d", &status);
     (void) clock_gettime(CLOCK_REALTIME, &now);
-    if (age >= 0) {
-        has = have >= (double) keys &&
-              (double) now.tv_sec + (double) now.tv_nsec / 1e9 - age >=
-                  (double) since;
-    }
+    snprintf(quoted, sizeof(quoted), "\"%s\"", kid);
+    has = age < 0
+              ? strstr(answer, quoted) != NULL
+              : metric(answer, METRIC "keys") >= (double) keys &&
+                    (double) now.tv_sec + (double) now.tv_nsec / 1e9 - age >=
+                        (double) since;
     snprintf(why, why_cap,
              status == 0     ? "%s: does not answer"
              : status != 200 ? "%s: answers another status than 200"
                              : "%s: does not have the new key yet",
              url);
-    return has;
+    return status == 200 && has;
 }

@@ -35,7 +35,7 @@ static char why_not[300]; /* what was asked does not have the key yet */
 
 /* -- the directory -- */
 
-static bool open_dir(struct cmd *c)
+static bool open_bad(struct cmd *c)
 {
     if (c->cfg.jwt_key_dir == NULL) {
         return cmd_misused(c, "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
@@ -43,6 +43,13 @@ static bool open_dir(struct cmd *c)
     }
     return key_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
            cmd_misused(c, "%s", dir.error);
+}
+
+/* No process would follow what is done with a file in it that is not good. */
+static bool open_dir(struct cmd *c)
+{
+    return open_bad(c) &&
+           (key_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error));
 }
 
 static bool signs(void)
@@ -295,7 +302,12 @@ static bool end_key(struct cmd *c)
         }
         (void) took(c, ACTIVATE, kid, 0, true);
     }
-    return take(c, REVOKE, f);
+    if (!take(c, REVOKE, f)) {
+        return false;
+    }
+    key_dir_close(&dir);
+    return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
+           cmd_fail(c, "revoked, but no process follows: %s", dir.error);
 }
 
 /* Whether a rotation is to begin; else when, or 0 while one is under way. */
@@ -396,6 +408,12 @@ static bool begin(struct cmd *c)
     return cmd_load(c) && open_dir(c);
 }
 
+/* A key that is no longer secret, or is not good, can always be revoked. */
+static bool begin_bad(struct cmd *c)
+{
+    return cmd_load(c) && open_bad(c);
+}
+
 /* -- the table -- */
 
 static bool is_time(const char *text)
@@ -447,7 +465,7 @@ const struct cmd_spec cmd_key_files[] = {
      "If it signs, a new key signs from now on.  Whoever has tokens of it logs in\n"
      "again.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
-     .check = begin, .after = end_key, TOOK},
+     .check = begin_bad, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",
      "Does what is safe now and tells what comes when: run it again then, or by a\n"
      "timer with --every.  Without --every a new key is made only when no rotation\n"

@@ -7,7 +7,7 @@ use warnings;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    key_dir key_dir_env key_put key_names key_states key_killer
+    key_dir key_dir_env key_put key_names key_states key_killer preload
 );
 
 # An empty one of mode 0700.
@@ -66,12 +66,8 @@ sub key_states {
 sub key_killer {
     my ($t) = @_;
 
-    my $c = $t->write_file('killer.c', <<'C');
-#define _GNU_SOURCE
-#include <dlfcn.h>
+    my $so = preload($t, 'killer', <<'C');
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static long left = -1;
 
@@ -110,10 +106,25 @@ ssize_t write(int fd, const void *data, size_t len)
     return ((ssize_t (*)(int, const void *, size_t)) real)(fd, data, len);
 }
 C
-    my $so = $t->dir . '/killer.so';
-    system('cc', '-shared', '-fPIC', '-o', $so, $c, '-ldl') == 0
-        or die "no $so\n";
     return sub { return (LD_PRELOAD => $so, KILL_AT => $_[0]) };
+}
+
+# Compiles what replaces functions of the C library; its path.
+sub preload {
+    my ($t, $name, $c) = @_;
+
+    my $so = $t->dir . "/$name.so";
+    my $file = $t->write_file("$name.c", <<'HEAD' . $c);
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+HEAD
+    system('cc', '-shared', '-fPIC', '-o', $so, $file, '-ldl') == 0
+        or die "no $so\n";
+    return $so;
 }
 
 1;
