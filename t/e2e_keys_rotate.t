@@ -187,6 +187,7 @@ my $after = session();
 isnt kid_of($after->{accessToken}), $old->kid, 'a login has a token of another one';
 ok eventually(sub { $stack->current_context($after->{accessToken})->status
     == 200 }, 20), 'which the gateway accepts';
-is at_gateway(), 401, 'and from then on none of the revoked one';
+isnt at_gateway(), 200, 'and from then on none of the revoked one';
+ok eventually(sub { at_gateway() == 401 }), 'for good';
 
 $t->done;
