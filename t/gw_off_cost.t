@@ -78,7 +78,7 @@ sub instructions {
 }
 
 # Of several runs: a busy machine wakes the event loop more often, never less.
-sub least {
+sub least_of_three {
     my ($name, $n) = @_;
 
     my ($least) = sort { $a <=> $b } map { instructions($name, $n) } 1 .. 3;
@@ -87,7 +87,7 @@ sub least {
 
 my %cost;
 for my $name (sort keys %with) {
-    my ($less, $more) = map { least($name, $_) } $few, $many;
+    my ($less, $more) = map { least_of_three($name, $_) } $few, $many;
     $cost{$name} = ($more - $less) / ($many - $few);
 }
 my $extra = $cost{with} - $cost{without};
