@@ -16,7 +16,7 @@ sub _section {
     close $fh;
     return $text if !defined $name;
     my ($section) = $name eq '' ? $text =~ /\A(.*?)^## /ms
-        : $text =~ /^## \Q$name\E\n(.*?)(?=^## |\z)/ms;
+        : ($text =~ /^(###?) \Q$name\E\n(.*?)(?=^## |^\1 |\z)/ms)[1];
     return $section // die "$file has no section $name\n";
 }
 
