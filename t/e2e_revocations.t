@@ -12,7 +12,10 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
-my $stack = $t->full_stack;
+my @process = map { $t->identity(name => "identity$_",
+    PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity')) } 1, 2;
+my $stack = $t->full_stack(identity => $process[0], env => {
+    IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
 my $c = Platform::Test::Commands->new(test => $t, env => {
     IDENTITY_LISTEN => undef, %{ $stack->{env} } });
 
@@ -44,6 +47,11 @@ sub ends {
         "$name: refused";
     note sprintf '%s: after %.3f s', $name, time - $since;
     return;
+}
+
+sub failed {
+    return metrics_scrape($t->port('metrics'), '/internal/metrics')
+        ->{'platform_gateway_revocation_fetches_total{outcome="failed"}'};
 }
 
 # A logout.
@@ -119,13 +127,16 @@ for my $how ([ disable => [qw(account disable)], [qw(account enable)] ],
 # Identity goes and comes: nothing is forgotten, nothing is missed.
 
 my $before = login('one');
-$stack->identity->stop('KILL');
+$_->stop('KILL') for @process;
 is everywhere($one->{accessToken}), '401', 'identity down: what ended stays so';
 is everywhere($before->{accessToken}), '200', 'and what did not';
 $stack->postgres->sql("UPDATE auth_sessions SET status = 'REVOKED',"
     . " revoked_at = now() WHERE session_id = '"
     . (jwt_decode($before->{accessToken}))[1]{session_id} . "'");
-$stack->identity->start;
+my $failed = failed();
+ok eventually(sub { failed() >= $failed + 4 }), 'which the gateway has noticed';
+$_->start for @process;
+is $stack->login('one')->status, 200, 'a login does not wait for its next look';
 ok eventually(sub { everywhere($before->{accessToken}) eq '401' }, 10),
     'what was ended by hand meanwhile is refused';
 my $after = login('one');
