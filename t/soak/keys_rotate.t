@@ -46,8 +46,9 @@ my $stack = $t->full_stack(
 
 # -- the load, in a process of its own ----------------------------------------
 
-# A client logs in, refreshes with every tenth request, uses its newest token
-# and one of some seconds ago, and logs in again after three hundred.
+# A client logs in, refreshes with every tenth request and when its turn comes
+# late, uses its newest token and one of some seconds ago, and logs in again
+# after three hundred, or when its refresh token is old.
 sub clients {
     my $load = Platform::Test::Load->new(
         port => $stack->gateway, clients => $CLIENTS, timeout => 20);
@@ -65,14 +66,16 @@ sub clients {
         }
         $start = time - $sent / $RATE if $due < time - 1;    # no catching up
         my $request = { client => $c };
-        if (!$c->{session} || $c->{session}{used} > 300) {
+        if (!$c->{session} || $c->{session}{used} > 300
+            || $c->{session}{at} < time - 50) {
             return { wait => 0.1 } if $logging_in >= 2;
             $logging_in++;
             @$request{qw(path json)} = ('/api/auth/login', {
                 account => 'one@demo.test',
                 credential => $Platform::Test::Stack::CREDENTIAL });
         }
-        elsif ($c->{session}{used}++ % 10 == 9) {
+        elsif ($c->{session}{used}++ % 10 == 9
+            || $c->{session}{at} < time - $ACCESS_TTL + 2) {
             @$request{qw(path json)} = ('/api/auth/refresh',
                 { refreshToken => $c->{session}{refreshToken} });
         }
@@ -109,7 +112,7 @@ sub clients {
         }
         $kid{ (jwt_decode($json->{accessToken}))[0]{kid} }++;
         my $s = $c->{session};
-        $c->{session} = { used => $request->{path} =~ /login$/ ? 0 : $s->{used},
+        $c->{session} = { at => time, used => $request->{path} =~ /login$/ ? 0 : $s->{used},
             %$json{qw(accessToken refreshToken)}, before => $s->{before},
             kept => [ @{ $s->{kept} // [] }, [ time, $json->{accessToken} ] ] };
         return;
