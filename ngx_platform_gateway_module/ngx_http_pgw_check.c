@@ -410,6 +410,18 @@ ngx_http_pgw_check_fetched(const ngx_http_pgw_source_t *from,
 }
 
 
+/* Keys or revocations are fetched through that location. */
+
+static ngx_uint_t
+ngx_http_pgw_check_is_fetched(const ngx_http_pgw_main_conf_t *mcf,
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    return ngx_http_pgw_check_fetched(&mcf->keys->from, clcf)
+           || (mcf->revocations
+               && ngx_http_pgw_check_fetched(&mcf->revocations->from, clcf));
+}
+
+
 char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
@@ -446,10 +458,7 @@ ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 
     if (clcf->handler == NULL
         || (clcf->internal
-            && (ngx_http_pgw_check_fetched(&mcf->keys->from, clcf)
-                || (mcf->revocations
-                    && ngx_http_pgw_check_fetched(&mcf->revocations->from,
-                                                  clcf)))))
+            && ngx_http_pgw_check_is_fetched(mcf, clcf)))
     {
         guarded = 0;
     }

@@ -165,24 +165,51 @@ ngx_http_pgw_fetch_cut(ngx_http_request_t *sr, size_t len)
 }
 
 
+/* What is wrong with the document of a whole answer, or NULL. */
+
+static const char *
+ngx_http_pgw_fetch_check_body(const ngx_http_pgw_fetch_t *fetch,
+    ngx_http_request_t *sr)
+{
+    ngx_http_headers_out_t  *out = &sr->headers_out;
+
+    static u_char  html[] = "text/html";
+
+    if (out->content_encoding && out->content_encoding->hash) {
+        return "the document is compressed";
+    }
+
+    if (ngx_http_pgw_fetch_cut(sr, fetch->body.len)) {
+        return "the document is truncated";
+    }
+
+    if (out->content_type.len >= sizeof(html) - 1
+        && ngx_strncasecmp(out->content_type.data, html, sizeof(html) - 1)
+           == 0)
+    {
+        return "the document is HTML";
+    }
+
+    return NULL;
+}
+
+
 /* What is wrong with the answer of sr, or NULL. */
 
 static const char *
 ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
     ngx_int_t rc)
 {
-    ngx_uint_t               status;
-    ngx_http_headers_out_t  *out;
+    ngx_uint_t  status;
 
-    static u_char  html[] = "text/html";
     static u_char  text[sizeof("status ") + NGX_INT_T_LEN];
 
     if (!ngx_http_pgw_fetch_owns(sr)) {
         return "another location answered, by X-Accel-Redirect or a rewrite";
     }
 
-    out = &sr->headers_out;
-    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? (ngx_uint_t) rc : out->status;
+    status = (rc >= NGX_HTTP_SPECIAL_RESPONSE) ? (ngx_uint_t) rc
+                                               : sr->headers_out.status;
     fetch->status = status;
 
     if (status && status != NGX_HTTP_OK) {
@@ -213,22 +240,7 @@ ngx_http_pgw_fetch_check(ngx_http_pgw_fetch_t *fetch, ngx_http_request_t *sr,
         return "no response";
     }
 
-    if (out->content_encoding && out->content_encoding->hash) {
-        return "the document is compressed";
-    }
-
-    if (ngx_http_pgw_fetch_cut(sr, fetch->body.len)) {
-        return "the document is truncated";
-    }
-
-    if (out->content_type.len >= sizeof(html) - 1
-        && ngx_strncasecmp(out->content_type.data, html, sizeof(html) - 1)
-           == 0)
-    {
-        return "the document is HTML";
-    }
-
-    return NULL;
+    return ngx_http_pgw_fetch_check_body(fetch, sr);
 }
 
 
