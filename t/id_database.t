@@ -228,7 +228,27 @@ refused(insert(status => "'REVOKED'",
     revoked_at => "now() - interval '1 s'"), 'auth_sessions_revoked_later',
     'revoked before it began');
 
+# What a refresh does not write is checked when its own columns are written.
 my $id = id(9, 1);
+sub changed { return insert(scope(@own)) . "; update auth_sessions set $_[0]
+    where session_id = '$id'" }
+refused(changed("status = 'EXPIRED'"), 'auth_sessions_status_known',
+    'to another status');
+refused(changed("status = 'REVOKED'"), 'auth_sessions_revoked_has_time',
+    'to revoked without time');
+refused(changed('revoked_at = now()'), 'auth_sessions_revoked_has_time',
+    'a time of revocation while active');
+refused(changed("status = 'REVOKED', revoked_at = now() - interval '1 s'"),
+    'auth_sessions_revoked_later', 'to revoked before it began');
+for my $column (qw(workspace_id member_id active_branch_id)) {
+    refused(changed("$column = null"), 'auth_sessions_scope_whole',
+        "half a scope is left: no $column");
+}
+refused(changed('expires_at = created_at'), 'auth_sessions_expires_later',
+    'to expired at birth');
+accepted(changed('workspace_id = null, member_id = null,
+    active_branch_id = null'), 'no scope is left');
+
 accepted(insert() . "; update auth_sessions set status = 'REVOKED',
     revoked_at = now() where session_id = '$id'", 'active to revoked');
 refused(insert(status => "'REVOKED'", revoked_at => 'now()')
