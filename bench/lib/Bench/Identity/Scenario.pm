@@ -205,12 +205,16 @@ sub run {
     for my $n (1 .. $o->{rounds}) {
         print STDERR "$name: round $n of $o->{rounds}\n";
         for my $c (@{ $o->{connections} }) {
-            my %floor = map { $_ => $stage->floor($_, $o->{quick} ? 100 : 300) }
-                @{ $section->{floors} // [] };
-            push @{ $floors{$_} }, $floor{$_} for keys %floor;
             my @cells = sort grep {m{/$c$}} keys %$run;
-            my %got = map { $_ => $once->($_) }
-                $n % 2 ? @cells : reverse @cells;
+            # The floors of before and after: a machine is not as fast all the
+            # time.
+            my (%floor, %got);
+            for my $cell (undef, $n % 2 ? @cells : reverse(@cells)) {
+                $got{$cell} = $once->($cell) if $cell;
+                $floor{$_} += $stage->floor($_, $o->{quick} ? 100 : 300)
+                    / (1 + @cells) for @{ $section->{floors} // [] };
+            }
+            push @{ $floors{$_} }, $floor{$_} for keys %floor;
             push @{ $cells{$_} }, $got{$_} for @cells;
             next if !$section->{goals};
             push @{ $goals{$_->[0] . ", $c"} }, $_

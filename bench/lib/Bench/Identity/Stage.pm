@@ -23,6 +23,9 @@ our %SETTINGS = (
     min_wal_size   => '1GB',
 );
 
+# Threads as the service starts them.
+$Platform::Test::Identity::AS_INSTALLED = 1;
+
 our $ISSUER = 'http://identity.bench.test';
 
 sub memory_mib {

@@ -51,10 +51,12 @@ sub start {
 
 # It hashes at a niceness of 10 more than its own, which on a busy machine makes
 # a login take longer than a request may.  Where this test may raise that, hashes
-# get as much of the processors as other processes do.
+# get as much of the processors as other processes do.  Not where it is measured.
+our $AS_INSTALLED;
 my @nice;
 
 sub _at_ease {
+    return 'env' if $AS_INSTALLED;
     @nice = `nice -n -10 true 2>&1` eq '' ? (qw(nice -n -10)) : ('env')
         if !@nice;
     return @nice;
