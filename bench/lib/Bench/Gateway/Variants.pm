@@ -37,8 +37,8 @@ my $PROXY = <<'CONF';
     proxy_set_header X-Forwarded-Proto $scheme;
 CONF
 
-# run_in => [command], for nginx without a master; revocations => how many live
-# ones a gateway knows ('': it reads no feed).
+# run_in => [command], for nginx without a master; revocations => true: a
+# gateway reads a feed.
 sub new {
     my ($class, $t, $tokens, %o) = @_;
 
@@ -153,26 +153,17 @@ CONF
     return $self;
 }
 
-# The directives of a feed, of files that the same nginx gives, and its
-# location.  It is asked for before anything is measured, and then not again.
+# The directives of a feed that tells of 10,000 ended sessions, and its location.
+# It is asked for before anything is measured, and then not again.
 sub _feed {
     my ($self) = @_;
 
-    my $n = $self->{revocations} // '';
-    return ('', '') if $n eq '';
+    return ('', '') if !$self->{revocations};
     my $dies = time + 86400;
-    my $page = 0;
-    for (my $from = 0; $from < $n + 10_000; $from += 10_000) {
-        my $to = $from + 9_999 < $n - 1 ? $from + 9_999 : $n - 1;
-        my $list = join ',', map {
+    $self->{t}->write_file('feed', sprintf
+        '{"cursor":"p","more":false,"revocations":[%s]}', join ',', map {
             sprintf '{"id":"%s","dies_at":%d}', uuid(0x1000000 + $_), $dies
-        } $from .. $to;
-        my $name = $page++ ? "p$from" : 'first';
-        my $more = $to < $n - 1 ? 'true' : 'false';
-        $self->{t}->write_file("www/feed/$name", sprintf
-            '{"cursor":"p%d","more":%s,"revocations":[%s]}',
-            $from < $n ? $from + 10_000 : $from, $more, $list);
-    }
+        } 1 .. 10_000);
     return (<<'FEED', <<'LOCATION');
     platform_gateway_revocations zone=revocations:16m uri=/_revocations
         interval=60s;
@@ -181,8 +172,7 @@ FEED
         location = /_revocations {
             internal;
             platform_gateway_access public;
-            root %%DIR%%/www;
-            try_files /feed/$arg_after /feed/first =404;
+            alias %%DIR%%/feed;
             subrequest_output_buffer_size 1m;
         }
 LOCATION
