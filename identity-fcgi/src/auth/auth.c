@@ -249,8 +249,8 @@ bool auth_answer(struct worker *w, struct auth_answer *a)
 void auth_names(struct worker *w, const char *account_id,
                 const char *session_id)
 {
-    snprintf(w->res->account_id, STORE_UUID, "%s", account_id);
-    snprintf(w->res->session_id, STORE_UUID, "%s", session_id);
+    (void) memccpy(w->res->account_id, account_id, '\0', STORE_UUID - 1);
+    (void) memccpy(w->res->session_id, session_id, '\0', STORE_UUID - 1);
 }
 
 void auth_audit(struct worker *w, const char *event, const char *account_id,

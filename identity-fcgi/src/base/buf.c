@@ -53,6 +53,21 @@ void buf_addc(struct buf *b, char c)
     buf_add(b, &c, 1);
 }
 
+void buf_addi(struct buf *b, int64_t v)
+{
+    char digits[20], *p = digits + sizeof(digits);
+    uint64_t left = v < 0 ? -(uint64_t) v : (uint64_t) v;
+
+    do {
+        *--p = (char) ('0' + left % 10);
+        left /= 10;
+    } while (left != 0);
+    if (v < 0) {
+        *--p = '-';
+    }
+    buf_add(b, p, (size_t) (digits + sizeof(digits) - p));
+}
+
 void buf_addf(struct buf *b, const char *format, ...)
 {
     va_list ap;

@@ -27,6 +27,7 @@ void buf_add(struct buf *b, const void *data, size_t len);
 char *buf_take(struct buf *b, size_t len);
 void buf_addz(struct buf *b, const char *cstr);
 void buf_addc(struct buf *b, char c);
+void buf_addi(struct buf *b, int64_t v); /* in decimal */
 void buf_addf(struct buf *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -98,12 +98,12 @@ static bool has_only(pj_str_t s, const char *others, bool capitals)
 
 #define PARAM(name, field)                                                    \
     {                                                                         \
-        name "=", offsetof(struct http_request, field)                        \
+        name, sizeof(name) - 1, offsetof(struct http_request, field)          \
     }
 
 static const struct {
     const char *name;
-    size_t field;
+    size_t len, field;
 } request_params[] = {
     PARAM("REQUEST_METHOD", method),
     PARAM("DOCUMENT_URI", path),
@@ -136,16 +136,19 @@ void http_request_init(struct http_request *req, char *const *params,
     *req =
         (struct http_request){.body = body, .body_too_large = body_too_large};
     for (; *params != NULL; params++) {
-        for (size_t i = 0; i < COUNT(request_params); i++) {
-            size_t len = strlen(request_params[i].name);
+        size_t len = strcspn(*params, "=");
+
+        for (size_t i = 0; (*params)[len] != '\0' && i < COUNT(request_params);
+             i++) {
             pj_str_t *field =
                 (pj_str_t *) ((char *) req + request_params[i].field);
 
             /* The first one counts: nginx's own parameters come before those
              * made from the client's headers. */
-            if (strncmp(*params, request_params[i].name, len) == 0 &&
-                field->data == NULL && (*params)[len] != '\0') {
-                *field = span(*params + len);
+            if (len == request_params[i].len &&
+                memcmp(*params, request_params[i].name, len) == 0 &&
+                field->data == NULL && (*params)[len + 1] != '\0') {
+                *field = span(*params + len + 1);
             }
         }
     }
@@ -278,17 +281,23 @@ void http_response_head(struct http_response *res,
                      "The answer could not be written.");
     }
     buf_reset(head);
-    buf_addf(head, "Status: %d %s\r\n", res->status, title_of(res->status));
+    buf_addz(head, "Status: ");
+    buf_addi(head, res->status);
+    buf_addc(head, ' ');
+    buf_addz(head, title_of(res->status));
+    buf_addz(head, "\r\n");
     buf_add(head, res->headers.data, res->headers.len);
-    buf_addf(head, "X-Request-Id: %.*s\r\nX-Correlation-Id: %.*s\r\n",
-             (int) req->request_id.len, req->request_id.data,
-             (int) req->correlation_id.len, req->correlation_id.data);
+    buf_addz(head, "X-Request-Id: ");
+    buf_add(head, req->request_id.data, req->request_id.len);
+    buf_addz(head, "\r\nX-Correlation-Id: ");
+    buf_add(head, req->correlation_id.data, req->correlation_id.len);
     if (res->status == 204 || res->status == 304) {
         buf_reset(&res->body);
     } else {
-        buf_addf(head, "Content-Length: %zu\r\n", res->body.len);
+        buf_addz(head, "\r\nContent-Length: ");
+        buf_addi(head, (int64_t) res->body.len);
     }
-    buf_addz(head, "\r\n");
+    buf_addz(head, "\r\n\r\n");
     if (equals(req->method, "HEAD")) {
         buf_reset(&res->body);
     }
@@ -334,13 +343,18 @@ void http_cookie_set(struct http_response *res, const struct config *cfg,
     static const char *const same_site[] = {"Strict", "Lax", "None"};
     struct buf *out = &res->headers;
 
-    buf_addf(out, "Set-Cookie: %s=", cfg->cookie_name);
+    buf_addz(out, "Set-Cookie: ");
+    buf_addz(out, cfg->cookie_name);
+    buf_addc(out, '=');
     buf_add(out, token.data, token.len);
-    buf_addf(out, "; Path=%s; Max-Age=%lld; HttpOnly%s; SameSite=%s%s\r\n",
-             cfg->cookie_path, max_age_s > 0 ? (long long) max_age_s : 0,
-             cfg->cookie_secure ? "; Secure" : "",
-             same_site[cfg->cookie_same_site],
-             cfg->cookie_partitioned ? "; Partitioned" : "");
+    buf_addz(out, "; Path=");
+    buf_addz(out, cfg->cookie_path);
+    buf_addz(out, "; Max-Age=");
+    buf_addi(out, max_age_s > 0 ? max_age_s : 0);
+    buf_addz(out, cfg->cookie_secure ? "; HttpOnly; Secure" : "; HttpOnly");
+    buf_addz(out, "; SameSite=");
+    buf_addz(out, same_site[cfg->cookie_same_site]);
+    buf_addz(out, cfg->cookie_partitioned ? "; Partitioned\r\n" : "\r\n");
 }
 
 pj_str_t http_bearer(pj_str_t authorization)

@@ -66,18 +66,8 @@ void jsonw_cstr(struct jsonw *w, const char *name, const char *s)
 
 void jsonw_int(struct jsonw *w, const char *name, int64_t v)
 {
-    char digits[20], *p = digits + sizeof(digits);
-    uint64_t left = v < 0 ? -(uint64_t) v : (uint64_t) v;
-
     before_value(w, name);
-    if (v < 0) {
-        buf_addc(w->out, '-');
-    }
-    do {
-        *--p = (char) ('0' + left % 10);
-        left /= 10;
-    } while (left != 0);
-    buf_add(w->out, p, (size_t) (digits + sizeof(digits) - p));
+    buf_addi(w->out, v);
 }
 
 void jsonw_json(struct jsonw *w, const char *name, const char *json,
