@@ -56,7 +56,7 @@ typedef struct {
     X(JSON_TYPE, "json_type", "a JSON value of the wrong type")               \
     X(KEY_FORMAT, "key_format", "not an RSA key in a known format")           \
     X(KEY_WEAK, "key_weak", "RSA key size or exponent out of bounds")         \
-    X(KEY_MISMATCH, "key_mismatch", "private and public key are no pair")     \
+    X(KEY_MISMATCH, "key_mismatch", "private and public key are not a pair")  \
     X(KEY_UNUSABLE, "key_unusable", "the key is meant for another use")       \
     X(KEYSET_EMPTY, "keyset_empty", "the key set has no usable key")          \
     X(KID_UNKNOWN, "kid_unknown", "the token was signed by an unknown key")   \

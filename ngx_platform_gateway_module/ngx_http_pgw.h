@@ -211,7 +211,7 @@ typedef struct {
     unsigned              admitted:1;   /* by the guard: it stays so */
     unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* unshared is decided */
-    unsigned              unshared:1;   /* no cache may answer, or keep the
+    unsigned              unshared:1;   /* no cache may answer it or keep its
                                            response */
 } ngx_http_pgw_ctx_t;
 
@@ -255,8 +255,8 @@ typedef struct {
 
     /* in this request or in a subrequest */
     unsigned                     injected:1;   /* headers, for a location */
-    unsigned                     anonymous:1;  /* a variable that should name
-                                                  the subject named nobody */
+    unsigned                     anonymous:1;  /* a variable of the subject was
+                                                  read and was empty */
 
     unsigned                     shadowed:1;   /* would have been refused */
 } ngx_http_pgw_request_t;
@@ -362,7 +362,7 @@ extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* A flag, or with cmd->post a bitmask, that "if" must not hold. */
+/* A flag, or with cmd->post a bitmask, that may not be set inside an "if". */
 ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
 
 ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
@@ -384,7 +384,7 @@ char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
 /* Completes conf->methods and writes conf->allow. */
 char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
 
-/* Merges the claim maps; the names of conf's are stripped as well. */
+/* Merges the claim maps; the header names in conf's map are stripped too. */
 char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf,
     ngx_http_pgw_srv_conf_t *sscf);
@@ -396,17 +396,17 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
 void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
 
 /*
- * Writes "... in FILE:LINE" when nginx is at the end of http{} already; place
- * NULL: of the location in cf, which the text then begins with.  Returns
- * NGX_CONF_ERROR.
+ * Logs "... in FILE:LINE", for checks at which nginx is past that line (at the
+ * end of http{}).  place NULL: that of the location in cf, whose name then
+ * begins the text.  Returns NGX_CONF_ERROR.
  */
 char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
     const ngx_http_pgw_place_t *place, const char *format, ...);
 
 /*
- * What the location or server in ctx says in the rewrite phase, or NULL: the
- * compiled code, with which the structure of the rewrite module begins.  A word
- * that is a function's address marks an instruction.
+ * What the location or server in ctx does in the rewrite phase, or NULL: the
+ * compiled code, the first member of the rewrite module's configuration.  A
+ * word that is a function's address marks an instruction.
  */
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
@@ -431,9 +431,9 @@ typedef struct {
 
 /*
  * The next such module for the location in ctx (*passer NULL: the first) and
- * what it has merged there; NULL: no other.  The one that serves the location
- * has a fixed upstream; where none has, its address is made of variables, and
- * it may be any of them.
+ * its merged configuration there; NULL: no other.  The one that serves the
+ * location has a fixed upstream; where none has, the address is made of
+ * variables, and any of them may serve it.
  */
 ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
@@ -527,8 +527,8 @@ ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
  * size of the token.
  *
  * With steps (else NULL) it takes the time from there, notes what each stage
- * found, and goes on past a fault to those that do not need what is at fault;
- * what it returns is the first one all the same.
+ * found, and after a fault still runs the stages that do not depend on it; it
+ * returns the first fault all the same.
  */
 pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
@@ -565,8 +565,8 @@ ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
 
 /*
  * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
- * the policy of conf and the key set of ctx->version, with PJ_OK ctx->grant is
- * filled from pool; or PJ_ERR_NO_SPACE.  NGX_DECLINED: not known.
+ * the policy of conf and the key set of ctx->version (with PJ_OK, ctx->grant is
+ * filled from pool), or PJ_ERR_NO_SPACE.  NGX_DECLINED: not in the cache.
  */
 ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
     ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
@@ -583,13 +583,13 @@ void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
 extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
 
 /*
- * Keeps the caches of the location in cf from requests for which a variable
- * named nobody, and refuses one that always would.
+ * Keeps requests for which a variable named nobody off the caches of the
+ * location in cf, and refuses a configuration that would use an empty one.
  */
 char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf);
 
-/* Notes whether a variable is read. */
+/* Notes whether any of these variables is read. */
 void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 

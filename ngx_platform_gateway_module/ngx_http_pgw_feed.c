@@ -109,7 +109,7 @@ ngx_http_pgw_feed_parse(ngx_http_pgw_page_t *page, const u_char *data,
     if (len > NGX_HTTP_PGW_FEED_TEXT
         || pj_json_parse(&arena, text, &root) != PJ_OK)
     {
-        ngx_http_pgw_feed_fault(page, "it is not JSON of a page");
+        ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
         return NULL;
     }
 
@@ -267,7 +267,7 @@ ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
         }
 
         if (page->len == NGX_HTTP_PGW_FEED_TEXT) {
-            ngx_http_pgw_feed_fault(page, "it is not JSON of a page");
+            ngx_http_pgw_feed_fault(page, "it is not a page in JSON");
             p = page->last;
             break;
         }
@@ -299,7 +299,7 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
     m = pj_json_member(root, "revocations");
 
     if (m == NULL || m->type != PJ_JSON_ARRAY || m->count) {
-        ngx_http_pgw_feed_fault(page, "it is no list of revocations");
+        ngx_http_pgw_feed_fault(page, "it has no list of revocations");
     }
 
     m = pj_json_member(root, "more");
@@ -331,6 +331,6 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
     if (*more && cursor->len == page->zone->cursor_len
         && ngx_memcmp(cursor->data, page->zone->cursor, cursor->len) == 0)
     {
-        ngx_http_pgw_feed_fault(page, "its cursor does not move");
+        ngx_http_pgw_feed_fault(page, "its cursor does not advance");
     }
 }

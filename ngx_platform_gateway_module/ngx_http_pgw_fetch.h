@@ -1,10 +1,10 @@
 
 /*
- * What workers fetch for all of them, and the right to do so: the document of
- * an internal location, taken by one worker at a time.
+ * Documents that one worker at a time fetches, through an internal location,
+ * on behalf of all, and the right to do so.
  *
  * The right is a lease in shared memory, with a deadline and the number of the
- * process, so that a worker that dies with it wedges nobody.
+ * process, so that a worker that dies while it holds the lease blocks nobody.
  */
 
 
@@ -17,10 +17,10 @@
 
 #define NGX_HTTP_PGW_DIGEST     64    /* in hex */
 
-/* A fetch may take as long as what is between two, but at least this. */
+/* A fetch may take as long as the time between two, and at least this. */
 #define NGX_HTTP_PGW_TIMEOUT    5000  /* ms */
 
-/* The places of the fetches that a worker may have at the same time. */
+/* A worker may have one fetch of each kind at the same time. */
 
 enum {
     NGX_HTTP_PGW_FETCH_KEYS = 0,
@@ -89,7 +89,7 @@ typedef struct {
     ngx_event_t                      begin;      /* posted: a fetch */
     ngx_uint_t                       number;     /* of our own fetch */
     ngx_uint_t                       fetching;   /* it is in progress */
-    ngx_uint_t                       quiet;      /* why it fails was said */
+    ngx_uint_t                       quiet;      /* the failure was logged */
 } ngx_http_pgw_source_t;
 
 
@@ -108,7 +108,7 @@ ngx_http_pgw_left(ngx_msec_t then)
 
 /* ngx_http_pgw_lease.c: who fetches, and from where; nginx -t */
 
-/* Makes of hex, which has no NUL, a digest (HMAC-SHA-256) of it and of data. */
+/* Replaces hex, which has no NUL, by a digest (HMAC-SHA-256) of it and data. */
 ngx_int_t ngx_http_pgw_digest(u_char *hex, const u_char *data, size_t len);
 
 /* Sets from->log. */
@@ -140,14 +140,14 @@ ngx_int_t ngx_http_pgw_lease_release(ngx_http_pgw_source_t *from);
 
 /* ngx_http_pgw_fetch.c: the detached internal request */
 
-/* Whether r is a fetch's own request in the location that it asks, which no
-   guard must refuse. */
+/* Whether r is a fetch's own request, in the fetch's own location: then no
+   guard may refuse it. */
 ngx_uint_t ngx_http_pgw_fetch_owns(ngx_http_request_t *r);
 
 /*
- * GET of the from's location in its server; only its own answer counts, with
- * which it calls the handler once.  args NULL: none.  NGX_ERROR: out of memory,
- * or this worker fetches that already: no call.
+ * GETs from->location in its server, and calls the handler once with the
+ * result; an answer of any other location does not count.  args NULL: none.
+ * NGX_ERROR: out of memory, or this worker fetches that already: no call.
  */
 ngx_int_t ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from,
     ngx_str_t *args);
@@ -155,7 +155,7 @@ ngx_int_t ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from,
 /* Ends the worker's fetch of it, if there is one. */
 void ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from);
 
-/* Keeps a connection for the next fetch of it, where there is none yet. */
+/* Reserves a connection for the next fetch of it, unless one is reserved. */
 void ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from);
 
 

@@ -72,8 +72,8 @@ struct ngx_http_pgw_counters_s {
 
 
 /*
- * Of all routes.  What the cache of a process holds is at its place in nginx's
- * own table, which no two processes that live share.
+ * Of all routes.  cached[] is indexed by a process's place in nginx's own
+ * table, which no two live processes share.
  */
 
 typedef struct {
@@ -205,19 +205,21 @@ char *ngx_http_pgw_keys_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
 
-/* ngx_http_pgw_keys.c: what is shared, and what is made of it */
+/* ngx_http_pgw_keys.c: the shared document, and each worker's parsed set */
 
 /* A worker's configuration is in force now; a set of another source is gone. */
 void ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys);
 
 /*
- * A document is as old as its fetch: what the issuer changed since the fetch
- * began need not be in it.  The same document again is as fresh as a NEW one.
+ * A document's age counts from the beginning of its fetch: it need not have
+ * what the issuer changed since.  An UNCHANGED document is as fresh as a NEW
+ * one.
  */
 ngx_http_pgw_fetch_e ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone,
     const ngx_str_t *document, ngx_msec_t fetched, time_t fetched_at);
 
-/* Document, version and times, of one lock; valid until the next call. */
+/* Document, version and times, taken under one lock; valid until the next
+   call. */
 ngx_http_pgw_copy_t *ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys);
 
 /*
@@ -255,8 +257,8 @@ const pj_keyset_t *ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys);
 
 /*
  * Parks r until the key set changes, a fetch ends or the wait is over; then
- * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch has
- * ended that began after r came, what it did not bring does not exist.
+ * the phases of r run again.  NGX_AGAIN: parked.  NGX_OK: a good fetch that
+ * began after r came has ended: a key that it did not bring does not exist.
  * NGX_DECLINED: no fetch is in progress or permitted, the waiters are full, or
  * r has waited for as long as it may: decide now.
  */

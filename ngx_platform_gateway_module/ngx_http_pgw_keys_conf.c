@@ -86,7 +86,7 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (ngx_http_pgw_keys_usable(keys)) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
-                           "the key set is one for the whole nginx, and its "
+                           "there is one key set for the whole nginx, and its "
                            "source is already given by "
                            "\"platform_gateway_key_%s\" in %V:%ui: leave one "
                            "out", keys->file.len ? "file" : "location",

@@ -121,7 +121,7 @@ ngx_http_pgw_explain_read(ngx_http_pgw_question_t *q, const pj_json_t *root)
         known++;
 
         if (m->type != PJ_JSON_STRING && (m->type != PJ_JSON_NULL || i > 0)) {
-            return "every member but at is a string";
+            return "every member except at is a string";
         }
 
         members[i].value->len = m->text.len;

@@ -73,7 +73,7 @@ static const ngx_http_pgw_family_t  ngx_http_pgw_families[] = {
 
 static const ngx_http_pgw_family_t  ngx_http_pgw_lag = {
     ngx_http_pgw_family("revocation_lag_seconds", "histogram",
-                        "Time from a revocation, as the feed tells it, to its "
+                        "Time from a revocation, as the feed dates it, to its "
                         "effect on all workers."),
     "platform_gateway_revocation_lag_seconds", "le", 0, 1,
     NGX_HTTP_PGW_DURATIONS, { NGX_HTTP_PGW_BUCKETS }
@@ -482,11 +482,11 @@ ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
                             "Requests let in while the feed was stale.")
         "platform_gateway_revocation_unchecked_total %uA\n"
         ngx_http_pgw_gauge("revocation_entries",
-                           "Revocations that are known.", " %uL")
+                           "Revocations in the zone.", " %uL")
         ngx_http_pgw_gauge("revocation_entries_max",
                            "Revocations that the zone has room for.", " %uL")
         ngx_http_pgw_gauge("revocation_zone_full",
-                           "1: some found no room.", " %uA"),
+                           "1: some did not fit into it.", " %uA"),
         ngx_http_pgw_shared->unchecked[0], zone->table.live, zone->table.max,
         zone->full);
 
@@ -499,7 +499,7 @@ ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
 
         ngx_http_pgw_text_format(text,
             ngx_http_pgw_gauge("revocation_feed_age_seconds",
-                               "Time since all of the feed was read.",
+                               "Time since the feed was read to its end.",
                                " %M.%03M"),
             age / 1000, age % 1000);
     }

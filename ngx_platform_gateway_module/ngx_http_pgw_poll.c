@@ -65,7 +65,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
                                                     : NGX_LOG_ERR;
 
         ngx_log_error(level, rev->from.log, 0, "platform gateway: revocations "
-                      "not read: %s; those that are known stay", err);
+                      "not read: %s; those already known still count", err);
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
@@ -337,8 +337,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
                           "platform gateway: revocations are %s",
                           !stale ? "up to date again"
                           : rev->refuse ? "stale, requests are refused"
-                          : "stale, requests are let in by those that are "
-                            "known");
+                          : "stale, only those already known are refused");
         }
 
         /* what was dead by a clock that was set back may live: all again */

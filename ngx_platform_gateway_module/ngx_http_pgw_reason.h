@@ -95,7 +95,7 @@ typedef struct {
       "the key of the token is not available yet", NULL, 0)                   \
     X(REVOCATIONS_STALE, "revocations_stale", PGW_REFUSES, 503,               \
       "GATEWAY_REVOCATIONS_STALE",                                            \
-      "whether the session goes on is not known at the moment", NULL, 0)      \
+      "it is not known at the moment whether the session has ended", NULL, 0) \
     X(ORIGIN_FORBIDDEN, "origin_forbidden", PGW_REFUSES, 403,                 \
       "GATEWAY_ORIGIN_NOT_ALLOWED", "the origin is not allowed", NULL, 0)     \
     X(PREFLIGHT_METHOD_FORBIDDEN, "preflight_method_forbidden",               \

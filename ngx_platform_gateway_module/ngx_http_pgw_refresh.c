@@ -235,7 +235,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         /* Left to the old workers, which may still be using it. */
 
         ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
-                      "platform gateway zone \"%V\" is of another build, "
+                      "platform gateway zone \"%V\" is from another build, "
                       "starting afresh", &shm_zone->shm.name);
         zone = NULL;
     }

@@ -169,8 +169,8 @@ ngx_http_pgw_revocations_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         /* the old workers may still be using all of it */
 
         ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                      "zone \"%V\" of \"platform_gateway_revocations\" is of "
-                      "another build: restart nginx, or give it another name",
+                      "zone \"%V\" of \"platform_gateway_revocations\" is from "
+                      "another build: restart nginx, or rename the zone",
                       &shm_zone->shm.name);
         return NGX_ERROR;
     }

@@ -19,7 +19,7 @@
 #define NGX_HTTP_PGW_CURSOR_MAX        512
 #define NGX_HTTP_PGW_ID_MAX            128
 
-/* Bytes of an entry, and of what is left of a page without its entries. */
+/* Most bytes of an entry, and of a page without its entries. */
 #define NGX_HTTP_PGW_FEED_TEXT         4096
 
 
@@ -30,14 +30,14 @@ typedef struct {
     ngx_http_pgw_lease_t       lease;
     u_char                     secret[16];  /* of the keys */
 
-    ngx_atomic_t               complete;   /* all was read, some time */
-    ngx_atomic_t               asked;      /* ms: when all had been read last,
-                                              this was the last question */
+    ngx_atomic_t               complete;   /* the feed was read to its end */
+    ngx_atomic_t               asked;      /* ms: the last request of the latest
+                                              reading to the end */
     ngx_atomic_t               full;       /* an entry found no room */
-    ngx_uint_t                 stale;      /* it was said */
+    ngx_uint_t                 stale;      /* that it is stale was logged */
     ngx_uint_t                 complaint;  /* the last one, 0: none */
-    time_t                     judged;     /* the latest time by which entries
-                                              were dead or not */
+    time_t                     judged;     /* the latest time at which it was
+                                              judged which entries are dead */
 
     size_t                     cursor_len;  /* 0: from the beginning */
     u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];
@@ -46,7 +46,7 @@ typedef struct {
 } ngx_http_pgw_revoked_t;
 
 
-/* A page, of which one piece after another is read. */
+/* A page, which is read piece by piece. */
 
 typedef struct {
     ngx_http_pgw_revoked_t  *zone;
@@ -59,8 +59,8 @@ typedef struct {
     ngx_uint_t               depth;
     unsigned                 quoted:1;
     unsigned                 escaped:1;
-    unsigned                 listed:1;  /* among the revocations */
-    unsigned                 follows:1; /* on a page before */
+    unsigned                 listed:1;  /* inside the list of revocations */
+    unsigned                 follows:1; /* another page came before */
     unsigned                 full:1;
 
     ngx_uint_t               entries;
@@ -105,8 +105,8 @@ char *ngx_http_pgw_revocations_init_conf(ngx_conf_t *cf,
     ngx_http_pgw_main_conf_t *mcf);
 
 /*
- * By what a token is looked up, from its claims.  NGX_ERROR: out of memory.
- * With rev NULL, the token is not.
+ * Makes the keys by which a token is looked up, from its claims.  NGX_ERROR:
+ * out of memory.  With rev NULL, no token is looked up.
  */
 ngx_int_t ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
     const pj_claims_t *claims, ngx_http_pgw_mark_t *mark);
@@ -119,7 +119,7 @@ ngx_http_pgw_reason_e ngx_http_pgw_revocations_check(
 ngx_uint_t ngx_http_pgw_revocations_stale(
     const ngx_http_pgw_revocations_t *rev);
 
-/* The same of claims, true or not: why they would be refused, or 0. */
+/* The same for claims, verified or not: why they would be refused, or 0. */
 ngx_http_pgw_reason_e ngx_http_pgw_revocations_ask(
     const ngx_http_pgw_revocations_t *rev, const pj_claims_t *claims);
 
@@ -141,8 +141,8 @@ ngx_int_t ngx_http_pgw_feed_key(const ngx_http_pgw_revoked_t *zone,
 /* Reads the page up to end; with the mutex. */
 void ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end);
 
-/* What a page that was read says beside its entries, unless page->err; now is
-   in ms, 0: it does not say it. */
+/* What a page that was read says besides its entries, unless page->err; now is
+   in ms, 0: not said. */
 void ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
     int64_t *now, pj_str_t *cursor);
 
@@ -156,7 +156,7 @@ void ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev);
 void ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status);
 
-/* Ends what this worker does of it, and gives the lease back. */
+/* Ends this worker's part in it, and gives the lease back. */
 void ngx_http_pgw_poll_abort(ngx_http_pgw_revocations_t *rev);
 
 

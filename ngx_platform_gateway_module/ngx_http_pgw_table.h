@@ -19,13 +19,13 @@ typedef struct {
     uint64_t                  word[2];
 } ngx_http_pgw_table_key_t;
 
-#define NGX_HTTP_PGW_TABLE_EMPTY    0  /* of a slot: never used */
-#define NGX_HTTP_PGW_TABLE_DELETED  1  /* and this is not in use any more */
-#define NGX_HTTP_PGW_TABLE_KEYS     2  /* from here on keys begin */
+#define NGX_HTTP_PGW_TABLE_EMPTY    0  /* the slot was never used */
+#define NGX_HTTP_PGW_TABLE_DELETED  1  /* the slot is not in use any more */
+#define NGX_HTTP_PGW_TABLE_KEYS     2  /* the least first word of a key */
 
 
-/* What is looked up for a token: by what it may be revoked, and when it was
-   issued (ms). */
+/* What is looked up for a token: the keys by which it may be revoked, and when
+   it was issued (ms). */
 
 typedef struct {
     ngx_http_pgw_table_key_t    id;           /* all zeroes: it has none */
@@ -38,8 +38,8 @@ typedef struct {
 
 typedef struct {
     ngx_http_pgw_table_key_t    key;
-    int64_t                   before;   /* what was issued before, ms */
-    int64_t                   dies_at;  /* seconds; then nothing asks for it */
+    int64_t                   before;   /* ms: revokes what was issued before */
+    int64_t                   dies_at;  /* seconds; nothing asks for it then */
 } ngx_http_pgw_table_slot_t;
 
 
@@ -49,7 +49,7 @@ typedef struct {
     uint64_t                  used;     /* live ones, and deleted ones that keep
                                            their place */
     uint64_t                  live;
-    uint64_t                  swept;    /* so many slots are left of a pass */
+    uint64_t                  swept;    /* slots left of a sweeping pass */
     ngx_http_pgw_table_slot_t  *slot;
 } ngx_http_pgw_table_t;
 
@@ -68,7 +68,7 @@ ngx_uint_t ngx_http_pgw_table_has(const ngx_http_pgw_table_t *table,
 ngx_int_t ngx_http_pgw_table_put(ngx_http_pgw_table_t *table,
     const ngx_http_pgw_table_key_t *key, int64_t before, int64_t dies_at);
 
-/* Takes the dead out of the next n slots, round and round. */
+/* Deletes dead entries in the next n slots, starting over at the end. */
 void ngx_http_pgw_table_sweep(ngx_http_pgw_table_t *table, int64_t now,
     uint64_t n);
 

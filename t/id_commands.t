@@ -238,7 +238,7 @@ is $ended->{status}, 'INACTIVE', 'ends the membership';
 is_deeply $c->events, ['member.ended'], 'audited';
 $c->refused(1, qr/membership of "ann\@example.com" in "Shop" has ended/,
     qw(member grant --branch Main), @ann);
-$c->refused(1, qr/is no member of "Second"/,
+$c->refused(1, qr/is not a member of "Second"/,
     qw(member revoke --all --workspace Second), @ann);
 is $c->done(qw(member add --workspace Shop), @ann)->{memberId},
     $member->{memberId}, 'member add begins it again';

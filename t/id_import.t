@@ -198,7 +198,7 @@ $there = count('accounts', "account_name like 'fast%'");
 is $status, 1, 'a batch took too long: exit 1';
 my ($told) = $out =~ /^identity-fcgi: (.*)/m;
 is $told, 'the database did not finish within PLATFORM_DB_STATEMENT_TIMEOUT; '
-    . "accounts added so far: $there, and the same command goes on",
+    . "accounts added so far: $there, run the same command to go on",
     'told, with what is there';
 cmp_ok $there, '>', 0, 'batches before it are';
 $pg->sql('drop trigger slow on accounts; drop function slow');

@@ -225,8 +225,8 @@ for my $case (
     [ 'a key set without it', '{"keys":[{"kid":"identity"}]}', $lacks ],
     [ 'a key set with one like it', '{"keys":[{"kid":"next2"}]}', $lacks ],
     [ 'nothing', '', $lacks ],
-    [ 'an error', metrics(2, 1), qr/another status than 200/, 404 ],
-    [ 'a redirect', metrics(2, 1), qr/another status than 200/, 302 ],
+    [ 'an error', metrics(2, 1), qr/a status other than 200/, 404 ],
+    [ 'a redirect', metrics(2, 1), qr/a status other than 200/, 302 ],
 ) {
     my ($name, $body, $why, $status) = @$case;
     $asked->set(status => $status // 200, body => $body);
@@ -299,7 +299,7 @@ $c->done(qw(keys activate next --ask),
 
 my @replaced = ([ 'identity', 'signing', 9 * $DAY ], [ 'next', 'signing', 3300 ]);
 keys_are(@replaced);
-$c->refused(1, qr/not before .*: access tokens of this key may be alive/,
+$c->refused(1, qr/not before .*: access tokens of this key may still be valid/,
     qw(keys retire identity));
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['retire identity due'],
     'nor by rotate';
@@ -339,7 +339,7 @@ $c->done({ env => { PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' } },
 my @refresh = ([ 'next', 'signing', 60 * $DAY ],
     [ 'identity', 'refresh', 29 * $DAY, public => 1 ]);
 keys_are(@refresh);
-$c->refused(1, qr/not before .*: refresh tokens of this key may be alive/,
+$c->refused(1, qr/not before .*: refresh tokens of this key may still be valid/,
     qw(keys remove identity));
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
     'nor by rotate, which begins nothing else';

@@ -435,8 +435,8 @@ static const struct {
     {"A=\"\n", "a quote is not closed on its line"},
     {"A=\"b\\\"\n", "a quote is not closed on its line"},
     {"A=\"two\nlines\"\n", "a quote is not closed on its line"},
-    {"A='b'c\n", "text behind the closing quote"},
-    {"A=\"b\" \"c\"\n", "text behind the closing quote"},
+    {"A='b'c\n", "text after the closing quote"},
+    {"A=\"b\" \"c\"\n", "text after the closing quote"},
     {"A=a\\ b\n", "a backslash; quote the value to mean one"},
     {"A=one \\\ntwo\n", "a backslash; quote the value to mean one"},
 };

@@ -58,9 +58,10 @@ struct auth_attempt {
 bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
                         const char *limited_event, struct auth_attempt *a);
 
-/* Takes the count back by the answer in w->res: when the service or the
- * database gave up, or refused something else, nothing has failed.  Best
- * effort: a count that stays is one failure too many, and expires. */
+/* Takes the count back where the answer in w->res says that no attempt failed:
+ * after a success, or when the service or the database gave up, or something
+ * else was refused.  Best effort: a count that stays is one too many, and
+ * expires. */
 void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
 
 /* -- who asks: refused, with false, without an access token of a live session
@@ -152,7 +153,7 @@ void auth_names(struct worker *w, const char *account_id,
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id);
 
-/* One about so many of the account's sessions, by one of them. */
+/* An audit line: own ended so many of its account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,
                          const struct session *own, int64_t ended);
 

@@ -63,7 +63,7 @@ void h_revocations(struct worker *w)
         answer(w, &list);
         break;
     case STORE_NONE:
-        (void) auth_invalid(w, "This is no cursor of this database, or it is "
+        (void) auth_invalid(w, "This cursor is not of this database, or is "
                                "too old: begin without one.");
         break;
     default:

@@ -250,7 +250,7 @@ static bool load_directory(struct keys *keys, const struct config *cfg,
 
     (void) missing_part(cfg, &any);
     if (any || cfg->jwt_additional_public_keys != NULL) {
-        return fail(e, DIRECTORY ": stands beside " KEY_ID ", " PRIVATE
+        return fail(e, DIRECTORY ": is set as well as " KEY_ID ", " PRIVATE
                                  ", " PUBLIC " or " ADDITIONAL
                                  "; accepted: the directory, or those");
     }
@@ -303,7 +303,7 @@ struct keys *keys_load(const struct config *cfg, char *err, size_t err_cap)
         if (before != after) {
             keys_release(keys);
             keys = NULL;
-            (void) fail(&e, DIRECTORY ": it changes all the time");
+            (void) fail(&e, DIRECTORY ": it keeps changing");
         }
     } while (before != after && ++looks < LOOKS);
     return keys;

@@ -36,7 +36,7 @@ struct keys {
 
 /*
  * Parses and checks the keys of cfg: those of its variables, or those in its
- * directory, whose changes it does not trip over.  On failure one line in err
+ * directory, even while that is changed.  On failure one line in err
  * (naming the variable, never the value) and NULL.  Where APP_ENV is local all
  * three parts of the signing key may be missing: the set then signs and
  * verifies nothing and /readyz says so.

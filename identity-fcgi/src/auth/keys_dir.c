@@ -239,7 +239,7 @@ static bool read_file(struct key_dir *d, const struct key_file *f,
     if (public == NULL || len == sizeof(p->text)) {
         return fail(d,
                     "%s: no public key; accepted: PEM, the private key and "
-                    "behind it the public one, or the public one alone",
+                    "after it the public one, or the public one alone",
                     f->name);
     }
     p->private =

@@ -18,8 +18,8 @@
 
 enum key_state {
     KEY_SIGNING,
-    KEY_REPLACED,  /* signed until a newer file of state "signing" came: */
-    KEY_PUBLISHED, /* no name says so; in the key set, did not sign yet */
+    KEY_REPLACED,  /* its name says "signing", but a newer one does too */
+    KEY_PUBLISHED, /* in the key set, has not signed yet */
     KEY_REFRESH    /* not in the key set: for refresh tokens alone */
 };
 
@@ -27,7 +27,7 @@ struct key_file {
     char name[NAME_MAX + 1];
     char kid[NAME_MAX + 1];
     enum key_state state;
-    int64_t since; /* of the last two: when it ended to sign */
+    int64_t since; /* KEY_REPLACED, KEY_REFRESH: when it stopped signing */
 };
 
 struct key_dir {
@@ -47,9 +47,9 @@ uint64_t keys_dir_stamp(const char *path);
 bool keys_dir_load(struct keys *keys, char *err, size_t err_cap)
     __attribute__((warn_unused_result));
 
-/* Opens and reads the directory; refused are one that others may write to, a
- * name of no such form, and a kid that stands twice.  key_dir_close() in any
- * case.  With lock it waits for other commands, until the close. */
+/* Opens and reads the directory; refuses one that others may write to, a name
+ * not of that form, and a kid with two files.  key_dir_close() in any case.
+ * With lock it waits for other commands, and keeps them out until closed. */
 bool key_dir_open(struct key_dir *d, const char *path, bool lock)
     __attribute__((warn_unused_result));
 void key_dir_close(struct key_dir *d);
@@ -64,8 +64,8 @@ bool key_dir_is_good(struct key_dir *d) __attribute__((warn_unused_result));
 bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
     __attribute__((warn_unused_result));
 
-/* Each is on disk when it returns true.  A new file is since now, and in any
- * case since later than after. */
+/* When one returns true, its change is on disk.  A new file's SINCE is now, or
+ * later: it is always greater than after. */
 bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
                  int64_t after, pj_str_t text)
     __attribute__((warn_unused_result));

@@ -41,8 +41,8 @@ enum password_result {
 /*
  * Verifies credential against what is stored, or against the dummy hash when
  * that is NULL (PASSWORD_WRONG), or malformed or dearer than PASSWORD_MOST_*
- * (PASSWORD_UNUSABLE).  What is not of today's parameters takes a hash of them
- * besides, whatever the verdict; with PASSWORD_OK fresh is that hash, else "".
+ * (PASSWORD_UNUSABLE).  If text is not of today's parameters, a hash with them
+ * is made too, whatever the verdict; with PASSWORD_OK fresh is that, else "".
  * Hashing and waiting callers together are at most half of the workers; one
  * more, or one that has waited too long or until deadline_ms of
  * CLOCK_MONOTONIC (0: none), is told PASSWORD_BUSY; so is one for which there

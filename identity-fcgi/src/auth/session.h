@@ -38,11 +38,11 @@ int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
 
 /*
  * The iat of an access token that is issued at now_s, after the database told
- * its clock.  Gateways refuse the tokens of an account from before its last
- * lockout, which is by the database's clock: so one that was made by then has
- * to say a second no later than that of the lockout, whoever's clock is ahead,
- * and one that was made after it says a later one.  (The lockout is ahead of
- * the database's clock where that was set back since.)
+ * its clock.  Gateways refuse an account's tokens from before its last
+ * lockout, which is by the database's clock.  So a token made before the
+ * lockout must have an iat no later than the lockout's second, whichever clock
+ * is ahead, and one made after it a later iat.  (The lockout is ahead of the
+ * database's clock where that was set back since.)
  */
 int64_t session_issued_at(int64_t now_s, const struct store_clock *clock);
 

@@ -127,7 +127,7 @@ static const struct setting settings[] = {
             .form = "[-_ ,0-9A-Za-z]*"),
     TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
          "origins as a browser sends them, separated by spaces; "
-         "https://*.example.com for all below a domain; never *",
+         "https://*.example.com for all subdomains; never *",
          .form = "[ \t]*(" ORIGIN "([ \t]+" ORIGIN ")*)?[ \t]*",
          .local = "http://127.0.0.1:8080"),
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",

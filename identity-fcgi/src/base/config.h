@@ -45,7 +45,7 @@ struct config {
     enum same_site cookie_same_site;
 
     int64_t session_max_lifetime_s; /* 0: no cap */
-    bool session_client;            /* sessions tell their clients */
+    bool session_client;            /* sessions record who uses them */
     int max_sessions;               /* of one account; 0: no limit */
     enum reuse_policy refresh_reuse;
     int64_t refresh_retry_window_s; /* 0: a retry is a reuse */

@@ -176,7 +176,7 @@ static const char *unquote(char *value)
         *out++ = *in++;
     }
     *out = '\0';
-    return in[1] != '\0' ? "text behind the closing quote" : NULL;
+    return in[1] != '\0' ? "text after the closing quote" : NULL;
 }
 
 /* One line, without its end; what is wrong with it, or NULL. */

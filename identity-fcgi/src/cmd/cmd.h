@@ -52,14 +52,14 @@ struct cmd_spec {
 
     /* What is done, in this order; any may be missing. */
     bool (*check)(struct cmd *c); /* settings, secrets */
-    /* In one transaction: the account and, where lock says so, the workspace
-     * that were given are found and, where there is an event, locked, */
+    /* In one transaction: finds the account given and, with lock, the
+     * workspace; where there is an event, it locks them too. */
     bool lock;
-    bool (*find)(struct cmd *c); /* and whatever else; this locks the */
-    const char *parent;          /* parent of a name, */
-    const char *status;          /* which gets this status, or as this value */
-    const char *to;              /* what --to says; if that is new, */
-    const char *sql;             /* by this statement */
+    bool (*find)(struct cmd *c); /* finds what else is needed */
+    const char *parent;          /* SQL: locks the parent of a name */
+    const char *status;          /* the new status, unless there is a "to": */
+    const char *to;              /* the value that --to gives anew */
+    const char *sql;             /* runs if that changes anything */
     bool (*work)(struct cmd *c);
     /* After it: */
     const char *event; /* an audit line, where c->changed */
@@ -68,8 +68,8 @@ struct cmd_spec {
     /* Names of values (cmd_out.c knows more of some); "=" and another label
      * may follow, or none where it is for JSON only. */
     const char *columns[CMD_MAX_COLUMNS + 1];
-    bool keyless; /* of an account that may be deleted, and without
-                     the signing key of cmd_keys() */
+    bool keyless; /* the account may be deleted, and cmd_keys() need
+                     not find a signing key */
     bool list;    /* prints rows; in JSON an object on a line for each */
 };
 
@@ -103,7 +103,7 @@ struct cmd {
     struct db_script *db;
     size_t found;    /* rows that it gave */
     int64_t touched; /* rows that it wrote */
-    bool changed;    /* work made a change; so it begins */
+    bool changed;    /* work made a change; true at first */
     struct db_rows *results[CMD_MAX_RESULTS];
     size_t result_count;
     size_t row; /* the one in hand of the last result */
@@ -121,8 +121,8 @@ struct cmd {
     unsigned char arena[1024 * 1024]; /* for what is read of one token */
 };
 
-/* Ends the command with a line and an exit status; always false.  All that
- * returns bool calls it before false. */
+/* Ends the command with a line and an exit status; always false.  Whatever
+ * returns a bool calls it before it returns false. */
 bool cmd_ends(struct cmd *c, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 #define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
@@ -167,8 +167,8 @@ bool cmd_fold(struct cmd *c, const char *text);
 /* Refuses "folded" where nobody could refer to an account by it. */
 bool cmd_name_is_free(struct cmd *c);
 
-/* Loads the settings and hides the secrets among them; the keys too, of which
- * one has to sign where a row's command runs. */
+/* Loads the settings and hides the secrets among them; cmd_keys() loads the
+ * keys too, and a row that is not keyless needs one that signs. */
 bool cmd_load(struct cmd *c);
 bool cmd_keys(struct cmd *c);
 
@@ -185,8 +185,9 @@ bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
  * says: who ran the command, its ids and numbers, or only this one. */
 void cmd_audit(struct cmd *c, const char *event, const char *only);
 
-/* Around the result, which is the values that there are of spec->columns, or
- * rows of them; a value of no column; or lines for people. */
+/* cmd_open() and cmd_close() go around the result: the values that there are
+ * of spec->columns, or rows of them; a value of no column; or lines for
+ * people. */
 void cmd_open(struct cmd *c);
 bool cmd_values(struct cmd *c);
 void cmd_row(struct cmd *c);
@@ -225,10 +226,10 @@ bool cmd_work(struct cmd *c); /* that of c->spec */
 /*
  * Runs a statement, in which :name is a parameter with the value of this name,
  * or null; its type is what the server infers.  A row is referred to by its
- * UUID or its name, and what has a UUID's form is one: :name.id is such a
- * value, or null, and :name.name any other one.  :name.given is the option's
- * alone, where a row may have a value of its name.  The rows stay, and the
- * columns of the first are values from now on.
+ * UUID or its name: :name.id is the value if it has a UUID's form, else null,
+ * and :name.name the other way round.  :name.given is the option's value, even
+ * where a row has one of that name.  The rows stay, and the columns of the
+ * first are values from now on.
  */
 bool cmd_sql(struct cmd *c, const char *sql);
 
@@ -239,9 +240,9 @@ const char *cmd_reason(const char *constraint, const char *state);
 void cmd_keep(struct cmd *c, size_t results);
 
 /*
- * Runs sql, which looks for ref by :ref.id and :ref.name.  Refuses none, with
- * hint after it where that was a name (NULL: does not), and several; of those
- * the first column is the id.
+ * Runs sql, which looks for ref by :ref.id and :ref.name.  Fails if it finds
+ * no row (with hint after the message where ref is a name; hint NULL: does not
+ * fail) or several; the first column is the id.
  */
 bool cmd_find(struct cmd *c, const char *what, const char *ref,
               const char *hint, const char *sql);
@@ -252,7 +253,7 @@ bool cmd_is_uuid(const char *text);
  * of an option ("t": a flag) or the operand; NULL where there is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
-/* Sets a value: text is kept, not copied; a format's is. */
+/* Sets a value: cmd_set() keeps the text itself, cmd_setf() a copy. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

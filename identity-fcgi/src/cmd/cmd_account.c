@@ -197,7 +197,7 @@ static bool mark_account(struct cmd *c)
     if (cmd_is(c, "endsSessions", "t") && !mark(c, &ended)) {
         return cmd_fail(c,
                         "all sessions are over, but not all of their rows "
-                        "were marked, which the same command goes on with: %s",
+                        "were marked: run the same command to go on: %s",
                         c->line);
     }
     cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
@@ -243,8 +243,8 @@ static bool erase_sessions(struct cmd *c)
 {
     return (mark_account(c) && cmd_transact(c, erase_clients)) ||
            cmd_fail(c,
-                    "the account is deleted, but not what its sessions tell, "
-                    "for which give its id, %s: %s",
+                    "the account is deleted, but not its sessions' addresses "
+                    "and agents: repeat this with its id, %s: %s",
                     cmd_get(c, "accountId"), c->line);
 }
 
@@ -380,7 +380,7 @@ static bool revoke_everybody(struct cmd *c)
     cmd_setf(c, "accounts", "%lld", (long long) accounts);
     cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
     cmd_audit(c, "sessions.revoked", NULL);
-    return ok || cmd_fail(c, "%s, give the same command again: %s",
+    return ok || cmd_fail(c, "%s: run the same command to go on: %s",
                           locked_out ? "all those sessions are over, but not "
                                        "all of their rows were marked"
                                      : "not all of those sessions are over",
@@ -436,7 +436,7 @@ const struct cmd_spec cmd_accounts[] = {
      .columns = {ACCOUNT}},
     {"account disable", "ACCOUNT", "refuse logins and end all sessions",
      ACCOUNT_MORE
-     "The gateway refuses access tokens already issued within a second.\n",
+     "Within a second the gateway refuses access tokens already issued.\n",
      .status = "DISABLED", .sql = SET_STATUS, .work = lock_out,
      .event = "account.disabled", .after = mark_account, .columns = {ACCOUNT}},
     {"account enable", "ACCOUNT", "allow logins again", ACCOUNT_MORE,

@@ -104,7 +104,7 @@ bool cmd_ask(const char *url, const char *kid, int64_t since, size_t keys,
                         (double) since;
     snprintf(why, why_cap,
              status == 0     ? "%s: does not answer"
-             : status != 200 ? "%s: answers another status than 200"
+             : status != 200 ? "%s: answers with a status other than 200"
                              : "%s: does not have the new key yet",
              url);
     return status == 200 && has;

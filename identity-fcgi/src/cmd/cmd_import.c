@@ -196,8 +196,8 @@ static bool import(struct cmd *c)
     if (!ok) {
         /* What follows a semicolon is of the last transaction alone. */
         (void) cmd_fail(c,
-                        "%.*s; accounts added so far: %lld, and the same "
-                        "command goes on",
+                        "%.*s; accounts added so far: %lld, run the same "
+                        "command to go on",
                         (int) strcspn(c->line, ";"), c->line,
                         (long long) in.added);
     } else if (in.refused > 0) {
@@ -209,13 +209,13 @@ static bool import(struct cmd *c)
 
 /* clang-format off */
 const struct cmd_spec cmd_imports[] = {
-    {"account import", "[FILE]", "make accounts of a file of JSON lines",
+    {"account import", "[FILE]", "make accounts from a file of JSON lines",
      "A line is an object: account; type and hash, where there are any; and\n"
      "memberships, an array of {workspace, grants}, whose grants are an array\n"
-     "of {branch, roles}.  Without a FILE, or with -, it is standard input.\n"
+     "of {branch, roles}.  Without a FILE, or with -, reads standard input.\n"
      "Accounts that are there already stay as they are, so the same file may\n"
-     "be given again.  The number of a line that is refused and the reason go\n"
-     "to standard error; the others are imported.\n",
+     "be given again.  For each refused line its number and the reason go to\n"
+     "standard error; the others are imported.\n",
      .check = open_file,
      /* At first without a batch: whether it can be run at all. */
      .sql = "SELECT l->>'n' AS n, import_account(l->>'name', l->>'hash',"

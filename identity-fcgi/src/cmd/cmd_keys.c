@@ -275,8 +275,8 @@ static bool change(struct cmd *c)
         return cmd_fail(c, "not before %s: %s; wait, or --force", at,
                         step == ACTIVATE ? "not every gateway may have the key"
                         : step == RETIRE
-                            ? "access tokens of this key may be alive"
-                            : "refresh tokens of this key may be alive");
+                            ? "access tokens of this key may still be valid"
+                            : "refresh tokens of this key may still be valid");
     }
     if (!force && step == ACTIVATE && !all_have(c, f)) {
         return cmd_fail(c, "%s; wait, or --force", why_not);
@@ -428,7 +428,7 @@ static bool is_time(const char *text)
 #define DRY_RUN {"dry-run", NULL, "tell what would be done, and do nothing"}
 #define FORCE {"force", NULL, "do it although it is not safe yet"}
 #define SOFT_AGE \
-    {"soft-age", "TIME", "when gateways have a new key (default 10m)", A_TIME}
+    {"soft-age", "TIME", "how soon gateways have a new key (default 10m)", A_TIME}
 #define SYSTEM_TTL \
     {"system-ttl", "TIME", "longest life of system tokens (default 1h)", A_TIME}
 #define ASK \
@@ -438,41 +438,41 @@ static bool is_time(const char *text)
 
 const struct cmd_spec cmd_key_files[] = {
     {"keys list", NULL, "list the keys of PLATFORM_JWT_KEY_DIR",
-     "Each with its state, its next step, and from when on that is safe.\n",
+     "Each with its state, its next step, and when that becomes safe.\n",
      .check = begin, .print = list, .list = true,
      .columns = {"kid", "state", "stateSince", "step", "dueAt"}},
     {"keys add", NULL, "make a key and publish it",
-     "It is in the key set, and does not sign yet.\n",
+     "It is in the key set, but does not sign yet.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
           parse_kid, PARSE_KID_ACCEPTED}, DRY_RUN},
      .check = begin, .after = add, TOOK},
     {"keys activate", "KID", "sign with a published key",
-     "Refused until every gateway has it: when all of --ask say so, or the soft\n"
-     "age has passed.\n",
+     "Refused until every gateway has it: as soon as all given by --ask say so,\n"
+     "else when the soft age has passed.\n",
      .options = {ASK, SOFT_AGE, FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys retire", "KID", "keep a key for refresh tokens alone",
      "It leaves the key set, and its private part is deleted.  Refused until the\n"
-     "last access token of it is dead.\n",
+     "last access token that it signed has expired.\n",
      .options = {SYSTEM_TTL, FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys remove", "KID", "delete a key",
-     "Refused until the last refresh token of it is dead.\n",
+     "Refused until the last refresh token that it signed has expired.\n",
      .options = {FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys revoke", "KID", "end a key that is no longer secret, at once",
-     "If it signs, a new key signs from now on.  Whoever has tokens of it logs in\n"
-     "again.  Gateways drop it within their soft age.\n",
+     "If it signs, a new key signs from now on.  Whoever has tokens that it signed\n"
+     "must log in again.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
      .check = begin_bad, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",
-     "Does what is safe now and tells what comes when: run it again then, or by a\n"
-     "timer with --every.  Without --every a new key is made only when no rotation\n"
-     "is under way.\n",
+     "Takes the steps that are safe now and tells when the next ones are: run it\n"
+     "again then, or by a timer with --every.  Without --every a new key is made\n"
+     "only when no rotation is under way.\n",
      .options = {
          {"every", "TIME", "when the signing key is that old", A_TIME},
-         {"wait", "TIME", "stay for steps that are due by then", A_TIME},
+         {"wait", "TIME", "wait for steps that fall due in this time", A_TIME},
          ASK, SOFT_AGE, SYSTEM_TTL, DRY_RUN},
      .check = begin, .print = rotate, .list = true, TOOK},
     {.words = NULL},

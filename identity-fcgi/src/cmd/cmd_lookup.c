@@ -188,18 +188,18 @@ bool cmd_person(struct cmd *c)
     {"limit", "N", "show at most N (default 100)", .accepted = "1 to 100000", \
      .form = "[1-9][0-9]{0,4}|100000"}
 #define STATUS \
-    {"status", "STATUS", "only those with it", \
+    {"status", "STATUS", "only those with this status", \
      .accepted = "one of ACTIVE, INACTIVE, DISABLED, DELETED", \
      .form = "ACTIVE|INACTIVE|DISABLED|DELETED"}
-#define NAME {"name", "PREFIX", .help = "only those whose name begins so"}
+#define NAME {"name", "PREFIX", .help = "only those whose name begins with it"}
 #define WORKSPACE \
-    {"workspace", "WORKSPACE", .help = "only those of it, a name or an id"}
+    {"workspace", "WORKSPACE", .help = "only those in it, a name or an id"}
 #define AFTER(value) \
     {"after", value, .help = "go on after this one, a name or an id"}
 
 const struct cmd_spec cmd_lookups[] = {
     {"account list", NULL, "list accounts by name",
-     "Deleted ones are shown by --status DELETED alone.\n",
+     "Deleted ones are shown only with --status DELETED.\n",
      .options = {
          {"type", "TYPE", "only CUSTOMER, OPERATOR or SYSTEM", CMD_TYPE},
          STATUS, NAME,
@@ -208,8 +208,8 @@ const struct cmd_spec cmd_lookups[] = {
      .lock = true, .sql = accounts_sql, .list = true,
      .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
     {"account show", "ACCOUNT", "show all that is held about it",
-     "ACCOUNT is a name or an id.  Failed logins are told where the signing key\n"
-     "is, as what is counted is kept under an HMAC of it.\n",
+     "ACCOUNT is a name or an id.  Failed logins are shown only with the signing\n"
+     "key, since they are counted under an HMAC that is made with it.\n",
      .check = cmd_keys, .keyless = true, .work = cmd_person},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
@@ -217,7 +217,7 @@ const struct cmd_spec cmd_lookups[] = {
      .sql = sessions_sql, .list = true, .columns = {SESSIONS}},
     {"workspace list", NULL, "list workspaces by tenant and name", NULL,
      .options = {
-         STATUS, NAME, {"tenant", "TENANT", .help = "only those of it"},
+         STATUS, NAME, {"tenant", "TENANT", .help = "only those of this tenant"},
          AFTER("WORKSPACE"), LIMIT},
      .find = find_after, .sql = workspaces_sql, .list = true,
      .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",

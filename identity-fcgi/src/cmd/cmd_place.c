@@ -97,8 +97,8 @@ static bool find_member(struct cmd *c)
                       " WHERE w.workspace_id = :workspaceId") &&
            (!cmd_is(c, "status", "") ||
             strcmp(c->spec->status, "ACTIVE") == 0 ||
-            cmd_fail(c, "\"%s\" is no member of \"%s\"", cmd_get(c, "account"),
-                     cmd_get(c, "workspaceName")));
+            cmd_fail(c, "\"%s\" is not a member of \"%s\"",
+                     cmd_get(c, "account"), cmd_get(c, "workspaceName")));
 }
 
 static bool end_grants(struct cmd *c)
@@ -157,7 +157,7 @@ static bool give(struct cmd *c)
     if (!cmd_is(c, "status", "ACTIVE")) {
         return cmd_fail(c,
                         "the membership of \"%s\" in \"%s\" has ended: "
-                        "member add begins it again",
+                        "member add restores it",
                         cmd_get(c, "account"), cmd_get(c, "workspaceName"));
     }
     if (!cmd_sql(c, "INSERT INTO branch_grants"
@@ -399,7 +399,7 @@ const struct cmd_spec cmd_places[] = {
      .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
     {"member revoke", NULL, "take roles or branches away",
      "With --role only those roles are taken; with --branch alone the branches;\n"
-     "with --all every branch of the workspace, and the membership ends.\n"
+     "with --all every branch of the workspace, and the membership itself.\n"
      REFRESH_MORE,
      .options = {
          ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,

@@ -300,7 +300,7 @@ static bool sweep(struct cmd *c)
 const struct cmd_spec cmd_services[] = {
     {"token system", NULL, "issue a system token for an account",
      "It is accepted where the gateway asks for \"system\".  It cannot be\n"
-     "revoked alone, so give it a short life: account disable and account\n"
+     "revoked by itself, so give it a short life: account disable and account\n"
      "revoke-sessions end all that the account has.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
@@ -329,7 +329,7 @@ const struct cmd_spec cmd_services[] = {
     {"sweep", NULL, "delete what ended long ago",
      "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
      "and rotated-out tokens that no longer count, and revocations whose tokens\n"
-     "are dead.  The service does the same every PLATFORM_SWEEP_INTERVAL.\n",
+     "have expired.  The service does the same every PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
          {"older-than", "TIME", "keep ended sessions for this long (default 7d)", 0,
           is_keep, "integer seconds or a number with s, m, h or d, at most "

@@ -128,8 +128,8 @@ const struct db_error *db_script_error(const struct db_script *s);
 bool db_script_begin(struct db_script *s) __attribute__((warn_unused_result));
 
 /* Runs statements; the first value of the last row, if any, is copied to value
- * ("" without one).  Unlike those of the next, which live until the next
- * statement, their results hold no snapshot when it returns. */
+ * ("" without one).  Unlike the results of db_script_query(), which live until
+ * the next statement, theirs hold no snapshot when it returns. */
 bool db_script_run(struct db_script *s, const char *sql, char *value,
                    size_t value_cap) __attribute__((warn_unused_result));
 

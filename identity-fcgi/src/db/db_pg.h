@@ -10,10 +10,9 @@
 #define DB_MAX_PREPARED 32
 
 struct db_conn {
-    PGconn *pg; /* NULL: not connected */
-    bool lent;  /* by the pool, under its lock */
-    bool
-        refused; /* when last connecting: a host answered, and let us not in */
+    PGconn *pg;   /* NULL: not connected */
+    bool lent;    /* by the pool, under its lock */
+    bool refused; /* when last connecting: a host answered, but refused us */
     const struct db_statement *prepared[DB_MAX_PREPARED];
     size_t prepared_count;
     /* A pooler stands between and may hand the server's session to others: the

@@ -19,7 +19,7 @@ struct fcgi_call {
     bool body_too_large;
     /* CLOCK_MONOTONIC, both the caller's to fill. */
     int64_t arrived_us;
-    int64_t deadline_ms; /* that, and the request timeout */
+    int64_t deadline_ms; /* that plus the request timeout */
 };
 
 #define FCGI_ANSWER_MAX (2 * 1024 * 1024)

@@ -72,8 +72,8 @@ struct rotation {
     const char *new_jti;
     int64_t expires_at_s; /* of the new token, and of the session with it */
     int64_t now_s;        /* its iat; the session is not over then */
-    int64_t opened_at_s;  /* or later: else it may not live until expires_at */
-    int64_t retry_window_s; /* for so long, a refresh with the old token again
+    int64_t opened_at_s;  /* an older session may not live until expires_at */
+    int64_t retry_window_s; /* how long another refresh with the old token
                                gets this one again; 0: it does not */
     bool remember;          /* the old jti, for store_session_rotated() */
 };
@@ -127,7 +127,7 @@ struct own_sessions {
     bool more;
 };
 
-/* What gateways refuse: a session's tokens, or an account's from before. */
+/* What gateways refuse: a session's tokens, or an account's older ones. */
 struct revocation {
     char session_id[STORE_UUID]; /* "": of an account */
     char account_id[STORE_UUID];
@@ -309,8 +309,8 @@ enum store_result store_credential_change(struct store *st,
 /*
  * What became known to the database after cursor ("": from the beginning), at
  * most STORE_MAX_LIST of it.  However late a transaction commits, none of its
- * revocations is missed.  STORE_NONE: no cursor of this database, or of one
- * that has crashed or lost its last transactions since.
+ * revocations is missed.  STORE_NONE: the cursor is of another database, or
+ * this one has crashed or lost its last transactions since.
  */
 enum store_result store_revocations(struct store *st, pj_arena_t *arena,
                                     const char *cursor,
