@@ -39,7 +39,7 @@ my $control = sub {
 };
 my $file = $control->();
 check('a key that signs', undef);
-check('the variables beside it', qr/beside PLATFORM_JWT_KEY_ID.*accepted:/,
+check('the variables beside it', qr/as well as PLATFORM_JWT_KEY_ID.*accepted:/,
     PLATFORM_JWT_KEY_ID => 'x');
 check('a public key beside it', qr/or PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS;/,
     PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS => 'x=y');

@@ -2,9 +2,8 @@
 -- their stored text, whichever columns it writes: those of auth_sessions were
 -- a third of what the server spends on a refresh's row.  What a refresh does
 -- not write is checked by triggers that name its columns instead; the others
--- are passed over.  Of what it does write, expires_at stays a constraint; the
--- service sets the three columns of a retry in one statement, and bounds what
--- it says of a client.
+-- are passed over.  The three columns of a retry, which the service sets in
+-- one statement, are no longer checked.
 
 ALTER TABLE auth_sessions
   DROP CONSTRAINT auth_sessions_status_known,
@@ -12,7 +11,12 @@ ALTER TABLE auth_sessions
   DROP CONSTRAINT auth_sessions_revoked_later,
   DROP CONSTRAINT auth_sessions_scope_whole,
   DROP CONSTRAINT auth_sessions_client_bounded,
-  DROP CONSTRAINT auth_sessions_retry_whole;
+  DROP CONSTRAINT auth_sessions_retry_whole,
+  -- The rows that are there passed the old one: not valid, so that they are
+  -- not read.
+  ADD CONSTRAINT auth_sessions_client_bounded CHECK (
+    octet_length(used_address) < 64 AND octet_length(used_agent) < 256)
+    NOT VALID;
 
 CREATE FUNCTION auth_sessions_refused() RETURNS trigger
 LANGUAGE plpgsql AS $$
@@ -44,4 +48,11 @@ CREATE TRIGGER auth_sessions_scope_whole
   FOR EACH ROW
   WHEN (num_nulls(NEW.workspace_id, NEW.member_id, NEW.active_branch_id)
         NOT IN (0, 3))
+  EXECUTE FUNCTION auth_sessions_refused();
+
+CREATE TRIGGER auth_sessions_login_bounded
+  AFTER INSERT OR UPDATE OF login_address, login_agent ON auth_sessions
+  FOR EACH ROW
+  WHEN (octet_length(NEW.login_address) >= 64
+        OR octet_length(NEW.login_agent) >= 256)
   EXECUTE FUNCTION auth_sessions_refused();
