@@ -24,7 +24,7 @@
 #define MEMBER "66666666-6666-4666-8666-666666666666"
 #define TENANT "77777777-7777-4777-8777-777777777777"
 
-#define MAX_TURNS 8
+#define MAX_TURNS 16
 
 /* Results by turn; the last one repeats. */
 struct script {

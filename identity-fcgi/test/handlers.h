@@ -75,6 +75,7 @@ static inline struct session_view scoped_session(void)
 
 static inline void view_is(struct session_view v)
 {
+    ck_assert_int_lt(db.view_count, MAX_TURNS);
     db.views[db.view_count++] = v;
 }
 
