@@ -23,7 +23,7 @@ our %SETTINGS = (
     min_wal_size   => '1GB',
 );
 
-# Threads as the service starts them.
+# Not at the higher priority that tests give it.
 $Platform::Test::Identity::AS_INSTALLED = 1;
 
 our $ISSUER = 'http://identity.bench.test';
