@@ -76,9 +76,11 @@ my @load = map {
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
 
+# A token of the old key, from before the gateway last fetched: a newer one of a
+# key that is gone may wait for a fetch, and get 503.
 sub at_gateway {
-    return $stack->current_context(
-        jwt_token('branch', $old, iss => $env{PLATFORM_JWT_ISSUER}))->status;
+    return $stack->current_context(jwt_token('branch', $old,
+        iss => $env{PLATFORM_JWT_ISSUER}, iat => time - 60))->status;
 }
 
 is at_gateway(), 200, 'the gateway accepts the old key';
@@ -183,11 +185,11 @@ for my $identity (@identity) {
     is "$res->{status} " . decode_json($res->{body})->{code},
         '401 AUTH_REFRESH_TOKEN_INVALID', 'and refuses its refresh tokens';
 }
+ok eventually(sub { at_gateway() == 401 }), 'the gateway drops it';
 my $after = session();
 isnt kid_of($after->{accessToken}), $old->kid, 'a login has a token of another one';
-ok eventually(sub { $stack->current_context($after->{accessToken})->status
-    == 200 }, 20), 'which the gateway accepts';
-isnt at_gateway(), 200, 'and from then on none of the revoked one';
-ok eventually(sub { at_gateway() == 401 }), 'for good';
+is $stack->current_context($after->{accessToken})->status, 200,
+    'which the gateway accepts';
+is at_gateway(), 401, 'and none of the revoked one';
 
 $t->done;
