@@ -14,6 +14,7 @@
 
 #define TIMEOUT_MS 500
 #define PEERS 16
+#define THREADS 8
 
 static char path[] = "/tmp/check_server.XXXXXX/socket";
 static struct listener listener;
@@ -28,16 +29,18 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 static bool gate_open, stopping;
 static char order[PEERS + 1];
+static unsigned served[THREADS];
 static int64_t waited_us, allowed_us;
 
 static void handle(size_t thread, const struct fcgi_call *call,
                    struct fcgi_reply *reply)
 {
-    static char text[] = "Status: 200 OK\r\n\r\n", mem[sizeof(text)];
-    static struct buf head, body;
+    static char text[] = "Status: 200 OK\r\n\r\n";
+    static _Thread_local char mem[sizeof(text)];
+    static _Thread_local struct buf head, body;
 
-    ck_assert_uint_eq(thread, 0);
     pthread_mutex_lock(&lock);
+    served[thread]++;
     order[strlen(order)] = call->params[1][2]; /* N=x */
     waited_us = metrics_now_us() - call->arrived_us;
     allowed_us = call->deadline_ms * 1000 - call->arrived_us;
@@ -72,12 +75,17 @@ static void *run(void *arg)
     return arg;
 }
 
-static void start(int max_connections)
+static void start_threads(int threads, int max_connections)
 {
-    cfg.worker_threads = 1;
+    cfg.worker_threads = threads;
     cfg.request_timeout_ms = TIMEOUT_MS;
     connections_max = max_connections;
     ck_assert_int_eq(pthread_create(&runner, NULL, run, NULL), 0);
+}
+
+static void start(int max_connections)
+{
+    start_threads(1, max_connections);
 }
 
 static void setup(void)
@@ -91,6 +99,7 @@ static void setup(void)
     server_block_signals();
     ck_assert_msg(listener_open(&listener, path, err, sizeof(err)), "%s", err);
     memset(order, 0, sizeof(order));
+    memset(served, 0, sizeof(served));
     gate_open = stopping = finished = false;
     for (int i = 0; i < PEERS; i++) {
         peers[i] = -1;
@@ -251,6 +260,49 @@ START_TEST (test_silent_peers_are_over_together) {
 }
 END_TEST
 
+/* One that was busy a moment ago may not be waiting again when the next comes,
+ * but then it is the last one's turn or the one's before. */
+START_TEST (test_a_warm_worker_goes_first) {
+    unsigned most = 0;
+
+    start_threads(THREADS, 2);
+    open_gate();
+    for (int i = 0; i < PEERS; i++) {
+        ask(i, 'a');
+        ck_assert(is_answered(i));
+        wait_use(0, 0);
+        usleep(1000);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        most = served[i] > most ? served[i] : most;
+    }
+    ck_assert_uint_gt(most, PEERS / 2);
+    send_sigterm();
+    wait_end();
+}
+END_TEST
+
+/* As many as there are work at once. */
+START_TEST (test_all_workers_work) {
+    start_threads(THREADS, 100);
+    for (int i = 0; i < THREADS; i++) {
+        ask(i, 'a');
+    }
+    wait_asked(THREADS);
+    for (int i = 0; i < THREADS; i++) {
+        ck_assert_uint_eq(served[i], 1);
+    }
+    ask(THREADS, 'b');
+    wait_use(1, THREADS);
+    open_gate();
+    for (int i = 0; i <= THREADS; i++) {
+        ck_assert(is_answered(i));
+    }
+    send_sigterm();
+    wait_end();
+}
+END_TEST
+
 START_TEST (test_stopping_serves_who_is_connected) {
     start(2);
     ask(0, 'a');
@@ -301,6 +353,8 @@ static void fill(TCase *t)
     tcase_add_test(t, test_first_come_first_served);
     tcase_add_test(t, test_those_beyond_the_bound_wait_in_the_backlog);
     tcase_add_test(t, test_silent_peers_are_over_together);
+    tcase_add_test(t, test_a_warm_worker_goes_first);
+    tcase_add_test(t, test_all_workers_work);
     tcase_add_test(t, test_stopping_serves_who_is_connected);
     tcase_add_test(t, test_backlog_of_an_inherited_socket_stays);
 }

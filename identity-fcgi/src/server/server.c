@@ -3,9 +3,11 @@
  *
  * The main thread takes signals and accepts.  It notes when a connection came
  * and queues it; a worker reads the one request that it is good for, answers
- * and closes.  A peer that does not send its request costs a worker, but not
- * for longer than IO_TIMEOUT_MS after it came, in the queue or out of it: any
- * number of them, come together, hold up the others for that time once.
+ * and closes.  Of those that are idle, the one that was busy last goes first:
+ * its memory, and its part of the processor's caches, are warm.  A peer that
+ * does not send its request costs a worker, but not for longer than
+ * IO_TIMEOUT_MS after it came, in the queue or out of it: any number of them,
+ * come together, hold up the others for that time once.
  */
 
 #include "server/server.h"
@@ -18,8 +20,8 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
@@ -35,14 +37,15 @@
 #define ACCEPT_PAUSE_MS 250 /* after an error that will not pass by itself */
 
 struct arrival {
-    int fd;
-    int zero; /* in place of padding: all of it goes through a pipe */
+    int fd; /* -1: the worker that takes it ends */
     int64_t at_us;
 };
 
 struct thread {
     struct fcgi_exchange *exchange;
     pthread_t id;
+    sem_t wake;
+    struct thread *below; /* in the stack of idle ones */
 };
 
 /* Static: after an unfinished stop, threads may still look at it. */
@@ -51,13 +54,65 @@ static struct {
     const struct config *cfg;
     const struct server_service *service;
     struct thread *threads; /* NULL: none runs */
-    int max_connections;
+    unsigned max_connections;
     sigset_t signals; /* that signal_fd takes */
     int signal_fd;
-    int queue[2];           /* a pipe of arrivals; workers end with it */
     int64_t drain_until_us; /* 0 while serving */
-    atomic_uint queued, busy;
-} server;
+    pthread_mutex_t lock;   /* of what follows */
+    struct arrival *queue;  /* a ring */
+    unsigned room, first, queued, busy;
+    struct thread *idle; /* the one that was busy last */
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* -- queue -- */
+
+static void enqueue(struct arrival a)
+{
+    struct thread *t;
+
+    pthread_mutex_lock(&server.lock);
+    server.queue[(server.first + server.queued) % server.room] = a;
+    server.queued++;
+    t = server.idle;
+    if (t != NULL) {
+        server.idle = t->below;
+    }
+    pthread_mutex_unlock(&server.lock);
+    if (t != NULL) {
+        sem_post(&t->wake);
+    }
+}
+
+/* The oldest; waits for one. */
+static struct arrival dequeue(struct thread *t)
+{
+    struct arrival a;
+
+    pthread_mutex_lock(&server.lock);
+    while (server.queued == 0) {
+        t->below = server.idle;
+        server.idle = t;
+        pthread_mutex_unlock(&server.lock);
+        while (sem_wait(&t->wake) != 0) {
+            /* interrupted */
+        }
+        pthread_mutex_lock(&server.lock);
+    }
+    a = server.queue[server.first];
+    server.first = (server.first + 1) % server.room;
+    server.queued--;
+    server.busy++;
+    pthread_mutex_unlock(&server.lock);
+    return a;
+}
+
+static void release(struct arrival a)
+{
+    close(a.fd);
+    pthread_mutex_lock(&server.lock);
+    server.busy--;
+    pthread_mutex_unlock(&server.lock);
+}
 
 /* -- workers -- */
 
@@ -93,21 +148,13 @@ static void serve_one(const struct thread *t, const struct arrival *a)
     count_end(end);
 }
 
-/* A connection may be counted twice for a moment, but never missed. */
 static void *worker_main(void *arg)
 {
     struct arrival a;
-    ssize_t n;
 
-    while ((n = read(server.queue[0], &a, sizeof(a))) != 0) {
-        if (n != sizeof(a)) {
-            continue; /* interrupted */
-        }
-        atomic_fetch_add(&server.busy, 1);
-        atomic_fetch_sub(&server.queued, 1);
+    while ((a = dequeue(arg)).fd >= 0) {
         serve_one(arg, &a);
-        close(a.fd);
-        atomic_fetch_sub(&server.busy, 1);
+        release(a);
     }
     return NULL;
 }
@@ -122,11 +169,7 @@ static void accept_one(void)
 
     if (a.fd >= 0) {
         metrics_count(METRICS_CONN_ACCEPTED);
-        atomic_fetch_add(&server.queued, 1);
-        if (write(server.queue[1], &a, sizeof(a)) != sizeof(a)) {
-            atomic_fetch_sub(&server.queued, 1);
-            close(a.fd);
-        }
+        enqueue(a);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
         log_line(LOG_ERROR_, "fcgi.accept", "cannot accept: %s",
                  strerror(errno));
@@ -165,17 +208,22 @@ static void on_signal(void)
     }
 }
 
+static unsigned open_connections(void)
+{
+    struct server_use use = server_use();
+
+    return use.queued + use.busy;
+}
+
 /* Returns whether everything in flight was finished. */
 static bool accept_all(void)
 {
     int64_t look_us = metrics_now_us() + LOOK_MS * 1000;
     unsigned open;
 
-    while ((open = server.queued + server.busy) != 0 ||
-           server.listener->fd >= 0) {
+    while ((open = open_connections()) != 0 || server.listener->fd >= 0) {
         bool draining = server.drain_until_us != 0;
-        bool room = open < (unsigned) server.max_connections &&
-                    server.listener->fd >= 0;
+        bool room = open < server.max_connections && server.listener->fd >= 0;
         struct pollfd p[] = {{server.signal_fd, POLLIN, 0},
                              {room ? server.listener->fd : -1, POLLIN, 0}};
 
@@ -212,24 +260,22 @@ void server_block_signals(void)
 
 static bool start(void)
 {
-    /* So that the acceptor never waits: pages are freed as wholes. */
-    int room =
-        (2 * server.max_connections + 512) * (int) sizeof(struct arrival);
-
     server.signal_fd =
         signalfd(-1, &server.signals, SFD_CLOEXEC | SFD_NONBLOCK);
     server.threads =
         calloc((size_t) server.cfg->worker_threads, sizeof(*server.threads));
+    server.room =
+        server.max_connections + (unsigned) server.cfg->worker_threads;
+    server.queue = calloc(server.room, sizeof(*server.queue));
     if (server.signal_fd < 0 || server.threads == NULL ||
-        pipe2(server.queue, O_CLOEXEC) != 0) {
+        server.queue == NULL) {
         return false;
     }
-    (void) fcntl(server.queue[1], F_SETPIPE_SZ, room);
     for (int i = 0; i < server.cfg->worker_threads; i++) {
         struct thread *t = &server.threads[i];
 
         t->exchange = fcgi_exchange_new(HTTP_BODY_MAX);
-        if (t->exchange == NULL ||
+        if (t->exchange == NULL || sem_init(&t->wake, 0, 0) != 0 ||
             (errno = pthread_create(&t->id, NULL, worker_main, t)) != 0) {
             return false;
         }
@@ -239,13 +285,16 @@ static bool start(void)
 
 static void stop(void)
 {
-    close(server.queue[1]);
+    for (int i = 0; i < server.cfg->worker_threads; i++) {
+        enqueue((struct arrival){.fd = -1});
+    }
     for (int i = 0; i < server.cfg->worker_threads; i++) {
         pthread_join(server.threads[i].id, NULL);
         fcgi_exchange_free(server.threads[i].exchange);
+        sem_destroy(&server.threads[i].wake);
     }
-    close(server.queue[0]);
     close(server.signal_fd);
+    free(server.queue);
     free(server.threads);
     server.threads = NULL;
 }
@@ -255,9 +304,10 @@ bool server_run(struct listener *listener, const struct config *cfg,
 {
     server.listener = listener;
     server.cfg = cfg;
-    server.max_connections = max_connections;
+    server.max_connections = (unsigned) max_connections;
     server.service = service;
     server.drain_until_us = 0;
+    server.first = server.queued = server.busy = 0;
     if (!start()) {
         log_line(LOG_ERROR_, "service.start", "cannot start: %s",
                  strerror(errno));
@@ -272,10 +322,14 @@ bool server_run(struct listener *listener, const struct config *cfg,
 
 struct server_use server_use(void)
 {
-    if (server.threads == NULL) {
-        return (struct server_use){0};
+    struct server_use use = {0};
+
+    if (server.threads != NULL) {
+        pthread_mutex_lock(&server.lock);
+        use = (struct server_use){server.cfg->worker_threads,
+                                  (int) server.max_connections, server.queued,
+                                  server.busy};
+        pthread_mutex_unlock(&server.lock);
     }
-    return (struct server_use){server.cfg->worker_threads,
-                               server.max_connections, server.queued,
-                               server.busy};
+    return use;
 }
