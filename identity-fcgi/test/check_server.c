@@ -260,10 +260,10 @@ START_TEST (test_silent_peers_are_over_together) {
 }
 END_TEST
 
-/* One that was busy a moment ago may not be waiting again when the next comes,
- * but then it is the last one's turn or the one's before. */
+/* One that was busy a moment ago may not be waiting again when the next comes:
+ * then another one is warm, too. */
 START_TEST (test_a_warm_worker_goes_first) {
-    unsigned most = 0;
+    unsigned warm = 0;
 
     start_threads(THREADS, 2);
     open_gate();
@@ -274,9 +274,9 @@ START_TEST (test_a_warm_worker_goes_first) {
         usleep(1000);
     }
     for (int i = 0; i < THREADS; i++) {
-        most = served[i] > most ? served[i] : most;
+        warm += served[i] != 0;
     }
-    ck_assert_uint_gt(most, PEERS / 2);
+    ck_assert_uint_le(warm, THREADS / 2);
     send_sigterm();
     wait_end();
 }
