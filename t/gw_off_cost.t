@@ -1,5 +1,6 @@
 # What the loaded module costs a request to a server where it is off: counted
-# in instructions, as the difference between many requests and few.
+# in instructions from a request's head to its log line, as the difference
+# between many requests and few.
 
 use strict;
 use warnings;
@@ -50,21 +51,18 @@ sub instructions {
     my $log = $t->dir . "/$name-$n.callgrind.log";
     my $process = Platform::Test::Process->start(
         name => $name, dir => $t->dir, log => $t->dir . "/$name.out.log",
+        # Without the event loop, which depends on the load of the machine.
         cmd => [ $valgrind, '--tool=callgrind', "--log-file=$log",
+            '--toggle-collect=ngx_http_process_request',
             '--callgrind-out-file=/dev/null', $nginx->_command ],
     );
     eventually(sub {
         eval { Platform::Test::Http->new(port => $t->port('off')) };
     }) or die "nginx did not start under callgrind\n";
 
-    # nginx stands still until all of it is there, and all answers fit the
-    # buffers of the connection: else it depends on the load of the machine how
-    # often nginx waits in between.
-    kill STOP => $process->pid;
     my $http = Platform::Test::Http->new(port => $t->port('off'));
     $http->send("HEAD /page HTTP/1.1\r\nHost: a\r\n\r\n" x ($n - 1)
         . "HEAD /page HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    kill CONT => $process->pid;
     my $good = () = $http->read_all =~ m{HTTP/1\.1 200 }g;
     die "$good of $n answers\n" if $good != $n;
 
@@ -77,17 +75,9 @@ sub instructions {
     return $count // die "callgrind counted nothing\n";
 }
 
-# Of several runs: a busy machine wakes the event loop more often, never less.
-sub least_of_three {
-    my ($name, $n) = @_;
-
-    my ($least) = sort { $a <=> $b } map { instructions($name, $n) } 1 .. 3;
-    return $least;
-}
-
 my %cost;
 for my $name (sort keys %with) {
-    my ($less, $more) = map { least_of_three($name, $_) } $few, $many;
+    my ($less, $more) = map { instructions($name, $_) } $few, $many;
     $cost{$name} = ($more - $less) / ($many - $few);
 }
 my $extra = $cost{with} - $cost{without};
