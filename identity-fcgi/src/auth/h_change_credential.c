@@ -69,7 +69,7 @@ static bool check_current(struct worker *w, const struct session *own,
  * list read, who does not know that. */
 static bool check_next(struct worker *w, const struct change *c)
 {
-    char detail[64];
+    char detail[128];
 
     switch (password_judge(w->cfg, c->next)) {
     case PASSWORD_FITS:
@@ -84,9 +84,10 @@ static bool check_next(struct worker *w, const struct change *c)
                            "This new credential is among those that are "
                            "forbidden; choose another.");
     default:
-        return auth_failed(
-            w, "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
-               "read");
+        snprintf(detail, sizeof(detail),
+                 "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
+                 "read: %m");
+        return auth_failed(w, detail);
     }
 }
 
