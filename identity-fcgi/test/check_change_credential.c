@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -117,6 +118,36 @@ START_TEST (test_the_list_is_read_once_and_when_it_changes) {
 }
 END_TEST
 
+static enum password_new verdicts[8];
+
+static void *judge(void *verdict)
+{
+    *(enum password_new *) verdict = password_judge(&cfg, PJ_STR("x"));
+    return NULL;
+}
+
+/* One of many threads reads it; the others do not wait. */
+START_TEST (test_the_list_is_read_by_one) {
+    pthread_t threads[8];
+    size_t fits = 0;
+
+    list_is("one\n", 4);
+    for (size_t i = 0; i < 8; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, judge, &verdicts[i]), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert(verdicts[i] == PASSWORD_FITS ||
+                  verdicts[i] == PASSWORD_LATER);
+        fits += verdicts[i] == PASSWORD_FITS;
+    }
+    ck_assert_uint_ge(fits, 1);
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_FORBIDDEN);
+    unlink(path);
+}
+END_TEST
+
 START_TEST (test_the_list_is_bounded) {
     const size_t most = 16 * 1024 * 1024; /* lines */
     char *lines = memset(malloc(most), '\n', most);
@@ -172,6 +203,7 @@ int main(void)
         test_a_new_one_is_long_enough,
         test_a_new_one_is_not_forbidden,
         test_the_list_is_read_once_and_when_it_changes,
+        test_the_list_is_read_by_one,
         test_the_list_is_bounded,
         test_a_large_list,
         test_a_directory_is_no_list,

@@ -83,6 +83,8 @@ static bool check_next(struct worker *w, const struct change *c)
         return auth_refuse(w, NOT_ALLOWED,
                            "This new credential is among those that are "
                            "forbidden; choose another.");
+    case PASSWORD_LATER:
+        return auth_busy(w);
     default:
         snprintf(detail, sizeof(detail),
                  "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "

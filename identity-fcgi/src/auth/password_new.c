@@ -14,13 +14,18 @@
 /*
  * The list of forbidden credentials: a hash table of its lines, 32 bits of
  * each, so that not one in 10^8 others is taken for one of them.  It is read
- * at first use, and again when the file has changed; others wait meanwhile.
+ * at first use, and again when the file has changed.
  */
-static struct {
-    pthread_mutex_t lock;
+struct table {
     struct stat file; /* which was read */
     uint32_t *slots;  /* 0: free */
     uint64_t count;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    struct table table;
+    bool reading; /* somebody is, and enters it then */
 } list = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static bool is_shorter(pj_str_t credential, int characters)
@@ -46,30 +51,30 @@ static uint64_t hash_on(uint64_t hash, unsigned char ch)
 }
 
 /* The slot of it, or the free one where it would be; *mark is what it has. */
-static uint32_t *slot_of(uint64_t hash, uint32_t *mark)
+static uint32_t *slot_of(const struct table *t, uint64_t hash, uint32_t *mark)
 {
     uint64_t i;
 
     hash = (hash ^ hash >> 32) * UINT64_C(0xd6e8feb86659fd93);
     *mark = (uint32_t) hash != 0 ? (uint32_t) hash : 1;
-    for (i = (hash >> 32) * list.count >> 32;
-         list.slots[i] != 0 && list.slots[i] != *mark;
-         i = i + 1 < list.count ? i + 1 : 0) {
+    for (i = (hash >> 32) * t->count >> 32;
+         t->slots[i] != 0 && t->slots[i] != *mark;
+         i = i + 1 < t->count ? i + 1 : 0) {
     }
-    return &list.slots[i];
+    return &t->slots[i];
 }
 
-static void enter(uint64_t hash)
+static void enter(struct table *t, uint64_t hash)
 {
     uint32_t mark, *slot;
 
-    if (list.slots != NULL) {
-        slot = slot_of(hash, &mark);
+    if (t->slots != NULL) {
+        slot = slot_of(t, hash, &mark);
         *slot = mark;
     }
 }
 
-static bool is_listed(pj_str_t credential)
+static bool is_listed(const struct table *t, pj_str_t credential)
 {
     uint64_t hash = HASH_OF_NOTHING;
     uint32_t mark;
@@ -77,7 +82,7 @@ static bool is_listed(pj_str_t credential)
     for (size_t i = 0; i < credential.len; i++) {
         hash = hash_on(hash, credential.data[i]);
     }
-    return *slot_of(hash, &mark) == mark;
+    return *slot_of(t, hash, &mark) == mark;
 }
 
 /* -- the file -- */
@@ -93,91 +98,103 @@ static bool is_same(const struct stat *a, const struct stat *b)
 }
 
 /* Counts the lines, and enters them where there is a table. */
-static bool read_lines(int fd, uint64_t most, uint64_t *lines)
+static bool read_lines(int fd, struct table *t, uint64_t most, uint64_t *lines)
 {
-    static unsigned char chunk[64 * 1024]; /* under the lock */
-    uint64_t hash = HASH_OF_NOTHING;
+    unsigned char chunk[16 * 1024];
+    uint64_t hash = HASH_OF_NOTHING, n = 1;
     bool cut = false; /* by a carriage return */
     ssize_t len;
 
-    *lines = 1;
     for (off_t at = 0; (len = pread(fd, chunk, sizeof(chunk), at)) > 0;
          at += len) {
-        for (ssize_t i = 0; i < len; i++) {
+        for (ssize_t i = 0; i < len && n <= most; i++) {
             cut = cut || chunk[i] == '\r';
             if (chunk[i] == '\n') {
-                enter(hash);
+                enter(t, hash);
                 hash = HASH_OF_NOTHING;
                 cut = false;
-                ++*lines;
+                n++;
             } else if (!cut) {
                 hash = hash_on(hash, chunk[i]);
             }
-            if (*lines > most) {
-                errno = EFBIG;
-                return false;
-            }
+        }
+        if (n > most) {
+            errno = EFBIG;
+            return false;
         }
     }
-    enter(hash);
+    enter(t, hash);
+    *lines = n;
     return len == 0;
 }
 
-static bool read_file(int fd)
+static bool read_file(int fd, struct table *t)
 {
     uint64_t lines;
-    struct stat file;
 
-    if (fstat(fd, &file) != 0) {
+    if (fstat(fd, &t->file) != 0) {
         return false;
     }
-    if (!S_ISREG(file.st_mode)) {
-        errno = S_ISDIR(file.st_mode) ? EISDIR : EINVAL;
+    if (!S_ISREG(t->file.st_mode)) {
+        errno = S_ISDIR(t->file.st_mode) ? EISDIR : EINVAL;
         return false;
     }
-    if (!read_lines(fd, LINES_MAX, &lines)) {
+    if (!read_lines(fd, t, LINES_MAX, &lines)) {
         return false;
     }
-    list.count = lines + lines / 2 + 1;
-    list.slots = calloc(list.count, sizeof(*list.slots));
-    if (list.slots == NULL || !read_lines(fd, lines, &lines)) {
-        return false;
-    }
-    list.file = file;
-    return true;
+    t->count = lines + lines / 2 + 1;
+    t->slots = calloc(t->count, sizeof(*t->slots));
+    return t->slots != NULL && read_lines(fd, t, lines, &lines);
 }
 
-/* Has the list in the table as it is now; else errno tells why not. */
-static bool follow(const char *path)
+/* The table of the file; without slots, and errno, where it cannot be read. */
+static struct table read_list(const char *path)
 {
-    struct stat now;
-    int fd, error;
+    struct table t = {.slots = NULL};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), error;
     bool ok;
 
-    if (stat(path, &now) == 0 && list.slots != NULL &&
-        is_same(&now, &list.file)) {
-        return true;
-    }
-    free(list.slots);
-    list.slots = NULL;
-    fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) {
-        return false;
+        return t;
     }
-    ok = read_file(fd);
+    ok = read_file(fd, &t);
     error = errno;
     if (!ok) {
-        free(list.slots);
-        list.slots = NULL;
+        free(t.slots);
+        t.slots = NULL;
     }
     (void) close(fd);
     errno = error;
-    return ok;
+    return t;
+}
+
+/* Has the table that the file is now, under the lock, which is not held while
+ * it is read: that may take seconds.  Others use the old one until then. */
+static bool follow(const char *path)
+{
+    struct stat now;
+    struct table t;
+    int error;
+
+    if (list.reading || (list.table.slots != NULL && stat(path, &now) == 0 &&
+                         is_same(&now, &list.table.file))) {
+        return list.table.slots != NULL;
+    }
+    list.reading = true;
+    (void) pthread_mutex_unlock(&list.lock);
+    t = read_list(path);
+    (void) pthread_mutex_lock(&list.lock);
+    list.reading = false;
+    error = errno;
+    free(list.table.slots);
+    errno = error;
+    list.table = t;
+    return t.slots != NULL;
 }
 
 enum password_new password_judge(const struct config *cfg, pj_str_t credential)
 {
-    enum password_new verdict = PASSWORD_UNREAD;
+    enum password_new verdict;
 
     if (is_shorter(credential, cfg->credential_min)) {
         return PASSWORD_SHORT;
@@ -186,8 +203,11 @@ enum password_new password_judge(const struct config *cfg, pj_str_t credential)
         return PASSWORD_FITS;
     }
     (void) pthread_mutex_lock(&list.lock);
-    if (follow(cfg->credential_forbidden)) {
-        verdict = is_listed(credential) ? PASSWORD_FORBIDDEN : PASSWORD_FITS;
+    if (!follow(cfg->credential_forbidden)) {
+        verdict = list.reading ? PASSWORD_LATER : PASSWORD_UNREAD;
+    } else {
+        verdict = is_listed(&list.table, credential) ? PASSWORD_FORBIDDEN
+                                                     : PASSWORD_FITS;
     }
     (void) pthread_mutex_unlock(&list.lock);
     return verdict;
