@@ -417,7 +417,8 @@ is_deeply [ rows($c->done(qw(keys rotate --system-ttl 2h))) ],
 
 keys_are(@published);
 dry(qw(keys revoke identity));
-$c->done(qw(keys revoke identity));
+$got = $c->done(qw(keys revoke identity));
+is_deeply [ @$got{qw(step kid)} ], [qw(revoke identity)], 'tells which';
 is_deeply $c->events, [ 'keys.activated', 'keys.revoked' ], 'the signing key';
 ($kid) = grep { $_ ne 'next' } keys %{ key_states($dir) };
 is_deeply key_states($dir), { next => 'published', $kid => 'signing' },
@@ -431,6 +432,43 @@ for my $state (qw(published signing refresh)) {
     is_deeply key_states($dir), { identity => 'signing' }, 'gone';
 }
 $c->refused(1, qr/no key has this id/, qw(keys revoke next));
+
+# Where no new key can be written: on a disk of its own, which may be full.
+my $disk = $t->dir . '/disk';
+mkdir $disk or die "$disk: $!\n";
+my $mount = 'mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 99
+    cp -p "$2"/* "$1" && shift 2 && "$@" || exit 98
+    "$0" keys revoke identity --json; echo "exit $?"; ls -A "$PLATFORM_JWT_KEY_DIR"';
+my @fill = ('sh', '-c', 'head -c 1M /dev/zero >"$0/.fill" 2>&-; test -s "$0/.fill"',
+    $disk);
+my $signing = [ 'identity', 'signing', 10 ];
+SKIP: for my $case (
+    [ 'room', ['true'], [ $signing, [ 'next', 'published', 20 ] ],
+        qr/^exit 0\n(?!.*^identity)(?=.*^next\.published).*^\S+\.signing\./ms ],
+    [ 'published', \@fill, [ $signing, [ 'other', 'signing', 99 ],
+            [ 'next', 'published', 20 ] ],
+        qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\nother\.signing\S+\n\z/m ],
+    [ 'replaced', \@fill, [ $signing, [ 'next', 'signing', 99 ] ],
+        qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\n\z/m ],
+    [ 'none', \@fill, [ $signing, [ 'next', 'refresh', 9, public => 1 ] ],
+        qr/^exit 1\n\.fill\nidentity\.signing\S+\nnext\.refresh\S+\n\z/m ],
+) {
+    my ($name, $fill, $keys, $want) = @$case;
+    keys_are(@$keys);
+    my $env = $t->identity_env(%{ $c->{env} }, PLATFORM_JWT_KEY_DIR => $disk);
+    local @ENV{ keys %$env } = values %$env;
+    open my $fh, '-|', qw(unshare --mount --propagation private sh -c),
+        "exec 2>&1; $mount", Platform::Test::Env::identity(), $disk, $dir, @$fill
+        or die "unshare: $!\n";
+    my $said = do { local $/; <$fh> };
+    close $fh;
+    skip 'nothing may be mounted here', 1
+        if $? >> 8 == 99 || $said =~ /^unshare: /m;
+    like $said, $want, "a full disk, another key: $name";
+    like $said, $name eq 'none'
+        ? qr/No space left on device; and no other key can sign/
+        : qr/"step":"revoke","kid":"identity"/, 'which it tells';
+}
 
 # Killed before each of its writes, and run again.
 SKIP: {
