@@ -51,6 +51,13 @@ sub dry {
     return $told;
 }
 
+# The moment that many seconds after the one that a file's name has, as told.
+sub after {
+    my ($file, $seconds) = @_;
+    my ($since) = names() =~ /\Q$file\E\.(\d+)\.pem/;
+    return qr/not before @{[ POSIX::strftime '%Y-%m-%dT%H:%M:%S', gmtime $since + $seconds ]}/;
+}
+
 sub rows { return map { "$_->{step} $_->{kid} " . ($_->{done} ? 'done' : 'due') }
     map { { %$_, kid => $_->{kid} // '-' } } @{ $_[0] } }
 
@@ -173,6 +180,7 @@ my @published = ([ 'identity', 'signing', $DAY ], [ 'next', 'published', 500 ]);
 keys_are(@published);
 $c->refused(1, qr/not before 20\S+Z: not every gateway may have the key/,
     qw(keys activate next));
+$c->refused(1, after('next.published', 6 + 600), qw(keys activate next));
 is_deeply key_states($dir), { identity => 'signing', next => 'published' },
     'and nothing is changed';
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['activate next due'],
@@ -301,6 +309,9 @@ my @replaced = ([ 'identity', 'signing', 9 * $DAY ], [ 'next', 'signing', 3300 ]
 keys_are(@replaced);
 $c->refused(1, qr/not before .*: access tokens of this key may still be valid/,
     qw(keys retire identity));
+$c->refused(1, after('next.signing', 6 + 30 + $_->[0]), @$_[ 1 .. $#$_ ],
+    qw(keys retire identity))
+    for [3600], [ 7200, { env => { PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' } } ];
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['retire identity due'],
     'nor by rotate';
 $c->refused(1, qr/this key signs/, qw(keys retire next --force));
@@ -340,6 +351,8 @@ my @refresh = ([ 'next', 'signing', 60 * $DAY ],
     [ 'identity', 'refresh', 29 * $DAY, public => 1 ]);
 keys_are(@refresh);
 $c->refused(1, qr/not before .*: refresh tokens of this key may still be valid/,
+    qw(keys remove identity));
+$c->refused(1, after('identity.refresh', 6 + 30 * $DAY),
     qw(keys remove identity));
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
     'nor by rotate, which begins nothing else';
