@@ -36,16 +36,17 @@ struct script {
 static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
-    struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        limit, choices, rehash, ping, revocations, own, end, account_read,
-        change;
+    struct script find, attempt, read, rotate, rotated, retry, repeat, select,
+        revoke, create, limit, choices, rehash, ping, revocations, own, end,
+        account_read, change;
+    struct retry last;                    /* the rotation that retry finds */
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
     bool moved;      /* something came between reading and rotating */
     char rotated_to[STORE_UUID];
     int64_t rotated_exp, grace_s;
-    bool cleared, remembered, settled_success;
+    bool cleared, remembered, elsewhere, settled_success;
     struct session created;
     char created_with[256], rehashed_to[256];
     char revoked[512];
@@ -269,14 +270,37 @@ enum store_result store_session_rotate(struct store *st,
         return next(&db.rotate);
     }
     called("rotate");
-    if (strcmp(old->jti, to->new_jti) == 0) { /* replaces nothing */
-        db.cleared = clear_scope;
-        db.remembered = to->remember;
-    } else {
-        note_rotation(to->new_jti, to->expires_at_s, clear_scope,
-                      to->remember);
-    }
+    note_rotation(to->new_jti, to->expires_at_s, clear_scope, to->remember);
     return next(&db.rotate);
+}
+
+enum store_result store_session_retry(struct store *st,
+                                      const pj_claims_t *token,
+                                      int64_t window_s, struct retry *out)
+{
+    (void) st;
+    (void) window_s;
+    ck_assert(text_is(token->session_id, SESSION));
+    called("retry");
+    *out = db.last;
+    if (db.last.jti[0] == '\0') {
+        return STORE_NONE; /* none was made */
+    }
+    return next(&db.retry);
+}
+
+enum store_result store_session_repeat(struct store *st,
+                                       const struct session *rotated,
+                                       pj_str_t old_jti, bool elsewhere,
+                                       bool clear_scope)
+{
+    (void) st;
+    ck_assert_str_eq(rotated->jti, db.last.jti);
+    ck_assert(text_is(old_jti, JTI));
+    called("repeat");
+    db.elsewhere = elsewhere;
+    db.cleared = clear_scope;
+    return next(&db.repeat);
 }
 
 enum store_result store_session_rotated(struct store *st,
