@@ -91,6 +91,20 @@ START_TEST (test_the_current_one_comes_first) {
 }
 END_TEST
 
+/* The answer to the write was lost: whether it happened is read. */
+START_TEST (test_a_lost_answer) {
+    tell(&db.change, STORE_UNKNOWN);
+    change("right", "another one");
+    ck_answer(503, "DATABASE_UNAVAILABLE",
+              "read account attempt change account settle ");
+    db.rehashed_to[0] = '\0';
+    db.changed = true;
+    change("right", "another one");
+    ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+              "read account attempt change account end settle ");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -98,6 +112,7 @@ int main(void)
         test_a_new_one_is_not_forbidden,
         test_a_directory_is_no_list,
         test_the_current_one_comes_first,
+        test_a_lost_answer,
     };
 
     return run_tests("change_credential", tests,

@@ -44,6 +44,7 @@ static struct {
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
     bool moved;      /* something came between reading and rotating */
+    bool changed;    /* the credential, though the answer was lost */
     char rotated_to[STORE_UUID];
     int64_t rotated_exp, grace_s;
     bool cleared, remembered, elsewhere, settled_success;
@@ -349,6 +350,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
                                      const struct session *current,
                                      int64_t now_s, int64_t opened_at_s,
+                                     int64_t expires_at_s,
                                      struct own_sessions *out)
 {
     (void) st;
@@ -356,6 +358,7 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
     (void) current;
     (void) now_s;
     (void) opened_at_s;
+    (void) expires_at_s;
     called("own");
     *out = (struct own_sessions){NULL, 0, false};
     return next(&db.own);
@@ -380,6 +383,10 @@ enum store_result store_account_read(struct store *st, const char *account_id,
     called("account");
     snprintf(name, ACCOUNT_NAME_MAX + 1, "somebody");
     *out = db.account;
+    if (db.changed && db.rehashed_to[0] != '\0') {
+        snprintf(out->credential_hash, sizeof(out->credential_hash), "%s",
+                 db.rehashed_to);
+    }
     return next(&db.account_read);
 }
 

@@ -305,11 +305,13 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 
 /*
  * The account's sessions that are alive at now_s, opened after opened_at_s:
- * first the one called current, then the STORE_MAX_OWN newest of the others.
+ * first the one called current, used when it was opened and said to expire at
+ * expires_at_s; then the STORE_MAX_OWN newest of the others.
  */
 enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
                                      const struct session *current,
                                      int64_t now_s, int64_t opened_at_s,
+                                     int64_t expires_at_s,
                                      struct own_sessions *out);
 /* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
  * the one called except; *ended is how many, also where it came only so far.
