@@ -307,9 +307,8 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
         return ROTATED;
     }
     if (r->retried) {
-        result =
-            store_session_repeat(&w->store, &r->view.session, r->claims.jti,
-                                 r->by == SESSION_RETRY_ELSEWHERE, lost);
+        result = store_session_repeat(&w->store, &r->view.session,
+                                      r->by == SESSION_RETRY_ELSEWHERE, lost);
     } else {
         to = rotation_of(r);
         to.remember = to.remember && !rotated;

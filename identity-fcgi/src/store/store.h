@@ -277,15 +277,14 @@ enum store_result store_session_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out);
 /*
- * Notes that the token of that rotation, rotated->jti in the place of old_jti,
- * is given again, and access tokens with it: to somebody elsewhere, if that is
- * so.  Clears the scope if clear_scope.  STORE_NONE when the session is no
- * longer as in rotated.  Repeating it is safe.
+ * Notes that the token of that rotation, rotated->jti, is given again, and
+ * access tokens with it: to somebody elsewhere, if that is so.  Clears the
+ * scope if clear_scope.  STORE_NONE when the session is no longer as in
+ * rotated.  Repeating it is safe.
  */
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *rotated,
-                                       pj_str_t old_jti, bool elsewhere,
-                                       bool clear_scope);
+                                       bool elsewhere, bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_session_rotated(struct store *st,

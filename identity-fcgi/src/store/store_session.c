@@ -218,27 +218,24 @@ enum store_result store_session_retry(struct store *st,
 }
 
 #define REPEAT                                                                \
-    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $4,"      \
-    " access_until = greatest(access_until, $9)"
-#define REPEATED UNCHANGED " AND retry_jti = $3"
+    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"      \
+    " access_until = greatest(access_until, $4)"
 
 static const struct db_statement session_repeat_sql[2] = {
-    {"session_repeat", REPEAT REPEATED, true},
-    {"session_repeat_clear", REPEAT CLEAR_SCOPE REPEATED, true}};
+    {"session_repeat", REPEAT UNCHANGED, true},
+    {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
 
 enum store_result store_session_repeat(struct store *st,
                                        const struct session *rotated,
-                                       pj_str_t old_jti, bool elsewhere,
-                                       bool clear_scope)
+                                       bool elsewhere, bool clear_scope)
 {
     struct db_params p = {0};
 
     store_param_uuid(&p, rotated->session_id);
     store_param_uuid(&p, rotated->jti);
-    db_param_uuid(&p, (const char *) old_jti.data, old_jti.len);
     db_param_int64(&p, elsewhere);
-    param_scope(&p, rotated);
     db_param_time_us(&p, st->access_until_s * 1000000);
+    param_scope(&p, rotated);
     return store_run_one(st, &session_repeat_sql[clear_scope], &p);
 }
 
