@@ -197,6 +197,20 @@ START_TEST (test_the_current_one_comes_first) {
 }
 END_TEST
 
+/* The answer to the write was lost: whether it happened is read. */
+START_TEST (test_a_lost_answer) {
+    tell(&db.change, STORE_UNKNOWN);
+    change("right", "another one");
+    ck_answer(503, "DATABASE_UNAVAILABLE",
+              "read account attempt change account settle ");
+    db.rehashed_to[0] = '\0';
+    db.changed = true;
+    change("right", "another one");
+    ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+              "read account attempt change account end settle ");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -208,6 +222,7 @@ int main(void)
         test_a_large_list,
         test_a_directory_is_no_list,
         test_the_current_one_comes_first,
+        test_a_lost_answer,
     };
 
     return run_tests("change_credential", tests,
