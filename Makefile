@@ -25,6 +25,13 @@ else ifneq ($(NEEDS_CONFIG),)
 $(error not configured: run ./configure.sh first)
 endif
 
+NEEDS_TESTS := $(filter check unit t soak asan valgrind,$(MAKECMDGOALS))
+
+ifneq ($(and $(NEEDS_TESTS),$(TEST_LACKS)),)
+$(error make $(firstword $(NEEDS_TESTS)) needs the Debian packages \
+  $(TEST_LACKS): run ./configure.sh --install-test-deps)
+endif
+
 # -- flags -----------------------------------------------------------------
 
 # V=1 shows the commands whole.
