@@ -297,7 +297,8 @@ fmt: ## format the C sources (the module keeps nginx's style)
 deb: ## build the Debian packages in build/deb
 	@tools/deb
 
-check-deb: ## the packages in fresh Debian 12 and 13, as docs/install.md has it
+check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
+	@t/deb/first_minute
 	@t/deb/check
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR
