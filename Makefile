@@ -25,6 +25,13 @@ else ifneq ($(NEEDS_CONFIG),)
 $(error not configured: run ./configure.sh first)
 endif
 
+NEEDS_TESTS := $(filter check unit t soak asan valgrind,$(MAKECMDGOALS))
+
+ifneq ($(and $(NEEDS_TESTS),$(TEST_LACKS)),)
+$(error make $(firstword $(NEEDS_TESTS)) needs the Debian packages \
+  $(TEST_LACKS): run ./configure.sh --install-test-deps)
+endif
+
 # -- flags -----------------------------------------------------------------
 
 # V=1 shows the commands whole.
@@ -290,7 +297,8 @@ fmt: ## format the C sources (the module keeps nginx's style)
 deb: ## build the Debian packages in build/deb
 	@tools/deb
 
-check-deb: ## the packages in fresh Debian 12 and 13, as docs/install.md has it
+check-deb: ## README's commands and the packages, in fresh Debian 12 and 13
+	@t/deb/first_minute
 	@t/deb/check
 
 install: all ## install under PREFIX, SYSCONFDIR and DESTDIR

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Finds what the build and the tests need, and writes build/config.mk.
+# Finds what building, running and testing need, and writes build/config.mk.
 # Run with --help for the options.
 #
 # shellcheck disable=SC2154  # what probe_lib sets, it sets by eval
@@ -15,9 +15,7 @@ nginx_bin=${NGINX:-}
 nginx_src=
 pg_bindir=${PG_BINDIR:-}
 cc=${CC:-}
-install_deps=no
-bench_deps=no
-tests=yes
+install=''
 
 usage() {
     cat <<'USAGE'
@@ -26,10 +24,10 @@ Usage: ./configure.sh [option ...]
 Looks for the compiler, libraries, servers and test tools, says in one line
 each what it found, and writes build/config.mk for make.
 
-  --install-deps        install what is missing (Debian, Ubuntu; as root or
-                        with sudo); starts and enables no service
+  --install-deps        install what building and make run need (Debian, Ubuntu;
+                        as root or with sudo); starts and enables no service
+  --install-test-deps   the same, and what make check and make lint need
   --install-bench-deps  the same, and what make bench needs
-  --without-tests       looks for what building needs, and nothing else
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
                         /usr/share/nginx/src of Debian's nginx-dev)
@@ -54,9 +52,9 @@ for arg; do
     value=${arg#*=}
     case $arg in
     --help | -h) usage; exit 0 ;;
-    --install-deps) install_deps=yes ;;
-    --install-bench-deps) install_deps=yes bench_deps=yes ;;
-    --without-tests) tests=no ;;
+    --install-deps) install="$install build run" ;;
+    --install-test-deps) install="$install build run test" ;;
+    --install-bench-deps) install="$install build run test bench" ;;
     --with-nginx=?*) nginx_bin=$value ;;
     --with-nginx-src=?*) nginx_src=$value ;;
     --with-pg-bindir=?*) pg_bindir=$value ;;
@@ -69,12 +67,14 @@ done
 
 # -- probes ----------------------------------------------------------------
 #
-# Each probe ends in found, missing or wrong.  What is missing for the build
-# or the tests fails the run; tools of a single target are only noted.
+# Each probe ends in found, missing or wrong.  What the build needs fails the
+# run; what is needed later is noted, and make says so when it is.
 
 quiet=no
-missing_packages=''
-optional_packages=''
+stage=build          # what it is looked for: build, run, test or bench
+packages=''          # to install
+build_lacks=''
+test_lacks=''
 wrong_names=''
 
 say() {
@@ -85,19 +85,44 @@ found() {
     say "$1" "$2"
 }
 
-missing() { # name, Debian package
-    say "$1" "MISSING: Debian package $2"
-    missing_packages="$missing_packages $2"
+lacks() { # Debian package
+    case $stage in
+    build) build_lacks="$build_lacks $1" ;;
+    run | test)
+        case "$test_lacks " in
+        *" $1 "*) ;;
+        *) test_lacks="$test_lacks $1" ;;
+        esac ;;
+    esac
 }
 
-wrong() { # name, what is wrong
+wanted() { # Debian package
+    case " $install " in
+    *" $stage "*) packages="$packages $1" ;;
+    esac
+}
+
+missing() { # name, Debian package
+    case $stage in
+    build) say "$1" "MISSING: Debian package $2" ;;
+    *) say "$1" "not found (Debian package $2): needed to $stage it" ;;
+    esac
+    lacks "$2"
+    wanted "$2"
+}
+
+wrong() { # name, what is wrong, Debian package
     say "$1" "UNUSABLE: $2"
-    wrong_names="$wrong_names $1"
+    if [ $stage = build ]; then
+        wrong_names="$wrong_names $1"
+    else
+        lacks "$3"
+    fi
 }
 
 absent() { # name, Debian package, what goes without
     say "$1" "not found (Debian package $2): $3"
-    optional_packages="$optional_packages $2"
+    wanted "$2"
 }
 
 # Every path that reaches the Makefile is checked: make has no quoting.
@@ -149,7 +174,8 @@ probe_lib() { # variable, name, pkg-config module, minimum, package
         ! pkg-config --exists "$3"; then
         missing "$2" "$5"
     elif ! pkg-config --atleast-version="$4" "$3"; then
-        wrong "$2" "$(pkg-config --modversion "$3"), but $4 or newer is needed"
+        wrong "$2" "$(pkg-config --modversion "$3"), but $4 or newer is needed" \
+            "$5"
     else
         eval "$1_cflags=\$(pkg-config --cflags $3)"
         eval "$1_libs=\$(pkg-config --libs $3)"
@@ -274,15 +300,16 @@ probe_postgres() {
     done
     if [ -z "$pg_path" ]; then
         if [ -n "$pg_bindir" ]; then
-            wrong "PostgreSQL server" "no initdb, pg_ctl, postgres in $pg_bindir"
-        else
-            missing "PostgreSQL server" "postgresql"
+            die "no initdb, pg_ctl, postgres in $pg_bindir"
         fi
+        missing "PostgreSQL server" "postgresql"
         return
     fi
     version=$("$pg_path/postgres" --version | sed 's/[^0-9]*\([0-9.]*\).*/\1/')
     if [ "${version%%.*}" -lt 15 ]; then
-        wrong "PostgreSQL server" "$version, but 15 or newer is needed"
+        wrong "PostgreSQL server" "$version, but 15 or newer is needed" \
+            postgresql
+        pg_path=''
         return
     fi
     found "PostgreSQL server" "$version ($pg_path)"
@@ -306,12 +333,13 @@ probe_perl() {
 perl_modules="Test::More=perl JSON::PP=perl Crypt::PK::RSA=libcryptx-perl"
 
 probe_all() {
-    missing_packages=''
-    optional_packages=''
+    packages=''
+    build_lacks=''
+    test_lacks=''
     wrong_names=''
     nginx_src_path=''
     pg_path=''
-    check_cflags='' check_libs=''
+    stage=build
     probe_cc
     probe_tool "make" make make "make --version"
     probe_tool "pkg-config" pkg-config pkgconf "pkg-config --version"
@@ -323,17 +351,21 @@ probe_all() {
     probe_lib pq "libpq" libpq 13 libpq-dev
     probe_lib sodium "libsodium" libsodium 1.0.18 libsodium-dev
     probe_lib crypt "libxcrypt" libxcrypt 4.4 libcrypt-dev
-    [ $tests = no ] || probe_tests
+    stage=run
+    probe_postgres
+    probe_tool "setpriv" setpriv util-linux "setpriv --version"
+    probe_tool "curl" curl curl "curl --version"
+    stage='test'
+    probe_tests
+    stage=bench
+    probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
 }
 
 probe_tests() {
     probe_lib check "Check" check 0.15 check
-    probe_postgres
     probe_certificates
     probe_tool "prove" prove perl "prove --version"
     probe_perl
-    probe_tool "setpriv" setpriv util-linux "setpriv --version"
-    probe_tool "curl" curl curl "curl --version"
     probe_njs
     probe_optional "PgBouncer" pgbouncer pgbouncer \
         "no test of transaction pooling" "pgbouncer --version"
@@ -351,9 +383,6 @@ probe_tests() {
     probe_node_packages
     probe_optional "Chromium" chromium chromium \
         "no test of the playground in a browser" chromium_version
-    others=$optional_packages
-    probe_optional "wrk" wrk wrk "no make bench" "wrk --version"
-    [ $bench_deps = yes ] || optional_packages=$others
 }
 
 # -- installing --------------------------------------------------------------
@@ -403,20 +432,21 @@ release_services() {
     [ $made_cluster_conf = no ] || as_root rm -f $cluster_conf
     made_policy=no made_cluster_conf=no
     if [ -n "$new_services" ] && command -v systemctl >/dev/null 2>&1; then
-        # shellcheck disable=SC2086
-        as_root systemctl disable --now $new_services >/dev/null 2>&1 || :
+        # One that there is none of would keep the rest from it.
+        for service in $new_services; do
+            as_root systemctl disable --now "$service" >/dev/null 2>&1 || :
+        done
     fi
     new_services=''
 }
 
 install_missing() {
     # shellcheck disable=SC2086
-    packages=$(printf '%s\n' $missing_packages $optional_packages | sort -u |
-        tr '\n' ' ')
+    packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
     command -v apt-get >/dev/null 2>&1 ||
-        die "--install-deps needs apt-get; install by hand: $packages"
+        die "installing needs apt-get; install by hand: $packages"
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
-        die "--install-deps needs root or sudo; install by hand: $packages"
+        die "installing needs root or sudo; install by hand: $packages"
     fi
     echo "Installing: $packages"
     hold_services
@@ -439,26 +469,26 @@ install_node_packages() {
 
 # -- main ----------------------------------------------------------------------
 
-if [ $install_deps = yes ]; then
+if [ -n "$install" ]; then
     quiet=yes
     probe_all
-    if [ -n "$missing_packages$optional_packages" ]; then
-        install_missing
-    fi
-    [ $tests = no ] || [ "$node_packages" = yes ] || install_node_packages
+    [ -z "$packages" ] || install_missing
+    case $node_packages$install in
+    no*test*) install_node_packages ;;
+    esac
     quiet=no
 fi
 
 echo "Looking for what is needed:"
 probe_all
 
-if [ -n "$missing_packages$wrong_names" ]; then
+if [ -n "$build_lacks$wrong_names" ]; then
     {
         echo
         [ -z "$wrong_names" ] || echo "Unusable:$wrong_names (see above)."
-        if [ -n "$missing_packages" ]; then
+        if [ -n "$build_lacks" ]; then
             # shellcheck disable=SC2086
-            printf '%s\n' $missing_packages | sort -u | tr '\n' ' ' |
+            printf '%s\n' $build_lacks | sort -u | tr '\n' ' ' |
                 sed 's/^/Missing Debian packages: /; s/ $//'
             echo
             echo "Run ./configure.sh --install-deps to install them."
@@ -507,6 +537,7 @@ NGINX_VERSION := $nginx_version
 NGINX_SRC := $nginx_src_path
 NGINX_MODULES_DIR := $nginx_modules
 PG_BINDIR := $pg_path
+TEST_LACKS := ${test_lacks# }
 
 PREFIX ?= $prefix
 SYSCONFDIR ?= $sysconfdir

@@ -1,4 +1,5 @@
-# configure.sh: an nginx that the module is not for is refused in one sentence.
+# configure.sh: an nginx that the module is not for is refused in one sentence;
+# what only tests or make run need is missed by those alone.
 
 use strict;
 use warnings;
@@ -36,5 +37,55 @@ for my $new ('1.22.0', '1.31.99', '1.100.0', '2.0.0') {
     like configure($new), qr/^ +nginx +\Q$new\E \(/m, "$new: not too old";
 }
 is((stat $config)[9], $before, 'the configuration in use is as it was');
+
+# A checkout of nothing but what is asked here, on a machine that lacks a library.
+my $copy = $t->dir . '/copy';
+system("mkdir -p $copy/bin $copy/tools && cd @{[ $t->root ]} &&"
+    . " cp configure.sh Makefile $copy && cp tools/run $copy/tools") == 0
+    or die "cannot copy\n";
+delete @ENV{qw(MAKEFLAGS MFLAGS MAKELEVEL BUILD)};
+
+sub said { return scalar qx{cd $copy && PATH=$copy/bin:\$PATH $_[0] 2>&1} }
+
+sub configure_without {
+    my ($library) = @_;
+
+    my ($real) = grep { -x } map {"$_/pkg-config"} split /:/, $ENV{PATH};
+    $t->write_file('copy/bin/pkg-config', <<"SH");
+#!/bin/sh
+for last; do :; done
+[ "\$last" != '$library' ] || exit 1
+exec $real "\$@"
+SH
+    chmod 0755, "$copy/bin/pkg-config";
+    unlink "$copy/build/config.mk";
+    return said('./configure.sh --with-nginx=' . $nginx);
+}
+
+like configure_without('yajl'), qr/^Missing\ Debian\ packages:\ libyajl-dev
+    \nRun\ \.\/configure\.sh\ --install-deps\ /mx, 'no yajl: nothing is built';
+ok !-e "$copy/build/config.mk", 'and nothing written';
+
+like configure_without('check'), qr/^ +Check +not found \(Debian package check\)/m,
+    'no Check: that is said';
+my $built = $t->read_file('copy/build/config.mk') // '';
+like $built, qr/^YAJL_LIBS := -lyajl/m, 'and all is there for the build';
+like $built, qr{^PG_BINDIR := /}m, 'and for make run';
+for my $target (qw(check unit t asan)) {
+    like said("make $target"), qr{\AMakefile:\d+:\ \*\*\*\ make\ $target\ needs
+        \ the\ Debian\ packages\ check:\ run\ \./configure\.sh
+        \ --install-test-deps\.\ \ Stop\.\n\z}x,
+        "make $target says what to run";
+}
+configure_without('');
+unlike said('make -n unit'), qr/install-test-deps/, 'which it does not where it is';
+
+# PostgreSQL is for make run, where no other database is given.
+my $here = qr/^run: .*identity-fcgi is missing: run/;
+like said('tools/run'), $here, 'make run takes the PostgreSQL found';
+system "sed -i 's/^PG_BINDIR := .*/PG_BINDIR := /' $copy/build/config.mk";
+like said('tools/run'), qr/^run: no PostgreSQL .* run \.\/configure\.sh --install-deps,/,
+    'where there is none, it says what to run';
+like said('PLATFORM_DB_HOST=db.test tools/run'), $here, 'or takes what is elsewhere';
 
 $t->done;

@@ -101,7 +101,7 @@ sub find {
 sub needs {
     my ($what) = @_;
 
-    my $needs = "needs $what: ./configure.sh --install-deps";
+    my $needs = "needs $what: ./configure.sh --install-test-deps";
     die "$needs\n" if ($ENV{CI} // '') eq 'true';
     Test::More::plan(skip_all => $needs);
 }
