@@ -91,7 +91,7 @@ is content('etc/platform-gateway/routes.d/mine.conf'), $route,
     'a route of theirs is as it was';
 my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
 like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
-like $gateway, qr{issuer https://identity\.example\.com;}, 'the issuer too';
+like $gateway, qr{issuer "https://identity\.example\.com";}, 'the issuer too';
 like $gateway, qr{https://\*\.example\.org;}, 'and all origins';
 like content('etc/platform-gateway/nginx/identity.conf'),
     qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';

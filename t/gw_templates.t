@@ -54,6 +54,12 @@ like $text, qr/server 127\.0\.0\.1:443;/, 'the port that https has';
 like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
 unlike $text, qr/access_log \S+ platform;/, 'no access log';
 
+($ok, $text) = rendered(PLATFORM_JWT_ISSUER => '#issuer',
+    PLATFORM_JWT_AUDIENCE => '#api');
+ok $ok, 'a comment to nginx, were it not quoted';
+like $text, qr/issuer "#issuer";\n\s*platform_gateway_audience "#api";/,
+    'is the issuer and the audience';
+
 for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
     '127.0.0.3:9083', '[::1]:9083')
 {

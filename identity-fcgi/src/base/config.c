@@ -124,11 +124,11 @@ static const struct setting settings[] = {
             "90d", "0 (no cap) to 3650d"),
     FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL,
             "header names, separated by spaces or commas",
-            .form = "[-_ ,0-9A-Za-z]*"),
+            .form = "[ ,]*[-_0-9A-Za-z][-_ ,0-9A-Za-z]*"),
     TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
          "origins as a browser sends them, separated by spaces; "
          "https://*.example.com for all subdomains; never *",
-         .form = "[ \t]*(" ORIGIN "([ \t]+" ORIGIN ")*)?[ \t]*",
+         .form = "[ \t]*" ORIGIN "([ \t]+" ORIGIN ")*[ \t]*",
          .local = "http://127.0.0.1:8080"),
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
        "0.1s to 60s"),
