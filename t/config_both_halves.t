@@ -41,6 +41,7 @@ my %default = (
     ACCESS_LOG        => '/run/platform/logs/platform-access.log platform',
     TRUSTED_PROXIES   => '',
     REVOCATIONS       => 'on',
+    REVOCATIONS_STALE => 'pass',
 );
 for my $name (sort keys %default) {
     my ($status, $said) = value($name);
@@ -81,6 +82,8 @@ my @cases = (
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
     [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS', 1,
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
+    [ PLATFORM_REVOCATIONS_STALE => 'REVOCATIONS_STALE', 1,
+        [ 'on', 'pass;', 'pass after=1h' ], [ 'pass', 'refuse', 'Refuse' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
         [ 'off', '10r/s', '600r/m', '10r/s burst 20', '1r/s burst 0' ] ],
@@ -228,6 +231,7 @@ my %expected = (
     PLATFORM_DB_CONNECT_TIMEOUT => '2s', PLATFORM_DB_PREPARED => 'true',
     PLATFORM_SWEEP_INTERVAL => '10m', PLATFORM_LOG_LEVEL => 'info',
     PLATFORM_REVOCATIONS_ENABLED => 'true',
+    PLATFORM_REVOCATIONS_STALE => 'pass',
     PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT => '2s',
     PLATFORM_ENTITLEMENT_TIMEOUT => '30s',
     PLATFORM_AUDIT_LOG => 'stderr',

@@ -55,10 +55,11 @@ like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
 unlike $text, qr/access_log \S+ platform;/, 'no access log';
 
 ($ok, $text) = rendered(PLATFORM_JWT_ISSUER => '#issuer',
-    PLATFORM_JWT_AUDIENCE => '#api');
+    PLATFORM_JWT_AUDIENCE => '#api', PLATFORM_REVOCATIONS_STALE => 'refuse');
 ok $ok, 'a comment to nginx, were it not quoted';
 like $text, qr/issuer "#issuer";\n\s*platform_gateway_audience "#api";/,
     'is the issuer and the audience';
+like $text, qr/revocations_stale refuse;/, 'a choice for stale revocations';
 
 for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
     '127.0.0.3:9083', '[::1]:9083')

@@ -173,6 +173,8 @@ static const struct setting settings[] = {
     FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", A_RATE),
     MS("PLATFORM_REQUEST_TIMEOUT", request_timeout_ms, "5s", "0.1s to 5m"),
     FOREIGN("PLATFORM_REVOCATIONS_ENABLED", "true", A_BOOL, .kind = KIND_WORD),
+    FOREIGN("PLATFORM_REVOCATIONS_STALE", "pass", "pass, refuse",
+            .kind = KIND_WORD),
     SECONDS("PLATFORM_SWEEP_INTERVAL", sweep_interval_s, "10m",
             "0 (off) to 7d"),
     FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL,
