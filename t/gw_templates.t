@@ -61,6 +61,26 @@ like $text, qr/issuer "#issuer";\n\s*platform_gateway_audience "#api";/,
     'is the issuer and the audience';
 like $text, qr/revocations_stale refuse;/, 'a choice for stale revocations';
 
+# What belongs to http{} has a directory beside that of the routes.
+
+for my $kind ('http', 'routes') {
+    my ($beside) = $text =~ m{^\s*include (\S+)/$kind\.d/\*\.conf;$}m;
+    is $beside, $t->dir, "$kind.d is beside what is rendered";
+}
+$t->write_file('http.d/zone.conf', <<'CONF');
+limit_req_zone $platform_account_id zone=mine:64k rate=1r/s;
+upstream mine { server 127.0.0.1:9; }
+CONF
+$t->write_file('routes.d/mine.conf', <<'CONF');
+location /api/mine/ {
+    platform_gateway_access branch;
+    limit_req zone=mine;
+    proxy_pass http://mine;
+}
+CONF
+ok +(rendered())[0], 'a route finds its zone and its upstream there';
+unlink $t->dir . "/$_" for 'http.d/zone.conf', 'routes.d/mine.conf';
+
 for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
     '127.0.0.3:9083', '[::1]:9083')
 {
