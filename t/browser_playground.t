@@ -43,7 +43,7 @@ mkdir $shots;
 my $browser = $t->track(Platform::Test::Process->start(
     name => 'browser', dir => $t->root, log => "$dir/browser.log",
     cmd => [ $node, "$tools/playground.js", $chromium,
-        "http://127.0.0.1:$port{playground}", "$run/logs/access.log", $shots ],
+        "http://localhost:$port{playground}", "$run/logs/access.log", $shots ],
     ok_status => ['any'])->expect_end);
 ok $browser->wait_end(800), 'the browser comes to an end';
 is $browser->status, 0, 'and has no complaint';

@@ -78,20 +78,25 @@ HTTP_PORT=9081
 PLATFORM_JWT_PRIVATE_KEY_BASE64=top-secret
 ENV
 
-my $route = "location /api/mine/ { platform_gateway_access public; }\n";
-ok -d "$etc/routes.d", 'a place for routes of their own';
-$t->write_file('dest/etc/platform-gateway/routes.d/mine.conf', $route);
+my $route = "location /api/mine/ { platform_gateway_access public; "
+    . "limit_req zone=mine; }\n";
+my $zone = "limit_req_zone \$remote_addr zone=mine:64k rate=1r/s;\n";
+my %theirs = ('routes.d/mine.conf' => $route, 'http.d/mine.conf' => $zone);
+for my $file (sort keys %theirs) {
+    ok -d "$etc/" . $file =~ s{/.*}{}r, "a place for their own: $file";
+    $t->write_file("dest/etc/platform-gateway/$file", $theirs{$file});
+}
 
 ok make_install(), 'installs again';
 $ENV{PLAYGROUND_HOST} = '127.0.0.1';
 is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
     '--sysconfdir', $etc, '--conf-dir', '/etc/platform-gateway/nginx',
     '--out', "$etc/nginx"), 0, 'and is rendered';
-is content('etc/platform-gateway/routes.d/mine.conf'), $route,
-    'a route of theirs is as it was';
+is content("etc/platform-gateway/$_"), $theirs{$_}, "$_ is as it was"
+    for sort keys %theirs;
 my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
 like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
-like $gateway, qr{issuer https://identity\.example\.com;}, 'the issuer too';
+like $gateway, qr{issuer "https://identity\.example\.com";}, 'the issuer too';
 like $gateway, qr{https://\*\.example\.org;}, 'and all origins';
 like content('etc/platform-gateway/nginx/identity.conf'),
     qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';
@@ -99,6 +104,8 @@ like content('etc/platform-gateway/gateway.env'), qr/^# my gateway/,
     'the environment file is as it was';
 like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;},
     'and included';
+like content('etc/platform-gateway/nginx/platform-http.conf'),
+    qr{^include /etc/platform-gateway/http\.d/\*\.conf;$}m, 'in http{} too';
 my $all = qx{cat $etc/nginx/*};
 unlike $all, qr/top-secret/, 'nginx never sees the key';
 qx{@{[ $t->root ]}/tools/render --installed --sysconfdir $etc --out $dest/checkout};

@@ -41,6 +41,7 @@ my %default = (
     ACCESS_LOG        => '/run/platform/logs/platform-access.log platform',
     TRUSTED_PROXIES   => '',
     REVOCATIONS       => 'on',
+    REVOCATIONS_STALE => 'pass',
 );
 for my $name (sort keys %default) {
     my ($status, $said) = value($name);
@@ -53,15 +54,25 @@ for my $name (sort keys %default) {
 my @cases = (
     [ GATEWAY_PORT => 'GATEWAY_PORT', 0, [ '0', '65536', 'x', '80 81' ],
         [ '1', '65535' ] ],
-    [ GATEWAY_HOST => 'GATEWAY_HOST', 0, [ 'a b', 'a;', '256.1.1.1' ],
+    [ GATEWAY_HOST => 'GATEWAY_HOST', 0, [ 'a b', 'a;', '256.1.1.1', 'Unix' ],
         [ '0.0.0.0', '[::1]', 'gateway.internal' ] ],
     [ METRICS_LISTEN => 'METRICS_LISTEN', 0,
         [ '0.0.0.0:8083', '[::]:8083', '10.0.0.1:8083', '127.0.0.1', '8083',
             '127.example.com:8083', '127.0.0.1:8083;', 'unix:run/m.sock',
             '127.0.0.1:8080', '127.0.0.2:8081' ],
         [ '127.0.0.2:9', '[::1]:8083', 'unix:/run/m.sock', '/run/m.sock' ] ],
+    [ GATEWAY_LISTEN => 'GATEWAY_LISTEN', 0,
+        [ ',', ' , ', '8080', '*:8080', '10.0.0.1', '[::]', 'unix:8080',
+            'UNIX:8080', '10.0.0.1:80;', 'unix:run/g.sock' ],
+        [ '0.0.0.0:80, [::]:80', 'a.example:80', 'unix:/run/g.sock' ] ],
+    [ GATEWAY_REDIRECT_LISTEN => 'REDIRECT_LISTEN', 0, [ ',', '80' ], [ '' ] ],
+    [ METRICS_SCRAPE_LISTEN => 'SCRAPE_LISTEN', 0, [ ',', '9113' ], [ '' ] ],
+    [ METRICS_SCRAPE_ALLOW => 'SCRAPE_ALLOW', 0, [ ',', 'a', '0.0.0.0/0' ],
+        [ '10.0.0.9', '10.0.0.0/8, ::1' ] ],
+    [ PLATFORM_ENTITLEMENT_SERVERS => 'ENTITLEMENT_SERVERS', 0, [ ',', 'a' ],
+        [ 'a:1', 'a:1, b:2' ] ],
     [ IDENTITY_UPSTREAM => 'IDENTITY_UPSTREAM', 0,
-        [ 'x', '/run/a.sock;', '127.0.0.1', '/run/a.sock, host:0' ],
+        [ 'x', '/run/a.sock;', '127.0.0.1', '/run/a.sock, host:0', ',' ],
         [ '/run/a.sock', '/run/a.sock 10.0.0.1:9000, [::1]:9000' ] ],
     [ IDENTITY_URL => 'IDENTITY_URL', 0, [ 'ftp://a', 'http://', 'a:1' ],
         [ 'http://identity:8081', 'https://id.example.com' ] ],
@@ -71,6 +82,8 @@ my @cases = (
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
     [ PLATFORM_REVOCATIONS_ENABLED => 'REVOCATIONS', 1,
         [ 'yes', '2', 'tru' ], [ 'true', 'false', '1', '0', 'on', 'off' ] ],
+    [ PLATFORM_REVOCATIONS_STALE => 'REVOCATIONS_STALE', 1,
+        [ 'on', 'pass;', 'pass after=1h' ], [ 'pass', 'refuse', 'Refuse' ] ],
     [ PLATFORM_LOGIN_RATE_LIMIT => 'LOGIN_RATE', 1,
         [ 'fast', '0r/s', '10', '10r/h', '10r/s burst', '10r/s burst x' ],
         [ 'off', '10r/s', '600r/m', '10r/s burst 20', '1r/s burst 0' ] ],
@@ -78,22 +91,23 @@ my @cases = (
         [ 'off', '5r/s burst 5' ] ],
     [ PLATFORM_TRUSTED_PROXIES => 'TRUSTED_PROXIES', 1,
         [ '0.0.0.0/0', '::/0', '10.0.0.0/33', 'proxy', '10.0.0.1;', '10.0.0',
-            '10.0.0.1, 0.0.0.0/0', '2001:db8::/129' ],
+            '10.0.0.1, 0.0.0.0/0', '2001:db8::/129', ',', ' ' ],
         [ '10.0.0.1', '10.0.0.0/8', '10.0.0.1, 2001:db8::/32', '::1' ] ],
     [ PLATFORM_CORS_ALLOWED_HEADERS => 'CORS_HEADERS', 1,
-        [ '*', 'X-A;', 'X-A: b', 'X"', 'X-A {', "X-\xc3\xa9" ],
+        [ '*', 'X-A;', 'X-A: b', 'X"', 'X-A {', "X-\xc3\xa9", ', ' ],
         [ 'X-A', 'X-A X-B', 'x_a, X-2' ] ],
     [ PLATFORM_CORS_ALLOWED_ORIGINS => 'CORS_ORIGINS', 1,
         [ '*', 'null', 'https://a/path', 'a.example', 'https://a, https://b',
             'https://*.example', 'https://a.example.', 'https://a..example',
-            'https://a.*.example', 'https://*.[::1]', 'https://a.example:0' ],
+            'https://a.*.example', 'https://*.[::1]', 'https://a.example:0',
+            ' ' ],
         [ 'https://a.example', 'http://127.0.0.1:3000 https://*.b.example',
             'https://a_b.example', 'https://A.Example:443',
             'http://[::1]:8080' ] ],
     [ PLATFORM_JWT_ISSUER => 'ISSUER', 1, [ 'two words', 'a"b' ],
-        [ 'http://issuer', 'urn:example:issuer' ] ],
+        [ 'http://issuer', 'urn:example:issuer', '#issuer' ] ],
     [ PLATFORM_JWT_AUDIENCE => 'AUDIENCE', 1, [ 'two words', 'a"b' ],
-        [ 'https://api.example.com', 'orders', '' ] ],
+        [ 'https://api.example.com', 'orders', '#orders', '' ] ],
 );
 for my $case (@cases) {
     my ($name, $placeholder, $both, $bad, $good) = @$case;
@@ -116,6 +130,56 @@ for my $case (@cases) {
         my ($checked, $out, $err)
             = $t->run_identity(['--check'], $name => $value);
         is $checked, 0, "$name=$value: by the program too" or diag $err;
+    }
+}
+
+# The local listener and the others: no port of theirs, however written, nor a
+# socket.
+
+my $own = '127.0.0.1:21103';
+my %scrape = (METRICS_SCRAPE_ALLOW => '10.0.0.9');
+my %tls = (GATEWAY_TLS_CERTIFICATE => '/c', GATEWAY_TLS_CERTIFICATE_KEY => '/k',
+    GATEWAY_HTTP2 => 'off');
+my @beside = (
+    (map { [ 1, $own, GATEWAY_LISTEN => $_ ] } $own, '0.0.0.0:21103',
+        '[::]:21103', '[::1]:21103', '[::ffff:127.0.0.1]:21103', '10.0.0.1:21103',
+        'localhost:21103', '127.0.0.1:1, 127.0.0.2:21103'),
+    [ 1, '[::1]:21103', GATEWAY_LISTEN => $own ],
+    [ 1, $own, GATEWAY_LISTEN => '0.0.0.0:21103', %tls ],
+    [ 1, $own, GATEWAY_LISTEN => $own, GATEWAY_REAL_IP_HEADER => 'proxy_protocol' ],
+    [ 1, $own, GATEWAY_PORT => 21103 ],
+    [ 1, '', GATEWAY_PORT => 8083 ], [ 1, '', GATEWAY_LISTEN => '[::]:8083' ],
+    [ 1, $own, GATEWAY_REDIRECT_LISTEN => '0.0.0.0:21103', %tls ],
+    [ 1, $own, METRICS_SCRAPE_LISTEN => '10.0.0.1:21103', %scrape ],
+    [ 1, $own, IDENTITY_HOST => '10.0.0.1', IDENTITY_PORT => 21103 ],
+    [ 1, $own, IDENTITY_LISTEN => $own ],
+    (map { [ 1, 'unix:/run/m.sock', GATEWAY_LISTEN => $_ ] } '/run/m.sock',
+        'unix:/run/m.sock', '/run//m.sock', '/run/./m.sock'),
+    [ 1, '/run/m.sock', IDENTITY_LISTEN => 'unix:/run/m.sock' ],
+    (map { [ 0, $own, GATEWAY_LISTEN => $_ ] } '127.0.0.1:21104', '[::]:2110',
+        '0.0.0.0:1103', 'unix:/run/21103'),
+    [ 0, '127.0.0.1:1103', GATEWAY_LISTEN => '[fe80::1103]:80' ],
+    [ 0, '127.0.0.1:8080', GATEWAY_LISTEN => '0.0.0.0:443' ],
+    [ 0, '/run/m.sock', GATEWAY_LISTEN => '/run/m.sock2, /x/run/m.sock' ],
+    [ 0, $own, METRICS_SCRAPE_LISTEN => '10.0.0.1:21104', %scrape ],
+);
+for my $case (@beside) {
+    my ($refused, $listen, @others) = @$case;
+    my ($status, $said) = value(METRICS_LISTEN => METRICS_LISTEN => $listen,
+        @others);
+    like "$status $said", $refused ? qr/\A2 render: METRICS_LISTEN .*is taken/
+        : qr/\A0 /, "metrics at $listen beside @others[0, 1]";
+}
+
+# No value ends or comments out the line of a template that it stands in.
+
+for my $name (grep { !/\ANGINX\z/ } split /\n/, qx{$render --settings}) {
+    for my $value ('#x', 'x;y', '"x', '$x') {
+        next if $value eq '#x' && $name =~ /_JWT_/;    # these stand in quotes
+        my ($status, $said) = value(GATEWAY_HOST => %tls, %scrape,
+            METRICS_SCRAPE_LISTEN => '10.0.0.1:1',
+            (map { ($_ => $value) } $name =~ s/\AHTTP_/GATEWAY_/r));
+        like "$status $said", qr/\A2 render: /, "$name=$value: refused";
     }
 }
 
@@ -167,6 +231,7 @@ my %expected = (
     PLATFORM_DB_CONNECT_TIMEOUT => '2s', PLATFORM_DB_PREPARED => 'true',
     PLATFORM_SWEEP_INTERVAL => '10m', PLATFORM_LOG_LEVEL => 'info',
     PLATFORM_REVOCATIONS_ENABLED => 'true',
+    PLATFORM_REVOCATIONS_STALE => 'pass',
     PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT => '2s',
     PLATFORM_ENTITLEMENT_TIMEOUT => '30s',
     PLATFORM_AUDIT_LOG => 'stderr',

@@ -30,7 +30,7 @@ my $script = join '', "set -e\ncd $dir\n", $program, @blocks[0, 1],
     "echo '=== login'\n", $blocks[2];
 $script =~ s{build/identity-fcgi/identity-fcgi}{$binary} or die 'no program';
 $script =~ s{run/platform[.]env}{$file} or die 'no environment';
-$script =~ s{http://127\.0\.0\.1:8080/}{http://127.0.0.1:$port/} or die 'no login';
+$script =~ s{http://localhost:8080/}{http://127.0.0.1:$port/} or die 'no login';
 $t->write_file('page.sh', $script);
 my ($said, $answer) = split /^=== login\n/m, qx{sh $dir/page.sh 2>$dir/page.log};
 is $?, 0, 'its commands succeed' or diag $said, $t->read_file('page.log');

@@ -20,7 +20,7 @@ my %port = (8080 => 'gateway', 8081 => 'identity', 8082 => 'stub',
 $_ = $t->port($_) for values %port;
 
 my @steps = steps("$root/docs/your-service.md");
-is scalar @steps, 5, 'the page has its steps';
+is scalar @steps, 7, 'the page has its steps';
 
 # The reader's checkout is a directory with this one's Makefile and run/.
 my $own = "$dir/checkout";
@@ -67,6 +67,18 @@ for my $i (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
 }
 like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf\n\z}, 'the reload says so';
 
+# A zone that nobody made, and one in the wrong place: it is said where it goes.
+for my $mistake ('limit_req zone=nowhere;', 'proxy_cache nowhere;',
+    '} upstream nowhere { server 127.0.0.1:1;')
+{
+    $t->write_file('checkout/run/routes.d/zone.conf', 'location /api/zone/ {'
+        . "platform_gateway_access public; proxy_pass http://127.0.0.1:1; $mistake }\n");
+    like shell(zone => 'make reload'), qr{^run:[ ]nginx[ ]refuses.*
+        ^run:[ ]zones,[ ]upstreams,.*[ ]\S+/run/http\.d/\*\.conf$}msx,
+        "$mistake: refused, with the place for it";
+}
+unlink "$own/run/routes.d/zone.conf";
+
 # A mistake is told by file and line, and changes nothing.
 my $route = "$own/run/routes.d/broken.conf";
 $t->write_file('checkout/run/routes.d/broken.conf',
@@ -74,6 +86,7 @@ $t->write_file('checkout/run/routes.d/broken.conf',
 my $out = shell(broken => 'make reload');
 like $out, qr{^run: nginx refuses its configuration: .*access.* \S+/broken\.conf:\d+$}m,
     'a route without a level is refused by its file and line';
+unlike $out, qr{http\.d}, 'and nothing beside';
 my $url = "http://127.0.0.1:$port{8080}/api";
 is qx{curl -s -o /dev/null -w '%{http_code}' $url/reports/x}, 401,
     'and the other route stays';
@@ -93,5 +106,5 @@ kill 'INT', -$p->pid;
 $p->wait_end(60);
 
 # The refused route is in nginx's log, as it should be.
-$t->allow(qr/no "platform_gateway_access"/);
+$t->allow(qr/no "platform_gateway_access"|nowhere|"upstream" directive/);
 $t->done;

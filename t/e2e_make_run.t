@@ -75,8 +75,8 @@ my $p = start();
 my $res = is_ready($p, 'first');
 is $res->status, 200, 'first: login';
 my $text = said($p);
-like $text, qr{http://127\.0\.0\.1:$ports{$_}\b}, "says $_"
-    for sort keys %ports;
+like $text, qr{http://@{[ /GATEWAY|PLAYGROUND/ ? 'localhost' : '127.0.0.1' ]}:$ports{$_}\b},
+    "says $_" for sort keys %ports;
 my ($url) = $text =~ m{^  metrics +(http://\Q$metrics\E/\S+)$}m;
 ok $url, 'says where metrics are';
 like `curl -s $url`, qr/^platform_gateway_key_set_keys 1$/m, 'and there they are';
@@ -91,25 +91,26 @@ like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
 # The playground: another origin than the gateway's, which the gateway knows, and
 # which alone gets explanations.
 
-my $name = "127.0.0.1:$ports{PLAYGROUND_PORT}";
+my $name = "localhost:$ports{PLAYGROUND_PORT}";
 my $page = "http://$name";
 my @there = ($t->port('playground'));
 like $text, qr{^  playground +\Q$page\E }m, 'says where the playground is';
 my $got = http_get(@there, '/', host => $name);
 is $got->status, 200, 'playground: the page';
 like $got->header('Content-Security-Policy'),
-    qr{^default-src 'none'; script-src 'self'; .*\bconnect-src 'self' http://127\.0\.0\.1:$ports{GATEWAY_PORT};},
+    qr{^default-src 'none'; script-src 'self'; .*\bconnect-src 'self' http://localhost:$ports{GATEWAY_PORT};},
     'playground: it runs its own script, and calls the gateway alone';
 unlike $got->body, qr{<script>|<style|\son\w+=|\sstyle=|\b(?:src|href|action)=\S{0,8}//}i,
     'playground: nothing inline, nothing from elsewhere';
 is_deeply(http_get(@there, '/settings.json', host => $name)->json,
-    { gateway => "http://127.0.0.1:$ports{GATEWAY_PORT}" },
+    { gateway => "http://localhost:$ports{GATEWAY_PORT}" },
     'playground: it is told where the gateway is');
-is http_get(@there, '/', host => 'localhost')->header('Location'), "$page/",
+is http_get(@there, '/', host => '127.0.0.1')->header('Location'), "$page/",
     'playground: it has one name';
 is http_post($t->port('gateway'), '/api/auth/login', headers => [ Origin => $_ ],
-    json => {})->header('Access-Control-Allow-Origin'), $_ eq $page ? $_ : undef,
-    "playground: the gateway's CORS for $_" for $page, 'http://127.0.0.1:1';
+    json => {})->header('Access-Control-Allow-Origin'), /localhost/ ? $_ : undef,
+    "playground: the gateway's CORS for $_"
+    for $page, "http://localhost:$ports{GATEWAY_PORT}", 'http://127.0.0.1:1';
 for ([ 'itself', 1, Origin => $page ],
     [ 'another page', 0, Origin => 'http://127.0.0.1:1' ], [ 'no page', 0 ])
 {
@@ -236,6 +237,20 @@ like $lines[0] // '', qr/PostgreSQL ended.*postgres\.log/,
     'database stopped: that names the log';
 is_deeply [holders()], [], 'database stopped: nothing left';
 
+# A gateway behind a proxy that speaks the PROXY protocol: it is asked in that.
+
+$p = start(GATEWAY_REAL_IP_HEADER => 'proxy_protocol');
+ok eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300),
+    'proxy_protocol: an end';
+like said($p), qr/^Ready\.$/m, 'proxy_protocol: ready';
+($curl) = said($p) =~ /^(\s*curl (?:.*\\\n)*.*)/m;
+like `$curl 2>&1`, qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
+    'proxy_protocol: the curl line works as printed' or diag $curl;
+is http_raw($t->port('gateway'), "GET / HTTP/1.0\r\n\r\n"), '',
+    'proxy_protocol: and nothing else does';
+kill 'INT', -$p->pid;
+ok $p->wait_end(90), 'proxy_protocol: Ctrl-C';
+
 # In its way: one line, an error, nothing left running.
 
 sub refused {
@@ -258,7 +273,7 @@ sub refused {
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
 }
-refused('metrics where the gateway is', qr/METRICS_LISTEN has a port that is/,
+refused('metrics where the gateway is', qr/METRICS_LISTEN has a port or socket that is/,
     METRICS_LISTEN => "127.0.0.1:$ports{GATEWAY_PORT}");
 refused('metrics for the world', qr/METRICS_LISTEN is no address/,
     METRICS_LISTEN => '0.0.0.0:8083');
@@ -272,7 +287,7 @@ refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
     PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
     PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
 refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
-refused('metrics where the playground is', qr/METRICS_LISTEN has a port that is/,
+refused('metrics where the playground is', qr/METRICS_LISTEN has a port or socket that is/,
     METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
 
 # The signing key, on its way to keys.env: a stand-in looks at where it goes.

@@ -49,7 +49,7 @@ push @steps, [ $1, $2 ]
     while $examples =~ /^```sh\n(.*?)^```\n\s*^```json\n(.*?)^```\n/gms;
 is @steps, 5, 'the examples';
 my $script = join "echo '=== next'\n", map { $_->[0] } @steps;
-$script =~ s{http://127\.0\.0\.1:8080}{http://127.0.0.1:$port}g;
+$script =~ s{http://localhost:8080}{http://127.0.0.1:$port}g;
 $script =~ s{http://127\.0\.0\.1:8083}{http://127.0.0.1:$local}g;
 $t->write_file('examples.sh', $script);
 my @said = split /^=== next\n/m, qx{sh @{[ $t->dir ]}/examples.sh 2>&1}, -1;

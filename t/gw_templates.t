@@ -54,6 +54,33 @@ like $text, qr/server 127\.0\.0\.1:443;/, 'the port that https has';
 like $text, qr/proxy_ssl_verify on;/, 'whose certificate is checked';
 unlike $text, qr/access_log \S+ platform;/, 'no access log';
 
+($ok, $text) = rendered(PLATFORM_JWT_ISSUER => '#issuer',
+    PLATFORM_JWT_AUDIENCE => '#api', PLATFORM_REVOCATIONS_STALE => 'refuse');
+ok $ok, 'a comment to nginx, were it not quoted';
+like $text, qr/issuer "#issuer";\n\s*platform_gateway_audience "#api";/,
+    'is the issuer and the audience';
+like $text, qr/revocations_stale refuse;/, 'a choice for stale revocations';
+
+# What belongs to http{} has a directory beside that of the routes.
+
+for my $kind ('http', 'routes') {
+    my ($beside) = $text =~ m{^\s*include (\S+)/$kind\.d/\*\.conf;$}m;
+    is $beside, $t->dir, "$kind.d is beside what is rendered";
+}
+$t->write_file('http.d/zone.conf', <<'CONF');
+limit_req_zone $platform_account_id zone=mine:64k rate=1r/s;
+upstream mine { server 127.0.0.1:9; }
+CONF
+$t->write_file('routes.d/mine.conf', <<'CONF');
+location /api/mine/ {
+    platform_gateway_access branch;
+    limit_req zone=mine;
+    proxy_pass http://mine;
+}
+CONF
+ok +(rendered())[0], 'a route finds its zone and its upstream there';
+unlink $t->dir . "/$_" for 'http.d/zone.conf', 'routes.d/mine.conf';
+
 for my $listen ('unix:' . $t->dir . '/metrics.sock', $t->dir . '/metrics.sock',
     '127.0.0.3:9083', '[::1]:9083')
 {

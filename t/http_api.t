@@ -414,6 +414,15 @@ ok eventually(sub {
 }), 'a gateway that has keys, and cannot read which sessions have ended';
 is_code(call('readyz: no feed', GET => '/readyz', @there), 503,
     'GATEWAY_REVOCATIONS_STALE');
+is_code(call('sessions: no feed, and they pass', GET => '/api/auth/sessions',
+    @there, token => $account), 502, 'GATEWAY_UPSTREAM_UNAVAILABLE');
+stopped($nginx);
+$nginx = gate(IDENTITY_URL => $keys, PLATFORM_REVOCATIONS_ENABLED => 'true',
+    PLATFORM_REVOCATIONS_STALE => 'refuse');
+ok eventually(sub {
+    call('sessions: no feed, and none passes', GET => '/api/auth/sessions',
+        @there, token => $account)->code eq 'GATEWAY_REVOCATIONS_STALE';
+}), 'PLATFORM_REVOCATIONS_STALE=refuse';
 stopped($nginx);
 
 for my $case ([ $gone, 502, 'GATEWAY_UPSTREAM_UNAVAILABLE' ],

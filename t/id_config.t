@@ -81,6 +81,7 @@ my @values = (
     [ PLATFORM_LOGIN_RATE_LIMIT => 'fast', 'off' ],
     [ PLATFORM_REFRESH_RATE_LIMIT => '0r/s', '5r/s burst 5' ],
     [ PLATFORM_REVOCATIONS_ENABLED => 'x', 'off' ],
+    [ PLATFORM_REVOCATIONS_STALE => 'x', 'refuse' ],
     [ PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0', '10.0.0.0/8' ],
     [ IDENTITY_LISTEN => 'x', 'run/x.sock' ],
     [ HTTP_PORT => '0', '8081' ],

@@ -42,20 +42,25 @@ sub status {
 # One test: it said so, and the cookie is cleared with the attributes it was
 # set with.
 sub succeeds {
-    my ($res, $name) = @_;
+    my ($res, $name, $message) = @_;
 
     my $line = $res->cookie_line($COOKIE) // '';
-    return is_deeply [ $res->status, $res->code, $line ],
+    return is_deeply [ $res->status, $res->code, $line, $res->json->{message} ],
         [ 200, 'AUTH_LOGOUT_SUCCESS', "$COOKIE=; Path=/api/auth; Max-Age=0; "
-            . 'HttpOnly; Secure; SameSite=None' ], $name;
+            . 'HttpOnly; Secure; SameSite=None', $message // 'Logout succeeded.' ],
+        $name;
 }
 
 # With nothing.
 
-succeeds(logout(body => ''), 'no token at all');
-succeeds(logout(), 'not even a length');
-succeeds(logout(json => {}), 'an empty object');
-succeeds(logout(json => { refreshToken => undef }), 'null');
+my $NOTHING = 'No session was ended: the request has no token, and no cookie of '
+    . 'an allowed origin.';
+succeeds(logout(body => ''), 'no token at all', $NOTHING);
+succeeds(logout(), 'not even a length', $NOTHING);
+succeeds(logout(json => {}), 'an empty object', $NOTHING);
+succeeds(logout(json => { refreshToken => undef }), 'null', $NOTHING);
+succeeds(logout(cookie => "$COOKIE=; other=x", body => ''), 'an empty cookie',
+    $NOTHING);
 
 # With one token, in each place.
 
@@ -137,18 +142,18 @@ for my $name (sort keys %ignored) {
 succeeds(logout(token => $one->{refreshToken}, body => ''),
     'a refresh token is no access token');
 succeeds(logout(headers => [ Authorization => 'Basic YTpi' ], body => ''),
-    'another scheme');
+    'another scheme', $NOTHING);
 is status($one), 'ACTIVE|f', 'the session lives';
 
 # A cookie from a foreign origin is ignored, and left; what else is sent is not
 # ignored.
 
 sub leaves {
-    my ($res, $name) = @_;
+    my ($res, $name, $message) = @_;
 
     return is_deeply [ $res->status, $res->code,
-        scalar $res->header_all('Set-Cookie') ],
-        [ 200, 'AUTH_LOGOUT_SUCCESS', 0 ], $name;
+        scalar $res->header_all('Set-Cookie'), $res->json->{message} ],
+        [ 200, 'AUTH_LOGOUT_SUCCESS', 0, $message // $NOTHING ], $name;
 }
 
 for my $headers ([ Origin => 'https://evil.test' ], [ Origin => 'null' ],
@@ -163,7 +168,8 @@ succeeds(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
     headers => [ Origin => 'https://app.test' ]), 'a listed origin');
 is status($one), 'REVOKED|t', 'the session is revoked';
 leaves(logout(token => $bystander->{accessToken}, body => '',
-    headers => [ Origin => 'https://evil.test' ]), 'a token and any origin');
+    headers => [ Origin => 'https://evil.test' ]), 'a token and any origin',
+    'Logout succeeded.');
 is status($bystander), 'REVOKED|t', 'the session is revoked';
 
 # What differs from 200, and leaves the cookie.

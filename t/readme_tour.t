@@ -22,7 +22,7 @@ is scalar @steps, 3, 'the tour has its steps';
 # One shell runs all blocks, as a reader's would; a line parts their outputs.
 my $script = join "echo '=== next'\n", map { $_->[0] } @steps;
 my $port = $t->port('gateway');
-$script =~ s{http://127\.0\.0\.1:8080}{http://127.0.0.1:$port}g;
+$script =~ s{http://localhost:8080}{http://127.0.0.1:$port}g;
 $t->write_file('tour.sh', $script);
 my $said = qx{sh @{[ $t->dir ]}/tour.sh 2>&1};
 my @said = split /^=== next\n/m, $said, -1;

@@ -137,6 +137,7 @@ START_TEST (test_logout_of_nobody) {
     req.content_type = PJ_STR("");
     h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(body_has("No session was ended"));
     ck_assert(cookie_cleared());
 }
 END_TEST
@@ -180,6 +181,7 @@ START_TEST (test_logout_ignores_what_is_unusable) {
     send_in_cookie(issue('a', OTHER_SESSION, JTI, 10, 900));
     h_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
+    ck_assert(body_has("Logout succeeded."));
     ck_assert(cookie_cleared());
 }
 END_TEST

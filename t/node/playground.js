@@ -598,7 +598,7 @@ async function sessions(browser) {
       new Date(t).toLocaleString('en-GB'), told.createdAt),
     'Last used': await one.page.evaluate((t) =>
       new Date(t).toLocaleString('en-GB'), told.usedAt),
-    Address: '127.0.0.1', 'User-Agent': agent, Session: id.far,
+    Address: told.address, 'User-Agent': agent, Session: id.far,
   }, 'sessions: since when, and from where');
   await shot(one, 'playground-sessions', '#sessions');
   one.silent('sessions');

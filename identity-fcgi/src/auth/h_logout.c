@@ -10,6 +10,7 @@
 struct named {
     pj_str_t ids[STORE_MAX_REVOKE];
     size_t count;
+    bool asked; /* a token came, good or not */
 };
 
 /*
@@ -22,6 +23,7 @@ static void name_session(struct worker *w, pj_str_t token, bool refresh,
 {
     pj_claims_t claims;
 
+    named->asked |= token.len > 0;
     if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
         token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
                      TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
@@ -60,17 +62,22 @@ static bool revoke(struct worker *w, const struct named *named)
     return true;
 }
 
-static void answer(struct worker *w)
+/* A browser that withholds the cookie, as it does from a page of another site,
+ * must not make its page believe that a session has ended. */
+static void answer(struct worker *w, bool asked)
 {
     struct jsonw json;
 
-    auth_success(w, &json, "AUTH_LOGOUT_SUCCESS", "Logout succeeded.");
+    auth_success(w, &json, "AUTH_LOGOUT_SUCCESS",
+                 asked ? "Logout succeeded."
+                       : "No session was ended: the request has no token, and "
+                         "no cookie of an allowed origin.");
     jsonw_object_end(&json);
 }
 
 void h_logout(struct worker *w)
 {
-    struct named named = {.count = 0};
+    struct named named = {.count = 0, .asked = false};
     const pj_json_t *root;
     pj_str_t token, rest = w->req->cookie;
     bool own_page = http_origin_allowed(w->cfg, w->req);
@@ -88,7 +95,7 @@ void h_logout(struct worker *w)
         name_session(w, token, true, &named);
     }
     if (revoke(w, &named)) {
-        answer(w);
+        answer(w, named.asked);
         if (own_page) {
             http_cookie_clear(w->res, w->cfg);
         }

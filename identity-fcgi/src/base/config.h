@@ -133,7 +133,8 @@ bool parse_listen(const char *text);
 /* A comma-separated list of hosts, as libpq takes them, all this machine. */
 bool parse_loopback(const char *hosts);
 
-/* Addresses and CIDRs, space- or comma-separated; a prefix of 0 is refused. */
+/* One or more addresses and CIDRs, space- or comma-separated; a prefix of 0 is
+ * refused. */
 bool parse_cidr_list(const char *text);
 
 #define ENVFILE_MAX_BYTES (1024 * 1024)

@@ -139,13 +139,15 @@ static bool is_cidr(char *text)
 bool parse_cidr_list(const char *text)
 {
     char *copy = strdup(text), *rest = copy, *item;
-    bool ok = copy != NULL;
+    bool ok = copy != NULL, any = false;
 
     while (ok && (item = strsep(&rest, " ,")) != NULL) {
-        ok = *item == '\0' || is_cidr(item);
+        if (*item != '\0') {
+            ok = any = is_cidr(item);
+        }
     }
     free(copy);
-    return ok;
+    return ok && any;
 }
 
 /* -- environment files ---------------------------------------------------- */
