@@ -197,12 +197,13 @@ $(ID_TESTS): $(BUILD)/test/%: identity-fcgi/test/%.c $(ID_LIB) \
 	  $(ID_LIB) $(JOSE_LIB) $(ID_LIBS) $(CHECK_LIBS)
 
 # What of the module needs no nginx to run.
-$(MOD_TESTS): $(BUILD)/test/%: $(MOD_DIR)/test/%.c $(NGX_STAMP)
+$(MOD_TESTS): $(BUILD)/test/%: $(MOD_DIR)/test/%.c $(NGX_STAMP) \
+  $(JOSE_LIB)
 	@mkdir -p $(@D)
 	$(call SAY,CC,$<)
 	$(Q)$(CC) $(filter-out -fvisibility=hidden,$(MOD_CFLAGS)) \
 	  $(CHECK_CFLAGS) -MMD -MP -MF $@.d -pie $(LDFLAGS) -o $@ $< \
-	  $(CHECK_LIBS)
+	  $(JOSE_LIB) $(JOSE_LIBS) $(CHECK_LIBS)
 
 # A module that t/ loads beside ours.
 TEST_MOD := $(BUILD)/test/ngx_http_test_late_module.so

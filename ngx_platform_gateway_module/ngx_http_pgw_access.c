@@ -7,7 +7,7 @@
  */
 
 
-#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_revocations.h"
 
 
 /* FastCGI and uwsgi: what a record holds, and what is not the client's. */
@@ -45,6 +45,53 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 }
 
 
+static ngx_uint_t
+ngx_http_pgw_access_source(const ngx_http_pgw_source_t *from,
+    const ngx_http_core_loc_conf_t *clcf)
+{
+    return from->clcf
+           && from->clcf->name.len == clcf->name.len
+           && ngx_memcmp(from->clcf->name.data, clcf->name.data,
+                         clcf->name.len)
+              == 0;
+}
+
+
+/*
+ * Whether r has come to a location that is there for fetches alone, in whatever
+ * server.  "internal" keeps clients out, but not those whom an upstream sends
+ * there by X-Accel-Redirect, or a page by SSI.
+ */
+
+static ngx_uint_t
+ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
+{
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+
+    if (!clcf->internal) {
+        return 0;
+    }
+
+    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+
+    if ((!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
+         && (mcf->revocations == NULL
+             || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
+        || ngx_http_pgw_fetch_owns(r))
+    {
+        return 0;
+    }
+
+    ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
+                  "location \"%V\" is for the gateway's own fetches: not found",
+                  &clcf->name);
+    return 1;
+}
+
+
 static ngx_int_t
 ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 {
@@ -54,6 +101,10 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_srv_conf_t   *sscf;
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
+
+    if (ngx_http_pgw_access_intrudes(r)) {
+        return NGX_HTTP_NOT_FOUND;
+    }
 
     sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
 
@@ -153,9 +204,14 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 {
     ngx_int_t  rc;
 
-    /* the request that fetches the keys carries no token */
+    /* A fetch carries no token, and is no client's: limits that its location
+       inherits are not for it. */
 
-    if (r == r->main || ngx_http_pgw_fetch_owns(r)) {
+    if (ngx_http_pgw_fetch_owns(r)) {
+        return NGX_OK;
+    }
+
+    if (r == r->main) {
         return NGX_DECLINED;
     }
 

@@ -25,7 +25,7 @@
 
 
 ngx_int_t
-ngx_http_pgw_feed_time(const pj_json_t *number, int64_t *ms)
+ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round, int64_t *ms)
 {
     u_char     buf[64], *p;
     pj_json_t  node = { .type = PJ_JSON_NUMBER };
@@ -48,7 +48,7 @@ ngx_http_pgw_feed_time(const pj_json_t *number, int64_t *ms)
     node.text.len = number->text.len + 2;
     ngx_memcpy(p, "e3", 2);
 
-    return pj_json_seconds(&node, PJ_ROUND_UP, ms) == PJ_OK
+    return pj_json_seconds(&node, round, ms) == PJ_OK
            && *ms >= 0 && *ms <= NGX_HTTP_PGW_FEED_TIME_MAX
            ? NGX_OK : NGX_ERROR;
 }
@@ -125,7 +125,8 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
     ngx_int_t                 rc;
     ngx_http_pgw_table_key_t  key;
 
-    if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), &dies)
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), PJ_ROUND_UP,
+                               &dies)
         != NGX_OK
         || ngx_http_pgw_feed_key(page->zone, kind, id, &key) != NGX_OK)
     {
@@ -147,10 +148,13 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
         return;
     }
 
+    page->added += (rc == NGX_OK);
+
     revoked = &page->revoked[page->fresh];
 
     if (rc == NGX_OK && page->follows
-        && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"), revoked)
+        && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"),
+                                  PJ_ROUND_UP, revoked)
            == NGX_OK)
     {
         page->fresh++;
@@ -186,7 +190,7 @@ ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const u_char *data,
                               INT64_MAX);
 
     } else if (ngx_http_pgw_feed_time(pj_json_member(root, "issued_before"),
-                                      &before)
+                                      PJ_ROUND_UP, &before)
                == NGX_OK)
     {
         ngx_http_pgw_feed_put(page, root, 's', subject, before);
@@ -197,17 +201,23 @@ ngx_http_pgw_feed_entry(ngx_http_pgw_page_t *page, const u_char *data,
 }
 
 
-/* Whether a member "revocations" has its value here. */
+/* Whether a member "revocations" has its value here: the backslash is that of a
+   longer name, which has such an end. */
 
 static ngx_uint_t
 ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
 {
     static const u_char  name[] = "\"revocations\":";
 
-    return page->depth == 1 && page->len >= sizeof(name) - 1
-           && ngx_memcmp(page->text + page->len - (sizeof(name) - 1), name,
-                         sizeof(name) - 1)
-              == 0;
+    const u_char  *p;
+
+    if (page->depth != 1 || page->len < sizeof(name)) {
+        return 0;
+    }
+
+    p = page->text + page->len - (sizeof(name) - 1);
+
+    return p[-1] != '\\' && ngx_memcmp(p, name, sizeof(name) - 1) == 0;
 }
 
 
@@ -292,7 +302,9 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
         return;
     }
 
-    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), now) != NGX_OK) {
+    if (ngx_http_pgw_feed_time(pj_json_member(root, "now"), PJ_ROUND_UP, now)
+        != NGX_OK)
+    {
         *now = 0;
     }
 

@@ -61,7 +61,8 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
     if (!ngx_http_pgw_keys_usable(mcf->keys)
         || ngx_http_pgw_keys_get(mcf->keys))
     {
-        return mcf->revocations == NULL || mcf->revocations->zone->complete
+        return mcf->revocations == NULL
+               || ngx_http_pgw_revocations_whole(mcf->revocations->zone)
                ? ngx_http_pgw_local_health_handler(r)
                : ngx_http_pgw_local_refuse(r,
                      NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,

@@ -15,6 +15,44 @@
 
 #define NGX_HTTP_PGW_POLL_PIECE  16384  /* bytes read in a turn, ... */
 #define NGX_HTTP_PGW_POLL_SWEEP  4096   /* ... and slots swept */
+#define NGX_HTTP_PGW_POLL_PASS   60     /* s, all slots are swept in, unless the
+                                           interval is longer */
+
+/*
+ * A feed may be endless if a cursor comes again, or so many of its pages had
+ * nothing new.  It is then asked for so many in an interval.
+ */
+#define NGX_HTTP_PGW_POLL_IDLE   1000
+#define NGX_HTTP_PGW_POLL_PAGES  20
+
+
+/* The next page is the first one. */
+
+static void
+ngx_http_pgw_poll_rewind(ngx_http_pgw_revoked_t *zone)
+{
+    zone->cursor_len = 0;
+    zone->pages = 0;
+}
+
+
+/* Once, and not twice a second. */
+
+static void
+ngx_http_pgw_poll_complain(const ngx_http_pgw_revocations_t *rev,
+    ngx_uint_t level, const char *err)
+{
+    ngx_uint_t  complaint;
+
+    complaint = 1 + ngx_crc32_short((u_char *) err, ngx_strlen(err));
+
+    if (rev->zone->complaint != complaint) {
+        rev->zone->complaint = complaint;
+
+        ngx_log_error(level, rev->from.log, 0, "platform gateway: revocations "
+                      "not read: %s; those already known still count", err);
+    }
+}
 
 
 /* The end of a fetch or of a page, other than a good one. */
@@ -24,11 +62,14 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
     ngx_http_pgw_feed_e outcome)
 {
     ngx_int_t                rc;
-    ngx_uint_t               level, complaint;
+    ngx_msec_t               again;
     ngx_http_pgw_revoked_t  *zone;
 
     zone = rev->zone;
-    complaint = 1 + ngx_crc32_short((u_char *) err, ngx_strlen(err));
+
+    /* what is missed is wanted as soon as it can be had */
+
+    again = rev->from.cooldown / 4;
 
     ngx_shmtx_lock(&rev->from.shpool->mutex);
 
@@ -41,36 +82,61 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
         /* what is in the table stays there */
 
-        zone->cursor_len = 0;
-        zone->lease.next_try = ngx_current_msec;
+        ngx_http_pgw_poll_rewind(zone);
+        again = 0;
 
     } else if (outcome == NGX_HTTP_PGW_FEED_FULL) {
         zone->full = 1;
-
-    } else {
-
-        /* what is missed is wanted as soon as it can be had */
-
-        zone->lease.next_try = ngx_current_msec + rev->from.cooldown / 4;
     }
 
-    /* once, and not twice a second */
+    if (outcome != NGX_HTTP_PGW_FEED_SUPERSEDED) {
 
-    if (outcome != NGX_HTTP_PGW_FEED_SUPERSEDED
-        && zone->complaint != complaint)
-    {
-        zone->complaint = complaint;
+        if (outcome != NGX_HTTP_PGW_FEED_FULL && !zone->endless) {
+            zone->lease.next_try = ngx_current_msec + again;
+        }
 
-        level = (outcome == NGX_HTTP_PGW_FEED_FULL) ? NGX_LOG_ALERT
-                                                    : NGX_LOG_ERR;
-
-        ngx_log_error(level, rev->from.log, 0, "platform gateway: revocations "
-                      "not read: %s; those already known still count", err);
+        ngx_http_pgw_poll_complain(rev, outcome == NGX_HTTP_PGW_FEED_FULL
+                                        ? NGX_LOG_ALERT : NGX_LOG_ERR, err);
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
     ngx_http_pgw_metrics_of(feed, outcome);
+}
+
+
+/*
+ * Whether the next page has to wait for the next interval.  The loop is found
+ * by Brent's method: a cursor is compared with the last one whose number was a
+ * power of two.
+ */
+
+static ngx_uint_t
+ngx_http_pgw_poll_enough(const ngx_http_pgw_revocations_t *rev,
+    const pj_str_t *cursor)
+{
+    ngx_http_pgw_revoked_t  *zone;
+
+    zone = rev->zone;
+    zone->idle += (rev->page->added == 0);
+
+    if (zone->idle > NGX_HTTP_PGW_POLL_IDLE
+        || (zone->pages && cursor->len == zone->mark_len
+            && ngx_memcmp(cursor->data, zone->mark, cursor->len) == 0))
+    {
+        zone->endless = 1;
+        ngx_http_pgw_poll_complain(rev, NGX_LOG_ERR, "its pages have no end");
+    }
+
+    zone->pages++;
+
+    if ((zone->pages & (zone->pages - 1)) == 0) {
+        zone->mark_len = cursor->len;
+        ngx_memcpy(zone->mark, cursor->data, cursor->len);
+    }
+
+    return rev->page->entries == 0
+           || (zone->endless && rev->pages >= NGX_HTTP_PGW_POLL_PAGES);
 }
 
 
@@ -92,7 +158,7 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_memory_barrier();
     zone->cursor_len = cursor->len;
 
-    if (more && rev->page->entries) {
+    if (more && !ngx_http_pgw_poll_enough(rev, cursor)) {
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
         return;
     }
@@ -107,6 +173,9 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_memory_barrier();
     zone->complete = 1;
     zone->full = 0;
+    zone->pages = 0;
+    zone->idle = 0;
+    zone->endless = 0;
 
     if (zone->complaint) {
         zone->complaint = 0;
@@ -163,9 +232,10 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
                                              page->last));
         ngx_http_pgw_table_sweep(&page->zone->table, ngx_time(),
                                  NGX_HTTP_PGW_POLL_SWEEP);
+        page->sweep -= ngx_min(page->sweep, NGX_HTTP_PGW_POLL_SWEEP);
     }
 
-    if (rc == NGX_OK && page->pos < page->last) {
+    if (rc == NGX_OK && (page->pos < page->last || page->sweep)) {
         ngx_post_event(ev, &ngx_posted_next_events);
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
         return;
@@ -195,6 +265,20 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
     }
 
     ngx_free(page);
+}
+
+
+/* Slots to sweep, for the time that went by since the last ones were. */
+
+static uint64_t
+ngx_http_pgw_poll_due(const ngx_http_pgw_revoked_t *zone)
+{
+    time_t  passed;
+
+    passed = zone->judged ? ngx_time() - zone->judged : 0;
+    passed = ngx_min(ngx_max(passed, 0), NGX_HTTP_PGW_POLL_PASS);
+
+    return zone->table.slots * (uint64_t) passed / NGX_HTTP_PGW_POLL_PASS;
 }
 
 
@@ -235,6 +319,7 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     page->last = ngx_cpymem(page->body, document->data, document->len);
     page->mem = (u_char *) page + size;
     page->answered = ngx_current_msec;
+    page->sweep = ngx_http_pgw_poll_due(rev->zone);
     page->follows = rev->zone->complete && rev->zone->cursor_len;
 
     rev->page = page;
@@ -255,6 +340,7 @@ ngx_http_pgw_poll_begin(ngx_event_t *ev)
     rev = ev->data;
     zone = rev->zone;
 
+    rev->pages++;
     rev->asked = ngx_current_msec;
     rev->from.quiet = (zone->complaint != 0);
     rev->args.data = rev->args_data;
@@ -310,7 +396,7 @@ static void
 ngx_http_pgw_poll_timer(ngx_event_t *ev)
 {
     ngx_msec_t                   left;
-    ngx_uint_t                   stale, level;
+    ngx_uint_t                   stale, level, misjudged;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
 
@@ -342,11 +428,20 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
         /* what was dead by a clock that was set back may live: all again */
 
-        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK
-            && zone->judged > ngx_time() + 1)
-        {
-            zone->judged = 0;
-            zone->cursor_len = 0;
+        misjudged = ngx_http_pgw_revocations_misjudged(zone);
+
+        if (misjudged) {
+            zone->lease.next_try = ngx_current_msec;
+        }
+
+        if (ngx_http_pgw_lease_take(&rev->from) == NGX_OK) {
+            rev->pages = 0;
+
+            if (misjudged) {
+                zone->complete = 0;
+                zone->judged = 0;
+                ngx_http_pgw_poll_rewind(zone);
+            }
         }
 
         ngx_shmtx_unlock(&rev->from.shpool->mutex);
@@ -379,7 +474,7 @@ ngx_http_pgw_poll_init_process(ngx_http_pgw_revocations_t *rev)
         /* what another feed has said holds until it dies, but is not all */
 
         zone->complete = 0;
-        zone->cursor_len = 0;
+        ngx_http_pgw_poll_rewind(zone);
     }
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);

@@ -299,14 +299,32 @@ ngx_http_pgw_revocations_init_conf(ngx_conf_t *cf,
 
 
 ngx_uint_t
+ngx_http_pgw_revocations_misjudged(const ngx_http_pgw_revoked_t *zone)
+{
+    if (zone->judged <= ngx_time() + 1) {
+        return 0;
+    }
+
+    /* our time may be that of long ago: nginx takes it once a turn */
+
+    ngx_time_update();
+
+    return zone->judged > ngx_time() + 1;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_revocations_whole(const ngx_http_pgw_revoked_t *zone)
+{
+    return zone->complete && !ngx_http_pgw_revocations_misjudged(zone);
+}
+
+
+ngx_uint_t
 ngx_http_pgw_revocations_stale(const ngx_http_pgw_revocations_t *rev)
 {
-    const ngx_http_pgw_revoked_t  *zone;
-
-    zone = rev->zone;
-
-    return !zone->complete || zone->full
-           || ngx_http_pgw_left(zone->asked + rev->after) == 0;
+    return !ngx_http_pgw_revocations_whole(rev->zone) || rev->zone->full
+           || ngx_http_pgw_left(rev->zone->asked + rev->after) == 0;
 }
 
 
@@ -320,10 +338,11 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
         return NGX_OK;
     }
 
-    /* a time that cannot be told counts as the oldest */
+    /* down, and "issued_before" up: within a millisecond it is revoked.  A time
+       that cannot be told counts as the oldest. */
 
     if (ngx_http_pgw_feed_time(pj_json_member(claims->root, "iat"),
-                               &mark->issued)
+                               PJ_ROUND_DOWN, &mark->issued)
         != NGX_OK)
     {
         mark->issued = INT64_MIN;

@@ -42,6 +42,15 @@ typedef struct {
     size_t                     cursor_len;  /* 0: from the beginning */
     u_char                     cursor[NGX_HTTP_PGW_CURSOR_MAX];
 
+    ngx_uint_t                 pages;      /* since the beginning, or the last
+                                              end; ... */
+    ngx_uint_t                 idle;       /* ... with nothing new, since an
+                                              end */
+    ngx_uint_t                 endless;    /* it may be: so until an end */
+    size_t                     mark_len;
+    u_char                     mark[NGX_HTTP_PGW_CURSOR_MAX];  /* a cursor,
+                                              looked for in later pages */
+
     ngx_http_pgw_table_t       table;
 } ngx_http_pgw_revoked_t;
 
@@ -63,8 +72,10 @@ typedef struct {
     unsigned                 follows:1; /* another page came before */
     unsigned                 full:1;
 
+    uint64_t                 sweep;     /* slots to sweep, at least */
     ngx_uint_t               entries;
-    ngx_uint_t               fresh;     /* new ones, and ... */
+    ngx_uint_t               added;     /* that were not known */
+    ngx_uint_t               fresh;     /* those with a time, and ... */
     int64_t                  revoked[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
                                         /* ... when each was revoked */
     size_t                   len;       /* of what is no entry */
@@ -89,6 +100,7 @@ struct ngx_http_pgw_revocations_s {
     ngx_event_t                turn;       /* the next piece of the page */
     ngx_http_pgw_page_t       *page;       /* NULL: none */
     ngx_msec_t                 asked;      /* for it */
+    ngx_uint_t                 pages;      /* asked for, of this interval */
     ngx_str_t                  args;
     u_char                     args_data[sizeof("after=")
                                          + NGX_HTTP_PGW_CURSOR_MAX];
@@ -115,7 +127,14 @@ ngx_int_t ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
 ngx_http_pgw_reason_e ngx_http_pgw_revocations_check(
     const ngx_http_pgw_revocations_t *rev, const ngx_http_pgw_mark_t *mark);
 
-/* Whether the feed is too old, or not all that it brought found room. */
+/* Whether entries were judged dead by a clock that has been set back. */
+ngx_uint_t ngx_http_pgw_revocations_misjudged(
+    const ngx_http_pgw_revoked_t *zone);
+
+/* Whether the feed was read to its end, and nothing of it is lost since. */
+ngx_uint_t ngx_http_pgw_revocations_whole(const ngx_http_pgw_revoked_t *zone);
+
+/* Whether it was not, or is too old, or not all of it found room. */
 ngx_uint_t ngx_http_pgw_revocations_stale(
     const ngx_http_pgw_revocations_t *rev);
 
@@ -130,8 +149,9 @@ void ngx_http_pgw_revocations_explain(ngx_http_pgw_text_t *text,
 
 /* ngx_http_pgw_feed.c: pages, from the answer into the table */
 
-/* A time (NULL: none) in milliseconds, a fraction of one rounded up. */
-ngx_int_t ngx_http_pgw_feed_time(const pj_json_t *number, int64_t *ms);
+/* A time (NULL: none) in milliseconds, a fraction of one rounded. */
+ngx_int_t ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round,
+    int64_t *ms);
 
 /* The key of an id ('i') or of a subject ('s'); NGX_DECLINED: it is no string
    of 1 to ID_MAX bytes; NGX_ERROR: out of memory. */

@@ -6,11 +6,13 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Revocations;
 use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
-$t->issuer(body => jwks($key));
+my $issuer = $t->issuer(body => jwks($key));
+my $feed = revocations_feed($t);
 my $upstream = $t->echo_upstream;
 $t->http_server(accel => sub {
     my ($request) = @_;
@@ -137,8 +139,49 @@ location = /page.html {
     internal;
     platform_gateway_access public;
 }
+
+# Into a location that is there for fetches.
+location /sneak/ {
+    platform_gateway_access public;
+    location ~ ^/sneak/rewrite(/.*) { rewrite ^/sneak/rewrite(.*) $1 last; }
+    location ~ ^/sneak/try(?<to>/.*) { try_files /none $to; }
+    location = /sneak/error/keys { return 418; error_page 418 =200 /keys; }
+    location = /sneak/error/_feed { return 418; error_page 418 =200 /_feed; }
+    location ~ ^/sneak/named(?<to>/.*) { try_files /none @sneak; }
+    location ~ ^/sneak/page/ { ssi on; root %%DIR%%/www; }
+    location = /sneak/auth/keys { auth_request /keys; empty_gif; }
+    location = /sneak/auth/_feed { auth_request /_feed; empty_gif; }
+    location = /sneak/mirror/keys { mirror /keys; empty_gif; }
+    location = /sneak/mirror/_feed { mirror /_feed; empty_gif; }
+    platform_gateway_allow_return on;
+}
+location @sneak {
+    platform_gateway_access public;
+    rewrite ^/sneak/named(/.*) $1 last;
+}
+rewrite ^/server(/.*) $1;
+location = /of/page.html { internal; platform_gateway_access public; }
+location = /_feed {
+    internal;
+    platform_gateway_access public;
+    proxy_pass http://127.0.0.1:%%PORT_feed%%/second;
+    limit_except POST { allow all; }
+}
 SERVER
 large_client_header_buffers 4 32k;
+platform_gateway_revocations zone=revocations:1m uri=/_feed;
+
+# The feed's is that of this server, where the gateway is off.
+server {
+    listen 127.0.0.1:%%PORT_plain%%;
+    location = /_feed {
+        internal;
+        proxy_pass http://127.0.0.1:%%PORT_feed%%;
+        subrequest_output_buffer_size 1m;
+    }
+    location /from/ { proxy_pass http://127.0.0.1:%%PORT_accel%%; }
+    location = /else { internal; proxy_pass http://127.0.0.1:%%PORT_feed%%; }
+}
 
 # What nginx refuses while it reads may go to an upstream all the same.
 server {
@@ -155,6 +198,9 @@ server {
 HTTP
 $t->write_file('www/index/page.html', 'the page');
 $t->write_file('www/page.html', 'please log in');
+$t->write_file("www/sneak/page$_", qq{<!--# include virtual="$_" -->})
+    for qw(/keys /_feed /of/page.html);
+$t->write_file('www/of/page.html', 'the page');
 my $port = $t->start_gateway;
 
 
@@ -268,6 +314,39 @@ is $line->{reason}, 'token_missing', 'error_page with a file: with the reason';
 $res = http_get($port, '/error/kept');
 is $res->status, 401, "error_page with an upstream's page: status";
 is $res->json->{uri}, '/public', "error_page with an upstream's page: body";
+
+# A location that is there for fetches serves nothing else, whoever leads to it.
+
+ok eventually(sub { $feed->count > 1 }), 'the feed is read (control)';
+my $fetched = $issuer->count;
+for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
+    /sneak/error /sneak/page /sneak/auth /sneak/mirror))
+{
+    for my $to (qw(/keys /_feed)) {
+        for my $method (qw(GET HEAD)) {
+            $res = http($port, $method, "$way$to");
+            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200,
+                '/sneak/page' => 200);
+            is $res->status, $other{$way} // 404, "$method $way$to";
+            unlike $res->body // '', qr/kty|cursor/, 'shows no document';
+        }
+    }
+    next if $way =~ /error|auth|mirror/;
+    like http_get($port, "$way/of/page.html")->body, qr/the page/,
+        "$way: leads elsewhere (control)"
+        if $way !~ /from/;
+}
+for my $port ($port, $t->port('plain')) {
+    is http_get($port, $_)->status, 404, "$_ at $port"
+        for qw(/keys /_feed /from/public?to=/_feed);
+}
+is http_get($t->port('plain'), '/from/?to=/else')->status, 200,
+    'another internal location (control)';
+is $issuer->count, $fetched, 'the issuer is asked for nothing';
+is scalar(grep { $_->{uri} eq '/second' } $feed->requests), 0,
+    'nor is the feed, by a location that no fetch uses';
+like $t->nginx->error_log, qr{location "/keys" is for the gateway's own fetches},
+    'the log says why';
 
 # Requests that nginx refused while reading them.
 

@@ -86,6 +86,8 @@ my %change = (
     'another issuer, elsewhere' => [ @issuer, @address ],
     'another issuer'            => [ @issuer ],
     'another address'           => [ @address ],
+    'another host, the same port' => [ qr{127\.0\.0\.1(?=:\d+/jwks)},
+        '127.0.0.2' ],
     'another location'          => [ @uri ],
     'an issuer more'            => [ @address,
         qr{(?<=issuer http://issuer\.test)} => " $NEW" ],

@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -19,7 +19,8 @@ platform_gateway_key_soft_age 60s;
 platform_gateway_key_cooldown 1s;
 KEYS
 
-# A fetch has as long as the cooldown is.
+# A fetch has as long as the cooldown is, and at least 5 s: on a busy machine
+# that may be too short, and then there is one more.
 my $long = $keys =~ s/cooldown \K1s/40s/r;
 
 sub fetching {
@@ -34,18 +35,19 @@ $issuer->set(hold => 1);
 my $nginx = keys_gateway($t, main => 'worker_processes 3;', keys => $keys);
 $t->start_nginx;
 ok fetching(0), 'a worker fetches';
-my $inode_worker;
+my ($inode_worker, $fetches);
 ok eventually(sub {    # /proc shows no row of a table that changes meanwhile
     ($inode_worker) = grep { keys_connection($t, $_) } $nginx->workers;
 }), 'which one is known by its connection';
 $t->allow(qr/exited on signal 9/);
+$fetches = $issuer->count;
 kill 'KILL', $inode_worker;
 my $began = time;
 $issuer->set(hold => 0);
 ok eventually(sub { keys_get($t, $key)->status == 200 }),
     'after it died with the lease another one fetches';
 cmp_ok time - $began, '<', 30, 'once the lease has run out, not by age';
-is $issuer->count, 2, 'one fetch each';
+is $issuer->count, $fetches + 1, 'once';
 ok eventually(sub { (my @w = $nginx->workers) == 3 }), 'its place is taken';
 $t->stop($nginx);
 
@@ -130,7 +132,7 @@ my %shape = (
 );
 for my $name (sort keys %shape) {
     $count = $issuer->count;
-    keys_gateway($t, main => $shape{$name}, keys => $keys);
+    keys_gateway($t, main => $shape{$name}, keys => $long);
     my $single = $shape{$name} =~ /off/;
     $single ? start_single() : $t->start_nginx;
     ok eventually(sub { keys_get($t, $key)->status == 200 }),
@@ -154,10 +156,10 @@ for my $method (qw(poll select)) {
     $t->start_nginx;
     ok eventually(sub { keys_get($t, $key)->status == 200 }),
         "use $method: fetches";
-    sleep 1.1;
-    is keys_get($t, jwt_key('b'), iat => past())->status, 401,
-        "use $method: again for an unknown key id";
-    is $issuer->count, $count + 2, "use $method: twice in all";
+    ok eventually(sub {
+        keys_get($t, jwt_key('b'), iat => past())->status == 401
+            && $issuer->count > $count + 1;
+    }), "use $method: again for an unknown key id";
     $t->stop($nginx);
 }
 

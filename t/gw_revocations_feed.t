@@ -47,8 +47,12 @@ sub grows {
     return eventually(sub { revocations_metrics($t)->{$name} >= $was + $n });
 }
 
+# A limit that its location inherits, and two fetches use up, is not for them.
+
 my $nginx = revocations_gateway($t, $key,
-    location => 'proxy_read_timeout 1s; proxy_next_upstream off;');
+    http => 'limit_req_zone $remote_addr zone=a:1m rate=1r/m;',
+    location => 'limit_req zone=a;
+        proxy_read_timeout 1s; proxy_next_upstream off;');
 my $first = revoke();
 arrives($first, 'control: a good feed');
 is status(1000), 200, 'control: others are let in';

@@ -38,7 +38,8 @@ my $SET = 'zone=revocations:1m uri=/_revocations interval=100ms';
 for my $stale ('pass', 'refuse') {
     push @all, revoked_id(uuid(10 + @all));
     $feed->set(all => \@all, hold => 1, page => 1);
-    my $nginx = revocations_conf($t, $key, stale => "$stale after=5s");
+    my $nginx = revocations_conf($t, $key, stale => "$stale after=5s",
+        server => 'location /asks { auth_request /branch; empty_gif; }');
     $t->start_nginx;
     is_problem(ready(), 503, 'GATEWAY_REVOCATIONS_STALE',
         "$stale: a cold start is not ready");
@@ -53,6 +54,7 @@ for my $stale ('pass', 'refuse') {
             "$stale: a request");
         is $res->header('Retry-After'), 1, "$stale: for a moment";
         is $t->logged($res)->{reason}, 'revocations_stale', "$stale: logged";
+        is status($goes_on, '/asks'), 500, "$stale: auth_request knows no 503";
         is http_get($port, '/branch')->status, 401,
             "$stale: without a token it is refused as ever";
         is http_get($port, '/metrics')->status, 200,
@@ -63,7 +65,8 @@ for my $stale ('pass', 'refuse') {
     is status($_->{id}), 401, "$stale: with all pages" for @all;
     is metric('revocation_lag_seconds_count{}'), 0,
         "$stale: what ended before has no lag";
-    is status($goes_on), 200, "$stale: control: others are let in";
+    is status($goes_on, $_), 200, "$stale: control: others are let in"
+        for '/branch', '/asks';
 
     # The feed goes.
 

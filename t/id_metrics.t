@@ -272,7 +272,7 @@ is $diff->{'identity_connections_dropped_total{reason="incomplete"}'}, 1,
 
 # For this host alone, and never through the gateway.
 
-for my $path ($name, '/actuator/info') {
+for my $path ($name, '/actuator/info', '/internal/revocations') {
     is http_get($face, $path)->status, 200, "$path: served to this host";
     # Not the client of a proxy here; a trusted one brings what that client
     # says too.
