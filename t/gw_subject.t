@@ -624,7 +624,8 @@ for my $way ('a fetch', 'a reload') {
     }), "$way: all are held";
 
     $issuer->set(body => jwks($late));
-    $t->reload if $way eq 'a reload';
+    my @old = $way eq 'a reload' ? $t->nginx->workers : ();
+    $t->reload if @old;
     ok eventually(sub {
         ask(1, '/direct/main', key => jwt_key('none'));
         ask(1, '/direct/main')->status == 401;
@@ -636,6 +637,7 @@ for my $way ('a fetch', 'a reload') {
         is $res->header('X-Account'), uuid(1), "$way: $name: by that name"
             unless $name eq 'slices';
     }
+    ok eventually(sub { !grep { kill 0, $_ } @old }), "$way: all is written";
     my $asked = $ranges->requests;
     is ask(1, '/sliced/held', key => $late)->status, 200, "$way: slices";
     is $ranges->requests, $asked, "$way: which were all kept for user 1";
