@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Page qw(commands);
 use Test::More;
 
 if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
@@ -138,6 +139,27 @@ my $said = qx{sed -i 's|/etc/platform-gateway|$etc|;
     s|/var/log/nginx|$dest|' $etc/nginx/*.conf; }
     . qx{@{[ Platform::Test::Env::nginx() ]} -e stderr -t -c @{[ $t->dir ]}/nginx.conf 2>&1};
 like $said, qr/test is successful/, 'nginx accepts it';
+
+# docs/install.md: readiness is waited for, as it comes a moment after the start.
+
+my $face = $t->issuer(status => 503, body => '{"status":"DOWN"}');
+my @waits = commands($t->root . '/docs/install.md', 'Gateway')
+    =~ m{^(curl .*/readyz)$}mg;
+is scalar @waits, 2, 'install.md waits for both';
+for my $wait (@waits) {
+    $wait =~ s{https?://[^/]+}{'http://127.0.0.1:' . $face->port}e;
+    my $asked = $face->count;
+    $face->set(status => 503, body => '{"status":"DOWN"}');
+    my $run = $t->track(Platform::Test::Process->start(name => 'curl',
+        log => $t->dir . '/curl.out', dir => $t->dir,
+        cmd => [ 'sh', '-c', $wait ]))->expect_end;
+    eventually(sub { $face->count > $asked });
+    ok $run->alive, 'as long as it is not';
+    $face->set(status => 200, body => '{"status":"UP"}');
+    ok $run->wait_end(60), 'until it is';
+    is $run->status, 0, 'and says so' or diag $t->read_file('curl.out');
+}
+is $t->read_file('curl.out'), '{"status":"UP"}' x 2, 'and nothing else';
 
 # Values cannot bring configuration along.
 

@@ -187,4 +187,47 @@ ok eventually(sub { !kill 0, $pid // 0 }), 'takes its daemons along';
 like $out, qr{^ok 1}, 'it had started';
 system 'rm', '-rf', $dir if $dir;
 
+# t/deb/apart: whatever ends it, no process and no mount is left, and what a mount
+# leads to is never removed with a tree.
+
+SKIP: {
+    my $apart = $t->root . '/t/deb/apart';
+    skip 'no namespaces without root', 1
+        if $> != 0 || system("$apart true 2>/dev/null") != 0;
+    my ($tree, $outside) = map { $t->dir . $_ } '/a tree', '/outside';
+    my $bind = 'mount --bind . "$1/in" && : >"$1/mounted"';
+    my $removed = sub {
+        my ($how, @remove) = @_;
+        is system(@remove), 0, "$how: the tree is removed";
+        ok !-e $tree && -e "$outside/kept", '  and nothing else';
+    };
+    my $start = sub {
+        $t->write_file($_, '') for 'outside/kept', 'a tree/in/file';
+        unlink "$tree/mounted";
+        return $t->track(Platform::Test::Process->start(name => 'apart',
+            log => $t->dir . '/apart.log', dir => $outside, cmd => [ $apart,
+                'sh', '-c', $_[0], $apart, $tree ]))->expect_end;
+    };
+    for my $signal (qw(TERM INT HUP KILL)) {
+        my $run = $start->("$bind; sleep 100 & wait");
+        ok eventually(sub { -e "$tree/mounted" }), "SIG$signal: mounted";
+        ok -e "$tree/in/file", '  which nobody else sees';
+        $run->signal($signal);
+        ok $run->wait_end(60), '  ends';
+        is Platform::Test::Process::describe($run->status), 'signal '
+            . { HUP => 1, INT => 2, KILL => 9, TERM => 15 }->{$signal}, '  by it';
+        ok eventually(sub { !Platform::Test::Process::in_dir($outside) }),
+            '  and so does what it ran';
+        $removed->("  SIG$signal", $apart, '--remove', $tree);
+    }
+    my $run = $start->("$bind; cd \"\$1/in\"; \"\$0\" --remove \"\$1\"");
+    ok $run->wait_end(60), 'a mount in use';
+    isnt $run->status, 0, '  is refused';
+    ok -e "$tree/mounted" && -e "$outside/kept", '  and nothing is removed';
+    $start->('')->wait_end(60);
+    $removed->('a mount that was left', $apart, 'sh', '-c',
+        "cd \"\$2\"; $bind; cd /; \"\$0\" --remove \"\$1\"", $apart, $tree,
+        $outside);
+}
+
 $t->done;

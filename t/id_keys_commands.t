@@ -256,6 +256,30 @@ for my $good (metrics(2, 900), '{"keys":[{"kid":"identity"},{"kid":"next"}]}') {
 }
 keys_are($published[0], [ 'next', 'published', -20 ]);
 $c->refused(1, qr/not before/, qw(keys activate next), @ask);
+
+# Before the soft age has passed it may lack it, but not be silent.
+my @early = ($published[0], [ 'next', 'published', 60 ]);
+keys_are(@early);
+$asked->set(body => metrics(2, 61));
+my ($due) = names() =~ /next\.published\.(\d+)/;
+$due += 606;
+$rows = $c->done(qw(keys rotate --wait 1s), @ask);
+is_deeply [ rows($rows) ], ['activate next due'], 'early: no failure';
+is $rows->[0]{dueAt}, POSIX::strftime('%FT%TZ', gmtime $due),
+    'when it has to have it';
+$c->refused(1, $lacks, qw(keys activate next), @ask);
+for my $case ([ $lacks, 200, qw(--soft-age 50s) ],
+    [ qr/a status other than 200/, 503 ]) {
+    my ($why, $said, @option) = @$case;
+    $asked->set(status => $said);
+    my ($exit, undef, $err) = $c->run(qw(keys rotate), @option, @ask);
+    is $exit, 1, "early, $said @option: rotate fails";
+    like $err, $why, '  and says why';
+}
+is key_states($dir)->{next}, 'published', 'nothing is changed';
+$asked->set(status => 200, body => metrics(2, 50));
+is_deeply [ rows($c->done(qw(keys rotate), @ask)) ],
+    [ 'activate next done', 'retire identity due' ], 'it has it early: activated';
 keys_are(@asked);
 $c->refused(1, qr/does not answer/, qw(keys activate next), @ask, '--ask',
     'http://127.0.0.1:1/');

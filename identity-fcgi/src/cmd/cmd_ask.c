@@ -84,8 +84,8 @@ static double metric(const char *answer, const char *name)
                : -1;
 }
 
-bool cmd_ask(const char *url, const char *kid, int64_t since, size_t keys,
-             char *why, size_t why_cap)
+enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
+                       size_t keys, char *why, size_t why_cap)
 {
     const char *answer = get(url);
     double age = metric(answer, METRIC "age_seconds");
@@ -107,5 +107,5 @@ bool cmd_ask(const char *url, const char *kid, int64_t since, size_t keys,
              : status != 200 ? "%s: answers with a status other than 200"
                              : "%s: does not have the new key yet",
              url);
-    return status == 200 && has;
+    return status != 200 ? ASKED_FAILED : has ? ASKED_HAS : ASKED_LACKS;
 }

@@ -32,6 +32,7 @@ static const struct {
 
 static struct key_dir dir;
 static char why_not[300]; /* what was asked does not have the key yet */
+static bool early;        /* nor does it have to */
 
 /* -- the directory -- */
 
@@ -95,6 +96,13 @@ static int64_t longer(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+/* When every gateway has a key that is published, unless something is wrong.
+ */
+static int64_t known_from(const struct cmd *c, const struct key_file *f)
+{
+    return f->since + FOLLOW_S + seconds_of(c, "soft-age", SOFT_AGE_S);
+}
+
 /* The next step of a key, and from when on it is safe; 0: always. */
 static int64_t next_step(const struct cmd *c, const struct key_file *f,
                          enum step *step)
@@ -104,11 +112,9 @@ static int64_t next_step(const struct cmd *c, const struct key_file *f,
 
     if (f->state == KEY_PUBLISHED) {
         *step = ACTIVATE;
-        return !signs() ? 0
-               : cmd_given(c, "ask", NULL, 0) > 0
-                   ? f->since + FOLLOW_S
-                   : f->since + FOLLOW_S +
-                         seconds_of(c, "soft-age", SOFT_AGE_S);
+        return !signs()                           ? 0
+               : cmd_given(c, "ask", NULL, 0) > 0 ? f->since + FOLLOW_S
+                                                  : known_from(c, f);
     }
     if (f->state == KEY_REPLACED) {
         *step = RETIRE;
@@ -132,11 +138,16 @@ static bool all_have(const struct cmd *c, const struct key_file *f)
     size_t n = signs() ? cmd_given(c, "ask", urls, CMD_MAX_GIVEN) : 0;
 
     for (size_t i = 0; i < n; i++) {
-        if (!cmd_ask(urls[i], f->kid, f->since + FOLLOW_S, keys, why_not,
-                     sizeof(why_not))) {
+        enum cmd_asked said = cmd_ask(urls[i], f->kid, f->since + FOLLOW_S,
+                                      keys, why_not, sizeof(why_not));
+
+        if (said != ASKED_HAS) {
+            early =
+                said == ASKED_LACKS && (int64_t) time(NULL) < known_from(c, f);
             return false;
         }
     }
+    early = false;
     why_not[0] = '\0';
     return true;
 }
@@ -374,6 +385,7 @@ static bool look(struct cmd *c, bool tell, bool *taken, int64_t *due)
         }
         *due = at < *due ? at : *due;
         if (tell) {
+            at = early && step == ACTIVATE ? known_from(c, f) : at;
             (void) took(c, step, f->kid, longer(at, now), false);
         }
     }
@@ -410,7 +422,7 @@ static bool rotate(struct cmd *c)
     if (at > 0) {
         (void) took(c, ADD, NULL, at, false);
     }
-    return why_not[0] == '\0' || cmd_fail(c, "%s", why_not);
+    return why_not[0] == '\0' || early || cmd_fail(c, "%s", why_not);
 }
 
 static bool list(struct cmd *c)
