@@ -97,10 +97,13 @@ function idButton(name, id) {
   return button;
 }
 
-// Whatever is as long and opaque as an id.
+// What is as long and opaque as an id, or a list of such.
 function value(name, text) {
-  return /^[0-9a-f]{32}$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text)
-    ? idButton(name, text) : el('code', {}, text);
+  const id = /^[0-9a-f]{32}$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+  const parts = text.split(',');
+  return parts.every((part) => id.test(part))
+    ? el('span', { class: 'ids' }, ...parts.map((part) => idButton(name, part)))
+    : el('code', {}, text);
 }
 
 function say(text) {

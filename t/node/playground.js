@@ -130,8 +130,8 @@ class Page {
   // Of the newest answer's table; a short id has the whole one in its title.
   rows() {
     return this.page.$$eval(`${NEWEST} tbody tr`, (trs) => trs.map((tr) =>
-      [...tr.children].map((c) =>
-        (c.querySelector('.id') || {}).title || c.textContent)));
+      [...tr.children].map((c) => [...c.querySelectorAll('.id')]
+        .map((id) => id.title).join() || c.textContent)));
   }
 
   sessionId() {
@@ -743,7 +743,7 @@ async function sessions(browser) {
       new Date(t).toLocaleString('en-GB'), told.usedAt),
     Address: '127.0.0.1', 'User-Agent': agent, Session: id.far,
   }, 'sessions: since when, and from where');
-  await shot(one, 'playground-sessions');
+  await shot(one, 'playground-sessions', '#sessions');
   one.silent('sessions');
 
   // One is ended from the other.
