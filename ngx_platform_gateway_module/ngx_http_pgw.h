@@ -3,7 +3,7 @@
  * Private structures of the platform gateway module.
  *
  * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
- * -> { locate, guard }; local -> explain -> { locate, token, keys,
+ * -> { locate, guard }; local -> explain -> { locate, token, keys, headers,
  * revocations }; guard -> { token, cache, keys, revocations, headers, reason };
  * revocations -> { feed, table }; subject -> guard; refresh -> { keys, fetch,
  * poll }; keys -> lease; poll -> { fetch, lease, feed }; feed -> table; problem

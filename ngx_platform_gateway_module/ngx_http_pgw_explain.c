@@ -573,6 +573,8 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_keys_explain(&text, e.keys);
     ngx_http_pgw_revocations_explain(&text, mcf->revocations);
     ngx_http_pgw_explain_results(&text, &e);
+    ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
+    ngx_http_pgw_headers_explain(&text, question);
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
 
     if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {

@@ -94,14 +94,43 @@ ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
 }
 
 
+/* Which of the names to strip, the ids first; their number: none of them. */
+
+static ngx_uint_t
+ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
+    const ngx_str_t *key)
+{
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *name = conf->strip->elts;
+
+    /* the length alone rules most names out */
+
+    if (key->len >= 64 || !(conf->strip_lengths >> key->len & 1)) {
+        return conf->strip->nelts;
+    }
+
+    for (i = 0; i < conf->strip->nelts; i++) {
+        if (key->len == name[i].lowcase.len
+            && ngx_http_pgw_headers_alike(key, &name[i].lowcase))
+        {
+            break;
+        }
+    }
+
+    /* a look-alike is removed, and not used as an id */
+
+    return i < NGX_HTTP_PGW_IDS
+           && ngx_strncasecmp(key->data, name[i].lowcase.data, key->len) != 0
+           ? NGX_HTTP_PGW_IDS : i;
+}
+
+
 /* Whether h is to be removed; notes the ids and what CORS needs to know. */
 
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t                          i;
-    const ngx_http_pgw_srv_conf_t      *conf;
-    const ngx_http_pgw_claim_header_t  *name;
+    ngx_uint_t  i;
 
     if (h == pass->hide) {
         return 1;
@@ -116,37 +145,40 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
         pass->cors.methods++;
     }
 
-    /* the length alone rules most names out */
+    i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
 
-    conf = pass->conf;
-
-    if (h->key.len >= 64 || !(conf->strip_lengths >> h->key.len & 1)) {
-        return 0;
+    if (i < NGX_HTTP_PGW_IDS) {
+        pass->id[i] = &h->value;
+        pass->ids[i]++;
     }
 
-    name = conf->strip->elts;
+    return i < pass->conf->strip->nelts;
+}
 
-    for (i = 0; i < conf->strip->nelts; i++, name++) {
 
-        if (h->key.len != name->lowcase.len
-            || !ngx_http_pgw_headers_alike(&h->key, &name->lowcase))
-        {
-            continue;
+void
+ngx_http_pgw_headers_explain(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_question_t *asked)
+{
+    ngx_str_t                 name, rest;
+    ngx_uint_t                i;
+    const char               *comma;
+    ngx_http_pgw_srv_conf_t  *conf;
+
+    rest = asked->headers;
+    comma = "";
+    conf = asked->server->ctx->srv_conf
+               [ngx_http_platform_gateway_module.ctx_index];
+
+    while (conf->any_enabled && ngx_http_pgw_cors_next_name(&rest, &name)) {
+
+        i = ngx_http_pgw_headers_strip(conf, &name);
+
+        if (i >= NGX_HTTP_PGW_IDS && i < conf->strip->nelts) {
+            ngx_http_pgw_text_json(text, comma, &name);
+            comma = ",";
         }
-
-        /* a look-alike is removed, and not used as an id */
-
-        if (i < NGX_HTTP_PGW_IDS
-            && ngx_memcmp(h->lowcase_key, name->lowcase.data, h->key.len) == 0)
-        {
-            pass->id[i] = &h->value;
-            pass->ids[i]++;
-        }
-
-        return 1;
     }
-
-    return 0;
 }
 
 

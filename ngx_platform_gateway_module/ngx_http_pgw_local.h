@@ -221,6 +221,11 @@ typedef struct {
 ngx_int_t ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question);
 
+/* Of headers.c: the names among asked->headers that are stripped, as JSON
+   strings with commas; an id is not, it is checked and may be replaced. */
+void ngx_http_pgw_headers_explain(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_question_t *asked);
+
 
 /* ngx_http_pgw_cors.c: OPTIONS, and the headers of all other responses */
 

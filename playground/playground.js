@@ -78,6 +78,34 @@ function el(name, attributes, ...children) {
   return element;
 }
 
+// The name of an id says which it is; the whole one is in the title, and a click
+// shows and copies it.
+function idButton(name, id) {
+  const cut = id.length > 16 ? `${id.slice(0, 6)}…${id.slice(-6)}` : id;
+  const button = el('button', { type: 'button', class: 'id', title: id,
+    'aria-label': `Copy ${name} ${id}` }, cut);
+  button.addEventListener('click', async () => {
+    button.textContent = id;
+    try {
+      await navigator.clipboard.writeText(id);
+      button.classList.add('copied');
+      say(`${name} copied`);
+    } catch {
+      say(`${name} ${id}`);
+    }
+  });
+  return button;
+}
+
+// What is as long and opaque as an id, or a list of such.
+function value(name, text) {
+  const id = /^[0-9a-f]{32}$|^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+  const parts = text.split(',');
+  return parts.every((part) => id.test(part))
+    ? el('span', { class: 'ids' }, ...parts.map((part) => idButton(name, part)))
+    : el('code', {}, text);
+}
+
 function say(text) {
   $('said').textContent = text;
 }
@@ -240,9 +268,9 @@ async function explain(call) {
   if (call.token) {
     question.token = call.token;
   }
+  question.headers = Object.keys(call.headers).join(', ');
   if (!call.relay) {
     question.origin = call.origin || location.origin;
-    question.headers = Object.keys(call.headers).join(', ');
   }
   try {
     const answer = await fetch('/explain', {
@@ -366,6 +394,99 @@ function decision(call) {
     list);
 }
 
+// -- the way of a request -----------------------------------------------------------
+
+// The gateway's steps that explain() has checks for, each with the first of them.
+const CHECKED = { route: 'path', token: 'bearer', guard: 'session|context' };
+
+// Explain's checks by step, in its order.
+function checksByStep(checks) {
+  const groups = { route: [], token: [], guard: [] };
+  let at = 'route';
+  for (const c of checks) {
+    at = Object.keys(CHECKED).find((step) =>
+      CHECKED[step].split('|').includes(c.check)) || at;
+    groups[at].push(c);
+  }
+  return groups;
+}
+
+function checkedStep(name, checks, note) {
+  const of = (result) => checks.filter((c) => c.result === result);
+  const [failed] = of('failed');
+  return failed ? { name, result: 'failed', note: failed.check }
+    : of('passed').length
+      ? { name, result: 'passed', note: note || plural(of('passed').length,
+        'check', 'checks') }
+      : { name, result: 'skipped', note: 'not needed' };
+}
+
+// How far a request gets: what explain() said, and what became of the call.
+function steps(call) {
+  const e = call.explained;
+  const { route, token, guard } = checksByStep(e.checks);
+  const at = e.location || {};
+  const own = !/^GATEWAY_/.test((call.json && call.json.code) || '');
+  const all = [
+    { name: call.relay ? 'program' : call.origin ? 'other page' : 'browser',
+      result: 'passed', end: true },
+    { name: 'ids', result: call.requestId ? 'passed' : 'skipped',
+      note: call.requestId ? 'in the answer' : 'not told' },
+    { name: 'strip', result: 'passed', note: e.stripped.length
+      ? `${e.stripped.length} removed` : 'nothing found' },
+    checkedStep('route', route, at.name),
+    checkedStep('token', token),
+    checkedStep('guard', guard, (at.access || []).join(' or ')),
+    { name: 'inject', result: e.headers.length ? 'passed' : 'skipped',
+      note: e.headers.length ? plural(e.headers.length, 'header', 'headers')
+        : 'nobody verified' },
+    { name: 'service', end: true, note: at.serviceName,
+      result: !call.status || !own ? 'skipped'
+        : call.status < 400 ? 'passed' : 'failed' },
+  ];
+  // It ends where the first check failed, or before a service that was not
+  // asked: what a limit refuses is no part of an explanation.
+  const stop = e.decision === 'deny'
+    ? all.findIndex((step) => step.result === 'failed')
+    : call.status && !own ? all.length - 2 : all.length - 1;
+  all.slice(stop + 1).forEach((step) => {
+    Object.assign(step, { result: 'unreached', note: '' });
+  });
+  return all;
+}
+
+const SAID = { passed: 'passed', failed: 'refused here', skipped: 'skipped',
+  unreached: 'not reached' };
+
+function way(call) {
+  if (!call.explained || call.explained.decision === undefined) {
+    return '';
+  }
+  const all = steps(call);
+  const list = el('ol', { class: 'way', 'aria-label': 'The way of the request' },
+    ...all.map((step) => el('li', { class: step.end
+      ? `${step.result} end` : step.result, 'data-at': step.name },
+    el('span', { class: 'dot', 'aria-hidden': 'true' },
+      step.end ? '' : MARKS[step.result] || ''),
+    el('span', { class: 'at' }, step.name),
+    el('span', { class: 'unseen' }, `: ${SAID[step.result]}. `),
+    el('span', { class: 'note' }, ...breakable(step.note || '')))));
+  // The answer's way back begins where the request ended.
+  const back = el('div', { class: 'back', 'aria-hidden': 'true' }, el('span'));
+  back.style.setProperty('--length',
+    all.filter((step) => step.result !== 'unreached').length);
+  const no = call.explained.decision === 'deny'
+    ? el('p', { class: 'reason' }, `${failedCheck(call)} `,
+      el('code', {}, call.explained.reason)) : '';
+  return el('div', {}, list, back, no);
+}
+
+function removed(call) {
+  const names = call.explained ? call.explained.stripped || [] : [];
+  return names.length ? el('p', { class: 'removed' }, 'Stripped: ',
+    ...names.flatMap((name) => [el('del', {}, name), ' '])) : '';
+}
+
 function fold(title, note, content) {
   return el('details', {},
     el('summary', {}, title + ' ', el('span', { class: 'quiet' }, note)),
@@ -388,7 +509,8 @@ function meaning(call) {
   }
   const json = call.json || {};
   if (json.code === 'GATEWAY_TOKEN_INVALID') {
-    return `Refused: ${json.detail}. The service was not asked.`
+    return (call.explained && call.explained.decision === 'deny' ? ''
+      : `Refused: ${json.detail}. `) + 'The service was not asked.'
       + (isOver(call) ? ' By itself the token is good, with '
         + `${left(decode(call.token).claims.exp)}.` : '');
   }
@@ -401,9 +523,9 @@ function loginAgain() {
 
 function facts(rows) {
   const list = el('dl', { class: 'facts' });
-  for (const [name, value] of rows) {
-    if (value) {
-      list.append(el('dt', {}, name), el('dd', {}, el('code', {}, value)));
+  for (const [name, text] of rows) {
+    if (text) {
+      list.append(el('dt', {}, name), el('dd', {}, value(name, text)));
     }
   }
   return list;
@@ -411,8 +533,13 @@ function facts(rows) {
 
 // A path that a narrow screen breaks after a slash, and nowhere else.
 function breakable(path) {
-  return path.match(/[^/]*\/|[^/]+/g)
+  return (path.match(/[^/]*\/|[^/]+/g) || [])
     .map((part) => el('span', { class: 'part' }, part));
+}
+
+function badge(call) {
+  return el('span', { class: call.status >= 200 && call.status < 300
+    ? 'badge' : 'badge bad' }, call.status ? String(call.status) : 'blocked');
 }
 
 function card(call) {
@@ -420,42 +547,87 @@ function card(call) {
   const ok = call.status >= 200 && call.status < 300;
   const box = el('article', { class: ok ? 'call' : 'call refused' },
     call.name ? el('p', { class: 'call-name' }, call.name) : null,
-    el('h4', {}, el('code', {}, `${call.method} `, ...breakable(call.path))),
-    el('p', { class: 'call-line' },
-      el('span', { class: 'badge' }, call.status ? String(call.status)
-        : 'blocked'),
-      el('span', { class: 'time' }, `${Math.round(call.ms)} ms`),
-      code ? el('code', {}, code) : null),
+    el('h3', {}, el('code', {}, `${call.method} `, ...breakable(call.path))),
+    way(call),
+    el('p', { class: 'call-line' }, badge(call),
+      code ? el('code', {}, code) : null,
+      el('span', { class: 'time' }, `${Math.round(call.ms)} ms`)),
     el('p', { class: 'what' }, meaning(call)));
   if (isOver(call)) {
     box.append(loginAgain());
   }
-  box.append(facts([['X-Request-Id', call.requestId],
-    ['X-Correlation-Id', call.correlationId]]), ...(call.tables || []));
+  box.append(removed(call), ...(call.tables || []),
+    facts([['X-Request-Id', call.requestId],
+      ['X-Correlation-Id', call.correlationId]]));
 
   const pre = (text, label) =>
     el('pre', { tabindex: '0', role: 'group', 'aria-label': label }, text);
-  box.append(
-    fold('Request', call.relay ? 'as it left the relay'
-      : call.status ? 'as the browser sent it' : 'as it would have been sent',
+  box.append(el('div', { class: 'folds' },
+    fold('Request', call.relay ? 'of the relay'
+      : call.status ? 'as sent' : 'not sent',
       [pre(requestText(call), 'Request'),
         el('p', { class: 'small' }, preflight(call))]),
     call.status
-      ? fold('Response', 'as scripts may read it',
+      ? fold('Response', 'as scripts read it',
         pre(responseText(call), 'Response'))
       : '',
-    decisionFold(call));
+    decisionFold(call)));
   return box;
 }
 
-function show(where, calls, verdict) {
-  const box = typeof where === 'string'
-    ? document.querySelector(`#${where} .results`) : where;
-  box.replaceChildren(
-    ...(verdict ? [el('p', { class: 'verdict' }, verdict)] : []),
-    ...calls.map(card));
+// Shows what came of a step, newest first; what was shown before folds.
+const KEPT = 12;
+
+function log(step, cards, badges, verdict, title) {
+  const name = title || $(step).querySelector('h2').textContent;
+  const entry = el('details', { class: 'entry', 'data-step': step, open: true },
+    el('summary', {}, el('span', { class: 'entry-title' }, name),
+      ...badges, el('span', { class: 'time' },
+        new Date().toLocaleTimeString('en-GB'))),
+    ...(verdict ? [el('p', { class: 'verdict' }, verdict)] : []), ...cards);
+  for (const old of document.querySelectorAll('.entry')) {
+    old.open = false;
+  }
+  $('log').prepend(entry);
+  [...$('log').children].slice(KEPT).forEach((old) => old.remove());
+  $('nothing-yet').hidden = true;
+  place($(step));
+  $('beside').scrollTop = 0;
+  if (narrow.matches) {
+    entry.scrollIntoView({ block: 'nearest',
+      behavior: calm.matches ? 'auto' : 'smooth' });
+  }
+}
+
+function show(step, calls, { verdict, title } = {}) {
+  log(step, calls.map(card), calls.map(badge), verdict, title);
   say(verdict || calls.map((c) => `${c.path}: ${c.status || 'blocked'}. `
     + meaning(c)).join(' '));
+}
+
+// -- the steps of the page ------------------------------------------------------------
+
+const narrow = matchMedia('(max-width: 60rem)');
+const calm = matchMedia('(prefers-reduced-motion: reduce)');
+
+// Where there is one column, what happened stands below its step.
+function place(step) {
+  if (narrow.matches && step) {
+    step.after($('happened'));
+  } else {
+    $('beside').append($('happened'));
+  }
+}
+
+// Only one is open.  The focus does not stay in one that closes.
+function openStep(id) {
+  const from = document.activeElement.closest('.step');
+  for (const step of document.querySelectorAll('.step')) {
+    step.open = step.id === id;
+  }
+  if (from && from.id !== id) {
+    $(id).querySelector('summary').focus({ preventScroll: narrow.matches });
+  }
 }
 
 // -- the session ---------------------------------------------------------------------
@@ -523,8 +695,17 @@ function showSession() {
     ? [`Working in ${branchName(decode(state.access).claims.active_branch_id)}.`]
     : state.account ? ['Logged in, no branch chosen.']
       : ['Not logged in.']);
-  $('session-id').textContent = sessionOf(state.refresh);
+  $('session-id').replaceChildren(state.refresh
+    ? idButton('Session', sessionOf(state.refresh)) : '');
   $('session-id').parentElement.hidden = !state.refresh;
+  $('memory').hidden = !state.refresh;
+  for (const [step, done] of [['login', state.refresh],
+    ['branch', state.access]]) {
+    const n = $(step).querySelector('.n');
+    n.dataset.n = n.dataset.n || n.textContent;
+    n.textContent = done ? '✓' : n.dataset.n;
+    n.classList.toggle('done', Boolean(done));
+  }
 
   const groups = new Map();
   for (const b of state.branches) {
@@ -560,7 +741,7 @@ function showSession() {
 }
 
 function sessionItem(s) {
-  const end = el('button', { type: 'button',
+  const end = el('button', { type: 'button', class: 'second danger',
     'aria-label': `End session ${s.sessionId}` }, 'End session');
   on(end, 'click', () => endSession(s));
   const time = (text) => text && clock(Date.parse(text) / 1000);
@@ -595,7 +776,7 @@ function table(caption, heads, rows) {
       ...heads.map((h) => el('th', { scope: 'col' }, h)))),
     el('tbody', {}, ...rows.map(([first, ...others]) => el('tr', {},
       el('th', { scope: 'row' }, first),
-      ...others.map((text) => el('td', {}, el('code', {}, text)))))));
+      ...others.map((text) => el('td', {}, value(first, text)))))));
 }
 
 function arrived(call) {
@@ -637,6 +818,9 @@ async function login() {
       + ' cookie.';
   }
   show('login', [call]);
+  if (call.status === 200 && (state.access || state.branches.length)) {
+    openStep(state.access ? 'call' : 'branch');
+  }
 }
 
 async function chooseBranch() {
@@ -653,6 +837,9 @@ async function chooseBranch() {
     $('branches').value = chosen;
   }
   show('branch', [call]);
+  if (call.status === 200) {
+    openStep('call');
+  }
 }
 
 function contextCall(token, more) {
@@ -693,13 +880,13 @@ async function race() {
   const won = calls.filter((call) => call.status === 200)
     .sort((a, b) => a.end - b.end);
   won.forEach((call) => take(call.json));
-  show('refresh', calls, [
+  show('refresh', calls, { verdict: [
     'Neither won: log in again.',
     `One of the two won: the ${won.length && won[0].name.toLowerCase()}. The`
       + ' session goes on with its tokens, so two tabs do no harm.',
     'No race: the second call was sent after the first was answered, with the'
       + ' new cookie. Try again.',
-  ][won.length]);
+  ][won.length] });
 }
 
 // What the first check that failed says.
@@ -718,7 +905,7 @@ async function spoof() {
       + ' such as X-Correlation-Id, arrives as it was sent.';
     call.tables = [compared(call)];
   }
-  show($('spoof-results'), [call]);
+  show('cheat', [call], { title: 'Claim to be somebody else' });
 }
 
 async function spoofInBrowser() {
@@ -730,12 +917,11 @@ async function spoofInBrowser() {
   if (plain.status === 200) {
     plain.what = 'The same call without the claims: let through.';
   }
-  const no = failedCheck(call);
-  if (!call.status && no) {
+  if (!call.status && failedCheck(call)) {
     call.what = 'Not sent. The browser asked the gateway whether this page may'
-      + ` send these headers, and it may not: ${no}.`;
+      + ' send these headers, and it may not.';
   }
-  show($('spoof-results'), [plain, call]);
+  show('cheat', [plain, call], { title: 'Claim to be somebody else' });
 }
 
 async function tamper() {
@@ -750,11 +936,7 @@ async function tamper() {
   if (calls[0].status === 200) {
     calls[0].what = 'Verified: the service was asked.';
   }
-  const failed = failedCheck(calls[1]);
-  if (failed) {
-    calls[1].what = `Refused: ${failed}. The service was not asked.`;
-  }
-  show($('tamper-results'), calls);
+  show('cheat', calls, { title: 'Tamper with the token' });
 }
 
 // What the gateway would say to another page: no page can send for one.
@@ -765,9 +947,12 @@ async function askForPage() {
   const no = call.explained ? failedCheck(call) : 'the gateway did not answer';
   const said = no ? `A page of ${call.origin} may not call it: ${no}.`
     : `A page of ${call.origin} may call it, and read the answer.`;
-  $('origin-results').replaceChildren(
-    el('article', { class: no ? 'call refused' : 'call' },
-      el('p', { class: 'what' }, said), decisionFold(call)));
+  log('cheat', [el('article', { class: no ? 'call refused' : 'call' },
+    el('h3', {}, el('code', {}, `${call.method} `, ...breakable(call.path))),
+    way(call), el('p', { class: 'what' }, said),
+    el('div', { class: 'folds' }, decisionFold(call)))],
+  [el('span', { class: no ? 'badge bad' : 'badge' }, no ? 'would be refused'
+    : 'would be allowed')], '', 'Call from another page');
   say(said);
 }
 
@@ -871,6 +1056,18 @@ async function begin() {
   on($('logout-all'), 'click', () =>
     end(authorized('POST', 'logout-all'), true));
   on($('logout-button'), 'click', logout);
+  document.addEventListener('click', (e) => {
+    const link = e.target.closest('a[href^="#"]');
+    const to = link && document.querySelector(link.hash);
+    if (to && to.matches('.step')) {
+      openStep(to.id);
+      to.querySelector('summary').focus();
+    }
+  });
+  narrow.addEventListener('change', () => {
+    const [newest] = document.querySelectorAll('.entry');
+    place(newest && $(newest.dataset.step));
+  });
   setInterval(tick, 1000);
 
   state.gateway = (await (await fetch('settings.json')).json()).gateway;

@@ -482,6 +482,24 @@ is results(ask(path => 'x', origin => 'x'))->{cors}, 'skipped', 'no such path';
 is results(ask(path => '/branch/', headers => 'x-two'))->{cors}, 'skipped',
     'headers of no page';
 
+# Which headers of a client's no upstream gets, a look-alike of an id among
+# them: each name is said just if its header does not arrive.
+
+my @names = qw(X-One x-ROLES X-Account-Id X-Request-Id Accept X-Tenant-Id
+    X-Subject);
+my $arrived = http_get($port, '/public', headers => [ map { $_ => 'client' }
+    @names ])->json;
+my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' }
+    @{ $arrived->{headers} };
+is_deeply ask(path => '/public', headers => join(', ', @names, 'X_Roles',
+    'X_Request_Id'))->{stripped}, [ (grep { !$kept{ lc $_ } } @names),
+    'X_Roles', 'X_Request_Id' ], 'what is stripped';
+is_deeply [ sort keys %kept ], [qw(accept x-correlation-id x-one x-request-id)],
+    'control: the others arrive';
+is_deeply ask(path => '/branch/', token => 'x', headers => 'X-Roles')
+    ->{stripped}, ['X-Roles'], 'of a request that is refused, too';
+is_deeply ask(path => '/public')->{stripped}, [], 'none were named';
+
 # Of a server by its name, as that server would have it.
 
 sub same_elsewhere {

@@ -1,5 +1,6 @@
-# examples/client: passes the compiler's strictest checks, and does what it
-# says against the real gateway, identity service and PostgreSQL.
+# examples/client: passes the compiler's strictest checks, has the types that
+# docs/openapi.yaml makes, and does what it says against the real gateway,
+# identity service and PostgreSQL.
 
 use strict;
 use warnings;
@@ -37,6 +38,54 @@ my $compile = "$node $tools/node_modules/typescript/bin/tsc --strict --noEmit"
     . ' --lib es2022,dom';
 $said = qx{$compile @{[ $t->write_file('page.ts', $page) ]} 2>&1};
 is $?, 0, 'docs/http-api.md uses it as it is' or diag $said;
+
+# Types made from the document need no "?.", and are those of the client.
+
+qx{$node $tools/node_modules/openapi-typescript/bin/cli.js @{[ $t->root ]}/docs/openapi.yaml -o $dir/api.ts 2>&1};
+is $?, 0, 'types are made from docs/openapi.yaml';
+my $strict = "$compile --noUncheckedIndexedAccess --exactOptionalPropertyTypes"
+    . ' --noImplicitReturns';
+my $types = <<'END';
+import type { components, operations } from './api';
+import type { OwnSession, Session } from './client';
+
+type Schemas = components['schemas'];
+type Answer<O extends 'login' | 'refresh'> =
+  operations[O]['responses'][200]['content']['application/json'];
+type Exactly<A, B> = [A] extends [B] ? [B] extends [A] ? true : false : false;
+
+export const same: Exactly<OwnSession, Schemas['OwnSession']> = true;
+
+export function first(answer: Answer<'login'> | Answer<'refresh'>): string {
+  const session: Session = answer;
+  if (answer.accessToken !== undefined) return answer.accessToken;
+  const action: 'select_branch' = answer.nextAction.type;
+  return answer.accountAccessToken + answer.branches.length + action
+    + session.refreshToken;
+}
+export function other(answer: Answer<'login'>): string {
+  return answer.branches === undefined ? answer.accessToken
+    : answer.accountAccessToken;
+}
+export function next(action: Schemas['NextAction']): string {
+  switch (action.type) {
+    case 'load_current_context': return 'go';
+    case 'select_branch': return 'choose';
+  }
+}
+export const used = (own: OwnSession): string => own.usedAt ?? 'unknown';
+END
+for my $case ([ 'strict TypeScript needs no "?."' ],
+    [ 'control: which token there is has to be asked', 'if .*', '' ],
+    [ 'control: there are two actions', 'case .select.*', '' ],
+    [ 'control: usedAt may be null', " \\?\\? 'unknown'", '' ])
+{
+    my ($name, $from, $to) = @$case;
+    my $text = $types;
+    $text =~ s/$from/$to/ if $from;
+    $said = qx{$strict @{[ $t->write_file('types.ts', $text) ]} 2>&1};
+    is $? == 0, !$from, $name or diag $said;
+}
 
 my $base = 'http://127.0.0.1:' . $s->gateway;
 for my $mode ('', 'retries') {

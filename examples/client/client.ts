@@ -28,7 +28,7 @@ export interface OwnSession {
   /** Whether it is this client's. */
   current: boolean;
   createdAt: string;
-  usedAt: string | null;
+  usedAt: string;
   expiresAt: string;
   address: string | null;
   agent: string | null;
@@ -71,13 +71,30 @@ export class PlatformError extends Error {
   }
 }
 
-interface Session {
-  accessToken?: string;
-  accountAccessToken?: string;
-  refreshToken?: string;
+interface Answer {
+  code: string;
+  message: string;
+  tokenType: 'Bearer';
   expiresIn: number;
-  branches?: Branch[];
 }
+
+interface InBranch extends Answer {
+  accessToken: string;
+  nextAction: { type: 'load_current_context' };
+}
+
+interface Choice extends Answer {
+  accountAccessToken: string;
+  branches: Branch[];
+}
+
+/** Of a login or a refresh: accessToken, or what a branch is chosen with, or
+    after a refresh that asks for it both. */
+export type Session = { refreshToken: string } & (
+  | InBranch & { accountAccessToken?: never; branches?: never }
+  | InBranch & Choice
+  | Choice & { accessToken?: never; nextAction: { type: 'select_branch' } }
+);
 
 interface Ended {
   endedSessions: number;
@@ -157,13 +174,14 @@ export class PlatformClient {
   /** Works at any time, also to switch. */
   async selectBranch(branchId: string): Promise<void> {
     const select = () =>
-      this.#post('select-branch', { branchId }, this.#account?.text);
+      this.#post<InBranch>('select-branch', { branchId }, this.#account?.text);
     if (!usable(this.#account)) await this.refresh(true);
-    this.#access = this.#token(await select().catch(async (error) => {
+    const selected = await select().catch(async (error) => {
       if (!isSignedOut(error)) throw error;
       await this.refresh(true);
       return select();
-    }));
+    });
+    this.#access = issued(selected.accessToken, selected);
   }
 
   /**
@@ -292,12 +310,12 @@ export class PlatformClient {
 
   /* A new refresh token is stored before anything else happens to it. */
   async #keep(session: Session): Promise<void> {
-    await this.#store?.save(session.refreshToken ?? null);
-    this.#access = this.#token(session);
-    if (session.accountAccessToken) {
-      this.#account = this.#token(
-        { ...session, accessToken: session.accountAccessToken });
-      this.branches = session.branches ?? [];
+    await this.#store?.save(session.refreshToken);
+    this.#access = session.accessToken === undefined ? undefined
+      : issued(session.accessToken, session);
+    if (session.accountAccessToken !== undefined) {
+      this.#account = issued(session.accountAccessToken, session);
+      this.branches = session.branches;
     }
   }
 
@@ -305,12 +323,6 @@ export class PlatformClient {
     this.#access = this.#account = undefined;
     this.branches = [];
     await this.#store?.save(null);
-  }
-
-  /* By our own clock from now on, whatever the server's says. */
-  #token({ accessToken, expiresIn }: Session): Token | undefined {
-    return accessToken === undefined ? undefined
-      : { text: accessToken, expires: Date.now() + expiresIn * 1000 };
   }
 
   #send(url: URL, init: RequestInit, token: Token | undefined) {
@@ -353,6 +365,11 @@ export class PlatformClient {
     throw new PlatformError(answer.status, problem,
       Number(answer.headers.get('Retry-After')) || 0);
   }
+}
+
+/* By our own clock from now on, whatever the server's says. */
+function issued(text: string, { expiresIn }: Answer): Token {
+  return { text, expires: Date.now() + expiresIn * 1000 };
 }
 
 function usable(token: Token | undefined): boolean {

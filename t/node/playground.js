@@ -10,6 +10,7 @@ const { chromium } = require('playwright-core');
 
 const [program, origin, accessLog, shots] = process.argv.slice(2);
 const CONTEXT = '/api/workspaces/current-context';
+const NEWEST = '#log > :first-child';
 const SEVERAL = '00000000-0000-4000-8000-000300000003';
 
 // -- checks ----------------------------------------------------------------------
@@ -105,8 +106,58 @@ class Page {
     return calls;
   }
 
-  click(selector) {
+  // The step of a control is open before it is used.
+  async open(selector) {
+    const step = await this.page.$eval(selector, (e) => {
+      const box = e.closest('.step');
+      return box && !box.open ? box.id : '';
+    });
+    if (step) {
+      await this.page.click(`#${step} > summary`);
+    }
+  }
+
+  async click(selector) {
+    await this.open(selector);
     return this.during(() => this.page.click(selector));
+  }
+
+  async select(selector, option) {
+    await this.open(selector);
+    return this.page.selectOption(selector, option);
+  }
+
+  // Of the newest answer's table; a short id has the whole one in its title.
+  rows() {
+    return this.page.$$eval(`${NEWEST} tbody tr`, (trs) => trs.map((tr) =>
+      [...tr.children].map((c) => [...c.querySelectorAll('.id')]
+        .map((id) => id.title).join() || c.textContent)));
+  }
+
+  sessionId() {
+    return this.page.getAttribute('#session-id button', 'title');
+  }
+
+  // Of each card of the newest answer: where it went, how far, and why not on.
+  way() {
+    return this.page.$$eval(`${NEWEST} .call`, (boxes) => boxes.map((box) => ({
+      steps: [...box.querySelectorAll('.way li')].map((li) =>
+        `${li.dataset.at} ${li.className.replace(' end', '')}`),
+      notes: Object.fromEntries([...box.querySelectorAll('.way li')].map((li) =>
+        [li.dataset.at, li.querySelector('.note').textContent])),
+      reason: (box.querySelector('.reason code') || {}).textContent || '',
+      removed: [...box.querySelectorAll('.removed del')]
+        .map((d) => d.textContent),
+    })));
+  }
+
+  // Where the focus is: the nearest place with an id, and what has it.
+  focus() {
+    return this.page.evaluate(() => {
+      const e = document.activeElement;
+      const box = e.closest('.step, #log, #session, #beside');
+      return `${box && box.id} ${e.tagName}`;
+    });
   }
 
   text(selector) {
@@ -125,8 +176,10 @@ class Page {
 
   // Of the cards of a step: status, code, decision; and each one's request id
   // is what the network and the gateway's log had, with the same decision.
-  async cards(selector, name, calls, want) {
-    const cards = await this.page.$$eval(`${selector} .call`, (boxes) =>
+  async cards(step, name, calls, want) {
+    is(await this.page.getAttribute(NEWEST, 'data-step'), step.slice(1),
+      `${name}: the newest answer is of its step`);
+    const cards = await this.page.$$eval(`${NEWEST} .call`, (boxes) =>
       boxes.map((box) => {
         const part = (q) => (box.querySelector(q) || {}).textContent || '';
         return {
@@ -134,14 +187,18 @@ class Page {
           code: part('.call-line code'),
           time: part('.time'),
           decision: part('details:last-of-type summary .quiet'),
-          ids: [...box.querySelectorAll('.facts dd')].map((d) => d.textContent),
-          failed: part('.failed'),
+          ids: [...box.querySelectorAll('.facts dd')].map((d) =>
+            (d.querySelector('.id') || {}).title || d.textContent),
+          failed: part('.checks .failed'),
         };
       }));
     is(cards.map((c) => [c.badge, c.code, c.decision]), want,
       `${name}: what the page shows`);
     is(calls.map((c) => c.status ? String(c.status) : 'blocked'),
       cards.map((c) => c.badge), `${name}: what the network had`);
+    is((await this.way()).map((w) => w.reason), want.map(([, , decision]) =>
+      /^deny: (.*)/.test(decision) ? decision.slice(6) : ''),
+    `${name}: the reason on the way back`);
     for (const [i, card] of cards.entries()) {
       like(card.time, /^\d+ ms$/, `${name}: how long it took`);
       if (!calls[i] || !calls[i].status) {
@@ -193,20 +250,19 @@ async function looks(p, name) {
     // What is scrolled out of a list is not there.
     const seen = (e) => {
       const r = e.getBoundingClientRect();
-      const list = e.closest('#session-list');
+      const list = e.closest('#session-list') || e.closest('#beside');
       const { top, bottom } = (list || e).getBoundingClientRect();
       return { left: r.left, right: r.right, top: Math.max(r.top, top),
         bottom: Math.min(r.bottom, bottom) };
     };
     const boxes = [...document.querySelectorAll('button, select, input, summary,'
       + ' h2, h3, h4, p, table, pre, dl')]
-      .filter((e) => e.offsetParent && !e.closest('.unseen'))
+      .filter((e) => e.checkVisibility() && !e.closest('.unseen'))
       .map((e) => [e, seen(e)]);
     const bad = [];
     for (const [a, r] of boxes) {
       for (const [b, s] of boxes) {
         if (a !== b && !a.contains(b) && !b.contains(a)
-          && !a.closest('details:not([open])') && !b.closest('details:not([open])')
           && !a.closest('aside') && !b.closest('aside')
           && Math.min(r.right, s.right) - Math.max(r.left, s.left) > 1
           && Math.min(r.bottom, s.bottom) - Math.max(r.top, s.top) > 1) {
@@ -253,7 +309,9 @@ async function looks(p, name) {
 
   is(await p.page.evaluate(() => [...document.querySelectorAll(
     'button, select, form input')]
-    .filter((e) => e.offsetParent && e.getBoundingClientRect().height < 44)
+    .filter((e) => e.checkVisibility() && e.getBoundingClientRect().height
+      < (e.className.startsWith('id') && !matchMedia('(pointer: coarse)').matches
+        ? 24 : 44))
     .map((e) => e.id)), [], `${name}: every control is large enough to touch`);
 }
 
@@ -261,7 +319,7 @@ async function looks(p, name) {
 
 async function loginByKeyboard(p) {
   const order = [];
-  for (const want of ['A.skip', 'A.', 'demo', 'account', 'credential', 'BUTTON.']) {
+  for (const want of ['A.skip', 'SUMMARY.', 'demo', 'account', 'credential', 'BUTTON.']) {
     await p.page.keyboard.press('Tab');
     order.push(await p.page.evaluate(() => {
       const e = document.activeElement;
@@ -280,19 +338,82 @@ async function loginByKeyboard(p) {
   }
   const [call] = await p.during(() => p.page.keyboard.press('Enter'));
   is(call.status, 200, 'keyboard: Enter logs in');
-  is(await p.page.evaluate(() => document.activeElement.textContent), 'Log in',
-    'keyboard: the focus stays');
+  is(await p.focus(), 'call SUMMARY', 'keyboard: the focus is on the next step');
   like(await p.text('[role=status]'), /login: 200\..*branch token/,
     'keyboard: what came of it is said aloud');
   like(await p.text('#session-state'), /^Working in /, 'keyboard: in a branch');
+
+  // From there on: the step's own, the other steps, the session, the answers.
+  const places = [];
+  for (let i = 0; i < 40 && places[places.length - 1] !== 'log SUMMARY'; i += 1) {
+    await p.page.keyboard.press('Tab');
+    places.push(await p.focus());
+  }
+  is(places, ['call SELECT', 'call BUTTON', 'refresh SUMMARY', 'cheat SUMMARY',
+    'sessions SUMMARY', 'logout SUMMARY', 'beside DIV', 'session BUTTON',
+    'session SUMMARY', 'session SUMMARY', 'log SUMMARY'],
+  'keyboard: from the left to the right, in the order of the steps');
+  await p.page.keyboard.press('Enter');
+  ok(!await p.page.$eval(NEWEST, (e) => e.open), 'keyboard: an answer folds');
+  await p.page.keyboard.press('Enter');
+  await p.page.keyboard.press('Tab');
+  const id = await p.page.evaluate(() => document.activeElement.title);
+  await p.page.keyboard.press('Enter');
+  is([await p.page.evaluate(() => document.activeElement.textContent),
+    await p.page.evaluate(() => navigator.clipboard.readText())], [id, id],
+  'keyboard: Enter shows a whole id and copies it');
+  is(id, call.headers['x-request-id'], 'keyboard: which is the request\'s');
   await p.page.keyboard.press('Tab');
   await p.page.keyboard.press('Enter');
-  ok(await p.page.evaluate(() => document.querySelector('#login details').open),
+  ok(await p.page.$eval(`${NEWEST} .folds details`, (e) => e.open),
     'keyboard: the request opens');
 }
 
+// Old answers fold, each may be opened again, and there is an end to them.
+async function folding(p) {
+  const opened = () => p.page.$$eval('.entry', (all) => all.map((e) => e.open));
+  for (let i = 0; i < 14; i += 1) {
+    await p.click('#call-form button');
+  }
+  is(await opened(), [true, ...Array(11).fill(false)],
+    'folding: the newest is open, and twelve are kept');
+  await p.page.click('.entry:nth-child(2) > summary');
+  is((await opened()).slice(0, 3), [true, true, false],
+    'folding: an old one opens');
+  is(await p.page.$$eval('.step', (all) => all.filter((e) => e.open)
+    .map((e) => e.id)), ['call'], 'folding: one step is open');
+  is(await p.page.$$eval('.step', (all) => all.map((e) => e.querySelectorAll(
+    '.body button:not(.second, .id)').length)), Array(7).fill(1),
+  'folding: each step has one first button');
+  ok(await p.page.evaluate(() => document.documentElement.scrollHeight) < 1200,
+    'folding: the page does not grow');
+}
+
+// The strip says what the explanation says, whatever that is.
+async function otherExplanations(p) {
+  const check = (name, result, more) => ({ check: name, result, ...more });
+  const said = { decision: 'deny', reason: 'such_and_such', location: null,
+    stripped: ['Accept', 'X-Other'], headers: [], checks: [check('path', 'passed'),
+      check('location', 'failed', { reason: 'such_and_such', detail: 'no way' }),
+      check('bearer', 'passed'), check('context', 'failed', { detail: 'x' })] };
+  let answer = { json: said };
+  await p.page.route('**/explain', (route) => route.fulfill(answer));
+  await p.click('#call-form button');
+  const [told] = await p.way();
+  is(told.steps, ['browser passed', 'ids passed', 'strip passed',
+    'route failed', 'token unreached', 'guard unreached', 'inject unreached',
+    'service unreached'], 'another explanation: it ends at its first fault');
+  is([told.notes.route, told.reason, told.removed], ['location',
+    'such_and_such', said.stripped], 'another explanation: for its reason');
+  answer = { status: 500, body: '' };
+  await p.click('#call-form button');
+  is((await p.way()).map((w) => w.steps), [[]], 'no explanation: no strip');
+  await p.page.unroute('**/explain');
+  p.errors = [];
+}
+
 async function login(p) {
-  await p.page.selectOption('#demo', 'disabled@demo.test');
+  await p.select('#demo', 'disabled@demo.test');
   let calls = await p.click('#login-form button');
   await p.cards('#login', 'a disabled account', calls,
     [['401', 'AUTH_INVALID_CREDENTIALS', 'allow: public']]);
@@ -300,7 +421,7 @@ async function login(p) {
   p.silent('a disabled account', '401 /api/auth/login');
 
   const before = entries().length;
-  await p.page.selectOption('#demo', 'several@demo.test');
+  await p.select('#demo', 'several@demo.test');
   calls = await p.click('#login-form button');
   await p.cards('#login', 'login', calls,
     [['200', 'AUTH_LOGIN_SUCCESS', 'allow: public']]);
@@ -315,9 +436,9 @@ async function login(p) {
     'login: the browser has the cookie');
   is(await p.page.evaluate(() => document.cookie), '',
     'login: and no script can read it');
-  is(await p.text('#login pre').then((t) => /passw0rd/.test(t)), false,
+  is(await p.text(`${NEWEST} pre`).then((t) => /passw0rd/.test(t)), false,
     'login: the credential is not shown');
-  is(await p.text('#login .results').then((t) => [calls[0].json.refreshToken,
+  is(await p.text('#log').then((t) => [calls[0].json.refreshToken,
     calls[0].json.accountAccessToken].some((w) => t.includes(w.slice(-40)))),
   false, 'login: nor is any whole token');
   like(await p.text('#session-state'), /no branch chosen/, 'login: no branch');
@@ -331,7 +452,7 @@ async function login(p) {
 async function chooseBranch(p, told) {
   is(await p.page.$$eval('#branches option', (os) => os.map((o) => o.label)),
     told.branches.map((b) => b.branchName), 'branch: the list');
-  await p.page.selectOption('#branches', { label: 'Harbour North' });
+  await p.select('#branches', { label: 'Harbour North' });
   const calls = await p.click('#branch-form button');
   await p.cards('#branch', 'branch', calls,
     [['200', 'AUTH_SELECT_BRANCH_SUCCESS', 'allow: verified']]);
@@ -361,7 +482,12 @@ async function decodeTokens(p, tokens) {
   }
 }
 
+const STEPS = ['browser', 'ids', 'strip', 'route', 'token', 'guard', 'inject',
+  'service'];
+
 async function callService(p, tokens) {
+  const ends = { account: ['guard', 'context'], refresh: ['token', 'typ'],
+    none: ['token', 'bearer'], access: ['service', 'entitlement-service'] };
   const expected = {
     account: ['403', 'GATEWAY_CONTEXT_FORBIDDEN', 'deny: context_forbidden'],
     refresh: ['401', 'GATEWAY_TOKEN_INVALID', 'deny: token_typ'],
@@ -373,17 +499,22 @@ async function callService(p, tokens) {
   is(await p.page.inputValue('#call-token'), 'access',
     'call: the branch token is offered');
   for (const [kind, want] of Object.entries(expected)) {
-    await p.page.selectOption('#call-token', kind);
+    await p.select('#call-token', kind);
     const calls = await p.click('#call-form button');
     await p.cards('#call', `call with ${kind}`, calls, [want]);
     is(sentToken(calls[0]), token[kind] || '', `call with ${kind}: which went`);
-    is(await p.count('#call table'), want[0] === '200' ? 1 : 0,
+    const [told] = await p.way();
+    const at = STEPS.indexOf(ends[kind][0]);
+    is(told.steps, STEPS.map((step, i) => `${step} ${i < at ? 'passed'
+      : i > at ? 'unreached' : kind === 'access' ? 'passed' : 'failed'}`),
+    `call with ${kind}: how far it got`);
+    is(told.notes[ends[kind][0]], ends[kind][1], `call with ${kind}: and why`);
+    is(await p.count(`${NEWEST} table`), want[0] === '200' ? 1 : 0,
       `call with ${kind}: headers arrived or not`);
     p.silent(`call with ${kind}`,
       ...want[0] === '200' ? [] : [`${want[0]} ${CONTEXT}`]);
     if (want[0] === '200') {
-      const rows = await p.page.$$eval('#call tbody tr', (trs) => trs.map((tr) =>
-        [...tr.children].map((c) => c.textContent)));
+      const rows = await p.rows();
       is(rows, Object.entries(calls[0].json.headers),
         'call: the page shows the headers that arrived');
       is([calls[0].json.headers['X-Account-Id'], calls[0].json.authorization],
@@ -426,12 +557,13 @@ async function refreshing(p, tokens) {
   'reload: the cookie brings the session back');
   like(await p.text('#session-state'), /^Working in /, 'reload: in its branch');
 
+  await p.open('#include-account');
   await p.page.check('#include-account');
   calls = await p.click('#refresh-body');
   ok(calls[0].json.accountAccessToken && JSON.parse(calls[0].body)
     .includeAccountToken, 'refresh: with an account token');
   await p.page.uncheck('#include-account');
-  await p.page.selectOption('#branches', { label: 'Harbour West' });
+  await p.select('#branches', { label: 'Harbour West' });
   await p.click('#branch-form button');
   is(await p.text('#session-state'), 'Working in Harbour West.',
     'refresh: and the branch can be switched');
@@ -460,7 +592,7 @@ async function racing(p) {
   await p.cards('#refresh', 'race', calls, calls.map((c) => c === won
     ? ['200', 'AUTH_REFRESH_SUCCESS', 'allow: public']
     : ['401', 'AUTH_REFRESH_TOKEN_STALE', 'allow: public']));
-  like(await p.text('#refresh .verdict'),
+  like(await p.text(`${NEWEST} .verdict`),
     won === calls[0] ? /the first call/ : /the second call/,
     'race: the page says which');
   p.silent('race', '401 /api/auth/refresh');
@@ -471,7 +603,7 @@ async function racing(p) {
 
 async function cheating(p) {
   let calls = await p.click('#spoof');
-  await p.cards('#spoof-results', 'spoof', calls, [['200', '',
+  await p.cards('#cheat', 'spoof', calls, [['200', '',
     'allow: verified']]);
   const { sent } = calls[0];
   is([sent['x-account-id'], sent['x-roles'], sent.x_workspace_id],
@@ -484,23 +616,29 @@ async function cheating(p) {
     'spoof: what the service got is the token\'s');
   is(there['X-Correlation-Id'], sent['x-correlation-id'],
     'spoof: an untrusted header arrived as it was sent');
-  is(await p.page.$$eval('#spoof-results tbody tr', (trs) => trs.map((tr) =>
-    [...tr.children].map((c) => c.textContent))), [
+  is(await p.rows(), [
     ['X-Account-Id', 'somebody-else', SEVERAL],
     ['X-Roles', 'OWNER', there['X-Roles']],
     ['X_Workspace_Id', 'another-workspace', there['X-Workspace-Id']],
     ['X-Correlation-Id', sent['x-correlation-id'], sent['x-correlation-id']],
   ], 'spoof: the page compares');
+  const [way] = await p.way();
+  is([way.removed, way.notes.strip, way.steps[0], way.notes.inject], [
+    ['X-Account-Id', 'X-Roles', 'X_Workspace_Id'], '3 removed',
+    'program passed', '11 headers'], 'spoof: the strip shows what was stripped');
   p.silent('spoof');
 
   const before = entries().length;
   calls = await p.click('#spoof-browser');
-  await p.cards('#spoof-results', 'spoof in the browser', calls,
+  await p.cards('#cheat', 'spoof in the browser', calls,
     [['200', '', 'allow: verified'],
       ['blocked', '', 'deny: preflight_header_forbidden']]);
-  like(await p.text('#spoof-results .call + .call .what'),
-    /^Not sent\. .* the header X-Account-Id is not allowed/,
+  like(await p.text(`${NEWEST} .call + .call`),
+    /the header X-Account-Id is not allowed.*Not sent\./,
     'spoof in the browser: the page says what was refused');
+  is((await p.way()).map((w) => [w.steps[3], w.notes.route, w.removed.length]),
+    [['route passed', '/api/workspaces/', 0], ['route failed', 'cors', 3]],
+    'spoof in the browser: the preflight ends at the route');
   await logged(calls[0].headers['x-request-id']);
   is(entries().slice(before).filter((e) => e.path === CONTEXT
     && e.reason !== 'preflight').map((e) => [e.method, e.reason]).sort(),
@@ -512,25 +650,29 @@ async function cheating(p) {
     ['https://app.example.com', 'deny: origin_forbidden',
       /may not call it: the origin/],
     [origin, 'allow: verified', /may call it, and read/]]) {
+    await p.open('#origin');
     await p.page.fill('#origin', page);
     is(await p.click('#origin-form button'), [], `${page}: nothing is sent`);
-    is(await p.text('#origin-results summary .quiet'), decision,
+    is(await p.text(`${NEWEST} details summary .quiet`), decision,
       `${page}: what the gateway would do`);
-    like(await p.text('#origin-results .what'), words, `${page}: in words`);
+    like(await p.text(`${NEWEST} .what`), words, `${page}: in words`);
   }
   p.silent('another page');
 
   const reasons = { roles: 'token_signature', exp: 'token_signature',
     none: 'token_alg', cut: 'token_signature' };
   for (const [how, reason] of Object.entries(reasons)) {
-    await p.page.selectOption('#tamper', how);
+    await p.select('#tamper', how);
     calls = await p.click('#tamper-form button');
-    const cards = await p.cards('#tamper-results', `tamper: ${how}`, calls,
+    const cards = await p.cards('#cheat', `tamper: ${how}`, calls,
       [['200', '', 'allow: verified'],
         ['401', 'GATEWAY_TOKEN_INVALID', `deny: ${reason}`]]);
     const [a, b] = calls.map(sentToken);
     ok(a !== b && a.split('.').length === 3, `tamper: ${how}: two tokens`);
     ok(cards[1].failed, `tamper: ${how}: the check that failed is named`);
+    is((await p.way()).map((w) => w.steps.filter((step) =>
+      step.endsWith('failed'))), [[], ['token failed']],
+    `tamper: ${how}: one goes through, the copy ends at the token`);
     p.silent(`tamper: ${how}`, `401 ${CONTEXT}`);
   }
 }
@@ -556,7 +698,8 @@ async function sessionItems(p) {
     where: item.querySelector('strong').textContent,
     current: Boolean(item.querySelector('.badge')),
     facts: Object.fromEntries([...item.querySelectorAll('dt')].map((dt) =>
-      [dt.textContent, dt.nextSibling.textContent])),
+      [dt.textContent, (dt.nextSibling.querySelector('.id') || {}).title
+        || dt.nextSibling.textContent])),
   })));
 }
 
@@ -573,13 +716,13 @@ async function sessions(browser) {
   const id = {};
   for (const [name, p, branch] of [['one', one, 'Harbour East'],
     ['two', two, 'Harbour West'], ['far', far, '']]) {
-    await p.page.selectOption('#demo', 'several@demo.test');
+    await p.select('#demo', 'several@demo.test');
     await p.click('#login-form button');
     if (branch) {
-      await p.page.selectOption('#branches', { label: branch });
+      await p.select('#branches', { label: branch });
       await p.click('#branch-form button');
     }
-    id[name] = await p.text('#session-id');
+    id[name] = await p.sessionId();
   }
 
   let calls = await one.click('#sessions-show');
@@ -621,26 +764,28 @@ async function sessions(browser) {
   calls = await refused(two, '#call-form button');
   await two.cards('#call', 'sessions: after', calls,
     [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
-  like(await two.text('#call .what'),
-    /^Refused: the session of the token has ended\..* with \d+:\d\d left\.$/,
+  like(await two.text(`${NEWEST} .call`),
+    /the session of the token has ended session_revoked.* with \d+:\d\d left\./,
     'sessions: the page says why');
+  is((await two.way()).map((w) => [w.steps[5], w.notes.guard]),
+    [['guard failed', 'session']], 'sessions: it ends at the guard');
   like(await two.text('#session-state'), /^This session has ended/,
     'sessions: and so does the state');
-  await shot(two, 'playground-ended', '#call');
+  await shot(two, 'playground-ended');
   two.silent('sessions: after', `401 ${CONTEXT}`);
   calls = await one.click('#call-form button');
   await one.cards('#call', 'sessions: the other window', calls,
     [['200', '', 'allow: verified']]);
 
-  await two.page.click('#call .again');
+  await two.page.click(`${NEWEST} .again`);
   await two.page.keyboard.press('Tab');
   is(await two.page.evaluate(() =>
-    document.activeElement.closest('section').id), 'login',
+    document.activeElement.closest('.step').id), 'login',
   'sessions: the offer leads to the login');
   await two.click('#login-form button');
   like(await two.text('#session-state'), /no branch chosen/,
     'sessions: which begins another one');
-  id.two = await two.text('#session-id');
+  id.two = await two.sessionId();
   await two.click('#branch-form button');
 
   // All the others.
@@ -649,7 +794,7 @@ async function sessions(browser) {
     [['200', 'AUTH_LOGOUT_OTHERS_SUCCESS', 'allow: verified'],
       ['200', 'AUTH_SESSIONS_SUCCESS', 'allow: verified']]);
   ok(calls[0].json.endedSessions >= 2
-    && (await one.text('#sessions .what'))
+    && (await one.text(`${NEWEST} .what`))
       .startsWith(`${calls[0].json.endedSessions} sessions ended.`),
   'sessions: how many that were');
   is((await sessionItems(one)).map((s) => s.facts.Session), [id.one],
@@ -669,7 +814,7 @@ async function sessions(browser) {
   'sessions: nothing is left of this one');
   is(await one.page.inputValue('#call-token'), 'none',
     'sessions: there is no token to send');
-  await one.page.selectOption('#call-token', 'ended');
+  await one.select('#call-token', 'ended');
   calls = await refused(one, '#call-form button');
   await one.cards('#call', 'sessions: with the old token', calls,
     [['401', 'GATEWAY_TOKEN_INVALID', 'deny: session_revoked']]);
@@ -696,7 +841,7 @@ async function loggingOut(p) {
 
 // Everything that a page can show at once.
 async function everything(p, account) {
-  await p.page.selectOption('#demo', account);
+  await p.select('#demo', account);
   await p.click('#login-form button');
   await p.click('#branch-form button');
   await p.click('#call-form button');
@@ -708,9 +853,12 @@ async function everything(p, account) {
   await p.click('#sessions-show');
 }
 
-async function shot(p, name, selector) {
+async function shot(p, name, selector = 'body') {
   await p.page.evaluate((q) => document.querySelector(q)
     .scrollIntoView({ block: 'start' }), selector);
+  // A page behind another one does not come to their end by itself.
+  await p.page.evaluate(() => document.getAnimations()
+    .forEach((a) => a.finish()));
   await p.page.mouse.move(0, 0);
   await p.page.evaluate(() => document.activeElement.blur());
   await p.page.screenshot({ path: `${shots}/${name}.png` });
@@ -718,7 +866,8 @@ async function shot(p, name, selector) {
 }
 
 async function walk(browser) {
-  const p = await Page.open(browser, { viewport: { width: 1280, height: 900 } });
+  const p = await Page.open(browser, { viewport: { width: 1280, height: 900 },
+    permissions: ['clipboard-read', 'clipboard-write'] });
   await looks(p, 'empty');
   p.silent('empty');
   await loginByKeyboard(p);
@@ -729,6 +878,8 @@ async function walk(browser) {
   const tokens = await chooseBranch(p, told);
   await decodeTokens(p, tokens);
   await callService(p, tokens);
+  await folding(p);
+  await otherExplanations(p);
   await refreshing(p, tokens);
   await racing(p);
   await cheating(p);
@@ -760,22 +911,32 @@ async function appearances(browser) {
         isMobile: true, hasTouch: true }, 'two-hundred@demo.test'],
     ]) {
       const name = `${kind}, ${colorScheme}`;
-      const p = await Page.open(browser, { ...options, colorScheme });
+      const motion = colorScheme === 'dark' ? 'reduce' : 'no-preference';
+      const p = await Page.open(browser, { ...options, colorScheme,
+        reducedMotion: motion });
       backgrounds.push(await p.page.evaluate(() =>
         getComputedStyle(document.body).backgroundColor));
       await everything(p, account);
       await looks(p, name);
-      await p.page.click('.token[data-kind=access] summary');
+      is(await p.page.$eval('.entry:first-child .way li', (e) =>
+        getComputedStyle(e).animationName), motion === 'reduce' ? 'none'
+        : 'arrive', `${name}: the strip moves unless that is unwanted`);
+      is(await p.page.evaluate(() => document.getElementById('happened')
+        .parentElement.id), kind === 'phone' ? 'steps' : 'beside',
+      `${name}: answers stand ${kind === 'phone' ? 'below their step'
+        : 'beside the steps'}`);
       if (kind === 'desktop') {
-        await p.page.click('#tamper-results .call + .call details:last-of-type'
-          + ' summary');
-        await shot(p, colorScheme === 'dark' ? 'playground-dark' : 'playground',
-          colorScheme === 'dark' ? '#spoof-results' : '#call');
+        await p.click(colorScheme === 'dark' ? '#spoof' : '#call-form button');
+        await shot(p, colorScheme === 'dark' ? 'playground-dark' : 'playground');
       } else if (colorScheme === 'light') {
-        await shot(p, 'playground-phone', '#tamper-form');
+        await p.select('#call-token', 'account');
+        await p.click('#call-form button');
+        await shot(p, 'playground-phone', '#call');
+        p.errors.splice(p.errors.indexOf(`403 ${CONTEXT}`), 1);
       }
+      await p.page.click('.token[data-kind=access] summary');
       await p.page.evaluate(() => document.querySelectorAll('details')
-        .forEach((d) => { d.open = true; }));
+        .forEach((d) => { d.removeAttribute('name'); d.open = true; }));
       await looks(p, `${name}, all open`);
       await p.page.screenshot({ path: `${shots}/all-${kind}-${colorScheme}.png`,
         fullPage: true });

@@ -14,7 +14,7 @@ const { bundle: { parsed: api } } = await bundle({
 const ajv = formats.default(new Ajv2020({
   allErrors: true, strict: true, strictRequired: false, strictTypes: false,
 }));
-ajv.addVocabulary(['x-status']);
+ajv.addVocabulary(['x-status', 'discriminator']);
 
 // Every member of an answer is in the document, though clients are to ignore
 // those that they do not know.
