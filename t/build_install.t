@@ -164,12 +164,13 @@ is $t->read_file('curl.out'), '{"status":"UP"}' x 2, 'and nothing else';
 # Values cannot bring configuration along.
 
 sub refused {
-    my ($name, $value) = @_;
+    my ($name, $value, $told) = @_;
 
     local $ENV{$name} = $value;
+    $told //= 'accepted';
     my $out = qx{@{[ $t->root ]}/tools/render --out $dest/never 2>&1};
     isnt $?, 0, "$name=$value is refused";
-    like $out, qr/\Arender: $name [^\n]+; accepted: [^\n]+\n\z/,
+    like $out, qr/\Arender: $name (?=[^\n]*\Q$told\E)[^\n]+; accepted: [^\n]+\n\z/,
         '  in one line that names it';
     ok !-e "$dest/never", '  and nothing is written';
 }
@@ -178,8 +179,8 @@ refused(PLATFORM_JWT_ISSUER => 'x; } server { listen 1;');
 refused(PLATFORM_JWT_ISSUER => '$request_uri');
 refused(PLATFORM_ENTITLEMENT_URL => "http://a/\nreturn 200;");
 refused(PLATFORM_ENTITLEMENT_URL => 'http://$host/');
-refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example *');
-refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'null');
+refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'https://a.example *', 'has "*",');
+refused(PLATFORM_CORS_ALLOWED_ORIGINS => 'null', 'has "null",');
 refused(PLATFORM_TRUSTED_PROXIES => '0.0.0.0/0');
 refused(PLATFORM_TRUSTED_PROXIES => '10.0.0.0/8; allow all');
 refused(PLATFORM_LOGIN_RATE_LIMIT => '0r/s');

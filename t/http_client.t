@@ -73,12 +73,12 @@ export function next(action: Schemas['NextAction']): string {
     case 'select_branch': return 'choose';
   }
 }
-export const used = (own: OwnSession): string => own.usedAt ?? 'unknown';
+export const used = (own: OwnSession): string => own.address ?? 'unknown';
 END
 for my $case ([ 'strict TypeScript needs no "?."' ],
     [ 'control: which token there is has to be asked', 'if .*', '' ],
     [ 'control: there are two actions', 'case .select.*', '' ],
-    [ 'control: usedAt may be null', " \\?\\? 'unknown'", '' ])
+    [ 'control: address may be null', " \\?\\? 'unknown'", '' ])
 {
     my ($name, $from, $to) = @$case;
     my $text = $types;

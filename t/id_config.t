@@ -99,6 +99,15 @@ for my $case (@values) {
     is $status, 0, "$name=" . substr($good, 0, 20) . ': accepted' or diag $err;
 }
 
+# Of many origins the one that is refused is told.
+my @origins = map {"https://app-$_.example.com:8443"} 1 .. 20;
+($status, undef, $err) = $t->run_identity(['--check'],
+    PLATFORM_CORS_ALLOWED_ORIGINS => " @origins ");
+is $status, 0, 'many origins: accepted' or diag $err;
+refused(2, ['--check'], { PLATFORM_CORS_ALLOWED_ORIGINS =>
+    "@origins https://other.example.com/ $origins[0]" }, 'one of many origins',
+    qr{ORIGINS: "https://other\.example\.com/" is not accepted; accepted});
+
 ($status, $out) = $t->run_identity(['--print-config']);
 my %case = map { $_->[0] => 1 } @values;
 # These are libpq's or the gateway's to judge; id_key_dir.t has the directory of

@@ -248,10 +248,12 @@ my @refused = (
     [ qr/1 to 320 bytes without control/, import_line(account => "b\x01ad") ],
     [ qr/1 to 320 bytes without control/, import_line(account => "b\x{85}ad") ],
     [ qr/cannot be a UUID/, import_line(account => uuid(7)) ],
-    [ qr/the line .* other members/,
+    [ qr/the line has an unknown member "membership"; known are account, type,/,
         import_line(account => 'bad', membership => []) ],
-    [ qr/the line .* other members/,
+    [ qr/the line has an unknown member "credential"; known/,
         import_line(account => 'bad', credential => $CREDENTIAL) ],
+    [ qr/unknown member "\?\[2J${\('x' x 60)}"; known/,
+        import_line(account => 'bad', "\e[2J" . 'x' x 5000 => 1) ],
     [ qr/type of an account is CUSTOMER,/,
         import_line(account => 'bad', type => 'customer') ],
     [ qr/type of an account is/, import_line(account => 'bad', type => 1) ],
@@ -268,7 +270,8 @@ my @refused = (
         import_line(account => 'bad', memberships => 'Shop') ],
     [ qr/memberships has an element that is no object/,
         import_line(account => 'bad', memberships => ['Shop']) ],
-    [ qr/other members than workspace, grants/, import_line(account => 'bad',
+    [ qr/memberships has an unknown member "roles"; known are workspace, grants$/,
+        import_line(account => 'bad',
         memberships => [ { workspace => 'Shop', roles => [] } ]) ],
     [ qr/workspace is missing/,
         import_line(account => 'bad', memberships => [ {} ]) ],
@@ -319,6 +322,8 @@ is $status, 1, 'with refused lines: exit 1';
 is_deeply $result, { added => scalar @refused, unchanged => 0,
     refused => scalar @refused }, 'the others were added';
 is pop @$why, 'identity-fcgi: lines refused: ' . @refused, 'summed up';
+my @order = map { /line (\d+)/ } @$why;
+is_deeply \@order, [ sort { $a <=> $b } @order ], 'told in order';
 my %why = map { /^identity-fcgi: line (\d+): (.*)/ ? ($1 => $2) : ($_ => '') }
     @$why;
 for my $n (0 .. $#refused) {

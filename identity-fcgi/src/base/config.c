@@ -28,6 +28,7 @@ struct setting {
     const char *form;     /* of a text, as the two that follow */
     size_t max;           /* bytes; 0: 65536 */
     bool (*check)(const char *text);
+    bool words;        /* the form is that of each word */
     const char *local; /* the default where APP_ENV is local, if another */
     bool secret;
 };
@@ -128,7 +129,7 @@ static const struct setting settings[] = {
     TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
          "origins as a browser sends them, separated by spaces; "
          "https://*.example.com for all subdomains; never *",
-         .form = "[ \t]*" ORIGIN "([ \t]+" ORIGIN ")*[ \t]*",
+         .form = ORIGIN, .words = true,
          .local = "http://127.0.0.1:8080"),
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
        "0.1s to 60s"),
@@ -204,15 +205,41 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
 
 #define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
+/* What of a text is not accepted: of a list of words the first that is not,
+ * copied to word; NULL: nothing. */
+static const char *refused_part(const struct setting *s, const char *text,
+                                char word[512])
+{
+    size_t len;
+
+    if (s->check != NULL) {
+        return s->check(text) ? NULL : text;
+    }
+    if (!parse_form(text, s->words ? ".*[^ \t].*" : s->form, s->max)) {
+        return text;
+    }
+    if (!s->words) {
+        return NULL;
+    }
+    for (; *(text += strspn(text, " \t")) != '\0'; text += len) {
+        len = strcspn(text, " \t");
+        (void) snprintf(word, 512, "%.*s", (int) len, text);
+        if (len >= 512 || !parse_form(word, s->form, 0)) {
+            return word;
+        }
+    }
+    return NULL;
+}
+
 static bool store_value(struct config *cfg, const struct setting *s,
                         const char *text)
 {
     void *member = MEMBER(cfg, s);
+    char word[512];
     int64_t v;
 
     if (s->kind == KIND_TEXT) {
-        if (s->check != NULL ? !s->check(text)
-                             : !parse_form(text, s->form, s->max)) {
+        if (refused_part(s, text, word) != NULL) {
             return false;
         }
         return s->size == 0 || (*(char **) member = strdup(text)) != NULL;
@@ -237,9 +264,11 @@ static bool store_value(struct config *cfg, const struct setting *s,
 static void say_refused(const struct setting *s, const char *text, char *err,
                         size_t err_cap)
 {
-    char shown[64] = "the value", *out = shown;
+    char shown[64] = "the value", *out = shown, word[512];
+    const char *part = s->words ? refused_part(s, text, word) : NULL;
 
     if (!s->secret) {
+        text = part != NULL ? part : text;
         *out++ = '"';
         for (; *text != '\0' && out < shown + sizeof(shown) - 5; text++) {
             *out++ = (char) (*text >= ' ' && *text <= '~' ? *text : '?');

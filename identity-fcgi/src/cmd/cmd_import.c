@@ -47,16 +47,6 @@ static bool read_line(void)
     return !ferror(in.file) && (in.len > 0 || ch != EOF);
 }
 
-/* Tells the reason that is in c->line, and goes on. */
-static void refuse(struct cmd *c, int64_t number)
-{
-    fprintf(stderr, "identity-fcgi: line %lld: %s\n", (long long) number,
-            c->line);
-    c->line[0] = '\0';
-    c->status = 0;
-    in.refused++;
-}
-
 static const char *copy(char *out, size_t cap, pj_str_t text)
 {
     (void) snprintf(out, cap, "%.*s", (int) text.len,
@@ -111,6 +101,17 @@ static bool take_line(struct cmd *c)
 
 /* -- a batch -- */
 
+/* Adds the reason that is in c->line: told with the others, in order. */
+static void take_reason(struct cmd *c)
+{
+    jsonw_object(&in.json, NULL);
+    jsonw_int(&in.json, "n", in.number);
+    jsonw_cstr(&in.json, "why", c->line);
+    jsonw_object_end(&in.json);
+    c->line[0] = '\0';
+    c->status = 0;
+}
+
 /* Counts what became of the lines, now that it is sure. */
 static void tell(struct cmd *c)
 {
@@ -126,7 +127,11 @@ static void tell(struct cmd *c)
             outcome = cmd_get(c, "outcome");
             line = cmd_reason(outcome, "");
             (void) cmd_fail(c, "%s", line != NULL ? line : outcome);
-            refuse(c, strtoll(cmd_get(c, "n"), NULL, 10));
+            fprintf(stderr, "identity-fcgi: line %s: %s\n", cmd_get(c, "n"),
+                    c->line);
+            c->line[0] = '\0';
+            c->status = 0;
+            in.refused++;
         }
     }
     if (in.added > added) {
@@ -162,7 +167,7 @@ static bool read_file(struct cmd *c)
 
     while (ok && read_line()) {
         if (in.len > 0 && !take_line(c)) {
-            refuse(c, in.number);
+            take_reason(c);
         }
         ok = in.out.len < BATCH_BYTES || next_batch(c);
     }
@@ -218,8 +223,10 @@ const struct cmd_spec cmd_imports[] = {
      "standard error; the others are imported.\n",
      .check = open_file,
      /* At first without a batch: whether it can be run at all. */
-     .sql = "SELECT l->>'n' AS n, import_account(l->>'name', l->>'hash',"
-            "                                    l->>'line') AS outcome"
+     .sql = "SELECT l->>'n' AS n,"
+            "       CASE WHEN l ? 'why' THEN l->>'why'"
+            "       ELSE import_account(l->>'name', l->>'hash', l->>'line') END"
+            "       AS outcome"
             "  FROM jsonb_array_elements(:batch::jsonb) AS b (l)",
      .after = import,
      .columns = {"added", "unchanged", "refused"}},
