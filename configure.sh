@@ -30,7 +30,8 @@ each what it found, and writes build/config.mk for make.
   --install-bench-deps  the same, and what make bench needs
   --with-nginx=FILE     the nginx binary to build for (default: from PATH)
   --with-nginx-src=DIR  sources of exactly that nginx version (default:
-                        /usr/share/nginx/src of Debian's nginx-dev)
+                        /usr/share/nginx/src of Debian's nginx-dev, or what
+                        --install-deps fetches of it into build/nginx-dev)
   --with-pg-bindir=DIR  directory of initdb and postgres (default: the newest
                         /usr/lib/postgresql/*/bin)
   --prefix=DIR          where make install puts things (default: /usr/local)
@@ -227,6 +228,10 @@ probe_nginx() {
 
 probe_nginx_src() {
     dir=${nginx_src:-/usr/share/nginx/src}
+    if [ ! -d "$dir" ] && [ -z "$nginx_src" ] &&
+        [ "$(nginx_package)" = "$(cat "$nginx_dev/version" 2>&1)" ]; then
+        dir=$nginx_dev/usr/share/nginx/src
+    fi
     if [ ! -f "$dir/src/core/nginx.h" ]; then
         if [ -n "$nginx_src" ]; then
             wrong "nginx sources" "no src/core/nginx.h in $dir"
@@ -440,6 +445,25 @@ release_services() {
     new_services=''
 }
 
+# nginx-dev depends on a hundred packages, and needs two of them to build a
+# module: this one package is unpacked instead, as it fits the nginx installed.
+nginx_dev=$root/build/nginx-dev
+
+nginx_package() {
+    dpkg-query -W -f '${Version}' nginx 2>/dev/null
+}
+
+fetch_nginx_dev() {
+    version=$(nginx_package) || version='none installed'
+    rm -rf "$nginx_dev" "$root/build/nginx"
+    mkdir -p "$nginx_dev"
+    (cd "$nginx_dev" && apt-get -q -o APT::Sandbox::User=root \
+        download "nginx-dev=$version" && dpkg-deb -x ./*.deb . && rm ./*.deb) ||
+        die "no nginx-dev of the version of the package nginx ($version);" \
+            "give nginx's sources by --with-nginx-src"
+    echo "$version" >"$nginx_dev/version"
+}
+
 install_missing() {
     # shellcheck disable=SC2086
     packages=$(printf '%s\n' $packages | sort -u | tr '\n' ' ')
@@ -448,6 +472,8 @@ install_missing() {
     if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null 2>&1; then
         die "installing needs root or sudo; install by hand: $packages"
     fi
+    lacking=$packages
+    packages=$(echo "$packages" | sed 's/nginx-dev/libpcre2-dev zlib1g-dev/')
     echo "Installing: $packages"
     hold_services
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -q update ||
@@ -457,6 +483,9 @@ install_missing() {
         -o Dpkg::Use-Pty=0 install --no-install-recommends $packages ||
         die "apt-get install failed"
     release_services
+    case $lacking in
+    *nginx-dev*) fetch_nginx_dev ;;
+    esac
 }
 
 # The tests that need them say so, where there is no way to get them.

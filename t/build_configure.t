@@ -88,4 +88,43 @@ like said('tools/run'), qr/^run: no PostgreSQL .* run \.\/configure\.sh --instal
     'where there is none, it says what to run';
 like said('PLATFORM_DB_HOST=db.test tools/run'), $here, 'or takes what is elsewhere';
 
+# nginx-dev, where it is not installed: the files of that one package, and of the
+# version that fits the nginx installed.
+my $sources = Platform::Test::Env::config('NGINX_SRC');
+my %fake = (
+    'id' => 'echo 1000',
+    'sudo' => '[ "$1" != env ] || exec "$@"',
+    'pkg-config' => 'exit 0',
+    'dpkg-query' => "cat $copy/installed",
+    'apt-get' => <<"SH",
+echo "\$*" >>$copy/apt.log
+for last; do :; done
+case \$* in *download*) [ "\$last" != nginx-dev=1-3 ] && echo >nginx-dev.deb ;; esac
+SH
+    'dpkg-deb' => "mkdir -p \$3/usr/share/nginx; ln -s $sources \$3/usr/share/nginx/src",
+);
+for my $name (keys %fake) {
+    $t->write_file("copy/bin/$name", "#!/bin/sh\n$fake{$name}\n");
+    chmod 0755, "$copy/bin/$name";
+}
+system "sed -i 's|:-/usr/share|:-$copy/none|' $copy/configure.sh";
+for (
+    [ '1-1', '', qr/MISSING: .* nginx-dev$/m, 'nothing is fetched unasked' ],
+    [ '1-1', '--install-deps', qr{\($copy/build/nginx-dev/}, 'fetched', 1 ],
+    [ '1-1', '--install-deps', qr{\($copy/build/nginx-dev/}, 'once' ],
+    [ '1-2', '', qr/MISSING: .* nginx-dev$/m, 'not for an nginx of another version' ],
+    [ '1-2', '--install-deps', qr{\($copy/build/nginx-dev/}, 'which fetches its own', 1 ],
+    [ '1-3', '--install-deps', qr/^configure\.sh: no nginx-dev .* \(1-3\)/m, 'or says there is none', 1 ],
+) {
+    my ($version, $option, $like, $name, $fetched) = @$_;
+    $t->write_file('copy/installed', $version);
+    $t->write_file('copy/apt.log', '');
+    like said("./configure.sh --with-nginx=$nginx $option"), $like, $name;
+    my $asked = $t->read_file('copy/apt.log');
+    $fetched
+        ? like $asked, qr/ install .*libpcre2-dev zlib1g-dev.*\n.* download nginx-dev=$version$/,
+        'by apt'
+        : unlike $asked, qr/nginx-dev/, 'without apt';
+}
+
 $t->done;
