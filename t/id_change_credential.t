@@ -240,7 +240,9 @@ my %usual = %{ $s->identity->{env} };
 $s->identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = '60s';
 $s->identity->{env}{PLATFORM_REQUEST_TIMEOUT} = '5s';
 $s->identity->start;
-$t->allow(qr/db\.error/);
+# Its start writes the demo accounts, and would wait for the row as well.
+ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'it is ready';
+$t->allow(qr/db\.error|connect\(\) to unix:.*revocations/);
 my $row = $pg->begin("update accounts set updated_at = updated_at
     where account_name = 'several\@demo.test'");
 is_problem(change($own, $OLD, $NEW, port => $face), 503,
