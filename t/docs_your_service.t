@@ -69,7 +69,7 @@ like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf\n\z}, 'the reload says so';
 
 # A zone that nobody made, and one in the wrong place: it is said where it goes.
 for my $mistake ('limit_req zone=nowhere;', 'proxy_cache nowhere;',
-    '} upstream nowhere { server 127.0.0.1:1;')
+    'set $own $nowhere;', '} upstream nowhere { server 127.0.0.1:1;')
 {
     $t->write_file('checkout/run/routes.d/zone.conf', 'location /api/zone/ {'
         . "platform_gateway_access public; proxy_pass http://127.0.0.1:1; $mistake }\n");
