@@ -38,10 +38,8 @@ const MEANING = {
   AUTH_REFRESH_SUCCESS: 'A new access token and a new refresh token. The old'
     + ' refresh token is used up, and the cookie was set anew.',
   AUTH_SELECT_BRANCH_SUCCESS: 'A branch token: services answer to it.',
-  AUTH_LOGOUT_SUCCESS: 'The session is over and the cookie is cleared. It is'
-    + ' the same answer where there was no session.',
   AUTH_SESSIONS_SUCCESS: 'The sessions that have not ended. Last used means'
-    + ' the last refresh, or the login.',
+    + ' the last refresh, or the login; of this window’s session, the login.',
   AUTH_END_SESSION_SUCCESS: 'That session is over: it cannot refresh any more,'
     + ' and within a second no token of it opens the gateway.',
   AUTH_INVALID_CREDENTIALS: 'Unknown account, wrong credential or disabled'

@@ -65,11 +65,11 @@ for my $i (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
     is $said[$i] // '', $steps[$i][1],
         'step ' . ($i + 1) . ' prints what the page says';
 }
-like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf\n\z}, 'the reload says so';
+like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf, and those of http\.d\n\z}, 'the reload says so';
 
 # A zone that nobody made, and one in the wrong place: it is said where it goes.
 for my $mistake ('limit_req zone=nowhere;', 'proxy_cache nowhere;',
-    '} upstream nowhere { server 127.0.0.1:1;')
+    'set $own $nowhere;', '} upstream nowhere { server 127.0.0.1:1;')
 {
     $t->write_file('checkout/run/routes.d/zone.conf', 'location /api/zone/ {'
         . "platform_gateway_access public; proxy_pass http://127.0.0.1:1; $mistake }\n");

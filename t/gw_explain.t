@@ -135,6 +135,15 @@ server {
         deny all;
         platform_gateway_explain bare.test;
     }
+    location = /explain/plain {
+        allow 127.0.0.1;
+        deny all;
+        platform_gateway_explain plain.test;
+    }
+}
+server {
+    listen 127.0.0.1:%%PORT_other%%;
+    server_name plain.test;
 }
 server {
     listen 127.0.0.1:%%PORT_other%%;
@@ -499,6 +508,10 @@ is_deeply [ sort keys %kept ], [qw(accept x-correlation-id x-one x-request-id)],
 is_deeply ask(path => '/branch/', token => 'x', headers => 'X-Roles')
     ->{stripped}, ['X-Roles'], 'of a request that is refused, too';
 is_deeply ask(path => '/public')->{stripped}, [], 'none were named';
+is_deeply http_post($t->port('other'), "/explain/$_->[0]", json => {
+    path => '/', headers => 'X-Roles' })->json->{stripped}, $_->[1],
+    "by a server where the gateway is $_->[2]"
+    for [ 'bare', ['X-Roles'], 'on' ], [ 'plain', [], 'off' ];
 
 # Of a server by its name, as that server would have it.
 

@@ -181,6 +181,7 @@ server {
     }
     location /from/ { proxy_pass http://127.0.0.1:%%PORT_accel%%; }
     location = /else { internal; proxy_pass http://127.0.0.1:%%PORT_feed%%; }
+    location = /keys { empty_gif; }
 }
 
 # What nginx refuses while it reads may go to an upstream all the same.
@@ -336,12 +337,13 @@ for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
         "$way: leads elsewhere (control)"
         if $way !~ /from/;
 }
-for my $port ($port, $t->port('plain')) {
-    is http_get($port, $_)->status, 404, "$_ at $port"
-        for qw(/keys /_feed /from/public?to=/_feed);
-}
-is http_get($t->port('plain'), '/from/?to=/else')->status, 200,
-    'another internal location (control)';
+my $plain = $t->port('plain');
+is http_get(@$_)->status, 404, "$_->[1] at $_->[0]"
+    for [ $port, '/keys' ], map { my $at = $_; map { [ $at, $_ ] }
+        qw(/_feed /from/public?to=/_feed) } $port, $plain;
+is http_get($plain, $_)->status, 200, "$_ (control)"
+    for '/from/?to=/else',    # internal, of another name
+    '/keys';                  # of that name, and for clients
 is $issuer->count, $fetched, 'the issuer is asked for nothing';
 is scalar(grep { $_->{uri} eq '/second' } $feed->requests), 0,
     'nor is the feed, by a location that no fetch uses';

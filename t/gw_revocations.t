@@ -225,6 +225,8 @@ revoke(revoked_subject($account, $now - 9.5));
 ok eventually(sub { everywhere($at{10}) eq '401' }), 'the moment moves on';
 is everywhere(of_account($now - 9.4)), '200', 'to a part of a second';
 is everywhere(of_account($now - 9.6)), '401', 'exactly';
+is everywhere(of_account($now - 9.5)), '200', 'to the millisecond';
+is everywhere(of_account($now - 9.5004)), '401', 'before it, though within it';
 revoke(revoked_subject($account, $now - 15), revoked_id(uuid(52)));
 ok eventually(sub { everywhere(token(uuid(52))) eq '401' }),
     'an earlier moment came';

@@ -15,7 +15,7 @@ my $key = jwt_key('a');
 my ($ended, $goes_on, $later) = map { uuid($_) } 1 .. 3;
 my @all = (revoked_id($ended));
 my $feed = revocations_feed($t, all => \@all);
-# A zone that is not swept in 15 s, 4,096 slots a fetch.
+# A zone so large that 4,096 slots a fetch would not sweep it in 15 s.
 my $nginx = revocations_conf($t, $key,
     set => 'zone=revocations:16m uri=/_revocations interval=500ms');
 my $clock = Platform::Test::Clock->new($t, $nginx);

@@ -105,12 +105,11 @@ $c->refused(1, qr/at least 4 characters/, { stdin => 'abc', env => \%min },
 $c->refused(1, qr/one that PLATFORM_AUTH_CREDENTIAL_FORBIDDEN lists/,
     { stdin => $_, env => \%min }, qw(account add forbidden))
     for qw(Password1 pASSWORD1 tr0ub4dor&3 QWERTYUIOP);
-$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: No such file/,
+$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: $_->[1]/,
     { stdin => $first, env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN =>
-        '/nonexistent/list' } }, qw(account add unlisted));
-$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: Is a directory/,
-    { stdin => $first, env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN =>
-        $t->dir } }, qw(account add unlisted));
+        $_->[0] } }, qw(account add unlisted))
+    for [ '/nonexistent/list', 'No such file' ], [ $t->dir, 'Is a directory' ],
+    [ '/dev/null', 'Invalid argument' ];
 $c->refused(1, qr/at least 8 characters/, { stdin => 'x' },
     qw(account set-credential ann@example.com));
 

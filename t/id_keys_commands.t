@@ -487,7 +487,7 @@ SKIP: for my $case (
         qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\nother\.signing\S+\n\z/m ],
     [ 'replaced', \@fill, [ $signing, [ 'next', 'signing', 99 ] ],
         qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\n\z/m ],
-    [ 'none', \@fill, [ $signing, [ 'next', 'refresh', 9, public => 1 ] ],
+    [ 'none', \@fill, [ $signing, [ 'next', 'refresh', 9 ] ],
         qr/^exit 1\n\.fill\nidentity\.signing\S+\nnext\.refresh\S+\n\z/m ],
 ) {
     my ($name, $fill, $keys, $want) = @$case;

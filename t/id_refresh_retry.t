@@ -207,7 +207,8 @@ is row($before, qw(retry_jti retry_next)), join('|', claims($before)->{jti},
     claims($answer)->{jti}), 'and whose place it took';
 # As if both had happened two seconds earlier.
 change($before, "used_at = used_at - interval '2 s',
-    retry_iat = retry_iat - interval '2 s'");
+    retry_iat = retry_iat - interval '2 s',
+    access_until = access_until - interval '2 s'");
 $row = row($before);
 my $retried = refresh($before);
 is statements(), 'session_refresh session_retry session_repeat',
@@ -218,6 +219,9 @@ is_deeply claims($retried->json->{refreshToken}),
 cmp_ok claims($retried->json->{accessToken})->{iat}, '<=', $pg->sql(
     'select floor(extract(epoch from used_at)) from auth_sessions where '
     . where($before)), 'its access token is of then: a lockout finds it';
+cmp_ok $pg->sql('select extract(epoch from access_until) from auth_sessions where '
+    . where($before)), '>=', claims($retried->json->{accessToken})->{exp},
+    'and the row says how long it lives: so does what revokes it';
 for my $n (1 .. 3) {
     my $again = is_retry($before, $retried->json->{refreshToken}, "retry $n");
     $access{ claims($again->json->{accessToken})->{jti} } = 1;
