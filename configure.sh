@@ -410,13 +410,13 @@ new_services=''
 # cluster for it.  We want the programs alone, so both are held off while the
 # packages are set up, by files that are gone afterwards.
 hold_services() {
-    [ -x /usr/sbin/nginx ] || new_services="nginx.service"
-    [ -d /usr/share/postgresql-common ] ||
-        new_services="$new_services postgresql.service"
-    [ -x /usr/sbin/pgbouncer ] ||
-        new_services="$new_services pgbouncer.service"
-    [ -x /usr/bin/prometheus ] ||
-        new_services="$new_services prometheus.service"
+    # Not one of the same name that is there: it is somebody else's.
+    for service in nginx postgresql pgbouncer prometheus; do
+        case " $packages " in *" $service "*)
+            systemctl cat "$service.service" >/dev/null 2>&1 ||
+                new_services="$new_services $service.service" ;;
+        esac
+    done
     trap release_services EXIT
     trap 'exit 130' INT TERM HUP
     if [ ! -e $policy ]; then

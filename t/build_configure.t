@@ -93,7 +93,10 @@ like said('PLATFORM_DB_HOST=db.test tools/run'), $here, 'or takes what is elsewh
 my $sources = Platform::Test::Env::config('NGINX_SRC');
 my %fake = (
     'id' => 'echo 1000',
-    'sudo' => '[ "$1" != env ] || exec "$@"',
+    'sudo' => "case \$1 in env) exec \"\$@\" ;;
+        systemctl) echo \"\$*\" >>$copy/systemctl.log ;; esac",
+    'systemctl' => 'exit 1',    # no unit is there
+    'npm' => 'exit 0',
     'pkg-config' => 'exit 0',
     'dpkg-query' => "cat $copy/installed",
     'apt-get' => <<"SH",
@@ -126,5 +129,12 @@ for (
         'by apt'
         : unlike $asked, qr/nginx-dev/, 'without apt';
 }
+
+# Services that it installs do not run; those of others do.
+ok !-e "$copy/systemctl.log", 'no service that it did not install is stopped';
+system "sed -i 's/ pgbouncer pgbouncer/ none-such pgbouncer/' $copy/configure.sh";
+said("./configure.sh --with-nginx=$nginx --install-test-deps");
+is $t->read_file('copy/systemctl.log'),
+    "systemctl disable --now pgbouncer.service\n", 'and the one that it did';
 
 $t->done;

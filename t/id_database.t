@@ -350,6 +350,10 @@ $pg->sql($made, user => 'postgres');
 is $pg->sql("select string_agg(oid::regprocedure::text, ' ') from pg_proc
     where prosecdef and has_function_privilege('public', oid, 'execute')"), '',
     'no function that runs as its owner is everybody\'s to call';
+is $pg->sql("select string_agg(oid::regprocedure::text, ' ') from pg_proc
+    where prosecdef and not exists (select from unnest(proconfig) as setting
+        where setting like 'search_path=%pg_temp')"), '',
+    'or finds what its caller likes';
 
 # A table of its own with the column that the trigger reads, whose type has a
 # cast that does what its owner may.

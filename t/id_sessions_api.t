@@ -106,15 +106,16 @@ is_deeply { map { $_ => $first->{$_} } keys %$branch }, $branch,
 ok $first->{current}, 'it is the current one';
 http_post($gateway, '/api/auth/refresh', headers => [ 'User-Agent' => 'new' ],
     json => { refreshToken => $own[0]{refreshToken} });
-is((sessions($own[0]))[0]{agent}, 'new', 'by whom it was last used');
 
-# Of itself a session does not tell when that was: a thief could watch for it.
+# Of itself a session does not tell when it was used, or by whom: a thief could
+# watch for it.
 $pg->sql("set session_replication_role = replica; update auth_sessions
     set created_at = created_at - interval '1 minute',
         used_at = used_at + interval '3 s', expires_at = expires_at + interval '3 s'
     where session_id = '@{[ id_of($own[0]) ]}'", user => 'postgres');
 my ($itself) = sessions($own[0]);
 is $itself->{usedAt}, $itself->{createdAt}, 'itself: when it was opened';
+is $itself->{agent}, 'agent 1', 'itself: by whom';
 is $itself->{expiresAt}, strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(
     claims($own[0]{accessToken})->{iat} + 30 * 86400)),
     'itself: until when, by the token in hand';

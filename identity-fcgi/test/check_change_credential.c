@@ -118,6 +118,26 @@ START_TEST (test_the_list_is_read_once_and_when_it_changes) {
 }
 END_TEST
 
+/* More lines than are kept: it is not read again for each request. */
+START_TEST (test_a_list_that_is_too_long_is_read_once) {
+    size_t len = 2 * ((16 << 20) + 1);
+    char *many = malloc(len);
+
+    ck_assert_ptr_nonnull(many);
+    for (size_t i = 0; i < len; i += 2) {
+        memcpy(many + i, "a\n", 2);
+    }
+    list_is(many, len);
+    free(many);
+    ck_assert(is_opened_for(PJ_STR("one"), PASSWORD_UNREAD));
+    ck_assert(!is_opened_for(PJ_STR("one"), PASSWORD_UNREAD));
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
+    ck_assert_int_eq(errno, EFBIG);
+    list_is("one\n", 4);
+    ck_assert(is_opened_for(PJ_STR("one"), PASSWORD_FORBIDDEN));
+}
+END_TEST
+
 static enum password_new verdicts[8];
 
 static void *judge(void *verdict)
@@ -217,6 +237,7 @@ int main(void)
         test_a_new_one_is_long_enough,
         test_a_new_one_is_not_forbidden,
         test_the_list_is_read_once_and_when_it_changes,
+        test_a_list_that_is_too_long_is_read_once,
         test_the_list_is_read_by_one,
         test_the_list_is_bounded,
         test_a_large_list,

@@ -17,7 +17,8 @@
  * at first use, and again when the file has changed.
  */
 struct table {
-    struct stat file; /* which was read */
+    struct stat file; /* which was read; st_ino 0: none */
+    int error;        /* why it is not used, as errno */
     uint32_t *slots;  /* 0: free */
     uint64_t count;
 };
@@ -162,6 +163,10 @@ static struct table read_list(const char *path)
     if (!ok) {
         free(t.slots);
         t.slots = NULL;
+        t.error = error;
+    }
+    if (!ok && error != EFBIG) {
+        t.file.st_ino = 0; /* may be read the next time */
     }
     (void) close(fd);
     errno = error;
@@ -176,8 +181,10 @@ static bool follow(const char *path)
     struct table t;
     int error;
 
-    if (list.reading || (list.table.slots != NULL && stat(path, &now) == 0 &&
-                         is_same(&now, &list.table.file))) {
+    if (list.reading ||
+        (list.table.file.st_ino != 0 && stat(path, &now) == 0 &&
+         is_same(&now, &list.table.file))) {
+        errno = list.table.error;
         return list.table.slots != NULL;
     }
     list.reading = true;
