@@ -28,12 +28,19 @@ BEGIN
 END;
 $$;
 
-REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+REVOKE CREATE ON SCHEMA public
+  FROM PUBLIC, platform_identity, platform_operator;
 GRANT USAGE, CREATE ON SCHEMA public TO platform_owner;
 GRANT USAGE ON SCHEMA public TO platform_identity, platform_operator;
 
 DO $$
 BEGIN
+  -- Nothing of ours needs tables or types of its own, not even for a moment,
+  -- and by default everybody may make temporary ones.
+  EXECUTE format('REVOKE CREATE, TEMPORARY ON DATABASE %I '
+                 'FROM PUBLIC, platform_identity, platform_operator',
+                 current_database());
+
   IF to_regclass('public.schema_migrations') IS NULL THEN
     RAISE NOTICE 'no tables yet: migrate, then run this file again';
     RETURN;
@@ -55,7 +62,8 @@ BEGIN
   GRANT INSERT, UPDATE, DELETE ON branch_grants, member_roles
     TO platform_operator;
 
-  -- By default everybody may call functions; some installations revoke that.
+  -- By default everybody may call most functions; some installations revoke
+  -- that.
   GRANT EXECUTE
     ON FUNCTION login_attempt_begin, login_attempt_count,
                 login_attempt_settle, login_attempt_uncount,

@@ -67,6 +67,32 @@ static pj_err_t digest_sign(const pj_key_t *key, pj_str_t input,
 
 /* -- RSA ------------------------------------------------------------------ */
 
+/*
+ * Whether the modulus n has the fingerprint of CVE-2017-15361 (Nemec and
+ * others, "The Return of Coppersmith's Attack", 2017), "ROCA": such keys can
+ * be factored.  A library in chips made primes of the form
+ * k * M + 65537^a mod M, where M is a product of small primes, so modulo each
+ * of these n is a power of 65537; of other keys fewer than one in 2^27 is.
+ */
+static bool has_roca(const BIGNUM *n)
+{
+    static const unsigned char primes[] = {
+        3,   5,   7,   11,  13,  17,  19,  23,  29,  31,  37,  41,  43,
+        47,  53,  59,  61,  67,  71,  73,  79,  83,  89,  97,  101, 103,
+        107, 109, 113, 127, 131, 137, 139, 149, 151, 157, 163, 167};
+
+    for (size_t i = 0; i < sizeof(primes); i++) {
+        BN_ULONG p = primes[i], rest = BN_mod_word(n, p), power = 1;
+
+        do {
+            power = power * 65537 % p;
+        } while (power != rest && power != 1);
+        if (power != rest)
+            return false;
+    }
+    return true;
+}
+
 static pj_err_t rsa_check(const EVP_PKEY *pkey)
 {
     BIGNUM *n = NULL, *e = NULL;
@@ -75,7 +101,8 @@ static pj_err_t rsa_check(const EVP_PKEY *pkey)
     if (EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_N, &n) == 1 &&
         EVP_PKEY_get_bn_param(pkey, OSSL_PKEY_PARAM_RSA_E, &e) == 1)
         err = BN_is_odd(n) && BN_is_odd(e) && !BN_is_one(e) &&
-                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS
+                      BN_num_bits(e) <= PJ_RSA_MAX_EXPONENT_BITS &&
+                      !has_roca(n)
                   ? PJ_OK
                   : PJ_ERR_KEY_WEAK;
     BN_free(n);

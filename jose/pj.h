@@ -56,7 +56,8 @@ typedef struct {
     X(JSON_LIMIT, "json_limit", "too many JSON members or values")            \
     X(JSON_TYPE, "json_type", "a JSON value of the wrong type")               \
     X(KEY_FORMAT, "key_format", "not an RSA key in a known format")           \
-    X(KEY_WEAK, "key_weak", "RSA key size or exponent out of bounds")         \
+    X(KEY_WEAK, "key_weak",                                                   \
+      "RSA key size or exponent out of bounds, or weak to ROCA")              \
     X(KEY_MISMATCH, "key_mismatch", "private and public key are not a pair")  \
     X(KEY_UNUSABLE, "key_unusable", "the key is meant for another use")       \
     X(KEYSET_EMPTY, "keyset_empty", "the key set has no usable key")          \

@@ -208,7 +208,7 @@ typedef struct {
     ngx_http_pgw_reason_e  reason;      /* what follows from err, or that it is
                                            revoked by now */
 
-    unsigned              admitted:1;   /* by the guard: it stays so */
+    unsigned              settled:1;    /* by the guard: the token is good */
     unsigned              missing:1;    /* there is no bearer token */
     unsigned              looked_up:1;  /* unshared is decided */
     unsigned              unshared:1;   /* no cache may answer it or keep its
@@ -247,6 +247,8 @@ typedef struct {
                                                   reason has it */
     ngx_uint_t                   required;     /* access of the location */
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
+    const ngx_http_pgw_subject_t  *named;      /* by a variable, perhaps before
+                                                  the guard; NULL: nobody */
 
     /* what goes with a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */

@@ -470,6 +470,19 @@ ngx_http_pgw_conf_claim(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
         return NGX_CONF_ERROR;
     }
 
+    /* members are found by their whole name; a URI has dots of its own */
+
+    if (ngx_strchr(value[1].data, '.')
+        && ngx_strchr(value[1].data, ':') == NULL
+        && ngx_strchr(value[1].data, '/') == NULL)
+    {
+        ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                           "claim \"%V\" reads as a path into an object, and "
+                           "only claims at the top level of a token can be "
+                           "sent: have the issuer put it there", &value[1]);
+        return NGX_CONF_ERROR;
+    }
+
     rc = ngx_http_pgw_conf_map(cf, &lcf->claim_headers, &value[1], &value[2]);
 
     if (rc == NGX_DECLINED) {

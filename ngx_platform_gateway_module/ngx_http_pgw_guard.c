@@ -19,7 +19,8 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 {
     if (gr->shadowed
         || (reason == NGX_HTTP_PGW_REASON_PUBLIC
-            && r->internal && ngx_http_pgw_refusal(gr)))
+            && r->internal
+            && ngx_http_pgw_decision(r, gr) == NGX_HTTP_PGW_DECISION_DENY))
     {
         return;
     }
@@ -205,8 +206,9 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
 
 
 /*
- * Whether a good token is revoked is asked each time, until the guard has let r
- * in: what it was let in as, its variables say to the end.
+ * Once the guard has found the token good, r keeps that identity to its end: a
+ * key that goes or a token that expires meanwhile changes nothing.  Until then
+ * it is asked each time whether a good token is revoked.
  */
 
 ngx_http_pgw_ctx_t *
@@ -216,10 +218,15 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    ctx = ngx_http_pgw_guard_token(r, conf);
+    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    if (ctx == NULL || (ctx->admitted && ctx->err == PJ_OK)) {
+    if (ctx && ctx->settled && ctx->policy == conf->policy) {
         return ctx;
+    }
+
+    ctx = ngx_http_pgw_guard_token(r, conf);
+    if (ctx == NULL) {
+        return NULL;
     }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
@@ -236,7 +243,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_admit(ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
     const ngx_http_pgw_main_conf_t *mcf)
 {
     if (mcf->revocations && ngx_http_pgw_revocations_stale(mcf->revocations)) {
@@ -244,6 +251,7 @@ ngx_http_pgw_admit(ngx_http_pgw_request_t *gr,
     }
 
     gr->subject = *ctx->grant.subject;
+    ctx->settled = 1;
 
     return (conf->access & ctx->grant.access)
            ? NGX_HTTP_PGW_REASON_VERIFIED
@@ -364,7 +372,6 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_DECLINED) {
         ngx_http_pgw_allow(r, gr, reason);
-        ctx->admitted = 1;
         rc = NGX_OK;
     }
 

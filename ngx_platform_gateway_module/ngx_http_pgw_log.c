@@ -201,7 +201,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     log->request_id = gr->request_id;
     log->correlation_id = gr->correlation_id;
-    log->subject = gr->subject;
+    log->subject = (gr->reason || gr->named == NULL) ? gr->subject : *gr->named;
 
     /* the levels of the location that decided */
 

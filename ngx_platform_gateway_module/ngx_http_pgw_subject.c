@@ -15,6 +15,37 @@
 
 
 /*
+ * A slice or the update of a stale cache entry is a copy of its parent that
+ * begins behind the guard: what admitted the parent, admitted it.
+ */
+
+static ngx_http_request_t *
+ngx_http_pgw_subject_admitted(ngx_http_request_t *r)
+{
+    ngx_http_pgw_ctx_t         *ctx;
+    ngx_http_phase_handler_t   *ph;
+    ngx_http_core_main_conf_t  *cmcf;
+
+    cmcf = ngx_http_get_module_main_conf(r, ngx_http_core_module);
+    ph = cmcf->phase_engine.handlers;
+
+    for ( /* void */ ; r != r->main; r = r->parent) {
+
+        ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
+
+        if ((ctx && ctx->settled)
+            || r->loc_conf != r->parent->loc_conf
+            || ph[r->phase_handler].checker != ngx_http_core_content_phase)
+        {
+            break;
+        }
+    }
+
+    return r;
+}
+
+
+/*
  * What a guarded location verified stays known when it hands the request on to
  * one that is not guarded.
  */
@@ -41,7 +72,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
 
     if (conf->policy) {
-        ctx = ngx_http_pgw_guard_look(r, conf);
+        ctx = ngx_http_pgw_guard_look(ngx_http_pgw_subject_admitted(r), conf);
         subject = (ctx && ctx->reason == NGX_HTTP_PGW_REASON_VERIFIED)
                   ? ctx->grant.subject : &nobody;
     }
@@ -50,6 +81,9 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     if (id->len == 0) {
         gr->anonymous = 1;
+
+    } else if (r == r->main) {
+        gr->named = subject;
     }
 
     return ngx_http_pgw_log_value(v, id->data, id->len);

@@ -197,6 +197,7 @@ for my $reason (sort keys %refused) {
         defined $token ? (token => $token) : ());
     says($e, "$reason: refused", status => $status, reason => $reason,
         decision => 'deny', access => 'branch', routeId => 'branch-route',
+        accountId => $status == 403 ? $claims->{account_id} : undef,
         upstreamAddr => undef, upstreamStatus => undef,
         upstreamDurationMs => undef);
 }

@@ -335,6 +335,7 @@ refused("origin $_->[0]", $_->[1],
     [ 'https://', qr/the host is empty/ ],
     [ 'https://user@a.test', qr/the host has a character/ ],
     [ 'https://a.test:0', qr/the port must be 1 to 65535/ ],
+    [ 'https://a.test:0443', qr/the port must be 1 to 65535/ ],
     [ 'https://a.test:65536', qr/the port must be 1 to 65535/ ],
     [ 'https://a.test:', qr/the port must be|the host has a character/ ],
     [ 'off https://a.test', qr/has origins beside "off"/ ];
@@ -362,6 +363,12 @@ for my $name (qw(X-Request-Id x-correlation-id)) {
     refused("claim_header $name", qr/is the gateway's own/,
         location => "platform_gateway_claim_header sub $name;");
 }
+refused("claim $_", qr/"\Q$_\E" reads as a path .*only claims at the top level/,
+    location => "platform_gateway_claim_header $_ X-A;")
+    for 'realm_access.roles', 'resource_access.app.roles', '.';
+accepted("claim $_", location => "platform_gateway_claim_header $_ X-A;")
+    for 'realm_access', 'https://ns.example/roles', 'ns.example/roles',
+    'urn:ns.example:roles';
 refused('one header for two claims', qr/duplicate header "x-a"/,
     location => 'platform_gateway_claim_header sub X-A;'
         . 'platform_gateway_claim_header iss x-a;');

@@ -8,6 +8,7 @@ use lib "$FindBin::Bin/lib";
 use JSON::PP;
 use Platform::Test;
 use Test::More;
+use Time::Local qw(timegm);
 use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
@@ -301,6 +302,19 @@ http_get($port, '/branch/', token => $newer);    # now none may be fetched
 agrees('a token that is newer than the keys', 'kid_pending',
     token => $newer);
 
+# The second in which the fetch began may be before it or after.
+
+my $dated = http_post($port, '/explain', json => { path => '/branch/' });
+my ($day, $month, $year, @clock) = $dated->header('Date')
+    =~ /(\d+) (\w+) (\d+) (\d+):(\d+):(\d+) GMT/;
+my $fetched = timegm(@clock[2, 1, 0], $day,
+    index('JanFebMarAprMayJunJulAugSepOctNovDec', $month) / 3, $year)
+    - $dated->json->{keySet}{ageSeconds};
+is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'), @sig,
+    iat => $fetched + $_->[0]))->{reason}, $_->[1],
+    "issued $_->[0] s after the fetch began: $_->[1]"
+    for [ 0, 'kid_pending' ], [ -1, 'kid_unknown' ];
+
 # Faults of a token all at once; what a later look says of an old token.
 
 my $old = jwt_token(account => $sign_key, iss => 'x', iat => 1000, exp => 2000);
@@ -581,7 +595,8 @@ sub check {
         location => "$location platform_gateway_explain;");
 }
 for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
-    'allow unix:; allow ::1; deny all;') {
+    'allow unix:; allow ::1; deny all;',
+    'deny 0.0.0.0/0; deny ::/0; deny unix:;') {
     my ($ok, $out) = check($closed);
     ok $ok, "accepted: $closed" or diag $out;
 }
@@ -591,6 +606,8 @@ for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
     'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;', 'allow all; deny all;',
     'allow 127.0.0.1; allow 0.0.0.0/0; deny all;',
     'allow unix:; allow ::/0; deny all;',
+    'allow unix:; deny 0.0.0.0/0; deny ::/0;',
+    'deny 10.0.0.0/8; deny ::/0; deny unix:;',
     'platform_gateway on; platform_gateway_access public;',
     'deny all; limit_except GET { allow all; }',
     'platform_gateway off; platform_gateway_access system;') {

@@ -36,6 +36,7 @@ location /map {
     platform_gateway_claim_header mixed X-Mixed;
     platform_gateway_claim_header list X-List;
     platform_gateway_claim_header list X-List-Again;
+    platform_gateway_claim_header https://ns.example/roles X-Name;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /set {
@@ -146,13 +147,15 @@ is_deeply context(seen('/', 'branch', branch_ids => \@branches))
 
 my $res = seen('/map', 'branch', level => 7, flag => JSON::PP::true,
     nothing => JSON::PP::null, thing => { a => 1 }, mixed => [ 'a', 1 ],
-    list => [ 'x', 'y,z' ]);
+    list => [ 'x', 'y,z' ], 'https://ns.example/roles' => [ 'p', 'q' ]);
 my %got = map { ($_ => [ header_values($res->json, $_) ]) }
-    qw(X-Subject X-Level X-Flag X-Nothing X-Thing X-Mixed X-List X-List-Again);
+    qw(X-Subject X-Level X-Flag X-Nothing X-Thing X-Mixed X-List X-List-Again
+    X-Name);
 is_deeply \%got, {
     'X-Subject' => [ uuid(1) ], 'X-Level' => ['7'], 'X-Flag' => ['true'],
     'X-Nothing' => [], 'X-Thing' => [], 'X-Mixed' => [],
-    'X-List' => ['x,y%2Cz'], 'X-List-Again' => ['x,y%2Cz'] },
+    'X-List' => ['x,y%2Cz'], 'X-List-Again' => ['x,y%2Cz'],
+    'X-Name' => ['p,q'] },
     'a map of its own';
 is_deeply context($res), {}, 'replaces the default one';
 $res = seen('/map', 'branch', flag => JSON::PP::false);

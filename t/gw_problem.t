@@ -81,6 +81,11 @@ location /guard_page {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location @signin { return 401 "sign in"; }
+location /guard_other {
+    platform_gateway_access branch;
+    error_page 401 =404 /text;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /intercept {
     proxy_intercept_errors on;
     error_page 418 /text;
@@ -201,8 +206,8 @@ is_problem($res, 403, 'GATEWAY_CONTEXT_FORBIDDEN', 'another context');
 is_deeply [ $res->header_all('WWW-Authenticate') ],
     [qq($realm, error="insufficient_scope", scope="BRANCH SYSTEM")],
     'challenged: insufficient_scope';
-is http_get($port, '/account', token => $good)->header('WWW-Authenticate'),
-    undef, 'control: none with a good token';
+is http_get($port, $_, token => $good)->header('WWW-Authenticate'), undef,
+    "control: none for $_ with a good token" for '/account', '/ours';
 
 # Request lines that nobody can parse.
 
@@ -340,6 +345,8 @@ unchanged('/kept_up_page', 404,
 unchanged('/intercept/418', 418, 'mine', 'an intercepted error');
 $res = unchanged('/guard_page', 401, 'sign in', 'error_page of a refusal');
 is $res->header('WWW-Authenticate'), $realm, 'which still challenges';
+$res = unchanged('/guard_other', 404, 'mine', 'error_page of another status');
+is $res->header('WWW-Authenticate'), undef, 'which does not';
 like http_get($port, '/sub_page')->body, qr/404 Mine/,
     'an error page belongs to its own location';
 like http($port, 'HEAD', '/text_page')->header('Content-Type'),

@@ -167,6 +167,8 @@ for my $case ([ '/any/deny', 401, 403 ], [ '/any/alone', 401, 403 ],
 }
 $res = http_get($port, '/any/basic', @wrong);
 is $res->status, 401, 'neither password nor token';
+is_deeply [ $res->header_all('WWW-Authenticate') ], ['Basic realm="area"'],
+    'the one challenge of who answered';
 is http_get($port, '/all/deny', token => $token{branch})->status, 403,
     'satisfy all: a token does not overrule an address';
 is http_get($port, '/all/asks/no', token => $token{branch})->status, 403,

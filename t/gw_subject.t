@@ -18,10 +18,19 @@ my $issuer = $t->issuer(body => jwks($key));
 # Says who asks by what no gateway touches: the user's cookie.
 sub user { return Platform::Test::Server::header($_[0], 'Cookie') }
 
+sub held {
+    my ($request, $server) = @_;
+    sleep 0.02
+        while $request->{uri} =~ /\bhold\b/ && $server->get->{hold};
+    return;
+}
+
 my $upstream = $t->http_server(upstream => sub {
     my ($request, $server) = @_;
-    sleep 0.02 while $request->{uri} =~ /[?&]hold\b/ && $server->get->{hold};
-    return [ 200, [], '<' . user($request) . '>' ];
+    held($request, $server);
+    return [ 200, $request->{uri} =~ /accel/
+            ? [ 'X-Accel-Redirect' => '/public/same/x' ] : [],
+        '<' . user($request) . '>' ];
 });
 
 # Lets in the first user alone.
@@ -30,8 +39,9 @@ $t->http_server(judge => sub {
 });
 
 # A file of 20 bytes, in ranges.
-$t->http_server(ranges => sub {
+my $ranges = $t->http_server(ranges => sub {
     my ($request) = @_;
+    held($request, $upstream);
     my $body = '<' . user($request) . '>' . '.' x 11;
     my ($from, $to) = Platform::Test::Server::header($request, 'Range')
         =~ /^bytes=(\d+)-(\d+)$/ or return [ 400, [], '' ];
@@ -154,7 +164,7 @@ location /asks/set/ {
     proxy_cache_key $told:$uri;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-location = /teller {
+location /teller {
     internal;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
@@ -175,6 +185,23 @@ location /policy/ours/ {
 location /slow/ {
     set $by_set $platform_account_id;
     limit_req zone=slow burst=10;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /held/ {
+    add_header X-Account $platform_account_id;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /held/shadow/ {
+    platform_gateway_shadow on;
+    platform_gateway_access account;
+    add_header X-Account $platform_account_id;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
+location /held/asks/ {
+    platform_gateway_access public;
+    auth_request /teller/hold;
+    auth_request_set $told $platform_account_id;
+    add_header X-Account $told;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /handed/ {
@@ -262,6 +289,11 @@ location /limited/late/ {
     limit_req zone=by_late;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
+location /limited/page/ {
+    error_page 429 /public/same/limited;
+    limit_req zone=by_page;
+    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+}
 location /limited/conn/ {
     limit_conn by_conn 1;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
@@ -292,6 +324,7 @@ limit_req_status 429;
 limit_conn_status 429;
 limit_req_zone $platform_account_id zone=by_account:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_late:1m rate=1r/m;
+limit_req_zone $platform_account_id zone=by_page:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_part:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=by_public:1m rate=1r/m;
 limit_req_zone $platform_account_id zone=slow:1m rate=4r/m;
@@ -486,8 +519,29 @@ for my $case ([ limit_req => '/limited/req/' ], [ 'by set' => '/limited/set/' ])
         for 1 .. 3;
     is ask(3, $path)->status, 200, "$name: so a third user gets in";
 }
-is $t->logged(ask(1, '/limited/req/'))->{reason}, 'rate_limited',
-    'limit_req: and is logged as that';
+
+# The log says whose limit it was.
+
+sub says {
+    my ($name, $res, @want) = @_;
+    is_deeply [ @{ $t->logged($res) }{qw(decision reason accountId sessionId)} ],
+        \@want, "$name: logged";
+    return;
+}
+
+sub limits {
+    my ($name, $n, $path) = @_;
+
+    my $res = ask($n, $path);
+    is $res->status, 429, "$name: user $n is limited";
+    return says($name, $res, 'deny', 'rate_limited', uuid($n), uuid(10 + $n));
+}
+is ask($_, '/limited/page/')->status, 200, "a page: user $_" for 1, 2;
+limits(@$_) for [ limit_req => 1, '/limited/req/' ],
+    [ 'by set' => 2, '/limited/set/' ], [ 'a page' => 1, '/limited/page/' ],
+    [ 'a page' => 2, '/limited/page/' ];
+says('a stranger', ask(3, '/limited/req/', @NOBODY), 'deny', 'token_missing',
+    undef, undef);
 is ask(1, '/limited/public/')->status, 200, 'public: nobody is counted'
     for 1 .. 3;
 for my $n (1, 2) {
@@ -503,7 +557,7 @@ $held->send(http_request_bytes(GET => '/limited/conn/?hold',
     cookie => 'user=1', token => token(1)));
 ok eventually(sub { grep { $_->{uri} =~ /hold/ } $upstream->requests }),
     'limit_conn: one connection';
-is ask(1, '/limited/conn/')->status, 429, 'limit_conn: no second of user 1';
+limits('limit_conn, a second of', 1, '/limited/conn/');
 is ask(2, '/limited/conn/')->body, '<user=2>', 'limit_conn: one of user 2';
 is ask(1, '/limited/conn/', @NOBODY)->status, 401,
     'limit_conn: strangers have no connection';
@@ -536,7 +590,57 @@ ok eventually(sub {
     ask(1, '/direct/main', key => jwt_key('none'));
     ask(1, '/direct/main')->status != 200;
 }), 'the key goes';
-is $slow->read_response->status, 401, 'the one that was held is refused';
+my $refused = $slow->read_response;
+is $refused->status, 401, 'the one that was held is refused';
+says('the one that was held', $refused, 'deny', 'kid_unknown', undef, undef);
+
+# A key that goes while an admitted request is at its upstream: what admitted
+# it stays to the end, and for what is only a copy of it (a slice).
+
+my %held = (
+    'main'          => '/held/x',
+    'shadow, of another kind' => '/held/shadow/x',
+    'a subrequest'  => '/held/asks/x',
+    'handed on'     => '/held/accel',
+    'slices'        => '/sliced/held',
+);
+for my $way ('a fetch', 'a reload') {
+    $issuer->set(body => jwks($key));
+    ok eventually(sub {
+        ask(1, '/direct/main', key => jwt_key('none'));
+        ask(1, '/direct/main')->status == 200;
+    }), "$way: the key is there";
+    my @before = map { scalar $_->requests } $upstream, $ranges;
+    $upstream->set(hold => 1);
+    my %c = map {
+        my $c = Platform::Test::Http->new(port => $port);
+        $c->send(http_request_bytes(GET => $held{$_} . '?hold',
+            token => token(1)));
+        $_ => $c;
+    } keys %held;
+    ok eventually(sub {
+        $upstream->requests - $before[0] == keys(%held) - 1
+            && $ranges->requests > $before[1];
+    }), "$way: all are held";
+
+    $issuer->set(body => jwks($late));
+    $t->reload if $way eq 'a reload';
+    ok eventually(sub {
+        ask(1, '/direct/main', key => jwt_key('none'));
+        ask(1, '/direct/main')->status == 401;
+    }), "$way: the key goes";
+    $upstream->set(hold => 0);
+    for my $name (sort keys %c) {
+        my $res = $c{$name}->read_response;
+        is $res->status, 200, "$way: $name: goes on";
+        is $res->header('X-Account'), uuid(1), "$way: $name: by that name"
+            unless $name eq 'slices';
+    }
+    my $asked = $ranges->requests;
+    is ask(1, '/sliced/held', key => $late)->status, 200, "$way: slices";
+    is $ranges->requests, $asked, "$way: which were all kept for user 1";
+    $held{slices} .= '/again';
+}
 
 # No keys at all, in shadow mode.
 

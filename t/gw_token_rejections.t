@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
+use JSON::PP ();
 use Platform::Test;
 use Test::More;
 
@@ -37,7 +38,8 @@ location /short {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 SERVER
-platform_gateway_issuer http://issuer.test http://second.test;
+platform_gateway_issuer http://issuer.test http://second.test
+    https://identity.example.com;
 platform_gateway_key_wait 200ms;
 platform_gateway_key_cooldown 250s;
 HTTP
@@ -309,15 +311,27 @@ for my $cnf ({ jkt => 'x' }, { 'x5t#S256' => 'x' }, {}, 'x') {
 }
 passes('a token without cnf where that is allowed', token(), '/bound');
 
+# docs/directives.md, what a token has to say: the example passes, the table has
+# each of its claims, and each is needed.
+
+my ($page) = $t->root . '/docs/directives.md';
+open my $fh, '<', $page or die "$page: $!\n";
+my ($told) = do { local $/; <$fh> }
+    =~ /^### What a token has to say\n(.*?)^### /ms;
+my ($example, $rows) = $told =~ /^```json\n(.*?)^```\n(.*)/ms;
+$example = JSON::PP::decode_json($example);
+passes('the example', jwt_sign(key => $key,
+    payload => { %$example, iat => now(), exp => now() + 900 }));
+is_deeply [ sort map { /`(\w+)`/g } $rows =~ /^\| (`.*?) \|/mg ],
+    [ sort keys %$example ], 'the table has each claim';
+
 # Claims of the kind.
 
-for my $claim (qw(sub account_id account_type session_id token_type
-    token_scope workspace_id tenant_id member_id active_branch_id
-    branch_ids roles jti typ)) {
+for my $claim (sort keys %$example) {
     refused("without $claim", token($claim => undef),
         reason => qr/^token_(?:claims|kind)$/);
     refused("$claim is a number", token($claim => 7),
-        reason => qr/^token_(?:claims|kind)$/);
+        reason => qr/^token_(?:claims|kind)$/) if $claim !~ /^(?:iat|exp)$/;
 }
 refused('an empty account', token(account_id => '', sub => ''),
     reason => 'token_claims');

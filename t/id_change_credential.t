@@ -87,6 +87,9 @@ for my $account (qw(several one)) {
         'gateways are told of the others';
     is http_get($gateway, '/api/auth/sessions', token => token($own[1]))
         ->status, 200, "the caller's token goes on";
+    is $pg->sql("select count(*) from auth_sessions s, accounts a
+        where a.account_name = '$account\@demo.test' and s.xmin = a.xmin"), 2,
+        'which ended as the credential changed, by one transaction';
     is_alive($own[1], 1, 'and the session');
     is_alive($own[$_], 0, 'another is over') for 0, 2;
     is_alive($stranger, 1, "another account's goes on");
@@ -123,10 +126,12 @@ for my $new ("seven\x{e9}\x{e9}", 'x', 'letmein-now', 'PASSWORD1') {
 }
 is_problem(change($own, 'x', 'x', from => '198.51.100.6'), 401,
     'AUTH_INVALID_CREDENTIALS', 'which the current one need not be');
-$t->allow(qr/"event":"auth\.failed".*CREDENTIAL_FORBIDDEN/);
+$t->allow(qr/CREDENTIAL_FORBIDDEN cannot be read: No such file or directory"/);
 rename $forbidden, "$forbidden.away" or die "$forbidden: $!\n";
 is_problem(change($own, $OLD, $NEW, from => '198.51.100.6'), 500,
-    'INTERNAL_ERROR', 'no list: nobody knows what is forbidden');
+    'INTERNAL_ERROR', 'no list: nobody knows what is forbidden') for 1 .. 4;
+is change($own, $OLD, 'x', from => '198.51.100.6')->status, 400,
+    'and that is no failure, however often';
 rename "$forbidden.away", $forbidden or die "$forbidden: $!\n";
 my $key = jwt_key('identity');
 my $claims = claims(token($own));
@@ -201,20 +206,56 @@ is_problem(change($own, $OLD, 'x' x (1 << 20), port => $face), 413,
 # -- a session that ends meanwhile changes nothing any more
 
 $before = $pg->sql($hash);
-$other = session('several');
-my $held = $pg->begin('lock table login_attempts');
-my $late = Platform::Test::Http->new(port => $face);
-$late->send(http_request_bytes(POST => '/api/auth/change-credential',
-    token => token($other),
-    json => { credential => $OLD, newCredential => $NEW }));
-ok $pg->waiting(1), 'a change waits';
-is http($face, DELETE => '/api/auth/sessions/'
-    . claims(token($other))->{session_id}, token => token($own))->status, 200,
-    'its session is ended';
-ok $pg->end($held, 'commit'), 'it goes on';
-is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', 'in vain');
-is $pg->sql($hash), $before, 'nothing was changed';
-is_alive($own, 1, 'and no session ended');
+my %ends = (
+    'ended' => sub { is http($face, DELETE => "/api/auth/sessions/$_[0]",
+        token => token($own))->status, 200, 'its session is ended' },
+    # As if it were the only one from before that.
+    'locked out' => sub { $pg->sql("set session_replication_role = replica;
+        update auth_sessions set created_at = created_at - interval '1 day'
+            where session_id = '$_[0]';
+        update accounts set sessions_valid_after = now() - interval '1 hour'
+            where account_name = 'several\@demo.test'", user => 'postgres') },
+);
+for my $how (sort keys %ends) {
+    $other = session('several');
+    my $held = $pg->begin('lock table login_attempts');
+    my $late = Platform::Test::Http->new(port => $face);
+    $late->send(http_request_bytes(POST => '/api/auth/change-credential',
+        token => token($other),
+        json => { credential => $OLD, newCredential => $NEW }));
+    ok $pg->waiting(1), "$how: a change waits";
+    $ends{$how}->(claims(token($other))->{session_id});
+    ok $pg->end($held, 'commit'), "$how: it goes on";
+    is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE',
+        "$how: in vain");
+    is $pg->sql($hash), $before, "$how: nothing was changed";
+    is_alive($own, 1, "$how: and no session ended");
+}
+$pg->sql("update accounts set sessions_valid_after = '-infinity'");
+
+# -- one that nobody waits for any more does nothing when its turn comes
+
+$s->identity->stop;
+my %usual = %{ $s->identity->{env} };
+$s->identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = '60s';
+$s->identity->{env}{PLATFORM_REQUEST_TIMEOUT} = '5s';
+$s->identity->start;
+$t->allow(qr/db\.error/);
+my $row = $pg->begin("update accounts set updated_at = updated_at
+    where account_name = 'several\@demo.test'");
+is_problem(change($own, $OLD, $NEW, port => $face), 503,
+    'DATABASE_UNAVAILABLE', 'locked for too long');
+my $waiting = "select count(*) from pg_stat_activity
+    where usename = 'platform' and state = 'active' and wait_event_type = 'Lock'";
+is $pg->sql($waiting, user => 'postgres'), 1, 'its write waits';
+ok $pg->end($row, 'commit'), 'the row is let go';
+ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }),
+    'its write comes through';
+is $pg->sql($hash), $before, 'and does nothing';
+$s->identity->stop;
+$s->identity->{env} = \%usual;
+$s->identity->start;
+is change($own, $OLD, $OLD)->status, 200, 'another one does';
 
 # -- a login with the old one that comes at the same time
 

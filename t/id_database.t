@@ -14,6 +14,14 @@ my $pg = $t->postgres;
 
 sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
 
+sub source {
+    my ($path) = @_;
+
+    open my $fh, '<', $t->root . "/$path" or die "$path: $!\n";
+    local $/;
+    return <$fh>;
+}
+
 sub refused {
     my ($sql, $constraint, $name) = @_;
 
@@ -85,8 +93,8 @@ is $status, 0, 'nothing to do is success';
 # docs/upgrade.md has an index to be built beforehand: the very one.
 my $index = "select pg_get_indexdef('auth_sessions_of_account'::regclass)";
 my $definition = $pg->sql($index);
-open my $page, '<', $t->root . '/docs/upgrade.md' or die "upgrade.md: $!\n";
-my ($build) = do { local $/; <$page> } =~ /psql -d platform -c '(CREATE INDEX[^']*)'/;
+my ($build) = source('docs/upgrade.md')
+    =~ /psql -d platform -c '(CREATE INDEX[^']*)'/;
 $pg->sql('drop index auth_sessions_of_account');
 $pg->sql($build // '');
 is $pg->sql($index), $definition, 'the index of the page is the migration\'s';
@@ -332,16 +340,64 @@ refused(sprintf($many, 6), 'at most 1000 active branches', 'more than 1000');
 
 # -- roles of an installation: no more rights than needed
 
-sub roles {
-    my $sql = do {
-        open my $fh, '<', $t->root . '/db/roles.sql' or die $!;
-        local $/;
-        <$fh>;
-    };
-    $pg->sql($sql, user => 'postgres');
-    return;
-}
+sub roles { return $pg->sql(source('db/roles.sql'), user => 'postgres') }
 roles();
+
+# -- the role that docs/install.md makes does not become the owner
+
+my ($made) = source('docs/install.md') =~ /<<SQL\n(CREATE ROLE.*?)^SQL$/ms;
+$pg->sql($made, user => 'postgres');
+is $pg->sql("select string_agg(oid::regprocedure::text, ' ') from pg_proc
+    where prosecdef and has_function_privilege('public', oid, 'execute')"), '',
+    'no function that runs as its owner is everybody\'s to call';
+
+# A table of its own with the column that the trigger reads, whose type has a
+# cast that does what its owner may.
+my $attack = q{
+    create type pg_temp.door as (n int);
+    create function pg_temp.enter(pg_temp.door) returns uuid
+        language plpgsql as $$ begin
+            grant select on session_revocation_marks to identity;
+            return gen_random_uuid(); end $$;
+    create cast (pg_temp.door as uuid) with function pg_temp.enter as implicit;
+    create temp table own (account_id pg_temp.door,
+        sessions_valid_after timestamptz);
+    create trigger own after delete on own
+        for each row execute function accounts_revoke();
+    insert into own values (row(1)); delete from own};
+my $call = 'execute on function accounts_revoke()';
+my $make = 'temporary on database platform';
+for (
+    [ 'what the migration leaves', "grant $make to public",
+        qr/permission denied for function accounts_revoke/, 'f' ],
+    [ 'what roles.sql leaves', undef, qr/permission denied to create temp/, 'f' ],
+    [ 'without both', "grant $call to public; grant $make to public", qr/\A\z/,
+        't' ],
+) {
+    my ($name, $sql, $why, $entered) = @$_;
+    $sql ? $pg->sql($sql, user => 'postgres') : roles();
+    my $said = eval { $pg->sql($attack, user => 'identity'); '' } // $@;
+    like $said, $why, "$name: what it is told";
+    is $pg->sql("select has_table_privilege('identity',
+        'session_revocation_marks', 'select')"), $entered, "$name: the right";
+}
+$pg->sql("revoke $call from public; revoke $make from public;
+    revoke select on session_revocation_marks from identity",
+    user => 'postgres');
+
+# The triggers that are there fire for it.
+$pg->sql(sprintf(q{
+    insert into auth_sessions (session_id, account_id, jti,
+        created_at, expires_at)
+    values ('%1$s', '%2$s', gen_random_uuid(), now(), now() + '1 day');
+    update auth_sessions set status = 'REVOKED', revoked_at = now()
+     where session_id = '%1$s';
+    update accounts set sessions_valid_after = now() where account_id = '%2$s'},
+    id(9, 1), id(3, 5)), user => 'identity');
+is $pg->sql(sprintf q{select count(*) from session_revocations
+    where session_id = '%s' or account_id = '%s'}, id(9, 1), id(3, 5)), 2,
+    'a session that it ends is revoked, and so is an account it locks out';
+
 $pg->sql('create role served login; grant platform_identity to served',
     user => 'postgres');
 # As where functions are nobody's to call by default.

@@ -51,6 +51,13 @@ sub dry {
     return $told;
 }
 
+# The moment that many seconds after the one that a file's name has, as told.
+sub after {
+    my ($file, $seconds) = @_;
+    my ($since) = names() =~ /\Q$file\E\.(\d+)\.pem/;
+    return qr/not before @{[ POSIX::strftime '%Y-%m-%dT%H:%M:%S', gmtime $since + $seconds ]}/;
+}
+
 sub rows { return map { "$_->{step} $_->{kid} " . ($_->{done} ? 'done' : 'due') }
     map { { %$_, kid => $_->{kid} // '-' } } @{ $_[0] } }
 
@@ -173,6 +180,7 @@ my @published = ([ 'identity', 'signing', $DAY ], [ 'next', 'published', 500 ]);
 keys_are(@published);
 $c->refused(1, qr/not before 20\S+Z: not every gateway may have the key/,
     qw(keys activate next));
+$c->refused(1, after('next.published', 6 + 600), qw(keys activate next));
 is_deeply key_states($dir), { identity => 'signing', next => 'published' },
     'and nothing is changed';
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['activate next due'],
@@ -301,6 +309,9 @@ my @replaced = ([ 'identity', 'signing', 9 * $DAY ], [ 'next', 'signing', 3300 ]
 keys_are(@replaced);
 $c->refused(1, qr/not before .*: access tokens of this key may still be valid/,
     qw(keys retire identity));
+$c->refused(1, after('next.signing', 6 + 30 + $_->[0]), @$_[ 1 .. $#$_ ],
+    qw(keys retire identity))
+    for [3600], [ 7200, { env => { PLATFORM_JWT_ACCESS_TOKEN_TTL => '2h' } } ];
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['retire identity due'],
     'nor by rotate';
 $c->refused(1, qr/this key signs/, qw(keys retire next --force));
@@ -340,6 +351,8 @@ my @refresh = ([ 'next', 'signing', 60 * $DAY ],
     [ 'identity', 'refresh', 29 * $DAY, public => 1 ]);
 keys_are(@refresh);
 $c->refused(1, qr/not before .*: refresh tokens of this key may still be valid/,
+    qw(keys remove identity));
+$c->refused(1, after('identity.refresh', 6 + 30 * $DAY),
     qw(keys remove identity));
 is_deeply [ rows($c->done(qw(keys rotate))) ], ['remove identity due'],
     'nor by rotate, which begins nothing else';
@@ -417,7 +430,8 @@ is_deeply [ rows($c->done(qw(keys rotate --system-ttl 2h))) ],
 
 keys_are(@published);
 dry(qw(keys revoke identity));
-$c->done(qw(keys revoke identity));
+$got = $c->done(qw(keys revoke identity));
+is_deeply [ @$got{qw(step kid)} ], [qw(revoke identity)], 'tells which';
 is_deeply $c->events, [ 'keys.activated', 'keys.revoked' ], 'the signing key';
 ($kid) = grep { $_ ne 'next' } keys %{ key_states($dir) };
 is_deeply key_states($dir), { next => 'published', $kid => 'signing' },
@@ -431,6 +445,43 @@ for my $state (qw(published signing refresh)) {
     is_deeply key_states($dir), { identity => 'signing' }, 'gone';
 }
 $c->refused(1, qr/no key has this id/, qw(keys revoke next));
+
+# Where no new key can be written: on a disk of its own, which may be full.
+my $disk = $t->dir . '/disk';
+mkdir $disk or die "$disk: $!\n";
+my $mount = 'mount -t tmpfs -o size=64k,mode=700 none "$1" || exit 99
+    cp -p "$2"/* "$1" && shift 2 && "$@" || exit 98
+    "$0" keys revoke identity --json; echo "exit $?"; ls -A "$PLATFORM_JWT_KEY_DIR"';
+my @fill = ('sh', '-c', 'head -c 1M /dev/zero >"$0/.fill" 2>&-; test -s "$0/.fill"',
+    $disk);
+my $signing = [ 'identity', 'signing', 10 ];
+SKIP: for my $case (
+    [ 'room', ['true'], [ $signing, [ 'next', 'published', 20 ] ],
+        qr/^exit 0\n(?!.*^identity)(?=.*^next\.published).*^\S+\.signing\./ms ],
+    [ 'published', \@fill, [ $signing, [ 'other', 'signing', 99 ],
+            [ 'next', 'published', 20 ] ],
+        qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\nother\.signing\S+\n\z/m ],
+    [ 'replaced', \@fill, [ $signing, [ 'next', 'signing', 99 ] ],
+        qr/^exit 0\n\.fill\nnext\.signing\.\d+\.pem\n\z/m ],
+    [ 'none', \@fill, [ $signing, [ 'next', 'refresh', 9, public => 1 ] ],
+        qr/^exit 1\n\.fill\nidentity\.signing\S+\nnext\.refresh\S+\n\z/m ],
+) {
+    my ($name, $fill, $keys, $want) = @$case;
+    keys_are(@$keys);
+    my $env = $t->identity_env(%{ $c->{env} }, PLATFORM_JWT_KEY_DIR => $disk);
+    local @ENV{ keys %$env } = values %$env;
+    open my $fh, '-|', qw(unshare --mount --propagation private sh -c),
+        "exec 2>&1; $mount", Platform::Test::Env::identity(), $disk, $dir, @$fill
+        or die "unshare: $!\n";
+    my $said = do { local $/; <$fh> };
+    close $fh;
+    skip 'nothing may be mounted here', 1
+        if $? >> 8 == 99 || $said =~ /^unshare: /m;
+    like $said, $want, "a full disk, another key: $name";
+    like $said, $name eq 'none'
+        ? qr/No space left on device; and no other key can sign/
+        : qr/"step":"revoke","kid":"identity"/, 'which it tells';
+}
 
 # Killed before each of its writes, and run again.
 SKIP: {

@@ -188,8 +188,10 @@ $pg->sql("update accounts set status = 'DISABLED'
     where account_name = 'two-workspaces\@demo.test'");
 is_problem(refresh($disabled->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'a disabled account');
-is $pg->sql("select status, revoked_at is not null from auth_sessions
-    where session_id = '$session'"), 'REVOKED|t', 'whose session is revoked';
+is $pg->sql("select status, revoked_at is not null, jti from auth_sessions
+    where session_id = '$session'"), 'REVOKED|t|'
+    . payload($disabled->{refreshToken})->{jti},
+    'whose session is revoked, and its token not replaced before';
 ok cleared(with_cookie($disabled->{refreshToken})), 'its cookie is cleared';
 
 # Without scope, and scope that is lost.

@@ -50,11 +50,12 @@ sub login {
     })->json;
 }
 
+# As a client somewhere: %$who is how it asks.
 sub refresh {
-    my ($token, %more) = @_;
+    my ($token, $who) = @_;
 
     return http_post($port, '/api/auth/refresh',
-        json => { refreshToken => $token, %more });
+        json => { refreshToken => $token }, %{ $who // {} });
 }
 
 # To what it is.
@@ -209,7 +210,8 @@ change($before, "used_at = used_at - interval '2 s',
     retry_iat = retry_iat - interval '2 s'");
 $row = row($before);
 my $retried = refresh($before);
-is statements(), 'session_refresh', 'so is a retry';
+is statements(), 'session_refresh session_retry session_repeat',
+    'a retry is three';
 is_deeply claims($retried->json->{refreshToken}),
     { %{ claims($answer) }, iat => claims($answer)->{iat} - 2 },
     'two seconds later: the same';
@@ -379,9 +381,8 @@ $pg->sql("update branches set status = 'INACTIVE'
     where branch_id = '$branches[1]'");
 statements();
 $res = is_retry($first_of_several, $second, 'withdrawn');
-is statements(),
-    'session_refresh session_read session_read session_rotate_clear',
-    'withdrawn: statements';
+is statements(), 'session_refresh session_read session_read session_retry'
+    . ' session_repeat_clear', 'withdrawn: statements';
 is $res->json->{nextAction}{type}, 'select_branch', 'withdrawn: choose anew';
 is scalar @{ $res->json->{branches} }, 2, 'withdrawn: from what is left';
 is row($second, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
@@ -431,8 +432,6 @@ sub line_up {
     change($token, "expires_at = expires_at - interval '1 hour'");
     my $then = counts();
     my @answers = during($token, '', 5);
-    is statements(), join(' ', ('session_refresh') x 5),
-        "$policy, five at once: a statement each";
     my %tokens = map { $_->json->{refreshToken} // $_->body => 1 } @answers;
     is scalar keys %tokens, 1, "$policy, five at once: the same bytes"
         or diag explain \%tokens;
@@ -455,7 +454,9 @@ sub line_up {
     ($first, $second) = lost();
     ($late) = during($first, "update auth_sessions set status = 'REVOKED',
         revoked_at = now() where " . where($first), 1);
-    is $late->status, 401, "$policy, logged out meanwhile";
+    is_problem($late, 401, 'AUTH_SESSION_NOT_ACTIVE',
+        "$policy, logged out meanwhile");
+    is audited($first), 'succeeded', "$policy, logged out meanwhile: no reuse";
     is row($first, qw(jti status)), claims($second)->{jti} . '|REVOKED',
         "$policy, logged out meanwhile: the row";
     is_problem(refresh($second), 401, 'AUTH_SESSION_NOT_ACTIVE',
@@ -475,8 +476,6 @@ sub line_up {
         jti = 'eeeeeeee-0000-4000-8000-000000000001' where " . where($first),
         1);
     is $late->status, 200, "$policy, rotated and selected meanwhile";
-    is statements(), 'session_refresh',
-        "$policy, rotated and selected meanwhile: one statement";
     is_deeply [ @{ claims($late->json->{refreshToken}) }{qw(jti iat)} ],
         [ 'eeeeeeee-0000-4000-8000-000000000001', 1767225600 ],
         "$policy, rotated and selected meanwhile: that one's";
@@ -485,7 +484,78 @@ sub line_up {
     return;
 }
 
+# -- a thief who has one token, and sends each that the owner replaces, or is
+#    the first to replace it: from elsewhere, as another agent, or both
+
+my %owner = (headers => [ 'User-Agent' => 'app/1' ]);
+my %moved = (%owner, from => '127.0.1.1');
+my %as = (
+    'of another address'           => [ \%moved, 2 ],
+    'of another agent'             => [ {}, 2 ],
+    'of another address and agent' => [ { from => '127.0.1.1' }, 0 ],
+    'like the owner'               => [ \%owner, 9 ],
+);
+
+# Nine rounds: how often the second of the two was answered, and what the session
+# is afterwards.
+sub nine_rounds {
+    my ($one, $other) = @_;
+    my $mine = my $theirs = login('one')->{refreshToken};
+    my $answered = 0;
+
+    for (1 .. 9) {
+        my $res = refresh($mine, $one);
+        last if $res->status != 200;
+        $mine = $res->json->{refreshToken};
+        $res = refresh($theirs, $other);
+        next if $res->status != 200;
+        $answered += $res->json->{refreshToken} eq $mine;
+        $theirs = $mine;
+    }
+    return ($answered, row($mine, 'status'), audited($mine));
+}
+
+sub shadow {
+    my ($policy) = @_;
+
+    for my $how (sort keys %as) {
+        my ($thief, $most) = @{ $as{$how} };
+        for my $order ([ \%owner, $thief ], [ $thief, \%owner ]) {
+            my ($answered, $status, $audit) = nine_rounds(@$order);
+            my $name = "$policy, a thief $how"
+                . ($order->[1] == $thief ? '' : ', who is first');
+            is $answered, $most, "$name: how often it goes well";
+            is $status, $most < 9 && $policy eq 'revoke' ? 'REVOKED'
+                : 'ACTIVE', "$name: and then";
+            is scalar(() = $audit =~ /\bretried_elsewhere\b/g),
+                $most % 9, "$name: audited";
+            is scalar(() = $audit =~ /\breuse(?:_revoked)?\b/g),
+                $most == 9 ? 0 : $policy eq 'revoke' ? 1 : 9 - $most,
+                "$name: as a reuse in the end";
+        }
+    }
+    return;
+}
+
 line_up('reject');
+shadow('reject');
+
+# The bits are those of the last eight rotations: three are too many.
+sub moves {
+    my %at = map { $_ => 1 } @_;
+    my $token = login('one')->{refreshToken};
+    my @status;
+
+    for my $n (1 .. $_[-1]) {
+        my $next = next_of(refresh($token, \%owner));
+        push @status, refresh($token, \%moved)->status if $at{$n};
+        $token = $next;
+    }
+    return "@status " . row($token, qw(retry_elsewhere used_address));
+}
+is moves(1, 2, 8), '200 200 401 192|127.0.0.1', 'three of eight';
+is moves(1, 2, 9, 10, 11), '200 200 200 200 401 6|127.0.0.1',
+    'never three of eight, and then so';
 
 # -- near the session's end, when its token's life is cut: the same
 
@@ -493,10 +563,10 @@ restart(AUTH_SESSION_MAX_LIFETIME => '20d');
 ($first, $second) = lost();
 statements();
 is_retry($first, $second, 'shortened');
-is statements(), 'session_refresh', 'shortened: one statement';
+is statements(), 'session_read session_retry session_repeat',
+    'shortened: three statements';
 $third = next_of(refresh($second));
-is statements(), 'session_refresh session_rotate',
-    'shortened: a rotation is two, as ever';
+is statements(), 'session_read session_rotate', 'shortened: a rotation is two';
 is claims($third)->{exp}, claims($second)->{exp}, 'shortened: it is';
 is_retry($second, $third, 'shortened, again');
 restart(AUTH_SESSION_MAX_LIFETIME => '90d');
@@ -525,6 +595,7 @@ is_problem(refresh($of_another), 401, 'AUTH_REFRESH_TOKEN_INVALID',
 
 restart(AUTH_REFRESH_REUSE => 'revoke', AUTH_REFRESH_RETRY_WINDOW => '30s');
 line_up('revoke');
+shadow('revoke');
 my $age_by = sub {
     my ($token, $seconds) = @_;
     change($token, "used_at = used_at - interval '$seconds s'");

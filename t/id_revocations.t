@@ -347,6 +347,13 @@ is_deeply news(), [ 'subject ' . $pg->sql(
     'a lockout is told where the clock was set back since the last one';
 $pg->sql('alter role platform reset search_path; drop schema skewed cascade');
 
+# As the migration has it of accounts that were locked out ahead of the clock.
+$pg->sql("select revoke_tokens('$id', now() + interval '1 hour')",
+    user => 'postgres');
+my $now = time;
+cmp_ok entry_of($id)->{issued_before}, '<=', $now + 1,
+    'no token is refused that is not issued yet';
+
 # A second lockout within a second: a token from between them says the second
 # that follows, as one of after it does.  So its session is named.
 my ($twice, $older, $between) = map { uuid() } 1 .. 3;

@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Commands;
+use POSIX qw(strftime);
 use Test::More;
 
 my $t = Platform::Test->new;
@@ -106,6 +107,24 @@ ok $first->{current}, 'it is the current one';
 http_post($gateway, '/api/auth/refresh', headers => [ 'User-Agent' => 'new' ],
     json => { refreshToken => $own[0]{refreshToken} });
 is((sessions($own[0]))[0]{agent}, 'new', 'by whom it was last used');
+
+# Of itself a session does not tell when that was: a thief could watch for it.
+$pg->sql("set session_replication_role = replica; update auth_sessions
+    set created_at = created_at - interval '1 minute',
+        used_at = used_at + interval '3 s', expires_at = expires_at + interval '3 s'
+    where session_id = '@{[ id_of($own[0]) ]}'", user => 'postgres');
+my ($itself) = sessions($own[0]);
+is $itself->{usedAt}, $itself->{createdAt}, 'itself: when it was opened';
+is $itself->{expiresAt}, strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(
+    claims($own[0]{accessToken})->{iat} + 30 * 86400)),
+    'itself: until when, by the token in hand';
+is_deeply [ split /\|/, $pg->sql("select to_char(used_at at time zone 'UTC', f),
+        to_char(expires_at at time zone 'UTC', f) from auth_sessions,
+        (values ('YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')) as v (f)
+    where session_id = '@{[ id_of($own[0]) ]}'") ],
+    [ map { @$_{qw(usedAt expiresAt)} } grep {
+        $_->{sessionId} eq id_of($own[0]) } sessions($own[1]) ],
+    'another: when it was used, and until when';
 is_deeply listed($stranger), [ id_of($stranger) ], 'nobody else sees it';
 is_deeply [ map { $_->{sessionId} } sessions($own[0], port => $face) ],
     listed($own[0]), 'at identity itself';
@@ -209,19 +228,23 @@ is_problem(call($last, GET => 'sessions', port => $face), 401,
 
 # -- those that are over are not shown
 
-my $ago = "created_at - interval '3 days'";
 my %over = (
-    'expired'    => "created_at = now() - interval '1 hour',
-        expires_at = now() - interval '1 s'",
-    'locked out' => "created_at = $ago",
+    'expired'    => [ "created_at = now() - interval '1 hour',
+        expires_at = now() - interval '1 s'", '-infinity' ],
+    'locked out' => [ "created_at = created_at - interval '3 days'",
+        'yesterday' ],
+    'too old'    => [ "created_at = created_at - interval '91 days'",
+        '-infinity' ],
 );
-$pg->sql("update accounts set sessions_valid_after = now() - interval '1 day'
-    where account_name = 'several\@demo.test'");
 for my $name (sort keys %over) {
+    my ($set, $valid_after) = @{ $over{$name} };
+    my $replica = 'set session_replication_role = replica;';
+    $pg->sql("$replica update accounts set sessions_valid_after = '$valid_after'
+        where account_name = 'several\@demo.test'", user => 'postgres');
     my $one = login('several');
     my ($id, $before) = (id_of($one), scalar @{ listed($own[1]) });
-    $pg->sql("set session_replication_role = replica; update auth_sessions
-        set $over{$name} where session_id = '$id'", user => 'postgres');
+    $pg->sql("$replica update auth_sessions set $set where session_id = '$id'",
+        user => 'postgres');
     is scalar @{ listed($own[1]) }, $before - 1, "$name: not shown";
     is_problem(call($own[1], DELETE => "sessions/$id"), 404,
         'RESOURCE_NOT_FOUND', "$name: not there");

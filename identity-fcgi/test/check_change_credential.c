@@ -4,6 +4,9 @@
 #include "handlers.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/inotify.h>
 #include <unistd.h>
 
 #define REFUSED "read account attempt settle "
@@ -48,19 +51,30 @@ START_TEST (test_a_new_one_is_long_enough) {
 }
 END_TEST
 
+static char path[] = "/tmp/check_change_credential.XXXXXX";
+
+/* Makes the file of the setting these bytes; the first time, a file. */
+static void list_is(const void *lines, size_t len)
+{
+    int fd = cfg.credential_forbidden == NULL ? mkstemp(path)
+                                              : open(path, O_WRONLY | O_TRUNC);
+
+    if (cfg.credential_forbidden == NULL) {
+        cfg.credential_forbidden = strdup(path);
+    }
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, lines, len), (ssize_t) len);
+    close(fd);
+}
+
 START_TEST (test_a_new_one_is_not_forbidden) {
     static const char list[] = "Password1\n\nTr0ub4dor&3\r\nright\nqwertyuiop";
     static const char *const forbidden[] = {"Password1", "pASSWORD1",
                                             "tr0ub4dor&3", "QWERTYUIOP"};
     static const char *const allowed[] = {"Password12", "Password", " ",
                                           "qwertyuiop\\n"};
-    char path[] = "/tmp/check_change_credential.XXXXXX";
-    int fd = mkstemp(path);
 
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(write(fd, list, sizeof(list) - 1), sizeof(list) - 1);
-    close(fd);
-    cfg.credential_forbidden = strdup(path);
+    list_is(list, sizeof(list) - 1);
     for (size_t i = 0; i < 4; i++) {
         change("right", forbidden[i]);
         ck_not_allowed();
@@ -70,9 +84,101 @@ START_TEST (test_a_new_one_is_not_forbidden) {
     }
     unlink(path);
     change("right", "Password12");
-    ck_answer(500, "INTERNAL_ERROR", "read account attempt ");
+    ck_answer(500, "INTERNAL_ERROR", REFUSED); /* and nothing is counted */
+    ck_assert(!db.settled_success);
     ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, ENOENT);
+}
+END_TEST
+
+/* Whether judging opens the file. */
+static bool is_opened_for(pj_str_t credential, enum password_new verdict)
+{
+    char events[4096];
+    int fd = inotify_init1(IN_NONBLOCK);
+    ssize_t len;
+
+    ck_assert_int_ge(inotify_add_watch(fd, path, IN_OPEN), 0);
+    ck_assert_int_eq(password_judge(&cfg, credential), verdict);
+    len = read(fd, events, sizeof(events));
+    close(fd);
+    return len > 0;
+}
+
+START_TEST (test_the_list_is_read_once_and_when_it_changes) {
+    list_is("one\n", 4);
+    ck_assert(is_opened_for(PJ_STR("one"), PASSWORD_FORBIDDEN));
+    ck_assert(!is_opened_for(PJ_STR("one"), PASSWORD_FORBIDDEN));
+    ck_assert(!is_opened_for(PJ_STR("three"), PASSWORD_FITS));
+    list_is("three\n", 6);
+    ck_assert(is_opened_for(PJ_STR("three"), PASSWORD_FORBIDDEN));
+    ck_assert(!is_opened_for(PJ_STR("one"), PASSWORD_FITS));
+    unlink(path);
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
+}
+END_TEST
+
+static enum password_new verdicts[8];
+
+static void *judge(void *verdict)
+{
+    *(enum password_new *) verdict = password_judge(&cfg, PJ_STR("x"));
+    return NULL;
+}
+
+/* One of many threads reads it; the others do not wait. */
+START_TEST (test_the_list_is_read_by_one) {
+    pthread_t threads[8];
+    size_t fits = 0;
+
+    list_is("one\n", 4);
+    for (size_t i = 0; i < 8; i++) {
+        ck_assert_int_eq(
+            pthread_create(&threads[i], NULL, judge, &verdicts[i]), 0);
+    }
+    for (size_t i = 0; i < 8; i++) {
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+        ck_assert(verdicts[i] == PASSWORD_FITS ||
+                  verdicts[i] == PASSWORD_LATER);
+        fits += verdicts[i] == PASSWORD_FITS;
+    }
+    ck_assert_uint_ge(fits, 1);
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_FORBIDDEN);
+    unlink(path);
+}
+END_TEST
+
+START_TEST (test_the_list_is_bounded) {
+    const size_t most = 16 * 1024 * 1024; /* lines */
+    char *lines = memset(malloc(most), '\n', most);
+
+    list_is(lines, most - 1); /* nothing behind the last one: a line too */
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_FITS);
+    list_is(lines, most);
+    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(errno, EFBIG);
+    unlink(path);
+    free(lines);
+}
+END_TEST
+
+/* Every line of a large list is found, and nothing else. */
+START_TEST (test_a_large_list) {
+    enum { LINES = 200000 };
+    char *lines = malloc(LINES * 16), name[16];
+    size_t len = 0;
+
+    for (int i = 0; i < LINES; i++) {
+        len += (size_t) snprintf(lines + len, 16, "Pass%d\n", i);
+    }
+    list_is(lines, len);
+    for (int i = 0; i < 2 * LINES; i++) {
+        snprintf(name, sizeof(name), "pASS%d", i);
+        ck_assert_int_eq(password_judge(&cfg, str(name)),
+                         i < LINES ? PASSWORD_FORBIDDEN : PASSWORD_FITS);
+    }
+    unlink(path);
+    free(lines);
 }
 END_TEST
 
@@ -91,13 +197,32 @@ START_TEST (test_the_current_one_comes_first) {
 }
 END_TEST
 
+/* The answer to the write was lost: whether it happened is read. */
+START_TEST (test_a_lost_answer) {
+    tell(&db.change, STORE_UNKNOWN);
+    change("right", "another one");
+    ck_answer(503, "DATABASE_UNAVAILABLE",
+              "read account attempt change account settle ");
+    db.rehashed_to[0] = '\0';
+    db.changed = true;
+    change("right", "another one");
+    ck_answer(200, "AUTH_CHANGE_CREDENTIAL_SUCCESS",
+              "read account attempt change account end settle ");
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
         test_a_new_one_is_long_enough,
         test_a_new_one_is_not_forbidden,
+        test_the_list_is_read_once_and_when_it_changes,
+        test_the_list_is_read_by_one,
+        test_the_list_is_bounded,
+        test_a_large_list,
         test_a_directory_is_no_list,
         test_the_current_one_comes_first,
+        test_a_lost_answer,
     };
 
     return run_tests("change_credential", tests,

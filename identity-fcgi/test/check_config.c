@@ -247,6 +247,18 @@ START_TEST (test_same_site_none_needs_secure) {
 }
 END_TEST
 
+START_TEST (test_retry_window_needs_the_client) {
+    setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "30s", 1);
+    ck_assert_msg(load(), "%s", err);
+    config_free(&cfg);
+    setenv("PLATFORM_AUTH_SESSION_CLIENT", "false", 1);
+    ck_assert(!load());
+    ck_assert_ptr_eq(strstr(err, "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: "), err);
+    setenv("PLATFORM_AUTH_REFRESH_RETRY_WINDOW", "0", 1);
+    ck_assert_msg(load(), "%s", err);
+}
+END_TEST
+
 START_TEST (test_partitioned_needs_same_site_none) {
     setenv("PLATFORM_AUTH_COOKIE_PARTITIONED", "true", 1);
     setenv("PLATFORM_AUTH_COOKIE_SECURE", "true", 1);
@@ -549,6 +561,7 @@ static void fill(TCase *t)
     tcase_add_test(t, test_host_prefix_rules);
     tcase_add_test(t, test_same_site_none_needs_secure);
     tcase_add_test(t, test_partitioned_needs_same_site_none);
+    tcase_add_test(t, test_retry_window_needs_the_client);
     tcase_add_test(t, test_seeding_is_local_only);
     tcase_add_test(t, test_seeding_heeds_libpq_environment);
     tcase_add_test(t, test_seed_follows_migrate);

@@ -23,7 +23,7 @@ static void init(char *const *params)
     cfg.cors_origins =
         (char *) " https://app.example.com https://*.example.org\t"
                  "https://B.Example:443 http://c.example:80 "
-                 "http://c.example:443  https://*.D.Example:443 ";
+                 "http://c.example:443  https://*.D.Example:443 null ";
 }
 
 static void setup(void)
@@ -287,7 +287,7 @@ static const struct {
     {"", "h", "", true}, /* no browser */
     {"", "h", "same-origin", true},
     {"", "h", "cross-site", false},
-    {"null", "h", "", false},
+    {"null", "h", "", false}, /* any sandboxed page's, listed or not */
     {"https://app.example.com", "h", "", true},
     {"https://app.example.com:444", "h", "", false},
     {"http://app.example.com", "h", "", false},

@@ -4,6 +4,9 @@
 #include "key_pair.h"
 #include "pj_internal.h"
 
+#include <dirent.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -276,6 +279,97 @@ START_TEST (test_stamp_changes_with_the_files) {
 }
 END_TEST
 
+/* The directory as keys_dir_stamp() opens it: before every look at the keys,
+ * and after it.  moves says at which of these a file gets another name. */
+static struct {
+    const char *dir;
+    int opened, first, last; /* moves from the first to the last */
+    char name[64];
+} moves;
+
+DIR *opendir(const char *path)
+{
+    int fd;
+
+    moves.opened++;
+    if (moves.dir != NULL && moves.opened >= moves.first &&
+        moves.opened <= moves.last) {
+        char from[128], to[128];
+
+        snprintf(from, sizeof(from), "%s/%s", moves.dir, moves.name);
+        snprintf(moves.name, sizeof(moves.name), "second.published.%d.pem",
+                 moves.opened);
+        snprintf(to, sizeof(to), "%s/%s", moves.dir, moves.name);
+        ck_assert_int_eq(rename(from, to), 0);
+    }
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 ? fdopendir(fd) : NULL;
+}
+
+static void put_key(const char *dir, const char *name, const struct pair *pair)
+{
+    const char *parts[] = {pair->private_text, pair->public_text};
+    char text[8192] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; i < 2; i++) {
+        int n = EVP_DecodeBlock((unsigned char *) text + len,
+                                (const unsigned char *) parts[i],
+                                (int) strlen(parts[i]));
+
+        ck_assert_int_gt(n, 0);
+        len = strlen(text); /* without what the padding stands for */
+    }
+    put(dir, name, text);
+}
+
+static const struct {
+    int first, last, opened; /* how often, in the end */
+    bool loads;
+} changes[] = {
+    {0, 0, 2, true},
+    {2, 2, 4, true}, /* while the first look was taken */
+    {2, 38, 40, true},
+    {2, 40, 40, false}, /* again and again */
+};
+
+START_TEST (test_a_directory_that_changes_is_read_again) {
+    char dir[] = "/tmp/check-keys-XXXXXX", path[128];
+    struct keys *keys;
+
+    (void) umask(077);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    put_key(dir, "first.signing.1.pem", &first);
+    put_key(dir, ".second", &second); /* a look finds no such key */
+    memset(&cfg, 0, sizeof(cfg));
+    cfg.jwt_key_dir = dir;
+    moves.dir = dir;
+    moves.opened = 0;
+    moves.first = changes[_i].first;
+    moves.last = changes[_i].last;
+    snprintf(moves.name, sizeof(moves.name), ".second");
+
+    keys = load();
+    ck_assert_int_eq(moves.opened, changes[_i].opened);
+    ck_assert_msg((keys != NULL) == changes[_i].loads, "%s", err);
+    if (keys != NULL) {
+        ck_assert_ptr_nonnull(keys_find(keys, str("first")));
+        ck_assert((keys_find(keys, str("second")) != NULL) ==
+                  (changes[_i].last != 0));
+        keys_release(keys);
+    } else {
+        ck_assert_ptr_nonnull(strstr(err, "keeps changing"));
+    }
+
+    moves.dir = NULL;
+    snprintf(path, sizeof(path), "%s/first.signing.1.pem", dir);
+    ck_assert_int_eq(unlink(path), 0);
+    snprintf(path, sizeof(path), "%s/%s", dir, moves.name);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(dir), 0);
+}
+END_TEST
+
 static void fill(TCase *t)
 {
     tcase_set_timeout(t, 60);
@@ -294,6 +388,8 @@ static void fill(TCase *t)
     tcase_add_test(t, test_bad_additional_keys);
     tcase_add_test(t, test_publish_swaps_while_held);
     tcase_add_test(t, test_stamp_changes_with_the_files);
+    tcase_add_loop_test(t, test_a_directory_that_changes_is_read_again, 0,
+                        sizeof(changes) / sizeof(changes[0]));
 }
 
 int main(void)

@@ -20,9 +20,15 @@ static struct session_view retried(struct session_view v)
 {
     snprintf(v.session.jti, STORE_UUID, OTHER_JTI);
     v.session.expires_at_s = NOW + 3580;
-    v.retried = true;
-    v.retry_iat_s = NOW - 20;
     cfg.refresh_retry_window_s = 30;
+    db.last = (struct retry){.jti = OTHER_JTI,
+                             .iat_s = NOW - 20,
+                             .expires_at_s = NOW + 3580,
+                             .address = "192.0.2.7",
+                             .agent = "app/1"};
+    snprintf(w.store.client_address, sizeof(w.store.client_address),
+             "192.0.2.7");
+    snprintf(w.store.client_agent, sizeof(w.store.client_agent), "app/1");
     return v;
 }
 
@@ -43,8 +49,9 @@ START_TEST (test_retry_gets_the_successor) {
         db.idle_reads = idle;
         cfg.refresh_reuse = REUSE_REVOKE;
         refresh(retried(scoped_session()));
-        ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh ");
+        ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh retry repeat ");
         ck_successor();
+        ck_assert(!db.cleared && !db.elsewhere);
         ck_assert_str_eq(db.rotated_to, "");
         ck_assert(body_has("\"expiresIn\":900"));
     }
@@ -66,7 +73,7 @@ START_TEST (test_retry_whose_scope_is_lost) {
     cfg.refresh_reuse = REUSE_REVOKE;
     v.selectable = false;
     refresh(v);
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh retry repeat ");
     ck_successor();
     ck_assert(db.cleared && !db.remembered);
     ck_assert_str_eq(db.rotated_to, "");
@@ -76,19 +83,29 @@ END_TEST
 
 /* The successor was signed already, and then went back in the meantime. */
 START_TEST (test_retry_that_becomes_a_rotation) {
-    struct session_view v = retried(scoped_session());
-
-    db.idle_reads = true;
-    v.selectable = false;
-    v.session.expires_at_s = NOW + 3600;
-    view_is(v);
+    view_is(retried(scoped_session()));
     view_is(scoped_session());
-    tell(&db.rotate, STORE_NONE);
-    tell(&db.rotate, STORE_OK);
+    db.idle_reads = true;
+    tell(&db.repeat, STORE_NONE);
     refresh_body(refresh_token(JTI));
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate refresh rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS",
+              "refresh retry repeat read rotate ");
     ck_assert(text_is(answered_token().jti, db.rotated_to));
     ck_assert(!text_is(answered_token().jti, OTHER_JTI));
+}
+END_TEST
+
+/* It is read again: which of the two was first decides, and not the retry. */
+START_TEST (test_retry_that_races_a_logout) {
+    struct session_view over = retried(scoped_session());
+
+    cfg.refresh_reuse = REUSE_REVOKE;
+    view_is(over);
+    over.session.active = false;
+    view_is(over);
+    tell(&db.repeat, STORE_NONE);
+    refresh_body(refresh_token(JTI));
+    ck_answer(401, "AUTH_SESSION_NOT_ACTIVE", "refresh retry repeat read ");
 }
 END_TEST
 
@@ -97,7 +114,24 @@ START_TEST (test_retry_that_cannot_sign_takes_nothing_back) {
     send_in_body(refresh_token(JTI));
     w.signer = NULL;
     h_refresh(&w);
-    ck_answer(500, "INTERNAL_ERROR", "refresh ");
+    ck_answer(500, "INTERNAL_ERROR", "refresh retry ");
+}
+END_TEST
+
+START_TEST (test_retry_without_a_database) {
+    tell(&db.retry, STORE_UNAVAILABLE);
+    refresh(retried(scoped_session()));
+    ck_answer(503, "DATABASE_UNAVAILABLE", "refresh retry ");
+
+    teardown();
+    setup();
+    view_is(retried(scoped_session()));
+    tell(&db.repeat, STORE_UNKNOWN);
+    tell(&db.repeat, STORE_OK);
+    refresh_body(refresh_token(JTI));
+    ck_answer(200, "AUTH_REFRESH_SUCCESS",
+              "refresh retry repeat read retry repeat ");
+    ck_successor();
 }
 END_TEST
 
@@ -108,7 +142,8 @@ START_TEST (test_retry_is_looked_for_by_every_attempt) {
     db.moved = true;
     tell(&db.rotate, STORE_NONE);
     refresh_body(refresh_token(JTI));
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate refresh ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS",
+              "refresh rotate read retry repeat ");
     ck_successor();
 
     teardown();
@@ -117,8 +152,58 @@ START_TEST (test_retry_is_looked_for_by_every_attempt) {
     cfg.session_max_lifetime_s = 1500; /* 500 s are left */
     view_is(scoped_session());
     refresh_body(issue('r', SESSION, JTI, 10, 510));
-    ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh rotate ");
+    ck_answer(200, "AUTH_REFRESH_SUCCESS", "read rotate ");
     ck_assert_int_eq(answered_token().exp, NOW + 500);
+}
+END_TEST
+
+/* Somebody else's is a reuse, however young, and ends the session if a reuse
+ * does. */
+START_TEST (test_retry_from_elsewhere) {
+    static const struct {
+        const char *address, *agent;
+        unsigned before; /* the history */
+        int status;
+        bool elsewhere;
+    } cases[] = {
+        {"192.0.2.7", "app/1", 0xff, 200, false},
+        {"192.0.2.250", "app/1", 0, 200, false},
+        {"192.0.3.7", "app/1", 0, 200, true},
+        {"192.0.2.7", "app/2", 0, 200, true},
+        {"192.0.2.7", "", 0, 200, true},
+        {"192.0.3.7", "app/2", 0, 401, false},
+        {"192.0.3.7", "app/1", 0x02, 200, true},
+        {"192.0.3.7", "app/1", 0x03, 200, true}, /* this one, again */
+        {"192.0.3.7", "app/1", 0x82, 401, false},
+        {"192.0.2.7", "app/2", 0x06, 401, false},
+        {"192.0.2.7", "app/2", 0x83, 401, false},
+    };
+
+    for (size_t i = 0; i < 2 * sizeof(cases) / sizeof(cases[0]); i++) {
+        int c = (int) (i / 2);
+        bool ends = i % 2 == 1;
+
+        teardown();
+        setup();
+        cfg.refresh_reuse = ends ? REUSE_REVOKE : REUSE_REJECT;
+        view_is(retried(scoped_session()));
+        db.last.elsewhere = cases[c].before;
+        snprintf(w.store.client_address, sizeof(w.store.client_address), "%s",
+                 cases[c].address);
+        snprintf(w.store.client_agent, sizeof(w.store.client_agent), "%s",
+                 cases[c].agent);
+        refresh_body(refresh_token(JTI));
+        ck_assert_msg(res.status == cases[c].status, "case %d: %d", c,
+                      res.status);
+        if (res.status == 200) {
+            ck_answer(200, "AUTH_REFRESH_SUCCESS", "refresh retry repeat ");
+            ck_successor();
+        } else {
+            ck_answer(401, "AUTH_REFRESH_TOKEN_STALE",
+                      ends ? "refresh retry revoke " : "refresh retry ");
+        }
+        ck_assert_msg(db.elsewhere == cases[c].elsewhere, "case %d", c);
+    }
 }
 END_TEST
 
@@ -128,10 +213,10 @@ START_TEST (test_retry_window_is_the_grace_of_a_reuse) {
     view_is(usable_session());
     tell(&db.rotated, STORE_NONE);
     refresh_body(issue('r', SESSION, OTHER_JTI, 30, 3600));
-    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh ");
+    ck_answer(401, "AUTH_REFRESH_TOKEN_STALE", "refresh retry ");
     refresh_body(issue('r', SESSION, OTHER_JTI, 31, 3600));
     ck_answer(401, "AUTH_REFRESH_TOKEN_STALE",
-              "refresh refresh rotated revoke ");
+              "refresh retry refresh retry rotated revoke ");
 }
 END_TEST
 
@@ -142,8 +227,11 @@ int main(void)
         test_retry_of_a_session_that_is_over,
         test_retry_whose_scope_is_lost,
         test_retry_that_becomes_a_rotation,
+        test_retry_that_races_a_logout,
         test_retry_that_cannot_sign_takes_nothing_back,
+        test_retry_without_a_database,
         test_retry_is_looked_for_by_every_attempt,
+        test_retry_from_elsewhere,
         test_retry_window_is_the_grace_of_a_reuse,
     };
 

@@ -150,6 +150,44 @@ START_TEST (test_access_tokens_tell_the_lockout) {
 }
 END_TEST
 
+START_TEST (test_retry_is_from_the_same_network) {
+    static const struct {
+        const char *of, *by;
+        bool same;
+    } cases[] = {
+        {"192.0.2.7", "192.0.2.255", true},
+        {"192.0.2.7", "192.0.3.7", false},
+        {"192.0.2.7", "192.1.2.7", false},
+        {"192.0.2.7", "::ffff:192.0.2.9", true},
+        {"::ffff:192.0.2.7", "::ffff:192.0.2.9", true},
+        {"::ffff:192.0.2.7", "::ffff:192.0.3.7", false},
+        {"::ffff:192.0.2.7", "192.0.3.7", false},
+        {"2001:db8:7::1", "2001:db8:7:ffff::2", true},
+        {"2001:db8:7::1", "2001:db8:8::1", false},
+        {"2001:db8:7::1", "2001:db9:7::1", false},
+        {"2001:db8:7::1", "192.0.2.7", false},
+        {"unix:", "unix:", true},
+        {"", "", true},
+        {"unix:", "192.0.2.7", false},
+        {"", "0.0.0.1", false},
+        {"", "2001:db8:7::1", false},
+    };
+
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        for (int swapped = 0; swapped < 2; swapped++) {
+            struct retry of = {.agent = "app"};
+
+            snprintf(of.address, sizeof(of.address), "%s",
+                     swapped ? cases[i].by : cases[i].of);
+            ck_assert_msg((session_judge_retry(
+                               &of, swapped ? cases[i].of : cases[i].by,
+                               "app") == SESSION_RETRY_SAME) == cases[i].same,
+                          "%s, %s", cases[i].of, cases[i].by);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("session");
@@ -167,6 +205,7 @@ int main(void)
     tcase_add_test(tc, test_select);
     tcase_add_test(tc, test_expiry_never_passes_the_maximum_lifetime);
     tcase_add_test(tc, test_access_tokens_tell_the_lockout);
+    tcase_add_test(tc, test_retry_is_from_the_same_network);
 
     srunner_run_all(runner, CK_NORMAL);
     failed = srunner_ntests_failed(runner);

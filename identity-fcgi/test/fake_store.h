@@ -36,16 +36,18 @@ struct script {
 static struct {
     char calls[256]; /* names of operations, each followed by a blank */
     struct account account;
-    struct script find, attempt, read, rotate, rotated, select, revoke, create,
-        limit, choices, rehash, ping, revocations, own, end, account_read,
-        change;
+    struct script find, attempt, read, rotate, rotated, retry, repeat, select,
+        revoke, create, limit, choices, rehash, ping, revocations, own, end,
+        account_read, change;
+    struct retry last;                    /* the rotation that retry finds */
     struct session_view views[MAX_TURNS]; /* what read gives, by turn */
     int view_count;
     bool idle_reads; /* a read does nothing meanwhile */
     bool moved;      /* something came between reading and rotating */
+    bool changed;    /* the credential, though the answer was lost */
     char rotated_to[STORE_UUID];
     int64_t rotated_exp, grace_s;
-    bool cleared, remembered, settled_success;
+    bool cleared, remembered, elsewhere, settled_success;
     struct session created;
     char created_with[256], rehashed_to[256];
     char revoked[512];
@@ -269,14 +271,35 @@ enum store_result store_session_rotate(struct store *st,
         return next(&db.rotate);
     }
     called("rotate");
-    if (strcmp(old->jti, to->new_jti) == 0) { /* replaces nothing */
-        db.cleared = clear_scope;
-        db.remembered = to->remember;
-    } else {
-        note_rotation(to->new_jti, to->expires_at_s, clear_scope,
-                      to->remember);
-    }
+    note_rotation(to->new_jti, to->expires_at_s, clear_scope, to->remember);
     return next(&db.rotate);
+}
+
+enum store_result store_session_retry(struct store *st,
+                                      const pj_claims_t *token,
+                                      int64_t window_s, struct retry *out)
+{
+    (void) st;
+    (void) window_s;
+    ck_assert(text_is(token->session_id, SESSION));
+    called("retry");
+    *out = db.last;
+    if (db.last.jti[0] == '\0') {
+        return STORE_NONE; /* none was made */
+    }
+    return next(&db.retry);
+}
+
+enum store_result store_session_repeat(struct store *st,
+                                       const struct session *rotated,
+                                       bool elsewhere, bool clear_scope)
+{
+    (void) st;
+    ck_assert_str_eq(rotated->jti, db.last.jti);
+    called("repeat");
+    db.elsewhere = elsewhere;
+    db.cleared = clear_scope;
+    return next(&db.repeat);
 }
 
 enum store_result store_session_rotated(struct store *st,
@@ -325,6 +348,7 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
                                      const struct session *current,
                                      int64_t now_s, int64_t opened_at_s,
+                                     int64_t expires_at_s,
                                      struct own_sessions *out)
 {
     (void) st;
@@ -332,6 +356,7 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
     (void) current;
     (void) now_s;
     (void) opened_at_s;
+    (void) expires_at_s;
     called("own");
     *out = (struct own_sessions){NULL, 0, false};
     return next(&db.own);
@@ -356,6 +381,10 @@ enum store_result store_account_read(struct store *st, const char *account_id,
     called("account");
     snprintf(name, ACCOUNT_NAME_MAX + 1, "somebody");
     *out = db.account;
+    if (db.changed && db.rehashed_to[0] != '\0') {
+        snprintf(out->credential_hash, sizeof(out->credential_hash), "%s",
+                 db.rehashed_to);
+    }
     return next(&db.account_read);
 }
 

@@ -282,17 +282,14 @@ START_TEST (test_mismatched_halves_refused) {
 }
 END_TEST
 
-/* SPKI of an odd number of so many bits, and an exponent. */
-static pj_err_t spki_error(int bits, const char *e_hex, bool even)
+static pj_err_t modulus_error(const BIGNUM *n, const char *e_hex)
 {
-    BIGNUM *n = BN_new(), *e = NULL;
+    BIGNUM *e = NULL;
     EVP_PKEY *pkey;
     unsigned char *der = NULL;
     pj_err_t err;
     int len;
 
-    ck_assert_int_ne(BN_set_bit(n, bits - 1), 0);
-    ck_assert_int_ne(BN_set_bit(n, even ? 1 : 0), 0);
     ck_assert_int_ne(BN_hex2bn(&e, e_hex), 0);
     pkey = pkey_from_numbers(n, e);
     len = i2d_PUBKEY(pkey, &der);
@@ -300,8 +297,20 @@ static pj_err_t spki_error(int bits, const char *e_hex, bool even)
     err = public_error(bytes(der, (size_t) len));
     OPENSSL_free(der);
     EVP_PKEY_free(pkey);
-    BN_free(n);
     BN_free(e);
+    return err;
+}
+
+/* SPKI of an odd number of so many bits, and an exponent. */
+static pj_err_t spki_error(int bits, const char *e_hex, bool even)
+{
+    BIGNUM *n = BN_new();
+    pj_err_t err;
+
+    ck_assert_int_ne(BN_set_bit(n, bits - 1), 0);
+    ck_assert_int_ne(BN_set_bit(n, even ? 1 : 0), 0);
+    err = modulus_error(n, e_hex);
+    BN_free(n);
     return err;
 }
 
@@ -314,6 +323,29 @@ START_TEST (test_modulus_bounds) {
     assert_err(spki_error(8193, "10001", false), PJ_ERR_KEY_WEAK);
     assert_err(spki_error(16384, "10001", false), PJ_ERR_KEY_WEAK);
     assert_err(spki_error(2048, "10001", true), PJ_ERR_KEY_WEAK);
+}
+END_TEST
+
+/* The product of the primes from 3 to 167 times a power of two, and 65537:
+ * modulo each of them a power of 65537.  Then the same but for one prime. */
+START_TEST (test_roca_fingerprint_refused) {
+    static const char primes[] =
+        "49265D3574CEFD04229BFD662A4A46F8611ED0226C655F076EBADE3";
+    BIGNUM *n = NULL, *most = NULL;
+
+    for (int bits = 2048; bits <= 4096; bits *= 2) {
+        ck_assert_int_ne(BN_hex2bn(&most, primes), 0);
+        n = BN_dup(most);
+        BN_lshift(n, n, bits - BN_num_bits(n));
+        BN_add_word(n, 65537);
+        assert_err(modulus_error(n, "10001"), PJ_ERR_KEY_WEAK);
+        BN_div_word(most, 11);
+        BN_lshift1(most, most); /* n stays odd */
+        BN_add(n, n, most);
+        assert_ok(modulus_error(n, "10001"));
+        BN_free(n);
+    }
+    BN_free(most);
 }
 END_TEST
 
@@ -459,6 +491,7 @@ int main(void)
     tests[n++] = test_oversize_der_refused;
     tests[n++] = test_1024_bit_private_key_refused;
     tests[n++] = test_mismatched_halves_refused;
+    tests[n++] = test_roca_fingerprint_refused;
     tests[n++] = test_modulus_bounds;
     tests[n++] = test_exponent_bounds;
     tests[n++] = test_kid_bounds;

@@ -3,6 +3,10 @@
 # again and again: nobody has to log in again.  Without the retry window many
 # have to, which is counted too.
 #
+# A tenth of the clients has one tab, and is in another network when it asks for
+# a lost answer again, where it stays (SOAK_MOVES: how often at most, in the ten
+# days).
+#
 # A day passes by moving all times of the rows into the past: what the database
 # compares with its clock is a day older then.  Tokens are never older than a
 # day, of the thirty that they live.  A retry comes a second after the answer
@@ -22,6 +26,7 @@ use Time::HiRes qw(sleep time);
 my $SESSIONS = $ENV{SOAK_SESSIONS} // 2_000;
 my $CONTROL = $ENV{SOAK_CONTROL} // $SESSIONS / 20;    # without it
 my $DAYS = 10;
+my $MOVES = $ENV{SOAK_MOVES} // 1;
 my $KILL_EVERY = 400;    # answers: more often than once a minute
 my $RETRY_S = 1;         # as docs/http-api.md advises
 my ($TRIES, $STALE_S, $STALE_TRIES) = (8, 0.5, 2);
@@ -35,7 +40,8 @@ my @identity = map { $t->identity(name => $_,
     PLATFORM_AUTH_MAX_SESSIONS         => 0,
 ) } qw(a b c);
 my $s = $t->full_stack(identity => $identity[0], env => {
-    IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity });
+    IDENTITY_UPSTREAM => join(' ', map { $_->address } @identity),
+    PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 $t->allow(qr/upstream|connect\(\) to unix|recv\(\) failed/);
 Platform::Test::Lossy->start($t, $t->port('lossy'), $s->gateway, 10);
 
@@ -49,7 +55,7 @@ sub day_passes {
     return;
 }
 
-# Every tab of every session wakes up once a day, both of a session at the same
+# Every tab of every session wakes up once a day, those of a session at the same
 # moment, and does as docs/http-api.md says, without locks: until it has tokens,
 # has given up for today, or knows that a login is needed.
 sub ten_days {
@@ -61,8 +67,11 @@ sub ten_days {
         clients => 16);
     $sessions->make($pg, jwt_key('identity'), 'one', $count);
     my %jar = map { $_->{id} => $_ } $sessions->all;    # by its first session
-    my %seen = (logins => 0, gave_up => 0, kills => 0, jars => \%jar);
+    my %seen = (moves => 0, logins => 0, gave_up => 0, kills => 0, jars => \%jar);
     my ($answers, $in_flight, @ready, @later) = (0, 0);
+    my $n = 0;
+    my %client = map { $_ => { number => $n, moved => 0,
+        phone => $n++ % 10 == 0 } } sort keys %jar;
 
     # The token of the jar by then, not that of the last try.
     my $next = sub {
@@ -78,7 +87,17 @@ sub ten_days {
         }
         my $tab = shift @ready // return undef;
         $in_flight++;
-        return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab };
+        my $c = $client{ $tab->{jar} };
+        if ($tab->{lost} && $c->{phone} && $c->{moved} < $MOVES) {
+            $c->{moved}++;
+            $seen{moves}++;
+        }
+        $tab->{lost} = 0;
+        my @address = (10 + $c->{moved}, $c->{number} >> 8,
+            $c->{number} & 255, 7);
+        return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab,
+            headers => [ 'User-Agent' => 'app/1',
+                'X-Forwarded-For' => join '.', @address ] };
     };
     my $again = sub {
         my ($tab, $seconds) = @_;
@@ -93,6 +112,7 @@ sub ten_days {
         $answers++;
         $sessions->note($request, $answer);
         return if $answer->{status} == 200;
+        $tab->{lost} = !$answer->{status};
         if ($answer->{code} eq 'AUTH_REFRESH_TOKEN_STALE') {
             return $again->($tab, $STALE_S) if $tab->{stale}++ < $STALE_TRIES;
             # It is not the jar's any more where the other tab has logged in.
@@ -110,7 +130,9 @@ sub ten_days {
         return;
     };
     for my $day (1 .. $DAYS) {
-        @ready = map { { jar => $_ }, { jar => $_ } } sort keys %jar;
+        @ready = map { my $jar = $_;
+            map { { jar => $jar } } 1 .. ($client{$jar}{phone} ? 1 : 2) }
+            sort keys %jar;
         $load->run($next, $done);
         day_passes();
     }
@@ -123,9 +145,14 @@ my $start = time;
 my ($sessions, $seen) = ten_days($SESSIONS);
 my $took = time - $start;
 my %count = %{ $sessions->{count} };
-diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up', $SESSIONS,
-    $DAYS, $took, join(', ', map {"$_: $count{$_}"} sort keys %count),
-    $seen->{kills}, $seen->{gave_up};
+my %audit;
+$audit{$_}++
+    for map { $_->log_text =~ /"event":"auth\.refresh\.(\w+)"/g } @identity;
+diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up; %d moves;'
+    . ' audited %s', $SESSIONS, $DAYS, $took,
+    join(', ', map {"$_: $count{$_}"} sort keys %count), $seen->{kills},
+    $seen->{gave_up}, $seen->{moves},
+    join(', ', map {"$_: $audit{$_}"} sort keys %audit);
 is $seen->{logins}, 0, 'nobody had to log in again';
 is_deeply $sessions->{broken}, [],
     'no token had two successors, no answer contradicts another';
@@ -133,6 +160,8 @@ cmp_ok $count{'refresh unanswered'} // 0, '>', $SESSIONS * $DAYS / 10,
     'control: answers were lost';
 cmp_ok $count{'refresh retried'} // 0, '>', $SESSIONS * $DAYS / 10,
     'control: and asked for again';
+cmp_ok $audit{retried_elsewhere} // 0, '>', $SESSIONS / 40,
+    'control: also by clients that had moved';
 cmp_ok $seen->{kills}, '>=', int(2 * $SESSIONS * $DAYS / $KILL_EVERY),
     'control: processes were killed';
 

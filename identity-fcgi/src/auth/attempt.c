@@ -85,7 +85,7 @@ void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
 {
     int status = w->res->status;
 
-    if (a->counted && (status == 200 || status == 400 || status == 503)) {
+    if (a->counted && (status == 200 || status == 400 || status >= 500)) {
         (void) store_attempt_settle(&w->store, &a->attempt, status == 200);
     }
 }

@@ -69,7 +69,7 @@ static bool check_current(struct worker *w, const struct session *own,
  * list read, who does not know that. */
 static bool check_next(struct worker *w, const struct change *c)
 {
-    char detail[64];
+    char detail[128];
 
     switch (password_judge(w->cfg, c->next)) {
     case PASSWORD_FITS:
@@ -83,10 +83,13 @@ static bool check_next(struct worker *w, const struct change *c)
         return auth_refuse(w, NOT_ALLOWED,
                            "This new credential is among those that are "
                            "forbidden; choose another.");
+    case PASSWORD_LATER:
+        return auth_busy(w);
     default:
-        return auth_failed(
-            w, "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
-               "read");
+        snprintf(detail, sizeof(detail),
+                 "the list of PLATFORM_AUTH_CREDENTIAL_FORBIDDEN cannot be "
+                 "read: %m");
+        return auth_failed(w, detail);
     }
 }
 

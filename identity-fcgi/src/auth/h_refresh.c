@@ -16,8 +16,6 @@
 
 #define UNREADABLE_PAUSE_MS 100
 
-#define FAR_AWAY_S 253402300799 /* the end of the year 9999 */
-
 /* The outcome of one attempt. */
 enum step {
     ROTATED,
@@ -38,6 +36,10 @@ struct refresh {
     int64_t exp;          /* likewise */
     pj_str_t new_token;   /* empty until it is signed */
     bool uncertain;       /* the answer to a write was lost */
+    bool retried; /* the token was replaced, and what replaced it is given
+                     again; where that is so: */
+    struct retry retry;
+    enum session_retry by; /* whom */
 };
 
 /* -- what was sent -- */
@@ -128,7 +130,8 @@ static bool revoke(const struct refresh *r, const char *event,
 /*
  * Under the policy `revoke`, a token that was rotated out a while ago counts
  * as stolen: the session ends, whether thief or owner presents it.  Where
- * there are retries, that is when their time is over.
+ * there are retries, that is when their time is over, or at once if this is
+ * one of somebody else: two have the token.
  */
 static bool refuse_stale(const struct refresh *r)
 {
@@ -138,10 +141,13 @@ static bool refuse_stale(const struct refresh *r)
     int64_t grace_s = window_s > 0 ? window_s : REUSE_GRACE_S;
     enum store_result young = STORE_OK;
 
-    if (w->cfg->refresh_reuse == REUSE_REVOKE &&
-        w->now_s > r->claims.iat + grace_s) {
-        young = store_session_rotated(&w->store, s->session_id, r->claims.jti,
-                                      grace_s);
+    if (w->cfg->refresh_reuse == REUSE_REVOKE) {
+        if (r->by == SESSION_RETRY_REUSE) {
+            young = STORE_NONE;
+        } else if (w->now_s > r->claims.iat + grace_s) {
+            young = store_session_rotated(&w->store, s->session_id,
+                                          r->claims.jti, grace_s);
+        }
     }
     if (young == STORE_UNAVAILABLE ||
         (young == STORE_NONE && !revoke(r, "auth.refresh.reuse_revoked",
@@ -217,8 +223,8 @@ static void sign_ahead(void *arg)
                              &r->new_token);
 }
 
-/* The new refresh token, signed once for all attempts; or, from what the row
- * says of it, the one that an earlier refresh gave for this token. */
+/* The new refresh token, signed once for all attempts; or the one that an
+ * earlier refresh gave for this token, from what the row says of it. */
 static bool sign_new_token(struct refresh *r)
 {
     struct worker *w = r->w;
@@ -227,9 +233,9 @@ static bool sign_new_token(struct refresh *r)
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
                        w->cfg->session_max_lifetime_s);
 
-    if (r->view.retried) {
-        r->exp = s->expires_at_s;
-        return auth_sign_refresh(w, s, s->jti, r->view.retry_iat_s, r->exp,
+    if (r->retried) {
+        r->exp = r->retry.expires_at_s;
+        return auth_sign_refresh(w, s, s->jti, r->retry.iat_s, r->exp,
                                  &r->new_token);
     }
     if (r->new_token.len > 0 && r->exp == exp &&
@@ -287,8 +293,8 @@ static struct rotation rotation_of(const struct refresh *r)
 static enum step rotate(struct refresh *r, enum session_verdict verdict)
 {
     struct worker *w = r->w;
-    bool rotated = r->view.rotated, retried = r->view.retried;
-    bool lost = verdict == SESSION_NOT_SELECTABLE;
+    bool rotated = r->view.rotated, lost = verdict == SESSION_NOT_SELECTABLE;
+    enum store_result result;
     struct rotation to;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
@@ -297,15 +303,18 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
         }
         return REFUSED;
     }
-    if ((rotated || retried) && !lost) {
+    if (rotated && !lost) {
         return ROTATED;
     }
-    to = rotation_of(r);
-    if (retried) {
-        to.new_jti = r->view.session.jti; /* stays; its scope is cleared */
+    if (r->retried) {
+        result = store_session_repeat(&w->store, &r->view.session,
+                                      r->by == SESSION_RETRY_ELSEWHERE, lost);
+    } else {
+        to = rotation_of(r);
+        to.remember = to.remember && !rotated;
+        result = store_session_rotate(&w->store, &r->view.session, &to, lost);
     }
-    to.remember = to.remember && !rotated && !retried;
-    switch (store_session_rotate(&w->store, &r->view.session, &to, lost)) {
+    switch (result) {
     case STORE_OK:
         return ROTATED;
     case STORE_NONE:
@@ -322,23 +331,16 @@ static enum step rotate(struct refresh *r, enum session_verdict verdict)
 /*
  * Reads the session, and on the first attempt rotates it in the same
  * statement, unless the end of the session is near: then the new token's
- * expiry is not known before the read.  Where there are retries, that
- * statement alone finds them.
+ * expiry is not known before the read.
  */
 static enum store_result look(struct refresh *r, bool first)
 {
     struct worker *w = r->w;
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
     struct rotation to = rotation_of(r);
-    bool may_rotate = first && r->exp == w->now_s + w->cfg->refresh_ttl_s;
 
-    to.opened_at_s = !may_rotate      ? FAR_AWAY_S
-                     : lifetime_s > 0 ? r->exp - lifetime_s
-                                      : 0;
-    if (r->view.retried) {
-        r->new_token.len = 0; /* of that time */
-    }
-    if (may_rotate || to.retry_window_s > 0) {
+    if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
+        to.opened_at_s = lifetime_s > 0 ? r->exp - lifetime_s : 0;
         return store_session_refresh(&w->store, &w->arena, &to,
                                      r->include_account_token, &r->meanwhile,
                                      &r->view);
@@ -348,18 +350,84 @@ static enum store_result look(struct refresh *r, bool first)
                               &r->view);
 }
 
+static enum session_verdict decide(const struct refresh *r)
+{
+    const char *own = r->view.session.jti;
+    pj_str_t jti = r->claims.jti;
+
+    if (r->view.rotated || r->retried) {
+        jti = (pj_str_t){(const unsigned char *) own, strlen(own)};
+    }
+    return session_decide(&r->view, r->claims.account_id, &jti, r->w->now_s,
+                          r->w->cfg->session_max_lifetime_s);
+}
+
+/*
+ * Whether the token that is not the session's (any more) may be asked for
+ * again, and by whom.  If so, the session is taken for that of the rotation:
+ * this request is one of that time, also by the row's clock, so the access
+ * tokens say it, and whoever locks the account out after it refuses them.
+ */
+static enum store_result look_for_retry(struct refresh *r)
+{
+    struct worker *w = r->w;
+    struct session *s = &r->view.session;
+    int64_t window_s = w->cfg->refresh_retry_window_s;
+    enum store_result result =
+        window_s > 0
+            ? store_session_retry(&w->store, &r->claims, window_s, &r->retry)
+            : STORE_NONE;
+
+    if (result != STORE_OK) {
+        return result;
+    }
+    r->by = session_judge_retry(&r->retry, w->store.client_address,
+                                w->store.client_agent);
+    if (r->by == SESSION_RETRY_REUSE) {
+        return STORE_NONE;
+    }
+    r->retried = true;
+    r->new_token.len = 0; /* it is another */
+    memcpy(s->jti, r->retry.jti, sizeof(s->jti));
+    s->expires_at_s = r->retry.expires_at_s;
+    s->clock.now_us = r->retry.rotated_at_us;
+    return STORE_OK;
+}
+
+/* Reads what the request is about, and decides. */
+static enum store_result look_and_decide(struct refresh *r, bool first,
+                                         enum session_verdict *verdict)
+{
+    const struct session *s = &r->view.session;
+    enum store_result result = look(r, first);
+
+    if (result != STORE_OK) {
+        return result;
+    }
+    if (r->uncertain && strcmp(s->jti, r->jti) == 0) {
+        r->view.rotated = true; /* by ourselves: only the answer was lost */
+    }
+    *verdict = decide(r);
+    if (*verdict == SESSION_STALE) {
+        result = look_for_retry(r);
+        *verdict = decide(r);
+    }
+    return result == STORE_NONE ? STORE_OK : result;
+}
+
 /* One read, one decision and, unless the read has rotated already, one
  * compare-and-swap. */
 static enum step attempt(struct refresh *r, bool first)
 {
-    const pj_claims_t *c = &r->claims;
-    const struct session *s = &r->view.session;
-    pj_str_t jti = c->jti;
-    enum session_verdict verdict;
+    enum session_verdict verdict = SESSION_NOT_ACTIVE;
 
-    switch (look(r, first)) {
+    if (r->retried) { /* another attempt was to give it again */
+        r->retried = false;
+        r->new_token.len = 0;
+    }
+    switch (look_and_decide(r, first, &verdict)) {
     case STORE_OK:
-        break;
+        return may_rotate(r, verdict) ? rotate(r, verdict) : REFUSED;
     case STORE_UNKNOWN:
         r->uncertain = true;
         return AGAIN;
@@ -373,15 +441,6 @@ static enum step attempt(struct refresh *r, bool first)
         (void) auth_database_unavailable(r->w);
         return REFUSED;
     }
-    if (r->uncertain && strcmp(s->jti, r->jti) == 0) {
-        r->view.rotated = true; /* by ourselves: only the answer was lost */
-    }
-    if (r->view.rotated || r->view.retried) {
-        jti = (pj_str_t){(const unsigned char *) s->jti, strlen(s->jti)};
-    }
-    verdict = session_decide(&r->view, c->account_id, &jti, r->w->now_s,
-                             r->w->cfg->session_max_lifetime_s);
-    return may_rotate(r, verdict) ? rotate(r, verdict) : REFUSED;
 }
 
 /* Waits a little; false when the request's time is up. */
@@ -448,11 +507,13 @@ void h_refresh(struct worker *w)
     struct refresh r = {.w = w, .meanwhile = {sign_ahead, &r}};
 
     if (read_body(&r) && find_token(&r) && verify(&r) && rotate_session(&r)) {
-        metrics_count(r.view.retried ? METRICS_RETRIES : METRICS_ROTATIONS);
+        metrics_count(r.retried ? METRICS_RETRIES : METRICS_ROTATIONS);
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
         auth_audit(w,
-                   r.view.retried ? "auth.refresh.retried"
-                                  : "auth.refresh.succeeded",
+                   !r.retried ? "auth.refresh.succeeded"
+                   : r.by == SESSION_RETRY_ELSEWHERE
+                       ? "auth.refresh.retried_elsewhere"
+                       : "auth.refresh.retried",
                    r.view.session.account_id, r.view.session.session_id);
     }
 }

@@ -9,12 +9,11 @@
 #include <string.h>
 
 /* The caller's session, which has to be alive. */
-static bool find_caller(struct worker *w, struct session_view *view)
+static bool find_caller(struct worker *w, pj_claims_t *claims,
+                        struct session_view *view)
 {
-    pj_claims_t claims;
-
-    return auth_caller(w, AUTH_CALLER_ANY, &claims) &&
-           auth_caller_session(w, &claims, NULL, view);
+    return auth_caller(w, AUTH_CALLER_ANY, claims) &&
+           auth_caller_session(w, claims, NULL, view);
 }
 
 /* -- the list -- */
@@ -52,13 +51,16 @@ void h_sessions(struct worker *w)
     struct session_view view;
     const struct session *own = &view.session;
     struct own_sessions list;
+    pj_claims_t claims;
     struct jsonw json;
 
-    if (!find_caller(w, &view)) {
+    if (!find_caller(w, &claims, &view)) {
         return;
     }
     if (store_sessions_own(&w->store, &w->arena, own, w->now_s,
                            lifetime_s > 0 ? w->now_s - lifetime_s : 0,
+                           session_expiry(claims.iat, w->cfg->refresh_ttl_s,
+                                          own->created_at_s, lifetime_s),
                            &list) != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
@@ -103,10 +105,12 @@ void h_session_end(struct worker *w)
     const struct session *own = &view.session;
     struct session_ref done;
     enum store_result result;
+    pj_claims_t claims;
     struct jsonw json;
     size_t n;
 
-    if (!find_caller(w, &view) || !find_own(w, own, w->path_id, &ended)) {
+    if (!find_caller(w, &claims, &view) ||
+        !find_own(w, own, w->path_id, &ended)) {
         return;
     }
     result = store_session_revoke(&w->store, &w->path_id, 1, &done, &n);
@@ -144,9 +148,10 @@ static void end(struct worker *w, bool all, const char *code)
     const struct session *own = &view.session;
     enum store_result result;
     int64_t ended = 0;
+    pj_claims_t claims;
     struct jsonw json;
 
-    if (!find_caller(w, &view)) {
+    if (!find_caller(w, &claims, &view)) {
         return;
     }
     result = store_sessions_end(&w->store, own->account_id,

@@ -360,7 +360,11 @@ static bool write_new(struct key_dir *d, pj_str_t text)
     if (fd >= 0) {
         (void) close(fd);
     }
-    return ok || fail(d, "a file cannot be written: %s", strerror(errno));
+    if (!ok) {
+        (void) fail(d, "a file cannot be written: %s", strerror(errno));
+        (void) unlinkat(d->fd, NEW_FILE, 0);
+    }
+    return ok;
 }
 
 bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,

@@ -68,7 +68,8 @@ enum password_new {
     PASSWORD_FITS,
     PASSWORD_SHORT,
     PASSWORD_FORBIDDEN, /* by the operator's list */
-    PASSWORD_UNREAD     /* errno tells why that cannot be read */
+    PASSWORD_UNREAD,    /* errno tells why that cannot be read */
+    PASSWORD_LATER      /* another thread reads it for the first time */
 };
 
 /* By credential_min and credential_forbidden of cfg. */

@@ -2,7 +2,10 @@
 
 #include "auth/session.h"
 
+#include <arpa/inet.h>
 #include <string.h>
+
+#define ELSEWHERE_AT_MOST 2 /* of the last eight rotations */
 
 bool session_id_is(const char *id, pj_str_t s)
 {
@@ -58,4 +61,43 @@ enum session_verdict session_decide(const struct session_view *view,
         return SESSION_UNSCOPED;
     }
     return view->selectable ? SESSION_SCOPED : SESSION_NOT_SELECTABLE;
+}
+
+/* IPv4 as mapped into IPv6; what is no address, as a Unix socket's, is all
+ * zeros. */
+static struct in6_addr network_of(const char *address)
+{
+    struct in6_addr net;
+
+    if (inet_pton(AF_INET6, address, &net) == 1) {
+        if (IN6_IS_ADDR_V4MAPPED(&net)) {
+            net.s6_addr[15] = 0;
+        } else {
+            memset(&net.s6_addr[6], 0, 10);
+        }
+        return net;
+    }
+    memset(&net, 0, sizeof(net));
+    if (inet_pton(AF_INET, address, &net.s6_addr[12]) == 1) {
+        memset(&net.s6_addr[10], 0xff, 2);
+        net.s6_addr[15] = 0;
+    }
+    return net;
+}
+
+enum session_retry session_judge_retry(const struct retry *of,
+                                       const char *address, const char *agent)
+{
+    struct in6_addr was = network_of(of->address), is = network_of(address);
+    bool moved = memcmp(&was, &is, sizeof(is)) != 0;
+    bool other_agent = strcmp(of->agent, agent) != 0;
+
+    if (!moved && !other_agent) {
+        return SESSION_RETRY_SAME;
+    }
+    if ((moved && other_agent) ||
+        __builtin_popcount(of->elsewhere | 1) > ELSEWHERE_AT_MOST) {
+        return SESSION_RETRY_REUSE;
+    }
+    return SESSION_RETRY_ELSEWHERE;
 }

@@ -46,6 +46,21 @@ int64_t session_expiry(int64_t now_s, int64_t ttl_s, int64_t created_at_s,
  */
 int64_t session_issued_at(int64_t now_s, const struct store_clock *clock);
 
+enum session_retry {
+    SESSION_RETRY_SAME,      /* as the client that rotated would ask again */
+    SESSION_RETRY_ELSEWHERE, /* it may have moved since: to be noted */
+    SESSION_RETRY_REUSE      /* somebody else has the token too */
+};
+
+/*
+ * Who asks again for the token of a rotation, by the network of the address
+ * (IPv4: /24, IPv6: /48) and by the agent.  Who loses an answer may change one
+ * of them; whoever shares a session with a thief needs every successor that
+ * the other got first, so three rotations of eight are no accident.
+ */
+enum session_retry session_judge_retry(const struct retry *of,
+                                       const char *address, const char *agent);
+
 /* Whether s is the text of the UUID-sized string id. */
 bool session_id_is(const char *id, pj_str_t s);
 

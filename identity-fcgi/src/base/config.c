@@ -319,6 +319,10 @@ static const char *broken_rule(const struct config *cfg)
         wrong = "PLATFORM_AUTH_REFRESH_COOKIE_NAME: __Host- is accepted only "
                 "with PLATFORM_AUTH_COOKIE_SECURE=true and "
                 "PLATFORM_AUTH_COOKIE_PATH=/";
+    } else if (cfg->refresh_retry_window_s > 0 && !cfg->session_client) {
+        wrong = "PLATFORM_AUTH_REFRESH_RETRY_WINDOW: a retry is compared with "
+                "the client that it repeats, which needs "
+                "PLATFORM_AUTH_SESSION_CLIENT=true; accepted: 0";
     } else if (cfg->db_seed_on_start && !cfg->db_migrate_on_start) {
         wrong = "PLATFORM_DB_SEED_ON_START: true needs "
                 "PLATFORM_DB_MIGRATE_ON_START=true; accepted: false";

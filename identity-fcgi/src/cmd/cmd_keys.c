@@ -284,11 +284,31 @@ static bool change(struct cmd *c)
     return take(c, step, f);
 }
 
+/* Has a key that is there already sign; its id, or NULL.  That takes a rename
+ * alone, for which there is room on any disk. */
+static const char *sign_with_other(struct cmd *c, int64_t after)
+{
+    int64_t now = (int64_t) time(NULL);
+
+    for (size_t i = dir.count; i-- > 1;) { /* the published ones first */
+        const struct key_file *f = &dir.files[i];
+
+        if (f->state != KEY_REFRESH && key_dir_may_sign(&dir, f) &&
+            key_dir_move(&dir, f, KEY_SIGNING, longer(now, after + 1))) {
+            c->line[0] = '\0'; /* why no new one was made */
+            c->status = 0;
+            return f->kid;
+        }
+    }
+    return NULL;
+}
+
 /* In place of a key that signs, a new one signs first: one that no gateway
  * knows, so that they fetch the key set as soon as they see a token of it. */
 static bool end_key(struct cmd *c)
 {
-    const struct key_file *f = find_kid(c, c->operand);
+    const char *revoked = c->operand;
+    const struct key_file *f = find_kid(c, revoked);
     const char *kid;
 
     if (f == NULL) {
@@ -298,13 +318,20 @@ static bool end_key(struct cmd *c)
         c->operand = NULL; /* the new key gets an id of its own */
         kid = make(c, KEY_SIGNING, f->since);
         if (kid == NULL) {
-            return false;
+            kid = sign_with_other(c, f->since);
+        }
+        if (kid == NULL) {
+            return cmd_fail(c,
+                            "%s; and no other key can sign: this one still "
+                            "does",
+                            c->line);
         }
         (void) took(c, ACTIVATE, kid, 0, true);
     }
     if (!take(c, REVOKE, f)) {
         return false;
     }
+    cmd_set(c, "kid", revoked); /* its file is forgotten with the others */
     key_dir_close(&dir);
     return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
            cmd_fail(c, "revoked, but no process follows: %s", dir.error);
@@ -462,8 +489,9 @@ const struct cmd_spec cmd_key_files[] = {
      .options = {FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys revoke", "KID", "end a key that is no longer secret, at once",
-     "If it signs, a new key signs from now on.  Whoever has tokens that it signed\n"
-     "must log in again.  Gateways drop it within their soft age.\n",
+     "If it signs, a new key signs from now on; one that is published already, if\n"
+     "no new one can be written.  Whoever has tokens that it signed must log in\n"
+     "again.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
      .check = begin_bad, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",

@@ -81,16 +81,24 @@ struct rotation {
 /* A session and what can be selected in it, read in one snapshot. */
 struct session_view {
     struct session session;
-    bool rotated; /* by store_session_refresh(), after that moment */
-    /* Or it found a retry: jti and expires_at are those of the successor. */
-    bool retried;
-    int64_t retry_iat_s; /* likewise */
-    bool selectable;     /* the branch asked about is; scope is then filled */
-    struct scope scope;  /* of that branch */
+    bool rotated;       /* by store_session_refresh(), after that moment */
+    bool selectable;    /* the branch asked about is; scope is then filled */
+    struct scope scope; /* of that branch */
     /* The selectable branches, sorted by workspace name, branch name and
      * branch id: of the scope's workspace, or of all workspaces without a
      * scope. */
     struct branch_list branches;
+};
+
+/* A session's last rotation, while its token may be given again. */
+struct retry {
+    char jti[STORE_UUID]; /* of that token; its times: */
+    int64_t iat_s, expires_at_s;
+    int64_t rotated_at_us;        /* by the database's clock */
+    char address[64], agent[256]; /* of who rotated; "" where not kept */
+    /* A bit for each of the last eight rotations, this one's the lowest:
+     * whether it was retried from elsewhere. */
+    unsigned elsewhere;
 };
 
 struct account {
@@ -245,23 +253,38 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
  * Reads as store_session_read() does and, in the same statement, replaces jti
  * and expires_at if session_decide() of session.h would allow it and the
  * scope, if any, is still selectable and unchanged.  STORE_OK says that the
- * session was read, out->rotated that it was rotated, and out->retried that it
- * had been, less than retry_window_s ago, and its new token is not used yet.
+ * session was read, and out->rotated that it was rotated.
  */
 enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                                         const struct rotation *to, bool list,
                                         struct meanwhile *meanwhile,
                                         struct session_view *out);
 /*
- * The compare-and-swap of a refresh alone: replaces jti and expires_at, unless
- * the new jti is the old one, and clears the scope if clear_scope, if id,
- * old->jti, ACTIVE and the scope columns of old still match.  STORE_NONE when
- * no row matched.
+ * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
+ * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
+ * columns of old still match.  STORE_NONE when no row matched.
  */
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope);
+/*
+ * STORE_OK when token is the one that its session's last rotation replaced,
+ * less than window_s ago, and what replaced it is not used yet; *out is that
+ * rotation.  Else STORE_NONE.
+ */
+enum store_result store_session_retry(struct store *st,
+                                      const pj_claims_t *token,
+                                      int64_t window_s, struct retry *out);
+/*
+ * Notes that the token of that rotation, rotated->jti, is given again, and
+ * access tokens with it: to somebody elsewhere, if that is so.  Clears the
+ * scope if clear_scope.  STORE_NONE when the session is no longer as in
+ * rotated.  Repeating it is safe.
+ */
+enum store_result store_session_repeat(struct store *st,
+                                       const struct session *rotated,
+                                       bool elsewhere, bool clear_scope);
 /* STORE_OK when jti was rotated out of the session at most within_s ago and
  * remembered, else STORE_NONE. */
 enum store_result store_session_rotated(struct store *st,
@@ -281,11 +304,13 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 
 /*
  * The account's sessions that are alive at now_s, opened after opened_at_s:
- * first the one called current, then the STORE_MAX_OWN newest of the others.
+ * first the one called current, used when it was opened and said to expire at
+ * expires_at_s; then the STORE_MAX_OWN newest of the others.
  */
 enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
                                      const struct session *current,
                                      int64_t now_s, int64_t opened_at_s,
+                                     int64_t expires_at_s,
                                      struct own_sessions *out);
 /* ACTIVE -> REVOKED for all sessions of the account but, unless that is NULL,
  * the one called except; *ended is how many, also where it came only so far.

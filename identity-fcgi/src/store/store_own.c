@@ -10,12 +10,15 @@
 #define ALIVE STORE_NOT_LOCKED_OUT("s")
 
 /* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
- * one more than are shown. */
+ * one more than are shown.  Of the one that asks nothing is told that a
+ * refresh changes: who holds a stolen token could watch for the owner's. */
 static const struct db_statement sessions_own_sql = {
     "sessions_own",
     "SELECT session_id, to_char(s.created_at AT TIME ZONE 'UTC', iso),"
-    "       to_char(coalesce(used_at, s.created_at) AT TIME ZONE 'UTC', iso),"
-    "       to_char(expires_at AT TIME ZONE 'UTC', iso),"
+    "       to_char(CASE WHEN current OR used_at IS NULL THEN s.created_at"
+    "               ELSE used_at END AT TIME ZONE 'UTC', iso),"
+    "       to_char(CASE WHEN current THEN $6 ELSE expires_at END"
+    "               AT TIME ZONE 'UTC', iso),"
     "       CASE WHEN used_at IS NULL THEN login_address"
     "            ELSE used_address END,"
     "       CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END,"
@@ -70,6 +73,7 @@ static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
 enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
                                      const struct session *current,
                                      int64_t now_s, int64_t opened_at_s,
+                                     int64_t expires_at_s,
                                      struct own_sessions *out)
 {
     struct db_params p = {0};
@@ -82,6 +86,7 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
     db_param_time_us(&p, now_s * 1000000);
     db_param_time_us(&p, opened_at_s * 1000000);
     db_param_int64(&p, STORE_MAX_OWN + 1);
+    db_param_time_us(&p, expires_at_s * 1000000);
     result = store_run(st, &sessions_own_sql, &p, NULL, &rows);
     if (result == STORE_OK && !copy_own(arena, rows, out)) {
         result = STORE_UNAVAILABLE;

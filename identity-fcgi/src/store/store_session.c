@@ -122,25 +122,33 @@ enum store_result store_session_limit(struct store *st,
  * The compare-and-swap, in four forms.  The scope columns are compared too, so
  * that a concurrent selection is not lost.
  */
-#define ROTATE_WHERE                                                          \
+#define UNCHANGED                                                             \
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
     "   AND active_branch_id IS NOT DISTINCT FROM $7" STORE_NOT_LOCKED_OUT(   \
         "s") STORE_BEFORE_FENCE("$8")
-#define ROTATE_CLEAR                                                          \
+#define CLEAR_SCOPE                                                           \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 #define REMEMBERING(update)                                                   \
     "WITH rotated AS (" update                                                \
-    " RETURNING session_id, jti)," STORE_FORGET STORE_REMEMBER
+    " RETURNING session_id)," STORE_FORGET STORE_REMEMBER
 
 static const struct db_statement session_rotate_sql[2][2] = {
-    {{"session_rotate", STORE_ROTATE ROTATE_WHERE, true},
-     {"session_rotate_remember", REMEMBERING(STORE_ROTATE ROTATE_WHERE),
-      true}},
-    {{"session_rotate_clear", STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE, true},
+    {{"session_rotate", STORE_ROTATE UNCHANGED, true},
+     {"session_rotate_remember", REMEMBERING(STORE_ROTATE UNCHANGED), true}},
+    {{"session_rotate_clear", STORE_ROTATE CLEAR_SCOPE UNCHANGED, true},
      {"session_rotate_clear_remember",
-      REMEMBERING(STORE_ROTATE ROTATE_CLEAR ROTATE_WHERE), true}}};
+      REMEMBERING(STORE_ROTATE CLEAR_SCOPE UNCHANGED), true}}};
+
+/* Adds $5 to $8 of UNCHANGED. */
+static void param_scope(struct db_params *p, const struct session *old)
+{
+    db_param_uuid_or_null(p, old->workspace_id);
+    db_param_uuid_or_null(p, old->member_id);
+    db_param_uuid_or_null(p, old->active_branch_id);
+    db_param_fence(p);
+}
 
 enum store_result store_session_rotate(struct store *st,
                                        const struct session *old,
@@ -153,15 +161,82 @@ enum store_result store_session_rotate(struct store *st,
     store_param_uuid(&p, old->jti);
     store_param_uuid(&p, to->new_jti);
     db_param_time_us(&p, to->expires_at_s * 1000000);
-    db_param_uuid_or_null(&p, old->workspace_id);
-    db_param_uuid_or_null(&p, old->member_id);
-    db_param_uuid_or_null(&p, old->active_branch_id);
-    db_param_fence(&p);
+    param_scope(&p, old);
     store_param_client(&p, st);
-    db_param_int64(&p, to->retry_window_s);
-    db_param_time_us(&p, to->now_s * 1000000);
+    store_param_retry(
+        &p, (pj_str_t){(const unsigned char *) old->jti, strlen(old->jti)},
+        to);
     return store_run_one(st, &session_rotate_sql[clear_scope][to->remember],
                          &p);
+}
+
+/*
+ * A version that knows nothing of retries replaces jti and leaves the columns
+ * of one as they are: then retry_next is no longer the row's jti.
+ */
+static const struct db_statement session_retry_sql = {
+    "session_retry",
+    "SELECT jti, retry_iat, expires_at, used_at, coalesce(used_address, ''),"
+    "       coalesce(used_agent, ''), retry_elsewhere::bigint"
+    "  FROM auth_sessions"
+    " WHERE session_id = $1 AND retry_jti = $2 AND retry_next = jti"
+    "   AND clock_timestamp() >= used_at"
+    "   AND clock_timestamp() < used_at + make_interval(secs => $3)",
+    false};
+
+enum store_result store_session_retry(struct store *st,
+                                      const pj_claims_t *token,
+                                      int64_t window_s, struct retry *out)
+{
+    struct db_params p = {0};
+    unsigned char jti[UUID_BYTES];
+    struct db_rows *rows;
+    enum store_result result;
+
+    if (!uuid_read(jti, token->jti)) {
+        return STORE_NONE; /* not written as we write it: not the session's */
+    }
+    db_param_uuid(&p, (const char *) token->session_id.data,
+                  token->session_id.len);
+    db_param_uuid(&p, (const char *) token->jti.data, token->jti.len);
+    db_param_int64(&p, window_s);
+    result = store_run(st, &session_retry_sql, &p, NULL, &rows);
+    if (result == STORE_OK && db_row_count(rows) == 0) {
+        result = STORE_NONE;
+    }
+    if (result == STORE_OK) {
+        db_uuid(rows, 0, 0, out->jti);
+        out->iat_s = db_time_us(rows, 0, 1) / 1000000;
+        out->expires_at_s = db_time_us(rows, 0, 2) / 1000000;
+        out->rotated_at_us = db_time_us(rows, 0, 3);
+        store_copy_text(rows, 0, 4, out->address, sizeof(out->address));
+        store_copy_text(rows, 0, 5, out->agent, sizeof(out->agent));
+        out->elsewhere = (unsigned) db_int64(rows, 0, 6);
+    }
+    db_rows_free(rows);
+    return result;
+}
+
+#define REPEAT                                                                \
+    "UPDATE auth_sessions s SET retry_elsewhere = retry_elsewhere | $3,"      \
+    " access_until = greatest(access_until, $4)"
+
+static const struct db_statement session_repeat_sql[2] = {
+    {"session_repeat", REPEAT UNCHANGED, true},
+    {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
+
+enum store_result store_session_repeat(struct store *st,
+                                       const struct session *rotated,
+                                       bool elsewhere, bool clear_scope)
+{
+    struct db_params p = {0};
+
+    store_param_uuid(&p, rotated->session_id);
+    store_param_uuid(&p, rotated->jti);
+    db_param_int64(&p, elsewhere);
+    db_param_time_us(&p, st->access_until_s * 1000000);
+    param_scope(&p, rotated);
+    return store_run_one(st, &session_repeat_sql[clear_scope], &p);
 }
 
 static const struct db_statement session_rotated_sql = {

@@ -63,28 +63,26 @@ static const struct db_statement session_read_sql = {
  * The same, and the compare-and-swap.  The read is one snapshot.  If the row
  * has changed since, the update looks at what has become of it: it does
  * nothing, and the caller reads again, unless all that the decision used is as
- * it was.  A retry needs no more than that the session goes on: it changes
- * nothing, and its answer is that of the snapshot.
+ * it was.
  */
 #define SEEN "WITH seen AS MATERIALIZED (" READ("s.active_branch_id", "") "),"
 #define REFRESH                                                               \
     SEEN " rotated AS (" STORE_ROTATE                                         \
          "    WHERE s.session_id = $1 AND s.account_id = $5"                  \
          "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"               \
-         "      AND (s.jti = $2 AND s.created_at >= $7 OR " STORE_RETRY ")"   \
+         "      AND s.jti = $2 AND s.created_at >= $7"                        \
          "      AND EXISTS (SELECT FROM seen"                                 \
-         "           WHERE account_enabled AND active AND (s.jti <> $2"       \
-         "              OR (active_branch_id IS NULL OR roles IS NOT NULL)"   \
+         "           WHERE account_enabled AND active"                        \
+         "             AND (active_branch_id IS NULL OR roles IS NOT NULL)"   \
          "             AND workspace_id IS NOT DISTINCT FROM s.workspace_id"  \
          "             AND member_id IS NOT DISTINCT FROM s.member_id"        \
          "             AND active_branch_id"                                  \
          "                 IS NOT DISTINCT FROM "                             \
-         "s.active_branch_id))" STORE_BEFORE_FENCE(                           \
-             "$8") "   RETURNING session_id, jti, expires_at, retry_iat, "    \
-                   "used_at)"
+         "s.active_branch_id)" STORE_BEFORE_FENCE(                            \
+             "$8") "   RETURNING session_id)"
 #define REFRESHED                                                             \
-    " SELECT seen.*, coalesce(r.jti = $3, false), r.jti, r.expires_at,"       \
-    " r.retry_iat, r.used_at FROM seen LEFT JOIN rotated r ON true"
+    " SELECT seen.*, r.session_id IS NOT NULL"                                \
+    "   FROM seen LEFT JOIN rotated r ON true"
 
 static const struct db_statement session_refresh_sql[2] = {
     {"session_refresh", REFRESH REFRESHED, true},
@@ -105,24 +103,8 @@ enum {
     EXPIRES_AT,
     CLOCK_NOW,
     CLOCK_VALID_AFTER,
-    ROTATED, /* these of a refresh alone */
-    NEXT_JTI,
-    NEXT_EXPIRES_AT,
-    NEXT_IAT,
-    NEXT_USED_AT
+    ROTATED /* of a refresh alone */
 };
-
-/* The row has a successor of the token, which another request made.  To the
- * row this request is one of that time, and so it is by its clock: the access
- * tokens say it, and whoever locks the account out after it refuses them. */
-static void copy_retry(const struct db_rows *rows, struct session_view *out)
-{
-    out->retried = true;
-    db_uuid(rows, 0, NEXT_JTI, out->session.jti);
-    out->session.expires_at_s = db_time_us(rows, 0, NEXT_EXPIRES_AT) / 1000000;
-    out->retry_iat_s = db_time_us(rows, 0, NEXT_IAT) / 1000000;
-    out->session.clock.now_us = db_time_us(rows, 0, NEXT_USED_AT);
-}
 
 /* Fills out from the rows of a statement whose first parameter is the
  * session's id, and frees them. */
@@ -153,9 +135,6 @@ static enum store_result copy_view(enum store_result result,
         s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
         store_copy_clock(rows, CLOCK_NOW, &s->clock);
         out->rotated = refresh && db_bool(rows, 0, ROTATED);
-        if (refresh && !out->rotated && !db_is_null(rows, 0, NEXT_JTI)) {
-            copy_retry(rows, out);
-        }
         if (!store_copy_branches(arena, rows, list, out)) {
             /* What was done can no longer be told. */
             result = out->rotated ? STORE_UNKNOWN : STORE_UNAVAILABLE;
@@ -237,8 +216,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     db_param_time_us(&p, to->opened_at_s * 1000000);
     db_param_fence(&p);
     store_param_client(&p, st);
-    db_param_int64(&p, to->retry_window_s);
-    db_param_time_us(&p, to->now_s * 1000000);
+    store_param_retry(&p, token->jti, to);
     if (p.bad_uuid || !uuid_read(jti, token->jti)) {
         /* An id is malformed, or the jti is not written as we write it and so
          * is not the session's: there is nothing to rotate. */
@@ -249,15 +227,8 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
                        &rows);
     result = copy_view(result, &p, rows, arena, true, list, out);
     if (result == STORE_OK && !out->rotated && look_everywhere(out)) {
-        const struct session_view decided = *out;
-
-        result = store_session_read(st, arena, token->session_id, NULL, list,
-                                    NULL, out);
-        if (decided.retried) {
-            out->session = decided.session;
-            out->retried = true;
-            out->retry_iat_s = decided.retry_iat_s;
-        }
+        return store_session_read(st, arena, token->session_id, NULL, list,
+                                  NULL, out);
     }
     return result;
 }

@@ -24,7 +24,7 @@ sub new {
 }
 
 # Runs until $next->($client) gives undef to everybody that is idle.  It gives
-# { path, json, token, ... }, which $done->($request, $answer) gets back when
+# { path, json, token, headers, ... }, which $done->($request, $answer) gets back when
 # it is over; the answer has status (0: none came), code, body, sent, took.  It
 # is a POST unless method says otherwise.  { wait => SECONDS } is asked again.
 # A client that got a 5xx or nothing pauses before its next request.
@@ -89,7 +89,7 @@ sub _begin {
     @$c{qw(request sent buf)} = ($request, time, '');
     $c->{out} = http_request_bytes(
         $request->{method} // 'POST', $request->{path},
-        connection => 'keep-alive', %$request{qw(json token)});
+        connection => 'keep-alive', %$request{qw(json token headers)});
     $self->_write($c);
     return;
 }
