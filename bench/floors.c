@@ -88,7 +88,10 @@ static bool verify_once(struct thread *t)
 static bool jose_start(struct thread *t)
 {
     t->key = rsa_jose_key(key_path, "any");
-    return t->key != NULL && pj_jws_split(token, MAX_TOKEN, &t->jws) == PJ_OK;
+    if (t->key == NULL || pj_jws_split(token, MAX_TOKEN, &t->jws) != PJ_OK)
+        return false;
+    t->jws.alg = pj_key_alg(t->key);
+    return true;
 }
 
 static bool jose_once(struct thread *t)

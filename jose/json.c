@@ -430,6 +430,13 @@ const pj_json_t *pj_json_member(const pj_json_t *obj, const char *name)
     return NULL;
 }
 
+bool pj_json_member_is(const pj_json_t *obj, const char *name, pj_str_t value)
+{
+    const pj_json_t *m = pj_json_member(obj, name);
+
+    return m != NULL && m->type == PJ_JSON_STRING && pj_str_eq(m->text, value);
+}
+
 /* The exponent at p ("e+5"), 0 if there is none; capped far above the number
  * of digits that a text can have. */
 static int64_t exponent_read(const unsigned char *p, const unsigned char *end)

@@ -3,39 +3,49 @@
 #include "pj_internal.h"
 
 #include <openssl/bn.h>
-#include <openssl/core_names.h>
 #include <openssl/err.h>
 #include <openssl/params.h>
 #include <string.h>
 
-#define EXPONENT_MAX_BYTES ((PJ_RSA_MAX_EXPONENT_BITS + 7) / 8)
 #define THUMBPRINT_INPUT_MAX (PJ_RSA_MAX_BYTES * 4 / 3 + 64)
 
 /* -- emitting ------------------------------------------------------------- */
 
-/* One public number of the key as minimal big-endian base64url. */
-static void number_write(pj_out_t *out, const pj_key_t *key, const char *param)
+/* The member m of key's JWK; a number is minimal big-endian base64url. */
+static void member_write(pj_out_t *out, const pj_key_t *key,
+                         const pj_member_t *m)
 {
     unsigned char bytes[PJ_RSA_MAX_BYTES];
     BIGNUM *bn = NULL;
 
-    if (EVP_PKEY_get_bn_param(key->pkey, param, &bn) == 1)
+    pj_out_text(out, PJ_STR("\""));
+    pj_out_text(out, pj_str(m->name));
+    pj_out_text(out, PJ_STR("\":\""));
+    if (m->value != NULL)
+        pj_out_text(out, pj_str(m->value));
+    else if (EVP_PKEY_get_bn_param(key->pkey, m->param, &bn) == 1)
         pj_out_b64url(out, (pj_str_t){bytes, (size_t) BN_bn2bin(bn, bytes)});
     else
         out->err = PJ_ERR_CRYPTO;
+    pj_out_text(out, PJ_STR("\""));
     BN_free(bn);
 }
 
 static void jwk_write(pj_out_t *out, const pj_key_t *key)
 {
-    pj_out_text(out, PJ_STR("{\"kty\":\"RSA\",\"use\":\"sig\","
-                            "\"alg\":\"RS256\",\"kid\":"));
+    const pj_member_t *m = key->alg->members;
+
+    pj_out_text(out, PJ_STR("{"));
+    member_write(out, key, m);
+    pj_out_text(out, PJ_STR(",\"use\":\"sig\",\"alg\":\""));
+    pj_out_text(out, pj_str(key->alg->name));
+    pj_out_text(out, PJ_STR("\",\"kid\":"));
     pj_out_json_string(out, pj_key_id(key));
-    pj_out_text(out, PJ_STR(",\"n\":\""));
-    number_write(out, key, OSSL_PKEY_PARAM_RSA_N);
-    pj_out_text(out, PJ_STR("\",\"e\":\""));
-    number_write(out, key, OSSL_PKEY_PARAM_RSA_E);
-    pj_out_text(out, PJ_STR("\"}"));
+    while ((++m)->name != NULL) {
+        pj_out_text(out, PJ_STR(","));
+        member_write(out, key, m);
+    }
+    pj_out_text(out, PJ_STR("}"));
 }
 
 pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
@@ -56,25 +66,40 @@ pj_err_t pj_jwks_emit(const pj_key_t *const *keys, size_t count, char *dst,
     return pj_out_done(&out, out_len);
 }
 
+/* The member whose name is the next after last, alphabetically, or NULL. */
+static const pj_member_t *member_after(const pj_alg_t *alg, const char *last)
+{
+    const pj_member_t *next = NULL;
+
+    for (const pj_member_t *m = alg->members; m->name != NULL; m++) {
+        if (strcmp(m->name, last) > 0 &&
+            (next == NULL || strcmp(m->name, next->name) < 0))
+            next = m;
+    }
+    return next;
+}
+
+/* Of the required members alone, in their order, without white space. */
 pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 {
     char text[THUMBPRINT_INPUT_MAX];
     unsigned char md[PJ_SHA256_BYTES];
+    const pj_member_t *m = member_after(key->alg, "");
     pj_out_t out;
     size_t len;
     pj_err_t err;
 
     ERR_set_mark();
-    /* The required members alone, in alphabetical order, no white space. */
     pj_out_init(&out, text, sizeof(text));
-    pj_out_text(&out, PJ_STR("{\"e\":\""));
-    number_write(&out, key, OSSL_PKEY_PARAM_RSA_E);
-    pj_out_text(&out, PJ_STR("\",\"kty\":\"RSA\",\"n\":\""));
-    number_write(&out, key, OSSL_PKEY_PARAM_RSA_N);
-    pj_out_text(&out, PJ_STR("\"}"));
+    pj_out_text(&out, PJ_STR("{"));
+    while (m != NULL) {
+        member_write(&out, key, m);
+        m = member_after(key->alg, m->name);
+        pj_out_text(&out, m != NULL ? PJ_STR(",") : PJ_STR("}"));
+    }
     err = pj_out_done(&out, &len);
     if (err == PJ_OK &&
-        EVP_Digest(text, len, md, NULL, key->sha256, NULL) != 1)
+        EVP_Digest(text, len, md, NULL, EVP_sha256(), NULL) != 1)
         err = PJ_ERR_CRYPTO;
     ERR_pop_to_mark();
     return err != PJ_OK ? err
@@ -83,16 +108,6 @@ pj_err_t pj_key_thumbprint(const pj_key_t *key, char dst[PJ_THUMBPRINT_CHARS])
 }
 
 /* -- parsing -------------------------------------------------------------- */
-
-/* An absent member is fine; a present one must be this string. */
-static bool absent_or_is(const pj_json_t *jwk, const char *name,
-                         pj_str_t value)
-{
-    const pj_json_t *m = pj_json_member(jwk, name);
-
-    return m == NULL ||
-           (m->type == PJ_JSON_STRING && pj_str_eq(m->text, value));
-}
 
 /* RFC 7517 section 4.3: key_ops, where present, must list "verify". */
 static bool key_ops_allow(const pj_json_t *jwk)
@@ -113,31 +128,22 @@ static bool key_ops_allow(const pj_json_t *jwk)
     return verify;
 }
 
-static bool is_for_us(const pj_json_t *jwk)
-{
-    return pj_json_member(jwk, "kty") != NULL &&
-           absent_or_is(jwk, "kty", PJ_STR("RSA")) &&
-           absent_or_is(jwk, "use", PJ_STR("sig")) &&
-           absent_or_is(jwk, "alg", PJ_STR("RS256")) && key_ops_allow(jwk);
-}
-
 /*
  * A Base64urlUInt (RFC 7518 section 2): strict base64url and no leading zero
  * octet, so that a number has one spelling only.  It becomes a parameter for
  * OpenSSL whose bytes are in dst[0..max).
  */
-static pj_err_t number_parse(OSSL_PARAM *param, const char *name,
-                             unsigned char *dst, size_t max,
-                             const pj_json_t *jwk)
+static pj_err_t number_parse(OSSL_PARAM *param, const pj_member_t *member,
+                             unsigned char *dst, const pj_json_t *jwk)
 {
-    const pj_json_t *m = pj_json_member(jwk, name);
+    const pj_json_t *m = pj_json_member(jwk, member->name);
     BIGNUM *bn;
     size_t len;
     pj_err_t err;
 
     if (m == NULL || m->type != PJ_JSON_STRING || m->text.len == 0)
         return PJ_ERR_KEY_FORMAT;
-    err = pj_b64url_decode(dst, max, &len, m->text);
+    err = pj_b64url_decode(dst, member->max, &len, m->text);
     if (err == PJ_ERR_NO_SPACE)
         return PJ_ERR_KEY_WEAK; /* longer than any number allowed here */
     if (err != PJ_OK || dst[0] == 0)
@@ -147,41 +153,48 @@ static pj_err_t number_parse(OSSL_PARAM *param, const char *name,
     if (bn == NULL || BN_bn2nativepad(bn, dst, (int) len) < 0)
         err = PJ_ERR_CRYPTO;
     BN_free(bn);
-    *param = OSSL_PARAM_construct_BN(name, dst, len);
+    *param = OSSL_PARAM_construct_BN(member->param, dst, len);
     return err;
 }
 
-static pj_err_t jwk_key(pj_key_t **out, const pj_json_t *jwk, pj_str_t kid)
+static pj_err_t jwk_key(pj_key_t **out, const pj_alg_t *alg,
+                        const pj_json_t *jwk, pj_str_t kid)
 {
-    unsigned char n[PJ_RSA_MAX_BYTES], e[EXPONENT_MAX_BYTES];
-    OSSL_PARAM params[] = {OSSL_PARAM_END, OSSL_PARAM_END, OSSL_PARAM_END};
+    unsigned char bytes[PJ_JWK_MEMBERS][PJ_RSA_MAX_BYTES];
+    OSSL_PARAM params[PJ_JWK_MEMBERS + 1], *param = params;
     EVP_PKEY_CTX *ctx;
     EVP_PKEY *pkey = NULL;
-    pj_err_t err =
-        number_parse(&params[0], OSSL_PKEY_PARAM_RSA_N, n, sizeof(n), jwk);
+    pj_err_t err = PJ_OK;
 
-    if (err == PJ_OK)
-        err =
-            number_parse(&params[1], OSSL_PKEY_PARAM_RSA_E, e, sizeof(e), jwk);
+    for (const pj_member_t *m = alg->members; m->name != NULL && !err; m++) {
+        if (m->value == NULL) {
+            err = number_parse(param, m, bytes[param - params], jwk);
+            param++;
+        }
+    }
     if (err != PJ_OK)
         return err;
-    ctx = EVP_PKEY_CTX_new_from_name(NULL, "RSA", NULL);
+    *param = OSSL_PARAM_construct_end();
+    ctx = EVP_PKEY_CTX_new_from_name(NULL, alg->type, NULL);
     if (ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
         EVP_PKEY_fromdata(ctx, &pkey, EVP_PKEY_PUBLIC_KEY, params) != 1)
         err = PJ_ERR_CRYPTO;
     EVP_PKEY_CTX_free(ctx);
-    return err != PJ_OK ? err : pj_key_wrap(out, pkey, kid, false);
+    return err != PJ_OK ? err : pj_key_wrap(out, alg, pkey, kid, false);
 }
 
 /* Adds one entry, or returns why it is skipped. */
 static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
 {
     const pj_json_t *kid = pj_json_member(jwk, "kid");
+    const pj_alg_t *alg = pj_alg_of_jwk(jwk);
     pj_err_t err;
 
     if (jwk->type != PJ_JSON_OBJECT)
         return PJ_ERR_JSON_TYPE;
-    if (!is_for_us(jwk))
+    if (alg == NULL || !key_ops_allow(jwk) ||
+        (pj_json_member(jwk, "use") != NULL &&
+         !pj_json_member_is(jwk, "use", PJ_STR("sig"))))
         return PJ_ERR_KEY_UNUSABLE;
     if (kid == NULL || kid->type != PJ_JSON_STRING)
         return PJ_ERR_TOKEN_KID;
@@ -193,7 +206,7 @@ static pj_err_t entry_add(pj_keyset_t *set, const pj_json_t *jwk)
     if (set->count == PJ_KEYSET_MAX_KEYS)
         return PJ_ERR_JSON_LIMIT;
 
-    err = jwk_key(&set->keys[set->count], jwk, kid->text);
+    err = jwk_key(&set->keys[set->count], alg, jwk, kid->text);
     if (err == PJ_OK)
         set->count++;
     return err;

@@ -28,6 +28,7 @@ pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes, pj_jws_t *jws)
     if (two == NULL || dot_find(two + 1, end) != NULL || one == start ||
         two == one + 1 || end == two + 1)
         return PJ_ERR_TOKEN_SHAPE;
+    jws->alg = NULL;
     jws->header = between(start, one);
     jws->payload = between(one + 1, two);
     jws->signature = between(two + 1, end);
@@ -66,7 +67,7 @@ static bool typ_allowed(const pj_json_t *root)
            pj_str_caseeq(text, PJ_STR("at+jwt"));
 }
 
-pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws, bool own,
+pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws, bool own,
                        pj_jws_header_t *header)
 {
     const pj_json_t *root = NULL;
@@ -80,7 +81,8 @@ pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws, bool own,
         return err;
     if (root->type != PJ_JSON_OBJECT)
         return PJ_ERR_TOKEN_HEADER;
-    if (!pj_str_eq(string_member(root, "alg"), PJ_STR("RS256")))
+    jws->alg = pj_alg_find(string_member(root, "alg"));
+    if (jws->alg == NULL)
         return PJ_ERR_TOKEN_ALG;
     header->refresh = own && pj_str_caseeq(string_member(root, "typ"),
                                            PJ_STR("refresh+jwt"));
@@ -94,13 +96,15 @@ pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws, bool own,
 
 pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key)
 {
-    unsigned char sig[PJ_RSA_MAX_BYTES];
+    unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
     size_t len;
 
+    if (jws->alg != key->alg)
+        return PJ_ERR_TOKEN_ALG;
     if (pj_b64url_decode(sig, sizeof(sig), &len, jws->signature) != PJ_OK ||
         len != key->size)
         return PJ_ERR_TOKEN_SIGNATURE;
-    return pj_rs256_verify(key, jws->signing_input, sig);
+    return key->alg->verify(key, jws->signing_input, sig);
 }
 
 /* The header of PJ_TYP_REFRESH is the longest. */
@@ -117,7 +121,7 @@ size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len)
 pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
                      char *dst, size_t cap, size_t *out_len)
 {
-    unsigned char sig[PJ_RSA_MAX_BYTES];
+    unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
     pj_str_t input = {(unsigned char *) dst, 0};
     pj_out_t out;
     pj_err_t err;
@@ -133,7 +137,7 @@ pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ, pj_str_t payload,
     pj_out_b64url(&out, payload);
     err = pj_out_done(&out, &input.len);
     if (err == PJ_OK)
-        err = pj_rs256_sign(key, input, sig);
+        err = key->alg->sign(key, input, sig);
     if (err != PJ_OK)
         return err;
     pj_out_text(&out, PJ_STR("."));

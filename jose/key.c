@@ -1,11 +1,285 @@
-/* Keys as operators supply them: PEM or DER, PKCS#8, PKCS#1 or SPKI. */
+/*
+ * The key object, its checks, and keys as operators supply them: PEM or DER,
+ * PKCS#8, PKCS#1 or SPKI.
+ */
 
 #include "pj_internal.h"
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/err.h>
+#include <openssl/kdf.h>
+#include <openssl/pem.h>
 #include <openssl/x509.h>
 #include <string.h>
+
+/* -- the object ----------------------------------------------------------- */
+
+pj_err_t pj_kid_check(pj_str_t kid)
+{
+    if (kid.len == 0 || kid.len > PJ_KID_MAX_BYTES || !pj_utf8_valid(kid))
+        return PJ_ERR_TOKEN_KID;
+    return PJ_OK;
+}
+
+/*
+ * A context set up for one operation of key.  Made once a key and then
+ * copied or used again: that spares each operation the look-up of algorithms
+ * by name.
+ */
+static EVP_PKEY_CTX *context_new(const pj_key_t *key,
+                                 int (*init)(EVP_PKEY_CTX *))
+{
+    EVP_PKEY_CTX *ctx = EVP_PKEY_CTX_new_from_pkey(NULL, key->pkey, NULL);
+
+    if (ctx != NULL && key->md != NULL && init(ctx) == 1 &&
+        key->alg->prepare(ctx, key->md))
+        return ctx;
+    EVP_PKEY_CTX_free(ctx);
+    return NULL;
+}
+
+/* A signature made with the private half must verify with the public one. */
+static pj_err_t pair_check(const pj_key_t *key)
+{
+    unsigned char sig[PJ_SIGNATURE_MAX_BYTES];
+    pj_str_t probe = PJ_STR("pair check");
+
+    if (key->alg->sign(key, probe, sig) != PJ_OK ||
+        key->alg->verify(key, probe, sig) != PJ_OK)
+        return PJ_ERR_KEY_MISMATCH;
+    return PJ_OK;
+}
+
+/* Renders the constant JOSE header of one typ. */
+static pj_err_t header_make(pj_key_t *key, pj_typ_t typ)
+{
+    static const pj_str_t names[PJ_TYP_COUNT] = {
+        [PJ_TYP_JWT] = PJ_STR("JWT"),
+        [PJ_TYP_REFRESH] = PJ_STR("refresh+jwt"),
+    };
+    char json[64 + 6 * PJ_KID_MAX_BYTES];
+    pj_out_t out;
+    size_t len, cap;
+    pj_err_t err;
+
+    pj_out_init(&out, json, sizeof(json));
+    pj_out_text(&out, PJ_STR("{\"alg\":\""));
+    pj_out_text(&out, pj_str(key->alg->name));
+    pj_out_text(&out, PJ_STR("\",\"typ\":\""));
+    pj_out_text(&out, names[typ]);
+    pj_out_text(&out, PJ_STR("\",\"kid\":"));
+    pj_out_json_string(&out, pj_key_id(key));
+    pj_out_text(&out, PJ_STR("}"));
+    err = pj_out_done(&out, &len);
+    if (err != PJ_OK)
+        return err;
+
+    cap = pj_b64url_encoded_len(len);
+    key->headers[typ].text = OPENSSL_malloc(cap);
+    if (key->headers[typ].text == NULL)
+        return PJ_ERR_CRYPTO;
+    return pj_b64url_encode(key->headers[typ].text, cap,
+                            &key->headers[typ].len,
+                            (pj_str_t){(unsigned char *) json, len});
+}
+
+static pj_err_t strength_check(const pj_alg_t *alg, const EVP_PKEY *pkey)
+{
+    int bits;
+
+    if (alg == NULL || EVP_PKEY_is_a(pkey, alg->type) != 1)
+        return PJ_ERR_KEY_FORMAT;
+    bits = EVP_PKEY_get_bits(pkey);
+    if (bits < alg->min_bits || bits > alg->max_bits)
+        return PJ_ERR_KEY_WEAK;
+    return alg->check(pkey);
+}
+
+static pj_err_t key_fill(pj_key_t *key, bool is_private)
+{
+    pj_err_t err = PJ_OK;
+
+    key->size = key->alg->size(key->pkey);
+    key->md = EVP_MD_fetch(NULL, key->alg->digest, NULL);
+    key->verify = context_new(key, EVP_PKEY_verify_init);
+    if (is_private)
+        key->sign = context_new(key, EVP_PKEY_sign_init);
+    if (key->verify == NULL || (is_private && key->sign == NULL))
+        return PJ_ERR_CRYPTO;
+
+    if (is_private)
+        err = pair_check(key);
+    for (pj_typ_t typ = 0; is_private && !err && typ < PJ_TYP_COUNT; typ++)
+        err = header_make(key, typ);
+    return err;
+}
+
+pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg, EVP_PKEY *pkey,
+                     pj_str_t kid, bool is_private)
+{
+    pj_key_t *key = OPENSSL_zalloc(sizeof(*key));
+    pj_err_t err = pj_kid_check(kid);
+
+    *out = NULL;
+    if (key == NULL) {
+        EVP_PKEY_free(pkey);
+        return PJ_ERR_CRYPTO;
+    }
+    key->alg = alg;
+    key->pkey = pkey;
+    if (err == PJ_OK)
+        err = strength_check(alg, pkey);
+    if (err == PJ_OK) {
+        key->kid_len = kid.len;
+        memcpy(key->kid, kid.data, kid.len);
+        err = key_fill(key, is_private);
+    }
+    if (err == PJ_OK)
+        *out = key;
+    else
+        pj_key_free(key);
+    return err;
+}
+
+pj_err_t pj_key_copy(pj_key_t **out, const pj_key_t *key)
+{
+    EVP_PKEY *pkey;
+    pj_err_t err = PJ_ERR_CRYPTO;
+
+    *out = NULL;
+    ERR_set_mark();
+    pkey = EVP_PKEY_dup(key->pkey);
+    if (pkey != NULL)
+        err = pj_key_wrap(out, key->alg, pkey, pj_key_id(key),
+                          key->sign != NULL);
+    if (err == PJ_OK)
+        (*out)->digest = EVP_MD_CTX_new(); /* goes without, too */
+    ERR_pop_to_mark();
+    return err;
+}
+
+void pj_key_free(pj_key_t *key)
+{
+    if (key == NULL)
+        return;
+    EVP_PKEY_CTX_free(key->verify);
+    EVP_PKEY_CTX_free(key->sign);
+    EVP_MD_CTX_free(key->digest);
+    EVP_MD_free(key->md);
+    EVP_PKEY_free(key->pkey);
+    for (pj_typ_t typ = 0; typ < PJ_TYP_COUNT; typ++)
+        OPENSSL_free(key->headers[typ].text);
+    OPENSSL_free(key);
+}
+
+pj_str_t pj_key_id(const pj_key_t *key)
+{
+    return (pj_str_t){key->kid, key->kid_len};
+}
+
+pj_str_t pj_key_header(const pj_key_t *key, pj_typ_t typ)
+{
+    return (pj_str_t){(const unsigned char *) key->headers[typ].text,
+                      key->headers[typ].len};
+}
+
+pj_err_t pj_key_match(const pj_key_t *a, const pj_key_t *b)
+{
+    int equal;
+
+    ERR_set_mark();
+    equal = EVP_PKEY_eq(a->pkey, b->pkey);
+    ERR_pop_to_mark();
+    return equal == 1 ? PJ_OK : PJ_ERR_KEY_MISMATCH;
+}
+
+const pj_alg_t *pj_key_alg(const pj_key_t *key)
+{
+    return key->alg;
+}
+
+/* HKDF (RFC 5869) from the private key in DER, without a salt. */
+pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label, unsigned char *out,
+                       size_t len)
+{
+    unsigned char *der = NULL;
+    OSSL_PARAM params[4];
+    EVP_KDF_CTX *ctx = NULL;
+    EVP_KDF *hkdf;
+    pj_err_t err = PJ_ERR_CRYPTO;
+    int n;
+
+    if (key->sign == NULL)
+        return PJ_ERR_ARGUMENT;
+    ERR_set_mark();
+    hkdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+    if (hkdf != NULL)
+        ctx = EVP_KDF_CTX_new(hkdf);
+    n = i2d_PrivateKey(key->pkey, &der);
+    if (ctx != NULL && n > 0) {
+        params[0] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST,
+                                                     (char *) "SHA256", 0);
+        params[1] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, der,
+                                                      (size_t) n);
+        params[2] = OSSL_PARAM_construct_octet_string(
+            OSSL_KDF_PARAM_INFO, (void *) (uintptr_t) label.data, label.len);
+        params[3] = OSSL_PARAM_construct_end();
+        if (EVP_KDF_derive(ctx, out, len, params) == 1)
+            err = PJ_OK;
+    }
+    if (n > 0)
+        OPENSSL_clear_free(der, (size_t) n);
+    EVP_KDF_CTX_free(ctx);
+    EVP_KDF_free(hkdf);
+    ERR_pop_to_mark();
+    return err;
+}
+
+pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg, pj_str_t kid)
+{
+    EVP_PKEY *pkey;
+    pj_err_t err = PJ_ERR_CRYPTO;
+
+    *out = NULL;
+    ERR_set_mark();
+    pkey = alg->generate();
+    if (pkey != NULL)
+        err = pj_key_wrap(out, alg, pkey, kid, true);
+    ERR_pop_to_mark();
+    return err;
+}
+
+pj_err_t pj_key_pem(const pj_key_t *key, bool private_half, char *dst,
+                    size_t cap, size_t *out_len)
+{
+    BIO *bio;
+    char *pem;
+    long len = 0;
+    bool made;
+
+    if (private_half && key->sign == NULL)
+        return PJ_ERR_ARGUMENT;
+    ERR_set_mark();
+    bio = BIO_new(BIO_s_secmem()); /* wiped when it is freed */
+    made = bio != NULL &&
+           (private_half ? PEM_write_bio_PKCS8PrivateKey(bio, key->pkey, NULL,
+                                                         NULL, 0, NULL, NULL)
+                         : PEM_write_bio_PUBKEY(bio, key->pkey)) == 1;
+    if (made)
+        len = BIO_get_mem_data(bio, &pem);
+    if (len > 0 && (size_t) len <= cap) {
+        memcpy(dst, pem, (size_t) len);
+        *out_len = (size_t) len;
+    }
+    BIO_free(bio);
+    ERR_pop_to_mark();
+    return len <= 0              ? PJ_ERR_CRYPTO
+           : (size_t) len <= cap ? PJ_OK
+                                 : PJ_ERR_NO_SPACE;
+}
+
+/* -- reading -------------------------------------------------------------- */
 
 /* What a key text says it is. */
 typedef enum { FORM_DER, FORM_PKCS8, FORM_PKCS1, FORM_SPKI } form_t;
@@ -104,7 +378,7 @@ static EVP_PKEY *pkcs8_key(const decoded_t *in)
     info = d2i_PKCS8_PRIV_KEY_INFO(NULL, &p, (long) in->len);
     if (info != NULL && p == in->der + in->len &&
         PKCS8_pkey_get0(&oid, &inner, &inner_len, NULL, info) == 1 &&
-        OBJ_obj2nid(oid) == NID_rsaEncryption && inner_len > 0 &&
+        pj_alg_of_nid(OBJ_obj2nid(oid)) != NULL && inner_len > 0 &&
         is_one_sequence(inner, (size_t) inner_len))
         pkey = EVP_PKCS82PKEY(info);
     PKCS8_PRIV_KEY_INFO_free(info);
@@ -179,7 +453,7 @@ static pj_err_t key_read(pj_key_t **out, pj_str_t text, pj_str_t kid,
     if (text_decode(&decoded, text))
         pkey = is_private ? private_key(&decoded) : public_key(&decoded);
     if (pkey != NULL)
-        err = pj_key_wrap(out, pkey, kid, is_private);
+        err = pj_key_wrap(out, pj_alg_of_key(pkey), pkey, kid, is_private);
     OPENSSL_cleanse(&decoded, sizeof(decoded));
     ERR_pop_to_mark();
     return err;

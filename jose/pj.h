@@ -1,5 +1,5 @@
 /*
- * pj: a small, strict RS256 JOSE core.
+ * pj: a small, strict JOSE core.
  *
  * Spans in, spans out: no globals, no files, no clock, no log.  Memory comes
  * from an arena of the caller's, so that every call is bounded by its limits;
@@ -21,14 +21,15 @@
 #define PJ_RSA_MAX_BITS 8192 /* larger ones cost too much to verify */
 #define PJ_RSA_MAX_BYTES (PJ_RSA_MAX_BITS / 8)
 #define PJ_RSA_MAX_EXPONENT_BITS 32 /* the exponent is odd and at least 3 */
-#define PJ_KID_MAX_BYTES 255        /* a longer kid makes an entry unusable */
-#define PJ_KEYSET_MAX_KEYS 128      /* usable keys kept from one set */
-#define PJ_KEYSET_MAX_BYTES 65536   /* size of a key-set document */
-#define PJ_JSON_MAX_DEPTH 8         /* nesting, the root counts as 1 */
-#define PJ_JSON_MAX_MEMBERS 256     /* members of one object */
-#define PJ_JSON_MAX_VALUES 2048     /* values of one document in all */
-#define PJ_THUMBPRINT_CHARS 43      /* base64url of a SHA-256 */
-#define PJ_DER_MAX_BYTES 16384      /* a decoded PEM or DER key */
+#define PJ_SIGNATURE_MAX_BYTES PJ_RSA_MAX_BYTES
+#define PJ_KID_MAX_BYTES 255      /* a longer kid makes an entry unusable */
+#define PJ_KEYSET_MAX_KEYS 128    /* usable keys kept from one set */
+#define PJ_KEYSET_MAX_BYTES 65536 /* size of a key-set document */
+#define PJ_JSON_MAX_DEPTH 8       /* nesting, the root counts as 1 */
+#define PJ_JSON_MAX_MEMBERS 256   /* members of one object */
+#define PJ_JSON_MAX_VALUES 2048   /* values of one document in all */
+#define PJ_THUMBPRINT_CHARS 43    /* base64url of a SHA-256 */
+#define PJ_DER_MAX_BYTES 16384    /* a decoded PEM or DER key */
 
 /* A borrowed run of bytes, without a NUL; data may be NULL if len is 0. */
 typedef struct {
@@ -183,10 +184,19 @@ typedef enum { PJ_ROUND_DOWN, PJ_ROUND_UP } pj_round_t;
 PJ_MUST_CHECK pj_err_t pj_json_seconds(const pj_json_t *node, pj_round_t round,
                                        int64_t *out);
 
+/* -- algorithms (RFC 7518) ------------------------------------------------ */
+
+/* How keys of one type sign; there is one object for each. */
+typedef struct pj_alg_s pj_alg_t;
+
+/* The algorithm whose "alg" is exactly name; NULL: it is not accepted. */
+const pj_alg_t *pj_alg_find(pj_str_t name);
+const char *pj_alg_name(const pj_alg_t *alg);
+
 /* -- keys (RFC 7517, RFC 7518 section 6.3) -------------------------------- */
 
-/* An RSA key and its id, immutable.  Any number of threads may use it, unless
- * it is a copy (pj_key_copy()). */
+/* A key for one algorithm, and its id, immutable.  Any number of threads may
+ * use it, unless it is a copy (pj_key_copy()). */
 typedef struct pj_key_s pj_key_t;
 
 /* Parses a private key given as PEM or DER, PKCS#8 or PKCS#1, and copies kid;
@@ -214,6 +224,25 @@ void pj_key_free(pj_key_t *key);
 
 /* Lives as long as the key. */
 pj_str_t pj_key_id(const pj_key_t *key);
+
+/* What it signs, and verifies. */
+const pj_alg_t *pj_key_alg(const pj_key_t *key);
+
+/* Makes a new private key for alg; kid as in pj_key_private(). */
+PJ_MUST_CHECK pj_err_t pj_key_generate(pj_key_t **out, const pj_alg_t *alg,
+                                       pj_str_t kid);
+
+/* Writes the private half (PKCS#8) or the public one (SubjectPublicKeyInfo) as
+ * PEM, no NUL.  PJ_ERR_ARGUMENT for the private half of a public key,
+ * PJ_ERR_NO_SPACE when it does not fit.  The caller wipes a private half. */
+PJ_MUST_CHECK pj_err_t pj_key_pem(const pj_key_t *key, bool private_half,
+                                  char *dst, size_t cap, size_t *out_len);
+
+/* Derives len secret bytes from the private key (HKDF-SHA256, RFC 5869): the
+ * same wherever key and label are, and of no use for finding the key or what
+ * another label gives.  PJ_ERR_ARGUMENT for a public key. */
+PJ_MUST_CHECK pj_err_t pj_key_derive(const pj_key_t *key, pj_str_t label,
+                                     unsigned char *out, size_t len);
 
 /* The typ of tokens that we sign. */
 typedef enum {
@@ -259,7 +288,8 @@ void pj_keyset_clear(pj_keyset_t *set);
 
 /* The pieces of a compact JWS; all point into the token. */
 typedef struct {
-    pj_str_t header; /* base64url, as the next two */
+    const pj_alg_t *alg; /* that the header names; NULL: it was not read */
+    pj_str_t header;     /* base64url, as the next two */
     pj_str_t payload;
     pj_str_t signature;
     pj_str_t signing_input; /* header "." payload */
@@ -277,23 +307,24 @@ PJ_MUST_CHECK pj_err_t pj_jws_split(pj_str_t token, size_t max_bytes,
                                     pj_jws_t *jws);
 
 /*
- * Decodes and checks the JOSE header: alg must be RS256, typ absent, "JWT" or
+ * Decodes and checks the JOSE header: alg must be known, typ absent, "JWT" or
  * "at+jwt" (in any case, with or without "application/": RFC 7515 section
  * 4.1.9, RFC 9068 section 2.1), crit absent, kid a string.  jwk, jku, x5u and
  * x5c are never looked at (RFC 8725 section 3.10).  The issuer itself (own)
  * takes typ "refresh+jwt", too.
  */
-PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, const pj_jws_t *jws,
+PJ_MUST_CHECK pj_err_t pj_jws_header(pj_arena_t *arena, pj_jws_t *jws,
                                      bool own, pj_jws_header_t *header);
 
-/* Verifies the RS256 signature, which is as long as the modulus. */
+/* Verifies the signature, after pj_jws_header().  PJ_ERR_TOKEN_ALG unless the
+ * header names the algorithm of the key (RFC 8725 section 3.1). */
 PJ_MUST_CHECK pj_err_t pj_jws_verify(const pj_jws_t *jws, const pj_key_t *key);
 
 /* Upper bound of the characters of a token with payload_len bytes of payload
  * signed by key. */
 size_t pj_jws_sign_max(const pj_key_t *key, size_t payload_len);
 
-/* Writes a token, no NUL, whose header is {"alg":"RS256","typ":...,"kid":...}.
+/* Writes a token, no NUL, whose header is {"alg":...,"typ":...,"kid":...}.
  * PJ_ERR_NO_SPACE where cap is less than pj_jws_sign_max(), PJ_ERR_ARGUMENT
  * for a public key. */
 PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,

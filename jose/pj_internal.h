@@ -11,14 +11,68 @@
 
 #define PJ_SHA256_BYTES 32
 
+/* -- algorithms (alg.c) --------------------------------------------------- */
+
+/* A member that every JWK of an algorithm's keys has. */
+typedef struct {
+    const char *name;
+    const char *value; /* the same for all keys; NULL: a number, ... */
+    const char *param; /* ... as OpenSSL names it, ... */
+    size_t max;        /* ... of so many bytes at most */
+} pj_member_t;
+
+#define PJ_JWK_MEMBERS 4
+
+/* All that differs from one algorithm to another. */
+struct pj_alg_s {
+    const char *name; /* "alg" (RFC 7518 section 3.1) */
+    const char *type; /* of its keys, as OpenSSL names it, ... */
+    int nid;          /* ... and in PKCS#8 */
+
+    /* A JWK has them in this order; "kty" is the first, the last has no
+     * name. */
+    pj_member_t members[PJ_JWK_MEMBERS + 1];
+
+    /* Shorter keys are weak, longer ones cost too much to verify with. */
+    int min_bits;
+    int max_bits;
+
+    const char *digest;
+
+    /* PJ_ERR_KEY_WEAK for what the size does not show. */
+    pj_err_t (*check)(const EVP_PKEY *pkey);
+
+    /* Sets the parameters of a context made for signing or verifying. */
+    bool (*prepare)(EVP_PKEY_CTX *ctx, const EVP_MD *md);
+
+    /* Bytes of a signature in a token. */
+    size_t (*size)(const EVP_PKEY *pkey);
+
+    /* sig has key->size bytes. */
+    pj_err_t (*verify)(const pj_key_t *key, pj_str_t input,
+                       const unsigned char *sig);
+    pj_err_t (*sign)(const pj_key_t *key, pj_str_t input, unsigned char *sig);
+
+    /* A new key, NULL on failure. */
+    EVP_PKEY *(*generate)(void);
+};
+
+/* The row that keys of this type are for, by OpenSSL's name or in PKCS#8;
+ * NULL: there is none. */
+const pj_alg_t *pj_alg_of_key(const EVP_PKEY *pkey);
+const pj_alg_t *pj_alg_of_nid(int nid);
+
+/* The row that a JWK is for; NULL: there is none. */
+const pj_alg_t *pj_alg_of_jwk(const pj_json_t *jwk);
+
 struct pj_key_s {
+    const pj_alg_t *alg;
     EVP_PKEY *pkey;
-    EVP_MD *sha256;
+    EVP_MD *md;           /* of alg */
     EVP_PKEY_CTX *verify; /* initialised; see operation_begin() */
     EVP_PKEY_CTX *sign;   /* likewise; NULL for a public key */
     EVP_MD_CTX *digest;   /* of a key that is one thread's alone, else NULL */
-    unsigned bits;
-    size_t size; /* of the modulus, hence of a signature, in bytes */
+    size_t size;          /* of a signature, in bytes */
     struct {
         char *text; /* base64url; private keys only */
         size_t len;
@@ -37,9 +91,15 @@ size_t pj_json_arena_bytes(size_t len, size_t docs);
 PJ_MUST_CHECK pj_err_t pj_b64url_decode_arena(pj_arena_t *arena, pj_str_t src,
                                               pj_str_t *out);
 
+/* Whether the member of obj called name is there, and is that string. */
+bool pj_json_member_is(const pj_json_t *obj, const char *name, pj_str_t value);
+
 /* -- text (text.c) -------------------------------------------------------- */
 
 bool pj_str_eq(pj_str_t a, pj_str_t b);
+
+/* s without its NUL. */
+pj_str_t pj_str(const char *s);
 
 bool pj_is_space(unsigned char c);
 
@@ -74,22 +134,18 @@ void pj_out_json_string(pj_out_t *out, pj_str_t s);
 /* The first error, or PJ_OK and the length. */
 PJ_MUST_CHECK pj_err_t pj_out_done(const pj_out_t *out, size_t *len);
 
-/* -- RS256 (alg.c) -------------------------------------------------------- */
+/* -- keys (key.c) --------------------------------------------------------- */
 
 /*
- * Makes a key of pkey, which it takes over also on failure.  Checks kid, the
- * kind and strength of the key and, where it is private, that its halves fit.
+ * Makes a key for alg of pkey, which it takes over also on failure.  Checks
+ * kid, the kind and strength of the key and, where it is private, that its
+ * halves fit.  PJ_ERR_KEY_FORMAT where alg is NULL or for other keys.
  */
-PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, EVP_PKEY *pkey,
-                                   pj_str_t kid, bool is_private);
+PJ_MUST_CHECK pj_err_t pj_key_wrap(pj_key_t **out, const pj_alg_t *alg,
+                                   EVP_PKEY *pkey, pj_str_t kid,
+                                   bool is_private);
 
 /* PJ_OK when kid may name a key. */
 PJ_MUST_CHECK pj_err_t pj_kid_check(pj_str_t kid);
-
-/* sig has key->size bytes. */
-PJ_MUST_CHECK pj_err_t pj_rs256_verify(const pj_key_t *key, pj_str_t input,
-                                       const unsigned char *sig);
-PJ_MUST_CHECK pj_err_t pj_rs256_sign(const pj_key_t *key, pj_str_t input,
-                                     unsigned char *sig);
 
 #endif /* PJ_INTERNAL_H_INCLUDED */

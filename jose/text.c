@@ -6,6 +6,11 @@
 #include <string.h>
 #include <strings.h>
 
+pj_str_t pj_str(const char *s)
+{
+    return (pj_str_t){(const unsigned char *) s, strlen(s)};
+}
+
 bool pj_str_eq(pj_str_t a, pj_str_t b)
 {
     return a.len == b.len &&

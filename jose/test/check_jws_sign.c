@@ -35,7 +35,7 @@ START_TEST (test_sign_then_verify) {
                           &len));
     ck_assert_uint_le(len, pj_jws_sign_max(key, strlen(PAYLOAD)));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
-    assert_ok(pj_jws_verify(&jws, key));
+    assert_ok(signature_error(&jws, key));
 
     pj_arena_init(&arena, mem, sizeof(mem));
     assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
@@ -78,7 +78,7 @@ START_TEST (test_refresh_typ) {
     assert_ok(pj_jws_sign(key, PJ_TYP_REFRESH, str(PAYLOAD), token,
                           sizeof(token), &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
-    assert_ok(pj_jws_verify(&jws, key));
+    assert_ok(signature_error(&jws, key));
     pj_arena_init(&arena, mem, sizeof(mem));
     assert_ok(pj_b64url_decode_arena(&arena, jws.header, &json));
     assert_str(json,
@@ -131,7 +131,7 @@ START_TEST (test_signing_needs_a_private_key) {
     assert_ok(pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
                           &len));
     assert_ok(pj_jws_split(bytes(token, len), len, &jws));
-    assert_ok(pj_jws_verify(&jws, public_key));
+    assert_ok(signature_error(&jws, public_key));
     pj_key_free(public_key);
     str_free(pem);
 }
@@ -156,10 +156,10 @@ START_TEST (test_a_copy_of_a_key_stands_alone) {
     ck_assert_uint_eq(len_one, len_two);
     ck_assert_mem_eq(one, two, len_one);
     assert_ok(pj_jws_split(bytes(one, len_one), len_one, &jws));
-    assert_ok(pj_jws_verify(&jws, copy));
+    assert_ok(signature_error(&jws, copy));
     assert_ok(pj_key_copy(&again, copy));
     pj_key_free(copy);
-    assert_ok(pj_jws_verify(&jws, again));
+    assert_ok(signature_error(&jws, again));
     pj_key_free(again);
 }
 END_TEST
@@ -187,10 +187,10 @@ START_TEST (test_a_copy_is_used_again_and_again) {
         ck_assert_uint_eq(len_one, len_two);
         ck_assert_mem_eq(one, two, len_one);
         assert_ok(pj_jws_split(bytes(two, len_two), len_two, &jws));
-        assert_ok(pj_jws_verify(&jws, copy));
-        assert_ok(pj_jws_verify(&jws, key));
+        assert_ok(signature_error(&jws, copy));
+        assert_ok(signature_error(&jws, key));
         two[len_two - 20] = two[len_two - 20] == 'A' ? 'B' : 'A';
-        assert_err(pj_jws_verify(&jws, copy), PJ_ERR_TOKEN_SIGNATURE);
+        assert_err(signature_error(&jws, copy), PJ_ERR_TOKEN_SIGNATURE);
     }
     pj_key_free(copy);
 }
@@ -226,8 +226,8 @@ static void *sign_and_verify(void *unused)
         if (pj_jws_sign(key, PJ_TYP_JWT, str(PAYLOAD), token, sizeof(token),
                         &len) != PJ_OK ||
             pj_jws_split(bytes(token, len), len, &jws) != PJ_OK ||
-            pj_jws_verify(&jws, key) != PJ_OK ||
-            pj_jws_verify(&jws, other) != PJ_ERR_TOKEN_SIGNATURE)
+            signature_error(&jws, key) != PJ_OK ||
+            signature_error(&jws, other) != PJ_ERR_TOKEN_SIGNATURE)
             failures++;
     }
     (void) unused;

@@ -399,12 +399,67 @@ START_TEST (test_match) {
     assert_ok(pj_key_match(a, a));
     assert_err(pj_key_match(b, pub), PJ_ERR_KEY_MISMATCH);
     assert_err(pj_key_match(a, b), PJ_ERR_KEY_MISMATCH);
-    ck_assert_uint_eq(a->bits, 2048);
+    ck_assert_int_eq(EVP_PKEY_get_bits(a->pkey), 2048);
     str_free(text);
     pj_key_free(a);
     pj_key_free(b);
     pj_key_free(pub);
     pj_key_free(NULL);
+}
+END_TEST
+
+/* HMAC-SHA256 over the PKCS#1 form, computed apart: RFC 5869 section 2. */
+START_TEST (test_derived_secrets) {
+    static const char known[] =
+        "\x81\x93\x87\xec\x0f\xff\xe4\xa4\xd4\x71\x61\x64\x4e\x49\xaa\x7b"
+        "\x01\xba\xfc\x33\xaa\x3d\x77\x42\x7c\xf8\x56\xa1\x9f\xe1\x44\x4b";
+    pj_key_t *key = key_private("rfc7515_a2.pem", "k");
+    pj_key_t *same = key_private("rfc7515_a2.pkcs1.pem", "another");
+    pj_key_t *other = key_private("other.pem", "k");
+    pj_str_t label = PJ_STR("login attempts");
+    pj_str_t text = file_read("rfc7515_a2.pub.pem");
+    unsigned char a[32], b[32];
+    pj_key_t *pub;
+
+    assert_ok(pj_key_derive(key, label, a, sizeof(a)));
+    ck_assert_mem_eq(a, known, sizeof(a));
+    assert_ok(pj_key_derive(same, label, b, sizeof(b)));
+    ck_assert_mem_eq(a, b, sizeof(a));
+    assert_ok(pj_key_derive(key, PJ_STR("login attempt"), b, sizeof(b)));
+    ck_assert_mem_ne(a, b, sizeof(a));
+    assert_ok(pj_key_derive(other, label, b, sizeof(b)));
+    ck_assert_mem_ne(a, b, sizeof(a));
+
+    assert_ok(pj_key_public(&pub, text, PJ_STR("k")));
+    assert_err(pj_key_derive(pub, label, b, sizeof(b)), PJ_ERR_ARGUMENT);
+    str_free(text);
+    pj_key_free(pub);
+    pj_key_free(other);
+    pj_key_free(same);
+    pj_key_free(key);
+}
+END_TEST
+
+/* What is generated is read back, and fits. */
+START_TEST (test_generated_key_is_read_back) {
+    char pem[4096];
+    pj_key_t *key, *again, *pub;
+    size_t len;
+
+    assert_ok(
+        pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")), PJ_STR("k")));
+    assert_ok(pj_key_pem(key, true, pem, sizeof(pem), &len));
+    assert_ok(pj_key_private(&again, bytes(pem, len), PJ_STR("k")));
+    assert_ok(pj_key_match(key, again));
+    assert_err(pj_key_pem(key, true, pem, len - 1, &len), PJ_ERR_NO_SPACE);
+    assert_ok(pj_key_pem(key, false, pem, sizeof(pem), &len));
+    assert_ok(pj_key_public(&pub, bytes(pem, len), PJ_STR("k")));
+    assert_ok(pj_key_match(key, pub));
+    assert_err(pj_key_pem(pub, true, pem, sizeof(pem), &len), PJ_ERR_ARGUMENT);
+    ck_assert_ptr_null(pj_alg_find(PJ_STR("RS2567")));
+    pj_key_free(pub);
+    pj_key_free(again);
+    pj_key_free(key);
 }
 END_TEST
 
@@ -441,6 +496,8 @@ int main(void)
     tests[n++] = test_exponent_bounds;
     tests[n++] = test_kid_bounds;
     tests[n++] = test_match;
+    tests[n++] = test_derived_secrets;
+    tests[n++] = test_generated_key_is_read_back;
     tests[n++] = test_callers_openssl_errors_survive;
     return run_case("key", tests, n, NULL, check_error_queue);
 }

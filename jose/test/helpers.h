@@ -183,25 +183,41 @@ static inline char *token_signed(const pj_key_t *key, const char *header,
     unsigned char sig[PJ_RSA_MAX_BYTES];
     char *input = token_unsigned(header, payload);
 
-    assert_ok(pj_rs256_sign(key, str(input), sig));
+    assert_ok(key->alg->sign(key, str(input), sig));
     return token_join(input, bytes(sig, key->size));
 }
 
+/* Whether with made the signature, whatever the header says. */
+static inline pj_err_t signature_error(const pj_jws_t *jws,
+                                       const pj_key_t *with)
+{
+    pj_jws_t copy = *jws;
+
+    copy.alg = pj_key_alg(with);
+    return pj_jws_verify(&copy, with);
+}
+
 /* Splits, and reads the header with memory of its own. */
-static inline pj_err_t header_error(const char *token)
+static inline pj_err_t header_read(const char *token, pj_jws_t *jws)
 {
     size_t cap = pj_token_arena_bytes(strlen(token));
     void *mem = xmalloc(cap);
     pj_arena_t arena;
-    pj_jws_t jws;
     pj_jws_header_t header;
-    pj_err_t err = pj_jws_split(str(token), 65536, &jws);
+    pj_err_t err = pj_jws_split(str(token), 65536, jws);
 
     pj_arena_init(&arena, mem, cap);
     if (err == PJ_OK)
-        err = pj_jws_header(&arena, &jws, false, &header);
+        err = pj_jws_header(&arena, jws, false, &header);
     free(mem);
     return err;
+}
+
+static inline pj_err_t header_error(const char *token)
+{
+    pj_jws_t jws;
+
+    return header_read(token, &jws);
 }
 
 /* A suite of one case, run; the exit code.  teardown may be

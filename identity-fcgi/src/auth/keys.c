@@ -94,25 +94,16 @@ static bool load_signing(struct keys *keys, const struct config *cfg,
                 pj_strerror(code));
 }
 
-/*
- * An RS256 signature is a function of key and message, and this one is never
- * published, so its hash is a secret that all processes with the signing key
- * share and that nobody else, not even a reader of the database, can compute.
- */
+/* A secret that all processes with the signing key share and that nobody else,
+ * not even a reader of the database, can compute. */
 static bool derive_hmac_key(struct keys *keys, struct error *e)
 {
-    char signature[4 * PJ_RSA_MAX_BYTES];
-    size_t len;
-    pj_err_t code =
-        pj_jws_sign(keys->signing, PJ_TYP_JWT, PJ_STR("login attempts"),
-                    signature, sizeof(signature), &len);
+    pj_err_t code = pj_key_derive(keys->signing, PJ_STR("login attempts"),
+                                  keys->hmac_key, sizeof(keys->hmac_key));
 
-    if (code) {
-        return fail(e, "the signing key cannot sign: %s", pj_strerror(code));
-    }
-    SHA256((const unsigned char *) signature, len, keys->hmac_key);
-    OPENSSL_cleanse(signature, sizeof(signature));
-    return true;
+    return !code ||
+           fail(e, "no secret can be derived from the signing key: %s",
+                pj_strerror(code));
 }
 
 /* One kid=base64 item. */

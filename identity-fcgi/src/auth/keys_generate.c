@@ -2,60 +2,40 @@
 
 #include "auth/keys.h"
 
-#include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/pem.h>
-#include <openssl/rsa.h>
 #include <stdio.h>
+#include <string.h>
 
-#define NEW_KEY_BITS 2048
-
-/* Writes what bio holds as base64 on one line. */
-static bool base64_of(BIO *bio, char *out, size_t cap)
+/* One half of key as base64 of PEM, on one line. */
+static bool write_half(const pj_key_t *key, bool private_half, char *out,
+                       size_t cap)
 {
-    char *pem;
-    long len = BIO_get_mem_data(bio, &pem);
+    char pem[PJ_DER_MAX_BYTES];
+    size_t len;
+    bool ok = !pj_key_pem(key, private_half, pem, sizeof(pem), &len) &&
+              len * 4 / 3 + 5 <= cap &&
+              EVP_EncodeBlock((unsigned char *) out,
+                              (const unsigned char *) pem, (int) len) > 0;
 
-    return len > 0 && (size_t) len * 4 / 3 + 5 <= cap &&
-           EVP_EncodeBlock((unsigned char *) out, (const unsigned char *) pem,
-                           (int) len) > 0;
-}
-
-/* kid, or else the thumbprint. */
-static bool name(const char *kid, BIO *public_pem, char out[])
-{
-    pj_key_t *key = NULL;
-    char *pem;
-    long len = BIO_get_mem_data(public_pem, &pem);
-    bool ok =
-        !pj_key_public(&key, (pj_str_t){(unsigned char *) pem, (size_t) len},
-                       PJ_STR("unnamed")) &&
-        !pj_key_thumbprint(key, out);
-
-    out[PJ_THUMBPRINT_CHARS] = '\0';
-    if (kid != NULL) {
-        snprintf(out, PJ_KID_MAX_BYTES + 1, "%s", kid);
-    }
-    pj_key_free(key);
+    OPENSSL_cleanse(pem, sizeof(pem));
     return ok;
 }
 
 bool keys_generate(const char *kid, struct new_keys *out)
 {
-    EVP_PKEY *key = EVP_RSA_gen(NEW_KEY_BITS);
-    BIO *private_pem = BIO_new(BIO_s_secmem());
-    BIO *public_pem = BIO_new(BIO_s_mem());
+    pj_key_t *key = NULL;
     bool ok =
-        key != NULL && private_pem != NULL && public_pem != NULL &&
-        PEM_write_bio_PKCS8PrivateKey(private_pem, key, NULL, NULL, 0, NULL,
-                                      NULL) == 1 &&
-        PEM_write_bio_PUBKEY(public_pem, key) == 1 &&
-        base64_of(private_pem, out->private_text, sizeof(out->private_text)) &&
-        base64_of(public_pem, out->public_text, sizeof(out->public_text)) &&
-        name(kid, public_pem, out->kid);
+        !pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")),
+                         PJ_STR("unnamed")) &&
+        !pj_key_thumbprint(key, out->kid) &&
+        write_half(key, true, out->private_text, sizeof(out->private_text)) &&
+        write_half(key, false, out->public_text, sizeof(out->public_text));
 
-    BIO_free(private_pem);
-    BIO_free(public_pem);
-    EVP_PKEY_free(key);
+    out->kid[PJ_THUMBPRINT_CHARS] = '\0';
+    if (kid != NULL) {
+        snprintf(out->kid, sizeof(out->kid), "%s", kid);
+    }
+    pj_key_free(key);
     return ok;
 }
