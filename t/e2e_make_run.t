@@ -273,7 +273,7 @@ sub refused {
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
 }
-refused('metrics where the gateway is', qr/METRICS_LISTEN has a port or socket that is/,
+refused('metrics where the gateway is', qr/METRICS_LISTEN has the port or socket of another/,
     METRICS_LISTEN => "127.0.0.1:$ports{GATEWAY_PORT}");
 refused('metrics for the world', qr/METRICS_LISTEN is no address/,
     METRICS_LISTEN => '0.0.0.0:8083');
@@ -287,7 +287,11 @@ refused('a broken key', qr/PLATFORM_JWT_PRIVATE_KEY_BASE64/,
     PLATFORM_JWT_KEY_ID => 'x', PLATFORM_JWT_PRIVATE_KEY_BASE64 => 'c2VjcmV0',
     PLATFORM_JWT_PUBLIC_KEY_BASE64 => jwt_key('a')->public_base64);
 refused('a broken port', qr/GATEWAY_PORT/, GATEWAY_PORT => 'eighty');
-refused('metrics where the playground is', qr/METRICS_LISTEN has a port or socket that is/,
+refused('one port twice', qr/STUB_PORT=8080 is GATEWAY_PORT's/,
+    GATEWAY_PORT => 8080, STUB_PORT => 8080);
+refused('a listener elsewhere', qr/GATEWAY_LISTEN has no port \d+, where/,
+    GATEWAY_LISTEN => '127.0.0.1:1');
+refused('metrics where the playground is', qr/METRICS_LISTEN has the port or socket of another/,
     METRICS_LISTEN => "127.0.0.1:$ports{PLAYGROUND_PORT}");
 
 # The signing key, on its way to keys.env: a stand-in looks at where it goes.
