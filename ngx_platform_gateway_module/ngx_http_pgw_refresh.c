@@ -11,7 +11,11 @@
  */
 
 
-#include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_lease.h"
 
 
 /* Changes with the structures, as a reload may load another build. */
@@ -42,7 +46,7 @@ ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
 
     ngx_memcpy(digest, keys->from.source, n);
 
-    if (ngx_http_pgw_digest(digest, document->data, document->len)
+    if (ngx_http_pgw_lease_digest(digest, document->data, document->len)
         != NGX_OK)
     {
         return NGX_ERROR;
@@ -140,7 +144,7 @@ ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
 
     age = ngx_max(ngx_time() - fetched, 0);
 
-    (void) ngx_http_pgw_zone_put(keys->zone, &document,
+    (void) ngx_http_pgw_keys_put(keys->zone, &document,
                                  ngx_current_msec - (ngx_msec_t) age * 1000,
                                  ngx_time() - age);
 
@@ -165,7 +169,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
     const ngx_str_t      *name;
     ngx_http_pgw_copy_t  *copy;
 
-    copy = ngx_http_pgw_zone_copy(keys);
+    copy = ngx_http_pgw_keys_copy(keys);
     len = NGX_HTTP_PGW_DISK_HEAD + copy->document.len;
 
     if (copy->document.len == 0
@@ -219,7 +223,7 @@ ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
 
 
 ngx_int_t
-ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     ngx_slab_pool_t      *shpool;
     ngx_http_pgw_keys_t  *keys;
@@ -269,8 +273,8 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     keys->from.generation = zone->lease.generation + 1;
 
-    return ngx_http_pgw_metrics_zone_init(keys->conf, shm_zone,
-                                          &zone->metrics);
+    return ngx_http_pgw_counters_zone_init(keys->conf, shm_zone,
+                                           &zone->metrics);
 }
 
 
@@ -280,7 +284,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
  */
 
 static void
-ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
+ngx_http_pgw_refresh_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 {
     ngx_msec_t            age;
     ngx_uint_t            complaint, past;
@@ -316,7 +320,7 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
 
 void
-ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
+ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
     ngx_http_pgw_keys_t  *keys = data;
@@ -339,7 +343,7 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", keys->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_metrics_of(fetches, outcome);
+    ngx_http_pgw_counters_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
@@ -354,7 +358,7 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
     if (outcome == NGX_HTTP_PGW_FETCH_FAILED) {
 
         if (!ngx_exiting && !ngx_terminate) {
-            ngx_http_pgw_keys_log_failure(keys, err);
+            ngx_http_pgw_refresh_log_failure(keys, err);
         }
 
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
@@ -372,7 +376,7 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
  */
 
 static void
-ngx_http_pgw_keys_begin(ngx_event_t *ev)
+ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 {
     ngx_str_t             document;
     const char           *err;
@@ -394,7 +398,7 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
         return;
     }
 
-    ngx_http_pgw_keys_fetched(keys, &document, err, 0);
+    ngx_http_pgw_refresh_fetched(keys, &document, err, 0);
 }
 
 
@@ -405,7 +409,7 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
  */
 
 static void
-ngx_http_pgw_keys_timer(ngx_event_t *ev)
+ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 {
     ngx_http_pgw_keys_t  *keys;
     ngx_http_pgw_zone_t  *zone;
@@ -420,7 +424,7 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
         }
 
         if (zone->lease.generation != keys->from.generation
-            || ngx_http_pgw_left(keys->leave_at) == 0)
+            || ngx_http_pgw_lease_left(keys->leave_at) == 0)
         {
             ngx_http_pgw_fetch_abort(&keys->from);
         }
@@ -430,8 +434,8 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
         }
 
     } else if (zone->fetched_at == 0 || zone->refresh
-               || ngx_http_pgw_left(zone->fetched - keys->early
-                                         + keys->conf->key_soft_age)
+               || ngx_http_pgw_lease_left(zone->fetched - keys->early
+                                               + keys->conf->key_soft_age)
                   == 0)
     {
         (void) ngx_http_pgw_keys_fetch(keys);
@@ -465,47 +469,28 @@ ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
 }
 
 
-ngx_int_t
-ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
+void
+ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t                 part;
-    ngx_http_pgw_keys_t       *keys;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_msec_t  part;
 
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_metrics_init_process(mcf);
-
-    if (mcf == NULL
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
-        return NGX_OK;
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        return;
     }
 
-    if (mcf->revocations) {
-        ngx_http_pgw_poll_init_process(mcf->revocations);
-    }
-
-    if (!ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NGX_OK;
-    }
-
-    keys = mcf->keys;
     keys->working = 1;
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    part = mcf->key_soft_age / 20;
+    part = keys->conf->key_soft_age / 20;
     keys->early = part + (ngx_msec_t) ngx_random() % (part + 1);
 
-    keys->timer.handler = ngx_http_pgw_keys_timer;
+    keys->timer.handler = ngx_http_pgw_refresh_timer;
     keys->timer.data = keys;
     keys->timer.log = keys->from.log;
     keys->timer.cancelable = 1;
 
-    keys->from.begin.handler = ngx_http_pgw_keys_begin;
+    keys->from.begin.handler = ngx_http_pgw_refresh_begin;
     keys->from.begin.data = keys;
     keys->from.begin.log = keys->from.log;
 
@@ -513,35 +498,22 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
         ngx_http_pgw_fetch_reserve(&keys->from);
     }
 
-    ngx_http_pgw_zone_activate(keys);
+    ngx_http_pgw_keys_activate(keys);
 
-    if (mcf->key_cache_file.len && ngx_worker == 0) {
+    if (keys->conf->key_cache_file.len && ngx_worker == 0) {
         ngx_http_pgw_disk_test(keys);
     }
 
     ngx_add_timer(&keys->timer, 1);
-
-    return NGX_OK;
 }
 
 
 void
-ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
+ngx_http_pgw_refresh_exit_process(ngx_http_pgw_keys_t *keys)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    if (mcf && mcf->revocations) {
-        ngx_http_pgw_poll_abort(mcf->revocations);
+    if (keys->working) {
+        ngx_http_pgw_fetch_abort(&keys->from);
+        ngx_http_pgw_keys_free(keys->set);
+        keys->working = 0;
     }
-
-    if (mcf && mcf->keys->working) {
-        ngx_http_pgw_fetch_abort(&mcf->keys->from);
-        ngx_http_pgw_keys_free(mcf->keys->set);
-        mcf->keys->working = 0;
-    }
-
-    ngx_http_pgw_metrics_cached(0);
 }
