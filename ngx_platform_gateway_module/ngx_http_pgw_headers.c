@@ -39,28 +39,6 @@ typedef struct {
 } ngx_http_pgw_pass_t;
 
 
-ngx_table_elt_t *
-ngx_http_pgw_headers_push(ngx_http_request_t *r, const char *name, size_t len,
-    const ngx_str_t *value)
-{
-    ngx_table_elt_t  *h;
-
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = len;
-    h->key.data = (u_char *) name;
-    h->value = *value;
-
-    return h;
-}
-
-
 ngx_int_t
 ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
     size_t len)
@@ -211,14 +189,47 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/* Makes pass->kept of those headers of r that stay, without copying them. */
+/*
+ * The part that an earlier pass added, or NULL.  It begins with an id that has
+ * the name's own bytes, which no header of a client has.
+ */
+
+static const ngx_list_part_t *
+ngx_http_pgw_headers_added(const ngx_http_request_t *r,
+    const ngx_http_pgw_srv_conf_t *conf)
+{
+    const ngx_list_part_t              *part;
+    const ngx_table_elt_t              *h;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    name = conf->strip->elts;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        if (part->nelts && h->key.data == name->name.data) {
+            break;
+        }
+    }
+
+    return part;
+}
+
+
+/*
+ * Makes pass->kept of those headers of r that stay, without copying them.  What
+ * stands before the part that an earlier pass added, that pass has sifted; what
+ * comes after it, another module has added since.
+ */
 
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
-    ngx_uint_t        i, start;
-    ngx_table_elt_t  *h;
-    ngx_list_part_t  *part;
+    ngx_uint_t              i, start;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part, *added;
+
+    added = ngx_http_pgw_headers_added(r, pass->conf);
 
     pass->kept.size = sizeof(ngx_table_elt_t);
     pass->kept.pool = r->pool;
@@ -228,12 +239,22 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
         h = part->elts;
-        start = 0;
 
-        for (i = 0; i <= part->nelts; i++) {
+        if (part == added) {
+            added = NULL;
+        }
 
-            if (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
-                continue;
+        for (start = 0; start <= part->nelts; start = i + 1) {
+
+            i = start;
+
+            if (added) {
+                i = (pass->hide >= &h[start] && pass->hide < &h[part->nelts])
+                    ? (ngx_uint_t) (pass->hide - h) : part->nelts;
+            }
+
+            while (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
+                i++;
             }
 
             if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
@@ -241,8 +262,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             {
                 return NGX_ERROR;
             }
-
-            start = i + 1;
         }
     }
 

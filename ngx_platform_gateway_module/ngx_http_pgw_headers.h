@@ -59,8 +59,26 @@ ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
 #define ngx_http_pgw_header_add(r, name, value)                               \
     ngx_http_pgw_headers_push(r, name, sizeof(name) - 1, value)
 
-ngx_table_elt_t *ngx_http_pgw_headers_push(ngx_http_request_t *r,
-    const char *name, size_t len, const ngx_str_t *value);
+static ngx_inline ngx_table_elt_t *
+ngx_http_pgw_headers_push(ngx_http_request_t *r, const char *name, size_t len,
+    const ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = len;
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return h;
+}
 
 /* The value of a variable; len 0: it is not found. */
 ngx_int_t ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,

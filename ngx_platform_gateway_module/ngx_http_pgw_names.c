@@ -7,15 +7,6 @@
 #include "ngx_http_pgw_names.h"
 
 
-u_char
-ngx_http_pgw_names_fold(u_char c)
-{
-    c = ngx_tolower(c);
-
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
-}
-
-
 ngx_uint_t
 ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name)
 {

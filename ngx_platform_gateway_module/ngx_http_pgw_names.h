@@ -13,7 +13,14 @@
 
 
 /* Lower case for letters, digits as they are, '-' for any other byte. */
-u_char ngx_http_pgw_names_fold(u_char c);
+
+static ngx_inline u_char
+ngx_http_pgw_names_fold(u_char c)
+{
+    c = ngx_tolower(c);
+
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
+}
 
 /* Takes the next name off a comma-separated list; false at its end. */
 ngx_uint_t ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name);

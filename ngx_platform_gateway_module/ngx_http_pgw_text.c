@@ -64,23 +64,6 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 }
 
 
-u_char *
-ngx_http_pgw_text_digits(u_char *p, uint64_t n)
-{
-    u_char  digits[NGX_INT64_LEN], *first, *last;
-
-    last = digits + sizeof(digits);
-    first = last;
-
-    do {
-        *--first = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    return ngx_cpymem(p, first, (size_t) (last - first));
-}
-
-
 void
 ngx_http_pgw_text_strings(ngx_http_pgw_text_t *text, const char *before,
     const ngx_array_t *strings)

@@ -23,7 +23,22 @@ typedef struct {
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
 
 /* Writes n, and returns its end. */
-u_char *ngx_http_pgw_text_digits(u_char *p, uint64_t n);
+
+static ngx_inline u_char *
+ngx_http_pgw_text_digits(u_char *p, uint64_t n)
+{
+    u_char  digits[NGX_INT64_LEN], *first, *last;
+
+    last = digits + sizeof(digits);
+    first = last;
+
+    do {
+        *--first = (u_char) ('0' + n % 10);
+        n /= 10;
+    } while (n);
+
+    return ngx_cpymem(p, first, (size_t) (last - first));
+}
 
 /* Room for len bytes at text->last; NULL: there is none. */
 u_char *ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len);

@@ -77,11 +77,6 @@ void ngx_shmtx_unlock(ngx_shmtx_t *mtx)
 {
 }
 
-u_char ngx_http_pgw_names_fold(u_char c)
-{
-    return ngx_strlchr((u_char *) "-._:,", (u_char *) "-._:," + 5, c) ? '-' : c;
-}
-
 void ngx_http_pgw_counters_count(size_t offset)
 {
     outcomes[(offset - offsetof(ngx_http_pgw_shared_t, feed))
