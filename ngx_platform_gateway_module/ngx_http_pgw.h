@@ -58,6 +58,16 @@ typedef struct {
 } ngx_http_pgw_place_t;
 
 
+/* Ages of a key set, each not below the one before. */
+
+enum {
+    NGX_HTTP_PGW_AGE_COOLDOWN = 0,
+    NGX_HTTP_PGW_AGE_SOFT,
+    NGX_HTTP_PGW_AGE_HARD,
+    NGX_HTTP_PGW_AGES
+};
+
+
 /* Context: http.  One key set serves the whole nginx. */
 
 typedef struct {
@@ -79,10 +89,9 @@ typedef struct {
     ngx_uint_t                      subject_read;  /* by a variable, perhaps
                                                       before the guard */
 
-    ngx_msec_t                      key_cooldown;  /* for each, ... */
-    ngx_msec_t                      key_soft_age;
-    ngx_msec_t                      key_hard_age;
-    ngx_http_pgw_place_t            key_places[3];  /* ... its directive */
+    ngx_msec_t                      key_ages[NGX_HTTP_PGW_AGES];
+    ngx_http_pgw_place_t            key_places[NGX_HTTP_PGW_AGES];
+                                                 /* of their directives */
     ngx_msec_t                      key_wait;    /* of one request */
     ngx_int_t                       key_waiters;  /* per worker */
     ngx_str_t                       key_cache_file;

@@ -97,7 +97,9 @@ ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
         return "it is from the future";
     }
 
-    if (ngx_time() - *fetched >= (time_t) (keys->conf->key_hard_age / 1000)) {
+    if (ngx_time() - *fetched
+        >= (time_t) (keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD] / 1000))
+    {
         return "it is past the hard age";
     }
 

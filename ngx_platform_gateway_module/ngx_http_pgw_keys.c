@@ -287,7 +287,7 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 const pj_keyset_t *
 ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t  fetched;
+    ngx_msec_t  fetched, hard;
 
     if (!keys->working) {
         return NULL;
@@ -305,8 +305,9 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
         return NULL;
     }
 
-    return ngx_http_pgw_lease_left(keys->fetched + keys->conf->key_hard_age)
-           ? keys->set : NULL;
+    hard = keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
+
+    return ngx_http_pgw_lease_left(keys->fetched + hard) ? keys->set : NULL;
 }
 
 

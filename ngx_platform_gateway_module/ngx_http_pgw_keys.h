@@ -88,7 +88,8 @@ struct ngx_http_pgw_keys_s {
     ngx_msec_t                       fetched;    /* likewise */
 
     ngx_event_t                      timer;
-    ngx_msec_t                       early;      /* ms before the soft age */
+    ngx_msec_t                       due;        /* ms, a little below the soft
+                                                    age */
     ngx_uint_t                       waiting;    /* parked requests */
     ngx_err_t                        disk_err;   /* the last one said */
     ngx_msec_t                       leave_at;   /* exiting, it fetches until

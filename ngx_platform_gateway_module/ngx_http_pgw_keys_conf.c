@@ -151,9 +151,9 @@ ngx_http_pgw_keys_conf_age(ngx_conf_t *cf, void *post, void *data)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - &mcf->key_cooldown]);
+    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - mcf->key_ages]);
 
-    return (age != &mcf->key_cooldown || *age >= 1000)
+    return (age != &mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN] || *age >= 1000)
            ? NGX_CONF_OK : "must be at least 1s";
 }
 
@@ -166,19 +166,22 @@ ngx_http_pgw_keys_conf_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     ngx_uint_t   n;
     ngx_msec_t  *age;
 
-    static const char  *names[] = { "cooldown", "soft_age", "hard_age" };
+    static const char  *names[NGX_HTTP_PGW_AGES] = {
+        "cooldown", "soft_age", "hard_age"
+    };
 
-    ngx_conf_init_msec_value(mcf->key_soft_age, 300000);
-    ngx_conf_init_msec_value(mcf->key_hard_age,
-                             ngx_max(86400000, mcf->key_soft_age));
-    ngx_conf_init_msec_value(mcf->key_cooldown,
-                             ngx_max(1000, ngx_min(10000, mcf->key_soft_age)));
+    age = mcf->key_ages;
+
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT], 300000);
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD],
+                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT]));
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN],
+                             ngx_max(1000, ngx_min(10000,
+                                           age[NGX_HTTP_PGW_AGE_SOFT])));
     ngx_conf_init_msec_value(mcf->key_wait, 2000);
     ngx_conf_init_value(mcf->key_waiters, 256);
 
-    age = &mcf->key_cooldown;
-
-    for (n = 1; n < 3; n++) {
+    for (n = 1; n < NGX_HTTP_PGW_AGES; n++) {
 
         /* one of the two is a default that follows none: it has no line */
 
@@ -277,8 +280,8 @@ ngx_http_pgw_keys_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    keys->from.cooldown = mcf->key_cooldown;
-    keys->from.timeout = ngx_max(mcf->key_cooldown, NGX_HTTP_PGW_TIMEOUT);
+    keys->from.cooldown = mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN];
+    keys->from.timeout = ngx_max(keys->from.cooldown, NGX_HTTP_PGW_TIMEOUT);
 
     ngx_http_pgw_lease_log(cf, &keys->from);
 

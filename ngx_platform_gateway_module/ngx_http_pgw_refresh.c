@@ -90,7 +90,7 @@ ngx_http_pgw_refresh_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
     zone = keys->zone;
     age = ngx_current_msec - zone->fetched;
-    past = age >= keys->conf->key_hard_age;
+    past = age >= keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
 
     if (keys->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
@@ -234,9 +234,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
         }
 
     } else if (zone->fetched_at == 0 || zone->refresh
-               || ngx_http_pgw_lease_left(zone->fetched - keys->early
-                                               + keys->conf->key_soft_age)
-                  == 0)
+               || ngx_http_pgw_lease_left(zone->fetched + keys->due) == 0)
     {
         (void) ngx_http_pgw_keys_fetch(keys);
     }
@@ -248,7 +246,7 @@ ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 void
 ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t  part;
+    ngx_msec_t  soft, part;
 
     if (!ngx_http_pgw_keys_usable(keys)) {
         return;
@@ -258,8 +256,9 @@ ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys)
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    part = keys->conf->key_soft_age / 20;
-    keys->early = part + (ngx_msec_t) ngx_random() % (part + 1);
+    soft = keys->conf->key_ages[NGX_HTTP_PGW_AGE_SOFT];
+    part = soft / 20;
+    keys->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
     keys->timer.handler = ngx_http_pgw_refresh_timer;
     keys->timer.data = keys;

@@ -102,9 +102,9 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->key_soft_age = NGX_CONF_UNSET_MSEC;
-    mcf->key_hard_age = NGX_CONF_UNSET_MSEC;
-    mcf->key_cooldown = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN] = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_SOFT] = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_HARD] = NGX_CONF_UNSET_MSEC;
     mcf->key_wait = NGX_CONF_UNSET_MSEC;
     mcf->key_waiters = NGX_CONF_UNSET;
 
@@ -354,17 +354,20 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_key_soft_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_soft_age), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_SOFT]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_hard_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_hard_age), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_HARD]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_cooldown"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_cooldown), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_COOLDOWN]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_wait"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
