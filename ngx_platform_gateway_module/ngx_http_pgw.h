@@ -1,15 +1,6 @@
 
 /*
- * Private structures of the platform gateway module.
- *
- * Who calls whom: module -> access -> { guard, headers, cors, problem }; cors
- * -> { locate, guard }; local -> explain -> { locate, token, keys, headers,
- * revocations }; guard -> { token, cache, keys, revocations, headers, reason };
- * revocations -> { feed, table }; subject -> guard; refresh -> { keys, fetch,
- * poll }; keys -> lease; poll -> { fetch, lease, feed }; feed -> table; problem
- * -> { reason, cors }.  All know the request's state, which headers makes; log
- * and metrics read it.  What a reason means is in the table of reason, which
- * all of them read.  Only token and keys verify with pj.
+ * Types that many files share.
  */
 
 
@@ -67,6 +58,16 @@ typedef struct {
 } ngx_http_pgw_place_t;
 
 
+/* Ages of a key set, each not below the one before. */
+
+enum {
+    NGX_HTTP_PGW_AGE_COOLDOWN = 0,
+    NGX_HTTP_PGW_AGE_SOFT,
+    NGX_HTTP_PGW_AGE_HARD,
+    NGX_HTTP_PGW_AGES
+};
+
+
 /* Context: http.  One key set serves the whole nginx. */
 
 typedef struct {
@@ -88,10 +89,9 @@ typedef struct {
     ngx_uint_t                      subject_read;  /* by a variable, perhaps
                                                       before the guard */
 
-    ngx_msec_t                      key_cooldown;  /* for each, ... */
-    ngx_msec_t                      key_soft_age;
-    ngx_msec_t                      key_hard_age;
-    ngx_http_pgw_place_t            key_places[3];  /* ... its directive */
+    ngx_msec_t                      key_ages[NGX_HTTP_PGW_AGES];
+    ngx_http_pgw_place_t            key_places[NGX_HTTP_PGW_AGES];
+                                                 /* of their directives */
     ngx_msec_t                      key_wait;    /* of one request */
     ngx_int_t                       key_waiters;  /* per worker */
     ngx_str_t                       key_cache_file;
@@ -274,326 +274,31 @@ typedef struct {
 } ngx_http_pgw_origin_t;
 
 
-extern ngx_module_t  ngx_http_platform_gateway_module;
+/* A question to the gateway: what it would do with a request. */
+
+typedef struct {
+    ngx_http_core_srv_conf_t    *server;       /* that would be asked */
+    ngx_str_t                    token;        /* data NULL: none */
+    ngx_str_t                    method;
+    ngx_str_t                    path;
+    ngx_str_t                    origin;       /* of a page; data NULL: none */
+    ngx_str_t                    headers;      /* that it sets: a list */
+    int64_t                      at;           /* seconds */
+} ngx_http_pgw_question_t;
 
 
-/* ngx_http_pgw_headers.c: what is known of a request, its headers and ids */
+/* A content handler of our own. */
 
-/*
- * The request-wide state of r's main request, made at first use, ids
- * included; NULL when memory is short.  Works at any point in the life of r,
- * a request line that did not parse included.
- */
-ngx_http_pgw_request_t *ngx_http_pgw_request_get(ngx_http_request_t *r);
+typedef struct {
+    ngx_http_handler_pt          handler;
+    ngx_uint_t                   methods;      /* that it takes, 0: any */
+} ngx_http_pgw_content_t;
 
-/*
- * Where r notes what it decides and answers: that state, or for a subrequest a
- * copy that is nobody else's.
- */
-ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
-
-/* The context of this pass of r, made at first use; NULL: no memory. */
-ngx_http_pgw_ctx_t *ngx_http_pgw_ctx_get(ngx_http_request_t *r);
-
-/*
- * Gives r the headers that are right for a location, in one pass: drops every
- * context header and each alias of one, sets the ids, and adds those of grant
- * (NULL: none); takes out Authorization where conf says so (NULL: puts it
- * back).  With a new gr, of a main request, it first chooses the ids (the
- * client's where they are well formed and sent once, else new ones) and notes
- * gr->cors.  Does no more where the gateway is off in the whole server.
- *
- * Neither elements nor list parts that another request may share are written
- * to.
- */
-ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_grant_t *grant);
-
-/* Lower case for letters, digits as they are, '-' for any other byte. */
-u_char ngx_http_pgw_headers_fold(u_char c);
-
-/* Finds $request_id, to set it, and puts in the filter of responses' ids. */
-ngx_int_t ngx_http_pgw_ids_init(ngx_conf_t *cf);
-
-/* Whether h has that name, a literal. */
-
-#define ngx_http_pgw_header_is(h, literal)                                    \
-    ((h)->key.len == sizeof(literal) - 1                                      \
-     && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
-                        sizeof(literal) - 1) == 0)
-
-/* The same of a request's h, with a lower-case literal: cheaper. */
-
-#define ngx_http_pgw_header_in_is(h, literal)                                 \
-    ((h)->key.len == sizeof(literal) - 1                                      \
-     && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
-
-/*
- * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
- * the end, and at once for a list that was never set up (HTTP/0.9).
- */
-
-static ngx_inline ngx_table_elt_t *
-ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
-{
-    while (*part && *i >= (*part)->nelts) {
-        *part = (*part)->next;
-        *i = 0;
-    }
-
-    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
-}
-
-/* Adds a response header; name is a literal.  NULL when memory is short. */
-#define ngx_http_pgw_header_add(r, name, value)                               \
-    ngx_http_pgw_header_push(r, name, sizeof(name) - 1, value)
-
-ngx_table_elt_t *ngx_http_pgw_header_push(ngx_http_request_t *r,
-    const char *name, size_t len, const ngx_str_t *value);
-
-
-/* ngx_http_pgw_conf.c: values of directives */
-
-/* Methods by name, in the order in which Allow lists them. */
-extern ngx_conf_bitmask_t  ngx_http_pgw_methods[];
-
-/* Access levels by name; one has two. */
-extern ngx_conf_bitmask_t  ngx_http_pgw_levels[];
 
 typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
     void *conf);
 
-/* A flag, or with cmd->post a bitmask, that may not be set inside an "if". */
-ngx_http_pgw_set_t  ngx_http_pgw_conf_plain;
-
-ngx_http_pgw_set_t  ngx_http_pgw_conf_strings;  /* an array of pj_str_t */
-ngx_http_pgw_set_t  ngx_http_pgw_conf_route;
-ngx_http_pgw_set_t  ngx_http_pgw_conf_claim;
-ngx_http_pgw_set_t  ngx_http_pgw_conf_strip;
-
-/* NAME:SIZE, of at least min bytes. */
-char *ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
-    const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size);
-
-char *ngx_http_pgw_conf_leeway(ngx_conf_t *cf, void *post, void *data);
-char *ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data);
-
-/* The srv_conf_t, with the names that every server strips. */
-void *ngx_http_pgw_conf_create_srv(ngx_conf_t *cf);
-char *ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child);
-
-/* Completes conf->methods and writes conf->allow. */
-char *ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf);
-
-/* Merges the claim maps; the header names in conf's map are stripped too. */
-char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *prev, ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_srv_conf_t *sscf);
-
-
-/* ngx_http_pgw_check.c: what nginx -t refuses, and what others say */
-
-/* Notes where cf is. */
-void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
-
-/*
- * Logs "... in FILE:LINE", for checks at which nginx is past that line (at the
- * end of http{}).  place NULL: that of the location in cf, whose name then
- * begins the text.  Returns NGX_CONF_ERROR.
- */
-char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
-    const ngx_http_pgw_place_t *place, const char *format, ...);
-
-/*
- * What the location or server in ctx does in the rewrite phase, or NULL: the
- * compiled code, the first member of the rewrite module's configuration.  A
- * word that is a function's address marks an instruction.
- */
-const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
-    const ngx_http_conf_ctx_t *ctx);
-
-/* Whether it answers by itself in that phase: by "return", or by a "rewrite"
-   that redirects. */
-ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
-    const ngx_http_conf_ctx_t *ctx);
-
-/* Whether its "allow" and "deny" end with "deny all", after no "allow all". */
-ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
-
-/* A module that may pass requests, and with them the trusted headers, on. */
-
-typedef struct {
-    ngx_str_t                    name;         /* "proxy" */
-    const char                  *directive;    /* tells where its upstream_conf
-                                                  is */
-    const char                  *param;        /* sets what goes into its one
-                                                  record, or NULL */
-} ngx_http_pgw_passer_t;
-
-/*
- * The next such module for the location in ctx (*passer NULL: the first) and
- * its merged configuration there; NULL: no other.  The one that serves the
- * location has a fixed upstream; where none has, the address is made of
- * variables, and any of them may serve it.
- */
-ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
-    const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
-
-/*
- * Checks a merged location where the gateway is on; notes in the main conf
- * that keys are needed, and sets conf->one_record.
- */
-char *ngx_http_pgw_check_location(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
-
-
-/* ngx_http_pgw_access.c: the phases, our place among other modules */
-
-ngx_int_t ngx_http_pgw_phases_init(ngx_conf_t *cf);
-ngx_int_t ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle);
-
-
-/* ngx_http_pgw_guard.c */
-
-/*
- * NGX_OK: guarded and verified; NGX_DECLINED: nothing to say (public);
- * NGX_AGAIN: waits for keys, comes again; else the status of the refusal.
- */
-ngx_int_t ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    const ngx_http_pgw_loc_conf_t *conf);
-
-/*
- * What the token of r is, as the guard finds it, in the context's err, reason
- * and grant; NULL: conf asks for none, or memory is short.  Decides nothing,
- * waits for nothing.
- */
-ngx_http_pgw_ctx_t *ngx_http_pgw_guard_look(ngx_http_request_t *r,
-    const ngx_http_pgw_loc_conf_t *conf);
-
-/* Notes in gr that r goes on, and forgets a refusal of an earlier location. */
-void ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
-    ngx_http_pgw_reason_e reason);
-
-/*
- * Refuses r as reason_refuse() does, or notes in shadow mode that it would
- * have been: then NGX_DECLINED.
- */
-ngx_int_t ngx_http_pgw_refuse(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_reason_e reason, const char *detail);
-
-
-/* ngx_http_pgw_token.c: the bearer token, and policies for it */
-
-/* Sets conf->policy of a merged location where the gateway is on. */
-char *ngx_http_pgw_policy_intern(ngx_conf_t *cf,
-    ngx_http_pgw_loc_conf_t *conf);
-
-/* The stages in which a token is verified, in their order. */
-
-typedef enum {
-    NGX_HTTP_PGW_STAGE_SPLIT = 0,
-    NGX_HTTP_PGW_STAGE_HEADER,
-    NGX_HTTP_PGW_STAGE_PAYLOAD,
-    NGX_HTTP_PGW_STAGE_POLICY,
-    NGX_HTTP_PGW_STAGE_KEY,
-    NGX_HTTP_PGW_STAGE_SIGNATURE,
-    NGX_HTTP_PGW_STAGES
-} ngx_http_pgw_stage_e;
-
-
-/* What an explanation wants to know of them. */
-
-typedef struct {
-    int64_t                      at;           /* seconds: the time to take */
-    uint64_t                     found[NGX_HTTP_PGW_STAGES];
-                                               /* PJ_FAULT()s, that of PJ_OK
-                                                  too; 0: not come to */
-    const pj_json_t             *header;       /* NULL: not read */
-} ngx_http_pgw_steps_t;
-
-
-/*
- * Finds the bearer token in the value of Authorization (NULL: none): NGX_OK,
- * NGX_DECLINED (none, or another scheme), NGX_ERROR (Bearer, but no token68
- * after it).  *token points into value.
- */
-ngx_int_t ngx_http_pgw_token_find(const ngx_str_t *value, pj_str_t *token);
-
-/*
- * Verifies token against the conf's policy and set (NULL: no keys).
- * Returns PJ_OK with *claims, PJ_ERR_KID_UNKNOWN when the set has no such key
- * (claims->iat is then what the token says, not verified), or why it is
- * refused.  What *claims points at is allocated from pool, 30 to 60 times the
- * size of the token.
- *
- * With steps (else NULL) it takes the time from there, notes what each stage
- * found, and after a fault still runs the stages that do not depend on it; it
- * returns the first fault all the same.
- */
-pj_err_t ngx_http_pgw_token_verify(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, pj_str_t token,
-    const pj_keyset_t *set, pj_claims_t *claims, ngx_http_pgw_steps_t *steps);
-
-/*
- * Why a token whose key is not in set (NULL: no keys) is refused, if no fetch
- * can be waited for.
- */
-ngx_http_pgw_reason_e ngx_http_pgw_token_no_key(
-    const ngx_http_pgw_keys_t *keys, const pj_keyset_t *set, int64_t iat);
-
-/* The access level that tokens of kind open; 0: none. */
-ngx_uint_t ngx_http_pgw_token_access(pj_token_kind_t kind);
-
-/* What claims give under the policy of conf; it lives as long as both they and
-   pool do. */
-ngx_int_t ngx_http_pgw_token_grant(ngx_pool_t *pool,
-    const ngx_http_pgw_loc_conf_t *conf, const pj_claims_t *claims,
-    ngx_http_pgw_grant_t *grant);
-
-/* Copies a grant; mem has from->size bytes for what it points to.  NGX_ERROR:
-   mem is NULL. */
-ngx_int_t ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
-    const ngx_http_pgw_grant_t *from, void *mem);
-
-
-/* ngx_http_pgw_cache.c: verified tokens */
-
-ngx_http_pgw_cache_t *ngx_http_pgw_cache_create(ngx_conf_t *cf);
-
-/* platform_gateway_token_cache off | entries=N [size=S]; */
-ngx_http_pgw_set_t  ngx_http_pgw_cache_directive;
-
-/*
- * NGX_OK: ctx->err is what token_verify() would return for ctx->token now, by
- * the policy of conf and the key set of ctx->version (with PJ_OK, ctx->grant is
- * filled from pool), or PJ_ERR_NO_SPACE.  NGX_DECLINED: not in the cache.
- */
-ngx_int_t ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache,
-    ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx);
-
-/* Keeps a verified token that find() declined. */
-void ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
-    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_ctx_t *ctx,
-    const pj_claims_t *claims);
-
-
-/* ngx_http_pgw_subject.c: variables that name the subject, and caches */
-
-extern ngx_http_variable_t  ngx_http_pgw_subject_variables[];
-
-/*
- * Keeps requests for which a variable named nobody off the caches of the
- * location in cf, and refuses a configuration that would use an empty one.
- */
-char *ngx_http_pgw_subject_merge(ngx_conf_t *cf,
-    const ngx_http_pgw_loc_conf_t *conf);
-
-/* Notes whether any of these variables is read. */
-void ngx_http_pgw_subject_init_conf(ngx_conf_t *cf,
-    ngx_http_pgw_main_conf_t *mcf);
+extern ngx_module_t  ngx_http_platform_gateway_module;
 
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

@@ -7,6 +7,18 @@
  */
 
 
+#include "ngx_http_pgw_access.h"
+#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_guard.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_problem.h"
+#include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
 
 
@@ -30,15 +42,15 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (r->http_version < NGX_HTTP_VERSION_10) {
-        return ngx_http_pgw_reason_refuse(r, gr,
-                                           NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                           "HTTP/0.9 is not supported");
+        return ngx_http_pgw_decision_refuse(r, gr,
+                                             NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                             "HTTP/0.9 is not supported");
     }
 
     return NGX_DECLINED;
@@ -92,6 +104,8 @@ ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
 }
 
 
+/* The first phase of a fetch that has left its own location. */
+
 static ngx_int_t
 ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 {
@@ -112,7 +126,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
 
     if (gr == NULL
         || (gr->injected
@@ -135,9 +149,9 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         {
             gr->required = conf->access;
 
-            rc = ngx_http_pgw_refuse(r, gr, conf,
-                                     NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                     NULL);
+            rc = ngx_http_pgw_guard_refuse(r, gr, conf,
+                                           NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                           NULL);
         }
 
         if (rc != NGX_DECLINED) {
@@ -161,7 +175,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 /* The guard of a main request or of a subrequest. */
 
 static ngx_int_t
-ngx_http_pgw_ask(ngx_http_request_t *r)
+ngx_http_pgw_access_ask(ngx_http_request_t *r)
 {
     ngx_int_t                 rc;
     ngx_table_elt_t          *h;
@@ -215,7 +229,7 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
         return NGX_DECLINED;
     }
 
-    rc = ngx_http_pgw_ask(r);
+    rc = ngx_http_pgw_access_ask(r);
 
     /* NGX_OK would skip the other handlers of this phase, such as limits */
 
@@ -229,7 +243,7 @@ ngx_http_pgw_access_handler(ngx_http_request_t *r)
     ngx_int_t                  rc;
     ngx_http_core_loc_conf_t  *clcf;
 
-    rc = ngx_http_pgw_ask(r);
+    rc = ngx_http_pgw_access_ask(r);
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
@@ -347,7 +361,7 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_SATISFIED);
+    ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_SATISFIED);
 
     ctx->verdict = NGX_OK;
 
@@ -369,8 +383,8 @@ static const struct {
                                           1: the last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_first_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_last_handler, 1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
     { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },
@@ -384,7 +398,7 @@ static const struct {
 
 
 ngx_int_t
-ngx_http_pgw_phases_init(ngx_conf_t *cf)
+ngx_http_pgw_access_init(ngx_conf_t *cf)
 {
     ngx_uint_t                  i;
     ngx_http_handler_pt        *h;
@@ -413,7 +427,7 @@ ngx_http_pgw_phases_init(ngx_conf_t *cf)
  */
 
 ngx_int_t
-ngx_http_pgw_phases_init_module(ngx_cycle_t *cycle)
+ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)
 {
     ngx_int_t                   n, step;
     ngx_uint_t                  i;

@@ -8,7 +8,10 @@
  */
 
 
+#include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_token.h"
 
 #include <openssl/crypto.h>
 
@@ -220,14 +223,14 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     }
 
     if (entry == NULL) {
-        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_MISS);
+        ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_MISS);
         return NGX_DECLINED;
     }
 
     ngx_queue_remove(&entry->queue);
     ngx_queue_insert_head(&cache->queue, &entry->queue);
 
-    ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_HIT);
+    ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_HIT);
 
     ctx->err = entry->not_before > ngx_time() + conf->leeway
                ? PJ_ERR_TOKEN_NOT_YET
@@ -237,8 +240,8 @@ ngx_http_pgw_cache_find(ngx_http_pgw_cache_t *cache, ngx_pool_t *pool,
     /* the entry may be gone long before the request is */
 
     if (ctx->err == PJ_OK
-        && ngx_http_pgw_grant_copy(&ctx->grant, &entry->grant,
-                                   ngx_palloc(pool, entry->grant.size))
+        && ngx_http_pgw_token_grant_copy(&ctx->grant, &entry->grant,
+                                         ngx_palloc(pool, entry->grant.size))
            != NGX_OK)
     {
         ctx->err = PJ_ERR_NO_SPACE;
@@ -268,7 +271,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
            || cache->size + size > cache->max_size)
     {
         ngx_http_pgw_cache_remove_last(cache);
-        ngx_http_pgw_metrics_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
+        ngx_http_pgw_counters_of(cache, NGX_HTTP_PGW_CACHE_EVICTION);
     }
 
     entry = ngx_alloc(size, ngx_cycle->log);
@@ -282,7 +285,7 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     entry->exp = claims->exp;
     entry->not_before = ngx_max(claims->iat, claims->nbf);
 
-    (void) ngx_http_pgw_grant_copy(&entry->grant, &ctx->grant, entry + 1);
+    (void) ngx_http_pgw_token_grant_copy(&entry->grant, &ctx->grant, entry + 1);
 
     entry->node.str.data = (u_char *) (entry + 1) + entry->grant.size;
     entry->node.str.len = ctx->token.len;
@@ -297,5 +300,5 @@ ngx_http_pgw_cache_store(ngx_http_pgw_cache_t *cache,
     cache->entries++;
     cache->size += size;
 
-    ngx_http_pgw_metrics_cached(cache->entries);
+    ngx_http_pgw_counters_cached(cache->entries);
 }

@@ -5,7 +5,9 @@
  */
 
 
-#include "ngx_http_pgw.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_peek.h"
 
 
 #define NGX_HTTP_PGW_NAME_MAX_LEN  63
@@ -26,6 +28,16 @@ ngx_conf_bitmask_t  ngx_http_pgw_methods[] = {
     { ngx_string("PROPPATCH"), NGX_HTTP_PROPPATCH },
     { ngx_string("LOCK"), NGX_HTTP_LOCK },
     { ngx_string("UNLOCK"), NGX_HTTP_UNLOCK },
+    { ngx_null_string, 0 }
+};
+
+
+ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
+    { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
+    { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
+    { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
+    { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
     { ngx_null_string, 0 }
 };
 
@@ -51,6 +63,47 @@ static ngx_str_t  ngx_http_pgw_conf_names[][2] = {
     { ngx_string("roles"), ngx_string("X-Roles") },
     { ngx_null_string, ngx_null_string }
 };
+
+
+void
+ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place)
+{
+    place->file = cf->conf_file->file.name;
+    place->line = cf->conf_file->line;
+}
+
+
+char *
+ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
+    const char *format, ...)
+{
+    u_char                    *last, text[NGX_MAX_CONF_ERRSTR];
+    va_list                    args;
+    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_loc_conf_t   *conf;
+
+    last = text;
+
+    if (place == NULL) {
+        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        conf = ngx_http_conf_get_module_loc_conf(cf,
+                                             ngx_http_platform_gateway_module);
+        place = &conf->place;
+
+        last = ngx_snprintf(text, sizeof(text), clcf->name.len
+                            ? "platform_gateway: location \"%V\" "
+                            : "platform_gateway: the server ", &clcf->name);
+    }
+
+    va_start(args, format);
+    last = ngx_vslprintf(last, text + sizeof(text), format, args);
+    va_end(args);
+
+    ngx_log_error(NGX_LOG_EMERG, cf->log, 0, "%*s in %V:%ui",
+                  (size_t) (last - text), text, &place->file, place->line);
+
+    return NGX_CONF_ERROR;
+}
 
 
 /* who may enter must be plain to see, not a matter of what a client sends */
@@ -290,7 +343,7 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 
     for (i = 0; err == NULL && i < name->len; i++) {
         if (name->data[i] != '-'
-            && ngx_http_pgw_headers_fold(name->data[i]) == '-')
+            && ngx_http_pgw_names_fold(name->data[i]) == '-')
         {
             err = "header name \"%V\" may hold letters, digits and \"-\" only";
         }

@@ -14,7 +14,13 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_guard.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_text.h"
 
 
 /* The longest name of a client's that an answer repeats. */
@@ -101,8 +107,8 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
         rest = h->value;
 
-        while (ngx_http_pgw_cors_next_name(&rest, name)) {
-            if (!ngx_http_pgw_cors_list_has(&conf->cors_headers, name, 1)) {
+        while (ngx_http_pgw_names_next(&rest, name)) {
+            if (!ngx_http_pgw_names_has(&conf->cors_headers, name, 1)) {
                 return 0;
             }
         }
@@ -112,7 +118,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Why a preflight is refused, or NONE; *detail for reason_refuse(). */
+/* Why a preflight is refused, or NONE; *detail for decision_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
@@ -137,7 +143,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     what = "method";
     reason = NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN;
 
-    if (ngx_http_pgw_cors_list_has(&conf->cors_methods, &name, 0)) {
+    if (ngx_http_pgw_names_has(&conf->cors_methods, &name, 0)) {
         what = "header";
         reason = NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
 
@@ -148,7 +154,8 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
 
     /* what a client sent is repeated if it is short and needs no escaping */
 
-    if (name.len > NGX_HTTP_PGW_CORS_NAME || !ngx_http_pgw_cors_is_token(&name))
+    if (name.len > NGX_HTTP_PGW_CORS_NAME
+        || !ngx_http_pgw_names_is_token(&name))
     {
         return reason;
     }
@@ -195,16 +202,16 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     }
 
     if (gr->cors.origins == 0 || gr->cors.methods == 0) {
-        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
+        ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_OPTIONS);
         return NGX_HTTP_NO_CONTENT;
     }
 
     reason = ngx_http_pgw_cors_check(r->pool, conf, &gr->cors, &detail);
     if (reason) {
-        return ngx_http_pgw_refuse(r, gr, conf, reason, detail);
+        return ngx_http_pgw_guard_refuse(r, gr, conf, reason, detail);
     }
 
-    ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
+    ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PREFLIGHT);
 
     return NGX_HTTP_NO_CONTENT;
 }
@@ -274,14 +281,14 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
  */
 
 ngx_int_t
-ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
+ngx_http_pgw_cors_first_handler(ngx_http_request_t *r)
 {
     return ngx_http_pgw_options_answer(r, 1);
 }
 
 
 ngx_int_t
-ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
+ngx_http_pgw_cors_last_handler(ngx_http_request_t *r)
 {
     return ngx_http_pgw_options_answer(r, 0);
 }
@@ -322,8 +329,8 @@ ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
         if (names && h->hash && ngx_http_pgw_header_is(h, "vary")) {
             vary = h;
 
-            if (ngx_http_pgw_cors_list_has(&h->value, &origin, 1)
-                || ngx_http_pgw_cors_list_has(&h->value, &any, 0))
+            if (ngx_http_pgw_names_has(&h->value, &origin, 1)
+                || ngx_http_pgw_names_has(&h->value, &any, 0))
             {
                 names = NULL;
             }

@@ -6,7 +6,8 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_names.h"
 
 
 /* What stands in an origin, in the small letters of a browser's. */
@@ -20,74 +21,6 @@
 
 #define ngx_http_pgw_cors_span(p, set)                                        \
     ((p) + strspn((const char *) (p), set))
-
-
-ngx_uint_t
-ngx_http_pgw_cors_is_token(const ngx_str_t *name)
-{
-    u_char  *p;
-
-    for (p = name->data; p < name->data + name->len; p++) {
-        if (ngx_http_pgw_headers_fold(*p) == '-' && *p != '-' && *p != '_') {
-            return 0;
-        }
-    }
-
-    return name->len != 0;
-}
-
-
-ngx_uint_t
-ngx_http_pgw_cors_next_name(ngx_str_t *rest, ngx_str_t *name)
-{
-    u_char  *p, *last;
-
-    p = rest->data;
-    last = p + rest->len;
-
-    while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
-        p++;
-    }
-
-    name->data = p;
-
-    while (p < last && *p != ',') {
-        p++;
-    }
-
-    rest->data = p;
-    rest->len = (size_t) (last - p);
-
-    while (p > name->data && (p[-1] == ' ' || p[-1] == '\t')) {
-        p--;
-    }
-
-    name->len = (size_t) (p - name->data);
-
-    return name->len != 0;
-}
-
-
-ngx_uint_t
-ngx_http_pgw_cors_list_has(const ngx_str_t *list, const ngx_str_t *name,
-    ngx_uint_t any_case)
-{
-    ngx_str_t  rest, elt;
-
-    rest = *list;
-
-    while (ngx_http_pgw_cors_next_name(&rest, &elt)) {
-
-        if (elt.len == name->len
-            && (any_case ? ngx_strncasecmp(elt.data, name->data, elt.len)
-                         : ngx_memcmp(elt.data, name->data, elt.len)) == 0)
-        {
-            return 1;
-        }
-    }
-
-    return 0;
-}
 
 
 /* Sets *end to the end of the host at p; NULL, or what is wrong with it. */
@@ -206,7 +139,7 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
 
 
 char *
-ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_cors_conf_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
@@ -264,7 +197,7 @@ ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 /* "GET PURGE" becomes "GET, PURGE" */
 
 char *
-ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_cors_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     u_char     *p;
     ngx_str_t  *value, *text;
@@ -279,7 +212,7 @@ ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; i < cf->args->nelts; i++) {
 
-        if (!ngx_http_pgw_cors_is_token(&value[i])) {
+        if (!ngx_http_pgw_names_is_token(&value[i])) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid name \"%V\" in \"%V\": each must be "
                                "given in full, there are no patterns",

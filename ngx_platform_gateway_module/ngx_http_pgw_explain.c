@@ -6,7 +6,16 @@
  */
 
 
+#include "ngx_http_pgw_explain.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_text.h"
+#include "ngx_http_pgw_token.h"
 
 
 /*
@@ -126,8 +135,8 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     }
 
     allowed = e->conf->allow.len
-              ? ngx_http_pgw_cors_list_has(&e->conf->allow, method, 0)
-              : !ngx_http_pgw_cors_list_has(&never, method, 0);
+              ? ngx_http_pgw_names_has(&e->conf->allow, method, 0)
+              : !ngx_http_pgw_names_has(&never, method, 0);
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
@@ -185,7 +194,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (conf->enable
-        && ngx_http_pgw_cors_list_has(&options, &e->asked->method, 0))
+        && ngx_http_pgw_names_has(&options, &e->asked->method, 0))
     {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
 
@@ -314,24 +323,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 }
 
 
-static void
-ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_array_t *strings)
-{
-    ngx_uint_t       i;
-    const pj_str_t  *s;
-
-    ngx_http_pgw_text_format(text, "%s[", before);
-
-    for (i = 0; strings && i < strings->nelts; i++) {
-        s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_text_json(text, i ? "," : "", s);
-    }
-
-    ngx_http_pgw_text_format(text, "]");
-}
-
-
 /*
  * The decision, and what the client is answered: null where that is for an
  * upstream to say.  What nginx refuses itself stays refused in shadow mode.
@@ -415,8 +406,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
     ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
     ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
-    ngx_http_pgw_explain_strings(text, ",\"issuers\":", conf->issuers);
-    ngx_http_pgw_explain_strings(text, ",\"audiences\":", conf->audiences);
+    ngx_http_pgw_text_strings(text, ",\"issuers\":", conf->issuers);
+    ngx_http_pgw_text_strings(text, ",\"audiences\":", conf->audiences);
 
     /* no pattern needs escaping */
     ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
@@ -552,6 +543,8 @@ ngx_int_t
 ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question)
 {
+    ngx_str_t                  name, headers;
+    const char                *comma;
     ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
     ngx_http_pgw_main_conf_t  *mcf;
@@ -574,7 +567,15 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_revocations_explain(&text, mcf->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
-    ngx_http_pgw_headers_explain(&text, question);
+
+    headers = question->headers;
+    comma = "";
+
+    while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
+        ngx_http_pgw_text_json(&text, comma, &name);
+        comma = ",";
+    }
+
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");
 
     if (e.refuses == 0 && e.admits == NGX_HTTP_PGW_REASON_VERIFIED) {

@@ -7,7 +7,8 @@
  */
 
 
-#include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_feed.h"
+#include "ngx_http_pgw_names.h"
 
 #include <openssl/evp.h>
 
@@ -333,7 +334,7 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
     *cursor = m->text;
 
     for (i = 0; i < cursor->len; i++) {
-        if (ngx_http_pgw_headers_fold(cursor->data[i]) == '-'
+        if (ngx_http_pgw_names_fold(cursor->data[i]) == '-'
             && ngx_strchr("-._:,", cursor->data[i]) == NULL)
         {
             ngx_http_pgw_feed_fault(page, "it has no cursor");

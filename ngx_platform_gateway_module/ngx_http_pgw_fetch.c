@@ -13,7 +13,7 @@
 #include "ngx_http_pgw_fetch.h"
 
 
-#define NGX_HTTP_PGW_FETCH_RETRY  100  /* ms */
+#define NGX_HTTP_PGW_AIO_RETRY  100  /* ms */
 
 
 typedef struct {
@@ -40,7 +40,7 @@ typedef struct {
 
 /* A worker has at most one fetch of each kind at a time. */
 
-static ngx_http_pgw_fetch_t  ngx_http_pgw_fetches[NGX_HTTP_PGW_FETCHES];
+static ngx_http_pgw_fetch_t  ngx_http_pgw_fetches[NGX_HTTP_PGW_SOURCES];
 
 /*
  * What a fetch needs and clients could take all of, held while there is no
@@ -50,7 +50,7 @@ static ngx_http_pgw_fetch_t  ngx_http_pgw_fetches[NGX_HTTP_PGW_FETCHES];
 static struct {
     ngx_connection_t  *connection;
     ngx_fd_t           fd;
-} ngx_http_pgw_fetch_spares[NGX_HTTP_PGW_FETCHES];
+} ngx_http_pgw_fetch_spares[NGX_HTTP_PGW_SOURCES];
 
 
 /* False where the issuer's X-Accel-Redirect, or a rewrite, has led r. */
@@ -64,7 +64,7 @@ ngx_http_pgw_fetch_owns(ngx_http_request_t *r)
 
     clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
-    for (i = 0; i < NGX_HTTP_PGW_FETCHES; i++) {
+    for (i = 0; i < NGX_HTTP_PGW_SOURCES; i++) {
         fetch = &ngx_http_pgw_fetches[i];
 
         /* by address: the location's "if"s share its name, no other one does */
@@ -323,7 +323,7 @@ ngx_http_pgw_fetch_end(ngx_event_t *ev)
     /* A thread of aio holds the request: it must come back first. */
 
     if (fetch->request->blocked > 1) {
-        ngx_add_timer(ev, NGX_HTTP_PGW_FETCH_RETRY);
+        ngx_add_timer(ev, NGX_HTTP_PGW_AIO_RETRY);
         return;
     }
 

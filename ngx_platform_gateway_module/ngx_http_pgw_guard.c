@@ -4,7 +4,15 @@
  */
 
 
+#include "ngx_http_pgw_guard.h"
+#include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_token.h"
 
 
 /*
@@ -14,7 +22,7 @@
  */
 
 void
-ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason)
 {
     if (gr->shadowed
@@ -41,8 +49,8 @@ ngx_http_pgw_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
  */
 
 static ngx_int_t
-ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    const ngx_http_pgw_grant_t *grant)
+ngx_http_pgw_guard_inject(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, const ngx_http_pgw_grant_t *grant)
 {
     ngx_http_pgw_request_t  *gr;
 
@@ -68,12 +76,12 @@ ngx_http_pgw_inject(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
 
 
 ngx_int_t
-ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_reason_e reason,
     const char *detail)
 {
     if (!conf->shadow) {
-        return ngx_http_pgw_reason_refuse(r, gr, reason, detail);
+        return ngx_http_pgw_decision_refuse(r, gr, reason, detail);
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -82,20 +90,21 @@ ngx_http_pgw_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     /* keep the first refusal: the client got it, or would have got it */
 
-    if (!gr->shadowed && !ngx_http_pgw_refusal(gr)) {
+    if (!gr->shadowed && !ngx_http_pgw_decision_refusal(gr)) {
         gr->shadowed = 1;
         gr->reason = reason;
     }
 
-    return ngx_http_pgw_inject(r, conf, NULL);
+    return ngx_http_pgw_guard_inject(r, conf, NULL);
 }
 
 
 /* Sets ctx->err; ctx->grant of a good token, ctx->iat of an unknown key's. */
 
 static void
-ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
-    ngx_http_pgw_ctx_t *ctx, const ngx_http_pgw_main_conf_t *mcf)
+ngx_http_pgw_guard_verify(ngx_http_request_t *r,
+    const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
+    const ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_pool_t            *pool;
     pj_claims_t            claims;
@@ -121,8 +130,8 @@ ngx_http_pgw_verify(ngx_http_request_t *r, const ngx_http_pgw_loc_conf_t *conf,
             || ngx_http_pgw_revocations_mark(mcf->revocations, &claims,
                                              &grant.mark)
                != NGX_OK
-            || ngx_http_pgw_grant_copy(&ctx->grant, &grant,
-                                       ngx_palloc(r->pool, grant.size))
+            || ngx_http_pgw_token_grant_copy(&ctx->grant, &grant,
+                                             ngx_palloc(r->pool, grant.size))
                != NGX_OK))
     {
         ctx->err = PJ_ERR_NO_SPACE;
@@ -152,7 +161,7 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    ctx = conf->policy ? ngx_http_pgw_ctx_get(r) : NULL;
+    ctx = conf->policy ? ngx_http_pgw_request_ctx(r) : NULL;
     if (ctx == NULL) {
         return NULL;
     }
@@ -191,7 +200,7 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
              : NGX_DECLINED;
 
     if (rc == NGX_DECLINED) {
-        ngx_http_pgw_verify(r, conf, ctx, mcf);
+        ngx_http_pgw_guard_verify(r, conf, ctx, mcf);
     }
 
     ctx->policy = (ctx->err == PJ_ERR_KID_UNKNOWN) ? 0 : conf->policy;
@@ -242,12 +251,12 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 /* The token is good: whether it is for this location. */
 
 static ngx_http_pgw_reason_e
-ngx_http_pgw_admit(ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_admit(ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_ctx_t *ctx,
     const ngx_http_pgw_main_conf_t *mcf)
 {
     if (mcf->revocations && ngx_http_pgw_revocations_stale(mcf->revocations)) {
-        ngx_http_pgw_metrics_of(unchecked, 0);
+        ngx_http_pgw_counters_of(unchecked, 0);
     }
 
     gr->subject = *ctx->grant.subject;
@@ -266,7 +275,7 @@ ngx_http_pgw_admit(ngx_http_pgw_request_t *gr,
  */
 
 static ngx_http_pgw_reason_e
-ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+ngx_http_pgw_guard_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_int_t                  rc;
@@ -313,12 +322,12 @@ ngx_http_pgw_judge(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
         }
     }
 
-    ngx_http_pgw_metrics_of(verifications,
-                            reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
-                            ? reason : ngx_http_pgw_reason_of_token(ctx->err));
+    ngx_http_pgw_counters_of(verifications,
+                             reason == NGX_HTTP_PGW_REASON_SESSION_REVOKED
+                             ? reason : ngx_http_pgw_reason_of_token(ctx->err));
 
     return reason == NGX_HTTP_PGW_REASON_VERIFIED
-           ? ngx_http_pgw_admit(gr, conf, ctx, mcf) : reason;
+           ? ngx_http_pgw_guard_admit(gr, conf, ctx, mcf) : reason;
 }
 
 
@@ -334,18 +343,18 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     gr->required = conf->access;
 
     if (conf->access & NGX_HTTP_PGW_PUBLIC) {
-        ngx_http_pgw_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
+        ngx_http_pgw_guard_allow(r, gr, NGX_HTTP_PGW_REASON_PUBLIC);
 
-        return ngx_http_pgw_inject(r, conf, NULL);
+        return ngx_http_pgw_guard_inject(r, conf, NULL);
     }
 
-    ctx = ngx_http_pgw_ctx_get(r);
+    ctx = ngx_http_pgw_request_ctx(r);
     if (ctx == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     if (conf->access) {
-        reason = ngx_http_pgw_judge(r, gr, conf);
+        reason = ngx_http_pgw_guard_judge(r, gr, conf);
 
     } else {
         clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
@@ -368,10 +377,12 @@ ngx_http_pgw_guard(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                       "token verification failed: %s", pj_strerror(ctx->err));
 
     } else if (reason != NGX_HTTP_PGW_REASON_VERIFIED) {
-        rc = ngx_http_pgw_refuse(r, gr, conf, reason, NULL);
+        rc = ngx_http_pgw_guard_refuse(r, gr, conf, reason, NULL);
 
-    } else if (ngx_http_pgw_inject(r, conf, &ctx->grant) == NGX_DECLINED) {
-        ngx_http_pgw_allow(r, gr, reason);
+    } else if (ngx_http_pgw_guard_inject(r, conf, &ctx->grant)
+               == NGX_DECLINED)
+    {
+        ngx_http_pgw_guard_allow(r, gr, reason);
         rc = NGX_OK;
     }
 

@@ -1,9 +1,7 @@
 
 /*
- * The state of a request as a whole, made at first use and freed with it.  Its
- * headers: which of the client's are removed (headers_sift), and which are
- * added and taken back.  Its two ids: chosen here, sent upstream and in the
- * response, the first also as nginx's $request_id.
+ * The headers of a request: which of the client's are removed (headers_sift),
+ * and which are added and taken back.  Its two ids are chosen here.
  *
  * Elements of a header list never move, since headers_in.* and (from nginx
  * 1.23) ->next point at them, and parts may be shared with subrequests.  So a
@@ -12,7 +10,8 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_names.h"
 
 #include <openssl/rand.h>
 
@@ -40,40 +39,17 @@ typedef struct {
 } ngx_http_pgw_pass_t;
 
 
-static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
-
-/* the index of nginx's $request_id among a request's cached variables */
-static ngx_int_t  ngx_http_pgw_ids_index;
-
-
-ngx_table_elt_t *
-ngx_http_pgw_header_push(ngx_http_request_t *r, const char *name, size_t len,
-    const ngx_str_t *value)
+ngx_int_t
+ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
+    size_t len)
 {
-    ngx_table_elt_t  *h;
+    v->data = data;
+    v->len = (unsigned) len & 0xfffffff;
+    v->valid = 1;
+    v->no_cacheable = 0;
+    v->not_found = (len == 0);
 
-    h = ngx_list_push(&r->headers_out.headers);
-    if (h == NULL) {
-        return NULL;
-    }
-
-    ngx_memzero(h, sizeof(ngx_table_elt_t));
-
-    h->hash = 1;
-    h->key.len = len;
-    h->key.data = (u_char *) name;
-    h->value = *value;
-
-    return h;
-}
-
-
-u_char
-ngx_http_pgw_headers_fold(u_char c)
-{
-    c = ngx_tolower(c);
-
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
+    return NGX_OK;
 }
 
 
@@ -85,7 +61,7 @@ ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
     size_t  i;
 
     for (i = 0; i < key->len; i++) {
-        if (ngx_http_pgw_headers_fold(key->data[i]) != lowcase->data[i]) {
+        if (ngx_http_pgw_names_fold(key->data[i]) != lowcase->data[i]) {
             return 0;
         }
     }
@@ -125,6 +101,28 @@ ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
 }
 
 
+ngx_uint_t
+ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
+    ngx_str_t *list, ngx_str_t *name)
+{
+    ngx_uint_t                      i;
+    const ngx_http_pgw_srv_conf_t  *conf;
+
+    conf = server->ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
+
+    while (conf->any_enabled && ngx_http_pgw_names_next(list, name)) {
+
+        i = ngx_http_pgw_headers_strip(conf, name);
+
+        if (i >= NGX_HTTP_PGW_IDS && i < conf->strip->nelts) {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
 /* Whether h is to be removed; notes the ids and what CORS needs to know. */
 
 static ngx_uint_t
@@ -153,32 +151,6 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
     }
 
     return i < pass->conf->strip->nelts;
-}
-
-
-void
-ngx_http_pgw_headers_explain(ngx_http_pgw_text_t *text,
-    const ngx_http_pgw_question_t *asked)
-{
-    ngx_str_t                 name, rest;
-    ngx_uint_t                i;
-    const char               *comma;
-    ngx_http_pgw_srv_conf_t  *conf;
-
-    rest = asked->headers;
-    comma = "";
-    conf = asked->server->ctx->srv_conf
-               [ngx_http_platform_gateway_module.ctx_index];
-
-    while (conf->any_enabled && ngx_http_pgw_cors_next_name(&rest, &name)) {
-
-        i = ngx_http_pgw_headers_strip(conf, &name);
-
-        if (i >= NGX_HTTP_PGW_IDS && i < conf->strip->nelts) {
-            ngx_http_pgw_text_json(text, comma, &name);
-            comma = ",";
-        }
-    }
 }
 
 
@@ -217,14 +189,47 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/* Makes pass->kept of those headers of r that stay, without copying them. */
+/*
+ * The part that an earlier pass added, or NULL.  It begins with an id that has
+ * the name's own bytes, which no header of a client has.
+ */
+
+static const ngx_list_part_t *
+ngx_http_pgw_headers_added(const ngx_http_request_t *r,
+    const ngx_http_pgw_srv_conf_t *conf)
+{
+    const ngx_list_part_t              *part;
+    const ngx_table_elt_t              *h;
+    const ngx_http_pgw_claim_header_t  *name;
+
+    name = conf->strip->elts;
+
+    for (part = &r->headers_in.headers.part; part; part = part->next) {
+        h = part->elts;
+
+        if (part->nelts && h->key.data == name->name.data) {
+            break;
+        }
+    }
+
+    return part;
+}
+
+
+/*
+ * Makes pass->kept of those headers of r that stay, without copying them.  What
+ * stands before the part that an earlier pass added, that pass has sifted; what
+ * comes after it, another module has added since.
+ */
 
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
-    ngx_uint_t        i, start;
-    ngx_table_elt_t  *h;
-    ngx_list_part_t  *part;
+    ngx_uint_t              i, start;
+    ngx_table_elt_t        *h;
+    const ngx_list_part_t  *part, *added;
+
+    added = ngx_http_pgw_headers_added(r, pass->conf);
 
     pass->kept.size = sizeof(ngx_table_elt_t);
     pass->kept.pool = r->pool;
@@ -234,12 +239,22 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
         h = part->elts;
-        start = 0;
 
-        for (i = 0; i <= part->nelts; i++) {
+        if (part == added) {
+            added = NULL;
+        }
 
-            if (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
-                continue;
+        for (start = 0; start <= part->nelts; start = i + 1) {
+
+            i = start;
+
+            if (added) {
+                i = (pass->hide >= &h[start] && pass->hide < &h[part->nelts])
+                    ? (ngx_uint_t) (pass->hide - h) : part->nelts;
+            }
+
+            while (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
+                i++;
             }
 
             if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
@@ -247,8 +262,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             {
                 return NGX_ERROR;
             }
-
-            start = i + 1;
         }
     }
 
@@ -276,7 +289,7 @@ ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 
         c = id->data[i];
 
-        if (ngx_http_pgw_headers_fold(c) == '-'
+        if (ngx_http_pgw_names_fold(c) == '-'
             && c != '-' && c != '.' && c != ':' && c != '_')
         {
             return NULL;
@@ -342,11 +355,6 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     id = ngx_http_pgw_ids_given(pass, 1);
 
     gr->correlation_id = id ? *id : gr->request_id;
-
-    if (pass->conf->any_enabled) {
-        (void) ngx_http_pgw_log_value(&r->variables[ngx_http_pgw_ids_index],
-                                      gr->request_id.data, gr->request_id.len);
-    }
 
     return NGX_OK;
 }
@@ -450,149 +458,4 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     return pass.conf->any_enabled
            ? ngx_http_pgw_headers_adopt(r, gr, conf, grant, &pass) : NGX_OK;
-}
-
-
-/* cleans nothing up: its address is what the state is found by */
-
-static void
-ngx_http_pgw_request_cleanup(void *data)
-{
-}
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_get(ngx_http_request_t *r)
-{
-    ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr;
-
-    r = r->main;
-
-    for (cln = r->pool->cleanup; cln; cln = cln->next) {
-        if (cln->handler == ngx_http_pgw_request_cleanup) {
-            return cln->data;
-        }
-    }
-
-    cln = ngx_pool_cleanup_add(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (cln == NULL) {
-        return NULL;
-    }
-
-    gr = cln->data;
-    ngx_memzero(gr, sizeof(ngx_http_pgw_request_t));
-
-    if (ngx_http_pgw_headers_make(r, gr, NULL, NULL) != NGX_OK) {
-        return NULL;
-    }
-
-    cln->handler = ngx_http_pgw_request_cleanup;
-
-    return gr;
-}
-
-
-ngx_http_pgw_request_t *
-ngx_http_pgw_request_own(ngx_http_request_t *r)
-{
-    ngx_http_pgw_request_t  *gr, *own;
-
-    gr = ngx_http_pgw_request_get(r);
-
-    if (gr == NULL || r == r->main) {
-        return gr;
-    }
-
-    own = ngx_palloc(r->pool, sizeof(ngx_http_pgw_request_t));
-    if (own) {
-        *own = *gr;
-    }
-
-    return own;
-}
-
-
-ngx_http_pgw_ctx_t *
-ngx_http_pgw_ctx_get(ngx_http_request_t *r)
-{
-    ngx_http_pgw_ctx_t  *ctx;
-
-    ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
-
-    if (ctx == NULL) {
-        ctx = ngx_pcalloc(r->pool, sizeof(ngx_http_pgw_ctx_t));
-
-        if (ctx) {
-            ngx_http_set_ctx(r, ctx, ngx_http_platform_gateway_module);
-        }
-    }
-
-    return ctx;
-}
-
-
-/*
- * Sets the two ids, once each.  A filter after this one may start another
- * response (416 of the range filter), so ids that we set are replaced too.
- */
-
-static ngx_int_t
-ngx_http_pgw_ids_header_filter(ngx_http_request_t *r)
-{
-    ngx_uint_t                i;
-    ngx_table_elt_t          *h;
-    const ngx_list_part_t    *part;
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (!conf->enable || r != r->main) {
-        return ngx_http_next_header_filter(r);
-    }
-
-    gr = ngx_http_pgw_request_get(r);
-    if (gr == NULL) {
-        return NGX_ERROR;
-    }
-
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
-
-        if (ngx_http_pgw_header_is(h, "x-request-id")
-            || ngx_http_pgw_header_is(h, "x-correlation-id"))
-        {
-            h->hash = 0;
-        }
-    }
-
-    if (!ngx_http_pgw_header_add(r, "X-Request-Id", &gr->request_id)
-        || !ngx_http_pgw_header_add(r, "X-Correlation-Id", &gr->correlation_id))
-    {
-        return NGX_ERROR;
-    }
-
-    return ngx_http_next_header_filter(r);
-}
-
-
-/*
- * "ngx_module_order" in the file config puts the module before nginx's headers
- * filter, so this filter runs after it and replaces what add_header has added.
- */
-
-ngx_int_t
-ngx_http_pgw_ids_init(ngx_conf_t *cf)
-{
-    static ngx_str_t  name = ngx_string("request_id");
-
-    ngx_http_pgw_ids_index = ngx_http_get_variable_index(cf, &name);
-
-    ngx_http_next_header_filter = ngx_http_top_header_filter;
-    ngx_http_top_header_filter = ngx_http_pgw_ids_header_filter;
-
-    return (ngx_http_pgw_ids_index == NGX_ERROR) ? NGX_ERROR : NGX_OK;
 }

@@ -105,7 +105,7 @@ ngx_http_pgw_keys_free(pj_keyset_t *set)
 
 
 ngx_http_pgw_fetch_e
-ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
+ngx_http_pgw_keys_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
     ngx_msec_t fetched, time_t fetched_at)
 {
     ngx_uint_t            slot;
@@ -137,7 +137,7 @@ ngx_http_pgw_zone_put(ngx_http_pgw_zone_t *zone, const ngx_str_t *document,
 
 
 void
-ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_activate(ngx_http_pgw_keys_t *keys)
 {
     ngx_int_t             rc;
     ngx_http_pgw_zone_t  *zone;
@@ -151,7 +151,7 @@ ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
     /* the set of another source gives way to the key file's, or to none */
 
     if (rc == NGX_DONE || (rc == NGX_OK && keys->document.len)) {
-        (void) ngx_http_pgw_zone_put(zone, &keys->document, ngx_current_msec,
+        (void) ngx_http_pgw_keys_put(zone, &keys->document, ngx_current_msec,
                                      keys->document.len ? ngx_time() : 0);
     }
 
@@ -165,7 +165,7 @@ ngx_http_pgw_zone_activate(ngx_http_pgw_keys_t *keys)
 
 
 ngx_http_pgw_copy_t *
-ngx_http_pgw_zone_copy(ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_copy(ngx_http_pgw_keys_t *keys)
 {
     ngx_uint_t            slot;
     ngx_http_pgw_zone_t  *zone;
@@ -229,7 +229,7 @@ ngx_http_pgw_keys_release(ngx_http_pgw_keys_t *keys, const ngx_str_t *document)
         outcome = NGX_HTTP_PGW_FETCH_FAILED;
 
         if (document) {
-            outcome = ngx_http_pgw_zone_put(zone, document, zone->lease.began,
+            outcome = ngx_http_pgw_keys_put(zone, document, zone->lease.began,
                                             zone->lease.began_at);
             zone->brought = zone->lease.number;
         }
@@ -255,7 +255,7 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
     pj_keyset_t          *set;
     ngx_http_pgw_copy_t  *copy;
 
-    copy = ngx_http_pgw_zone_copy(keys);
+    copy = ngx_http_pgw_keys_copy(keys);
 
     set = NULL;
     err = copy->document.len ? ngx_http_pgw_keys_parse(&copy->document, &set)
@@ -287,7 +287,7 @@ ngx_http_pgw_keys_load(ngx_http_pgw_keys_t *keys)
 const pj_keyset_t *
 ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
 {
-    ngx_msec_t  fetched;
+    ngx_msec_t  fetched, hard;
 
     if (!keys->working) {
         return NULL;
@@ -305,8 +305,9 @@ ngx_http_pgw_keys_get(ngx_http_pgw_keys_t *keys)
         return NULL;
     }
 
-    return ngx_http_pgw_left(keys->fetched + keys->conf->key_hard_age)
-           ? keys->set : NULL;
+    hard = keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
+
+    return ngx_http_pgw_lease_left(keys->fetched + hard) ? keys->set : NULL;
 }
 
 
@@ -317,8 +318,8 @@ ngx_http_pgw_keys_retry_after(const ngx_http_pgw_keys_t *keys)
     const ngx_http_pgw_zone_t  *zone;
 
     zone = keys->zone;
-    left = ngx_http_pgw_left(zone->lease.until) == 0
-           ? ngx_http_pgw_left(zone->lease.next_try) : 0;
+    left = ngx_http_pgw_lease_left(zone->lease.until) == 0
+           ? ngx_http_pgw_lease_left(zone->lease.next_try) : 0;
 
     return ngx_max((time_t) (left + 999) / 1000, 1);
 }
@@ -369,7 +370,7 @@ ngx_http_pgw_wait_poll(ngx_event_t *ev)
 
     wait = ev->data;
     zone = wait->keys->zone;
-    left = ngx_http_pgw_left(wait->until);
+    left = ngx_http_pgw_lease_left(wait->until);
 
     if (left
         && zone->version == wait->version && zone->ended == wait->ended)
@@ -464,7 +465,7 @@ ngx_http_pgw_keys_wait(ngx_http_request_t *r, ngx_http_pgw_keys_t *keys)
     wait->version = keys->version;
     wait->ended = keys->zone->ended;
 
-    left = ngx_http_pgw_left(wait->until);
+    left = ngx_http_pgw_lease_left(wait->until);
 
     /* Asked for even where there is no time or room to wait for it. */
 

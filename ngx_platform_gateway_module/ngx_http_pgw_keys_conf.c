@@ -4,7 +4,11 @@
  */
 
 
+#include "ngx_http_pgw_keys_conf.h"
+#include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_refresh.h"
 
 
 #define NGX_HTTP_PGW_KEYS_MIN_ZONE  (256 * 1024)
@@ -12,7 +16,7 @@
 
 
 char *
-ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_keys_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_main_conf_t  *mcf = conf;
 
@@ -32,7 +36,7 @@ ngx_http_pgw_keys_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 static char *
-ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
+ngx_http_pgw_keys_conf_file(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 {
     const char   *err;
     pj_keyset_t  *set;
@@ -73,7 +77,7 @@ ngx_http_pgw_keys_file(ngx_conf_t *cf, ngx_http_pgw_keys_t *keys)
 /* There is one set of keys, and one place that it comes from. */
 
 char *
-ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+ngx_http_pgw_keys_conf_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_str_t                 *value;
     ngx_http_pgw_keys_t       *keys;
@@ -98,20 +102,20 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     if (cmd->type & NGX_HTTP_MAIN_CONF) {
         keys->file = value[1];
-        return ngx_http_pgw_keys_file(cf, keys);
+        return ngx_http_pgw_keys_conf_file(cf, keys);
     }
 
     if (value[1].data[0] != '/') {
         return "must begin with \"/\"";
     }
 
-    keys->from.place_of = NGX_HTTP_PGW_FETCH_KEYS;
+    keys->from.place_of = NGX_HTTP_PGW_SOURCE_KEYS;
     keys->from.name = "keys";
     keys->from.directive = "platform_gateway_key_location";
     keys->from.max = PJ_KEYSET_MAX_BYTES;
     keys->from.too_small = "cannot hold a key set: add "
                            "\"subrequest_output_buffer_size 64k;\"";
-    keys->from.handler = ngx_http_pgw_keys_fetched;
+    keys->from.handler = ngx_http_pgw_refresh_fetched;
     keys->from.data = keys;
     keys->from.location = value[1];
     keys->from.ctx = cf->ctx;
@@ -122,7 +126,7 @@ ngx_http_pgw_keys_source(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
 
 char *
-ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data)
+ngx_http_pgw_keys_conf_cache_file(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_str_t  *name = data;
 
@@ -139,7 +143,7 @@ ngx_http_pgw_keys_cache_file(ngx_conf_t *cf, void *post, void *data)
 /* Remembers where an age was given, for messages at the end of http{}. */
 
 char *
-ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
+ngx_http_pgw_keys_conf_age(ngx_conf_t *cf, void *post, void *data)
 {
     ngx_msec_t                *age = data;
     ngx_http_pgw_main_conf_t  *mcf;
@@ -147,9 +151,9 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - &mcf->key_cooldown]);
+    ngx_http_pgw_conf_place(cf, &mcf->key_places[age - mcf->key_ages]);
 
-    return (age != &mcf->key_cooldown || *age >= 1000)
+    return (age != &mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN] || *age >= 1000)
            ? NGX_CONF_OK : "must be at least 1s";
 }
 
@@ -157,24 +161,27 @@ ngx_http_pgw_keys_age(ngx_conf_t *cf, void *post, void *data)
 /* None of the ages may be below the one before it. */
 
 static char *
-ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
+ngx_http_pgw_keys_conf_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_uint_t   n;
     ngx_msec_t  *age;
 
-    static const char  *names[] = { "cooldown", "soft_age", "hard_age" };
+    static const char  *names[NGX_HTTP_PGW_AGES] = {
+        "cooldown", "soft_age", "hard_age"
+    };
 
-    ngx_conf_init_msec_value(mcf->key_soft_age, 300000);
-    ngx_conf_init_msec_value(mcf->key_hard_age,
-                             ngx_max(86400000, mcf->key_soft_age));
-    ngx_conf_init_msec_value(mcf->key_cooldown,
-                             ngx_max(1000, ngx_min(10000, mcf->key_soft_age)));
+    age = mcf->key_ages;
+
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_SOFT], 300000);
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_HARD],
+                             ngx_max(86400000, age[NGX_HTTP_PGW_AGE_SOFT]));
+    ngx_conf_init_msec_value(age[NGX_HTTP_PGW_AGE_COOLDOWN],
+                             ngx_max(1000, ngx_min(10000,
+                                           age[NGX_HTTP_PGW_AGE_SOFT])));
     ngx_conf_init_msec_value(mcf->key_wait, 2000);
     ngx_conf_init_value(mcf->key_waiters, 256);
 
-    age = &mcf->key_cooldown;
-
-    for (n = 1; n < 3; n++) {
+    for (n = 1; n < NGX_HTTP_PGW_AGES; n++) {
 
         /* one of the two is a default that follows none: it has no line */
 
@@ -193,7 +200,7 @@ ngx_http_pgw_keys_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
 
 static ngx_int_t
-ngx_http_pgw_keys_cmp(const void *one, const void *two)
+ngx_http_pgw_keys_conf_cmp(const void *one, const void *two)
 {
     const pj_str_t  *a = one;
     const pj_str_t  *b = two;
@@ -209,7 +216,7 @@ ngx_http_pgw_keys_cmp(const void *one, const void *two)
  */
 
 static char *
-ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
+ngx_http_pgw_keys_conf_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     u_char                         *source;
     pj_str_t                       *s;
@@ -237,46 +244,46 @@ ngx_http_pgw_keys_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
     }
 
     s = issuers.elts;
-    ngx_sort(s, issuers.nelts, sizeof(pj_str_t), ngx_http_pgw_keys_cmp);
+    ngx_sort(s, issuers.nelts, sizeof(pj_str_t), ngx_http_pgw_keys_conf_cmp);
 
     for (i = 0; i < issuers.nelts; i++) {
 
         /* once each, however many policies have it */
 
-        if ((i == 0 || ngx_http_pgw_keys_cmp(&s[i], &s[i - 1]) != 0)
-            && ngx_http_pgw_digest(source, s[i].data, s[i].len) != NGX_OK)
+        if ((i == 0 || ngx_http_pgw_keys_conf_cmp(&s[i], &s[i - 1]) != 0)
+            && ngx_http_pgw_lease_digest(source, s[i].data, s[i].len) != NGX_OK)
         {
             return NGX_CONF_ERROR;
         }
     }
 
     if (keys->from.ctx) {
-        return ngx_http_pgw_source_check(cf, &keys->from);
+        return ngx_http_pgw_lease_check(cf, &keys->from);
     }
 
-    return ngx_http_pgw_digest(source, keys->file.data, keys->file.len)
+    return ngx_http_pgw_lease_digest(source, keys->file.data, keys->file.len)
            == NGX_OK
-           && ngx_http_pgw_digest(source, (u_char *) "file", 4) == NGX_OK
+           && ngx_http_pgw_lease_digest(source, (u_char *) "file", 4) == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
 
 
 char *
-ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
+ngx_http_pgw_keys_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
     ngx_http_pgw_keys_t  *keys;
 
     keys = mcf->keys;
     keys->conf = mcf;
 
-    if (ngx_http_pgw_keys_ages(cf, mcf) != NGX_CONF_OK) {
+    if (ngx_http_pgw_keys_conf_ages(cf, mcf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
-    keys->from.cooldown = mcf->key_cooldown;
-    keys->from.timeout = ngx_max(mcf->key_cooldown, NGX_HTTP_PGW_TIMEOUT);
+    keys->from.cooldown = mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN];
+    keys->from.timeout = ngx_max(keys->from.cooldown, NGX_HTTP_PGW_TIMEOUT);
 
-    ngx_http_pgw_source_log(cf, &keys->from);
+    ngx_http_pgw_lease_log(cf, &keys->from);
 
     if (keys->file.len && mcf->key_cache_file.len) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
@@ -316,8 +323,8 @@ ngx_http_pgw_keys_init_conf(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
         return NGX_CONF_ERROR;
     }
 
-    keys->shm_zone->init = ngx_http_pgw_keys_zone_init;
+    keys->shm_zone->init = ngx_http_pgw_refresh_zone_init;
     keys->shm_zone->data = keys;
 
-    return ngx_http_pgw_keys_origin(cf, mcf);
+    return ngx_http_pgw_keys_conf_origin(cf, mcf);
 }

@@ -5,7 +5,10 @@
  */
 
 
-#include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_peek.h"
 
 #include <openssl/hmac.h>
 
@@ -15,7 +18,7 @@
 
 
 ngx_int_t
-ngx_http_pgw_digest(u_char *hex, const u_char *data, size_t len)
+ngx_http_pgw_lease_digest(u_char *hex, const u_char *data, size_t len)
 {
     u_char  md[EVP_MAX_MD_SIZE];
 
@@ -30,7 +33,7 @@ ngx_http_pgw_digest(u_char *hex, const u_char *data, size_t len)
 
 
 void
-ngx_http_pgw_source_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     ngx_http_core_loc_conf_t  *clcf;
 
@@ -44,7 +47,7 @@ ngx_http_pgw_source_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 /* What would otherwise only show when the first fetch fails, or never. */
 
 static char *
-ngx_http_pgw_source_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     void                           **loc_conf;
     const char                      *fault;
@@ -105,11 +108,11 @@ ngx_http_pgw_source_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
  */
 
 char *
-ngx_http_pgw_source_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
+ngx_http_pgw_lease_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {
     ngx_str_t  host, port;
 
-    if (ngx_http_pgw_source_location(cf, from) != NGX_CONF_OK) {
+    if (ngx_http_pgw_lease_location(cf, from) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;
     }
 
@@ -122,12 +125,12 @@ ngx_http_pgw_source_check(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
         port.len = sizeof(in_port_t);
     }
 
-    return ngx_http_pgw_digest(from->source, from->location.data,
-                               from->location.len)
+    return ngx_http_pgw_lease_digest(from->source, from->location.data,
+                                     from->location.len)
            == NGX_OK
-           && ngx_http_pgw_digest(from->source, host.data, host.len)
+           && ngx_http_pgw_lease_digest(from->source, host.data, host.len)
               == NGX_OK
-           && ngx_http_pgw_digest(from->source, port.data, port.len)
+           && ngx_http_pgw_lease_digest(from->source, port.data, port.len)
               == NGX_OK
            ? NGX_CONF_OK : NGX_CONF_ERROR;
 }
@@ -150,7 +153,7 @@ ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
 
     /* a fetch that others began starts no cooldown, and is not accepted */
 
-    if (other || ngx_http_pgw_left(lease->until)) {
+    if (other || ngx_http_pgw_lease_left(lease->until)) {
         lease->next_try = ngx_current_msec;
     }
 
@@ -192,14 +195,14 @@ ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
 
     lease = from->lease;
 
-    if (ngx_http_pgw_left(lease->until)
+    if (ngx_http_pgw_lease_left(lease->until)
         && !ngx_http_pgw_lease_orphaned(lease))
     {
         return NGX_AGAIN;
     }
 
     if (lease->generation != from->generation
-        || ngx_http_pgw_left(lease->next_try)
+        || ngx_http_pgw_lease_left(lease->next_try)
         || from->fetching || ngx_exiting)
     {
         return NGX_DECLINED;

@@ -6,7 +6,7 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_locate.h"
 
 
 /*

@@ -1,17 +1,16 @@
 
 /*
- * A writer of text, piece by piece: of responses and of the access log.
- *
- * The log: $platform_access_json, one JSON object on one line whatever bytes
- * the client sent, and some of its members as variables of their own.
+ * The access log: $platform_access_json, one JSON object on one line whatever
+ * bytes the client sent, and some of its members as variables of their own.
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_log.h"
+#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_text.h"
 
-
-#define NGX_HTTP_PGW_TEXT_START  384
-#define NGX_HTTP_PGW_TEXT_PIECE  128
 
 /* More than most lines of the log take. */
 #define NGX_HTTP_PGW_LOG_LINE    2048
@@ -29,101 +28,6 @@ typedef struct {
     ngx_str_t                reason;
     ngx_http_pgw_subject_t   subject;
 } ngx_http_pgw_log_t;
-
-
-u_char *
-ngx_http_pgw_text_grow(ngx_http_pgw_text_t *text, size_t len)
-{
-    size_t   used, size;
-    u_char  *p;
-
-    used = (size_t) (text->last - text->start);
-    size = ngx_max(2 * used, NGX_HTTP_PGW_TEXT_START) + len;
-
-    p = text->failed ? NULL : ngx_palloc(text->request->pool, size);
-    if (p == NULL) {
-        text->failed = 1;
-        text->end = text->last;
-        return NULL;
-    }
-
-    if (text->start) {
-        ngx_memcpy(p, text->start, used);
-        (void) ngx_pfree(text->request->pool, text->start);
-    }
-
-    text->start = p;
-    text->last = p + used;
-    text->end = p + size;
-
-    return text->last;
-}
-
-
-void
-ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
-{
-    size_t   room;
-    u_char  *last;
-    va_list  args;
-
-    for (room = NGX_HTTP_PGW_TEXT_PIECE;
-         ngx_http_pgw_text_reserve(text, room);
-         room *= 2)
-    {
-        va_start(args, fmt);
-        last = ngx_vslprintf(text->last, text->end, fmt, args);
-        va_end(args);
-
-        if (last < text->end) {
-            text->last = last;
-            return;
-        }
-    }
-}
-
-
-u_char *
-ngx_http_pgw_text_digits(u_char *p, uint64_t n)
-{
-    u_char  digits[NGX_INT64_LEN], *first, *last;
-
-    last = digits + sizeof(digits);
-    first = last;
-
-    do {
-        *--first = (u_char) ('0' + n % 10);
-        n /= 10;
-    } while (n);
-
-    return ngx_cpymem(p, first, (size_t) (last - first));
-}
-
-
-ngx_int_t
-ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
-{
-    ngx_str_t                 content_type;
-    ngx_http_complex_value_t  body;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    if (text->failed
-        || !ngx_http_pgw_header_add(text->request, "Cache-Control", &no_store))
-    {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
-
-    body.value.data = text->start;
-    body.value.len = (size_t) (text->last - text->start);
-    content_type.data = (u_char *) type;
-    content_type.len = ngx_strlen(type);
-
-    return ngx_http_send_response(text->request, NGX_HTTP_OK, &content_type,
-                                  &body);
-}
 
 
 ngx_msec_t
@@ -194,7 +98,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
         return NGX_OK;
     }
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NGX_ERROR;
     }
@@ -213,23 +117,10 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     if (decision != NGX_HTTP_PGW_DECISION_NONE) {
         log->decision = ngx_http_pgw_decisions[decision];
-        name = ngx_http_pgw_reasons[ngx_http_pgw_reason(r, gr)].name;
+        name = ngx_http_pgw_reasons[ngx_http_pgw_decision_reason(r, gr)].name;
         log->reason.data = (u_char *) name;
         log->reason.len = ngx_strlen(name);
     }
-
-    return NGX_OK;
-}
-
-
-ngx_int_t
-ngx_http_pgw_log_value(ngx_http_variable_value_t *v, u_char *data, size_t len)
-{
-    v->data = data;
-    v->len = (unsigned) len & 0xfffffff;
-    v->valid = 1;
-    v->no_cacheable = 0;
-    v->not_found = (len == 0);
 
     return NGX_OK;
 }
@@ -248,7 +139,7 @@ ngx_http_pgw_log_variable(ngx_http_request_t *r, ngx_http_variable_value_t *v,
 
     text = (ngx_str_t *) (void *) ((u_char *) &log + data);
 
-    return ngx_http_pgw_log_value(v, text->data, text->len);
+    return ngx_http_pgw_headers_value(v, text->data, text->len);
 }
 
 
@@ -390,7 +281,7 @@ ngx_http_pgw_log_json(ngx_http_request_t *r, ngx_http_variable_value_t *v,
     *line.last = '}';
     ngx_memcpy(p, line.start, len);
 
-    return ngx_http_pgw_log_value(v, p, len);
+    return ngx_http_pgw_headers_value(v, p, len);
 }
 
 

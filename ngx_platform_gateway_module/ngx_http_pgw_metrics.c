@@ -1,13 +1,21 @@
 
 /*
- * Counters in shared memory: where they are, what is counted, and the content
- * handler of platform_gateway_metrics, which writes them in Prometheus text
- * format 0.0.4.  Labels are route ids of the configuration, whose escapes are
+ * What is counted of a request, and the content handler of
+ * platform_gateway_metrics, which writes all counters in Prometheus text format
+ * 0.0.4.  Labels are route ids of the configuration, whose escapes are
  * those of JSON, and closed sets of names.
  */
 
 
+#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_feed.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_log.h"
+#include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_text.h"
 
 #include <pj_version.h>
 
@@ -21,11 +29,7 @@
     "platform_gateway_" name value "\n"
 
 
-/* The bounds of a histogram, and how they are written. */
-
-static const ngx_msec_t  ngx_http_pgw_bounds[NGX_HTTP_PGW_DURATIONS] = {
-    5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, (ngx_msec_t) -1
-};
+/* The bounds of a histogram, as they are written. */
 
 #define NGX_HTTP_PGW_BUCKETS                                                  \
     "0.005", "0.01", "0.025", "0.05", "0.1", "0.25", "0.5", "1", "2.5", "5",  \
@@ -80,136 +84,6 @@ static const ngx_http_pgw_family_t  ngx_http_pgw_lag = {
 };
 
 
-/* Of this process; NULL: nothing is counted. */
-
-static ngx_http_pgw_shared_t  *ngx_http_pgw_shared;
-
-
-ngx_http_pgw_route_t *
-ngx_http_pgw_metrics_route(ngx_conf_t *cf, const ngx_str_t *id)
-{
-    ngx_http_pgw_route_t      **route;
-    ngx_http_pgw_main_conf_t   *mcf;
-
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    for (route = &mcf->routes; *route; route = &(*route)->next) {
-        if ((*route)->id.len == id->len
-            && ngx_memcmp((*route)->id.data, id->data, id->len) == 0)
-        {
-            return *route;
-        }
-    }
-
-    *route = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_route_t));
-
-    if (*route) {
-        (*route)->id = *id;
-    }
-
-    return *route;
-}
-
-
-/*
- * What the route has in the zone, or gets now.  The master process alone adds
- * to the list, and never takes away: whoever reads it needs no lock.
- */
-
-static ngx_http_pgw_counters_t *
-ngx_http_pgw_metrics_counters(ngx_slab_pool_t *shpool,
-    ngx_http_pgw_shared_t *shared, const ngx_str_t *id)
-{
-    ngx_http_pgw_counters_t  *c;
-
-    for (c = shared->routes; c; c = c->next) {
-        if (c->len == id->len && ngx_memcmp(c->id, id->data, id->len) == 0) {
-            return c;
-        }
-    }
-
-    c = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_counters_t) + id->len);
-
-    if (c) {
-        c->next = shared->routes;
-        c->len = id->len;
-        ngx_memcpy(c->id, id->data, id->len);
-        shared->routes = c;
-    }
-
-    return c;
-}
-
-
-ngx_int_t
-ngx_http_pgw_metrics_zone_init(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared)
-{
-    ngx_http_pgw_route_t  *route;
-
-    if (mcf->metrics_place.line == 0) {
-        return NGX_OK;
-    }
-
-    for (route = mcf->routes; route; route = route->next) {
-
-        route->counters = ngx_http_pgw_metrics_counters(
-                              (ngx_slab_pool_t *) shm_zone->shm.addr, shared,
-                              &route->id);
-
-        if (route->counters == NULL) {
-            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                          "platform_gateway_zone \"%V\" is too small for the "
-                          "counters of \"platform_gateway_metrics\" in "
-                          "%V:%ui", &shm_zone->shm.name,
-                          &mcf->metrics_place.file, mcf->metrics_place.line);
-            return NGX_ERROR;
-        }
-    }
-
-    return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_metrics_count(size_t offset)
-{
-    u_char  *p;
-
-    p = (u_char *) ngx_http_pgw_shared;
-
-    if (p) {
-        (void) ngx_atomic_fetch_add((ngx_atomic_t *) (void *) (p + offset), 1);
-    }
-}
-
-
-static void
-ngx_http_pgw_metrics_add(ngx_http_pgw_histogram_t *h, ngx_msec_t ms)
-{
-    ngx_uint_t  i;
-
-    for (i = 0; ms > ngx_http_pgw_bounds[i]; i++) { /* void */ }
-
-    (void) ngx_atomic_fetch_add(&h->buckets[i], 1);
-    (void) ngx_atomic_fetch_add(&h->ms, (ngx_atomic_int_t) ms);
-}
-
-
-void
-ngx_http_pgw_metrics_observe(size_t offset, ngx_msec_t ms)
-{
-    u_char  *p;
-
-    p = (u_char *) ngx_http_pgw_shared;
-
-    if (p) {
-        ngx_http_pgw_metrics_add((void *) (p + offset), ms);
-    }
-}
-
-
 ngx_int_t
 ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
 {
@@ -229,7 +103,7 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NGX_OK;
     }
@@ -238,12 +112,12 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     (void) ngx_atomic_fetch_add(&counters->requests[decision], 1);
 
     if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
-        i = ngx_http_pgw_reason(r, gr);
-        ngx_http_pgw_metrics_of(refusals[decision], i);
+        i = ngx_http_pgw_decision_reason(r, gr);
+        ngx_http_pgw_counters_of(refusals[decision], i);
     }
 
-    ngx_http_pgw_metrics_add(&counters->durations,
-                             ngx_http_pgw_log_duration(r));
+    ngx_http_pgw_counters_add(&counters->durations,
+                              ngx_http_pgw_log_duration(r));
 
     upstream = ngx_http_pgw_log_upstream(r);
     i = upstream ? upstream->status / 100 : 0;
@@ -255,27 +129,6 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
     (void) ngx_atomic_fetch_add(&counters->upstream[i], 1);
 
     return NGX_OK;
-}
-
-
-void
-ngx_http_pgw_metrics_cached(ngx_uint_t tokens)
-{
-    if (ngx_http_pgw_shared) {
-        ngx_http_pgw_shared->cached[ngx_process_slot] = tokens;
-    }
-}
-
-
-void
-ngx_http_pgw_metrics_init_process(const ngx_http_pgw_main_conf_t *mcf)
-{
-    ngx_http_pgw_shared = (mcf && mcf->metrics_place.line)
-                          ? &mcf->keys->zone->metrics : NULL;
-
-    /* a worker that was killed has left its number in this slot */
-
-    ngx_http_pgw_metrics_cached(0);
 }
 
 
@@ -364,7 +217,7 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
                 "platform_gateway_refusals_total{reason=\"%s\","
                 "decision=\"%V\"} %uA\n", reasons[reason].name,
                 &ngx_http_pgw_decisions[decision],
-                ngx_http_pgw_shared->refusals[decision][reason]);
+                ngx_http_pgw_counters->refusals[decision][reason]);
         }
     }
 
@@ -378,7 +231,7 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
             ngx_http_pgw_text_format(text,
                 "platform_gateway_token_verifications_total{result=\"%s\"} "
                 "%uA\n", reasons[i].name,
-                ngx_http_pgw_shared->verifications[i]);
+                ngx_http_pgw_counters->verifications[i]);
         }
     }
 }
@@ -406,7 +259,7 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
     const pj_keyset_t  *set;
 
     for (i = 0, cached = 0; i < NGX_MAX_PROCESSES; i++) {
-        cached += ngx_http_pgw_shared->cached[i];
+        cached += ngx_http_pgw_counters->cached[i];
     }
 
     set = ngx_http_pgw_keys_get(keys);
@@ -420,9 +273,9 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
         "platform_gateway_token_cache_total{event=\"eviction\"} %uA\n"
         ngx_http_pgw_gauge("token_cache_entries",
                            "Tokens in the caches of all workers.", " %uA"),
-        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_HIT],
-        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_MISS],
-        ngx_http_pgw_shared->cache[NGX_HTTP_PGW_CACHE_EVICTION], cached);
+        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_HIT],
+        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_MISS],
+        ngx_http_pgw_counters->cache[NGX_HTTP_PGW_CACHE_EVICTION], cached);
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("key_fetches_total", "counter",
@@ -437,10 +290,10 @@ ngx_http_pgw_metrics_keys(ngx_http_pgw_text_t *text, ngx_http_pgw_keys_t *keys)
         ngx_http_pgw_gauge("key_set_version",
                            "Changes of the key set so far; 0: none yet.",
                            " %uA"),
-        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_NEW],
-        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_UNCHANGED],
-        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_FAILED],
-        ngx_http_pgw_shared->fetches[NGX_HTTP_PGW_FETCH_SUPERSEDED],
+        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_NEW],
+        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_UNCHANGED],
+        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_FAILED],
+        ngx_http_pgw_counters->fetches[NGX_HTTP_PGW_FETCH_SUPERSEDED],
         set ? set->count : 0, keys->zone->version);
 
     if (keys->zone->fetched_at == 0) {
@@ -471,11 +324,11 @@ ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
         "platform_gateway_revocation_fetches_total{outcome=\"full\"} %uA\n"
         "platform_gateway_revocation_fetches_total{outcome=\"superseded\"} "
         "%uA\n",
-        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_READ],
-        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_FAILED],
-        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_CURSOR],
-        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_FULL],
-        ngx_http_pgw_shared->feed[NGX_HTTP_PGW_FEED_SUPERSEDED]);
+        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_READ],
+        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_FAILED],
+        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_CURSOR],
+        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_FULL],
+        ngx_http_pgw_counters->feed[NGX_HTTP_PGW_FEED_SUPERSEDED]);
 
     ngx_http_pgw_text_format(text,
         ngx_http_pgw_family("revocation_unchecked_total", "counter",
@@ -487,12 +340,12 @@ ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
                            "Revocations that the zone has room for.", " %uL")
         ngx_http_pgw_gauge("revocation_zone_full",
                            "1: some did not fit into it.", " %uA"),
-        ngx_http_pgw_shared->unchecked[0], zone->table.live, zone->table.max,
+        ngx_http_pgw_counters->unchecked[0], zone->table.live, zone->table.max,
         zone->full);
 
     ngx_http_pgw_text_format(text, "%s", ngx_http_pgw_lag.head);
     ngx_http_pgw_metrics_series(text, &ngx_http_pgw_lag, NULL,
-                                ngx_http_pgw_shared->lag.buckets);
+                                ngx_http_pgw_counters->lag.buckets);
 
     if (zone->complete) {
         age = ngx_http_pgw_metrics_age(zone->asked);

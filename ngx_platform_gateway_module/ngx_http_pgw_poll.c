@@ -8,6 +8,11 @@
  */
 
 
+#include "ngx_http_pgw_poll.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_feed.h"
+#include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_revocations.h"
 
 
@@ -101,7 +106,7 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
 
     ngx_shmtx_unlock(&rev->from.shpool->mutex);
 
-    ngx_http_pgw_metrics_of(feed, outcome);
+    ngx_http_pgw_counters_of(feed, outcome);
 }
 
 
@@ -197,8 +202,8 @@ ngx_http_pgw_poll_lag(const ngx_http_pgw_page_t *page, int64_t now)
         ms = now - page->revoked[i]
              + (int64_t) (ngx_current_msec - page->answered);
 
-        ngx_http_pgw_metrics_observe(offsetof(ngx_http_pgw_shared_t, lag),
-                                     (ngx_msec_t) ngx_max(ms, 0));
+        ngx_http_pgw_counters_observe(offsetof(ngx_http_pgw_shared_t, lag),
+                                      (ngx_msec_t) ngx_max(ms, 0));
     }
 }
 
@@ -260,7 +265,7 @@ ngx_http_pgw_poll_turn(ngx_event_t *ev)
                                             : NGX_HTTP_PGW_FEED_FAILED);
 
     } else {
-        ngx_http_pgw_metrics_of(feed, NGX_HTTP_PGW_FEED_READ);
+        ngx_http_pgw_counters_of(feed, NGX_HTTP_PGW_FEED_READ);
         ngx_http_pgw_poll_lag(page, now);
     }
 
@@ -412,7 +417,8 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
     if (ngx_shmtx_trylock(&rev->from.shpool->mutex)) {
 
-        stale = zone->full || ngx_http_pgw_left(zone->asked + rev->after) == 0;
+        stale = zone->full
+                || ngx_http_pgw_lease_left(zone->asked + rev->after) == 0;
 
         if (stale != zone->stale) {
             zone->stale = stale;
@@ -449,7 +455,7 @@ ngx_http_pgw_poll_timer(ngx_event_t *ev)
 
     /* what fails makes next_try earlier: a look at times */
 
-    left = ngx_min(ngx_http_pgw_left(zone->lease.next_try),
+    left = ngx_min(ngx_http_pgw_lease_left(zone->lease.next_try),
                    rev->from.cooldown / 4);
 
     ngx_add_timer(ev, ngx_max(left, ngx_max(rev->from.cooldown / 8,

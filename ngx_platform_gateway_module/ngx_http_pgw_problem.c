@@ -14,7 +14,12 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_problem.h"
+#include "ngx_http_pgw_cors.h"
+#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_text.h"
 
 
 /* ctx->problem */
@@ -30,7 +35,7 @@ typedef struct {
     const char                  *code;         /* NULL: that of the reason for
                                                   which nginx refuses so */
     const char                  *detail;
-} ngx_http_pgw_page_t;
+} ngx_http_pgw_problem_page_t;
 
 
 /*
@@ -38,7 +43,7 @@ typedef struct {
  * are told apart, by their text.  No string needs escaping in JSON.
  */
 
-static const ngx_http_pgw_page_t  ngx_http_pgw_problem_pages[] = {
+static const ngx_http_pgw_problem_page_t  ngx_http_pgw_problem_pages[] = {
     { 400, "Bad Request", NULL, NULL },
     { 401, "Unauthorized", "GATEWAY_UNAUTHORIZED",
       "the request needs credentials" },
@@ -75,10 +80,10 @@ static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 
 
-static const ngx_http_pgw_page_t *
+static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_find(ngx_uint_t status)
 {
-    const ngx_http_pgw_page_t  *page;
+    const ngx_http_pgw_problem_page_t  *page;
 
     for (page = ngx_http_pgw_problem_pages; page->status; page++) {
         if (page->status == status) {
@@ -149,7 +154,7 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
     const ngx_str_t              *allow;
     const ngx_http_pgw_reason_t  *reason;
 
-    reason = ngx_http_pgw_refusal(gr);
+    reason = ngx_http_pgw_decision_refusal(gr);
     ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
@@ -205,7 +210,7 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t  *conf;
 
     conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
 
     if (gr == NULL
         || ngx_http_pgw_problem_headers(r, gr, conf) != NGX_OK
@@ -268,7 +273,7 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
         return ngx_http_pgw_problem_send_header(r);
     }
 
-    ctx = ngx_http_pgw_ctx_get(r);
+    ctx = ngx_http_pgw_request_ctx(r);
     if (ctx == NULL) {
         return NGX_ERROR;
     }
@@ -290,7 +295,7 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 
 /* The table entry of the built-in page that b begins, or NULL. */
 
-static const ngx_http_pgw_page_t *
+static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 {
     u_char      *p;
@@ -338,9 +343,9 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
  * wrong method is the client's first mistake: then the page of that.
  */
 
-static const ngx_http_pgw_page_t *
+static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
-    ngx_http_pgw_request_t *gr, const ngx_http_pgw_page_t *page)
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_problem_page_t *page)
 {
     ngx_http_pgw_loc_conf_t  *conf;
 
@@ -357,9 +362,9 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    (void) ngx_http_pgw_reason_refuse(r, gr,
-                                      NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                      NULL);
+    (void) ngx_http_pgw_decision_refuse(r, gr,
+                                        NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                        NULL);
 
     return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
@@ -401,20 +406,20 @@ ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
 
 static ngx_buf_t *
 ngx_http_pgw_problem_body(ngx_http_request_t *r,
-    const ngx_http_pgw_page_t *page)
+    const ngx_http_pgw_problem_page_t *page)
 {
     const char                   *code, *detail;
     ngx_http_pgw_text_t           text = { .request = r };
     ngx_http_pgw_request_t       *gr;
     const ngx_http_pgw_reason_t  *reason;
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NULL;
     }
 
     page = ngx_http_pgw_problem_precedence(r, gr, page);
-    reason = ngx_http_pgw_refusal(gr);
+    reason = ngx_http_pgw_decision_refusal(gr);
     code = page->code;
     detail = page->detail;
 
@@ -460,7 +465,7 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
     ngx_int_t                   rc;
     ngx_chain_t                 out;
     ngx_http_pgw_ctx_t         *ctx;
-    const ngx_http_pgw_page_t  *page;
+    const ngx_http_pgw_problem_page_t  *page;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 

@@ -129,17 +129,12 @@ typedef enum {
 } ngx_http_pgw_reason_e;
 
 
-typedef enum {
-    NGX_HTTP_PGW_DECISION_NONE = 0,
-    NGX_HTTP_PGW_DECISION_ALLOW,
-    NGX_HTTP_PGW_DECISION_DENY,
-    NGX_HTTP_PGW_DECISION_SHADOW,
-    NGX_HTTP_PGW_DECISIONS
-} ngx_http_pgw_decision_e;
-
-
 extern const ngx_http_pgw_reason_t  ngx_http_pgw_reasons[NGX_HTTP_PGW_REASONS];
-extern const ngx_str_t  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
+
+/* The reason that this result of a token's checks gives, and that for which
+   nginx itself refuses with a status; 0: none. */
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_token(pj_err_t err);
+ngx_http_pgw_reason_e ngx_http_pgw_reason_of_status(ngx_uint_t status);
 
 
 #endif /* _NGX_HTTP_PGW_REASON_H_INCLUDED_ */

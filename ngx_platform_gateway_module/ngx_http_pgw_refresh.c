@@ -1,17 +1,16 @@
 
 /*
- * Where the key set comes from, and when: the timer, what becomes of a fetch,
- * and two files, the operator's own in place of an issuer, and the one that
- * keeps the last good set for a start while the issuer is down.
- *
- * That one is written by the worker that fetched, into a file that is then
- * renamed, without waiting for the disk.  So a crash of the machine may lose it
- * or leave it in part.  The digest shows that to its reader, the master process
- * when the zone is new, which then starts as if there were no file.
+ * Where the key set comes from, and when: the timer, and what becomes of a
+ * fetch; of the operator's own file, in place of an issuer, too.
  */
 
 
-#include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_disk.h"
+#include "ngx_http_pgw_fetch.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_lease.h"
 
 
 /* Changes with the structures, as a reload may load another build. */
@@ -20,206 +19,9 @@
 
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
 
-#define NGX_HTTP_PGW_DISK_HEAD    offsetof(ngx_http_pgw_disk_t, document)
-
-/* How far a cache file may be from the future: clocks are set back. */
-#define NGX_HTTP_PGW_DISK_SKEW    300  /* s */
-
-
-/* What one file after another is read to. */
-
-static ngx_http_pgw_disk_t  ngx_http_pgw_disk;
-
-
-/* Writes what stands before the document. */
-
-static ngx_int_t
-ngx_http_pgw_disk_head(const ngx_http_pgw_keys_t *keys,
-    const ngx_str_t *document, time_t fetched, void *head)
-{
-    size_t  n = NGX_HTTP_PGW_DIGEST;
-    u_char  digest[NGX_HTTP_PGW_DIGEST];
-
-    ngx_memcpy(digest, keys->from.source, n);
-
-    if (ngx_http_pgw_digest(digest, document->data, document->len)
-        != NGX_OK)
-    {
-        return NGX_ERROR;
-    }
-
-    ngx_sprintf(head, "platform-gateway-keys 1\nfetched %020T\nsource %*s\n"
-                "digest %*s\n\n", fetched, n, keys->from.source, n, digest);
-
-    return NGX_OK;
-}
-
-
-/* Reads the set that was kept; else why it is of no use. */
-
-static const char *
-ngx_http_pgw_disk_read(const ngx_http_pgw_keys_t *keys, ngx_str_t *document,
-    time_t *fetched)
-{
-    size_t                len;
-    u_char                head[NGX_HTTP_PGW_DISK_HEAD];
-    const char           *err;
-    pj_keyset_t          *set;
-    ngx_http_pgw_disk_t  *disk;
-
-    disk = &ngx_http_pgw_disk;
-
-    err = ngx_http_pgw_keys_read(&keys->conf->key_cache_file, disk,
-                                 sizeof(ngx_http_pgw_disk_t), &len);
-    if (err) {
-        return err;
-    }
-
-    if (len <= NGX_HTTP_PGW_DISK_HEAD) {
-        return "it is truncated";
-    }
-
-    document->data = disk->document;
-    document->len = len - NGX_HTTP_PGW_DISK_HEAD;
-    *fetched = ngx_atotm(disk->fetched, sizeof(disk->fetched));
-
-    if (*fetched == (time_t) NGX_ERROR
-        || ngx_http_pgw_disk_head(keys, document, *fetched, head) != NGX_OK)
-    {
-        return "it is damaged";
-    }
-
-    if (ngx_memcmp(disk->source, keys->from.source, NGX_HTTP_PGW_DIGEST) != 0)
-    {
-        return "it was written for another issuer";
-    }
-
-    if (ngx_memcmp(disk, head, sizeof(head)) != 0) {
-        return "it is damaged";
-    }
-
-    if (*fetched > ngx_time() + NGX_HTTP_PGW_DISK_SKEW) {
-        return "it is from the future";
-    }
-
-    if (ngx_time() - *fetched >= (time_t) (keys->conf->key_hard_age / 1000)) {
-        return "it is past the hard age";
-    }
-
-    err = ngx_http_pgw_keys_parse(document, &set);
-    ngx_http_pgw_keys_free(set);
-
-    return err;
-}
-
-
-/* A zone that nobody uses yet gets the set that was kept, if there is one. */
-
-static void
-ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys)
-{
-    time_t            age, fetched;
-    ngx_str_t         document;
-    const char       *err;
-    const ngx_str_t  *name;
-
-    name = &keys->conf->key_cache_file;
-
-    if (access((char *) name->data, F_OK) == -1 && ngx_errno == NGX_ENOENT) {
-        return;
-    }
-
-    err = ngx_http_pgw_disk_read(keys, &document, &fetched);
-
-    if (err) {
-        ngx_log_error(NGX_LOG_WARN, keys->from.log, 0,
-                      "platform gateway: key cache file \"%V\" ignored: %s",
-                      name, err);
-        return;
-    }
-
-    age = ngx_max(ngx_time() - fetched, 0);
-
-    (void) ngx_http_pgw_zone_put(keys->zone, &document,
-                                 ngx_current_msec - (ngx_msec_t) age * 1000,
-                                 ngx_time() - age);
-
-    if (!ngx_test_config) {
-        ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
-                      "platform gateway: key set fetched %T s ago loaded "
-                      "from \"%V\"", age, name);
-    }
-}
-
-
-/* Keeps what the zone holds by now: it may be newer than what we fetched. */
-
-static void
-ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys)
-{
-    size_t                len;
-    u_char                tmp[NGX_MAX_PATH];
-    ngx_fd_t              fd;
-    ngx_err_t             err;
-    const char           *what;
-    const ngx_str_t      *name;
-    ngx_http_pgw_copy_t  *copy;
-
-    copy = ngx_http_pgw_zone_copy(keys);
-    len = NGX_HTTP_PGW_DISK_HEAD + copy->document.len;
-
-    if (copy->document.len == 0
-        || ngx_http_pgw_disk_head(keys, &copy->document, copy->fetched_at,
-                                  &copy->disk)
-           != NGX_OK)
-    {
-        return;
-    }
-
-    name = &keys->conf->key_cache_file;
-    what = "opening a temporary file";
-    *ngx_snprintf(tmp, sizeof(tmp) - 1, "%V.%P.tmp", name, ngx_pid) = '\0';
-
-    /* only a process of our number that died can have left one */
-
-    (void) ngx_delete_file(tmp);
-
-    fd = ngx_open_tempfile(tmp, 1, 0);
-
-    if (fd != NGX_INVALID_FILE) {
-        what = "writing a temporary file";
-        ngx_set_errno(NGX_ENOSPC);      /* what a short write means */
-
-        if (ngx_write_fd(fd, &copy->disk, len) == (ssize_t) len) {
-            what = ngx_rename_file(tmp, name->data) == NGX_FILE_ERROR
-                   ? ngx_rename_file_n : NULL;
-        }
-    }
-
-    err = what ? ngx_errno : 0;
-
-    if (fd != NGX_INVALID_FILE) {
-        (void) ngx_close_file(fd);
-    }
-
-    if (what) {
-        (void) ngx_delete_file(tmp);
-    }
-
-    /* once, and not at every soft age */
-
-    if (err != keys->disk_err && what) {
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, err,
-                      "platform gateway: key cache file \"%V\" not written: "
-                      "%s failed", name, what);
-    }
-
-    keys->disk_err = err;
-}
-
 
 ngx_int_t
-ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
+ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     ngx_slab_pool_t      *shpool;
     ngx_http_pgw_keys_t  *keys;
@@ -269,8 +71,8 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 
     keys->from.generation = zone->lease.generation + 1;
 
-    return ngx_http_pgw_metrics_zone_init(keys->conf, shm_zone,
-                                          &zone->metrics);
+    return ngx_http_pgw_counters_zone_init(keys->conf, shm_zone,
+                                           &zone->metrics);
 }
 
 
@@ -280,7 +82,7 @@ ngx_http_pgw_keys_zone_init(ngx_shm_zone_t *shm_zone, void *data)
  */
 
 static void
-ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
+ngx_http_pgw_refresh_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 {
     ngx_msec_t            age;
     ngx_uint_t            complaint, past;
@@ -288,7 +90,7 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
     zone = keys->zone;
     age = ngx_current_msec - zone->fetched;
-    past = age >= keys->conf->key_hard_age;
+    past = age >= keys->conf->key_ages[NGX_HTTP_PGW_AGE_HARD];
 
     if (keys->file.len) {
         complaint = 1 + 2 * ngx_crc32_short((u_char *) err, ngx_strlen(err))
@@ -316,7 +118,7 @@ ngx_http_pgw_keys_log_failure(ngx_http_pgw_keys_t *keys, const char *err)
 
 
 void
-ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
+ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
     const char *err, ngx_uint_t status)
 {
     ngx_http_pgw_keys_t  *keys = data;
@@ -339,7 +141,7 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
                    "outcome:%d, %s", keys->from.number, outcome,
                    err ? err : "a key set");
 
-    ngx_http_pgw_metrics_of(fetches, outcome);
+    ngx_http_pgw_counters_of(fetches, outcome);
 
     if (outcome == NGX_HTTP_PGW_FETCH_NEW) {
         ngx_log_error(NGX_LOG_NOTICE, keys->from.log, 0,
@@ -354,7 +156,7 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
     if (outcome == NGX_HTTP_PGW_FETCH_FAILED) {
 
         if (!ngx_exiting && !ngx_terminate) {
-            ngx_http_pgw_keys_log_failure(keys, err);
+            ngx_http_pgw_refresh_log_failure(keys, err);
         }
 
     } else if (outcome != NGX_HTTP_PGW_FETCH_SUPERSEDED
@@ -372,15 +174,17 @@ ngx_http_pgw_keys_fetched(void *data, const ngx_str_t *document,
  */
 
 static void
-ngx_http_pgw_keys_begin(ngx_event_t *ev)
+ngx_http_pgw_refresh_begin(ngx_event_t *ev)
 {
     ngx_str_t             document;
     const char           *err;
     ngx_http_pgw_keys_t  *keys;
 
+    static u_char  file[PJ_KEYSET_MAX_BYTES];
+
     keys = ev->data;
     err = "out of memory";
-    document.data = ngx_http_pgw_disk.document;
+    document.data = file;
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, keys->from.log, 0,
                    "http platform gateway: key fetch of lease %ui begun",
@@ -394,7 +198,7 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
         return;
     }
 
-    ngx_http_pgw_keys_fetched(keys, &document, err, 0);
+    ngx_http_pgw_refresh_fetched(keys, &document, err, 0);
 }
 
 
@@ -405,7 +209,7 @@ ngx_http_pgw_keys_begin(ngx_event_t *ev)
  */
 
 static void
-ngx_http_pgw_keys_timer(ngx_event_t *ev)
+ngx_http_pgw_refresh_timer(ngx_event_t *ev)
 {
     ngx_http_pgw_keys_t  *keys;
     ngx_http_pgw_zone_t  *zone;
@@ -420,7 +224,7 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
         }
 
         if (zone->lease.generation != keys->from.generation
-            || ngx_http_pgw_left(keys->leave_at) == 0)
+            || ngx_http_pgw_lease_left(keys->leave_at) == 0)
         {
             ngx_http_pgw_fetch_abort(&keys->from);
         }
@@ -430,9 +234,7 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
         }
 
     } else if (zone->fetched_at == 0 || zone->refresh
-               || ngx_http_pgw_left(zone->fetched - keys->early
-                                         + keys->conf->key_soft_age)
-                  == 0)
+               || ngx_http_pgw_lease_left(zone->fetched + keys->due) == 0)
     {
         (void) ngx_http_pgw_keys_fetch(keys);
     }
@@ -441,71 +243,29 @@ ngx_http_pgw_keys_timer(ngx_event_t *ev)
 }
 
 
-/* Logs at the start that this process, no longer root, cannot write it. */
-
-static void
-ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys)
+void
+ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys)
 {
-    u_char            dir[NGX_MAX_PATH], *last;
-    const ngx_str_t  *name;
+    ngx_msec_t  soft, part;
 
-    name = &keys->conf->key_cache_file;
-    last = ngx_cpystrn(dir, name->data, sizeof(dir));
-
-    while (last[-1] != '/') {
-        *--last = '\0';
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        return;
     }
 
-    if (access((const char *) dir, W_OK|X_OK) == -1) {
-        ngx_log_error(NGX_LOG_ERR, keys->from.log, ngx_errno,
-                      "platform gateway: key cache file \"%V\" cannot be "
-                      "written: give \"%s\" to the user of the worker "
-                      "processes", name, dir);
-    }
-}
-
-
-ngx_int_t
-ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
-{
-    ngx_msec_t                 part;
-    ngx_http_pgw_keys_t       *keys;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    ngx_http_pgw_metrics_init_process(mcf);
-
-    if (mcf == NULL
-        || (ngx_process != NGX_PROCESS_WORKER
-            && ngx_process != NGX_PROCESS_SINGLE))
-    {
-        return NGX_OK;
-    }
-
-    if (mcf->revocations) {
-        ngx_http_pgw_poll_init_process(mcf->revocations);
-    }
-
-    if (!ngx_http_pgw_keys_usable(mcf->keys)) {
-        return NGX_OK;
-    }
-
-    keys = mcf->keys;
     keys->working = 1;
 
     /* 5 to 10 % early, at random: not all at once, and not late if slow. */
 
-    part = mcf->key_soft_age / 20;
-    keys->early = part + (ngx_msec_t) ngx_random() % (part + 1);
+    soft = keys->conf->key_ages[NGX_HTTP_PGW_AGE_SOFT];
+    part = soft / 20;
+    keys->due = soft - part - (ngx_msec_t) ngx_random() % (part + 1);
 
-    keys->timer.handler = ngx_http_pgw_keys_timer;
+    keys->timer.handler = ngx_http_pgw_refresh_timer;
     keys->timer.data = keys;
     keys->timer.log = keys->from.log;
     keys->timer.cancelable = 1;
 
-    keys->from.begin.handler = ngx_http_pgw_keys_begin;
+    keys->from.begin.handler = ngx_http_pgw_refresh_begin;
     keys->from.begin.data = keys;
     keys->from.begin.log = keys->from.log;
 
@@ -513,35 +273,22 @@ ngx_http_pgw_keys_init_process(ngx_cycle_t *cycle)
         ngx_http_pgw_fetch_reserve(&keys->from);
     }
 
-    ngx_http_pgw_zone_activate(keys);
+    ngx_http_pgw_keys_activate(keys);
 
-    if (mcf->key_cache_file.len && ngx_worker == 0) {
+    if (keys->conf->key_cache_file.len && ngx_worker == 0) {
         ngx_http_pgw_disk_test(keys);
     }
 
     ngx_add_timer(&keys->timer, 1);
-
-    return NGX_OK;
 }
 
 
 void
-ngx_http_pgw_keys_exit_process(ngx_cycle_t *cycle)
+ngx_http_pgw_refresh_exit_process(ngx_http_pgw_keys_t *keys)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_cycle_get_module_main_conf(cycle,
-                                             ngx_http_platform_gateway_module);
-
-    if (mcf && mcf->revocations) {
-        ngx_http_pgw_poll_abort(mcf->revocations);
+    if (keys->working) {
+        ngx_http_pgw_fetch_abort(&keys->from);
+        ngx_http_pgw_keys_free(keys->set);
+        keys->working = 0;
     }
-
-    if (mcf && mcf->keys->working) {
-        ngx_http_pgw_fetch_abort(&mcf->keys->from);
-        ngx_http_pgw_keys_free(mcf->keys->set);
-        mcf->keys->working = 0;
-    }
-
-    ngx_http_pgw_metrics_cached(0);
 }

@@ -11,7 +11,12 @@
  */
 
 
-#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_subject.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_guard.h"
+#include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_peek.h"
+#include "ngx_http_pgw_request.h"
 
 
 /*
@@ -62,7 +67,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
 
     static const ngx_http_pgw_subject_t  nobody;
 
-    gr = ngx_http_pgw_request_get(r);
+    gr = ngx_http_pgw_request_begin(r);
     if (gr == NULL) {
         return NGX_ERROR;
     }
@@ -86,7 +91,7 @@ ngx_http_pgw_subject_variable(ngx_http_request_t *r,
         gr->named = subject;
     }
 
-    return ngx_http_pgw_log_value(v, id->data, id->len);
+    return ngx_http_pgw_headers_value(v, id->data, id->len);
 }
 
 
@@ -102,8 +107,8 @@ ngx_http_pgw_subject_unshared(ngx_http_request_t *r,
     ngx_http_pgw_ctx_t      *ctx;
     ngx_http_pgw_request_t  *gr;
 
-    gr = ngx_http_pgw_request_get(r);
-    ctx = ngx_http_pgw_ctx_get(r);
+    gr = ngx_http_pgw_request_begin(r);
+    ctx = ngx_http_pgw_request_ctx(r);
 
     if (gr == NULL || ctx == NULL) {
         return NGX_ERROR;

@@ -5,6 +5,7 @@
  */
 
 
+#include "ngx_http_pgw_token.h"
 #include "ngx_http_pgw_keys.h"
 
 
@@ -270,7 +271,7 @@ ngx_http_pgw_token_value(ngx_pool_t *pool, const pj_json_t *claim,
 
 
 ngx_int_t
-ngx_http_pgw_grant_copy(ngx_http_pgw_grant_t *to,
+ngx_http_pgw_token_grant_copy(ngx_http_pgw_grant_t *to,
     const ngx_http_pgw_grant_t *from, void *mem)
 {
     u_char      *p;
@@ -384,7 +385,7 @@ ngx_http_pgw_policy_same(const ngx_array_t *a, const ngx_array_t *b)
  */
 
 char *
-ngx_http_pgw_policy_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_token_intern(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_http_pgw_loc_conf_t   *one;
     ngx_http_pgw_main_conf_t  *mcf;

@@ -5,7 +5,23 @@
  */
 
 
-#include "ngx_http_pgw_revocations.h"
+#include "ngx_http_pgw_access.h"
+#include "ngx_http_pgw_cache.h"
+#include "ngx_http_pgw_check.h"
+#include "ngx_http_pgw_conf.h"
+#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_counters.h"
+#include "ngx_http_pgw_keys.h"
+#include "ngx_http_pgw_keys_conf.h"
+#include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_log.h"
+#include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_poll.h"
+#include "ngx_http_pgw_refresh.h"
+#include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_revocations_conf.h"
+#include "ngx_http_pgw_subject.h"
+#include "ngx_http_pgw_token.h"
 
 
 #define NGX_HTTP_PGW_CORS_METHODS  "GET, HEAD, POST, PUT, PATCH, DELETE"
@@ -56,16 +72,16 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     mcf = ngx_http_conf_get_module_main_conf(cf,
                                              ngx_http_platform_gateway_module);
 
-    if (ngx_http_pgw_keys_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_revocations_init_conf(cf, mcf) != NGX_CONF_OK
-        || ngx_http_pgw_ids_init(cf) != NGX_OK)
+    if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_revocations_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_request_init(cf) != NGX_OK)
     {
         return NGX_ERROR;
     }
 
     ngx_http_pgw_subject_init_conf(cf, mcf);
 
-    return ngx_http_pgw_phases_init(cf);
+    return ngx_http_pgw_access_init(cf);
 }
 
 
@@ -86,9 +102,9 @@ ngx_http_pgw_create_main_conf(ngx_conf_t *cf)
         return NULL;
     }
 
-    mcf->key_soft_age = NGX_CONF_UNSET_MSEC;
-    mcf->key_hard_age = NGX_CONF_UNSET_MSEC;
-    mcf->key_cooldown = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_COOLDOWN] = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_SOFT] = NGX_CONF_UNSET_MSEC;
+    mcf->key_ages[NGX_HTTP_PGW_AGE_HARD] = NGX_CONF_UNSET_MSEC;
     mcf->key_wait = NGX_CONF_UNSET_MSEC;
     mcf->key_waiters = NGX_CONF_UNSET;
 
@@ -178,7 +194,7 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
 
     ngx_http_pgw_merge_values(prev, conf);
 
-    conf->route = ngx_http_pgw_metrics_route(cf, &conf->route_id);
+    conf->route = ngx_http_pgw_counters_route(cf, &conf->route_id);
 
     /* stripping comes before the location is known: a server strips for all */
 
@@ -201,7 +217,55 @@ ngx_http_pgw_merge_loc_conf(ngx_conf_t *cf, void *parent, void *child)
         return NGX_CONF_ERROR;
     }
 
-    return ngx_http_pgw_policy_intern(cf, conf);
+    return ngx_http_pgw_token_intern(cf, conf);
+}
+
+
+static ngx_int_t
+ngx_http_pgw_init_process(ngx_cycle_t *cycle)
+{
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_platform_gateway_module);
+
+    ngx_http_pgw_counters_init_process((mcf && mcf->metrics_place.line)
+                                       ? &mcf->keys->zone->metrics : NULL);
+
+    if (mcf == NULL
+        || (ngx_process != NGX_PROCESS_WORKER
+            && ngx_process != NGX_PROCESS_SINGLE))
+    {
+        return NGX_OK;
+    }
+
+    if (mcf->revocations) {
+        ngx_http_pgw_poll_init_process(mcf->revocations);
+    }
+
+    ngx_http_pgw_refresh_init_process(mcf->keys);
+
+    return NGX_OK;
+}
+
+
+static void
+ngx_http_pgw_exit_process(ngx_cycle_t *cycle)
+{
+    ngx_http_pgw_main_conf_t  *mcf;
+
+    mcf = ngx_http_cycle_get_module_main_conf(cycle,
+                                             ngx_http_platform_gateway_module);
+
+    if (mcf && mcf->revocations) {
+        ngx_http_pgw_poll_abort(mcf->revocations);
+    }
+
+    if (mcf) {
+        ngx_http_pgw_refresh_exit_process(mcf->keys);
+    }
+
+    ngx_http_pgw_counters_cached(0);
 }
 
 
@@ -209,23 +273,13 @@ static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
 
 static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 
-static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_age };
+static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_keys_conf_age };
 
 static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
-    { ngx_http_pgw_keys_cache_file };
+    { ngx_http_pgw_keys_conf_cache_file };
 
 static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
-
-
-ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
-    { ngx_string("public"), NGX_HTTP_PGW_PUBLIC },
-    { ngx_string("account"), NGX_HTTP_PGW_ACCOUNT },
-    { ngx_string("branch"), NGX_HTTP_PGW_BRANCH },
-    { ngx_string("platform"), NGX_HTTP_PGW_BRANCH },
-    { ngx_string("system"), NGX_HTTP_PGW_SYSTEM },
-    { ngx_null_string, 0 }
-};
 
 
 #define NGX_HTTP_PGW_ANY_CONF                                                 \
@@ -282,15 +336,15 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_zone"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_keys_conf_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
 
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_keys_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
 
     { ngx_string("platform_gateway_key_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_source, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_keys_conf_source, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
 
     { ngx_string("platform_gateway_key_cache_file"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -300,17 +354,20 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     { ngx_string("platform_gateway_key_soft_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_soft_age), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_SOFT]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_hard_age"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_hard_age), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_HARD]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_cooldown"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
       ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_cooldown), &ngx_http_pgw_age_post },
+      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_COOLDOWN]),
+      &ngx_http_pgw_age_post },
 
     { ngx_string("platform_gateway_key_wait"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
@@ -325,12 +382,12 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_revocations"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_revocations_directive,
+      ngx_http_pgw_revocations_conf_directive,
       NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
 
     { ngx_string("platform_gateway_revocations_stale"),
       NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_revocations_stale_directive,
+      ngx_http_pgw_revocations_conf_stale,
       NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
 
     /* what makes a token good */
@@ -383,16 +440,16 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
 
     { ngx_string("platform_gateway_cors_origins"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_origins, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
+      ngx_http_pgw_cors_conf_origins, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
 
     { ngx_string("platform_gateway_cors_methods"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_list,
+      ngx_http_pgw_cors_conf_list,
       NGX_HTTP_PGW_LOC(cors_methods), &ngx_http_pgw_cors_methods },
 
     { ngx_string("platform_gateway_cors_headers"),
       NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_list,
+      ngx_http_pgw_cors_conf_list,
       NGX_HTTP_PGW_LOC(cors_headers), &ngx_http_pgw_cors_names },
 
     { ngx_string("platform_gateway_cors_max_age"),
@@ -451,11 +508,11 @@ ngx_module_t  ngx_http_platform_gateway_module = {
     ngx_http_pgw_commands,                 /* module directives */
     NGX_HTTP_MODULE,                       /* module type */
     NULL,                                  /* init master */
-    ngx_http_pgw_phases_init_module,       /* init module */
-    ngx_http_pgw_keys_init_process,        /* init process */
+    ngx_http_pgw_access_init_module,       /* init module */
+    ngx_http_pgw_init_process,             /* init process */
     NULL,                                  /* init thread */
     NULL,                                  /* exit thread */
-    ngx_http_pgw_keys_exit_process,        /* exit process */
+    ngx_http_pgw_exit_process,             /* exit process */
     NULL,                                  /* exit master */
     NGX_MODULE_V1_PADDING
 };

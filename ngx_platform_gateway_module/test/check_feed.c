@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../ngx_http_pgw_counters.h"
+#include "../ngx_http_pgw_poll.h"
 #include "../ngx_http_pgw_revocations.h"
 
 /* Of the event loop there is one event, and no timer runs. */
@@ -75,18 +77,13 @@ void ngx_shmtx_unlock(ngx_shmtx_t *mtx)
 {
 }
 
-u_char ngx_http_pgw_headers_fold(u_char c)
-{
-    return ngx_strlchr((u_char *) "-._:,", (u_char *) "-._:," + 5, c) ? '-' : c;
-}
-
-void ngx_http_pgw_metrics_count(size_t offset)
+void ngx_http_pgw_counters_count(size_t offset)
 {
     outcomes[(offset - offsetof(ngx_http_pgw_shared_t, feed))
              / sizeof(ngx_atomic_t)]++;
 }
 
-void ngx_http_pgw_metrics_observe(size_t offset, ngx_msec_t ms)
+void ngx_http_pgw_counters_observe(size_t offset, ngx_msec_t ms)
 {
 }
 
@@ -103,7 +100,7 @@ ngx_int_t ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
 
 ngx_int_t ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
 {
-    if (from->fetching || ngx_http_pgw_left(from->lease->next_try))
+    if (from->fetching || ngx_http_pgw_lease_left(from->lease->next_try))
         return NGX_DECLINED;
     from->lease->next_try = ngx_current_msec + from->cooldown;
     from->fetching = 1;

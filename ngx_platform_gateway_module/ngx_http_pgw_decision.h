@@ -1,0 +1,49 @@
+
+/*
+ * How a request was decided, and refusing it.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_DECISION_H_INCLUDED_
+#define _NGX_HTTP_PGW_DECISION_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+typedef enum {
+    NGX_HTTP_PGW_DECISION_NONE = 0,
+    NGX_HTTP_PGW_DECISION_ALLOW,
+    NGX_HTTP_PGW_DECISION_DENY,
+    NGX_HTTP_PGW_DECISION_SHADOW,
+    NGX_HTTP_PGW_DECISIONS
+} ngx_http_pgw_decision_e;
+
+
+extern const ngx_str_t  ngx_http_pgw_decisions[NGX_HTTP_PGW_DECISIONS];
+
+/* How and why r, the state of which is gr, was decided; 0: it was not. */
+ngx_uint_t ngx_http_pgw_decision_reason(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
+ngx_http_pgw_decision_e ngx_http_pgw_decision(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr);
+
+/* Our refusal that is being answered, or NULL.  It holds for a response of its
+   status alone, since a later location may answer with another. */
+const ngx_http_pgw_reason_t *ngx_http_pgw_decision_refusal(
+    const ngx_http_pgw_request_t *gr);
+
+/*
+ * Marks r as refused by us for that reason.  detail lives as long as r and
+ * needs no escaping in JSON; NULL: the reason's own.  WWW-Authenticate follows
+ * from the reason, Allow from the location, Retry-After from gr->retry_after.
+ * gr->required must be set before a 403.  Returns the status, for the phase
+ * handler to return in turn; NGX_ERROR when memory is short.  gr is
+ * request_own(r).
+ */
+ngx_int_t ngx_http_pgw_decision_refuse(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, ngx_http_pgw_reason_e reason,
+    const char *detail);
+
+
+#endif /* _NGX_HTTP_PGW_DECISION_H_INCLUDED_ */

@@ -1,0 +1,24 @@
+
+/*
+ * The file that keeps the last good key set.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_DISK_H_INCLUDED_
+#define _NGX_HTTP_PGW_DISK_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+/* A zone that nobody uses yet gets the set that was kept, if there is one. */
+void ngx_http_pgw_disk_load(ngx_http_pgw_keys_t *keys);
+
+/* Keeps what the zone holds by now: it may be newer than what we fetched. */
+void ngx_http_pgw_disk_write(ngx_http_pgw_keys_t *keys);
+
+/* Logs at the start that this process, no longer root, cannot write it. */
+void ngx_http_pgw_disk_test(const ngx_http_pgw_keys_t *keys);
+
+
+#endif /* _NGX_HTTP_PGW_DISK_H_INCLUDED_ */

@@ -1,0 +1,93 @@
+
+/*
+ * The headers of a request: what is removed, added and taken back.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
+#define _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+/*
+ * Gives r the headers that are right for a location, in one pass: drops every
+ * context header and each alias of one, sets the ids, and adds those of grant
+ * (NULL: none); takes out Authorization where conf says so (NULL: puts it
+ * back).  With a new gr, of a main request, it first chooses the ids (the
+ * client's where they are well formed and sent once, else new ones) and notes
+ * gr->cors.  Does no more where the gateway is off in the whole server.
+ *
+ * Neither elements nor list parts that another request may share are written
+ * to.
+ */
+ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
+    ngx_http_pgw_request_t *gr, const ngx_http_pgw_loc_conf_t *conf,
+    const ngx_http_pgw_grant_t *grant);
+
+/* Whether h has that name, a literal. */
+
+#define ngx_http_pgw_header_is(h, literal)                                    \
+    ((h)->key.len == sizeof(literal) - 1                                      \
+     && ngx_strncasecmp((h)->key.data, (u_char *) (literal),                  \
+                        sizeof(literal) - 1) == 0)
+
+/* The same of a request's h, with a lower-case literal: cheaper. */
+
+#define ngx_http_pgw_header_in_is(h, literal)                                 \
+    ((h)->key.len == sizeof(literal) - 1                                      \
+     && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
+
+/*
+ * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
+ * the end, and at once for a list that was never set up (HTTP/0.9).
+ */
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
+{
+    while (*part && *i >= (*part)->nelts) {
+        *part = (*part)->next;
+        *i = 0;
+    }
+
+    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+}
+
+/* Adds a response header; name is a literal.  NULL when memory is short. */
+#define ngx_http_pgw_header_add(r, name, value)                               \
+    ngx_http_pgw_headers_push(r, name, sizeof(name) - 1, value)
+
+static ngx_inline ngx_table_elt_t *
+ngx_http_pgw_headers_push(ngx_http_request_t *r, const char *name, size_t len,
+    const ngx_str_t *value)
+{
+    ngx_table_elt_t  *h;
+
+    h = ngx_list_push(&r->headers_out.headers);
+    if (h == NULL) {
+        return NULL;
+    }
+
+    ngx_memzero(h, sizeof(ngx_table_elt_t));
+
+    h->hash = 1;
+    h->key.len = len;
+    h->key.data = (u_char *) name;
+    h->value = *value;
+
+    return h;
+}
+
+/* The value of a variable; len 0: it is not found. */
+ngx_int_t ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
+    size_t len);
+
+/* Takes names off a comma-separated list, up to one that server strips; false
+   at its end.  An id is not stripped: it is checked and may be replaced. */
+ngx_uint_t ngx_http_pgw_headers_stripped(
+    const ngx_http_core_srv_conf_t *server, ngx_str_t *list, ngx_str_t *name);
+
+
+#endif /* _NGX_HTTP_PGW_HEADERS_H_INCLUDED_ */

@@ -1,0 +1,20 @@
+
+/*
+ * What is counted of a request, and the directive that shows it.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_METRICS_H_INCLUDED_
+#define _NGX_HTTP_PGW_METRICS_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+/* Counts r. */
+ngx_int_t ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r);
+
+extern ngx_http_pgw_content_t  ngx_http_pgw_metrics_content;
+
+
+#endif /* _NGX_HTTP_PGW_METRICS_H_INCLUDED_ */

@@ -1,0 +1,75 @@
+
+/*
+ * Names of headers and of methods, and lists of them.
+ */
+
+
+#include "ngx_http_pgw_names.h"
+
+
+ngx_uint_t
+ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name)
+{
+    u_char  *p, *last;
+
+    p = rest->data;
+    last = p + rest->len;
+
+    while (p < last && (*p == ' ' || *p == '\t' || *p == ',')) {
+        p++;
+    }
+
+    name->data = p;
+
+    while (p < last && *p != ',') {
+        p++;
+    }
+
+    rest->data = p;
+    rest->len = (size_t) (last - p);
+
+    while (p > name->data && (p[-1] == ' ' || p[-1] == '\t')) {
+        p--;
+    }
+
+    name->len = (size_t) (p - name->data);
+
+    return name->len != 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_names_has(const ngx_str_t *list, const ngx_str_t *name,
+    ngx_uint_t any_case)
+{
+    ngx_str_t  rest, elt;
+
+    rest = *list;
+
+    while (ngx_http_pgw_names_next(&rest, &elt)) {
+
+        if (elt.len == name->len
+            && (any_case ? ngx_strncasecmp(elt.data, name->data, elt.len)
+                         : ngx_memcmp(elt.data, name->data, elt.len)) == 0)
+        {
+            return 1;
+        }
+    }
+
+    return 0;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_names_is_token(const ngx_str_t *name)
+{
+    u_char  *p;
+
+    for (p = name->data; p < name->data + name->len; p++) {
+        if (ngx_http_pgw_names_fold(*p) == '-' && *p != '-' && *p != '_') {
+            return 0;
+        }
+    }
+
+    return name->len != 0;
+}

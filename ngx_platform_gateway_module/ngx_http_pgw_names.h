@@ -1,0 +1,36 @@
+
+/*
+ * Names of headers and of methods, and lists of them.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_NAMES_H_INCLUDED_
+#define _NGX_HTTP_PGW_NAMES_H_INCLUDED_
+
+
+#include <ngx_config.h>
+#include <ngx_core.h>
+
+
+/* Lower case for letters, digits as they are, '-' for any other byte. */
+
+static ngx_inline u_char
+ngx_http_pgw_names_fold(u_char c)
+{
+    c = ngx_tolower(c);
+
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ? c : '-';
+}
+
+/* Takes the next name off a comma-separated list; false at its end. */
+ngx_uint_t ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name);
+
+/* Whether such a list has the name. */
+ngx_uint_t ngx_http_pgw_names_has(const ngx_str_t *list,
+    const ngx_str_t *name, ngx_uint_t any_case);
+
+/* Whether name has one byte or more, all letters, digits, '-' or '_'. */
+ngx_uint_t ngx_http_pgw_names_is_token(const ngx_str_t *name);
+
+
+#endif /* _NGX_HTTP_PGW_NAMES_H_INCLUDED_ */

@@ -1,0 +1,209 @@
+
+/*
+ * What other modules say in a location.  They keep their structures to
+ * themselves, and a gateway that did not look would let "return" answer before
+ * the guard, a cache hand one client's answer to another, and an explanation
+ * stand open to anybody.
+ */
+
+
+#include "ngx_http_pgw_peek.h"
+
+
+static const ngx_http_pgw_passer_t  ngx_http_pgw_passers[] = {
+    { ngx_string("proxy"), "proxy_buffer_size", NULL },
+    { ngx_string("fastcgi"), "fastcgi_buffer_size", "fastcgi_param" },
+    { ngx_string("scgi"), "scgi_buffer_size", NULL },
+    { ngx_string("uwsgi"), "uwsgi_buffer_size", "uwsgi_param" },
+
+    /* listed only to tell their locations from those of the others */
+    { ngx_null_string, "grpc_buffer_size", NULL },
+    { ngx_null_string, "memcached_buffer_size", NULL }
+};
+
+#define NGX_HTTP_PGW_PASSERS                                                  \
+    (sizeof(ngx_http_pgw_passers) / sizeof(ngx_http_pgw_passers[0]))
+
+
+void *
+ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf))
+{
+    ngx_module_t   *m, **modules;
+    ngx_command_t  *cmd;
+
+    for (modules = cf->cycle->modules; *modules; modules++) {
+
+        m = *modules;
+
+        if (m->type != NGX_HTTP_MODULE
+            || (module && ngx_strcmp(m->name, module) != 0))
+        {
+            continue;
+        }
+
+        for (cmd = m->commands; cmd && cmd->name.len; cmd++) {
+
+            if (ngx_strcmp(cmd->name.data, directive) == 0
+                && (set == NULL || cmd->set == set)
+                && cmd->conf == NGX_HTTP_LOC_CONF_OFFSET)
+            {
+                return (char *) ctx->loc_conf[m->ctx_index] + cmd->offset;
+            }
+        }
+    }
+
+    return NULL;
+}
+
+
+const ngx_array_t *
+ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx)
+{
+    ngx_array_t  **codes;
+
+    codes = ngx_http_pgw_peek_field(cf, ctx, "ngx_http_rewrite_module",
+                                    "return", NULL);
+
+    return codes ? *codes : NULL;
+}
+
+
+ngx_uint_t
+ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx)
+{
+    u_char                   *p, *last;
+    const ngx_array_t        *codes;
+    ngx_http_script_code_pt   code;
+
+    codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
+
+    if (codes == NULL) {
+        return 0;
+    }
+
+    p = codes->elts;
+    last = p + codes->nelts * codes->size;
+
+    for ( /* void */ ; p + sizeof(code) <= last; p += sizeof(uintptr_t)) {
+
+        ngx_memcpy(&code, p, sizeof(code));
+
+        if (code == ngx_http_script_return_code) {
+            return 1;
+        }
+
+#if (NGX_PCRE)
+        if (code == ngx_http_script_regex_start_code
+            && ((ngx_http_script_regex_code_t *) p)->redirect)
+        {
+            return 1;
+        }
+#endif
+    }
+
+    return 0;
+}
+
+
+/*
+ * The structure of the access module is an array of rules for each family, the
+ * sizes of which are checked.  A rule is an address, a mask, and what it says.
+ */
+
+ngx_uint_t
+ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
+{
+    u_char        *rule;
+    ngx_uint_t     i, n, all, deny;
+    ngx_array_t  **rules;
+
+    static const u_char  any[2 * 16];
+
+    static const size_t  sizes[] = {
+        2 * sizeof(in_addr_t),
+#if (NGX_HAVE_INET6)
+        2 * sizeof(struct in6_addr),
+#endif
+#if (NGX_HAVE_UNIX_DOMAIN)
+        0
+#endif
+    };
+
+    rules = ngx_http_pgw_peek_field(cf, cf->ctx, "ngx_http_access_module",
+                                    "deny", NULL);
+    all = 0;
+    deny = 0;
+
+    for (i = 0; rules && i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+
+        if (rules[i] == NULL
+            || rules[i]->nelts == 0
+            || rules[i]->size != sizes[i] + sizeof(deny))
+        {
+            return 0;
+        }
+
+        for (n = 0; n < rules[i]->nelts; n++) {
+            rule = (u_char *) rules[i]->elts + n * rules[i]->size;
+            all = ngx_memcmp(rule, any, sizes[i]) == 0;
+            ngx_memcpy(&deny, rule + sizes[i], sizeof(deny));
+
+            if (all && !deny && sizes[i]) {
+                return 0;
+            }
+        }
+
+        if (!all || !deny) {
+            return 0;
+        }
+    }
+
+    return rules != NULL;
+}
+
+
+/*
+ * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
+ * that its directive sets tells where.  So no layout is guessed at.  An "if"
+ * or "limit_except" that passes elsewhere has the upstream of its location all
+ * the same, and another one that may be made of variables.
+ */
+
+ngx_http_upstream_conf_t *
+ngx_http_pgw_peek_passer(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const ngx_http_pgw_passer_t **passer)
+{
+    char                      *field;
+    ngx_uint_t                 i, known;
+    ngx_http_pgw_loc_conf_t   *conf;
+    ngx_http_upstream_conf_t  *all[NGX_HTTP_PGW_PASSERS];
+
+    conf = ctx->loc_conf[ngx_http_platform_gateway_module.ctx_index];
+    known = 0;
+
+    for (i = 0; i < NGX_HTTP_PGW_PASSERS; i++) {
+        field = ngx_http_pgw_peek_field(cf, ctx, NULL,
+                                        ngx_http_pgw_passers[i].directive,
+                                        ngx_conf_set_size_slot);
+
+        all[i] = !field ? NULL : (ngx_http_upstream_conf_t *) (void *)
+                 (field - offsetof(ngx_http_upstream_conf_t, buffer_size));
+
+        known |= all[i] && all[i]->upstream && !conf->elsewhere;
+    }
+
+    i = *passer ? (ngx_uint_t) (*passer - ngx_http_pgw_passers) + 1 : 0;
+
+    for ( /* void */ ; ngx_http_pgw_passers[i].name.len; i++) {
+
+        if (all[i] && (all[i]->upstream || !known)) {
+            *passer = &ngx_http_pgw_passers[i];
+            return all[i];
+        }
+    }
+
+    return NULL;
+}

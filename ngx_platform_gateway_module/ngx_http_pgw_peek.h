@@ -1,0 +1,59 @@
+
+/*
+ * What other modules say in a location.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_PEEK_H_INCLUDED_
+#define _NGX_HTTP_PGW_PEEK_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+/*
+ * The field that a directive of any module (or of that one) sets in the
+ * location in ctx by that function (or any), or NULL.  The tables of directives
+ * are public.
+ */
+void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
+    const char *module, const char *directive,
+    char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
+
+/*
+ * What the location or server in ctx does in the rewrite phase, or NULL: the
+ * compiled code, the first member of the rewrite module's configuration.  A
+ * word that is a function's address marks an instruction.
+ */
+const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether it answers by itself in that phase: by "return", or by a "rewrite"
+   that redirects. */
+ngx_uint_t ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx);
+
+/* Whether its "allow" and "deny" end with "deny all", after no "allow all". */
+ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
+
+/* A module that may pass requests, and with them the trusted headers, on. */
+
+typedef struct {
+    ngx_str_t                    name;         /* "proxy" */
+    const char                  *directive;    /* tells where its upstream_conf
+                                                  is */
+    const char                  *param;        /* sets what goes into its one
+                                                  record, or NULL */
+} ngx_http_pgw_passer_t;
+
+/*
+ * The next such module for the location in ctx (*passer NULL: the first) and
+ * its merged configuration there; NULL: no other.  The one that serves the
+ * location has a fixed upstream; where none has, the address is made of
+ * variables, and any of them may serve it.
+ */
+ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
+    const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
+
+
+#endif /* _NGX_HTTP_PGW_PEEK_H_INCLUDED_ */

@@ -1,0 +1,25 @@
+
+/*
+ * Where the key set comes from, and when.
+ */
+
+
+#ifndef _NGX_HTTP_PGW_REFRESH_H_INCLUDED_
+#define _NGX_HTTP_PGW_REFRESH_H_INCLUDED_
+
+
+#include "ngx_http_pgw.h"
+
+
+ngx_int_t ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data);
+
+/* Starts and ends a worker's part in it. */
+void ngx_http_pgw_refresh_init_process(ngx_http_pgw_keys_t *keys);
+void ngx_http_pgw_refresh_exit_process(ngx_http_pgw_keys_t *keys);
+
+/* The end of a fetch of the key set (data). */
+void ngx_http_pgw_refresh_fetched(void *data, const ngx_str_t *document,
+    const char *err, ngx_uint_t status);
+
+
+#endif /* _NGX_HTTP_PGW_REFRESH_H_INCLUDED_ */
