@@ -31,58 +31,76 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
 }
 
 /*
- * A row for each branch that can be selected in the session, and one without
- * a branch where there is none.  The rows are sorted here: for the few
- * branches that most have, a row each costs the server less than a sort and
- * aggregates that make one row of them.
- *
- * The branch asked about is $2, else the session's own.  $3 is whether a
- * session in a workspace has the branches of the others too.
+ * A row of the session, then one for each branch that can be selected in it:
+ * the other columns of each are null, which costs nothing to send.  The
+ * branches are sorted here: for the few that most have, a row each costs the
+ * server less than a sort and aggregates that make one row of them.
  */
-#define SESSION_COLUMNS                                                       \
-    ", s.account_id, a.account_type, a.status = 'ACTIVE' AS account_enabled," \
-    " s.status = 'ACTIVE' AND s.created_at > a.sessions_valid_after"          \
-    " AS active, s.jti, s.workspace_id, s.member_id, s.active_branch_id,"     \
-    " s.created_at, s.expires_at, " STORE_CLOCK
-#define SESSION(everywhere)                                                   \
-    "  FROM auth_sessions s"                                                  \
-    "  JOIN accounts a ON a.account_id = s.account_id"                        \
-    "  LEFT JOIN selectable_branches t"                                       \
-    "    ON t.account_id = s.account_id"                                      \
-    "   AND (" everywhere "s.workspace_id IS NULL"                            \
-    "        OR t.workspace_id = s.workspace_id)"                             \
-    " WHERE s.session_id = $1"
-#define READ(asked, everywhere)                                               \
-    "SELECT " STORE_BRANCH_COLUMNS("t.branch_id = " asked) SESSION_COLUMNS    \
-    SESSION(everywhere)
+#define SESSION                                                               \
+    "WITH session AS MATERIALIZED ("                                          \
+    "   SELECT s.account_id, a.account_type,"                                 \
+    "          a.status = 'ACTIVE' AS account_enabled,"                       \
+    "          s.status = 'ACTIVE'"                                           \
+    "          AND s.created_at > a.sessions_valid_after AS active,"          \
+    "          s.jti, s.workspace_id, s.member_id, s.active_branch_id,"       \
+    "          s.created_at, s.expires_at, " STORE_CLOCK                      \
+    "     FROM auth_sessions s"                                               \
+    "     JOIN accounts a ON a.account_id = s.account_id"                     \
+    "    WHERE s.session_id = $1)"
+/* asked: the branch asked about.  everywhere: whether a session in a workspace
+ * has the branches of the others too. */
+#define SELECTABLE(asked, everywhere)                                         \
+    ", selectable AS MATERIALIZED ("                                          \
+    "   SELECT " STORE_BRANCH_COLUMNS(                                        \
+        "t.branch_id = " asked) "     FROM session s"                         \
+                                "     JOIN selectable_branches t ON "         \
+                                "t.account_id = s.account_id"                 \
+                                "      AND (" everywhere                      \
+                                "s.workspace_id IS NULL"                      \
+                                "           OR t.workspace_id = "             \
+                                "s.workspace_id))"
+#define ROWS(rotated)                                                         \
+    " SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, session.*, " rotated   \
+    "   FROM session"                                                         \
+    " UNION ALL"                                                              \
+    " SELECT selectable.*, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"   \
+    "        NULL, NULL, NULL, NULL, NULL"                                    \
+    "   FROM selectable"
 
 static const struct db_statement session_read_sql = {
-    "session_read", READ("coalesce($2, s.active_branch_id)", "$3 OR "), false};
+    "session_read",
+    SESSION SELECTABLE("coalesce($2, s.active_branch_id)", "$3 OR ")
+        ROWS("false"),
+    false};
 
 /*
  * The same, and the compare-and-swap.  The read is one snapshot.  If the row
  * has changed since, the update looks at what has become of it: it does
  * nothing, and the caller reads again, unless all that the decision used is as
- * it was.
+ * it was.  A session never changes its account, so that is asked of the
+ * snapshot: asked of the row, it would offer the planner an index that leads
+ * to all sessions of the account.
  */
-#define SEEN "WITH seen AS MATERIALIZED (" READ("s.active_branch_id", "") "),"
 #define REFRESH                                                               \
-    SEEN " rotated AS (" STORE_ROTATE                                         \
-         "    WHERE s.session_id = $1 AND s.account_id = $5"                  \
-         "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"               \
-         "      AND s.jti = $2 AND s.created_at >= $7"                        \
-         "      AND EXISTS (SELECT FROM seen"                                 \
-         "           WHERE account_enabled AND active"                        \
-         "             AND (active_branch_id IS NULL OR roles IS NOT NULL)"   \
-         "             AND workspace_id IS NOT DISTINCT FROM s.workspace_id"  \
-         "             AND member_id IS NOT DISTINCT FROM s.member_id"        \
-         "             AND active_branch_id"                                  \
-         "                 IS NOT DISTINCT FROM "                             \
-         "s.active_branch_id)" STORE_BEFORE_FENCE(                            \
-             "$8") "   RETURNING session_id)"
-#define REFRESHED                                                             \
-    " SELECT seen.*, r.session_id IS NOT NULL"                                \
-    "   FROM seen LEFT JOIN rotated r ON true"
+    SESSION SELECTABLE(                                                       \
+        "s.active_branch_id",                                                 \
+        "") ", rotated AS (" STORE_ROTATE                                     \
+            "    WHERE s.session_id = $1 AND s.status = 'ACTIVE'"             \
+            "      AND s.expires_at >= $6 AND s.jti = $2 AND s.created_at "   \
+            ">= $7"                                                           \
+            "      AND EXISTS (SELECT FROM session"                           \
+            "           WHERE account_enabled AND active AND account_id = $5" \
+            "             AND (active_branch_id IS NULL OR EXISTS ("          \
+            "                 SELECT FROM selectable WHERE roles IS NOT "     \
+            "NULL))"                                                          \
+            "             AND workspace_id IS NOT DISTINCT FROM "             \
+            "s.workspace_id"                                                  \
+            "             AND member_id IS NOT DISTINCT FROM s.member_id"     \
+            "             AND active_branch_id"                               \
+            "                 IS NOT DISTINCT FROM "                          \
+            "s.active_branch_id)" STORE_BEFORE_FENCE(                         \
+                "$8") "   RETURNING session_id)"
+#define REFRESHED ROWS("EXISTS (SELECT FROM rotated)")
 
 static const struct db_statement session_refresh_sql[2] = {
     {"session_refresh", REFRESH REFRESHED, true},
@@ -103,7 +121,7 @@ enum {
     EXPIRES_AT,
     CLOCK_NOW,
     CLOCK_VALID_AFTER,
-    ROTATED /* of a refresh alone */
+    ROTATED
 };
 
 /* Fills out from the rows of a statement whose first parameter is the
@@ -111,8 +129,7 @@ enum {
 static enum store_result copy_view(enum store_result result,
                                    const struct db_params *p,
                                    struct db_rows *rows, pj_arena_t *arena,
-                                   bool refresh, bool list,
-                                   struct session_view *out)
+                                   bool list, struct session_view *out)
 {
     struct session *s = &out->session;
 
@@ -134,7 +151,7 @@ static enum store_result copy_view(enum store_result result,
         s->created_at_s = db_time_us(rows, 0, CREATED_AT) / 1000000;
         s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
         store_copy_clock(rows, CLOCK_NOW, &s->clock);
-        out->rotated = refresh && db_bool(rows, 0, ROTATED);
+        out->rotated = db_bool(rows, 0, ROTATED);
         if (!store_copy_branches(arena, rows, list, out)) {
             /* What was done can no longer be told. */
             result = out->rotated ? STORE_UNKNOWN : STORE_UNAVAILABLE;
@@ -184,12 +201,12 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     bind_branch(&p, branch_id);
     db_param_bool(&p, false);
     result = store_run(st, &session_read_sql, &p, meanwhile, &rows);
-    result = copy_view(result, &p, rows, arena, false, list, out);
+    result = copy_view(result, &p, rows, arena, list, out);
     if (result == STORE_OK && look_everywhere(out)) {
         p.count--;
         db_param_bool(&p, true);
         result = store_run(st, &session_read_sql, &p, NULL, &rows);
-        result = copy_view(result, &p, rows, arena, false, list, out);
+        result = copy_view(result, &p, rows, arena, list, out);
     }
     return result;
 }
@@ -225,7 +242,7 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     }
     result = store_run(st, &session_refresh_sql[to->remember], &p, meanwhile,
                        &rows);
-    result = copy_view(result, &p, rows, arena, true, list, out);
+    result = copy_view(result, &p, rows, arena, list, out);
     if (result == STORE_OK && !out->rotated && look_everywhere(out)) {
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   NULL, out);
