@@ -24,6 +24,52 @@ my $identity = $t->identity_face(
     PLATFORM_AUTH_ARGON2_ITERATIONS  => 3,    # so that logins rehash
 );
 my $port = $t->port('identity');
+my $log = "$pg->{log}";
+
+sub call {
+    my ($path, $json, %o) = @_;
+
+    return http_post($port, "/api/auth/$path", json => $json, %o);
+}
+
+# However small a database is, and whether the planner knows that: a refresh
+# goes along the same indexes, row by row.
+
+my $rows = '';    # how the first plan found them
+
+sub is_same_plan {
+    my ($when, $account) = @_;
+
+    my $start = -s $log;
+    my $s = call(login => { account => "$account\@demo.test",
+        credential => 'Demo-passw0rd!' })->json;
+    for (1 .. 7) {    # the server may plan the first five each for itself
+        $s = call(refresh => { refreshToken => $s->{refreshToken} })->json;
+    }
+    open my $fh, '<', $log or die "$log: $!\n";
+    seek $fh, $start, 0;
+    my @plans = do { local $/; <$fh> }
+        =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
+    is scalar @plans, 7, "$when, $account: the plans of all refreshes";
+    my $plan = $plans[-1] // '';
+    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/,
+        "$when, $account: nested loops alone";
+    my @indexes = $plan =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g;
+    $rows ||= "@{[ sort @indexes ]}";
+    is "@{[ sort @indexes ]}", $rows, "$when, $account: the same indexes";
+    return;
+}
+
+for my $when ('as it was made', 'analyzed') {
+    is_same_plan($when, $_) for qw(one several two-hundred);
+    $pg->sql('analyze');
+}
+is $rows, join(' ', ('accounts_pkey') x 2, ('auth_sessions_pkey') x 2,
+    qw(branch_grants_pkey branches_pkey member_roles_pkey members_once
+       rotated_tokens_pkey workspaces_pkey)), 'which are those of one row';
+like $pg->sql('explain select 1 from members join branch_grants
+    using (member_id) join branches using (branch_id)'), qr/Hash Join/,
+    'others would hash these tables';
 
 # Enough rows that reading a whole table would never pay.
 
@@ -69,16 +115,10 @@ SQL
 $pg->sql('analyze');
 cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS,
     "$SESSIONS sessions";
-
-sub call {
-    my ($path, $json, %o) = @_;
-
-    return http_post($port, "/api/auth/$path", json => $json, %o);
-}
+is_same_plan("$SESSIONS sessions", 'one');
 
 # From here on the server's log has the plans.
 
-my $log = "$pg->{log}";
 my $start = -s $log;
 
 my $credential = 'Demo-passw0rd!';
@@ -86,6 +126,8 @@ is call(login => { account => 'one@demo.test', credential => 'wrong' })
     ->status, 401, 'a failed login';
 my $one = call(login => { account => 'one@demo.test',
     credential => $credential })->json;
+is call(login => { account => 'two-workspaces@demo.test',
+    credential => $credential })->status, 200, 'a login that rehashes';
 my $several = call(login => { account => 'several@demo.test',
     credential => $credential })->json;
 is call('select-branch', { branchId => $several->{branches}[0]{branchId} },

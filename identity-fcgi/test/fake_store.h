@@ -7,7 +7,7 @@
 #define FAKE_STORE_H_INCLUDED
 
 #include "base/account_name.h"
-#include "store/store.h"
+#include "store/store_refresh.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -233,10 +233,10 @@ static inline bool would_rotate(const struct session_view *v,
 }
 
 /* A read that rotates; results and views are those of reads. */
-enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
-                                        const struct rotation *to, bool list,
-                                        struct meanwhile *meanwhile,
-                                        struct session_view *out)
+enum store_result store_refresh(struct store *st, pj_arena_t *arena,
+                                const struct rotation *to, bool list,
+                                struct meanwhile *meanwhile,
+                                struct session_view *out, bool *rotated)
 {
     int turn = db.read.turn;
     enum store_result result = next(&db.read);
@@ -250,14 +250,14 @@ enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
     }
     *out = db.views[turn < db.view_count ? turn : db.view_count - 1];
     out->session.clock.now_us = NOW * INT64_C(1000000);
-    if (result != STORE_UNAVAILABLE && would_rotate(out, to)) {
-        out->rotated = true;
+    *rotated = result != STORE_UNAVAILABLE && would_rotate(out, to);
+    if (*rotated) {
         note_rotation(to->new_jti, to->expires_at_s, false, to->remember);
     }
     return result;
 }
 
-enum store_result store_session_rotate(struct store *st,
+enum store_result store_refresh_rotate(struct store *st,
                                        const struct session *old,
                                        const struct rotation *to,
                                        bool clear_scope)
@@ -275,7 +275,7 @@ enum store_result store_session_rotate(struct store *st,
     return next(&db.rotate);
 }
 
-enum store_result store_session_retry(struct store *st,
+enum store_result store_refresh_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out)
 {
@@ -290,7 +290,7 @@ enum store_result store_session_retry(struct store *st,
     return next(&db.retry);
 }
 
-enum store_result store_session_repeat(struct store *st,
+enum store_result store_refresh_repeat(struct store *st,
                                        const struct session *rotated,
                                        bool elsewhere, bool clear_scope)
 {
@@ -302,9 +302,9 @@ enum store_result store_session_repeat(struct store *st,
     return next(&db.repeat);
 }
 
-enum store_result store_session_rotated(struct store *st,
-                                        const char *session_id, pj_str_t jti,
-                                        int64_t within_s)
+enum store_result store_refresh_remembered(struct store *st,
+                                           const char *session_id,
+                                           pj_str_t jti, int64_t within_s)
 {
     (void) st;
     (void) session_id;

@@ -20,6 +20,8 @@ is $?, 0, 'all of it passes, to its end';
 is $seen{$_->[0]} // 0, $_->[1], "it has told: $_->[0]"
     for [ '1000000 sessions', 1 ], [ 'no statement reads a whole table', 2 ],
     [ 'one that does would be seen', 1 ], [ 'of them HOT', 1 ],
+    [ '1000000 sessions, one: nested loops alone', 1 ],
+    [ '1000000 sessions, one: the same indexes', 1 ],
     [ 'a plan of: SET jti =', 1 ], [ 'a plan of: session_id = ANY', 1 ];
 
 done_testing();

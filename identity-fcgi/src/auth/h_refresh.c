@@ -16,11 +16,13 @@
 
 #define UNREADABLE_PAUSE_MS 100
 
-/* The outcome of one attempt. */
-enum step {
-    ROTATED,
+/* What an attempt has come to; ROTATED and RETRIED are its good ends. */
+enum result {
+    READ,      /* nothing is written yet */
+    ROTATED,   /* the session has the new token */
+    RETRIED,   /* an earlier request rotated: what it got is given again */
     REFUSED,   /* with an answer */
-    AGAIN,     /* the row changed in between */
+    AGAIN,     /* the row changed in between, or an answer was lost */
     UNREADABLE /* no database, and a write is in doubt */
 };
 
@@ -36,8 +38,7 @@ struct refresh {
     int64_t exp;          /* likewise */
     pj_str_t new_token;   /* empty until it is signed */
     bool uncertain;       /* the answer to a write was lost */
-    bool retried; /* the token was replaced, and what replaced it is given
-                     again; where that is so: */
+    enum result result;   /* READ, ROTATED or RETRIED; where it is RETRIED: */
     struct retry retry;
     enum session_retry by; /* whom */
 };
@@ -145,8 +146,8 @@ static bool refuse_stale(const struct refresh *r)
         if (r->by == SESSION_RETRY_REUSE) {
             young = STORE_NONE;
         } else if (w->now_s > r->claims.iat + grace_s) {
-            young = store_session_rotated(&w->store, s->session_id,
-                                          r->claims.jti, grace_s);
+            young = store_refresh_remembered(&w->store, s->session_id,
+                                             r->claims.jti, grace_s);
         }
     }
     if (young == STORE_UNAVAILABLE ||
@@ -233,7 +234,7 @@ static bool sign_new_token(struct refresh *r)
         session_expiry(w->now_s, w->cfg->refresh_ttl_s, s->created_at_s,
                        w->cfg->session_max_lifetime_s);
 
-    if (r->retried) {
+    if (r->result == RETRIED) {
         r->exp = r->retry.expires_at_s;
         return auth_sign_refresh(w, s, s->jti, r->retry.iat_s, r->exp,
                                  &r->new_token);
@@ -272,7 +273,7 @@ static void rotate_back(const struct refresh *r)
 
     memcpy(rotated.jti, r->jti, sizeof(rotated.jti));
     copy_id(jti, r->claims.jti);
-    if (store_session_rotate(&r->w->store, &rotated, &to, false) != STORE_OK) {
+    if (store_refresh_rotate(&r->w->store, &rotated, &to, false) != STORE_OK) {
         (void) refuse_in_doubt(r);
     }
 }
@@ -290,64 +291,75 @@ static struct rotation rotation_of(const struct refresh *r)
                              .remember = cfg->refresh_reuse == REUSE_REVOKE};
 }
 
-static enum step rotate(struct refresh *r, enum session_verdict verdict)
+/* Writes what the attempt's first statement did not. */
+static enum store_result write_rest(struct refresh *r, bool lost)
 {
-    struct worker *w = r->w;
-    bool rotated = r->view.rotated, lost = verdict == SESSION_NOT_SELECTABLE;
-    enum store_result result;
-    struct rotation to;
+    struct store *st = &r->w->store;
+    struct rotation to = rotation_of(r);
+
+    if (r->result == RETRIED) {
+        return store_refresh_repeat(st, &r->view.session,
+                                    r->by == SESSION_RETRY_ELSEWHERE, lost);
+    }
+    to.remember = to.remember && r->result == READ;
+    return store_refresh_rotate(st, &r->view.session, &to, lost);
+}
+
+/* Makes the answer, and then the session what the answer says. */
+static enum result complete(struct refresh *r, enum session_verdict verdict)
+{
+    bool lost = verdict == SESSION_NOT_SELECTABLE;
 
     if (!prepare_answer(r, verdict == SESSION_SCOPED)) {
-        if (rotated) {
+        if (r->result == ROTATED) {
             rotate_back(r);
         }
         return REFUSED;
     }
-    if (rotated && !lost) {
+    if (r->result == ROTATED && !lost) {
         return ROTATED;
     }
-    if (r->retried) {
-        result = store_session_repeat(&w->store, &r->view.session,
-                                      r->by == SESSION_RETRY_ELSEWHERE, lost);
-    } else {
-        to = rotation_of(r);
-        to.remember = to.remember && !rotated;
-        result = store_session_rotate(&w->store, &r->view.session, &to, lost);
-    }
-    switch (result) {
+    switch (write_rest(r, lost)) {
     case STORE_OK:
-        return ROTATED;
+        return r->result == RETRIED ? RETRIED : ROTATED;
     case STORE_NONE:
         return AGAIN;
     case STORE_UNKNOWN:
         r->uncertain = true;
         return AGAIN;
     default:
-        (void) auth_database_unavailable(w);
+        (void) auth_database_unavailable(r->w);
         return REFUSED;
     }
 }
 
 /*
- * Reads the session, and on the first attempt rotates it in the same
- * statement, unless the end of the session is near: then the new token's
- * expiry is not known before the read.
+ * Rotates the session by the statement that reads it: on the first attempt,
+ * and unless the end of the session is near, since then the new token's expiry
+ * is not known before the read.  Else reads alone.
  */
-static enum store_result look(struct refresh *r, bool first)
+static enum store_result rotate_or_read(struct refresh *r, bool first)
 {
     struct worker *w = r->w;
     int64_t lifetime_s = w->cfg->session_max_lifetime_s;
+    bool list = r->include_account_token, rotated = false;
     struct rotation to = rotation_of(r);
+    enum store_result result;
 
     if (first && r->exp == w->now_s + w->cfg->refresh_ttl_s) {
         to.opened_at_s = lifetime_s > 0 ? r->exp - lifetime_s : 0;
-        return store_session_refresh(&w->store, &w->arena, &to,
-                                     r->include_account_token, &r->meanwhile,
-                                     &r->view);
+        result = store_refresh(&w->store, &w->arena, &to, list, &r->meanwhile,
+                               &r->view, &rotated);
+    } else {
+        result = store_session_read(&w->store, &w->arena, r->claims.session_id,
+                                    NULL, list, &r->meanwhile, &r->view);
     }
-    return store_session_read(&w->store, &w->arena, r->claims.session_id, NULL,
-                              r->include_account_token, &r->meanwhile,
-                              &r->view);
+    if (result == STORE_OK && r->uncertain &&
+        strcmp(r->view.session.jti, r->jti) == 0) {
+        rotated = true; /* only the answer was lost */
+    }
+    r->result = rotated ? ROTATED : READ;
+    return result;
 }
 
 static enum session_verdict decide(const struct refresh *r)
@@ -355,7 +367,7 @@ static enum session_verdict decide(const struct refresh *r)
     const char *own = r->view.session.jti;
     pj_str_t jti = r->claims.jti;
 
-    if (r->view.rotated || r->retried) {
+    if (r->result != READ) {
         jti = (pj_str_t){(const unsigned char *) own, strlen(own)};
     }
     return session_decide(&r->view, r->claims.account_id, &jti, r->w->now_s,
@@ -363,19 +375,19 @@ static enum session_verdict decide(const struct refresh *r)
 }
 
 /*
- * Whether the token that is not the session's (any more) may be asked for
- * again, and by whom.  If so, the session is taken for that of the rotation:
- * this request is one of that time, also by the row's clock, so the access
- * tokens say it, and whoever locks the account out after it refuses them.
+ * Whether the token, which is not the session's, is the one that the last
+ * rotation replaced and may be asked for again, and by whom.  A retry is
+ * answered as of that rotation's time, by the database's clock, so that a
+ * later lockout covers its access tokens.
  */
-static enum store_result look_for_retry(struct refresh *r)
+static enum store_result find_retry(struct refresh *r)
 {
     struct worker *w = r->w;
     struct session *s = &r->view.session;
     int64_t window_s = w->cfg->refresh_retry_window_s;
     enum store_result result =
         window_s > 0
-            ? store_session_retry(&w->store, &r->claims, window_s, &r->retry)
+            ? store_refresh_retry(&w->store, &r->claims, window_s, &r->retry)
             : STORE_NONE;
 
     if (result != STORE_OK) {
@@ -386,7 +398,7 @@ static enum store_result look_for_retry(struct refresh *r)
     if (r->by == SESSION_RETRY_REUSE) {
         return STORE_NONE;
     }
-    r->retried = true;
+    r->result = RETRIED;
     r->new_token.len = 0; /* it is another */
     memcpy(s->jti, r->retry.jti, sizeof(s->jti));
     s->expires_at_s = r->retry.expires_at_s;
@@ -394,40 +406,35 @@ static enum store_result look_for_retry(struct refresh *r)
     return STORE_OK;
 }
 
-/* Reads what the request is about, and decides. */
-static enum store_result look_and_decide(struct refresh *r, bool first,
-                                         enum session_verdict *verdict)
+/* Finds out what the request is about: READ, ROTATED or RETRIED. */
+static enum store_result find(struct refresh *r, bool first,
+                              enum session_verdict *verdict)
 {
-    const struct session *s = &r->view.session;
-    enum store_result result = look(r, first);
+    enum store_result result = rotate_or_read(r, first);
 
     if (result != STORE_OK) {
         return result;
     }
-    if (r->uncertain && strcmp(s->jti, r->jti) == 0) {
-        r->view.rotated = true; /* by ourselves: only the answer was lost */
-    }
     *verdict = decide(r);
     if (*verdict == SESSION_STALE) {
-        result = look_for_retry(r);
+        result = find_retry(r);
         *verdict = decide(r);
     }
     return result == STORE_NONE ? STORE_OK : result;
 }
 
-/* One read, one decision and, unless the read has rotated already, one
+/* One statement, one decision and, unless the statement has rotated, one
  * compare-and-swap. */
-static enum step attempt(struct refresh *r, bool first)
+static enum result attempt(struct refresh *r, bool first)
 {
     enum session_verdict verdict = SESSION_NOT_ACTIVE;
 
-    if (r->retried) { /* another attempt was to give it again */
-        r->retried = false;
+    if (r->result == RETRIED) { /* another attempt was to give it again */
         r->new_token.len = 0;
     }
-    switch (look_and_decide(r, first, &verdict)) {
+    switch (find(r, first, &verdict)) {
     case STORE_OK:
-        return may_rotate(r, verdict) ? rotate(r, verdict) : REFUSED;
+        return may_rotate(r, verdict) ? complete(r, verdict) : REFUSED;
     case STORE_UNKNOWN:
         r->uncertain = true;
         return AGAIN;
@@ -462,18 +469,18 @@ static bool pause_ms(const struct refresh *r, long ms)
  */
 static bool rotate_session(struct refresh *r)
 {
-    enum step step = AGAIN;
+    enum result result = AGAIN;
 
     r->exp = expected_expiry(r->w, &r->claims);
     if (!uuid_generate(r->jti)) {
         return auth_failed(r->w, "no randomness");
     }
-    for (int left = ATTEMPTS; left > 0; left -= step == AGAIN) {
-        step = attempt(r, left == ATTEMPTS);
-        if (step == ROTATED || step == REFUSED) {
-            return step == ROTATED;
+    for (int left = ATTEMPTS; left > 0; left -= result == AGAIN) {
+        result = attempt(r, left == ATTEMPTS);
+        if (result == ROTATED || result == RETRIED || result == REFUSED) {
+            return result != REFUSED;
         }
-        if (step == UNREADABLE && !pause_ms(r, UNREADABLE_PAUSE_MS)) {
+        if (result == UNREADABLE && !pause_ms(r, UNREADABLE_PAUSE_MS)) {
             break;
         }
     }
@@ -507,10 +514,12 @@ void h_refresh(struct worker *w)
     struct refresh r = {.w = w, .meanwhile = {sign_ahead, &r}};
 
     if (read_body(&r) && find_token(&r) && verify(&r) && rotate_session(&r)) {
-        metrics_count(r.retried ? METRICS_RETRIES : METRICS_ROTATIONS);
+        bool retried = r.result == RETRIED;
+
+        metrics_count(retried ? METRICS_RETRIES : METRICS_ROTATIONS);
         http_cookie_set(w->res, w->cfg, r.new_token, r.exp - w->now_s);
         auth_audit(w,
-                   !r.retried ? "auth.refresh.succeeded"
+                   !retried ? "auth.refresh.succeeded"
                    : r.by == SESSION_RETRY_ELSEWHERE
                        ? "auth.refresh.retried_elsewhere"
                        : "auth.refresh.retried",

@@ -277,28 +277,6 @@ static bool is_address(const char *text)
            inet_pton(AF_INET6, text, parsed) == 1;
 }
 
-/* Counts are kept under an HMAC of the name that only holders of the signing
- * key can compute (attempt_identify()). */
-bool cmd_attempts(struct cmd *c)
-{
-    const char *name = cmd_get(c, "account");
-    const char *address = cmd_get(c, "address");
-    struct attempt attempt;
-    char hmac[2 * sizeof(attempt.account_hmac) + 1];
-
-    if (!attempt_identify(c->keys, str(name, strlen(name)),
-                          str(address, address != NULL ? strlen(address) : 0),
-                          &attempt)) {
-        return cmd_fail(c, "the account's HMAC failed");
-    }
-    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
-        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
-    }
-    cmd_setf(c, "hmac", "%s", hmac);
-    cmd_setf(c, "prefix", "%s", attempt.address);
-    return true;
-}
-
 static bool unlock(struct cmd *c)
 {
     const char *address = cmd_get(c, "address");

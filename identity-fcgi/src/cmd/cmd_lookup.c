@@ -7,6 +7,9 @@
 
 #include "cmd/cmd.h"
 
+#include "auth/app.h"
+
+#include <stdio.h>
 #include <string.h>
 
 /* Finds the row that a list goes on after, and what it is sorted by. */
@@ -160,6 +163,31 @@ static const struct cmd_spec parts[] = {
      .columns = {"workspaceName", "workspaceId=", "branchId", "branchName",
                  "roles"}},
     {"sessions", .list = true, .sql = sessions_sql, .columns = {SESSIONS}}};
+
+/* Counts are kept under an HMAC of the name that only holders of the signing
+ * key can compute (attempt_identify()). */
+bool cmd_attempts(struct cmd *c)
+{
+    const char *name = cmd_get(c, "account");
+    const char *address = cmd_get(c, "address");
+    const pj_str_t who = {(const unsigned char *) name, strlen(name)};
+    pj_str_t where = {NULL, 0};
+    struct attempt attempt;
+    char hmac[2 * sizeof(attempt.account_hmac) + 1];
+
+    if (address != NULL) {
+        where = (pj_str_t){(const unsigned char *) address, strlen(address)};
+    }
+    if (!attempt_identify(c->keys, who, where, &attempt)) {
+        return cmd_fail(c, "the account's HMAC failed");
+    }
+    for (size_t i = 0; i < sizeof(attempt.account_hmac); i++) {
+        snprintf(hmac + 2 * i, 3, "%02x", attempt.account_hmac[i]);
+    }
+    cmd_setf(c, "hmac", "%s", hmac);
+    cmd_setf(c, "prefix", "%s", attempt.address);
+    return true;
+}
 
 bool cmd_person(struct cmd *c)
 {

@@ -211,6 +211,19 @@ static PGconn *start(const struct config *cfg, size_t n)
     return PQconnectStartParams(names, values, 0);
 }
 
+/*
+ * Every statement of the service finds a few rows by an index, and joins them
+ * row by row.  Of a small database the planner knows only that it is small
+ * today: it would read and hash whole tables, at twice the cost, and keep that
+ * plan while they grow.  Nor is any of them worth compiling.
+ */
+#define SETTINGS(timeout, local)                                              \
+    "set_config('enable_hashjoin', 'off', " local "),"                        \
+    "set_config('enable_mergejoin', 'off', " local "),"                       \
+    "set_config('enable_seqscan', 'off', " local "),"                         \
+    "set_config('jit', 'off', " local "),"                                    \
+    "set_config('statement_timeout', " timeout ", " local ")"
+
 /* Sets up the session if it is ours alone, which it is when the server process
  * that answers is the one announced at the start.  A pooler that shares server
  * connections announces itself; its sessions are not touched. */
@@ -219,9 +232,8 @@ static bool settle(struct db_conn *c, PGconn *pg, const struct config *cfg,
 {
     static const char sql[] =
         "SELECT set_config('default_transaction_isolation', 'read committed',"
-        "                  false),"
-        "       set_config('statement_timeout', $2, false)"
-        " WHERE pg_backend_pid() = $1";
+        "                  false)," SETTINGS(
+            "$2", "false") " WHERE pg_backend_pid() = $1";
     char announced[24];
     const char *values[] = {announced, c->timeout_ms};
     PGresult *res = NULL;
@@ -374,9 +386,8 @@ static bool send_settings(struct db_conn *c)
            PQsendQueryParams(c->pg,
                              "SET transaction_isolation = 'read committed'", 0,
                              NULL, NULL, NULL, NULL, 0) &&
-           PQsendQueryParams(
-               c->pg, "SELECT set_config('statement_timeout', $1, true)", 1,
-               NULL, timeout, NULL, NULL, 0);
+           PQsendQueryParams(c->pg, "SELECT " SETTINGS("$1", "true"), 1, NULL,
+                             timeout, NULL, NULL, 0);
 }
 
 /* Sends a statement, by its name where it is prepared; on a session that is

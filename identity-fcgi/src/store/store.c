@@ -64,20 +64,6 @@ void store_param_client(struct db_params *p, const struct store *st)
     db_param_time_us(p, st->access_until_s * 1000000);
 }
 
-void store_param_retry(struct db_params *p, pj_str_t old_jti,
-                       const struct rotation *to)
-{
-    if (to->retry_window_s > 0) {
-        db_param_uuid(p, (const char *) old_jti.data, old_jti.len);
-        store_param_uuid(p, to->new_jti);
-        db_param_time_us(p, to->now_s * 1000000);
-        return;
-    }
-    db_param_uuid_or_null(p, NULL);
-    db_param_uuid_or_null(p, NULL);
-    db_param_any(p, NULL);
-}
-
 /* -- accounts -- */
 
 /*

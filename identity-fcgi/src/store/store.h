@@ -66,39 +66,15 @@ struct session {
     struct store_clock clock;
 };
 
-/* What a refresh writes to a session, and the conditions for it. */
-struct rotation {
-    const pj_claims_t *token; /* in hand */
-    const char *new_jti;
-    int64_t expires_at_s; /* of the new token, and of the session with it */
-    int64_t now_s;        /* its iat; the session is not over then */
-    int64_t opened_at_s;  /* an older session may not live until expires_at */
-    int64_t retry_window_s; /* how long another refresh with the old token
-                               gets this one again; 0: it does not */
-    bool remember;          /* the old jti, for store_session_rotated() */
-};
-
 /* A session and what can be selected in it, read in one snapshot. */
 struct session_view {
     struct session session;
-    bool rotated;       /* by store_session_refresh(), after that moment */
     bool selectable;    /* the branch asked about is; scope is then filled */
     struct scope scope; /* of that branch */
     /* The selectable branches, sorted by workspace name, branch name and
      * branch id: of the scope's workspace, or of all workspaces without a
      * scope. */
     struct branch_list branches;
-};
-
-/* A session's last rotation, while its token may be given again. */
-struct retry {
-    char jti[STORE_UUID]; /* of that token; its times: */
-    int64_t iat_s, expires_at_s;
-    int64_t rotated_at_us;        /* by the database's clock */
-    char address[64], agent[256]; /* of who rotated; "" where not kept */
-    /* A bit for each of the last eight rotations, this one's the lowest:
-     * whether it was retried from elsewhere. */
-    unsigned elsewhere;
 };
 
 struct account {
@@ -249,47 +225,6 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
                                      const pj_str_t *branch_id, bool list,
                                      struct meanwhile *meanwhile,
                                      struct session_view *out);
-/*
- * Reads as store_session_read() does and, in the same statement, replaces jti
- * and expires_at if session_decide() of session.h would allow it and the
- * scope, if any, is still selectable and unchanged.  STORE_OK says that the
- * session was read, and out->rotated that it was rotated.
- */
-enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
-                                        const struct rotation *to, bool list,
-                                        struct meanwhile *meanwhile,
-                                        struct session_view *out);
-/*
- * The compare-and-swap of a refresh alone: replaces jti and expires_at, and
- * clears the scope if clear_scope, if id, old->jti, ACTIVE and the scope
- * columns of old still match.  STORE_NONE when no row matched.
- */
-enum store_result store_session_rotate(struct store *st,
-                                       const struct session *old,
-                                       const struct rotation *to,
-                                       bool clear_scope);
-/*
- * STORE_OK when token is the one that its session's last rotation replaced,
- * less than window_s ago, and what replaced it is not used yet; *out is that
- * rotation.  Else STORE_NONE.
- */
-enum store_result store_session_retry(struct store *st,
-                                      const pj_claims_t *token,
-                                      int64_t window_s, struct retry *out);
-/*
- * Notes that the token of that rotation, rotated->jti, is given again, and
- * access tokens with it: to somebody elsewhere, if that is so.  Clears the
- * scope if clear_scope.  STORE_NONE when the session is no longer as in
- * rotated.  Repeating it is safe.
- */
-enum store_result store_session_repeat(struct store *st,
-                                       const struct session *rotated,
-                                       bool elsewhere, bool clear_scope);
-/* STORE_OK when jti was rotated out of the session at most within_s ago and
- * remembered, else STORE_NONE. */
-enum store_result store_session_rotated(struct store *st,
-                                        const char *session_id, pj_str_t jti,
-                                        int64_t within_s);
 /* Sets the scope of an ACTIVE session whose workspace is null or the same. */
 enum store_result store_session_select(struct store *st,
                                        const char *session_id,

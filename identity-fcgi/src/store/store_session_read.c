@@ -1,7 +1,8 @@
 /* Reading sessions and the branches that can be selected in them. */
 
+#include "store/store_session_read.h"
+
 #include "base/uuid.h"
-#include "store/store_sql.h"
 
 #include <string.h>
 
@@ -30,65 +31,11 @@ enum store_result store_choices(struct store *st, pj_arena_t *arena,
     return result;
 }
 
-/*
- * A row for each branch that can be selected in the session, and one without
- * a branch where there is none.  The rows are sorted here: for the few
- * branches that most have, a row each costs the server less than a sort and
- * aggregates that make one row of them.
- *
- * The branch asked about is $2, else the session's own.  $3 is whether a
- * session in a workspace has the branches of the others too.
- */
-#define SESSION_COLUMNS                                                       \
-    ", s.account_id, a.account_type, a.status = 'ACTIVE' AS account_enabled," \
-    " s.status = 'ACTIVE' AND s.created_at > a.sessions_valid_after"          \
-    " AS active, s.jti, s.workspace_id, s.member_id, s.active_branch_id,"     \
-    " s.created_at, s.expires_at, " STORE_CLOCK
-#define SESSION(everywhere)                                                   \
-    "  FROM auth_sessions s"                                                  \
-    "  JOIN accounts a ON a.account_id = s.account_id"                        \
-    "  LEFT JOIN selectable_branches t"                                       \
-    "    ON t.account_id = s.account_id"                                      \
-    "   AND (" everywhere "s.workspace_id IS NULL"                            \
-    "        OR t.workspace_id = s.workspace_id)"                             \
-    " WHERE s.session_id = $1"
-#define READ(asked, everywhere)                                               \
-    "SELECT " STORE_BRANCH_COLUMNS("t.branch_id = " asked) SESSION_COLUMNS    \
-    SESSION(everywhere)
-
 static const struct db_statement session_read_sql = {
-    "session_read", READ("coalesce($2, s.active_branch_id)", "$3 OR "), false};
-
-/*
- * The same, and the compare-and-swap.  The read is one snapshot.  If the row
- * has changed since, the update looks at what has become of it: it does
- * nothing, and the caller reads again, unless all that the decision used is as
- * it was.
- */
-#define SEEN "WITH seen AS MATERIALIZED (" READ("s.active_branch_id", "") "),"
-#define REFRESH                                                               \
-    SEEN " rotated AS (" STORE_ROTATE                                         \
-         "    WHERE s.session_id = $1 AND s.account_id = $5"                  \
-         "      AND s.status = 'ACTIVE' AND s.expires_at >= $6"               \
-         "      AND s.jti = $2 AND s.created_at >= $7"                        \
-         "      AND EXISTS (SELECT FROM seen"                                 \
-         "           WHERE account_enabled AND active"                        \
-         "             AND (active_branch_id IS NULL OR roles IS NOT NULL)"   \
-         "             AND workspace_id IS NOT DISTINCT FROM s.workspace_id"  \
-         "             AND member_id IS NOT DISTINCT FROM s.member_id"        \
-         "             AND active_branch_id"                                  \
-         "                 IS NOT DISTINCT FROM "                             \
-         "s.active_branch_id)" STORE_BEFORE_FENCE(                            \
-             "$8") "   RETURNING session_id)"
-#define REFRESHED                                                             \
-    " SELECT seen.*, r.session_id IS NOT NULL"                                \
-    "   FROM seen LEFT JOIN rotated r ON true"
-
-static const struct db_statement session_refresh_sql[2] = {
-    {"session_refresh", REFRESH REFRESHED, true},
-    {"session_refresh_remember",
-     REFRESH "," STORE_FORGET ", remembered AS (" STORE_REMEMBER ")" REFRESHED,
-     true}};
+    "session_read",
+    STORE_SESSION STORE_SELECTABLE("coalesce($2, s.active_branch_id)",
+                                   "$3 OR ") STORE_SESSION_ROWS("", ""),
+    false};
 
 enum {
     ACCOUNT_ID = STORE_BRANCH_COLS,
@@ -102,51 +49,45 @@ enum {
     CREATED_AT,
     EXPIRES_AT,
     CLOCK_NOW,
-    CLOCK_VALID_AFTER,
-    ROTATED /* of a refresh alone */
+    CLOCK_VALID_AFTER
 };
 
-/* Fills out from the rows of a statement whose first parameter is the
- * session's id, and frees them. */
-static enum store_result copy_view(enum store_result result,
-                                   const struct db_params *p,
-                                   struct db_rows *rows, pj_arena_t *arena,
-                                   bool refresh, bool list,
-                                   struct session_view *out)
+_Static_assert(CLOCK_VALID_AFTER + 1 == STORE_COL_MORE,
+               "the columns end there");
+
+enum store_result store_session_read_copy(enum store_result result,
+                                          const struct db_params *p,
+                                          const struct db_rows *rows,
+                                          pj_arena_t *arena, bool list,
+                                          struct session_view *out)
 {
     struct session *s = &out->session;
 
     memset(out, 0, sizeof(*out));
     uuid_write(s->session_id, (const unsigned char *) p->values[0]);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
-        result = STORE_NONE;
+    if (result != STORE_OK) {
+        return result;
     }
-    if (result == STORE_OK) {
-        db_uuid(rows, 0, ACCOUNT_ID, s->account_id);
-        store_copy_text(rows, 0, ACCOUNT_TYPE, s->account_type,
-                        sizeof(s->account_type));
-        s->account_enabled = db_bool(rows, 0, ACCOUNT_ENABLED);
-        s->active = db_bool(rows, 0, ACTIVE);
-        db_uuid(rows, 0, JTI, s->jti);
-        db_uuid(rows, 0, WORKSPACE_ID, s->workspace_id);
-        db_uuid(rows, 0, MEMBER_ID, s->member_id);
-        db_uuid(rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
-        s->created_at_s = db_time_us(rows, 0, CREATED_AT) / 1000000;
-        s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
-        store_copy_clock(rows, CLOCK_NOW, &s->clock);
-        out->rotated = refresh && db_bool(rows, 0, ROTATED);
-        if (!store_copy_branches(arena, rows, list, out)) {
-            /* What was done can no longer be told. */
-            result = out->rotated ? STORE_UNKNOWN : STORE_UNAVAILABLE;
-        }
+    if (db_row_count(rows) == 0) {
+        return STORE_NONE;
     }
-    db_rows_free(rows);
-    return result;
+    db_uuid(rows, 0, ACCOUNT_ID, s->account_id);
+    store_copy_text(rows, 0, ACCOUNT_TYPE, s->account_type,
+                    sizeof(s->account_type));
+    s->account_enabled = db_bool(rows, 0, ACCOUNT_ENABLED);
+    s->active = db_bool(rows, 0, ACTIVE);
+    db_uuid(rows, 0, JTI, s->jti);
+    db_uuid(rows, 0, WORKSPACE_ID, s->workspace_id);
+    db_uuid(rows, 0, MEMBER_ID, s->member_id);
+    db_uuid(rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
+    s->created_at_s = db_time_us(rows, 0, CREATED_AT) / 1000000;
+    s->expires_at_s = db_time_us(rows, 0, EXPIRES_AT) / 1000000;
+    store_copy_clock(rows, CLOCK_NOW, &s->clock);
+    return store_copy_branches(arena, rows, list, out) ? STORE_OK
+                                                       : STORE_UNAVAILABLE;
 }
 
-/* Without a scope the list is of all workspaces, and a session in one has not
- * been shown the others. */
-static bool look_everywhere(const struct session_view *view)
+bool store_session_read_again(const struct session_view *view)
 {
     return !view->selectable && view->session.workspace_id[0] != '\0';
 }
@@ -184,51 +125,14 @@ enum store_result store_session_read(struct store *st, pj_arena_t *arena,
     bind_branch(&p, branch_id);
     db_param_bool(&p, false);
     result = store_run(st, &session_read_sql, &p, meanwhile, &rows);
-    result = copy_view(result, &p, rows, arena, false, list, out);
-    if (result == STORE_OK && look_everywhere(out)) {
+    result = store_session_read_copy(result, &p, rows, arena, list, out);
+    db_rows_free(rows);
+    if (result == STORE_OK && store_session_read_again(out)) {
         p.count--;
         db_param_bool(&p, true);
         result = store_run(st, &session_read_sql, &p, NULL, &rows);
-        result = copy_view(result, &p, rows, arena, false, list, out);
-    }
-    return result;
-}
-
-enum store_result store_session_refresh(struct store *st, pj_arena_t *arena,
-                                        const struct rotation *to, bool list,
-                                        struct meanwhile *meanwhile,
-                                        struct session_view *out)
-{
-    const pj_claims_t *token = to->token;
-    unsigned char jti[UUID_BYTES];
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
-
-    db_param_uuid(&p, (const char *) token->session_id.data,
-                  token->session_id.len);
-    db_param_uuid(&p, (const char *) token->jti.data, token->jti.len);
-    store_param_uuid(&p, to->new_jti);
-    db_param_time_us(&p, to->expires_at_s * 1000000);
-    db_param_uuid(&p, (const char *) token->account_id.data,
-                  token->account_id.len);
-    db_param_time_us(&p, (to->now_s + 1) * 1000000);
-    db_param_time_us(&p, to->opened_at_s * 1000000);
-    db_param_fence(&p);
-    store_param_client(&p, st);
-    store_param_retry(&p, token->jti, to);
-    if (p.bad_uuid || !uuid_read(jti, token->jti)) {
-        /* An id is malformed, or the jti is not written as we write it and so
-         * is not the session's: there is nothing to rotate. */
-        return store_session_read(st, arena, token->session_id, NULL, list,
-                                  meanwhile, out);
-    }
-    result = store_run(st, &session_refresh_sql[to->remember], &p, meanwhile,
-                       &rows);
-    result = copy_view(result, &p, rows, arena, true, list, out);
-    if (result == STORE_OK && !out->rotated && look_everywhere(out)) {
-        return store_session_read(st, arena, token->session_id, NULL, list,
-                                  NULL, out);
+        result = store_session_read_copy(result, &p, rows, arena, list, out);
+        db_rows_free(rows);
     }
     return result;
 }

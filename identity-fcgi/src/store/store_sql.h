@@ -21,31 +21,6 @@
 /* The columns of a struct store_clock; a is the account's row. */
 #define STORE_CLOCK "now(), " STORE_VALID_AFTER("a")
 
-/*
- * Replaces the jti of the row s by $3, with the expiry $4.  That is by the
- * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of store_param_client(), $12 to $14 what a retry needs:
- * the old jti, the new one and its iat, or null where none is answered.
- */
-#define STORE_ROTATE                                                          \
-    "UPDATE auth_sessions s SET jti = $3, used_at = now(),"                   \
-    " expires_at = greatest($4, created_at + interval '1 us'),"               \
-    " retry_jti = $12, retry_next = $13, retry_iat = $14,"                    \
-    " retry_elsewhere = (retry_elsewhere & 127::smallint) << 1,"              \
-    " used_address = nullif($9, ''), used_agent = nullif($10, ''),"           \
-    " access_until = greatest(access_until, $11)"
-
-/* After a CTE `rotated` of session ids: the old jti, $2, is kept for a while,
- * and older ones are dropped. */
-#define STORE_FORGET                                                          \
-    " forgotten AS (DELETE FROM rotated_tokens r USING rotated"               \
-    "    WHERE r.session_id = rotated.session_id"                             \
-    "      AND r.rotated_at < now() - interval '2 minutes')"
-#define STORE_REMEMBER                                                        \
-    " INSERT INTO rotated_tokens (session_id, jti)"                           \
-    " SELECT session_id, $2 FROM rotated"                                     \
-    " ON CONFLICT (session_id, jti) DO UPDATE SET rotated_at = now()"
-
 /* The first columns of a statement that gives a row for each branch t of
  * selectable_branches.  The roles are read, and not null, in the row of the
  * branch that is asked about; no role has a comma. */
@@ -88,10 +63,6 @@ void store_param_uuid(struct db_params *p, const char *uuid);
 /* Adds the address and the agent of who asks; "" is null; and until when the
  * access tokens live that this request issues. */
 void store_param_client(struct db_params *p, const struct store *st);
-
-/* Adds $12 to $14 of STORE_ROTATE. */
-void store_param_retry(struct db_params *p, pj_str_t old_jti,
-                       const struct rotation *to);
 
 /* Reads the columns of STORE_CLOCK, the first of which is col. */
 void store_copy_clock(const struct db_rows *rows, int col,

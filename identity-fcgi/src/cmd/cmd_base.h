@@ -1,0 +1,141 @@
+/* The operator's commands: a row of a table, and the command that runs. */
+
+#ifndef CMD_BASE_H_INCLUDED
+#define CMD_BASE_H_INCLUDED
+
+#include "auth/keys.h"
+#include "base/account_name.h"
+#include "base/jsonw.h"
+
+#define CMD_FAILED 1 /* exit status: it was tried */
+#define CMD_USAGE 2  /* exit status: wrong usage or settings */
+#define CMD_LOST 3   /* exit status: done, and not recorded */
+
+#define CMD_MAX_OPTIONS 6
+#define CMD_MAX_COLUMNS 14
+#define CMD_LIMIT 100     /* rows of a list where no --limit is given */
+#define CMD_MAX_GIVEN 300 /* options in one command line */
+#define CMD_MAX_BRANCHES 200
+#define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
+#define CMD_MAX_SET 12
+#define CMD_SECRET_MAX (20 * 1024)
+
+struct cmd;
+struct db_rows;
+struct db_script;
+
+#define CMD_TYPE                                                              \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+    .form = "CUSTOMER|OPERATOR|SYSTEM"
+
+/* -- rows: the last of a list has no words, or no name -- */
+
+enum { CMD_NEEDED = 1, CMD_MANY = 2 }; /* MANY: may be given again */
+
+struct cmd_option {
+    const char *name;  /* without the dashes */
+    const char *value; /* what it is called in the help; NULL: a flag */
+    const char *help;
+    unsigned flags;
+    bool (*valid)(const char *value); /* or NULL */
+    const char *accepted;             /* "--NAME is ACCEPTED" */
+    const char *form;                 /* of parse_form(), or NULL */
+};
+
+struct cmd_spec {
+    const char *words;   /* "account add" */
+    const char *operand; /* "NAME", the value "name"; "[NAME]": not needed, and
+                            no value; NULL: there is none */
+    const char *purpose; /* one line */
+    const char *more;    /* lines of help, or NULL */
+    struct cmd_option options[CMD_MAX_OPTIONS + 1];
+
+    /* What is done, in this order; any may be missing. */
+    bool (*check)(struct cmd *c); /* settings, secrets */
+    /* In one transaction: finds the account given and, with lock, the
+     * workspace; where there is an event, it locks them too. */
+    bool lock;
+    bool (*find)(struct cmd *c); /* finds what else is needed */
+    const char *parent;          /* SQL: locks the parent of a name */
+    const char *status;          /* the new status, unless there is a "to": */
+    const char *to;              /* the value that --to gives anew */
+    const char *sql;             /* runs if that changes anything */
+    bool (*work)(struct cmd *c);
+    /* After it: */
+    const char *event; /* an audit line, where c->changed */
+    bool (*after)(struct cmd *c);
+    bool (*print)(struct cmd *c); /* NULL: cmd_values() */
+    /* Names of values (cmd_out.c knows more of some); "=" and another label
+     * may follow, or none where it is for JSON only. */
+    const char *columns[CMD_MAX_COLUMNS + 1];
+    bool keyless; /* the account may be deleted, and cmd_keys() need
+                     not find a signing key */
+    bool list;    /* prints rows; in JSON an object on a line for each */
+};
+
+/* -- a command that runs: the only one of its process -- */
+
+struct cmd {
+    const struct cmd_spec *spec;
+    const char *env_file; /* or NULL */
+    bool help, json;
+    struct {
+        const struct cmd_option *option;
+        const char *value;
+    } given[CMD_MAX_GIVEN];
+    size_t given_count;
+    const char *operand;
+
+    int status;     /* the exit status, */
+    char line[512]; /* and why it is not 0 */
+    bool audit_lost;
+
+    bool loaded; /* cfg is filled */
+    struct config cfg;
+    struct keys *keys;
+    char account[ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char secret[CMD_SECRET_MAX + 1];
+    size_t secret_len;
+
+    struct db_script *db;
+    size_t found;    /* rows that it gave */
+    int64_t touched; /* rows that it wrote */
+    bool changed;    /* work made a change; true at first */
+    struct db_rows *results[CMD_MAX_RESULTS];
+    size_t result_count;
+    size_t row; /* the one in hand of the last result */
+    struct {
+        const char *name, *text;
+        char copy[80];
+    } set[CMD_MAX_SET];
+    size_t set_count;
+
+    bool begun, out_failed; /* cmd_out.c's */
+    bool printed;           /* some of the result has gone out */
+    struct jsonw w;
+    struct buf out;
+    char out_mem[128 * 1024];
+    unsigned char arena[1024 * 1024]; /* for what is read of one token */
+};
+
+/* Ends the command with a line and an exit status; always false.  Whatever
+ * returns a bool calls it before it returns false. */
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
+#define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
+
+/* All values of an option that may be given again, into out[0..cap); how many
+ * there are, which may be more than cap. */
+size_t cmd_given(const struct cmd *c, const char *name, const char **out,
+                 size_t cap);
+
+/* Takes text as the name or id of an account, into c->secret. */
+bool cmd_fold(struct cmd *c, const char *text);
+
+/* Loads the settings and hides the secrets among them; cmd_keys() loads the
+ * keys too, and a row that is not keyless needs one that signs. */
+bool cmd_load(struct cmd *c);
+bool cmd_keys(struct cmd *c);
+
+#endif
