@@ -70,9 +70,10 @@ ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
 }
 
 
-/* Which of the names to strip, the ids first; their number: none of them. */
+/* Which of the names to strip, the ids first, key is or looks like; their
+   number: none of them. */
 
-static ngx_uint_t
+static ngx_inline ngx_uint_t
 ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *key)
 {
@@ -93,11 +94,7 @@ ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
         }
     }
 
-    /* a look-alike is removed, and not used as an id */
-
-    return i < NGX_HTTP_PGW_IDS
-           && ngx_strncasecmp(key->data, name[i].lowcase.data, key->len) != 0
-           ? NGX_HTTP_PGW_IDS : i;
+    return i;
 }
 
 
@@ -105,16 +102,25 @@ ngx_uint_t
 ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
     ngx_str_t *list, ngx_str_t *name)
 {
-    ngx_uint_t                      i;
-    const ngx_http_pgw_srv_conf_t  *conf;
+    ngx_uint_t                          i;
+    const ngx_http_pgw_srv_conf_t      *conf;
+    const ngx_http_pgw_claim_header_t  *strip;
 
     conf = server->ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
 
     while (conf->any_enabled && ngx_http_pgw_names_next(list, name)) {
 
+        strip = conf->strip->elts;
         i = ngx_http_pgw_headers_strip(conf, name);
 
-        if (i >= NGX_HTTP_PGW_IDS && i < conf->strip->nelts) {
+        /* an id is kept, unlike what looks like it */
+
+        if (i < conf->strip->nelts
+            && (i >= NGX_HTTP_PGW_IDS
+                || ngx_strncasecmp(name->data, strip[i].lowcase.data,
+                                   name->len)
+                   != 0))
+        {
             return 1;
         }
     }
@@ -128,7 +134,8 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 static ngx_uint_t
 ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
-    ngx_uint_t  i;
+    ngx_uint_t                          i;
+    const ngx_http_pgw_claim_header_t  *name;
 
     if (h == pass->hide) {
         return 1;
@@ -144,8 +151,13 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
     }
 
     i = ngx_http_pgw_headers_strip(pass->conf, &h->key);
+    name = pass->conf->strip->elts;
 
-    if (i < NGX_HTTP_PGW_IDS) {
+    /* a look-alike is removed, and not used as an id */
+
+    if (i < NGX_HTTP_PGW_IDS
+        && ngx_memcmp(h->lowcase_key, name[i].lowcase.data, h->key.len) == 0)
+    {
         pass->id[i] = &h->value;
         pass->ids[i]++;
     }
