@@ -167,7 +167,7 @@ for my $case (@beside) {
     my ($refused, $listen, @others) = @$case;
     my ($status, $said) = value(METRICS_LISTEN => METRICS_LISTEN => $listen,
         @others);
-    like "$status $said", $refused ? qr/\A2 render: METRICS_LISTEN .*is taken/
+    like "$status $said", $refused ? qr/\A2 render: METRICS_LISTEN has the port or socket/
         : qr/\A0 /, "metrics at $listen beside @others[0, 1]";
 }
 
