@@ -118,7 +118,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Why a preflight is refused, or NONE; *detail for decision_refuse(). */
+/* Why a preflight is refused, or NONE; *detail for request_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,

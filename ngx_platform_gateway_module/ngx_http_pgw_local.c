@@ -9,7 +9,6 @@
 
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
@@ -37,7 +36,7 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 
     gr->retry_after = retry_after;
 
-    rc = ngx_http_pgw_decision_refuse(r, gr, reason, detail);
+    rc = ngx_http_pgw_request_refuse(r, gr, reason, detail);
 
     gr->code = code;
 
