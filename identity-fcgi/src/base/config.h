@@ -10,7 +10,16 @@
 
 enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
 enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
-enum log_level { LOG_DEBUG_, LOG_INFO_, LOG_WARN_, LOG_ERROR_ };
+enum log_level {
+    LOG_DEBUG_,
+    LOG_INFO_,
+    LOG_WARN_,
+    LOG_ERROR_,
+    /* Which nothing filters: a line for the record ("audit":true), and one of
+     * the access log, which has a switch of its own. */
+    LOG_AUDIT_,
+    LOG_ACCESS_
+};
 
 /* Everything the program may be told.  Strings are owned by the struct.
  * Durations are in the unit of their suffix. */

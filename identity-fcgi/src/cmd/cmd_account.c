@@ -431,13 +431,14 @@ const struct cmd_spec cmd_accounts[] = {
      "made with it.\n",
      .options = {
          {"address", "IP", "also forget all that was counted for this address",
-          0, is_address, "an IP address"}},
+          0, is_address, .accepted = "an IP address"}},
      .check = cmd_keys, .work = unlock,
      .event = "account.unlocked", .columns = {ACCOUNT}},
     {"account revoke-sessions", "ACCOUNT", "end all sessions, or one",
      ACCOUNT_MORE,
      .options = {
-         {"session", "UUID", "end only this one", 0, cmd_is_uuid, "a UUID"}},
+         {"session", "UUID", "end only this one", .valid = cmd_is_uuid,
+          .accepted = "a UUID"}},
      .work = revoke, .event = "account.sessions_revoked",
      .after = mark_account, .columns = {ACCOUNT}},
     {"sessions revoke", NULL, "end everybody's sessions after data loss",
@@ -448,7 +449,8 @@ const struct cmd_spec cmd_accounts[] = {
      "first commit that may be lost; if in doubt, an earlier one.\n",
      .options = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
-          has_been, "a past time in UTC, like 2026-11-21T10:15:00Z"}},
+          has_been,
+          .accepted = "a past time in UTC, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
      .columns = {"accounts", "revokedSessions"}},
     {.words = NULL},

@@ -466,9 +466,12 @@ static bool is_time(const char *text)
 }
 
 /* clang-format off */
-#define A_TIME 0, is_time, "integer seconds or a number with s, m, h or d"
-#define DRY_RUN {"dry-run", NULL, "tell what would be done, and do nothing"}
-#define FORCE {"force", NULL, "do it although it is not safe yet"}
+#define A_TIME \
+    .valid = is_time, \
+    .accepted = "integer seconds or a number with s, m, h or d"
+#define DRY_RUN \
+    {"dry-run", NULL, .help = "tell what would be done, and do nothing"}
+#define FORCE {"force", NULL, .help = "do it although it is not safe yet"}
 #define SOFT_AGE \
     {"soft-age", "TIME", "how soon gateways have a new key (default 10m)", \
      A_TIME}
@@ -488,7 +491,7 @@ const struct cmd_spec cmd_key_files[] = {
      "It is in the key set, but does not sign yet.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, PARSE_KID_ACCEPTED}, DRY_RUN},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED}, DRY_RUN},
      .check = begin, .after = add, TOOK},
     {"keys activate", "KID", "sign with a published key",
      "Refused until every gateway has it: as soon as all given by --ask say "

@@ -297,8 +297,9 @@ static bool check_revoke(struct cmd *c)
 #define REFRESH_MORE \
     "Tokens already issued stay as they are until they expire; the next\n" \
     "refresh brings the change.\n"
-#define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
-#define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
+#define ACCOUNT {"account", "ACCOUNT", "its name or id", .flags = CMD_NEEDED}
+#define WORKSPACE \
+    {"workspace", "WORKSPACE", "its name or id", .flags = CMD_NEEDED}
 #define ROLES \
     {"role", "ROLE", "a role in each of these branches", CMD_MANY, \
      .accepted = "1 to 32 of the characters A-Z a-z 0-9 _ . : -", \
@@ -395,7 +396,8 @@ const struct cmd_spec cmd_places[] = {
      "account, 32 roles per branch.\n" REFRESH_MORE,
      .options = {
          ACCOUNT,
-         {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
+         {"branch", "BRANCH", "its name or id",
+          .flags = CMD_NEEDED | CMD_MANY},
          ROLES},
      .check = check_grant, .work = change, .print = print_grants,
      .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
@@ -405,7 +407,7 @@ const struct cmd_spec cmd_places[] = {
      "itself.\n"
      REFRESH_MORE,
      .options = {
-         ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
+         ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY}, ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
      .check = check_revoke, .work = change, .print = print_grants,
      .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},

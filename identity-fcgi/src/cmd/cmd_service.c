@@ -309,9 +309,9 @@ const struct cmd_spec cmd_services[] = {
      "revoke-sessions end all that the account has.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
-          CMD_NEEDED},
+          .flags = CMD_NEEDED},
          {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
-          "whole seconds or a number with s, m or h, 1s to 1h"}},
+          .accepted = "whole seconds or a number with s, m or h, 1s to 1h"}},
      .check = cmd_keys, .work = issue, .event = "token.system_issued",
      .after = print_token,
      .columns = {"token=", "accountId=", "accountType=", "sessionId=",
@@ -326,7 +326,7 @@ const struct cmd_spec cmd_services[] = {
      "only the service can read it.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, PARSE_KID_ACCEPTED}},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED}},
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing if there are none.\n",
@@ -341,8 +341,8 @@ const struct cmd_spec cmd_services[] = {
      .options = {
          {"older-than", "TIME",
           "keep ended sessions for this long (default 7d)", 0,
-          is_keep, "integer seconds or a number with s, m, h or d, at most "
-          "3650d"}},
+          is_keep, .accepted = "integer seconds or a number with s, m, h or d, "
+          "at most 3650d"}},
      .check = cmd_load, .after = sweep,
      .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts",
                  "revocations", "busy="}},
