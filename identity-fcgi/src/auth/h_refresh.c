@@ -78,8 +78,7 @@ static bool find_token(struct refresh *r)
     }
     if (cookie == HTTP_COOKIE_CONFLICT ||
         (cookie == HTTP_COOKIE_ONE && r->token.len > 0 &&
-         (r->token.len != value.len ||
-          memcmp(r->token.data, value.data, value.len) != 0))) {
+         !pj_str_eq(r->token, value))) {
         return auth_refuse(r->w, 400, "AUTH_REFRESH_TOKEN_CONFLICT",
                            "The request carries different refresh tokens.");
     }
@@ -365,7 +364,7 @@ static enum session_verdict decide(const struct refresh *r)
     pj_str_t jti = r->claims.jti;
 
     if (r->result != READ) {
-        jti = (pj_str_t){(const unsigned char *) own, strlen(own)};
+        jti = pj_str(own);
     }
     return session_decide(&r->view, r->claims.account_id, &jti, r->w->now_s,
                           r->w->cfg->session_max_lifetime_s);
