@@ -1,9 +1,9 @@
 
 /*
  * The phases of a request: what is done to every request before its location
- * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * cors.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
- * our place among other modules.
+ * is known (POST_READ), what is answered before limits and guards
+ * (SERVER_REWRITE, REWRITE), where the guard is asked (ACCESS; PREACCESS for
+ * subrequests), and our place among other modules.
  */
 
 
@@ -15,6 +15,7 @@
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
+#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
@@ -43,6 +44,88 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 
     return ngx_http_pgw_request_begin(r) ? NGX_DECLINED
                                          : NGX_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+
+/*
+ * nginx refuses a body that is too large, redirects to the path with a slash
+ * and hides internal locations as soon as it has found a location, and only
+ * handlers of the SERVER_REWRITE phase run before that.  So OPTIONS is answered
+ * there, as the location says that would have served it.
+ */
+
+static ngx_int_t
+ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
+{
+    void                     **loc_conf, **server;
+    ngx_int_t                  rc;
+    ngx_http_pgw_request_t    *gr;
+    ngx_http_pgw_srv_conf_t   *sscf;
+    ngx_http_pgw_loc_conf_t   *conf;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    sscf = ngx_http_pgw_srv(r);
+
+    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
+        return NGX_DECLINED;
+    }
+
+    gr = ngx_http_pgw_request_get(r);
+    server = r->loc_conf;
+    loc_conf = server;
+
+    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+    /* to a client an internal one is a path that does not exist */
+
+    if (!clcf->internal || r->internal) {
+        r->loc_conf = loc_conf;
+    }
+
+    rc = NGX_DECLINED;
+    conf = ngx_http_pgw_loc(r);
+
+    if (conf->enable) {
+        gr->required = conf->access;
+        rc = ngx_http_pgw_cors_options(r, gr, conf);
+    }
+
+    if (rc == NGX_DECLINED) {
+
+        /* nginx looks for the location itself, and begins at the server */
+
+        r->loc_conf = server;
+        return NGX_DECLINED;
+    }
+
+    ngx_http_update_location_config(r);
+
+    return rc;
+}
+
+
+/*
+ * Where a "return" of server{} may answer by itself: before it, for the path as
+ * the client sent it.  Elsewhere last, for the path that may be rewritten.
+ */
+
+static ngx_int_t
+ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
+{
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 1)
+                                         : NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
+{
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 0)
+                                         : NGX_DECLINED;
 }
 
 
@@ -365,8 +448,8 @@ static const struct {
                                           1: the last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_first_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_last_handler, 1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
     { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },

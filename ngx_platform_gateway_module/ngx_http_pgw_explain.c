@@ -357,19 +357,18 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 
 
 static void
-ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text, ngx_uint_t access)
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
+    const ngx_array_t *strings)
 {
-    const char          *comma = "";
-    ngx_conf_bitmask_t  *level;
+    ngx_uint_t  i;
 
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+    ngx_http_pgw_text_format(text, ",\"%s\":[", name);
 
-        if (access & level->mask) {
-            ngx_http_pgw_text_json(text, comma, &level->name);
-            comma = ",";
-            access &= ~level->mask;      /* one level has two names */
-        }
+    for (i = 0; strings && i < strings->nelts; i++) {
+        ngx_http_pgw_text_item(text, (const pj_str_t *) strings->elts + i);
     }
+
+    ngx_http_pgw_text_format(text, "]");
 }
 
 
@@ -377,8 +376,9 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      i;
+    ngx_uint_t                      i, access;
     const char                     *match;
+    ngx_conf_bitmask_t             *level;
     const ngx_http_pgw_origin_t    *origin;
     const ngx_http_pgw_loc_conf_t  *conf;
 
@@ -401,13 +401,21 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
 
-    ngx_http_pgw_explain_levels(text, conf->access);
+    access = conf->access;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_text_item(text, &level->name);
+            access &= ~level->mask;      /* one level has two names */
+        }
+    }
 
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
     ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
     ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
-    ngx_http_pgw_text_strings(text, ",\"issuers\":", conf->issuers);
-    ngx_http_pgw_text_strings(text, ",\"audiences\":", conf->audiences);
+    ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
+    ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
 
     /* no pattern needs escaping */
     ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
@@ -515,7 +523,6 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t                    i;
-    const char                   *comma;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
@@ -526,14 +533,12 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
         return;
     }
 
-    comma = "";
     ch = e->conf->claim_headers->elts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
-            ngx_http_pgw_text_json(text, comma, &ch[i].name);
-            comma = ",";
+            ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }
 }
@@ -544,14 +549,11 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question)
 {
     ngx_str_t                  name, headers;
-    const char                *comma;
     ngx_http_pgw_text_t        text = { .request = r };
-    ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-    e.keys = mcf->keys;
-    e.revocations = mcf->revocations;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
+    ngx_http_pgw_explain_t     e = { .request = r, .asked = question,
+                                     .keys = mcf->keys,
+                                     .revocations = mcf->revocations };
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -569,11 +571,9 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
     headers = question->headers;
-    comma = "";
 
     while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
-        ngx_http_pgw_text_json(&text, comma, &name);
-        comma = ",";
+        ngx_http_pgw_text_item(&text, &name);
     }
 
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");

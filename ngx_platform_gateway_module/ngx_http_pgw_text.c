@@ -64,24 +64,6 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 }
 
 
-void
-ngx_http_pgw_text_strings(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_array_t *strings)
-{
-    ngx_uint_t       i;
-    const pj_str_t  *s;
-
-    ngx_http_pgw_text_format(text, "%s[", before);
-
-    for (i = 0; strings && i < strings->nelts; i++) {
-        s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_text_json(text, i ? "," : "", s);
-    }
-
-    ngx_http_pgw_text_format(text, "]");
-}
-
-
 ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
