@@ -87,13 +87,11 @@ static ngx_uint_t
 ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_list_part_t *part, ngx_str_t *name)
 {
-    ngx_str_t         rest;
-    ngx_uint_t        i;
-    ngx_table_elt_t  *h;
+    ngx_str_t             rest;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { part, 0 };
 
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (!ngx_http_pgw_header_in_is(h, "access-control-request-headers")) {
             continue;
@@ -220,20 +218,15 @@ static ngx_int_t
 ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
     const ngx_str_t *names)
 {
-    u_char                 *p;
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h, *vary;
-    const ngx_list_part_t  *part;
+    u_char               *p;
+    ngx_table_elt_t      *h, *vary;
+    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
 
-    static const u_char     prefix[] = "access-control-";
-    static const ngx_str_t  any = ngx_string("*");
-    static const ngx_str_t  origin = ngx_string("Origin");
+    static const u_char  prefix[] = "access-control-";
 
     vary = NULL;
-    part = &r->headers_out.headers.part;
-    i = 0;
 
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (drop
             && h->key.len >= sizeof(prefix)
@@ -246,8 +239,10 @@ ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
         if (names && h->hash && ngx_http_pgw_header_is(h, "vary")) {
             vary = h;
 
-            if (ngx_http_pgw_names_has(&h->value, &origin, 1)
-                || ngx_http_pgw_names_has(&h->value, &any, 0))
+            if (ngx_http_pgw_names_has(&h->value,
+                                       ngx_http_pgw_header_text("origin"), 1)
+                || ngx_http_pgw_names_has(&h->value,
+                                          ngx_http_pgw_header_text("*"), 0))
             {
                 names = NULL;
             }
@@ -282,7 +277,6 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
 {
     ngx_str_t  age;
 
-    static const ngx_str_t  yes = ngx_string("true");
     static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
         "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
 
@@ -299,7 +293,8 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
 
     return ngx_http_pgw_cors_add("Allow-Origin", origin)
-           && ngx_http_pgw_cors_add("Allow-Credentials", &yes)
+           && ngx_http_pgw_cors_add("Allow-Credentials",
+                                    ngx_http_pgw_header_text("true"))
            && (preflight
                ? ngx_http_pgw_cors_add("Allow-Methods", &conf->cors_methods)
                  && ngx_http_pgw_cors_add("Allow-Headers", &conf->cors_headers)

@@ -19,9 +19,9 @@
 
 
 /*
- * The checks, in the order in which the first that fails decides.  Those of a
- * stage of verifying a token look for one error, or with PJ_OK for all that no
- * other check of the stage looks for.
+ * The checks, in the order in which the first that fails decides.  One of a
+ * stage of verifying a token is about one error; with PJ_OK it is about all
+ * errors of the stage that have no check of their own.
  */
 
 static const struct {
@@ -113,8 +113,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     const char       *detail;
     const ngx_str_t  *method = &e->asked->method;
 
-    static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
-
     detail = e->clcf->internal ? "the location is internal"
              : e->conf->enable && e->conf->access == 0
              ? "the location states no platform_gateway_access"
@@ -136,7 +134,9 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 
     allowed = e->conf->allow.len
               ? ngx_http_pgw_names_has(&e->conf->allow, method, 0)
-              : !ngx_http_pgw_names_has(&never, method, 0);
+              : !ngx_http_pgw_names_has(
+                               ngx_http_pgw_header_text("TRACE, CONNECT"),
+                               method, 0);
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
@@ -155,8 +155,6 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
-
-    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     loc_conf = e->asked->server->ctx->loc_conf;
 
@@ -194,7 +192,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (conf->enable
-        && ngx_http_pgw_names_has(&options, &e->asked->method, 0))
+        && ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
+                                  &e->asked->method, 0))
     {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
 

@@ -96,14 +96,10 @@ static const ngx_str_t *
 ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
     static const ngx_str_t  none = ngx_string("OPTIONS");
     static const ngx_str_t  files = ngx_string("GET, HEAD, OPTIONS");
     static const ngx_str_t  any =
         ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     /* nginx refuses these before it looks for a location */
 
@@ -123,7 +119,7 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     return r->err_status == NGX_HTTP_NOT_ALLOWED
            ? (r->upstream ? &none : &files)
            : conf->access == 0 || conf->route_not_found ? &none
-           : clcf->handler ? &any : &files;
+           : ngx_http_pgw_core(r)->handler ? &any : &files;
 }
 
 
@@ -357,12 +353,11 @@ ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
     ngx_buf_t           *b;
     ngx_http_request_t  *r = text->request;
 
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
     b = ngx_calloc_buf(r->pool);
 
     if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+        || !ngx_http_pgw_header_add(r, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
     {
         return NULL;
     }

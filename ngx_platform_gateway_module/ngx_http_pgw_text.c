@@ -70,10 +70,9 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
     ngx_str_t                 content_type;
     ngx_http_complex_value_t  body;
 
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
     if (text->failed
-        || !ngx_http_pgw_header_add(text->request, "Cache-Control", &no_store))
+        || !ngx_http_pgw_header_add(text->request, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
