@@ -9,7 +9,7 @@
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_keys_conf.h"
@@ -398,13 +398,13 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_origins,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_origins,
               cors_origins), NULL },
     { ngx_string("platform_gateway_cors_methods"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_methods), &ngx_http_pgw_cors_methods },
     { ngx_string("platform_gateway_cors_headers"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_headers), &ngx_http_pgw_cors_names },
     { ngx_string("platform_gateway_cors_max_age"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, cors_max_age),
