@@ -50,6 +50,15 @@ typedef struct {
 } ngx_http_pgw_claim_header_t;
 
 
+/* A name of the issuer's: "iss", exactly. */
+
+typedef struct {
+    pj_str_t                     iss;
+    u_char                       seed[32];     /* of the keys by which what is
+                                                  revoked of it is found */
+} ngx_http_pgw_name_t;
+
+
 /* Where something was said in the configuration; line 0: nowhere. */
 
 typedef struct {
@@ -75,6 +84,8 @@ typedef struct {
     ngx_http_pgw_cache_t           *cache;
     ngx_http_pgw_route_t           *routes;
     ngx_http_pgw_revocations_t     *revocations;  /* NULL: none are asked for */
+    ngx_array_t                     names;       /* ngx_http_pgw_name_t: of all
+                                                    policies */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
     ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
