@@ -38,6 +38,7 @@ typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
+typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
 
 
 /* A header name of ours, and the claim that becomes its value. */
@@ -88,8 +89,12 @@ typedef struct {
                                                     policies */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
+    ngx_str_t                       zone_name;   /* of keys; ... */
+    size_t                          zone_size;
     ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
                                                        counted */
+    ngx_shm_zone_t                 *counters_zone;
+    ngx_http_pgw_shared_t          *counters;    /* in it */
 
     /* a location that needs keys, or NULL */
     const ngx_http_pgw_loc_conf_t  *guarded;

@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_zone.h"
 
 
 #define NGX_HTTP_PGW_FEED_MAX_BYTES    (1024 * 1024)  /* of a page */
@@ -23,7 +24,7 @@
 /* In shared memory; written under the mutex, the atomics are read without. */
 
 typedef struct {
-    ngx_uint_t                 layout;     /* always the first field */
+    ngx_http_pgw_zone_part_t   part;
     ngx_http_pgw_lease_t       lease;
     u_char                     secret[16];  /* of the keys */
 

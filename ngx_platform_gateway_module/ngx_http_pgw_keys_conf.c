@@ -22,7 +22,7 @@ ngx_http_pgw_keys_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value;
 
-    if (mcf->keys->zone_size) {
+    if (mcf->zone_size) {
         return "is duplicate";
     }
 
@@ -30,8 +30,7 @@ ngx_http_pgw_keys_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return ngx_http_pgw_conf_zone(cf, &value[1], "platform_gateway:1m",
                                   NGX_HTTP_PGW_KEYS_MIN_ZONE,
-                                  &mcf->keys->zone_name,
-                                  &mcf->keys->zone_size);
+                                  &mcf->zone_name, &mcf->zone_size);
 }
 
 
@@ -320,21 +319,16 @@ ngx_http_pgw_keys_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
                    "location");
     }
 
-    if (!ngx_http_pgw_keys_usable(keys) && keys->zone_size == 0) {
-        return mcf->metrics_place.line == 0 ? NGX_CONF_OK
-               : ngx_http_pgw_conf_fail(cf, &mcf->metrics_place,
-                     "\"platform_gateway_metrics\" counts in shared memory, "
-                     "and there is none: add \"platform_gateway_zone "
-                     "platform_gateway:1m\" to http{},");
+    if (mcf->zone_size == 0) {
+        ngx_str_set(&mcf->zone_name, "platform_gateway");
+        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
     }
 
-    if (keys->zone_size == 0) {
-        ngx_str_set(&keys->zone_name, "platform_gateway");
-        keys->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        return NGX_CONF_OK;
     }
 
-    keys->shm_zone = ngx_shared_memory_add(cf, &keys->zone_name,
-                                           keys->zone_size,
+    keys->shm_zone = ngx_shared_memory_add(cf, &mcf->zone_name, mcf->zone_size,
                                            &ngx_http_platform_gateway_module);
     if (keys->shm_zone == NULL) {
         return NGX_CONF_ERROR;

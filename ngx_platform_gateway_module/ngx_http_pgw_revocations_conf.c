@@ -15,11 +15,6 @@
 #include <openssl/rand.h>
 
 
-/* Changes with the structures, as a reload may load another build. */
-#define NGX_HTTP_PGW_REVOKED_LAYOUT                                           \
-    (0x610000 + sizeof(ngx_http_pgw_revoked_t)                                \
-     + sizeof(ngx_http_pgw_table_slot_t))
-
 #define NGX_HTTP_PGW_REVOKED_MIN_ZONE  (128 * 1024)
 
 
@@ -167,12 +162,29 @@ ngx_http_pgw_revocations_conf_zone_init(ngx_shm_zone_t *shm_zone, void *data)
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
 
+    static const ngx_str_t  all = ngx_null_string;
+
     rev = shm_zone->data;
 
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
 
-    if (zone && zone->layout != NGX_HTTP_PGW_REVOKED_LAYOUT) {
+    zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_REVOKED,
+                                  sizeof(ngx_http_pgw_revoked_t), &all);
+
+    if (zone && zone->table.slots == 0) {
+
+        size = shpool->pfree * ngx_pagesize;
+
+        if (RAND_bytes(zone->secret, sizeof(zone->secret)) == 1 && size) {
+            ngx_http_pgw_table_init(&zone->table, ngx_slab_calloc(shpool, size),
+                                    size);
+        }
+
+        zone->asked = ngx_current_msec;
+        zone->lease.next_try = ngx_current_msec;
+    }
+
+    if (zone == NULL || zone->table.slots == 0) {
 
         /* the old workers may still be using all of it */
 
@@ -181,28 +193,6 @@ ngx_http_pgw_revocations_conf_zone_init(ngx_shm_zone_t *shm_zone, void *data)
                       "another build: restart nginx, or rename the zone",
                       &shm_zone->shm.name);
         return NGX_ERROR;
-    }
-
-    if (zone == NULL) {
-        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_revoked_t));
-        if (zone == NULL
-            || RAND_bytes(zone->secret, sizeof(zone->secret)) != 1)
-        {
-            return NGX_ERROR;
-        }
-
-        size = shpool->pfree * ngx_pagesize;
-
-        ngx_http_pgw_table_init(&zone->table, ngx_slab_calloc(shpool, size),
-                                size);
-        if (zone->table.slot == NULL) {
-            return NGX_ERROR;
-        }
-
-        zone->layout = NGX_HTTP_PGW_REVOKED_LAYOUT;
-        zone->asked = ngx_current_msec;
-        zone->lease.next_try = ngx_current_msec;
-        shpool->data = zone;
     }
 
     for (name = rev->names->elts, i = 0; i < rev->names->nelts; i++) {
