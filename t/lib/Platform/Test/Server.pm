@@ -91,14 +91,16 @@ sub get {
 
 # Requests that have arrived so far, oldest first: hashes with method, uri,
 # version, headers ([[name, value], ...]) and body.
-sub requests {
+sub requests { return map { $json->decode($_) } $_[0]->_noted }
+
+sub count { return scalar(my @all = $_[0]->_noted) }
+
+sub _noted {
     my ($self) = @_;
 
     open my $fh, '<', $self->{log} or return ();
-    return map { $json->decode($_) } grep {/\n\z/} <$fh>;
+    return grep {/\n\z/} <$fh>;
 }
-
-sub count { return scalar(my @all = $_[0]->requests) }
 
 sub forget { unlink $_[0]{log}; return }
 
