@@ -300,5 +300,23 @@ typedef char *ngx_http_pgw_set_t(ngx_conf_t *cf, ngx_command_t *cmd,
 
 extern ngx_module_t  ngx_http_platform_gateway_module;
 
+/* Our configuration where a request, or a line of the configuration, is. */
+
+#define ngx_http_pgw_main(r)                                                  \
+    ((ngx_http_pgw_main_conf_t *)                                             \
+     ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_srv(r)                                                   \
+    ((ngx_http_pgw_srv_conf_t *)                                              \
+     ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_loc(r)                                                   \
+    ((ngx_http_pgw_loc_conf_t *)                                              \
+     ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_conf_main(cf)                                            \
+    ((ngx_http_pgw_main_conf_t *)                                             \
+     ngx_http_conf_get_module_main_conf(cf, ngx_http_platform_gateway_module))
+
 
 #endif /* _NGX_HTTP_PGW_H_INCLUDED_ */

@@ -9,7 +9,6 @@
 
 #include "ngx_http_pgw_access.h"
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_fetch.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
@@ -33,27 +32,17 @@
 static ngx_int_t
 ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_srv_conf_t  *sscf;
-
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
-    if (!sscf->any_enabled) {
+    if (!ngx_http_pgw_srv(r)->any_enabled) {
         return NGX_DECLINED;
     }
 
-    gr = ngx_http_pgw_request_begin(r);
-    if (gr == NULL) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
     if (r->http_version < NGX_HTTP_VERSION_10) {
-        return ngx_http_pgw_decision_refuse(r, gr,
-                                             NGX_HTTP_PGW_REASON_BAD_REQUEST,
-                                             "HTTP/0.9 is not supported");
+        return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_BAD_REQUEST,
+                                         NULL, "HTTP/0.9 is not supported", 0);
     }
 
-    return NGX_DECLINED;
+    return ngx_http_pgw_request_begin(r) ? NGX_DECLINED
+                                         : NGX_HTTP_INTERNAL_SERVER_ERROR;
 }
 
 
@@ -87,7 +76,7 @@ ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
         return 0;
     }
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    mcf = ngx_http_pgw_main(r);
 
     if ((!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
          && (mcf->revocations == NULL
@@ -112,7 +101,6 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_int_t                  rc;
     ngx_http_pgw_ctx_t        *ctx;
     ngx_http_pgw_request_t    *gr;
-    ngx_http_pgw_srv_conf_t   *sscf;
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
@@ -120,9 +108,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_NOT_FOUND;
     }
 
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
-    if (!sscf->any_enabled || ngx_http_pgw_fetch_owns(r)) {
+    if (!ngx_http_pgw_srv(r)->any_enabled || ngx_http_pgw_fetch_owns(r)) {
         return NGX_DECLINED;
     }
 
@@ -135,7 +121,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_pgw_loc(r);
 
     if (!conf->enable) {
         return NGX_DECLINED;
@@ -161,8 +147,7 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
 
     /* "set" and limits keep the value they read: wait for the key before */
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-
+    mcf = ngx_http_pgw_main(r);
     ctx = mcf->subject_read ? ngx_http_pgw_guard_look(r, conf) : NULL;
 
     return (ctx
@@ -182,7 +167,7 @@ ngx_http_pgw_access_ask(ngx_http_request_t *r)
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_pgw_loc(r);
 
     if (!conf->enable) {
         return NGX_DECLINED;
@@ -333,14 +318,11 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                 rc;
-    ngx_http_pgw_ctx_t       *ctx;
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_int_t                rc;
+    ngx_http_pgw_ctx_t      *ctx;
+    ngx_http_pgw_request_t  *gr;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (conf->one_record) {
+    if (ngx_http_pgw_loc(r)->one_record) {
         rc = ngx_http_pgw_access_fits(r);
         if (rc != NGX_DECLINED) {
             return rc;

@@ -314,14 +314,6 @@ ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-static ngx_uint_t
-ngx_http_pgw_conf_same(const ngx_str_t *a, const ngx_str_t *b)
-{
-    return a->len == b->len
-           && ngx_strncasecmp(a->data, b->data, a->len) == 0;
-}
-
-
 /*
  * Whether a name may be stripped and injected.  Names that nginx itself reads
  * have a meaning before the gateway sees them, and pointers into the list that
@@ -331,32 +323,23 @@ ngx_http_pgw_conf_same(const ngx_str_t *a, const ngx_str_t *b)
 static ngx_int_t
 ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 {
-    size_t              i;
+    ngx_uint_t          i;
     const char         *err;
     ngx_http_header_t  *h;
 
-    err = NULL;
-
-    if (name->len == 0 || name->len > NGX_HTTP_PGW_NAME_MAX_LEN) {
-        err = "header name \"%V\" is not 1 to 63 bytes long";
-    }
-
-    for (i = 0; err == NULL && i < name->len; i++) {
-        if (name->data[i] != '-'
-            && ngx_http_pgw_names_fold(name->data[i]) == '-')
-        {
-            err = "header name \"%V\" may hold letters, digits and \"-\" only";
-        }
-    }
+    err = name->len == 0 || name->len > NGX_HTTP_PGW_NAME_MAX_LEN
+          ? "header name \"%V\" is not 1 to 63 bytes long"
+          : !ngx_http_pgw_names_plain(name, "-")
+          ? "header name \"%V\" may hold letters, digits and \"-\" only" : NULL;
 
     for (h = ngx_http_headers_in; err == NULL && h->name.len; h++) {
-        if (ngx_http_pgw_conf_same(&h->name, name)) {
+        if (ngx_http_pgw_names_same(&h->name, name)) {
             err = "header \"%V\" has a meaning for nginx itself";
         }
     }
 
     for (i = 0; err == NULL && i < NGX_HTTP_PGW_IDS; i++) {
-        if (ngx_http_pgw_conf_same(&ngx_http_pgw_conf_names[i][1], name)) {
+        if (ngx_http_pgw_names_same(&ngx_http_pgw_conf_names[i][1], name)) {
             err = "header \"%V\" is the gateway's own";
         }
     }
@@ -393,7 +376,7 @@ ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
     ch = (*map)->elts;
 
     for (i = 0; i < (*map)->nelts; i++) {
-        if (ngx_http_pgw_conf_same(&ch[i].name, name)) {
+        if (ngx_http_pgw_names_same(&ch[i].name, name)) {
             return NGX_DECLINED;
         }
     }

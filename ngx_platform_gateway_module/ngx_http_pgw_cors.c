@@ -118,7 +118,7 @@ ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
 }
 
 
-/* Why a preflight is refused, or NONE; *detail for decision_refuse(). */
+/* Why a preflight is refused, or NONE; *detail for request_refuse(). */
 
 static ngx_http_pgw_reason_e
 ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
@@ -155,7 +155,7 @@ ngx_http_pgw_cors_check(ngx_pool_t *pool, const ngx_http_pgw_loc_conf_t *conf,
     /* what a client sent is repeated if it is short and needs no escaping */
 
     if (name.len > NGX_HTTP_PGW_CORS_NAME
-        || !ngx_http_pgw_names_is_token(&name))
+        || !ngx_http_pgw_names_plain(&name, "-_"))
     {
         return reason;
     }
@@ -218,7 +218,7 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
 
 static ngx_int_t
-ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
+ngx_http_pgw_cors_answer(ngx_http_request_t *r, ngx_uint_t answers)
 {
     void                     **loc_conf, **server;
     ngx_int_t                  rc;
@@ -227,13 +227,9 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_core_loc_conf_t  *clcf;
 
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
+    sscf = ngx_http_pgw_srv(r);
 
-    if (r->method != NGX_HTTP_OPTIONS
-        || r != r->main
-        || !sscf->any_enabled
-        || sscf->answers != answers)
-    {
+    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
         return NGX_DECLINED;
     }
 
@@ -254,7 +250,7 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
     }
 
     rc = NGX_DECLINED;
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_pgw_loc(r);
 
     if (conf->enable) {
         gr->required = conf->access;
@@ -283,14 +279,16 @@ ngx_http_pgw_options_answer(ngx_http_request_t *r, ngx_uint_t answers)
 ngx_int_t
 ngx_http_pgw_cors_first_handler(ngx_http_request_t *r)
 {
-    return ngx_http_pgw_options_answer(r, 1);
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_cors_answer(r, 1)
+                                         : NGX_DECLINED;
 }
 
 
 ngx_int_t
 ngx_http_pgw_cors_last_handler(ngx_http_request_t *r)
 {
-    return ngx_http_pgw_options_answer(r, 0);
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_cors_answer(r, 0)
+                                         : NGX_DECLINED;
 }
 
 

@@ -15,7 +15,7 @@ ngx_int_t ngx_http_pgw_cors_first_handler(ngx_http_request_t *r);
 ngx_int_t ngx_http_pgw_cors_last_handler(ngx_http_request_t *r);
 
 /* Why the preflight for such a request would be refused, or NONE; *detail as
-   decision_refuse() takes it. */
+   request_refuse() takes it. */
 ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail);

@@ -212,7 +212,7 @@ ngx_http_pgw_cors_conf_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     for (i = 1; i < cf->args->nelts; i++) {
 
-        if (!ngx_http_pgw_names_is_token(&value[i])) {
+        if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
             ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
                                "invalid name \"%V\" in \"%V\": each must be "
                                "given in full, there are no patterns",

@@ -12,7 +12,7 @@
 #define _NGX_HTTP_PGW_COUNTERS_H_INCLUDED_
 
 
-#include "ngx_http_pgw_decision.h"
+#include "ngx_http_pgw_request.h"
 
 
 /* Buckets of the histogram; the last one has no bound. */

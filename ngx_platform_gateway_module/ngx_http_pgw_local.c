@@ -9,11 +9,11 @@
 
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
@@ -37,7 +37,7 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 
     gr->retry_after = retry_after;
 
-    rc = ngx_http_pgw_decision_refuse(r, gr, reason, detail);
+    rc = ngx_http_pgw_request_refuse(r, gr, reason, detail);
 
     gr->code = code;
 
@@ -281,9 +281,8 @@ ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
 
         for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
 
-            if (sn[n].name.len == name->len
-                && ngx_strncasecmp(sn[n].name.data, name->data, name->len) == 0)
-            {
+            if (ngx_http_pgw_names_same(&sn[n].name, name)) {
+
                 if (found && found != cscfp[i]) {
                     return NULL;
                 }

@@ -6,7 +6,6 @@
 
 
 #include "ngx_http_pgw_log.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
@@ -113,11 +112,11 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     log->access = (access & NGX_HTTP_PGW_PUBLIC) ? public
                   : levels[(access & NGX_HTTP_PGW_GUARDED) >> 2];
 
-    decision = ngx_http_pgw_decision(r, gr);
+    decision = ngx_http_pgw_request_decision(r, gr);
 
     if (decision != NGX_HTTP_PGW_DECISION_NONE) {
-        log->decision = ngx_http_pgw_decisions[decision];
-        name = ngx_http_pgw_reasons[ngx_http_pgw_decision_reason(r, gr)].name;
+        log->decision = ngx_http_pgw_request_decisions[decision];
+        name = ngx_http_pgw_reasons[ngx_http_pgw_request_reason(r, gr)].name;
         log->reason.data = (u_char *) name;
         log->reason.len = ngx_strlen(name);
     }

@@ -9,7 +9,6 @@
 
 #include "ngx_http_pgw_metrics.h"
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_log.h"
@@ -108,11 +107,11 @@ ngx_http_pgw_metrics_log_handler(ngx_http_request_t *r)
         return NGX_OK;
     }
 
-    decision = ngx_http_pgw_decision(r, gr);
+    decision = ngx_http_pgw_request_decision(r, gr);
     (void) ngx_atomic_fetch_add(&counters->requests[decision], 1);
 
     if (decision >= NGX_HTTP_PGW_DECISION_DENY) {
-        i = ngx_http_pgw_decision_reason(r, gr);
+        i = ngx_http_pgw_request_reason(r, gr);
         ngx_http_pgw_counters_of(refusals[decision], i);
     }
 
@@ -166,7 +165,7 @@ ngx_http_pgw_metrics_series(ngx_http_pgw_text_t *text,
                                   ",");
         ngx_http_pgw_text_format(text, "%s=\"%s\"} %uA\n", family->label,
             family->names[0] ? (u_char *) family->names[i]
-                             : ngx_http_pgw_decisions[i].data, n);
+                             : ngx_http_pgw_request_decisions[i].data, n);
     }
 
     if (family->histogram) {
@@ -216,7 +215,7 @@ ngx_http_pgw_metrics_reasons(ngx_http_pgw_text_t *text)
             ngx_http_pgw_text_format(text,
                 "platform_gateway_refusals_total{reason=\"%s\","
                 "decision=\"%V\"} %uA\n", reasons[reason].name,
-                &ngx_http_pgw_decisions[decision],
+                &ngx_http_pgw_request_decisions[decision],
                 ngx_http_pgw_counters->refusals[decision][reason]);
         }
     }

@@ -16,7 +16,6 @@
 
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
@@ -154,7 +153,7 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
     const ngx_str_t              *allow;
     const ngx_http_pgw_reason_t  *reason;
 
-    reason = ngx_http_pgw_decision_refusal(gr);
+    reason = ngx_http_pgw_request_refusal(gr);
     ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
@@ -362,9 +361,9 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    (void) ngx_http_pgw_decision_refuse(r, gr,
-                                        NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                        NULL);
+    (void) ngx_http_pgw_request_refuse(r, gr,
+                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                       NULL);
 
     return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
@@ -419,7 +418,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     }
 
     page = ngx_http_pgw_problem_precedence(r, gr, page);
-    reason = ngx_http_pgw_decision_refusal(gr);
+    reason = ngx_http_pgw_request_refusal(gr);
     code = page->code;
     detail = page->detail;
 

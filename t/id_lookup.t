@@ -11,7 +11,7 @@ use Platform::Test::Commands;
 use Test::More;
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     PLATFORM_DB_SEED_ON_START     => 'false',
     PLATFORM_DB_STATEMENT_TIMEOUT => '20s',

@@ -49,7 +49,8 @@ sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
-        dir     => abs_path(tempdir('platform-test-XXXXXX', TMPDIR => 1)),
+        dir     => abs_path(tempdir('platform-test-XXXXXX',
+            DIR => Platform::Test::Env::scratch())),
         module  => $o{module} // 1,
         ports   => {},
         vars    => {},
@@ -622,9 +623,10 @@ C<< protocol => sub { my ($socket, $server) = @_; ... } >> speaks for itself:
 C<read_head> (socket) reads and notes a head, C<note(HASH)> makes a request that
 C<requests> tells.
 
-=item postgres(durable => 0, settings => {...}, port => N, name => 'postgres')
+=item postgres(empty => 0, durable => 0, settings => {...}, port => N, name => 'postgres')
 
-A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
+A private cluster, whose database is migrated and seeded unless it is to be
+empty; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
 'CONT'), env, host; standby_of => another makes its standby, promote ends that.
 
 =item identity(NAME => VALUE, ...), identity_env(...), run_identity([ARGS], ...)
