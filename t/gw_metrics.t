@@ -117,8 +117,7 @@ sub of_route {
 ok eventually(sub { scrape(); (is_now('key_set_keys') // 0) == 1 }), 'a key set is there';
 my $res = scrape();
 is $res->status, 200, 'the metrics';
-is $res->header('Content-Type'), 'text/plain; version=0.0.4; charset=utf-8',
-    'in their format';
+is $res->header('Content-Type'), 'text/plain; version=0.0.4; charset=utf-8', 'in their format';
 is $res->header('Cache-Control'), 'no-store', 'not to be cached';
 is is_now('key_set_version'), 1, 'the first key set';
 cmp_ok is_now('key_set_age_seconds'), '<', 30 * $t->scale, 'is young';
@@ -141,8 +140,7 @@ like $info->[0]{version}, qr/\A\d+\.\d+\.\d+\z/, 'and of which version';
 my $head = http($t->port('metrics'), HEAD => '/metrics');
 is_deeply [ $head->status, $head->body, $head->header('Content-Length') ],
     [ 200, '', length $res->body ], 'HEAD has no body, but its length';
-is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405,
-    'POST is not allowed';
+is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405, 'POST is not allowed';
 
 # Each kind of request, over all workers.
 
@@ -385,8 +383,7 @@ nothing_lost('more routes');
 http_get($port, "/more$_") for 1 .. 40;
 requests("more-$_", 'allow', 1) for 1, 2, 39, 40;
 requests('pub"\{é}', 'allow', 35);
-ok !(grep {/route="(?:ssi|slow)"/} keys %$sample),
-    'those that are gone are gone';
+ok !(grep {/route="(?:ssi|slow)"/} keys %$sample), 'those that are gone are gone';
 $upstream->set(hold => 0);
 is $c->read_response->status, 200, 'the old worker answers';
 requests('quick', 'allow', 0);

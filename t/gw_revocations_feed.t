@@ -88,8 +88,7 @@ my %bad = (
     # One that never ends, of which some comes all the time.
     'a drip'            => { drip => 1 },
 );
-my %reset = ((map { $_ => undef } map { keys %$_ } values %bad),
-    many => 0, page => 1000);
+my %reset = ((map { $_ => undef } map { keys %$_ } values %bad), many => 0, page => 1000);
 for my $name (sort keys %bad) {
     my $session = revoke();
     $feed->set(%{ $bad{$name} });

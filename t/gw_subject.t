@@ -20,8 +20,7 @@ sub user { return Platform::Test::Server::header($_[0], 'Cookie') }
 
 sub held {
     my ($request, $server) = @_;
-    sleep 0.02
-        while $request->{uri} =~ /\bhold\b/ && $server->get->{hold};
+    sleep 0.02 while $request->{uri} =~ /\bhold\b/ && $server->get->{hold};
     return;
 }
 
@@ -310,8 +309,7 @@ is looked_up() - $before, 1, 'read three times and guarded, looked up once';
 apart('SSI', '/ssi/direct.html');
 apart('SSI, set', '/ssi/set.html');
 is asked('/direct/ssi'), 2, 'SSI: each part is asked for once, and then comes from the cache';
-unlike ask(1, '/ssi/direct.html', @NOBODY)->body, qr/user=/,
-    'SSI: a stranger gets none';
+unlike ask(1, '/ssi/direct.html', @NOBODY)->body, qr/user=/, 'SSI: a stranger gets none';
 apart('SSI, a map that was empty for the page', '/ssi/mapped/page.html');
 
 SKIP: {
@@ -404,9 +402,7 @@ is $held->read_response->body, '<user=1>', 'limit_conn: the one goes on';
 # A key that has yet to be fetched: the subject is waited for.  A second after
 # the last fetch another one is permitted.
 
-sub permitted {
-    return eventually(sub { time - (Time::HiRes::stat($issuer->{log}))[9] > 1.05 });
-}
+sub permitted { return eventually(sub { time - (Time::HiRes::stat($issuer->{log}))[9] > 1.05 }); }
 permitted();
 $issuer->set(body => jwks($key, $late), hold => 1);
 my %at = (set => '/set/late', map => '/map/late', 'set of a part' => '/ssi/late.html');
@@ -475,8 +471,7 @@ for my $way ('a fetch', 'a reload') {
     for my $name (sort keys %c) {
         my $res = $c{$name}->read_response;
         is $res->status, 200, "$way: $name: goes on";
-        is $res->header('X-Account'), uuid(1), "$way: $name: by that name"
-            unless $name eq 'slices';
+        is $res->header('X-Account'), uuid(1), "$way: $name: by that name" unless $name eq 'slices';
     }
     ok eventually(sub { !grep { kill 0, $_ } @old }), "$way: all is written";
     my $asked = $ranges->count;

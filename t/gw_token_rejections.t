@@ -54,8 +54,7 @@ sub raw {
 sub passes {
     my ($name, $res) = @_;
 
-    is_deeply [ $res->status, $res->header('WWW-Authenticate') ], [ 200, undef ],
-        "$name: passes";
+    is_deeply [ $res->status, $res->header('WWW-Authenticate') ], [ 200, undef ], "$name: passes";
     return;
 }
 
