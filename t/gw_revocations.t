@@ -51,48 +51,30 @@ sub explained {
 }
 
 my $nginx = revocations_gateway($t, $key, server => <<'SERVER');
-location /shadow {
-    platform_gateway_access branch;
-    platform_gateway_shadow on;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /asks {
-    platform_gateway_access public;
-    auth_request /branch;
-    empty_gif;
-}
-location /led {
-    platform_gateway_access public;
-    rewrite ^ /branch last;
-}
+location /shadow { platform_gateway_access branch; platform_gateway_shadow on; %%TO_upstream%% }
+location /asks { platform_gateway_access public; auth_request /branch; empty_gif; }
+location /led { platform_gateway_access public; rewrite ^ /branch last; }
 location /named {
     platform_gateway_access public;
     error_page 404 = @guarded;
     return 404;
     platform_gateway_allow_return on;
 }
-location @guarded {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location @guarded { platform_gateway_access branch; %%TO_upstream%% }
 location /early {
     platform_gateway_access branch;
     set $early "$platform_session_id.";
     add_header X-Early $early always;
     empty_gif;
 }
-location /copied {
-    platform_gateway_access public;
-    mirror /copy;
-    empty_gif;
-}
+location /copied { platform_gateway_access public; mirror /copy; empty_gif; }
 location = /copy {
     platform_gateway_access branch;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%/of-$platform_session_id;
 }
 location /late {
     platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_slow%%;
+    %%TO_slow%%
     add_header X-Late $platform_session_id;
 }
 location /either {
@@ -100,7 +82,7 @@ location /either {
     satisfy any;
     allow 127.0.0.1;
     deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 SERVER
 
@@ -110,15 +92,13 @@ my ($ended, $goes_on) = map { uuid($_) } 1, 2;
 my ($token, $other) = map { token($_) } $ended, $goes_on;
 my @guarded = qw(/branch /asks /led /named);
 for my $path (@guarded) {
-    is everywhere($_, $path), '200', "control: a session is let in, $path"
-        for $token, $other;
+    is everywhere($_, $path), '200', "control: a session is let in, $path" for $token, $other;
 }
 my $was = revocations_metrics($t);
 revoke(revoked_id($ended));
 ok eventually(sub { everywhere($token) eq '401' }), 'it ended: refused';
 is_problem(ask($token), 401, 'GATEWAY_TOKEN_INVALID', 'which');
-like ask($token)->header('WWW-Authenticate'), qr/error="invalid_token"/,
-    'challenged';
+like ask($token)->header('WWW-Authenticate'), qr/error="invalid_token"/, 'challenged';
 is $t->logged(ask($token))->{reason}, 'session_revoked', 'logged';
 is $t->logged(ask($token))->{accountId}, undef, 'as nobody';
 is everywhere($token, $_), '401', "also at $_" for @guarded;
@@ -132,8 +112,7 @@ is everywhere(jwt_token('account', $key, session_id => $goes_on), '/account'),
 # What others see of it.
 
 is ask($token, '/early')->header('X-Early'), '.', 'a variable names nobody';
-is ask($other, '/early')->header('X-Early'), "$goes_on.",
-    'control: but somebody for the other';
+is ask($other, '/early')->header('X-Early'), "$goes_on.", 'control: but somebody for the other';
 my $seen = ask($token, '/shadow');
 is $seen->status, 200, 'shadow mode lets it in';
 is_deeply [ header_values($seen->json, 'X-Session-Id') ], [], 'as nobody';
@@ -177,8 +156,7 @@ cmp_ok grown('token_verifications_total{result="session_revoked"}'), '>=', 16,
     'as results of tokens, too';
 is $is->{'revocation_entries'}, 2, 'entries';
 cmp_ok $is->{'revocation_entries_max'}, '>', 20000, 'of so many in 1 MiB';
-cmp_ok 1024 * 1024 / $is->{'revocation_entries_max'}, '<', 64,
-    'each takes less than 64 bytes';
+cmp_ok 1024 * 1024 / $is->{'revocation_entries_max'}, '<', 64, 'each takes less than 64 bytes';
 cmp_ok $is->{'revocation_feed_age_seconds'}, '<', 5, 'age of the feed';
 is $is->{'revocation_lag_seconds_count{}'}, 2, 'they were new, with a lag';
 is $is->{'revocation_unchecked_total'}, 0, 'none was let in unchecked';
@@ -228,27 +206,22 @@ is everywhere(of_account($now - 9.6)), '401', 'exactly';
 is everywhere(of_account($now - 9.5)), '200', 'to the millisecond';
 is everywhere(of_account($now - 9.5004)), '401', 'before it, though within it';
 revoke(revoked_subject($account, $now - 15), revoked_id(uuid(52)));
-ok eventually(sub { everywhere(token(uuid(52))) eq '401' }),
-    'an earlier moment came';
+ok eventually(sub { everywhere(token(uuid(52))) eq '401' }), 'an earlier moment came';
 is everywhere(of_account($now - 9.6)), '401', 'and it moves not back';
-is everywhere(token($account)), '200',
-    'a session that is called like an account: not';
+is everywhere(token($account)), '200', 'a session that is called like an account: not';
 
 # Entries go when they are dead: with the greatest leeway, 300 seconds.
 
 my $soon = uuid(60);
 revoke(revoked_id($soon, dies_at => time - 290));
 ok eventually(sub { everywhere(token($soon)) eq '401' }), 'about to die: counts';
-ok eventually(sub { everywhere(token($soon)) eq '200' }),
-    'dead: it is gone';
+ok eventually(sub { everywhere(token($soon)) eq '200' }), 'dead: it is gone';
 revoke(revoked_id(uuid(61), dies_at => time - 302), revoked_id(uuid(62)));
-ok eventually(sub { everywhere(token(uuid(62))) eq '401' }),
-    'control: one more, with';
+ok eventually(sub { everywhere(token(uuid(62))) eq '401' }), 'control: one more, with';
 is everywhere(token(uuid(61))), '200', 'one that is dead already: not';
 ok eventually(sub { revocations_metrics($t)->{'revocation_entries'} == 5 }),
     'entries that are left';
-is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 6,
-    'each had its lag, once';
+is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 6, 'each had its lag, once';
 $t->stop($nginx);
 unlink $nginx->{log};
 

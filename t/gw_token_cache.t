@@ -18,8 +18,7 @@ my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 my @good = (iss => 'http://issuer.test');
 
-$t->set(LATE => Platform::Test::Env::build()
-        . '/test/ngx_http_test_late_module.so');
+$t->set(LATE => Platform::Test::Env::build() . '/test/ngx_http_test_late_module.so');
 
 my $CONF = <<'CONF';
 %%GLOBALS%%
@@ -47,44 +46,23 @@ http {
             proxy_pass http://127.0.0.1:%%PORT_issuer%%/jwks.json;
             subrequest_output_buffer_size 64k;
         }
-        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /account {
-            platform_gateway_access account;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /either {
-            platform_gateway_access account branch;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /issuer {
-            platform_gateway_issuer http://other.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /audience {
-            platform_gateway_audience this;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /small {
-            platform_gateway_token_max_size 512;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /lenient {
-            platform_gateway_leeway 60s;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
-        location /back {
-            test_late_clock_back 600s;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+        location / { %%TO_upstream%% }
+        location /account { platform_gateway_access account; %%TO_upstream%% }
+        location /either { platform_gateway_access account branch; %%TO_upstream%% }
+        location /issuer { platform_gateway_issuer http://other.test; %%TO_upstream%% }
+        location /audience { platform_gateway_audience this; %%TO_upstream%% }
+        location /small { platform_gateway_token_max_size 512; %%TO_upstream%% }
+        location /lenient { platform_gateway_leeway 60s; %%TO_upstream%% }
+        location /back { test_late_clock_back 600s; %%TO_upstream%% }
         location /map {
             platform_gateway_claim_header account_id X-Who;
             platform_gateway_claim_header colour X-Colour;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            %%TO_upstream%%
         }
         location /same {
             platform_gateway_issuer http://issuer.test;
             platform_gateway_route same;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+            %%TO_upstream%%
         }
     }
     server {
@@ -160,8 +138,7 @@ for my $on (1, 0) {
     is $first->{'x-roles'}, 'a%2Cb,%C3%A9', "$name: headers";
     $is_events->([ 0, 1, 0 ], 'the first request verifies');
     is_deeply context('/', $token), $first, "$name: the same headers again";
-    is_deeply context('/same/x', $token), $first,
-        "$name: and in a location of the same policy";
+    is_deeply context('/same/x', $token), $first, "$name: and in a location of the same policy";
     $is_events->([ 2, 0, 0 ], 'without verifying');
     my @lines = grep { $_->{path} !~ /metrics/ } $t->nginx->access_lines(3);
     is_deeply [ map { [ @$_{qw(accountId sessionId workspaceId reason)} ] }
@@ -207,10 +184,8 @@ for my $on (1, 0) {
 
     my $forged = jwt_token('branch', $other->as('a'), @good);
     my @answers = map { http_get($port, '/', token => $forged) } 1 .. 2;
-    is_problem $_, 401, 'GATEWAY_TOKEN_INVALID', "$name: forged"
-        for @answers;
-    is $answers[0]->json->{detail}, $answers[1]->json->{detail},
-        "$name: the same detail";
+    is_problem $_, 401, 'GATEWAY_TOKEN_INVALID', "$name: forged" for @answers;
+    is $answers[0]->json->{detail}, $answers[1]->json->{detail}, "$name: the same detail";
     $is_events->([ 0, 2, 0 ], 'a forged one is not remembered');
 
     # Times.
@@ -235,12 +210,10 @@ for my $on (1, 0) {
     # A clock that was set back: what was good is not good yet.
 
     my $at = CORE::time();
-    my %early = (iat => token(iat => $at - 60),
-        nbf => token(iat => $at - 3600, nbf => $at - 60));
+    my %early = (iat => token(iat => $at - 60), nbf => token(iat => $at - 3600, nbf => $at - 60));
     my $aged = token(iat => $at - 3600);
     my $new = jwt_token('branch', $other->as('a'), @good, iat => $at - 60);
-    is status('/', $_), 200, "$name: before the clock is set back"
-        for values %early, $aged;
+    is status('/', $_), 200, "$name: before the clock is set back" for values %early, $aged;
     is status('/', $new), 401, "$name: a forged one, likewise";
     events();
     for my $claim (sort keys %early) {
@@ -250,8 +223,7 @@ for my $on (1, 0) {
     is status('/back', $aged), 200, "$name: control: one that is older";
     is http_get($port, '/back', token => $new)->json->{detail},
         'the token is not valid yet', "$name: a forged one, too";
-    is status('/', $_), 200, "$name: the clock is right again"
-        for values %early;
+    is status('/', $_), 200, "$name: the clock is right again" for values %early;
     $is_events->([ 5, 1, 0 ], 'all that are good are hits');
 
     # A key that goes while its tokens are cached.
@@ -259,15 +231,13 @@ for my $on (1, 0) {
     is status('/', $token), 200, "$name: before the key goes";
     $issuer->set(body => jwks($other));
     my $signal = jwt_token('branch', $other, @good, iat => CORE::time());
-    ok eventually(sub { status('/', $signal) == 200 }),
-        "$name: a new set, without the key";
+    ok eventually(sub { status('/', $signal) == 200 }), "$name: a new set, without the key";
     is status('/', $token), 401, "$name: cached verdicts went with it";
     is http_get($port, '/', token => $forged)->json->{detail},
         'the token was signed by an unknown key', "$name: forged ones too";
     $issuer->set(body => jwks($key, $other));
     sleep 1.1;
-    ok eventually(sub { status('/', $token) == 200 }),
-        "$name: the key is back";
+    ok eventually(sub { status('/', $token) == 200 }), "$name: the key is back";
     is status('/', $token), 200, "$name: and its token works again";
 }
 
@@ -278,8 +248,7 @@ my @tokens = map { token() } 1 .. 3;
 is status('/', $tokens[$_]), 200, "token $_" for 0, 1, 0, 1;
 is_deeply events(), [ 2, 2, 0 ], 'two tokens, side by side';
 my %who = map { $_ => context('/', $tokens[$_])->{'x-account-id'} } 0, 1;
-is $who{$_}, claims($tokens[$_])->{account_id}, "$_ is itself"
-    for 0, 1;
+is $who{$_}, claims($tokens[$_])->{account_id}, "$_ is itself" for 0, 1;
 events();
 
 # The least recently used one goes.
@@ -324,8 +293,7 @@ is entries(), 1, 'nor kept';
 is status('/', $alike[0]), 401, 'nor when it comes again';
 is status('/', $good), 200, 'the good one, beside them';
 is_deeply events(), [ 1, 1, 0 ], 'is known';
-is context('/', $good)->{'x-account-id'}, claims($good)->{account_id},
-    'the good one is itself';
+is context('/', $good)->{'x-account-id'}, claims($good)->{account_id}, 'the good one is itself';
 
 # 3. Bounds: of bytes, and of a token that is larger than all of the cache.
 

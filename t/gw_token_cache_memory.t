@@ -83,8 +83,7 @@ cmp_ok $each, '<=', $LIMIT, "at most $LIMIT bytes a token";
 my @later;
 push @later, rss_after(1 .. 2 * $CACHED) for 1 .. 3;
 note "$empty kB, $full kB full, later @later";
-cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty),
-    'a full cache stays as large';
+cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty), 'a full cache stays as large';
 
 # An entry holds what goes upstream, last the roles, and right behind it the
 # token: nowhere else in the worker does it stand behind them or behind zeros.
@@ -113,8 +112,7 @@ sub entries {
     no warnings 'portable';    # addresses have 64 bits
     while (<$maps>) {
         my ($from, $to) = map {hex} /^([0-9a-f]+)-([0-9a-f]+) rw/ or next;
-        sysseek($mem, $from, 0) && sysread($mem, my $bytes, $to - $from)
-            or next;
+        sysseek($mem, $from, 0) && sysread($mem, my $bytes, $to - $from) or next;
         $found += () = $bytes =~ /$any/g;
     }
     return $found;
@@ -123,8 +121,7 @@ sub entries {
 my @first = map { token_of(40) } 1 .. 8;
 is http_get($port, '/', token => $_)->status, 200, 'a token' for @first;
 is entries(@first), 8, 'control: all are found in memory';
-is http_get($port, '/', token => token_of(1))->status, 200, 'another one'
-    for 1 .. 8;
+is http_get($port, '/', token => token_of(1))->status, 200, 'another one' for 1 .. 8;
 is entries(@first), 0, 'nothing is left of those that had to go';
 
 $t->done;

@@ -245,6 +245,7 @@ sub _more {
 sub _write {
     my ($fh, $bytes) = @_;
 
+    return 0 if !defined $bytes;
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
         return 0 unless $n;
