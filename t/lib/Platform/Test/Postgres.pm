@@ -183,7 +183,10 @@ sub connect {
 sub sql {
     my ($self, $sql, %o) = @_;
 
-    return $self->connect(%o)->run($sql);
+    my $connection = $self->connect(%o);
+    my $got = $connection->run($sql);
+    $connection->close;
+    return $got;
 }
 
 # A transaction that stays open after some SQL: what that changed is locked,
@@ -203,7 +206,7 @@ sub more { my ($self, $transaction, $sql) = @_; return $transaction->run($sql) }
 sub end {
     my ($self, $transaction, $how) = @_;
 
-    return eval { $transaction->run($how); 1 } // 0;
+    return eval { $transaction->run($how); $transaction->close; 1 } // 0;
 }
 
 # Whether so many backends wait for a lock, soon.

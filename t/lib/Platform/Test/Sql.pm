@@ -15,7 +15,7 @@ sub new {
     my $fh = IO::Socket::UNIX->new(Peer => $socket)
         or die "connect to $socket: $!\n";
     my $self = bless { fh => $fh }, $class;
-    my $start = pack('N', 3 << 16) . join "\0", %o,
+    my $start = pack('N', 3 << 16) . join "\0", %o, application_name => 'psql',
         options => '-c client_min_messages=warning', "\0";
     $self->_send(pack('N', 4 + length $start) . $start);
     $self->_answer;
@@ -30,6 +30,14 @@ sub run {
     utf8::encode($sql) if utf8::is_utf8($sql);
     $self->_send('Q' . pack 'NZ*', 5 + length $sql, $sql);
     return $self->_answer;
+}
+
+# Ends it: when this returns the server counts it no more.
+sub close {
+    my ($self) = @_;
+
+    $self->_send(pack 'aN', 'X', 4);
+    return read $self->{fh}, my $rest, 1;
 }
 
 sub _send {
