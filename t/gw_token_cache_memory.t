@@ -11,7 +11,7 @@ use Test::More;
 plan skip_all => 'memory is that of nginx in a plain build only'
     if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
 
-my ($CACHED, $LIMIT) = (1000, 3 * 1024);
+my ($CACHED, $LIMIT) = (300, 3 * 1024);
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -81,7 +81,7 @@ cmp_ok $each, '>', $size, 'control: they are in memory';
 cmp_ok $each, '<=', $LIMIT, "at most $LIMIT bytes a token";
 
 my @later;
-push @later, rss_after(1 .. 2 * $CACHED) for 1 .. 3;
+push @later, rss_after(1 .. 2 * $CACHED) for 1 .. 2;
 note "$empty kB, $full kB full, later @later";
 cmp_ok $later[-1] - $full, '<=', 0.2 * ($full - $empty), 'a full cache stays as large';
 
@@ -105,7 +105,6 @@ sub entries {
     my (@tokens) = @_;
 
     my ($worker) = $nginx->workers;
-    my $any = '(?:rrr|\0{3})\0(?:' . join('|', @tokens) . ')';
     my $found = 0;
     open my $maps, '<', "/proc/$worker/maps" or die "maps: $!\n";
     open my $mem, '<:raw', "/proc/$worker/mem" or die "mem: $!\n";
@@ -113,7 +112,11 @@ sub entries {
     while (<$maps>) {
         my ($from, $to) = map {hex} /^([0-9a-f]+)-([0-9a-f]+) rw/ or next;
         sysseek($mem, $from, 0) && sysread($mem, my $bytes, $to - $from) or next;
-        $found += () = $bytes =~ /$any/g;
+        for my $token (@tokens) {
+            for (my $at = 0; ($at = index $bytes, $token, $at) >= 0; $at++) {
+                $found++ if substr($bytes, $at - 4, 4) =~ /\A(?:rrr|\0{3})\0\z/;
+            }
+        }
     }
     return $found;
 }

@@ -104,6 +104,19 @@ sub _noted {
 
 sub forget { unlink $_[0]{log}; return }
 
+# Waits until the last request came so many seconds ago.
+sub quiet {
+    my ($self, $seconds) = @_;
+
+    my $left;
+    do {
+        my $at = (Time::HiRes::stat($self->{log}))[9] // 0;
+        $left = $at + $seconds - Time::HiRes::time();
+        sleep $left if $left > 0;
+    } while ($left > 0);
+    return;
+}
+
 sub _accept {
     my ($self, $listener) = @_;
 
