@@ -38,6 +38,7 @@ typedef struct ngx_http_pgw_loc_conf_s ngx_http_pgw_loc_conf_t;
 typedef struct ngx_http_pgw_cache_s ngx_http_pgw_cache_t;
 typedef struct ngx_http_pgw_route_s ngx_http_pgw_route_t;
 typedef struct ngx_http_pgw_revocations_s ngx_http_pgw_revocations_t;
+typedef struct ngx_http_pgw_shared_s ngx_http_pgw_shared_t;
 
 
 /* A header name of ours, and the claim that becomes its value. */
@@ -48,6 +49,15 @@ typedef struct {
     ngx_str_t                    lowcase;      /* x-account-id */
     ngx_uint_t                   hash;
 } ngx_http_pgw_claim_header_t;
+
+
+/* A name of the issuer's: "iss", exactly. */
+
+typedef struct {
+    pj_str_t                     iss;
+    u_char                       seed[32];     /* of the keys by which what is
+                                                  revoked of it is found */
+} ngx_http_pgw_name_t;
 
 
 /* Where something was said in the configuration; line 0: nowhere. */
@@ -75,9 +85,15 @@ typedef struct {
     ngx_http_pgw_cache_t           *cache;
     ngx_http_pgw_route_t           *routes;
     ngx_http_pgw_revocations_t     *revocations;  /* NULL: none are asked for */
+    ngx_array_t                     names;       /* ngx_http_pgw_name_t: of all
+                                                    policies */
     ngx_msec_t                      revocations_after;  /* 0: not said */
     ngx_uint_t                      revocations_refuse;
+    ngx_str_t                       zone_name;   /* of keys; ... */
+    size_t                          zone_size;
     ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
+    ngx_shm_zone_t                 *counters_zone;
+    ngx_http_pgw_shared_t          *counters;    /* in it */
     const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
     ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
     ngx_uint_t                      subject_read;  /* by some variable */

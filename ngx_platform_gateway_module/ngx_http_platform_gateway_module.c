@@ -72,6 +72,7 @@ ngx_http_pgw_init(ngx_conf_t *cf)
     mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_revocations_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK)
     {
@@ -228,8 +229,7 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_counters_init_process((mcf && mcf->metrics_place.line)
-                                       ? &mcf->keys->zone->metrics : NULL);
+    ngx_http_pgw_counters_init_process(mcf ? mcf->counters : NULL);
 
     if (mcf == NULL
         || (ngx_process != NGX_PROCESS_WORKER
