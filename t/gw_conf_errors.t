@@ -10,28 +10,29 @@ use Test::More;
 
 my $t = Platform::Test->new;
 
+# Where keys come from.
+my $KEYS = <<'CONF';
+location = /keys {
+    internal;
+    platform_gateway off;
+    subrequest_output_buffer_size 64k;
+    proxy_cache off;
+    proxy_pass http://127.0.0.1:1;
+}
+CONF
+my $SOURCE = "platform_gateway_key_location /keys;\n";
+
 # nginx -t with these lines in http{}, server{} and a location of their own.
 sub check {
     my (%in) = @_;
 
     my $issuer = $in{no_issuer} ? '' : 'platform_gateway_issuer http://i;';
-    my $keys = $in{no_keys} ? '' : 'platform_gateway_key_location /keys;';
-    my $buffer = $in{key_buffer} // '128k';
     my $zone = $in{zone} // 'gateway:1m';
     my ($http, $server) = map { $_ // '' } @in{qw(http server)};
-    return $t->location_test(
-        http     => "platform_gateway_zone $zone; $issuer\n$http",
-        server   => <<"SERVER", location => $in{location});
-$keys
-location = /keys {
-    internal;
-    platform_gateway off;
-    subrequest_output_buffer_size $buffer;
-    proxy_cache off;
-    proxy_pass http://127.0.0.1:1;
-}
-$server
-SERVER
+    my $keys = $in{keys} // $SOURCE . $KEYS;
+    return $t->location_test(location => $in{location},
+        http   => "platform_gateway_zone $zone; $issuer\n$http",
+        server => "$keys\n$server");
 }
 
 my $ON = "platform_gateway on;\n";
@@ -39,9 +40,13 @@ my $PASS = "proxy_pass http://127.0.0.1:1;\n";
 my $BRANCH = "platform_gateway_access branch;\n";
 my $PUBLIC = "platform_gateway_access public;\n";
 
+# Those that need no more than a location are tried together, at the end.
+my @good;
+
 sub accepted {
     my ($name, %in) = @_;
 
+    return push @good, $in{location} if join(' ', keys %in) eq 'location';
     my ($ok, $said) = check(%in);
     ok $ok, "accepted: $name" or diag $said;
     return;
@@ -103,28 +108,95 @@ refused('a level inside limit_except',
 
 refused('no issuer', qr/has no issuer: add "platform_gateway_issuer"/, no_issuer => 1,
     location => $ON . $BRANCH . $PASS);
-accepted('no issuer and nothing guarded', no_issuer => 1, no_keys => 1,
+accepted('no issuer and nothing guarded', no_issuer => 1, keys => '',
     location => $ON . $PUBLIC . $PASS);
 refused('no source of keys',
     qr/needs keys.*add "platform_gateway_key_location" to a server/,
-    no_keys => 1, location => $ON . $BRANCH . $PASS);
+    keys => '', location => $ON . $BRANCH . $PASS);
 refused('no source of keys, and an internal location', qr/needs keys/,
-    no_keys => 1, location => 'internal;' . $ON . $BRANCH . $PASS);
+    keys => '', location => 'internal;' . $ON . $BRANCH . $PASS);
 accepted('a source of keys', location => $ON . $BRANCH . $PASS);
 
-# The key set has to fit in.
+# The key set: [name, what is said or undef, keys, http{} and zone].
 
-refused('a zone too small', qr/zone size "100k" is invalid or below 256k/,
-    zone => 'gateway:100k', location => $ON . $BRANCH . $PASS);
-refused('a zone without a size', qr/invalid zone "gateway": it is NAME:SIZE/,
-    zone => 'gateway');
-accepted('the smallest zone', zone => 'gateway:256k',
-    location => $ON . $BRANCH . $PASS);
-refused('subrequest_output_buffer_size too small',
-    qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/,
-    key_buffer => '63k', location => $ON . $BRANCH . $PASS);
-accepted('subrequest_output_buffer_size just large enough',
-    key_buffer => '64k', location => $ON . $BRANCH . $PASS);
+my $file = $t->write_file('keys.json', jwks(jwt_key('a')));
+my $bad = $t->write_file('bad.json', '{"keys":[{"kty":"EC"}]}');
+my $dir = $t->dir;
+my $SMALL_BUFFER = qr/cannot hold a key set: add "subrequest_output_buffer_size 64k;"/;
+my $AGES = 'platform_gateway_key_';
+for my $case (
+    [ 'the usual', undef, $SOURCE . $KEYS ],
+    [ 'two key locations', qr/already given by "platform_gateway_key_location" in \S+:\d+/,
+        $SOURCE x 2 . $KEYS ],
+    [ 'a relative one', qr/must begin with "\/"/, $SOURCE =~ s{/}{}r . $KEYS ],
+    [ 'one that does not exist', qr/names no location .* in \S+:\d+/, $SOURCE ],
+    [ 'one that another location would serve',
+        qr/location "\/" .* or a "location = \/keys"/, "$SOURCE location / { empty_gif; }" ],
+    [ 'one that clients reach', qr/must be internal: add "internal;"/,
+        $SOURCE . $KEYS =~ s/internal;//r ],
+    [ 'a small output buffer', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/64k/63k/r ],
+    [ 'the default one', $SMALL_BUFFER, $SOURCE . $KEYS =~ s/subrequest_\w+ 64k;//r ],
+    [ 'a larger one', undef, $SOURCE . $KEYS =~ s/64k/256k/r ],
+    [ 'one set for the server', undef,
+        "subrequest_output_buffer_size 64k; $SOURCE" . $KEYS =~ s/subrequest_\w+ 64k;//r ],
+    [ 'a prefix location', undef, $SOURCE . $KEYS =~ s{= /keys}{/k}r ],
+    [ 'a nested one', undef, "$SOURCE location /k { platform_gateway off; "
+        . "location /keys_other { empty_gif; } $KEYS }" ],
+    [ 'among many others', undef, join ' ', $SOURCE . $KEYS, map {"location = $_ { empty_gif; }"}
+        map { ("/$_", "/keys$_", "/k$_") } 'a' .. 'm' ],
+
+    # A cache would answer with old keys.
+    [ 'a cache that is inherited',
+        qr/location "\/keys" .* cache: add "proxy_cache off;" to it, in \S+:\d+/,
+        "$SOURCE proxy_cache one;" . $KEYS =~ s/proxy_cache off;//r ],
+    [ 'a cache of an address made of variables', qr/add "proxy_cache off;"/,
+        "$SOURCE set \$at 127.0.0.1:1; proxy_cache one;"
+            . $KEYS =~ s/proxy_cache off;//r =~ s/127.0.0.1:1;/\$at;/r ],
+    [ 'none there', undef, "$SOURCE proxy_cache one; $KEYS" ],
+    [ 'a cache around a file', undef, "$SOURCE proxy_cache one;"
+        . $KEYS =~ s/proxy_cache off;//r =~ s/proxy_pass .*/root html;/r ],
+
+    [ 'a zone without a size', qr/it is NAME:SIZE/, undef, '', 'keys' ],
+    [ 'a zone without a name', qr/it is NAME:SIZE/, undef, '', ':1m' ],
+    [ 'a zone of nonsense', qr/zone size "x" is invalid/, undef, '', 'keys:x' ],
+    [ 'a small zone', qr/zone size "128k" is invalid or below 256k/, undef, '', 'keys:128k' ],
+    [ 'the smallest zone', undef, undef, '', 'keys:256k' ],
+    [ 'two zones', qr/is duplicate/, undef, 'platform_gateway_zone b:1m;' ],
+
+    [ 'no cooldown', qr/must be at least 1s/, undef, "${AGES}cooldown 0;" ],
+    [ 'a cooldown below a second', qr/must be at least 1s/, undef, "${AGES}cooldown 999ms;" ],
+    [ 'a soft age below the cooldown', qr/soft_age" \(5s\) must not be below .* \(6s\)/,
+        undef, "${AGES}soft_age 5s; ${AGES}cooldown 6s;" ],
+    [ 'no soft age', qr/soft_age" \(0s\) must not be below .* \(1s\)/, undef,
+        "${AGES}soft_age 0;" ],
+    [ 'a short soft age alone', undef, undef, "${AGES}soft_age 5s;" ],
+    [ 'a cooldown above the default soft age', qr/soft_age" \(300s\) must not be below/,
+        undef, "${AGES}cooldown 301s;" ],
+    [ 'a hard age below the soft age', qr/hard_age" \(60s\) must not be below/, undef,
+        "${AGES}hard_age 1m;" ],
+    [ 'a hard age equal to it', undef, undef, "${AGES}hard_age 5m;" ],
+
+    [ 'a key file', undef, '', "${AGES}file $file;" ],
+    [ 'one that is not there', qr/no\.json" gives no keys: No such file.*set there/, '',
+        "${AGES}file no.json;" ],
+    [ 'a directory', qr/gives no keys: it is not a regular file/, '', "${AGES}file $dir;" ],
+    [ 'one without a usable key', qr/gives no keys: .*usable key/, '', "${AGES}file $bad;" ],
+    [ 'a file and a location', qr/already given by "platform_gateway_key_file" in \S+: leave one/,
+        undef, "${AGES}file $file;" ],
+    [ 'two files', qr/already given by "platform_gateway_key_file"/, '', "${AGES}file $file;" x 2 ],
+    [ 'no name', qr/needs the name of a file/, '', "${AGES}file \"\";" ],
+    [ 'a cache file', undef, undef, "${AGES}cache_file $dir/kept;" ],
+    [ 'two', qr/is duplicate/, undef, "${AGES}cache_file $dir/kept;" x 2 ],
+    [ 'a directory for it', qr/needs the name of a file/, undef, "${AGES}cache_file /tmp/;" ],
+    [ 'one beside a key file', qr/no use beside .* in \S+:\d+, leave it out/, '',
+        "${AGES}cache_file $dir/kept; ${AGES}file $file;" ],
+) {
+    my ($name, $said, $keys, $http, $zone) = @$case;
+
+    my @in = (keys => $keys, zone => $zone, location => "$ON $BRANCH proxy_cache off; empty_gif;",
+        http => "proxy_cache_path $dir/cache keys_zone=one:1m;" . ($http // ''));
+    $said ? refused($name, $said, @in) : accepted($name, @in);
+}
 
 # A token has to fit into a header line, and that into one buffer.
 
@@ -186,6 +258,13 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
 
     refused("${proto}_cache, guarded", $KEEPS, http => $zone,
         location => $ON . $BRANCH . $pass . $cached);
+    refused("${proto}_store, guarded", $KEEPS,
+        location => $ON . $BRANCH . $pass . "${proto}_store on;");
+    refused("${proto}_pass_request_headers off, guarded",
+        qr/"${proto}_pass_request_headers off" keeps the trusted headers/,
+        location => $ON . $BRANCH . $pass . "${proto}_pass_request_headers off;");
+    next if $proto =~ /scgi|uwsgi/;    # how they are found is the same
+
     refused("${proto}_cache of http{}, guarded", $KEEPS,
         http => $zone . $cached, location => $ON . $BRANCH . $pass);
     refused("${proto}_cache of a variable zone, guarded", $KEEPS,
@@ -196,9 +275,7 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
             . "${proto}_pass " . $to =~ s/127.*/\$arg_to/r . ';');
     refused("${proto}_cache, guarded, inside if", $KEEPS, http => $zone,
         location => $ON . $BRANCH . "if (\$arg_x) { $pass } $cached");
-    refused("${proto}_store, guarded", $KEEPS,
-        location => $ON . $BRANCH . $pass . "${proto}_store on;");
-    my $other = $proto eq 'scgi' ? 'uwsgi' : 'scgi';
+    my $other = 'scgi';
     refused("${proto}_cache, guarded, passed by variable $_ of a location of "
         . "$other", $KEEPS, http => $zone, location => $ON . $BRANCH . $cached
             . "${other}_pass 127.0.0.1:1; $_ { ${proto}_pass "
@@ -221,10 +298,6 @@ for my $proto (qw(proxy fastcgi scgi uwsgi)) {
     accepted("${proto}_cache for others, guarded", http => $zone . $cached,
         location => $ON . $BRANCH . 'grpc_pass grpc://127.0.0.1:1;');
 
-    refused("${proto}_pass_request_headers off, guarded",
-        qr/"${proto}_pass_request_headers off" keeps the trusted headers/,
-        location => $ON . $BRANCH . $pass
-            . "${proto}_pass_request_headers off;");
     refused("${proto}_pass_request_headers off of http{}, guarded",
         qr/"${proto}_pass_request_headers off" keeps the trusted headers/,
         http => "${proto}_pass_request_headers off;",
@@ -315,34 +388,12 @@ accepted('off: return', location => 'return 200;');
 accepted('server: return', server => $ON . $BRANCH . 'return 200;',
     location => $PASS);
 
-# Origins.
+# Origins (check_cors.c has them all).
 
-refused("origin $_->[0]", $_->[1],
-    location => "platform_gateway_cors_origins $_->[0];")
-    for [ '*', qr/each origin must be named/ ],
-    [ 'null', qr/any sandboxed page has it/ ],
-    [ 'app.example.com', qr{it must be scheme://host} ],
-    [ '://app.example.com', qr{it must be scheme://host} ],
-    [ '1http://a.test', qr/the scheme must begin with a letter/ ],
-    [ 'ht_tp://a.test', qr/the scheme has a character/ ],
-    [ 'https://app.example.com/', qr/not even a slash/ ],
-    [ 'https://*', qr/leftmost labels/ ],
-    [ 'https://a.*.example.com', qr/leftmost labels/ ],
-    [ 'https://*app.example.com', qr/leftmost labels/ ],
-    [ 'https://*.com', qr/right below a top-level domain/ ],
-    [ 'https://a..example.com', qr/has an empty label/ ],
-    [ 'https://a.example.com.', qr/ends with a dot/ ],
-    [ 'https://', qr/the host is empty/ ],
-    [ 'https://user@a.test', qr/the host has a character/ ],
-    [ 'https://a.test:0', qr/the port must be 1 to 65535/ ],
-    [ 'https://a.test:0443', qr/the port must be 1 to 65535/ ],
-    [ 'https://a.test:65536', qr/the port must be 1 to 65535/ ],
-    [ 'https://a.test:', qr/the port must be|the host has a character/ ],
-    [ 'off https://a.test', qr/has origins beside "off"/ ];
-accepted("origin $_", location => "platform_gateway_cors_origins $_;")
-    for 'https://app.example.com', 'https://*.example.com', 'http://a:8080',
-    'https://A.Example.com:443', 'http://[::1]:3000', 'app+x.y-z://a', 'off',
-    'https://a.test https://b.test';
+refused('an origin', qr/invalid origin "\*" in .*each origin must be named/,
+    location => 'platform_gateway_cors_origins *;');
+accepted('origins', location => 'platform_gateway_cors_origins https://*.example.com off.test://a;'
+    . 'platform_gateway_cors_origins http://[::1]:3000;');
 refused('a CORS header that is a pattern', qr/there are no patterns/,
     location => 'platform_gateway_cors_headers X-*;');
 
@@ -414,4 +465,9 @@ refused('two content handlers', qr/conflicts with another content handler/,
 refused('a token limit that is no size', qr/invalid value/,
     http => 'platform_gateway_token_max_size many;');
 
+my ($ok, $said) = check(server => join '',
+    map {"location /good$_ { $good[$_] }\n"} 0 .. $#good);
+ok $ok, 'accepted: ' . @good . ' locations' or diag $said;
+
+$t->allow(qr/\[emerg\]/);
 $t->done;

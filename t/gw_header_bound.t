@@ -18,83 +18,60 @@ my %upstream = (
     proxy => $t->echo_upstream,
 );
 
-my $nginx = $t->nginx_conf(<<'CONF');
-%%GLOBALS%%
-worker_processes 1;
-events { }
-http {
-    %%GLOBALS_HTTP%%
-    %%PLATFORM_LOG%%
-    large_client_header_buffers 2 24k;
-    platform_gateway_issuer http://issuer.test;
-    fastcgi_param REQUEST_METHOD $request_method;
-    uwsgi_param REQUEST_METHOD $request_method;
-    map $uri $address { default 127.0.0.1:%%PORT_fastcgi%%; }
-    server {
-        listen 127.0.0.1:%%PORT_gateway%%;
-        platform_gateway on;
-        platform_gateway_access public;
-        platform_gateway_key_location /_keys;
-        location = /_keys {
-            internal;
-            platform_gateway off;
-            proxy_pass http://127.0.0.1:%%PORT_issuer%%/;
-            subrequest_output_buffer_size 64k;
-        }
-        location = /ready { platform_gateway_ready; }
-        location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-        location /if {
-            if ($uri) { set $within 1; }
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-        }
-        location /uwsgi { uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%; }
-        location /proxy { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-        location /somewhere { fastcgi_pass $address; }
-        location /within {
-            if ($uri) { set $within 1; }
-            fastcgi_pass $address;
-        }
-        location /branch {
-            platform_gateway_access branch;
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-        }
-        location /shadow {
-            platform_gateway_access branch;
-            platform_gateway_shadow on;
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-        }
-        location /query {
-            fastcgi_param QUERY_STRING $query_string;
-            fastcgi_param REQUEST_URI $request_uri;
-            fastcgi_param DOCUMENT_URI $uri;
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-        }
-        location /body {
-            client_body_in_single_buffer on;
-            fastcgi_param BODY $request_body;
-            fastcgi_param CONTENT_TYPE $content_type;
-            fastcgi_param HTTP_COOKIE $http_cookie;
-            fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
-        }
-        location /tried {
-            try_files /none @fastcgi;
-        }
-        location @fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
-        location /page {
-            ssi on;
-            ssi_types application/json;
-            proxy_pass http://127.0.0.1:%%PORT_includes%%;
-        }
-    }
+my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access public;
+location /fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+location /if {
+    if ($uri) { set $within 1; }
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
 }
-CONF
+location /uwsgi { uwsgi_pass 127.0.0.1:%%PORT_uwsgi%%; }
+location /proxy { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /somewhere { fastcgi_pass $address; }
+location /within {
+    if ($uri) { set $within 1; }
+    fastcgi_pass $address;
+}
+location /branch {
+    platform_gateway_access branch;
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+}
+location /shadow {
+    platform_gateway_access branch;
+    platform_gateway_shadow on;
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+}
+location /query {
+    fastcgi_param QUERY_STRING $query_string;
+    fastcgi_param REQUEST_URI $request_uri;
+    fastcgi_param DOCUMENT_URI $uri;
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+}
+location /body {
+    client_body_in_single_buffer on;
+    fastcgi_param BODY $request_body;
+    fastcgi_param CONTENT_TYPE $content_type;
+    fastcgi_param HTTP_COOKIE $http_cookie;
+    fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%;
+}
+location /tried { try_files /none @fastcgi; }
+location @fastcgi { fastcgi_pass 127.0.0.1:%%PORT_fastcgi%%; }
+location /page {
+    ssi on;
+    ssi_types application/json;
+    proxy_pass http://127.0.0.1:%%PORT_includes%%;
+}
+SERVER
+large_client_header_buffers 2 24k;
+fastcgi_param REQUEST_METHOD $request_method;
+uwsgi_param REQUEST_METHOD $request_method;
+map $uri $address { default 127.0.0.1:%%PORT_fastcgi%%; }
+HTTP
 my $includes = $t->http_server(includes => sub {
     return [ 200, [ 'Content-Type' => 'application/json' ],
         'a<!--#include virtual="/fastcgi" -->b' ];
 });
-$t->start_nginx;
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/ready')->status == 200 }), 'ready';
+my $port = $t->start_gateway;
 
 # Headers of about so many kilobytes.
 sub headers {
@@ -169,7 +146,7 @@ is_problem(http($port, POST => '/body', body => '', headers =>
 
 # Where the guard is.
 
-my @with = (token => jwt_token(branch => $key, iss => 'http://issuer.test',
+my @with = (token => jwt_token(branch => $key,
     branch_ids => [ map { uuid() } 1 .. 200 ]));
 is http_get($port, '/branch', @with)->status, 200, 'a token of 200 branches';
 is_problem(http_get($port, "/branch$QUERY", headers => $MUCH), 401,
