@@ -129,12 +129,9 @@ server {
     platform_gateway on;
 }
 HTTP
-$t->start_nginx;
+$t->start_gateway;
 
-my @sig = (iss => 'http://issuer.test');
-my $branch = jwt_token(branch => $key, @sig);
-ok eventually(sub { http_get($port, '/branch/', token => $branch)->status
-    == 200 }), 'keys are there';
+my $branch = jwt_token(branch => $key);
 
 sub ask {
     my (%question) = @_;
@@ -214,15 +211,14 @@ is ask(path => '/branch/', token => "bEARER  $branch")->{reason},
 
 # Each check in turn fails, all else being good.
 
-sub signed { return jwt_sign(key => $key, payload => jwt_claims('branch',
-    @sig), @_) }
+sub signed { return jwt_sign(key => $key, payload => jwt_claims('branch'), @_) }
 
 my $sign_key = jwt_key('c')->as('a');
 my $json = JSON::PP->new->canonical;
-my %payload = %{ jwt_claims('branch', @sig) };
+my %payload = %{ jwt_claims('branch') };
 my %bad = (
     bearer    => [ token_missing => undef ],
-    size      => [ token_size => jwt_token(branch => $key, @sig,
+    size      => [ token_size => jwt_token(branch => $key,
         padding => 'x' x 4096) ],
     shape     => [ token_shape => 'a.b' ],
     header    => [ token_json => signed(header => '{') ],
@@ -231,22 +227,22 @@ my %bad = (
     crit      => [ token_crit => signed(header => { crit => ['b64'] }) ],
     kid       => [ token_kid => signed(header => { kid => undef }) ],
     payload   => [ token_json => signed(payload => '{"a":1,"a":2}') ],
-    kind      => [ token_kind => jwt_token(branch => $key, @sig,
+    kind      => [ token_kind => jwt_token(branch => $key,
         token_scope => 'ACCOUNT') ],
-    claims    => [ token_claims => jwt_token(branch => $key, @sig,
+    claims    => [ token_claims => jwt_token(branch => $key,
         workspace_id => undef) ],
     issuer    => [ token_issuer => jwt_token(branch => $key, iss => 'x') ],
     audience  => [ token_audience => $branch, '/audience' ],
-    bound     => [ token_bound => jwt_token(branch => $key, @sig,
+    bound     => [ token_bound => jwt_token(branch => $key,
         cnf => { jkt => 'x' }) ],
-    notBefore => [ token_not_yet => jwt_token(branch => $key, @sig,
+    notBefore => [ token_not_yet => jwt_token(branch => $key,
         nbf => time + 600) ],
-    expiry    => [ token_expired => jwt_token(branch => $key, @sig,
+    expiry    => [ token_expired => jwt_token(branch => $key,
         iat => time - 900, exp => time - 600) ],
-    key       => [ kid_unknown => jwt_token(branch => jwt_key('b'), @sig,
+    key       => [ kid_unknown => jwt_token(branch => jwt_key('b'),
         iat => time - 600) ],
-    signature => [ token_signature => jwt_token(branch => $sign_key, @sig) ],
-    context   => [ context_forbidden => jwt_token(account => $key, @sig) ],
+    signature => [ token_signature => jwt_token(branch => $sign_key) ],
+    context   => [ context_forbidden => jwt_token(account => $key) ],
 );
 my %more;    # what one that fails keeps from being made
 @more{qw(bearer size shape)} = (map { [ @ORDER[ $_ .. $#ORDER ] ] } 5, 6, 7);
@@ -277,14 +273,12 @@ is ask(path => '/branch/', token => $bad{alg}[1])->{token}{alg}, 'RS512',
     'the algorithm that is wrong';
 is ask(path => '/branch/', token => $bad{key}[1])->{token}{kid}, 'b',
     'the key that is not known';
-agrees('no text after Bearer', 'token_shape', token => 'Bearer x y');
-agrees('another scheme', 'token_missing', token => 'Basic YTpi');
-agrees('no base64', 'token_encoding', token => "e30*.$payload{sub}.x");
-agrees('a header that is no object', 'token_header',
-    token => signed(header => '[]'));
-agrees('claims that are no object', 'token_claims',
-    token => signed(payload => '[]'));
-my $newer = jwt_token(branch => jwt_key('b'), @sig, iat => time + 20);
+agrees(@$_) for [ 'no text after Bearer', 'token_shape', token => 'Bearer x y' ],
+    [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
+    [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
+    [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
+    [ 'claims that are no object', 'token_claims', token => signed(payload => '[]') ];
+my $newer = jwt_token(branch => jwt_key('b'), iat => time + 20);
 http_get($port, '/branch/', token => $newer);    # now none may be fetched
 agrees('a token that is newer than the keys', 'kid_pending',
     token => $newer);
@@ -297,7 +291,7 @@ my ($day, $month, $year, @clock) = $dated->header('Date')
 my $fetched = timegm(@clock[2, 1, 0], $day,
     index('JanFebMarAprMayJunJulAugSepOctNovDec', $month) / 3, $year)
     - $dated->json->{keySet}{ageSeconds};
-is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'), @sig,
+is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'),
     iat => $fetched + $_->[0]))->{reason}, $_->[1],
     "issued $_->[0] s after the fetch began: $_->[1]"
     for [ 0, 'kid_pending' ], [ -1, 'kid_unknown' ];
@@ -308,18 +302,14 @@ my $old = jwt_token(account => $sign_key, iss => 'x', iat => 1000, exp => 2000);
 $said = agrees('many faults', 'token_issuer', token => $old);
 is_deeply [ grep { results($said)->{$_} eq 'failed' } @ORDER ],
     [qw(issuer expiry signature context)], 'all of them are told';
-my $late = jwt_token(branch => $key, @sig, iat => 1_000_000, exp => 1_000_900);
-is ask(path => '/branch/', token => $late)->{reason}, 'token_expired',
-    'an old token is expired';
-$said = ask(path => '/branch/', token => $late, at => 1_000_100);
-is $said->{reason}, 'verified', 'and was good';
-is $said->{at}, 1_000_100, 'at that time';
-is ask(path => '/branch/', token => $late, at => 1_000_929)->{reason},
-    'verified', 'up to the leeway';
-is ask(path => '/branch/', token => $late, at => 1_000_930)->{reason},
-    'token_expired', 'not past it';
-is ask(path => '/branch/', token => $late, at => 900_000)->{reason},
-    'token_not_yet', 'nor before';
+my $late = jwt_token(branch => $key, iat => 1_000_000, exp => 1_000_900);
+for my $case ([ undef, 'token_expired' ], [ 1_000_100, 'verified' ], [ 1_000_929, 'verified' ],
+    [ 1_000_930, 'token_expired' ], [ 900_000, 'token_not_yet' ]) {
+    my ($at, $reason) = @$case;
+    $said = ask(path => '/branch/', token => $late, defined $at ? (at => $at) : ());
+    is $said->{reason}, $reason, 'an old token, at ' . ($at // 'this time');
+    is $said->{at}, $at, 'at that time' if defined $at;
+}
 
 # Locations, as nginx finds them.
 
@@ -356,22 +346,25 @@ for my $path ('/branch/%', '/branch/%00', '/../..', '/a b', 'branch',
     like http_raw($port, "GET $path HTTP/1.0\r\n\r\n"), qr/ 400 Bad/,
         "$path: as nginx says";
 }
-agrees('nested in a location, a static prefix', 'method_forbidden',
-    method => 'POST', token => $branch);
+is_deeply ask(path => '/public', token => 'x')->{headers}, [], 'public: no headers';
 is ask(path => '/branch/', method => 'PUT', token => $branch)->{reason},
     'verified', 'a method that is allowed';
-agrees('a method that is none', 'method_forbidden', method => 'BREW',
-    token => $branch);
-agrees("OPTIONS of $_", 'options', method => 'OPTIONS', path => $_)
-    for qw(/branch/ /branch /nothing /none /internal);
-agrees('TRACE', 'method_forbidden', method => 'TRACE', path => '/public');
-agrees('no level', 'route_not_found', path => '/none');
-agrees('internal', 'route_not_found', path => '/internal');
-agrees('the location of all that is not served', 'route_not_found',
-    path => '/nothing', token => $branch);
-agrees('no token where none is needed', 'public', path => '/public');
-is_deeply ask(path => '/public', token => 'x')->{headers}, [],
-    'public: no headers';
+for my $case (
+    [ 'another method', 'method_forbidden', method => 'POST', token => $branch ],
+    [ 'a method that is none', 'method_forbidden', method => 'BREW', token => $branch ],
+    [ 'TRACE', 'method_forbidden', method => 'TRACE', path => '/public' ],
+    map({ [ "OPTIONS of $_", 'options', method => 'OPTIONS', path => $_ ] }
+        qw(/branch/ /branch /nothing /none /internal)),
+    [ 'no level', 'route_not_found', path => '/none' ],
+    [ 'internal', 'route_not_found', path => '/internal' ],
+    [ 'all that is not served', 'route_not_found', path => '/nothing', token => $branch ],
+    [ 'no token where none is needed', 'public', path => '/public' ],
+    [ 'shadow', 'token_shape', path => '/shadow', token => 'x.y' ],
+    [ 'shadow, by method', 'method_forbidden', path => '/shadow', method => 'POST',
+        token => $branch ],
+) {
+    agrees(@$case);
+}
 $said = ask(path => '/branch');
 is_deeply [ @$said{qw(decision status)} ], [ undef, 301 ],
     'a redirect to the directory';
@@ -379,13 +372,10 @@ $said = ask(path => '/off', token => 'x');
 is_deeply [ @$said{qw(decision reason)} ], [ undef, undef ],
     'a location where the gateway is off';
 is http_get($port, '/branch')->status, 301, 'is one';
-agrees('shadow', 'token_shape', path => '/shadow', token => 'x.y');
-agrees('shadow, by method', 'method_forbidden', path => '/shadow',
-    method => 'POST', token => $branch);
 is ask(path => '/shadow/internal', token => $branch)->{decision}, 'deny',
     'shadow does not open what is internal';
 $said = agrees('audience', 'verified', path => '/audience',
-    token => jwt_token(branch => $key, @sig, aud => [ 'x', 'api' ]));
+    token => jwt_token(branch => $key, aud => [ 'x', 'api' ]));
 is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ],
     'the headers of its own map';
 
@@ -425,26 +415,17 @@ my ($no_origin, $no_method, $no_header)
 $said = page('a page', 'preflight', origin => $APP);
 is_deeply results($said), { %PASSED, cors => 'passed' }, 'a page: all passed';
 is $said->{reason}, 'verified', 'a page: and then as any request';
-page('a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443');
-page('its headers', 'preflight', origin => $APP, method => 'PUT',
-    headers => ' authorization,x-ONE , ');
-for my $origin ('http://app.test', 'https://app.test:443', 'null',
-    'https://wild.test:8443', "https://app.test\t") {
-    page("of $origin", $no_origin, origin => $origin,
-        method => 'BREW', headers => 'x-two')
-        if $origin !~ /\t/;
-    is ask(path => '/branch/', origin => $origin)->{reason}, $no_origin,
-        "of $origin: refused";
-}
-page('a method', $no_method, origin => $APP, method => 'DELETE',
-    headers => 'x-two');
-page('its letters', $no_method, origin => $APP, method => 'get');
-page('one that is not repeated', $no_method, origin => $APP,
-    method => 'A"B');
-page('a header', $no_header, origin => $APP,
-    headers => 'authorization, x-two, x-three');
-page('one that is not repeated', $no_header, origin => $APP,
-    headers => 'x-one, a b');
+page(@$_) for
+    [ 'a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443' ],
+    [ 'its headers', 'preflight', origin => $APP, method => 'PUT',
+        headers => ' authorization,x-ONE , ' ],
+    [ 'another origin', $no_origin, origin => 'http://app.test', method => 'BREW',
+        headers => 'x-two' ],
+    [ 'a method', $no_method, origin => $APP, method => 'DELETE', headers => 'x-two' ],
+    [ 'one that is not repeated', $no_method, origin => $APP, method => 'A"B' ],
+    [ 'a header', $no_header, origin => $APP, headers => 'authorization, x-two, x-three' ],
+    [ 'one that is not repeated', $no_header, origin => $APP, headers => 'x-one, a b' ];
+is ask(path => '/branch/', origin => "$APP\t")->{reason}, $no_origin, 'no white space';
 page('a method that is for others alone', 'preflight', origin => $APP,
     method => 'PURGE');
 is ask(path => '/branch/', origin => $APP, method => 'PURGE')->{reason},
@@ -537,6 +518,9 @@ is http_post($port, '/explain?inside=1', json => { path => '/' })->status, 200,
 is http_get($port, '/explain')->header('Allow'), 'POST, OPTIONS', 'Allow';
 is_problem(http_post($port, '/explain', body => '{"path":"/"}',
     from => '127.0.0.2'), 403, 'GATEWAY_FORBIDDEN', 'another host');
+is_problem(http_post($port, '/explain', body => '{"path":"/"}', headers => $_),
+    403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "a browser, by $_->[0]")
+    for [ Origin => $APP ], [ 'Sec-Fetch-Site' => 'same-origin' ];
 is_problem(http_post($port, '/explain', body => ' ' x 32769), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a large body');
 is http_post($port, '/explain', body => '{"path":"/"}' . ' ' x 32700)->status,

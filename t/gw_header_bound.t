@@ -95,8 +95,8 @@ for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
         "$path: 40 KB of headers";
     is http_get($port, "$path$QUERY")->status, 200, "$path: a long query";
     my @before = asked();
-    is_problem(http_get($port, $path, headers => headers($_)), 400,
-        'GATEWAY_HEADER_TOO_LARGE', "$path: $_ KB") for 66, 200;
+    is_problem(http_get($port, $path, headers => headers(66)), 400,
+        'GATEWAY_HEADER_TOO_LARGE', "$path: 66 KB");
     is_problem(http_get($port, "$path$QUERY", headers => $MUCH), 400,
         'GATEWAY_HEADER_TOO_LARGE', "$path: both");
     is_deeply [ asked() ], \@before, "$path: nobody was asked";
@@ -112,7 +112,7 @@ is_deeply [ @$line{qw(decision reason)} ], [qw(deny bad_request)],
 
 my %seen;
 $seen{ http_get($port, "/query$QUERY", headers => headers($_))->status }++
-    for 4 .. 22;
+    for map { 3 * $_ + 1 } 1 .. 7;
 is_deeply [ sort keys %seen ], [ 200, 400 ], 'all fit, or are refused';
 is http_get($port, '/query', headers =>
         [ map { (a => '') } 1 .. 900 ])->status, 200, 'many short ones';
