@@ -98,16 +98,14 @@ for my $case ([ 'no token' ], [ 'a good token', token => $token{branch} ],
 
 # The realm of a location.
 
-is http_get($port, '/realm')->header('WWW-Authenticate'),
-    'Bearer realm="other place"', 'realm';
+is http_get($port, '/realm')->header('WWW-Authenticate'), 'Bearer realm="other place"', 'realm';
 
 # Deny by default, whatever the token; the gateway switched off.
 
 $t->write_file('static', 'text');
 is_problem http_get($port, '/static', token => $token{branch}), 404,
     'GATEWAY_ROUTE_NOT_FOUND', 'no level';
-like $t->nginx->error_log, qr/no "platform_gateway_access" for location/,
-    'and the log says why';
+like $t->nginx->error_log, qr/no "platform_gateway_access" for location/, 'and the log says why';
 is http_get($port, '/off')->status, 200, 'off: not our business';
 
 # Other access modules beside us.

@@ -76,8 +76,7 @@ sub entry {
     my @lines = split /\n/, $log, -1;
     is scalar @lines, 2, "$name: one line";
     my $line = $lines[0];
-    ok eval { Encode::decode('UTF-8', my $copy = $line, Encode::FB_CROAK); 1 },
-        "$name: UTF-8";
+    ok eval { Encode::decode('UTF-8', my $copy = $line, Encode::FB_CROAK); 1 }, "$name: UTF-8";
     my $entry = eval { $json->decode($line) };
     is $@, '', "$name: JSON";
     is_deeply [ $line =~ /"(\w+)":(?:"(?:[^"\\]|\\.)*"|null|\d+)[,}]/g ],
@@ -100,8 +99,7 @@ sub says {
 }
 
 my $branch = jwt_token(branch => $key);
-ok eventually(sub { $nginx->access_log =~ /"status":200,.*\n\z/ }),
-    'control: the log is written';
+ok eventually(sub { $nginx->access_log =~ /"status":200,.*\n\z/ }), 'control: the log is written';
 $seen = length $nginx->access_log;
 
 # A request that passes, in full.
@@ -130,10 +128,8 @@ my $begun = Time::HiRes::time();
 ($e) = get('slow', GET => '/public?delay=0.2');
 my $most = (Time::HiRes::time() - $begun) * 1000 + 20;
 ok $e->{durationMs} >= 190 && $e->{durationMs} < $most, 'durationMs';
-ok $e->{upstreamDurationMs} >= 190 && $e->{upstreamDurationMs} < $most,
-    'upstreamDurationMs';
-like $nginx->access_log, qr/"status":200,"bytes":\d+,"durationMs":\d+,/,
-    'numbers are numbers';
+ok $e->{upstreamDurationMs} >= 190 && $e->{upstreamDurationMs} < $most, 'upstreamDurationMs';
+like $nginx->access_log, qr/"status":200,"bytes":\d+,"durationMs":\d+,/, 'numbers are numbers';
 
 is +(split /\n/, $t->read_file('variables.log'))[-1], join('|', 'req-1',
     'cor-1', 'branch-route', 'branch-service', 'branch', 'allow', 'verified',
@@ -210,15 +206,12 @@ for my $name (sort keys %bytes) {
 http_raw($port, "GET $uri?a=\xfe HTTP/1.0\r\n\r\n");
 $e = entry('a path of any bytes');
 is $e->{path}, "/public/\x{fffd}\x{20ac}\"\\\x{fffd}", 'as the client sent it';
-($e) = get('an id of any bytes', GET => '/public',
-    headers => [ 'X-Request-Id' => "\xff\"" ]);
+($e) = get('an id of any bytes', GET => '/public', headers => [ 'X-Request-Id' => "\xff\"" ]);
 like $e->{requestId}, qr/^[0-9a-f]{32}$/, 'is replaced';
-($e) = get('a long agent', GET => '/public',
-    headers => [ 'User-Agent' => "\x01" x 3000 ]);
+($e) = get('a long agent', GET => '/public', headers => [ 'User-Agent' => "\x01" x 3000 ]);
 is length $e->{userAgent}, 3000, 'is logged whole';
 http_raw($port, "GET http://other.test/public?x=y HTTP/1.0\r\n\r\n");
-says(entry('an absolute URI'), 'an absolute URI', path => '/public',
-    status => 200);
+says(entry('an absolute URI'), 'an absolute URI', path => '/public', status => 200);
 http_raw($port, "GET /public/#?secret-2 HTTP/1.0\r\n\r\n");
 says(entry('a fragment'), 'a fragment', path => '/public/#', status => 200);
 
@@ -230,8 +223,7 @@ my %broken = (
     'HTTP/0.9'         => [ "GET /public\r\n", 400, 'GET', '/public' ],
     'two Host headers' => [ "GET /public HTTP/1.1\r\nHost: a\r\nHost: b\r\n"
             . "\r\n", 400, 'GET', '/public' ],
-    'a URI too long'   => [ 'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n", 414,
-        undef, undef ],
+    'a URI too long'   => [ 'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n", 414, undef, undef ],
     'a header too long' => [ "GET /public HTTP/1.1\r\nHost: a\r\nX: "
             . 'a' x 5000 . "\r\n\r\n", 400, 'GET', '/public' ],
 );

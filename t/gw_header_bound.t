@@ -13,10 +13,7 @@ use Test::More;
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
 $t->issuer(body => jwks($key));
-my %upstream = (
-    fastcgi => $t->echo_fastcgi, uwsgi => $t->echo_uwsgi,
-    proxy => $t->echo_upstream,
-);
+my %upstream = (fastcgi => $t->echo_fastcgi, uwsgi => $t->echo_uwsgi, proxy => $t->echo_upstream, );
 
 my $nginx = $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access public;
@@ -91,8 +88,7 @@ sub asked { return map { $upstream{$_}->count } qw(fastcgi uwsgi proxy) }
 # What fits, and what does not.
 
 for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
-    is http_get($port, $path, headers => headers(40))->status, 200,
-        "$path: 40 KB of headers";
+    is http_get($port, $path, headers => headers(40))->status, 200, "$path: 40 KB of headers";
     is http_get($port, "$path$QUERY")->status, 200, "$path: a long query";
     my @before = asked();
     is_problem(http_get($port, $path, headers => headers(66)), 400,
@@ -101,12 +97,10 @@ for my $path (qw(/fastcgi /if /uwsgi /somewhere /within /tried)) {
         'GATEWAY_HEADER_TOO_LARGE', "$path: both");
     is_deeply [ asked() ], \@before, "$path: nobody was asked";
 }
-is http_get($port, "/proxy$QUERY", headers => $MUCH)->status, 200,
-    'HTTP has no such bound';
+is http_get($port, "/proxy$QUERY", headers => $MUCH)->status, 200, 'HTTP has no such bound';
 my ($line) = grep { $_->{path} eq '/fastcgi' && $_->{status} == 400 }
     $nginx->access_lines(20);
-is_deeply [ @$line{qw(decision reason)} ], [qw(deny bad_request)],
-    'the log says why';
+is_deeply [ @$line{qw(decision reason)} ], [qw(deny bad_request)], 'the log says why';
 
 # Up to the bound and beyond: one or the other, and no alert.
 
@@ -138,16 +132,14 @@ my %param = map { $_->[0] => $_->[1] } @{ $res->json->{params} };
 is $res->status, 200, 'a cookie counts once, though a parameter holds it';
 is $param{BODY}, 'the body', 'the body came later';
 is length $param{HTTP_COOKIE}, 20_002, 'the cookie is whole';
-is http($port, POST => '/body', body => '', headers => \@TYPE)->status, 200,
-    'a type counts twice';
+is http($port, POST => '/body', body => '', headers => \@TYPE)->status, 200, 'a type counts twice';
 is_problem(http($port, POST => '/body', body => '', headers =>
         [ @TYPE, @{ headers(20) } ]), 400, 'GATEWAY_HEADER_TOO_LARGE',
     'and may be too long for that');
 
 # Where the guard is.
 
-my @with = (token => jwt_token(branch => $key,
-    branch_ids => [ map { uuid() } 1 .. 200 ]));
+my @with = (token => jwt_token(branch => $key, branch_ids => [ map { uuid() } 1 .. 200 ]));
 is http_get($port, '/branch', @with)->status, 200, 'a token of 200 branches';
 is_problem(http_get($port, "/branch$QUERY", headers => $MUCH), 401,
     'GATEWAY_TOKEN_MISSING', 'the token comes first');

@@ -56,16 +56,14 @@ for my $path ('/', '/returns', '/health', '/?a=b', '/%41') {
 }
 
 is http_get($port, '/')->status, 200, 'control: HTTP/1.1';
-like http_raw($port, "GET / HTTP/1.0\r\n\r\n"), qr{^HTTP/1\.1 200 },
-    'control: HTTP/1.0';
+like http_raw($port, "GET / HTTP/1.0\r\n\r\n"), qr{^HTTP/1\.1 200 }, 'control: HTTP/1.0';
 is http_raw($t->port('plain'), "GET /\r\n"), 'plain',
     'control: a server without the gateway speaks HTTP/0.9';
 
 # An operator's error_page sends such a request through all phases.
 
 my $before = $upstream->count;
-like http_raw($t->port('redirects'), "GET /\r\n"), qr/"uri":"\/error"/,
-    'error_page on HTTP/0.9';
+like http_raw($t->port('redirects'), "GET /\r\n"), qr/"uri":"\/error"/, 'error_page on HTTP/0.9';
 like http_raw($t->port('redirects'), "G\x01ET / HTTP/1.1\r\n\r\n"),
     qr/"uri":"\/error"/, 'error_page on a bad request line';
 is $upstream->count, $before + 2, 'both were passed on';

@@ -19,8 +19,7 @@ my $upstream = $t->http_server(upstream => sub {
 $t->echo_fastcgi;
 
 $t->write_file('file', 'a file');
-$t->write_file('ssi', '<!--#echo var="request_id" --> '
-    . '<!--#include virtual="/included" -->');
+$t->write_file('ssi', '<!--#echo var="request_id" --> ' . '<!--#include virtual="/included" -->');
 
 $t->nginx_conf(<<'CONF');
 %%GLOBALS%%
@@ -159,22 +158,18 @@ my $long = 'x' x 3000;
 my @responses = (
     [ 'return', 200, "GET /returns HTTP/1.1\r\nHost: a\r\n" ],
     [ 'local', 200, "GET /health HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'an upstream that is not there', 502,
-        "GET /nowhere HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'an upstream that is not there', 502, "GET /nowhere HTTP/1.1\r\nHost: a\r\n" ],
     [ 'OPTIONS', 204, "OPTIONS / HTTP/1.1\r\nHost: a\r\n" ],
     [ 'no Host', 400, "GET / HTTP/1.1\r\n" ],
     [ 'two Hosts', 400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n" ],
     [ 'a bad request line', 400, "GE\x01T / HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'a request line too long', 414,
-        "GET /$long HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'a header too long', 400,
-        "GET / HTTP/1.1\r\nHost: a\r\nX-Long: $long\r\n" ],
+    [ 'a request line too long', 414, "GET /$long HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'a header too long', 400, "GET / HTTP/1.1\r\nHost: a\r\nX-Long: $long\r\n" ],
     [ 'another version', 505, "GET / HTTP/3.7\r\nHost: a\r\n" ],
 );
 for my $case (@responses) {
     my ($name, $status, $bytes) = @$case;
-    my $raw = http_raw($port, $bytes . "X-Request-Id: mine\r\n"
-            . "Connection: close\r\n\r\n");
+    my $raw = http_raw($port, $bytes . "X-Request-Id: mine\r\n" . "Connection: close\r\n\r\n");
     like $raw, qr{^HTTP/1\.1 $status }, "$name: $status";
     my @ids = $raw =~ /^X-Request-Id: (\S+)\r$/mg;
     is scalar @ids, 1, "$name: one id";
@@ -196,8 +191,7 @@ for my $given (undef, 'mine', 'not good') {
         is $res->status, $status{$path}, "$name $path";
         my @got = $res->header_all('X-Request-Id');
         is scalar @got, 1, "$name $path: one request id";
-        is $got[0], 'mine', "$name $path: the client's"
-            if $name eq 'mine';
+        is $got[0], 'mine', "$name $path: the client's" if $name eq 'mine';
         is $res->header('X-Early'), $got[0], "$name $path: read before any phase";
         is scalar(my @c = $res->header_all('X-Correlation-Id')), 1,
             "$name $path: one correlation id";
@@ -205,11 +199,9 @@ for my $given (undef, 'mine', 'not good') {
         ok scalar(logged($got[0])), "$name $path: in the log";
         is_deeply [ header_values($res->json, 'X-Seen') ],
             [ join ' ', (@got) x 3 ], "$name $path: upstream" if $path eq '/nginx/up';
-        is $res->body, "$got[0] $got[0]", "$name $path: in a subrequest"
-            if $path eq '/nginx/ssi';
+        is $res->body, "$got[0] $got[0]", "$name $path: in a subrequest" if $path eq '/nginx/ssi';
     }
-    my $res = http_get($port, '/nginx/file',
-        headers => [ @headers, Range => 'bytes=100-' ]);
+    my $res = http_get($port, '/nginx/file', headers => [ @headers, Range => 'bytes=100-' ]);
     is $res->status, 416, "$name: a range that is not there";
     is scalar(my @id = $res->header_all('X-Request-Id')), 1,
         "$name: one id, though the response began twice";

@@ -145,18 +145,15 @@ is_deeply [ header_values($res->json, 'X-Flag') ], ['false'], 'false';
 # proxy_set_header has the last word, and variables see the trusted value.
 
 $res = seen('/set', 'branch');
-is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
-    '$http_x_roles';
-is_deeply [ header_values($res->json, 'X-Account-Id') ], [],
-    'an emptied header is not sent';
+is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'], '$http_x_roles';
+is_deeply [ header_values($res->json, 'X-Account-Id') ], [], 'an emptied header is not sent';
 
 # Authorization goes upstream or not, as configured.
 
 my $token = jwt_token(branch => $key);
 for my $case ([ '/', 1 ], [ '/quiet', 0 ], [ '/quiet/public', 0 ]) {
     my ($path, $expect) = @$case;
-    $res = http_get($port, $path, token => $token,
-        headers => [ 'X-Before' => 1, 'X-After' => 2 ]);
+    $res = http_get($port, $path, token => $token, headers => [ 'X-Before' => 1, 'X-After' => 2 ]);
     is_deeply [ header_values($res->json, 'Authorization') ],
         [ $expect ? "Bearer $token" : () ], "$path: Authorization";
     is_deeply [ map { header_values($res->json, $_) } qw(X-Before X-After) ],
