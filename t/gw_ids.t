@@ -1,5 +1,7 @@
 # X-Request-Id and X-Correlation-Id: kept where well formed, replaced where
-# not, the same upstream, in the response and in the log, once each.
+# not, the same upstream, in the response and in the log, once each.  HTTP/0.9,
+# which has no headers at all, is refused, and nothing breaks where header lists
+# were never set up.
 
 use strict;
 use warnings;
@@ -29,6 +31,13 @@ http {
     %%GLOBALS_HTTP%%
     %%PLATFORM_LOG%%
     map $request_id $mapped { default $request_id; }
+    server {
+        listen 127.0.0.1:%%PORT_redirects%%;
+        platform_gateway on;
+        platform_gateway_access public;
+        error_page 400 414 /error;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    }
     server {
         listen 127.0.0.1:%%PORT_off%%;
         return 200 "$request_id";
@@ -174,6 +183,27 @@ for my $case (@responses) {
     my @ids = $raw =~ /^X-Request-Id: (\S+)\r$/mg;
     is scalar @ids, 1, "$name: one id";
     ok scalar(logged($ids[0])), "$name: and a log line with it";
+}
+
+# HTTP/0.9, and an operator's error_page, which sends it through all phases.
+
+for my $path ('/', '/returns', '/health', '/?a=b', '/%41') {
+    my $before = $upstream->count;
+    my $raw = http_raw($port, "GET $path\r\n");
+    like $raw, qr{^HTTP/1\.[01] 400 .*"code":"GATEWAY_BAD_REQUEST"}s, "0.9 $path: refused";
+    my ($id) = $raw =~ /^X-Request-Id: ([0-9a-f]{32})\r$/m;
+    ok scalar(logged($id // '')), "0.9 $path: with an id, and logged";
+    is $upstream->count, $before, "0.9 $path: not passed on";
+}
+like http_raw($port, "GET / HTTP/1.0\r\n\r\n"), qr{^HTTP/1\.1 200 }, 'control: HTTP/1.0';
+like http_raw($t->port('off'), "GET /\r\n"), qr/^\w{32}$/,
+    'control: a server without the gateway speaks HTTP/0.9';
+for my $bytes ("GET /\r\n", "G\x01ET / HTTP/1.1\r\n\r\n") {
+    my $before = $upstream->count;
+    like http_raw($t->port('redirects'), $bytes), qr/"uri":"\/error"/, 'an error_page of it';
+    is $upstream->count, $before + 1, 'is passed on';
+    my @id = header_values(($upstream->requests)[-1], 'X-Request-Id');
+    is scalar @id, 1, 'with an id';
 }
 like http_get($port, '/returns', headers => [ 'X-Request-Id' => 'seen' ])->body,
     qr/^seen$/, '$platform_request_id';
