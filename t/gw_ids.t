@@ -85,7 +85,7 @@ sub logged {
 
     my @found;
     eventually(sub {
-        @found = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
+        @found = grep { ($_->{requestId} // '') eq $id } $t->nginx->access_lines;
         return scalar @found;
     });
     return @found;
