@@ -12,7 +12,7 @@ use POSIX qw(mkfifo);
 use Test::More;
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres(settings => { log_statement => 'all' });
+my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
 my $c = Platform::Test::Commands->new(test => $t, env => {
     PLATFORM_DB_SEED_ON_START => 'false',
     PLATFORM_LOG_LEVEL        => 'error',    # audit lines come all the same

@@ -11,7 +11,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres(settings => { log_statement => 'all' });
+my $pg = $t->postgres(empty => 1, settings => { log_statement => 'all' });
 my %env = (
     PLATFORM_DB_SEED_ON_START  => 'false',
     PLATFORM_AUTH_MAX_FAILURES => 3,

@@ -10,7 +10,7 @@ use POSIX ();
 use Test::More;
 
 my $t = Platform::Test->new(module => 0);
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 
 sub id { return sprintf '00000000-0000-4000-8000-%04d%08d', @_ }
 
@@ -152,7 +152,8 @@ isnt $status, 0, 'no local data outside APP_ENV local';
 
 # Nor in a database elsewhere, as the connection itself says: the settings name
 # this machine, and libpq's service file leads to another address.
-my $tcp = $t->postgres(name => 'tcp', port => $t->port('tcp'));
+my $tcp = $t->postgres(name => 'tcp', empty => 1,
+    port => $t->port('tcp'));
 my %tcp = ($tcp->env, PLATFORM_DB_HOST => '127.0.0.1');
 my $service = $t->write_file('service', "[elsewhere]\nhostaddr=0.0.0.0\n");
 ($status, undef, $err) = $t->run_identity(['seed'], %tcp,

@@ -16,7 +16,7 @@ my $ACCOUNTS = 10_000;
 my $CREDENTIAL = 'Demo-passw0rd!';
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 my %env = (
     PLATFORM_DB_SEED_ON_START   => 'false',
     PLATFORM_AUTH_MAX_FAILURES  => 0,

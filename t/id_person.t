@@ -9,7 +9,7 @@ use Platform::Test::Commands;
 use Test::More;
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 my %env = (
     PLATFORM_DB_SEED_ON_START  => 'false',
     PLATFORM_AUTH_MAX_FAILURES => 5,

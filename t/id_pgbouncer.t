@@ -15,7 +15,7 @@ my $pgbouncer = Platform::Test::Env::find('pgbouncer')
     or plan skip_all => 'pgbouncer is not installed';
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 # Nothing can be set on connections that are not its own: the service's
 # statements bring their level and their timeout along.
 $pg->sql("alter role platform set default_transaction_isolation

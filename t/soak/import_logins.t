@@ -23,7 +23,7 @@ my %env = (
     PLATFORM_AUTH_COOKIE_SECURE      => 'false',
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
 );
-my $pg = $t->postgres;
+my $pg = $t->postgres(empty => 1);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
 $c->done('migrate');
 $c->done(qw(workspace add Shop --new-tenant Acme));

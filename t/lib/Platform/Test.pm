@@ -49,7 +49,8 @@ sub new {
     my ($class, %o) = @_;
 
     my $self = bless {
-        dir     => abs_path(tempdir('platform-test-XXXXXX', TMPDIR => 1)),
+        dir     => abs_path(tempdir('platform-test-XXXXXX',
+            DIR => Platform::Test::Env::scratch())),
         module  => $o{module} // 1,
         ports   => {},
         vars    => {},
@@ -128,6 +129,8 @@ sub expand {
     );
     $text =~ s{%%(\w+)%%}{
         $1 =~ /^PORT_(\w+)$/ ? $self->port($1)
+            : $1 =~ /^TO_(\w+)$/
+            ? 'proxy_pass http://127.0.0.1:' . $self->port($1) . ';'
             : $vars{$1} // die "nobody gave %%$1%% a value\n"
     }ge;
     return $text;
@@ -436,10 +439,12 @@ sub eventually {
 
     my $until
         = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
+    my $pause = 0.001;
     while (1) {
         my $value = $sub->();
         return $value if $value || Time::HiRes::time() > $until;
-        Time::HiRes::sleep(0.02);
+        Time::HiRes::sleep($pause);
+        $pause *= 1.5 if $pause < 0.02;
     }
 }
 
@@ -558,7 +563,8 @@ C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory.
 TEXT may hold C<%%GLOBALS%%> (daemon, pid, error_log, user, load_module),
 C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header buffers
 that hold a token, unless TEXT sets them itself),
-C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%DIR%%>,
+C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the
+C<proxy_pass> to that port), C<%%DIR%%>,
 C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%>.  Write C<worker_processes> yourself.
 C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
 (passed, output) of C<nginx -t>.  An nginx object has pid, workers,
@@ -608,7 +614,8 @@ C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
 An HTTP server whose C<set(...)> changes the answer at any time: truncate sends
 that many bytes of an announced body, raw sends exact bytes, delay is seconds,
 hangup closes.  C<down> and C<up> refuse and accept connections again.
-C<requests> and C<count> tell what was fetched.  set keeps what it is not told.
+C<requests> and C<count> tell what was fetched, C<quiet(SECONDS)> waits until the
+last fetch is so old.  set keeps what it is not told.
 
 =item http_server(NAME, sub { my ($request, $server) = @_; ... })
 
@@ -617,9 +624,10 @@ C<< protocol => sub { my ($socket, $server) = @_; ... } >> speaks for itself:
 C<read_head> (socket) reads and notes a head, C<note(HASH)> makes a request that
 C<requests> tells.
 
-=item postgres(durable => 0, settings => {...}, port => N, name => 'postgres')
+=item postgres(empty => 0, durable => 0, settings => {...}, port => N, name => 'postgres')
 
-A private cluster; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
+A private cluster, whose database is migrated and seeded unless it is to be
+empty; sql(TEXT), stop('INT'|'QUIT'|'KILL'), start, freeze('STOP' |
 'CONT'), env, host; standby_of => another makes its standby, promote ends that.
 
 =item identity(NAME => VALUE, ...), identity_env(...), run_identity([ARGS], ...)

@@ -35,6 +35,17 @@ sub module { return build() . '/ngx_http_platform_gateway_module.so' }
 
 sub identity { return build() . '/identity-fcgi/identity-fcgi' }
 
+# Where a test makes its directory: in memory if there is much room and programs
+# may lie there, since clusters are many files; else where TMPDIR says.
+sub scratch {
+    my $shm = '/dev/shm';
+    return $ENV{TMPDIR} // '/tmp' if $ENV{TMPDIR} || !-w $shm;
+    open my $fh, '<', '/proc/mounts' or return '/tmp';
+    my ($options) = map {m{^\S+ $shm \S+ (\S+)} ? $1 : ()} <$fh>;
+    my (undef, $free) = split ' ', `df --output=avail -B1M $shm`;
+    return ($options // 'noexec') !~ /noexec/ && $free > 4096 ? $shm : '/tmp';
+}
+
 # A directory for what is made once: test keys, the empty cluster.
 sub cache_dir {
     my $dir = build() . '/test-cache';

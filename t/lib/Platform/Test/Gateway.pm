@@ -9,6 +9,7 @@ package Platform::Test;
 use strict;
 use warnings;
 
+use JSON::PP ();
 use Test::More ();
 
 use Platform::Test::Http;
@@ -141,9 +142,9 @@ sub logged {
 
     my $id = $res->header('X-Request-Id');
     return eventually(sub {
-        my ($line)
-            = grep { $_->{requestId} eq $id } $self->nginx->access_lines;
-        return $line;
+        my ($line) = $self->nginx->access_log
+            =~ /^(.*"requestId":"\Q$id\E".*)\n/m or return undef;
+        return JSON::PP::decode_json($line);
     }) || {};
 }
 

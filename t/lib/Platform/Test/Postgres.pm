@@ -1,25 +1,23 @@
 package Platform::Test::Postgres;
 
-# A private PostgreSQL cluster: a copy of an empty one that is made once a
-# build directory, with a role and a database called "platform".  Reached by
-# a Unix socket, and by TCP where port => is given.
+# A private PostgreSQL cluster: a copy of one that is made once a build, with a
+# role and a database called "platform", migrated and seeded unless empty =>
+# is given.  Reached by a Unix socket, and by TCP where port => is given.
 
 use strict;
 use warnings;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
-use IO::Handle;
-use IPC::Open2;
-use POSIX ();
 use Time::HiRes qw(sleep time);
 
 use Platform::Test::Env;
 use Platform::Test::Process;
+use Platform::Test::Sql;
 
-# dir, name; durable => 1 keeps fsync on; settings => { name => value };
-# port => TCP port of 127.0.0.1; standby_of => another, whose streaming
-# standby this becomes.
+# dir, name; empty => 1: the database has nothing; durable => 1 keeps fsync on;
+# settings => { name => value }; port => TCP port of 127.0.0.1; standby_of =>
+# another, whose streaming standby this becomes.
 sub new {
     my ($class, %o) = @_;
 
@@ -38,9 +36,7 @@ sub new {
         $self->_copy_from($primary);
     }
     else {
-        my $empty = empty_cluster();
-        system('cp', '-a', $empty, $self->{data}) == 0
-            or die "cannot copy the empty cluster\n";
+        _copy($self->{data}, $self->{empty});
         $self->_own($home);
     }
     $self->start;
@@ -173,26 +169,24 @@ sub env {
     );
 }
 
+# A connection; user, db => others than its owner and the database.
+sub connect {
+    my ($self, %o) = @_;
+
+    return Platform::Test::Sql->new(
+        "$self->{home}/.s.PGSQL." . ($self->{port} // 5432),
+        user => $o{user} // 'platform', database => $o{db} // 'platform');
+}
+
 # Runs SQL as the owner of the database (or user => 'postgres'); returns what
-# it printed, rows by newline, columns by |.  Dies when it fails.
+# it gives, rows by newline, columns by |.  Dies when it fails.
 sub sql {
     my ($self, $sql, %o) = @_;
 
-    my @cmd = (Platform::Test::Env::postgres('psql'), '-XAtq',
-        '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
-        '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
-        '-d', $o{db} // 'platform', '-c', $sql);
-    my $pid = open(my $fh, '-|') // die "fork: $!\n";
-    if ($pid == 0) {
-        open STDERR, '>&', \*STDOUT;
-        $ENV{PGCONNECT_TIMEOUT} = 60;
-        $ENV{PGOPTIONS} = '-c client_min_messages=warning';
-        exec @cmd or POSIX::_exit(127);
-    }
-    my $out = do { local $/; <$fh> } // '';
-    close $fh or die "psql failed: $out\n";
-    chomp $out;
-    return $out;
+    my $connection = $self->connect(%o);
+    my $got = $connection->run($sql);
+    $connection->close;
+    return $got;
 }
 
 # A transaction that stays open after some SQL: what that changed is locked,
@@ -200,36 +194,19 @@ sub sql {
 sub begin {
     my ($self, $sql, %o) = @_;
 
-    my @cmd = (Platform::Test::Env::postgres('psql'), '-XAtq',
-        '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
-        '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
-        '-d', 'platform');
-    my $pid = open2(my $out, my $in, @cmd);
-    my $transaction = { pid => $pid, in => $in, out => $out };
-    $self->more($transaction, "begin; $sql");
+    my $transaction = $self->connect(%o);
+    $transaction->run("begin; $sql");
     return $transaction;
 }
 
 # Runs more SQL in it; dies when that fails.
-sub more {
-    my ($self, $transaction, $sql) = @_;
-
-    print { $transaction->{in} } "$sql;\n\\echo done\n";
-    $transaction->{in}->flush;
-    my $line;
-    do { $line = readline($transaction->{out}) // die "psql ended\n" }
-        until $line eq "done\n";
-    return;
-}
+sub more { my ($self, $transaction, $sql) = @_; return $transaction->run($sql) }
 
 # Ends it: 'commit' or 'rollback'; true if that went well.
 sub end {
     my ($self, $transaction, $how) = @_;
 
-    print { $transaction->{in} } "$how;\n";
-    close $transaction->{in};
-    waitpid $transaction->{pid}, 0;
-    return $? == 0;
+    return eval { $transaction->run($how); $transaction->close; 1 } // 0;
 }
 
 # Whether so many backends wait for a lock, soon.
@@ -246,41 +223,87 @@ sub waiting {
     return 1;
 }
 
-# The empty cluster; made under a lock at first use.
-sub empty_cluster {
+# Copies the empty cluster, or the one that identity-fcgi, as it was built last,
+# has migrated and seeded.  Each is made under a lock at first use.
+sub _copy {
+    my ($to, $empty) = @_;
+
     my $cache = Platform::Test::Env::cache_dir();
     my $initdb = Platform::Test::Env::postgres('initdb');
     my ($version) = `$initdb --version` =~ /(\d+)/;
-    my $empty = "$cache/cluster-$version";
+    my $from = "$cache/cluster-$version";
+    my $make = \&_make_empty;
+    if (!$empty) {
+        my $build = (stat Platform::Test::Env::identity())[9] // 0;
+        ($from, $make) = ("$from-$build", \&_make_seeded);
+    }
 
-    open my $lock, '>>', "$cache/cluster.lock" or die "cluster.lock: $!\n";
-    flock $lock, LOCK_EX or die "flock: $!\n";
-    return $empty if -d $empty;
+    my $name = $cache . ($empty ? '/empty.lock' : '/seeded.lock');
+    open my $lock, '>>', $name or die "$name: $!\n";
+    flock $lock, LOCK_SH or die "flock: $!\n";
+    if (!-d $from) {
+        flock $lock, LOCK_EX or die "flock: $!\n";
+    }
+    if (!-d $from) {
+        # Made elsewhere: the user of the server may not enter the build
+        # directory.
+        my $tmp = tempdir('platform-test-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+        chmod 0755, $tmp;
+        $make->($tmp, $cache);
+        my $old = $empty ? '' : "$cache/cluster-*-*";
+        system("rm -rf $old; cp -a $tmp/data $from.new && mv $from.new $from") == 0
+            or die "cannot keep $from\n";
+    }
+    system('cp', '-a', $from, $to) == 0 or die "cannot copy $from\n";
+    return;
+}
 
-    # Made elsewhere: the user of the server may not enter the build
-    # directory.
-    my $tmp = tempdir('platform-test-XXXXXX', TMPDIR => 1, CLEANUP => 1);
+# Templates for databases are not needed: each has three hundred files.
+sub _make_empty {
+    my ($tmp) = @_;
+
     my $user = Platform::Test::Env::unprivileged();
     my @as = $user
         ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
     if ($user) {
         system('chown', "$user:", $tmp) == 0 or die "chown failed\n";
     }
-    my $make = sub {
+    my $run = sub {
         my $out = `@_ 2>&1`;
         die "@_ failed:\n$out" if $? != 0;
     };
-    $make->("cd $tmp && @as", $initdb, '-D', "$tmp/data", '-U', 'postgres',
-        '--auth=trust', '--encoding=UTF8', '--locale=C', '--no-sync',
-        '--wal-segsize=1');
+    $run->("cd $tmp && @as", Platform::Test::Env::postgres('initdb'),
+        '-D', "$tmp/data", '-U', 'postgres', '--auth=trust',
+        '--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1');
     my $postgres = Platform::Test::Env::postgres('postgres');
-    $make->("cd $tmp && printf '%s\\n' "
+    $run->("cd $tmp && printf '%s\\n' "
         . "'create role platform login' "
         . "'create database platform owner platform' "
-        . "| @as $postgres --single -D $tmp/data postgres");
-    system("cp -a $tmp/data $empty.new && mv $empty.new $empty") == 0
-        or die "cannot keep $empty\n";
-    return $empty;
+        . "'drop database postgres' "
+        . q{"update pg_database set datistemplate = false }
+        . q{where datname = 'template0'" 'drop database template0' }
+        . "| @as $postgres --single -D $tmp/data template1");
+    return;
+}
+
+sub _make_seeded {
+    my ($tmp) = @_;
+
+    my $pg = __PACKAGE__->new(dir => $tmp, name => 'made', empty => 1);
+    my $process = Platform::Test::Process->start(
+        name => 'seed', dir => $tmp, log => "$tmp/seed.log",
+        env => { APP_ENV => 'local', $pg->env,
+            Platform::Test::Env::mode_env($tmp, name => 'seed') },
+        cmd => [ Platform::Test::Env::identity(), 'seed' ],
+    );
+    $process->wait_end(60 * Platform::Test::Env::scale());
+    if (!defined $process->status || $process->status != 0) {
+        open my $log, '<', "$tmp/seed.log";
+        die "cannot seed a database:\n", <$log>;
+    }
+    $pg->stop('INT');
+    rename $pg->{data}, "$tmp/data" or die "$tmp/data: $!\n";
+    return;
 }
 
 1;

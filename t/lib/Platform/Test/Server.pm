@@ -91,16 +91,31 @@ sub get {
 
 # Requests that have arrived so far, oldest first: hashes with method, uri,
 # version, headers ([[name, value], ...]), body and at (when it came).
-sub requests {
+sub requests { return map { $json->decode($_) } $_[0]->_noted }
+
+sub count { return scalar(my @all = $_[0]->_noted) }
+
+sub _noted {
     my ($self) = @_;
 
     open my $fh, '<', $self->{log} or return ();
-    return map { $json->decode($_) } grep {/\n\z/} <$fh>;
+    return grep {/\n\z/} <$fh>;
 }
 
-sub count { return scalar(my @all = $_[0]->requests) }
-
 sub forget { unlink $_[0]{log}; return }
+
+# Waits until the last request came so many seconds ago.
+sub quiet {
+    my ($self, $seconds) = @_;
+
+    my $left;
+    do {
+        my $at = (Time::HiRes::stat($self->{log}))[9] // 0;
+        $left = $at + $seconds - Time::HiRes::time();
+        sleep $left if $left > 0;
+    } while ($left > 0);
+    return;
+}
 
 sub _accept {
     my ($self, $listener) = @_;
@@ -243,6 +258,7 @@ sub _more {
 sub _write {
     my ($fh, $bytes) = @_;
 
+    return 0 if !defined $bytes;
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
         return 0 unless $n;
