@@ -71,7 +71,7 @@ sub ask {
 
 sub free {
     my ($bytes) = http_get($port, '/metrics')->body
-        =~ /^platform_gateway_zone_free_bytes\S* (\d+)/m;
+        =~ /^platform_gateway_zone_free_bytes\{zone="gateway"\} (\d+)/m;
     return $bytes;
 }
 

@@ -284,5 +284,61 @@ ok becomes(token(uuid(72)), 401), 'one ends';
 $issuer->set(hold => 0);
 is $waiting{$stays}->read_response->status, 200, 'the other is let in';
 is $waiting{$ends}->read_response->status, 401, 'and the one that ended is not';
+$t->stop($nginx);
+
+# Two issuers with the same keys, and the feed of the first: it says nothing
+# about the other's accounts and sessions, which may have the same ids.
+
+my $first = $Platform::Test::Jwt::ISSUER;
+my $second = 'https://b.example.com';
+sub of_both {
+    my ($id) = @_;
+
+    return map { jwt_token('branch', $key, iss => $_, session_id => $id,
+        sub => $id, account_id => $id, iat => time - 60) } $first, $second;
+}
+my @ids = map { uuid($_) } 80 .. 84;
+@all = (revoked_id($ids[0]), revoked_subject($ids[1], $now));
+$feed->set(all => \@all, issuer => $first);
+$nginx = revocations_gateway($t, $key, issuer => "$first $second");
+for my $id (@ids[ 0, 1 ]) {
+    my ($its, $other) = of_both($id);
+    is everywhere($its), '401', 'revoked: of the issuer of the feed';
+    is everywhere($other), '200', 'not: of another one';
+}
+is everywhere($_), '200', 'control: not revoked' for of_both($ids[2]);
+$feed->set(issuer => undef);
+revoke(revoked_id($ids[2]));
+for my $token (of_both($ids[2])) {
+    ok eventually(sub { everywhere($token) eq '401' }),
+        'a feed that does not say whose it is: of either';
+}
+$feed->set(issuer => 'https://c.example.com');
+revoke(revoked_id($ids[3]));
+ok $nginx->wait_log(qr/revocations not read: its issuer is none that is accepted/),
+    'a feed of another issuer is none';
+is everywhere($_), '200', 'and revokes nothing' for of_both($ids[3]);
+$feed->set(issuer => $second);
+for my $token ((of_both($ids[3]))[1]) {
+    ok eventually(sub { everywhere($token) eq '401' }), 'control: one of ours';
+}
+is everywhere((of_both($ids[3]))[0]), '200', 'but not of the first';
+
+# A name that is accepted from now on: what the feed has said is about it, too.
+
+$feed->set(issuer => undef);
+revocations_conf($t, $key);
+$nginx->reload;
+ok eventually(sub { everywhere((of_both($ids[4]))[1]) eq '401' }),
+    'the second name is not accepted any more';
+revoke(revoked_id($ids[4]));
+ok eventually(sub { everywhere((of_both($ids[4]))[0]) eq '401' }), 'one ends';
+revocations_conf($t, $key, issuer => "$first $second");
+$nginx->reload;
+ok eventually(sub { everywhere((of_both($ids[2]))[1]) eq '401' }),
+    'the second is accepted again, and what ended before stays so';
+ok eventually(sub { everywhere((of_both($ids[4]))[1]) eq '401' }),
+    'what ended meanwhile, too';
+is everywhere((of_both(uuid(85)))[1]), '200', 'control: another goes on';
 
 $t->done;
