@@ -186,8 +186,7 @@ for my $shape ('worker_processes auto;', 'master_process off;') {
 
 for my $claim (qw(sid jti)) {
     my $id = "$claim of theirs";
-    $feed->set(page => 1000, known => $claim,
-        all => [ { id => $id, dies_at => int(time) + 900 } ]);
+    $feed->set(page => 1000, known => $claim, all => [ { id => $id, dies_at => int(time) + 900 } ]);
     $nginx = revocations_gateway($t, $key, issuer => 'https://other.example',
         set => "zone=revocations:1m $SET claim=$claim");
     my %theirs = (iss => 'https://other.example');
@@ -201,8 +200,7 @@ for my $claim (qw(sid jti)) {
         is ask(token(@token)), $is, "$claim: $name";
     }
     my $now = int time;
-    $feed->set(all => [ { id => 'x', dies_at => $now + 900 },
-        revoked_subject(uuid(7), $now + 1) ]);
+    $feed->set(all => [ { id => 'x', dies_at => $now + 900 }, revoked_subject(uuid(7), $now + 1) ]);
     ok eventually(sub {
         ask(token($goes_on, %theirs, sub => uuid(7), account_id => uuid(7), iat => $now)) == 401;
     }), "$claim: by its subject";

@@ -219,7 +219,6 @@ for my $path ('/source', '/source?chunked') {
     is sum(http_get($port, $path, @with)->body), sum($big), "$path: a large answer is whole";
     is http_get($port, $path)->status, 401, "$path: no token";
 }
-is sum(do { local $/; readline curl("$h2/source") }), sum($big),
-    'HTTP/2: a large answer is whole';
+is sum(do { local $/; readline curl("$h2/source") }), sum($big), 'HTTP/2: a large answer is whole';
 
 $t->done;
