@@ -1,9 +1,4 @@
 
-/*
- * OPTIONS, and the CORS headers of all other responses.
- */
-
-
 #ifndef _NGX_HTTP_PGW_CORS_H_INCLUDED_
 #define _NGX_HTTP_PGW_CORS_H_INCLUDED_
 
@@ -11,8 +6,14 @@
 #include "ngx_http_pgw.h"
 
 
-ngx_int_t ngx_http_pgw_cors_first_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_cors_last_handler(ngx_http_request_t *r);
+/* Directive: ORIGIN ... | off; may be given several times. */
+ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
+
+/*
+ * Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
+ * among them stands for cmd->post, what holds without the directive.
+ */
+ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
 /* Why the preflight for such a request would be refused, or NONE; *detail as
    request_refuse() takes it. */

@@ -229,9 +229,8 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 static ngx_int_t
 ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t               i;
     ngx_table_elt_t         *h;
-    const ngx_list_part_t   *part;
+    ngx_http_pgw_walk_t      walk = { &r->headers_out.headers.part, 0 };
     ngx_http_pgw_request_t  *gr;
 
     if (!ngx_http_pgw_loc(r)->enable || r != r->main) {
@@ -243,10 +242,7 @@ ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (ngx_http_pgw_header_is(h, "x-request-id")
             || ngx_http_pgw_header_is(h, "x-correlation-id"))

@@ -1,9 +1,4 @@
 
-/*
- * What is known of a request as a whole, and how it was decided.
- */
-
-
 #ifndef _NGX_HTTP_PGW_REQUEST_H_INCLUDED_
 #define _NGX_HTTP_PGW_REQUEST_H_INCLUDED_
 

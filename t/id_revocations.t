@@ -102,8 +102,10 @@ my $res = http_get($port, "$PATH?after=$cursor");
 is $res->header('Content-Type'), 'application/json', 'the type';
 is $res->header('Cache-Control'), 'no-store', 'not to be stored';
 my $page = $res->json;
-is_deeply [ sort keys %$page ], [ sort qw(cursor more now revocations) ],
+is_deeply [ sort keys %$page ], [ sort qw(cursor issuer more now revocations) ],
     'the members';
+is $page->{issuer}, claims($one->{accessToken})->{iss}, 'whose it is';
+like $res->body, qr/"issuer".*"revocations"/, 'said before the list';
 my ($entry) = @{ $page->{revocations} };
 is_deeply [ sort keys %$entry ], [ sort qw(id revoked_at dies_at) ],
     'of a session';

@@ -614,7 +614,8 @@ C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
 An HTTP server whose C<set(...)> changes the answer at any time: truncate sends
 that many bytes of an announced body, raw sends exact bytes, delay is seconds,
 hangup closes.  C<down> and C<up> refuse and accept connections again.
-C<requests> and C<count> tell what was fetched.  set keeps what it is not told.
+C<requests> and C<count> tell what was fetched, C<quiet(SECONDS)> waits until the
+last fetch is so old.  set keeps what it is not told.
 
 =item http_server(NAME, sub { my ($request, $server) = @_; ... })
 
