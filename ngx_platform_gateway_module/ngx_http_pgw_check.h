@@ -1,9 +1,4 @@
 
-/*
- * What nginx -t refuses.
- */
-
-
 #ifndef _NGX_HTTP_PGW_CHECK_H_INCLUDED_
 #define _NGX_HTTP_PGW_CHECK_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * Values of directives, and what nginx -t says of them.
- */
-
-
 #ifndef _NGX_HTTP_PGW_CONF_H_INCLUDED_
 #define _NGX_HTTP_PGW_CONF_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * OPTIONS, and the CORS headers of all other responses.
- */
-
-
 #ifndef _NGX_HTTP_PGW_CORS_H_INCLUDED_
 #define _NGX_HTTP_PGW_CORS_H_INCLUDED_
 
@@ -11,11 +6,17 @@
 #include "ngx_http_pgw.h"
 
 
-ngx_int_t ngx_http_pgw_cors_first_handler(ngx_http_request_t *r);
-ngx_int_t ngx_http_pgw_cors_last_handler(ngx_http_request_t *r);
+/* Directive: ORIGIN ... | off; may be given several times. */
+ngx_http_pgw_set_t  ngx_http_pgw_cors_origins;
+
+/*
+ * Directives: NAME ..., joined into the ngx_str_t at cmd->offset; "default"
+ * among them stands for cmd->post, what holds without the directive.
+ */
+ngx_http_pgw_set_t  ngx_http_pgw_cors_list;
 
 /* Why the preflight for such a request would be refused, or NONE; *detail as
-   decision_refuse() takes it. */
+   request_refuse() takes it. */
 ngx_http_pgw_reason_e ngx_http_pgw_cors_ask(ngx_pool_t *pool,
     const ngx_http_pgw_loc_conf_t *conf,
     const ngx_http_pgw_question_t *question, const char **detail);

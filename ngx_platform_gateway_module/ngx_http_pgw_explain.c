@@ -19,9 +19,9 @@
 
 
 /*
- * The checks, in the order in which the first that fails decides.  Those of a
- * stage of verifying a token look for one error, or with PJ_OK for all that no
- * other check of the stage looks for.
+ * The checks, in the order in which the first that fails decides.  One of a
+ * stage of verifying a token is about one error; with PJ_OK it is about all
+ * errors of the stage that have no check of their own.
  */
 
 static const struct {
@@ -113,8 +113,6 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
     const char       *detail;
     const ngx_str_t  *method = &e->asked->method;
 
-    static const ngx_str_t  never = ngx_string("TRACE, CONNECT");
-
     detail = e->clcf->internal ? "the location is internal"
              : e->conf->enable && e->conf->access == 0
              ? "the location states no platform_gateway_access"
@@ -136,7 +134,9 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 
     allowed = e->conf->allow.len
               ? ngx_http_pgw_names_has(&e->conf->allow, method, 0)
-              : !ngx_http_pgw_names_has(&never, method, 0);
+              : !ngx_http_pgw_names_has(
+                               ngx_http_pgw_header_text("TRACE, CONNECT"),
+                               method, 0);
 
     ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
@@ -155,8 +155,6 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
-
-    static const ngx_str_t  options = ngx_string("OPTIONS");
 
     loc_conf = e->asked->server->ctx->loc_conf;
 
@@ -194,7 +192,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (conf->enable
-        && ngx_http_pgw_names_has(&options, &e->asked->method, 0))
+        && ngx_http_pgw_names_has(ngx_http_pgw_header_text("OPTIONS"),
+                                  &e->asked->method, 0))
     {
         e->admits = NGX_HTTP_PGW_REASON_OPTIONS;
 
@@ -357,19 +356,18 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 
 
 static void
-ngx_http_pgw_explain_levels(ngx_http_pgw_text_t *text, ngx_uint_t access)
+ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
+    const ngx_array_t *strings)
 {
-    const char          *comma = "";
-    ngx_conf_bitmask_t  *level;
+    ngx_uint_t  i;
 
-    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+    ngx_http_pgw_text_format(text, ",\"%s\":[", name);
 
-        if (access & level->mask) {
-            ngx_http_pgw_text_json(text, comma, &level->name);
-            comma = ",";
-            access &= ~level->mask;      /* one level has two names */
-        }
+    for (i = 0; strings && i < strings->nelts; i++) {
+        ngx_http_pgw_text_item(text, (const pj_str_t *) strings->elts + i);
     }
+
+    ngx_http_pgw_text_format(text, "]");
 }
 
 
@@ -377,8 +375,9 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      i;
+    ngx_uint_t                      i, access;
     const char                     *match;
+    ngx_conf_bitmask_t             *level;
     const ngx_http_pgw_origin_t    *origin;
     const ngx_http_pgw_loc_conf_t  *conf;
 
@@ -401,13 +400,21 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_format(text, ",\"gateway\":%s,\"access\":[",
                              conf->enable ? "true" : "false");
 
-    ngx_http_pgw_explain_levels(text, conf->access);
+    access = conf->access;
+
+    for (level = ngx_http_pgw_levels; level->name.len; level++) {
+
+        if (access & level->mask) {
+            ngx_http_pgw_text_item(text, &level->name);
+            access &= ~level->mask;      /* one level has two names */
+        }
+    }
 
     ngx_http_pgw_text_json(text, "],\"methods\":", &conf->allow);
     ngx_http_pgw_text_json(text, ",\"routeId\":", &conf->route_id);
     ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
-    ngx_http_pgw_text_strings(text, ",\"issuers\":", conf->issuers);
-    ngx_http_pgw_text_strings(text, ",\"audiences\":", conf->audiences);
+    ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
+    ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
 
     /* no pattern needs escaping */
     ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
@@ -515,7 +522,6 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
     ngx_uint_t                    i;
-    const char                   *comma;
     ngx_http_pgw_grant_t          grant;
     ngx_http_pgw_claim_header_t  *ch;
 
@@ -526,14 +532,12 @@ ngx_http_pgw_explain_headers(ngx_http_pgw_text_t *text,
         return;
     }
 
-    comma = "";
     ch = e->conf->claim_headers->elts;
 
     for (i = 0; i < e->conf->claim_headers->nelts; i++) {
 
         if (grant.strings[NGX_HTTP_PGW_GRANT_IDS + i].data) {
-            ngx_http_pgw_text_json(text, comma, &ch[i].name);
-            comma = ",";
+            ngx_http_pgw_text_item(text, &ch[i].name);
         }
     }
 }
@@ -544,14 +548,11 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     const ngx_http_pgw_question_t *question)
 {
     ngx_str_t                  name, headers;
-    const char                *comma;
     ngx_http_pgw_text_t        text = { .request = r };
-    ngx_http_pgw_explain_t     e = { .request = r, .asked = question };
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-    e.keys = mcf->keys;
-    e.revocations = mcf->revocations;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
+    ngx_http_pgw_explain_t     e = { .request = r, .asked = question,
+                                     .keys = mcf->keys,
+                                     .revocations = mcf->revocations };
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -569,11 +570,9 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 
     headers = question->headers;
-    comma = "";
 
     while (ngx_http_pgw_headers_stripped(question->server, &headers, &name)) {
-        ngx_http_pgw_text_json(&text, comma, &name);
-        comma = ",";
+        ngx_http_pgw_text_item(&text, &name);
     }
 
     ngx_http_pgw_text_format(&text, "],\n\"headers\":[");

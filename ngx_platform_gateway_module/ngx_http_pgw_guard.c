@@ -7,7 +7,6 @@
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_counters.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_request.h"
@@ -28,7 +27,8 @@ ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     if (gr->shadowed
         || (reason == NGX_HTTP_PGW_REASON_PUBLIC
             && r->internal
-            && ngx_http_pgw_decision(r, gr) == NGX_HTTP_PGW_DECISION_DENY))
+            && ngx_http_pgw_request_decision(r, gr)
+               == NGX_HTTP_PGW_DECISION_DENY))
     {
         return;
     }
@@ -81,7 +81,7 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     const char *detail)
 {
     if (!conf->shadow) {
-        return ngx_http_pgw_decision_refuse(r, gr, reason, detail);
+        return ngx_http_pgw_request_refuse(r, gr, reason, detail);
     }
 
     ngx_log_debug1(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
@@ -90,7 +90,7 @@ ngx_http_pgw_guard_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     /* keep the first refusal: the client got it, or would have got it */
 
-    if (!gr->shadowed && !ngx_http_pgw_decision_refusal(gr)) {
+    if (!gr->shadowed && !ngx_http_pgw_request_refusal(gr)) {
         gr->shadowed = 1;
         gr->reason = reason;
     }

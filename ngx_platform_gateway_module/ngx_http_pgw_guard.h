@@ -31,7 +31,7 @@ void ngx_http_pgw_guard_allow(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e reason);
 
 /*
- * Refuses r as decision_refuse() does, or notes in shadow mode that it would
+ * Refuses r as request_refuse() does, or notes in shadow mode that it would
  * have been: then NGX_DECLINED.
  */
 ngx_int_t ngx_http_pgw_guard_refuse(ngx_http_request_t *r,

@@ -117,9 +117,7 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
 
         if (i < conf->strip->nelts
             && (i >= NGX_HTTP_PGW_IDS
-                || ngx_strncasecmp(name->data, strip[i].lowcase.data,
-                                   name->len)
-                   != 0))
+                || !ngx_http_pgw_names_same(name, &strip[i].lowcase)))
         {
             return 1;
         }
@@ -136,10 +134,6 @@ ngx_http_pgw_headers_look(ngx_http_pgw_pass_t *pass, ngx_table_elt_t *h)
 {
     ngx_uint_t                          i;
     const ngx_http_pgw_claim_header_t  *name;
-
-    if (h == pass->hide) {
-        return 1;
-    }
 
     if (ngx_http_pgw_header_in_is(h, "origin")) {
         pass->cors.origin = &h->value;
@@ -229,9 +223,9 @@ ngx_http_pgw_headers_added(const ngx_http_request_t *r,
 
 
 /*
- * Makes pass->kept of those headers of r that stay, without copying them.  What
- * stands before the part that an earlier pass added, that pass has sifted; what
- * comes after it, another module has added since.
+ * Makes pass->kept of those headers of r that stay, without copying them.  An
+ * earlier pass has sifted what stands before the part that it added; another
+ * module has added since what comes after it.
  */
 
 static ngx_int_t
@@ -250,23 +244,20 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 
     for (part = &r->headers_in.headers.part; part; part = part->next) {
 
-        h = part->elts;
-
         if (part == added) {
             added = NULL;
+            continue;
         }
 
-        for (start = 0; start <= part->nelts; start = i + 1) {
+        h = part->elts;
 
-            i = start;
+        for (i = 0, start = 0; i <= part->nelts; i++) {
 
-            if (added) {
-                i = (pass->hide >= &h[start] && pass->hide < &h[part->nelts])
-                    ? (ngx_uint_t) (pass->hide - h) : part->nelts;
-            }
-
-            while (i < part->nelts && !ngx_http_pgw_headers_look(pass, &h[i])) {
-                i++;
+            if (i < part->nelts
+                && &h[i] != pass->hide
+                && (added || !ngx_http_pgw_headers_look(pass, &h[i])))
+            {
+                continue;
             }
 
             if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
@@ -274,6 +265,8 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             {
                 return NGX_ERROR;
             }
+
+            start = i + 1;
         }
     }
 
@@ -286,29 +279,13 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 {
-    u_char            c;
-    size_t            i;
     const ngx_str_t  *id;
 
     id = pass->id[n];
 
-    if (pass->ids[n] != 1 || id->len == 0 || id->len > NGX_HTTP_PGW_ID_MAX_LEN)
-    {
-        return NULL;
-    }
-
-    for (i = 0; i < id->len; i++) {
-
-        c = id->data[i];
-
-        if (ngx_http_pgw_names_fold(c) == '-'
-            && c != '-' && c != '.' && c != ':' && c != '_')
-        {
-            return NULL;
-        }
-    }
-
-    return id;
+    return pass->ids[n] == 1
+           && id->len <= NGX_HTTP_PGW_ID_MAX_LEN
+           && ngx_http_pgw_names_plain(id, "-.:_") ? id : NULL;
 }
 
 
@@ -454,8 +431,7 @@ ngx_http_pgw_headers_make(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_uint_t           first;
     ngx_http_pgw_pass_t  pass = { 0 };
 
-    pass.conf = ngx_http_get_module_srv_conf(r,
-                                             ngx_http_platform_gateway_module);
+    pass.conf = ngx_http_pgw_srv(r);
 
     /* on the first pass Authorization stays in its place in the list */
 

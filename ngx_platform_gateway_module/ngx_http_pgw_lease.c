@@ -32,6 +32,26 @@ ngx_http_pgw_lease_digest(u_char *hex, const u_char *data, size_t len)
 }
 
 
+ngx_int_t
+ngx_http_pgw_lease_names(u_char *hex, const ngx_array_t *names)
+{
+    ngx_uint_t                  i;
+    const ngx_http_pgw_name_t  *name;
+
+    name = names->elts;
+
+    for (i = 0; i < names->nelts; i++) {
+        if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
+}
+
+
 void
 ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 {

@@ -1,19 +1,18 @@
 
 /*
  * Content handlers of the gateway's own: liveness, readiness, the answer to a
- * path that no route serves, and explanations: who may ask what the gateway
- * would do with a request, and how.  They are for the operator alone, since
- * they tell more of a token than its bearer learns from a refusal.
+ * path that no route serves, and explanations.  Those are for the operator
+ * alone, since they tell more of a token than its bearer learns from a refusal.
  */
 
 
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_explain.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
@@ -37,7 +36,7 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
 
     gr->retry_after = retry_after;
 
-    rc = ngx_http_pgw_decision_refuse(r, gr, reason, detail);
+    rc = ngx_http_pgw_request_refuse(r, gr, reason, detail);
 
     gr->code = code;
 
@@ -66,22 +65,20 @@ ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
     ngx_http_pgw_main_conf_t  *mcf;
 
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    mcf = ngx_http_pgw_main(r);
 
-    if (!ngx_http_pgw_keys_usable(mcf->keys)
-        || ngx_http_pgw_keys_get(mcf->keys))
-    {
-        return mcf->revocations == NULL
-               || ngx_http_pgw_revocations_whole(mcf->revocations->zone)
-               ? ngx_http_pgw_local_health_handler(r)
-               : ngx_http_pgw_local_refuse(r,
-                     NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
-                     "the revocations have not all been read yet", 1);
-    }
-
-    return ngx_http_pgw_local_refuse(r, NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE,
-                                     NULL, "no key set has been loaded yet",
-                                     ngx_http_pgw_keys_retry_after(mcf->keys));
+    return ngx_http_pgw_keys_usable(mcf->keys)
+           && ngx_http_pgw_keys_get(mcf->keys) == NULL
+           ? ngx_http_pgw_local_refuse(r,
+                 NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE, NULL,
+                 "no key set has been loaded yet",
+                 ngx_http_pgw_keys_retry_after(mcf->keys))
+           : mcf->revocations
+             && !ngx_http_pgw_revocations_whole(mcf->revocations->zone)
+           ? ngx_http_pgw_local_refuse(r,
+                 NGX_HTTP_PGW_REASON_REVOCATIONS_STALE, NULL,
+                 "the revocations have not all been read yet", 1)
+           : ngx_http_pgw_local_health_handler(r);
 }
 
 
@@ -160,8 +157,11 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
     const char               *err;
     ngx_chain_t              *cl;
     const pj_json_t          *root;
-    ngx_http_pgw_question_t   question = { .method = ngx_string("GET") };
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_question_t   question = {
+        .server = ngx_http_pgw_loc(r)->explain,
+        .method = ngx_string("GET"),
+        .at = ngx_time()
+    };
 
     n = (size_t) r->headers_in.content_length_n;
 
@@ -189,11 +189,6 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     body.len = (size_t) (p - body.data);
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    question.server = conf->explain;
-    question.at = ngx_time();
-
     err = pj_json_parse(&arena, body, &root) != PJ_OK
           || root->type != PJ_JSON_OBJECT
           ? "the body is not a JSON object"
@@ -215,21 +210,16 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_explain_handler(ngx_http_request_t *r)
 {
-    off_t                      length;
-    ngx_int_t                  rc;
-    ngx_uint_t                 i;
-    ngx_table_elt_t           *h;
-    const ngx_list_part_t     *part;
-    ngx_http_core_loc_conf_t  *clcf;
+    off_t                 length;
+    ngx_int_t             rc;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
 
     if (r->method != NGX_HTTP_POST || r != r->main) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    i = 0;
-    part = &r->headers_in.headers.part;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (ngx_http_pgw_header_is(h, "origin")
             || ngx_http_pgw_header_is(h, "sec-fetch-site"))
@@ -241,14 +231,13 @@ ngx_http_pgw_explain_handler(ngx_http_request_t *r)
     }
 
     length = r->headers_in.content_length_n;
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (length < 0) {
         return NGX_HTTP_LENGTH_REQUIRED;
     }
 
     if (length > NGX_HTTP_PGW_EXPLAIN_MAX
-        || length > (off_t) clcf->client_body_buffer_size)
+        || length > (off_t) ngx_http_pgw_core(r)->client_body_buffer_size)
     {
         return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
     }
@@ -281,9 +270,8 @@ ngx_http_pgw_explain_server(ngx_conf_t *cf, const ngx_str_t *name)
 
         for (n = 0; n < cscfp[i]->server_names.nelts; n++) {
 
-            if (sn[n].name.len == name->len
-                && ngx_strncasecmp(sn[n].name.data, name->data, name->len) == 0)
-            {
+            if (ngx_http_pgw_names_same(&sn[n].name, name)) {
+
                 if (found && found != cscfp[i]) {
                     return NULL;
                 }
@@ -362,12 +350,10 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
     ngx_http_pgw_loc_conf_t  *lcf = conf;
 
-    ngx_str_t                     *value;
+    ngx_str_t                     *value = cf->args->elts;
     ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_pgw_main_conf_t      *mcf;
-    const ngx_http_pgw_content_t  *content;
+    const ngx_http_pgw_content_t  *content = cmd->post;
 
-    content = cmd->post;
     clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->handler) {
@@ -379,18 +365,12 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
 
     if (content == &ngx_http_pgw_metrics_content) {
-        mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-        ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
+        ngx_http_pgw_conf_place(cf, &ngx_http_pgw_conf_main(cf)->metrics_place);
     }
 
     if (content == &ngx_http_pgw_local_explain) {
-        value = cf->args->elts;
-
         lcf->explain = ngx_http_conf_get_module_srv_conf(cf,
                                                          ngx_http_core_module);
-
         if (cf->args->nelts == 2) {
             lcf->explain_name = value[1];
         }

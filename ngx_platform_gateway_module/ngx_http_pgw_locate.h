@@ -1,9 +1,4 @@
 
-/*
- * Which location serves a path.
- */
-
-
 #ifndef _NGX_HTTP_PGW_LOCATE_H_INCLUDED_
 #define _NGX_HTTP_PGW_LOCATE_H_INCLUDED_
 

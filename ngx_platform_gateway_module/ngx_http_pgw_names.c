@@ -39,6 +39,14 @@ ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name)
 
 
 ngx_uint_t
+ngx_http_pgw_names_same(const ngx_str_t *a, const ngx_str_t *b)
+{
+    return a->len == b->len
+           && ngx_strncasecmp(a->data, b->data, a->len) == 0;
+}
+
+
+ngx_uint_t
 ngx_http_pgw_names_has(const ngx_str_t *list, const ngx_str_t *name,
     ngx_uint_t any_case)
 {
@@ -61,12 +69,17 @@ ngx_http_pgw_names_has(const ngx_str_t *list, const ngx_str_t *name,
 
 
 ngx_uint_t
-ngx_http_pgw_names_is_token(const ngx_str_t *name)
+ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others)
 {
-    u_char  *p;
+    size_t  i;
+    u_char  c;
 
-    for (p = name->data; p < name->data + name->len; p++) {
-        if (ngx_http_pgw_names_fold(*p) == '-' && *p != '-' && *p != '_') {
+    for (i = 0; i < name->len; i++) {
+        c = name->data[i];
+
+        if (ngx_http_pgw_names_fold(c) == '-'
+            && (c == '\0' || ngx_strchr(others, c) == NULL))
+        {
             return 0;
         }
     }

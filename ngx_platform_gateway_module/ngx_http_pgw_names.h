@@ -1,9 +1,4 @@
 
-/*
- * Names of headers and of methods, and lists of them.
- */
-
-
 #ifndef _NGX_HTTP_PGW_NAMES_H_INCLUDED_
 #define _NGX_HTTP_PGW_NAMES_H_INCLUDED_
 
@@ -25,12 +20,15 @@ ngx_http_pgw_names_fold(u_char c)
 /* Takes the next name off a comma-separated list; false at its end. */
 ngx_uint_t ngx_http_pgw_names_next(ngx_str_t *rest, ngx_str_t *name);
 
+/* Whether two names are the same but for their case. */
+ngx_uint_t ngx_http_pgw_names_same(const ngx_str_t *a, const ngx_str_t *b);
+
 /* Whether such a list has the name. */
 ngx_uint_t ngx_http_pgw_names_has(const ngx_str_t *list,
     const ngx_str_t *name, ngx_uint_t any_case);
 
-/* Whether name has one byte or more, all letters, digits, '-' or '_'. */
-ngx_uint_t ngx_http_pgw_names_is_token(const ngx_str_t *name);
+/* Whether name is not empty, and all letters, digits and these others. */
+ngx_uint_t ngx_http_pgw_names_plain(const ngx_str_t *name, const char *others);
 
 
 #endif /* _NGX_HTTP_PGW_NAMES_H_INCLUDED_ */

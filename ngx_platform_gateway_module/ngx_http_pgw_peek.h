@@ -1,9 +1,4 @@
 
-/*
- * What other modules say in a location.
- */
-
-
 #ifndef _NGX_HTTP_PGW_PEEK_H_INCLUDED_
 #define _NGX_HTTP_PGW_PEEK_H_INCLUDED_
 

@@ -16,7 +16,6 @@
 
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_cors.h"
-#include "ngx_http_pgw_decision.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
@@ -29,19 +28,17 @@
 #define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
 
 
-typedef struct {
-    ngx_uint_t                   status;
-    const char                  *title;
-    const char                  *code;         /* NULL: that of the reason for
-                                                  which nginx refuses so */
-    const char                  *detail;
-} ngx_http_pgw_problem_page_t;
-
-
 /*
  * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
  * are told apart, by their text.  No string needs escaping in JSON.
  */
+
+typedef struct {
+    ngx_uint_t   status;
+    const char  *title;
+    const char  *code;         /* NULL: that of nginx's reason for the status */
+    const char  *detail;
+} ngx_http_pgw_problem_page_t;
 
 static const ngx_http_pgw_problem_page_t  ngx_http_pgw_problem_pages[] = {
     { 400, "Bad Request", NULL, NULL },
@@ -83,15 +80,13 @@ static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_find(ngx_uint_t status)
 {
-    const ngx_http_pgw_problem_page_t  *page;
+    const ngx_http_pgw_problem_page_t  *page = ngx_http_pgw_problem_pages;
 
-    for (page = ngx_http_pgw_problem_pages; page->status; page++) {
-        if (page->status == status) {
-            return page;
-        }
+    while (page->status && page->status != status) {
+        page++;
     }
 
-    return NULL;
+    return page->status ? page : NULL;
 }
 
 
@@ -101,17 +96,14 @@ static const ngx_str_t *
 ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
     static const ngx_str_t  none = ngx_string("OPTIONS");
     static const ngx_str_t  files = ngx_string("GET, HEAD, OPTIONS");
     static const ngx_str_t  any =
         ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
+    /* nginx refuses these before it looks for a location */
+
     if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
-
-        /* nginx refuses these before it looks for a location */
-
         return &any;
     }
 
@@ -121,21 +113,13 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
         return &conf->allow;
     }
 
-    if (r->err_status == NGX_HTTP_NOT_ALLOWED) {
+    /* what an upstream said is lost where its answer is replaced; of nginx's
+       own content handlers those of files refuse methods */
 
-        /* what an upstream said is lost where its answer is replaced; of
-           nginx's own content handlers those of files refuse methods */
-
-        return r->upstream ? &none : &files;
-    }
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    if (conf->access == 0 || conf->route_not_found) {
-        return &none;
-    }
-
-    return clcf->handler ? &any : &files;
+    return r->err_status == NGX_HTTP_NOT_ALLOWED
+           ? (r->upstream ? &none : &files)
+           : conf->access == 0 || conf->route_not_found ? &none
+           : ngx_http_pgw_core(r)->handler ? &any : &files;
 }
 
 
@@ -154,7 +138,7 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
     const ngx_str_t              *allow;
     const ngx_http_pgw_reason_t  *reason;
 
-    reason = ngx_http_pgw_decision_refusal(gr);
+    reason = ngx_http_pgw_request_refusal(gr);
     ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
@@ -169,14 +153,10 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
         }
     }
 
-    retry_after = ours ? gr->retry_after : 0;
+    /* limit_req and limit_conn do not tell; their unit is a second */
 
-    if (retry_after == 0 && r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
-
-        /* limit_req and limit_conn do not tell; their unit is a second */
-
-        retry_after = 1;
-    }
+    retry_after = ours && gr->retry_after ? gr->retry_after
+                  : r->err_status == NGX_HTTP_TOO_MANY_REQUESTS;
 
     if (retry_after) {
         value.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
@@ -209,7 +189,7 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
     ngx_http_pgw_request_t   *gr;
     ngx_http_pgw_loc_conf_t  *conf;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    conf = ngx_http_pgw_loc(r);
     gr = ngx_http_pgw_request_begin(r);
 
     if (gr == NULL
@@ -260,12 +240,9 @@ ngx_http_pgw_problem_possible(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t       *ctx;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_ctx_t  *ctx;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (!conf->enable || r != r->main) {
+    if (!ngx_http_pgw_loc(r)->enable || r != r->main) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -347,14 +324,12 @@ static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_problem_page_t *page)
 {
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    ngx_uint_t  methods = ngx_http_pgw_loc(r)->methods;
 
     if (page->status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
         || r->method == NGX_HTTP_OPTIONS
-        || conf->methods == 0
-        || (r->method & conf->methods))
+        || methods == 0
+        || (r->method & methods))
     {
         return page;
     }
@@ -362,9 +337,9 @@ ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     r->err_status = NGX_HTTP_NOT_ALLOWED;
     r->headers_out.status = NGX_HTTP_NOT_ALLOWED;
 
-    (void) ngx_http_pgw_decision_refuse(r, gr,
-                                        NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
-                                        NULL);
+    (void) ngx_http_pgw_request_refuse(r, gr,
+                                       NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
+                                       NULL);
 
     return ngx_http_pgw_problem_find(NGX_HTTP_NOT_ALLOWED);
 }
@@ -376,16 +351,13 @@ static ngx_buf_t *
 ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
 {
     ngx_buf_t           *b;
-    ngx_http_request_t  *r;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    r = text->request;
+    ngx_http_request_t  *r = text->request;
 
     b = ngx_calloc_buf(r->pool);
 
     if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+        || !ngx_http_pgw_header_add(r, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
     {
         return NULL;
     }
@@ -419,7 +391,7 @@ ngx_http_pgw_problem_body(ngx_http_request_t *r,
     }
 
     page = ngx_http_pgw_problem_precedence(r, gr, page);
-    reason = ngx_http_pgw_decision_refusal(gr);
+    reason = ngx_http_pgw_request_refusal(gr);
     code = page->code;
     detail = page->detail;
 

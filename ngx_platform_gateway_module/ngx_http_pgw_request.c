@@ -1,14 +1,19 @@
 
 /*
  * What is known of a request as a whole: its state, made once and freed with
- * it.  Both of its ids go into the response; the first is also nginx's
- * $request_id.
+ * it; how it was decided, and refusing it.  Both of its ids go into the
+ * response; the first is also nginx's $request_id.
  */
 
 
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_headers.h"
 
+
+const ngx_str_t  ngx_http_pgw_request_decisions[NGX_HTTP_PGW_DECISIONS] = {
+    ngx_string("none"), ngx_string("allow"), ngx_string("deny"),
+    ngx_string("shadow")
+};
 
 static ngx_http_output_header_filter_pt  ngx_http_next_header_filter;
 
@@ -42,9 +47,8 @@ ngx_http_pgw_request_get(const ngx_http_request_t *r)
 ngx_http_pgw_request_t *
 ngx_http_pgw_request_begin(ngx_http_request_t *r)
 {
-    ngx_pool_cleanup_t       *cln;
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_srv_conf_t  *sscf;
+    ngx_pool_cleanup_t      *cln;
+    ngx_http_pgw_request_t  *gr;
 
     gr = ngx_http_pgw_request_get(r);
     if (gr) {
@@ -67,9 +71,7 @@ ngx_http_pgw_request_begin(ngx_http_request_t *r)
 
     cln->handler = ngx_http_pgw_request_cleanup;
 
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
-    if (sscf->any_enabled) {
+    if (ngx_http_pgw_srv(r)->any_enabled) {
         (void) ngx_http_pgw_headers_value(
                                      &r->variables[ngx_http_pgw_request_index],
                                      gr->request_id.data, gr->request_id.len);
@@ -118,6 +120,107 @@ ngx_http_pgw_request_ctx(ngx_http_request_t *r)
 }
 
 
+ngx_uint_t
+ngx_http_pgw_request_reason(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr)
+{
+    return gr->reason ? gr->reason
+                      : ngx_http_pgw_reason_of_status(r->err_status);
+}
+
+
+ngx_http_pgw_decision_e
+ngx_http_pgw_request_decision(const ngx_http_request_t *r,
+    const ngx_http_pgw_request_t *gr)
+{
+    ngx_uint_t  reason;
+
+    reason = ngx_http_pgw_request_reason(r, gr);
+
+    return reason == NGX_HTTP_PGW_REASON_NONE ? NGX_HTTP_PGW_DECISION_NONE
+           : !(ngx_http_pgw_reasons[reason].flags
+               & NGX_HTTP_PGW_REASON_REFUSES) ? NGX_HTTP_PGW_DECISION_ALLOW
+           : gr->shadowed ? NGX_HTTP_PGW_DECISION_SHADOW
+           : NGX_HTTP_PGW_DECISION_DENY;
+}
+
+
+const ngx_http_pgw_reason_t *
+ngx_http_pgw_request_refusal(const ngx_http_pgw_request_t *gr)
+{
+    const ngx_http_pgw_reason_t  *reason;
+
+    reason = &ngx_http_pgw_reasons[gr->reason];
+
+    return (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) && !gr->shadowed
+           ? reason : NULL;
+}
+
+
+ngx_int_t
+ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
+    ngx_http_pgw_reason_e code, const char *detail)
+{
+    u_char                       *p;
+    ngx_http_pgw_loc_conf_t      *conf;
+    const ngx_http_pgw_reason_t  *reason;
+
+    conf = ngx_http_pgw_loc(r);
+    reason = &ngx_http_pgw_reasons[code];
+
+    gr->reason = code;
+    gr->shadowed = 0;
+    gr->code = NULL;
+    gr->detail = detail;
+    gr->allow = conf->allow;
+
+    detail = detail ? detail : reason->detail;
+
+    ngx_log_debug2(NGX_LOG_DEBUG_HTTP, r->connection->log, 0,
+                   "http platform gateway: deny %s: %s", reason->name, detail);
+
+    /* WWW-Authenticate (RFC 6750, section 3) */
+
+    ngx_str_null(&gr->challenge);
+
+    if (reason->error == NULL) {
+
+        if (reason->status == NGX_HTTP_UNAUTHORIZED) {
+            gr->challenge = conf->challenge;
+        }
+
+        return (ngx_int_t) reason->status;
+    }
+
+    p = ngx_pnalloc(r->pool, conf->challenge.len + ngx_strlen(detail)
+                             + sizeof(", error=\"insufficient_scope\", "
+                                      "error_description=\"\", "
+                                      "scope=\"ACCOUNT BRANCH SYSTEM\""));
+    if (p == NULL) {
+        return NGX_ERROR;
+    }
+
+    gr->challenge.data = p;
+
+    p = ngx_sprintf(p, "%V, error=\"%s\"", &conf->challenge, reason->error);
+
+    if (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
+        p = ngx_sprintf(p, ", scope=\"%s%s%s",
+                        gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
+                        gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
+                        gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
+        p[-1] = '"';
+
+    } else {
+        p = ngx_sprintf(p, ", error_description=\"%s\"", detail);
+    }
+
+    gr->challenge.len = (size_t) (p - gr->challenge.data);
+
+    return (ngx_int_t) reason->status;
+}
+
+
 /*
  * Sets the two ids, once each.  A filter after this one may start another
  * response (416 of the range filter), so ids that we set are replaced too.
@@ -126,15 +229,11 @@ ngx_http_pgw_request_ctx(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
 {
-    ngx_uint_t                i;
-    ngx_table_elt_t          *h;
-    const ngx_list_part_t    *part;
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_table_elt_t         *h;
+    ngx_http_pgw_walk_t      walk = { &r->headers_out.headers.part, 0 };
+    ngx_http_pgw_request_t  *gr;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (!conf->enable || r != r->main) {
+    if (!ngx_http_pgw_loc(r)->enable || r != r->main) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -143,10 +242,7 @@ ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
         return NGX_ERROR;
     }
 
-    part = &r->headers_out.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (ngx_http_pgw_header_is(h, "x-request-id")
             || ngx_http_pgw_header_is(h, "x-correlation-id"))

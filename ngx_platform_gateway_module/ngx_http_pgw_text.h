@@ -118,9 +118,10 @@ ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     ngx_http_pgw_text_plain(text, before, &s);
 }
 
-/* What stands before, then strings (pj_str_t, or NULL) as a list in JSON. */
-void ngx_http_pgw_text_strings(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_array_t *strings);
+/* The same of s as the next element of a list. */
+#define ngx_http_pgw_text_item(text, s)                                       \
+    ngx_http_pgw_text_json(text, (text)->failed || (text)->last[-1] == '['    \
+                           ? "" : ",", s)
 
 /* Answers 200 with the text, whatever body r has; what it returns, a content
    handler may, too. */

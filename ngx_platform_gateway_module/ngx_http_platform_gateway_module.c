@@ -9,7 +9,7 @@
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_keys_conf.h"
@@ -69,10 +69,10 @@ ngx_http_pgw_init(ngx_conf_t *cf)
 {
     ngx_http_pgw_main_conf_t  *mcf;
 
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
+    mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_revocations_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK)
     {
@@ -229,8 +229,7 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_counters_init_process((mcf && mcf->metrics_place.line)
-                                       ? &mcf->keys->zone->metrics : NULL);
+    ngx_http_pgw_counters_init_process(mcf ? mcf->counters : NULL);
 
     if (mcf == NULL
         || (ngx_process != NGX_PROCESS_WORKER
@@ -282,21 +281,27 @@ static ngx_conf_num_bounds_t  ngx_http_pgw_waiters_bounds =
     { ngx_conf_check_num_bounds, 0, 65535 };
 
 
-#define NGX_HTTP_PGW_ANY_CONF                                                 \
-    NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
+#define PGW_ANY  NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF
 
 /* where these two are refused, with a word on why */
+#define PGW_IF   NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF
 
-#define NGX_HTTP_PGW_IF_CONF                                                  \
-    NGX_HTTP_SIF_CONF|NGX_HTTP_LIF_CONF|NGX_HTTP_LMT_CONF
+/* Where a directive stands, what reads it, and the field that it sets. */
 
-/* where a field is */
+#define PGW_MAIN(type, set, field)                                            \
+    NGX_HTTP_MAIN_CONF|type, set, NGX_HTTP_MAIN_CONF_OFFSET,                  \
+    offsetof(ngx_http_pgw_main_conf_t, field)
 
-#define NGX_HTTP_PGW_MAIN(field)                                              \
-    NGX_HTTP_MAIN_CONF_OFFSET, offsetof(ngx_http_pgw_main_conf_t, field)
+#define PGW_LOC(type, set, field)                                             \
+    type, set, NGX_HTTP_LOC_CONF_OFFSET,                                      \
+    offsetof(ngx_http_pgw_loc_conf_t, field)
 
-#define NGX_HTTP_PGW_LOC(field)                                               \
-    NGX_HTTP_LOC_CONF_OFFSET, offsetof(ngx_http_pgw_loc_conf_t, field)
+#define PGW_FLAG(where, field)                                                \
+    PGW_LOC(where|NGX_CONF_FLAG, ngx_conf_set_flag_slot, field), NULL
+
+#define PGW_CONTENT(type, content)                                            \
+    NGX_HTTP_LOC_CONF|type, ngx_http_pgw_local_content,                       \
+    NGX_HTTP_LOC_CONF_OFFSET, 0, &content
 
 
 static ngx_command_t  ngx_http_pgw_commands[] = {
@@ -304,184 +309,119 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* what a location demands */
 
     { ngx_string("platform_gateway"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF|NGX_CONF_FLAG,
-      ngx_http_pgw_conf_plain, NGX_HTTP_PGW_LOC(enable), NULL },
-
+      PGW_LOC(PGW_ANY|PGW_IF|NGX_CONF_FLAG, ngx_http_pgw_conf_plain, enable),
+      NULL },
     { ngx_string("platform_gateway_access"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_HTTP_PGW_IF_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_conf_plain, NGX_HTTP_PGW_LOC(access), &ngx_http_pgw_levels },
-
+      PGW_LOC(PGW_ANY|PGW_IF|NGX_CONF_1MORE, ngx_http_pgw_conf_plain, access),
+      &ngx_http_pgw_levels },
     { ngx_string("platform_gateway_methods"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_1MORE,
-      ngx_conf_set_bitmask_slot,
-      NGX_HTTP_PGW_LOC(methods), &ngx_http_pgw_methods },
-
+      PGW_LOC(NGX_HTTP_LOC_CONF|NGX_CONF_1MORE, ngx_conf_set_bitmask_slot,
+              methods), &ngx_http_pgw_methods },
     { ngx_string("platform_gateway_route"),
-      NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_conf_route, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
-
-    { ngx_string("platform_gateway_shadow"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(shadow), NULL },
-
+      PGW_LOC(NGX_HTTP_SRV_CONF|NGX_HTTP_LOC_CONF|NGX_CONF_TAKE12,
+              ngx_http_pgw_conf_route, route_id), NULL },
+    { ngx_string("platform_gateway_shadow"), PGW_FLAG(PGW_ANY, shadow) },
     { ngx_string("platform_gateway_allow_return"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_return), NULL },
-
+      PGW_FLAG(NGX_HTTP_LOC_CONF, allow_return) },
     { ngx_string("platform_gateway_allow_cache"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_cache), NULL },
+      PGW_FLAG(PGW_ANY, allow_cache) },
 
     /* where keys come from */
 
     { ngx_string("platform_gateway_zone"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_conf_zone, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_keys_conf_zone, keys), NULL },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_http_pgw_keys_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
-
     { ngx_string("platform_gateway_key_file"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_http_pgw_keys_conf_source, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_keys_conf_source, keys), NULL },
     { ngx_string("platform_gateway_key_cache_file"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_str_slot,
-      NGX_HTTP_PGW_MAIN(key_cache_file), &ngx_http_pgw_cache_file_post },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, key_cache_file),
+      &ngx_http_pgw_cache_file_post },
     { ngx_string("platform_gateway_key_soft_age"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_SOFT]),
-      &ngx_http_pgw_age_post },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+               key_ages[NGX_HTTP_PGW_AGE_SOFT]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_hard_age"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_HARD]),
-      &ngx_http_pgw_age_post },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+               key_ages[NGX_HTTP_PGW_AGE_HARD]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_cooldown"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot,
-      NGX_HTTP_PGW_MAIN(key_ages[NGX_HTTP_PGW_AGE_COOLDOWN]),
-      &ngx_http_pgw_age_post },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
+               key_ages[NGX_HTTP_PGW_AGE_COOLDOWN]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_wait"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_msec_slot, NGX_HTTP_PGW_MAIN(key_wait), NULL },
-
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, key_wait), NULL },
     { ngx_string("platform_gateway_key_waiters"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_num_slot,
-      NGX_HTTP_PGW_MAIN(key_waiters), &ngx_http_pgw_waiters_bounds },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_num_slot, key_waiters),
+      &ngx_http_pgw_waiters_bounds },
 
     /* what ends a session before its tokens do */
 
     { ngx_string("platform_gateway_revocations"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_revocations_conf_directive,
-      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
-
+      PGW_MAIN(NGX_CONF_1MORE, ngx_http_pgw_revocations_conf_directive,
+               revocations), NULL },
     { ngx_string("platform_gateway_revocations_stale"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_revocations_conf_stale,
-      NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_revocations_conf_stale,
+               revocations_after), NULL },
 
     /* what makes a token good */
 
     { ngx_string("platform_gateway_issuer"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_conf_strings, NGX_HTTP_PGW_LOC(issuers), NULL },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, issuers),
+      NULL },
     { ngx_string("platform_gateway_audience"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_conf_strings, NGX_HTTP_PGW_LOC(audiences), NULL },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_conf_strings, audiences),
+      NULL },
     { ngx_string("platform_gateway_leeway"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot,
-      NGX_HTTP_PGW_LOC(leeway), &ngx_http_pgw_leeway_post },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, leeway),
+      &ngx_http_pgw_leeway_post },
     { ngx_string("platform_gateway_token_max_size"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_size_slot, NGX_HTTP_PGW_LOC(token_max_size), NULL },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_size_slot, token_max_size),
+      NULL },
     { ngx_string("platform_gateway_allow_confirmation"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(allow_confirmation), NULL },
-
+      PGW_FLAG(PGW_ANY, allow_confirmation) },
     { ngx_string("platform_gateway_realm"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_str_slot,
-      NGX_HTTP_PGW_LOC(challenge), &ngx_http_pgw_realm_post },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_str_slot, challenge),
+      &ngx_http_pgw_realm_post },
     { ngx_string("platform_gateway_token_cache"),
-      NGX_HTTP_MAIN_CONF|NGX_CONF_TAKE12,
-      ngx_http_pgw_cache_directive, NGX_HTTP_MAIN_CONF_OFFSET, 0, NULL },
+      PGW_MAIN(NGX_CONF_TAKE12, ngx_http_pgw_cache_directive, cache), NULL },
 
     /* what goes upstream */
 
     { ngx_string("platform_gateway_claim_header"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE2,
-      ngx_http_pgw_conf_claim, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE2, ngx_http_pgw_conf_claim, claim_headers),
+      NULL },
     { ngx_string("platform_gateway_strip_header"),
       NGX_HTTP_MAIN_CONF|NGX_HTTP_SRV_CONF|NGX_CONF_1MORE,
       ngx_http_pgw_conf_strip, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
-
     { ngx_string("platform_gateway_forward_authorization"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_FLAG,
-      ngx_conf_set_flag_slot, NGX_HTTP_PGW_LOC(forward_authorization), NULL },
+      PGW_FLAG(PGW_ANY, forward_authorization) },
 
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_conf_origins, NGX_HTTP_LOC_CONF_OFFSET, 0, NULL },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_origins,
+              cors_origins), NULL },
     { ngx_string("platform_gateway_cors_methods"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_conf_list,
-      NGX_HTTP_PGW_LOC(cors_methods), &ngx_http_pgw_cors_methods },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
+              cors_methods), &ngx_http_pgw_cors_methods },
     { ngx_string("platform_gateway_cors_headers"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_1MORE,
-      ngx_http_pgw_cors_conf_list,
-      NGX_HTTP_PGW_LOC(cors_headers), &ngx_http_pgw_cors_names },
-
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
+              cors_headers), &ngx_http_pgw_cors_names },
     { ngx_string("platform_gateway_cors_max_age"),
-      NGX_HTTP_PGW_ANY_CONF|NGX_CONF_TAKE1,
-      ngx_conf_set_sec_slot, NGX_HTTP_PGW_LOC(cors_max_age), NULL },
+      PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, cors_max_age),
+      NULL },
 
     /* content handlers */
 
     { ngx_string("platform_gateway_health"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_content,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_health },
-
+      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_health) },
     { ngx_string("platform_gateway_ready"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_content,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_ready },
-
+      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_ready) },
     { ngx_string("platform_gateway_route_not_found"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_content,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_route_not_found },
-
+      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_local_route_not_found) },
     { ngx_string("platform_gateway_explain"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS|NGX_CONF_TAKE1,
-      ngx_http_pgw_local_content,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_local_explain },
-
+      PGW_CONTENT(NGX_CONF_NOARGS|NGX_CONF_TAKE1, ngx_http_pgw_local_explain) },
     { ngx_string("platform_gateway_metrics"),
-      NGX_HTTP_LOC_CONF|NGX_CONF_NOARGS,
-      ngx_http_pgw_local_content,
-      NGX_HTTP_LOC_CONF_OFFSET, 0, &ngx_http_pgw_metrics_content },
+      PGW_CONTENT(NGX_CONF_NOARGS, ngx_http_pgw_metrics_content) },
 
       ngx_null_command
 };

@@ -275,7 +275,7 @@ sub refused {
 }
 refused('metrics where the gateway is', qr/METRICS_LISTEN has the port or socket of another/,
     METRICS_LISTEN => "127.0.0.1:$ports{GATEWAY_PORT}");
-refused('metrics for the world', qr/METRICS_LISTEN is no address/,
+refused('metrics for the world', qr/METRICS_LISTEN has "[^"]+", .*of this host alone/,
     METRICS_LISTEN => '0.0.0.0:8083');
 refused('a broken TTL', qr/PLATFORM_JWT_ACCESS_TOKEN_TTL/,
     PLATFORM_JWT_ACCESS_TOKEN_TTL => 'soon');

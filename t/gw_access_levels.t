@@ -15,46 +15,20 @@ my $upstream = $t->echo_upstream;
 
 $t->gateway_conf(<<'SERVER');
 root %%DIR%%;
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /account {
-    platform_gateway_access account;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /branch {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /platform {
-    platform_gateway_access platform;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /system {
-    platform_gateway_access system;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /two {
-    platform_gateway_access account system;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public;
+pass /account: platform_gateway_access account;
+pass /branch: platform_gateway_access branch;
+pass /platform: platform_gateway_access platform;
+pass /system: platform_gateway_access system;
+pass /two: platform_gateway_access account system;
 location /inherits {
     platform_gateway_access branch;
     location /inherits/deep {
         proxy_pass http://127.0.0.1:%%PORT_upstream%%;
     }
 }
-location /methods {
-    platform_gateway_access branch;
-    platform_gateway_methods GET POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /realm {
-    platform_gateway_access branch;
-    platform_gateway_realm "other place";
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /methods: platform_gateway_access branch; platform_gateway_methods GET POST;
+pass /realm: platform_gateway_access branch; platform_gateway_realm "other place";
 location /shadow {
     platform_gateway_access branch;
     platform_gateway_methods GET;
@@ -62,28 +36,10 @@ location /shadow {
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
 location /static { }
-location /off {
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /any {
-    satisfy any;
-    allow 127.0.0.1;
-    deny all;
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /neither {
-    satisfy any;
-    deny all;
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /denied {
-    deny all;
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /off: platform_gateway off;
+pass /any: satisfy any; allow 127.0.0.1; deny all; platform_gateway_access branch;
+pass /neither: satisfy any; deny all; platform_gateway_access branch;
+pass /denied: deny all; platform_gateway_access public;
 location = /health {
     platform_gateway_access public;
     platform_gateway_health;

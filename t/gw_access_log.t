@@ -22,11 +22,7 @@ location / {
     platform_gateway_access public;
     platform_gateway_route_not_found;
 }
-location /public {
-    platform_gateway_access public;
-    platform_gateway_route public-route public-service;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public; platform_gateway_route public-route public-service;
 location /branch {
     platform_gateway_access branch;
     platform_gateway_methods GET;
@@ -40,24 +36,10 @@ location /two {
     platform_gateway_route two;
     proxy_pass http://two;
 }
-location /down {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_nobody%%;
-}
-location /limited {
-    platform_gateway_access public;
-    limit_req zone=one;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /page {
-    platform_gateway_access branch;
-    error_page 401 = @page;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location @page {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /down to nobody: platform_gateway_access public;
+pass /limited: platform_gateway_access public; limit_req zone=one;
+pass /page: platform_gateway_access branch; error_page 401 = @page;
+pass @page: platform_gateway_access public;
 SERVER
 log_format variables '$platform_request_id|$platform_correlation_id|$platform_route_id|$platform_service_name|$platform_access|$platform_decision|$platform_reason|$platform_account_id|$platform_session_id|$platform_workspace_id';
 platform_gateway_token_max_size 4000;

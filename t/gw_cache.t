@@ -24,22 +24,14 @@ my ($doc_http, $doc_server) = map {
 
 $t->gateway_conf($doc_server . <<'SERVER', http => $doc_http . <<'HTTP');
 platform_gateway_access branch;
-location /shared {
-    platform_gateway_allow_cache on;
-    proxy_cache cache;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /shared: platform_gateway_allow_cache on; proxy_cache cache;
 location /apart {
     platform_gateway_allow_cache on;
     proxy_cache cache;
     proxy_cache_key $uri:$platform_account_id;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-location /public {
-    platform_gateway_access public;
-    proxy_cache cache;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public; proxy_cache cache;
 SERVER
 platform_gateway_cors_origins https://app.test https://other.test;
 proxy_cache_path %%DIR%%/cache keys_zone=cache:1m;

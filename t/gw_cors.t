@@ -1,5 +1,6 @@
 # CORS: preflights are answered by the gateway alone, every response to an
-# allowed origin says so, and no other origin learns anything.
+# allowed origin says so, and no other origin learns anything.  Which origins,
+# methods and headers those are, check_cors.c shows.
 
 use strict;
 use warnings;
@@ -32,28 +33,11 @@ location / {
     platform_gateway_access public;
     platform_gateway_route_not_found;
 }
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /branch {
-    platform_gateway_access branch;
-    platform_gateway_methods GET POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /app {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_app%%;
-}
-location /down {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_nobody%%;
-}
-location /limited {
-    platform_gateway_access public;
-    limit_req zone=one;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public;
+pass /branch: platform_gateway_access branch; platform_gateway_methods GET POST;
+pass /app to app: platform_gateway_access public;
+pass /down to nobody: platform_gateway_access public;
+pass /limited: platform_gateway_access public; limit_req zone=one;
 location /own {
     platform_gateway_access public;
     platform_gateway_cors_origins https://own.example.com;
@@ -68,21 +52,12 @@ location /more {
     platform_gateway_cors_headers X-Api-Key default;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-location /off {
-    platform_gateway_access public;
-    platform_gateway_cors_origins off;
-    proxy_pass http://127.0.0.1:%%PORT_app%%;
-}
+pass /off to app: platform_gateway_access public; platform_gateway_cors_origins off;
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
 limit_req_status 429;
 HTTP
-$t->start_nginx;
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/branch',
-    token => jwt_token(branch => $key, iss => 'http://issuer.test'))
-    ->status == 200 }), 'control: keys are there';
-$upstream->forget;
+my $port = $t->start_gateway;
 
 my $ORIGIN = 'https://app.example.com';
 my $VARY3 = 'Origin, Access-Control-Request-Method, '
@@ -191,16 +166,9 @@ sub unlisted {
 sub no_method { return "the method$_[0] is not allowed for other origins" }
 sub no_header { return "the header$_[0] is not allowed for other origins" }
 
-for my $method ('TRACE', 'get', 'PURGE', 'M-SEARCH', 'X' x 64) {
-    unlisted(preflight('/public', $ORIGIN, $method), no_method(" $method"),
-        'another method');
-}
-for my $method ('', 'X' x 65, 'GET"}', 'A\\u0041', 'GET, PUT', "\xc3\xa9", '*',
-    '<b>')
-{
-    unlisted(preflight('/public', $ORIGIN, $method), no_method(''),
-        'a method that is not repeated');
-}
+unlisted(preflight('/public', $ORIGIN, 'PURGE'), no_method(' PURGE'), 'another method');
+unlisted(preflight('/public', $ORIGIN, "GET\"\xc3"), no_method(''),
+    'a method that is not repeated');
 unlisted(preflight('/public', $ORIGIN, 'POST',
     'Access-Control-Request-Method' => 'POST'), no_method(''), 'two methods');
 unlisted(preflight('/public', $ORIGIN, 'POST',
@@ -210,53 +178,18 @@ unlisted(preflight('/nothing', $ORIGIN, 'POST',
     'Access-Control-Request-Headers' => 'content-type',
     'Access-Control-Request-Headers' => 'X-Other'),
     no_header(' X-Other'), 'another header on the second line');
-for my $header ('*', 'x' x 65, 'a"b', 'a b', "\xff") {
-    unlisted(preflight('/public', $ORIGIN, 'POST',
-        'Access-Control-Request-Headers' => $header), no_header(''),
-        'a header that is not repeated');
-}
 unlisted(preflight('/branch', $ORIGIN, 'BREW',
     'Access-Control-Request-Headers' => 'x-other'), no_method(' BREW'),
     'the method before the header');
 
-# The origins themselves.
+# Other origins that the directives list, in their own letters.
 
-my %match = (
-    'https://app.example.com'          => 1,
-    'http://app.example.com'           => 0,
-    'https://app.example.com:443'      => 0,
-    'https://app.example.com:8443'     => 0,
-    'https://app.example.com.evil.com' => 0,
-    'https://app.example.co'           => 0,
-    'https://APP.example.com'          => 0,
-    'https://app.example.com/'         => 0,
-    'https://xapp.example.com'         => 0,
-    'app.example.com'                  => 0,
-    'http://127.0.0.1:3000'            => 1,
-    'http://127.0.0.1'                 => 0,
-    'https://upper.example.com'        => 1,
-    'http://[::1]:5000'                => 1,
-    'https://a.wild.example:8443'      => 1,
-    'https://a.b.wild.example:8443'    => 1,
-    'https://wild.example:8443'        => 0,
-    'https://.wild.example:8443'       => 0,
-    'https://a..wild.example:8443'     => 0,
-    'https://.a.wild.example:8443'     => 0,
-    'https://a.wild.example'           => 0,
-    'https://a.wild.example:84433'     => 0,
-    'https://evil.com#.wild.example:8443' => 0,
-    'https://evil.com/.wild.example:8443' => 0,
-    'https://evil.com:1.wild.example:8443' => 0,
-    'https://evil@a.wild.example:8443' => 0,
-    'https://awild.example:8443'       => 0,
-);
-for my $origin (sort keys %match) {
-    my $res = preflight('/public', $origin);
-    is $res->status, $match{$origin} ? 204 : 403, "preflight of $origin";
-    $res = http_get($port, '/public', headers => [ Origin => $origin ]);
-    is $res->status, 200, "a request of $origin passes";
-    is cors($res)->{'allow-origin'}, $match{$origin} ? $origin : undef,
-        "and is told whether it may read";
+for my $origin (qw(http://127.0.0.1:3000 https://upper.example.com http://[::1]:5000
+    https://a.wild.example:8443))
+{
+    is preflight('/public', $origin)->status, 204, "preflight of $origin";
+    my $res = http_get($port, '/public', headers => [ Origin => $origin ]);
+    is cors($res)->{'allow-origin'}, $origin, 'and it may read';
 }
 
 # Plain OPTIONS.
@@ -286,14 +219,13 @@ is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests,
 
 # Every other response to an allowed origin, errors included.
 
-my $expired = jwt_token(branch => $key, iss => 'http://issuer.test',
+my $expired = jwt_token(branch => $key,
     exp => time - 600, iat => time - 1200);
 my %other = (
     200 => [ GET => '/public' ],
     401 => [ GET => '/branch' ],
     '401 expired' => [ GET => '/branch', token => $expired ],
-    403 => [ GET => '/branch', token => jwt_token(account => $key,
-        iss => 'http://issuer.test') ],
+    403 => [ GET => '/branch', token => jwt_token(account => $key) ],
     404 => [ GET => '/nothing' ],
     405 => [ DELETE => '/branch' ],
     502 => [ GET => '/down' ],
@@ -338,68 +270,14 @@ is_deeply cors(http_get($port, '/off', headers => [ Origin => $ORIGIN ])), {},
 is http_get($port, '/off')->header('Vary'), undef, 'no Vary where it is off';
 
 my %vary = (
-    'Accept-Encoding'           => ['Accept-Encoding, Origin'],
-    'Accept,+Cookie'            => ['Accept, Cookie, Origin'],
-    'origin'                    => ['origin'],
-    'Accept,Origin'             => ['Accept,Origin'],
-    'X-Origin'                  => ['X-Origin, Origin'],
-    '*'                         => ['*'],
-    'Accept;Cookie'             => [ 'Accept', 'Cookie, Origin' ],
-    'Origin;Cookie'             => [ 'Origin', 'Cookie' ],
+    'Accept,+Cookie' => ['Accept, Cookie, Origin'],
+    'origin'         => ['origin'],
+    'Accept;Cookie'  => [ 'Accept', 'Cookie, Origin' ],
 );
 for my $given (sort keys %vary) {
     my $res = http_get($port, "/app?vary=$given",
         headers => [ Origin => $ORIGIN ]);
     is_deeply [ $res->header_all('Vary') ], $vary{$given}, "Vary: $given";
 }
-
-# What nginx -t says of origins.
-
-my %wrong = (
-    '*'                       => qr/each origin must be named/,
-    'null'                    => qr/sandboxed/,
-    'app.example.com'         => qr/scheme:\/\/host/,
-    '://a.example'            => qr/scheme:\/\/host/,
-    '1http://a.example'       => qr/begin with a letter/,
-    'ht_tp://a.example'       => qr/scheme/,
-    'https://a.example/'      => qr/path/,
-    'https://a.example/x'     => qr/path/,
-    'https://'                => qr/host is empty/,
-    'https://*'               => qr/leftmost labels/,
-    'https://*.'              => qr/leftmost labels/,
-    'https://*.com'           => qr/top-level/,
-    'https://a.*.example.com' => qr/leftmost labels/,
-    'https://*a.example.com'  => qr/leftmost labels/,
-    'https://a..example'      => qr/empty label/,
-    'https://a.example:0'     => qr/port/,
-    'https://a.example:'      => qr/port/,
-    'https://a.example:65536' => qr/port/,
-    'https://a.example:x'     => qr/character/,
-    'https://u@a.example'     => qr/character/,
-    '"https://a b.example"'   => qr/character/,
-    'https://[::1'            => qr/character/,
-    'off https://a.example'   => qr/beside "off"/,
-    'https://a.example off'   => qr/scheme:\/\/host/,
-);
-sub check {
-    my ($directives) = @_;
-
-    my ($ok, $said) = $t->location_test(
-        server   => "platform_gateway on; $directives",
-        location => 'platform_gateway_access public; empty_gif;');
-    return $ok ? 'ok' : $said;
-}
-for my $origin (sort keys %wrong) {
-    like check("platform_gateway_cors_origins $origin;"),
-        qr/\[emerg\].*$wrong{$origin}.*:\d+/, "nginx -t: $origin";
-}
-is check('platform_gateway_cors_origins https://*.example.com:8443 '
-    . 'http://localhost http://[2001:db8::1]:80 capacitor://localhost '
-    . 'https://a_b.example;'), 'ok', 'control: good origins';
-is check('platform_gateway_cors_origins off;'), 'ok', 'control: off';
-like check('platform_gateway_cors_methods GET *;'),
-    qr/invalid name "\*"/, 'nginx -t: no star for a method';
-like check('platform_gateway_cors_headers "X Y";'),
-    qr/invalid name "X Y"/, 'nginx -t: no space in a header';
 
 $t->done;

@@ -19,19 +19,9 @@ my ($port, $log) = ($t->port('gateway'), $t->dir . '/debug.log');
 
 $t->gateway_conf(<<"SERVER", http => 'platform_gateway_issuer http://issuer;');
 error_log $log debug;
-location / {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /branch {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /shadow {
-    platform_gateway_access branch;
-    platform_gateway_shadow on;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /: platform_gateway_access public;
+pass /branch: platform_gateway_access branch;
+pass /shadow: platform_gateway_access branch; platform_gateway_shadow on;
 SERVER
 $t->start_nginx;
 

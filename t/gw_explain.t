@@ -54,10 +54,7 @@ location / {
     platform_gateway_access public;
     platform_gateway_route_not_found;
 }
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public;
 location /branch/ {
     platform_gateway_access branch;
     platform_gateway_methods GET PUT;
@@ -67,27 +64,12 @@ location /branch/ {
     platform_gateway_cors_methods GET PUT PURGE OPTIONS;
     platform_gateway_cors_headers Authorization X-One;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    location /branch/nested {
-        platform_gateway_access account;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
-    location ~ ^/branch/[0-9]+$ {
-        platform_gateway_access system;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
+    pass /branch/nested: platform_gateway_access account;
+    pass ~ ^/branch/[0-9]+$: platform_gateway_access system;
 }
-location ^~ /branch/static {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location = /branch/exact {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location ~* \.(png|gif)$ {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass ^~ /branch/static: platform_gateway_access public;
+pass = /branch/exact: platform_gateway_access public;
+pass ~* \.(png|gif)$: platform_gateway_access public;
 location /audience {
     platform_gateway_access account branch;
     platform_gateway_audience api other;
@@ -111,11 +93,7 @@ location /internal {
     platform_gateway_cors_origins https://app.test;
     empty_gif;
 }
-location /off {
-    platform_gateway off;
-    platform_gateway_cors_origins https://app.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /off: platform_gateway off; platform_gateway_cors_origins https://app.test;
 SERVER
 platform_gateway_issuer http://issuer.test http://second.test;
 platform_gateway_token_max_size 4k;

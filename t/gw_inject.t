@@ -18,15 +18,8 @@ $t->echo_protocols;
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access account branch system;
 location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /quiet {
-    platform_gateway_forward_authorization off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /quiet/public {
-    platform_gateway_access public;
-    platform_gateway_forward_authorization off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /quiet: platform_gateway_forward_authorization off;
+pass /quiet/public: platform_gateway_access public; platform_gateway_forward_authorization off;
 location /map {
     platform_gateway_claim_header sub X-Subject;
     platform_gateway_claim_header level X-Level;
@@ -39,11 +32,7 @@ location /map {
     platform_gateway_claim_header https://ns.example/roles X-Name;
     proxy_pass http://127.0.0.1:%%PORT_upstream%%;
 }
-location /set {
-    proxy_set_header X-Roles $http_x_roles;
-    proxy_set_header X-Account-Id "";
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /set: proxy_set_header X-Roles $http_x_roles; proxy_set_header X-Account-Id "";
 %%ECHO_LOCATIONS%%
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
 SERVER

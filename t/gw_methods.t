@@ -16,74 +16,48 @@ my $upstream = $t->echo_upstream;
 $t->write_file('file', 'a file');
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
-location /get {
-    platform_gateway_access public;
-    platform_gateway_methods GET;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /get { platform_gateway_access public; platform_gateway_methods GET; %%TO_upstream%% }
 location /post {
     platform_gateway_access branch;
     platform_gateway_methods POST;
     limit_req zone=one burst=100 nodelay;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location /limited {
     platform_gateway_access branch;
     platform_gateway_methods POST;
     limit_req zone=one;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location /many {
     platform_gateway_access branch;
     platform_gateway_methods PUT PATCH DELETE GET;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    location /many/inner { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    %%TO_upstream%%
+    location /many/inner { %%TO_upstream%% }
 }
-location /any {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /any { platform_gateway_access branch; %%TO_upstream%% }
 location /small {
     platform_gateway_access public;
     platform_gateway_methods GET;
     client_max_body_size 10;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location = /health {
     platform_gateway_access public;
     platform_gateway_methods GET HEAD;
     platform_gateway_health;
 }
-location = /health/plain {
-    platform_gateway_access public;
-    platform_gateway_health;
-}
-location = /ready/plain {
-    platform_gateway_access public;
-    platform_gateway_ready;
-}
+location = /health/plain { platform_gateway_access public; platform_gateway_health; }
+location = /ready/plain { platform_gateway_access public; platform_gateway_ready; }
 location = /ready/shadow {
     platform_gateway_access public;
     platform_gateway_shadow on;
     platform_gateway_ready;
 }
-location = /metrics {
-    platform_gateway_access public;
-    platform_gateway_metrics;
-}
-location = /file {
-    platform_gateway_access public;
-    alias %%DIR%%/file;
-}
-location = /file/paged {
-    platform_gateway_access public;
-    error_page 405 /page;
-    alias %%DIR%%/file;
-}
-location = /gif {
-    platform_gateway_access public;
-    empty_gif;
-}
+location = /metrics { platform_gateway_access public; platform_gateway_metrics; }
+location = /file { platform_gateway_access public; alias %%DIR%%/file; }
+location = /file/paged { platform_gateway_access public; error_page 405 /page; alias %%DIR%%/file; }
+location = /gif { platform_gateway_access public; empty_gif; }
 location = /intercepted {
     platform_gateway_access public;
     proxy_intercept_errors on;
@@ -94,17 +68,14 @@ location = /paged {
     platform_gateway_access public;
     platform_gateway_methods POST;
     error_page 405 /page;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location = /page {
     platform_gateway_access public;
     platform_gateway_methods GET PUT;
     alias %%DIR%%/file;
 }
-location /nowhere {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location /nowhere { platform_gateway_access public; platform_gateway_route_not_found; }
 SERVER
 limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
 limit_req_status 429;
@@ -127,10 +98,8 @@ sub allows {
             next;
         }
         is $res->status, 405, "$method $path: 405";
-        is_deeply [ $res->header_all('Allow') ], [$allow],
-            "$method $path: Allow";
-        is $res->code, $method eq 'HEAD' ? '' : 'METHOD_NOT_ALLOWED',
-            "$method $path: code";
+        is_deeply [ $res->header_all('Allow') ], [$allow], "$method $path: Allow";
+        is $res->code, $method eq 'HEAD' ? '' : 'METHOD_NOT_ALLOWED', "$method $path: code";
     }
     my $options = http($port, 'OPTIONS', $path);
     is $options->status, 204, "OPTIONS $path";
@@ -140,10 +109,8 @@ sub allows {
 
 allows('/get', 'GET, HEAD, OPTIONS', qw(GET HEAD));
 allows('/post', 'POST, OPTIONS', qw(POST));
-allows('/many', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS',
-    qw(GET HEAD PUT PATCH DELETE));
-allows('/many/inner', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS',
-    qw(GET HEAD PUT PATCH DELETE));
+allows('/many', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS', qw(GET HEAD PUT PATCH DELETE));
+allows('/many/inner', 'GET, HEAD, PUT, PATCH, DELETE, OPTIONS', qw(GET HEAD PUT PATCH DELETE));
 allows('/health', 'GET, HEAD, OPTIONS', qw(GET HEAD));
 is http($port, $_, '/any', token => $good, body => '')->status, 200,
     "$_ where nothing is said" for qw(GET HEAD POST DELETE BREW);
@@ -154,12 +121,10 @@ allows($_, 'GET, HEAD, OPTIONS', qw(GET HEAD))
     for qw(/health/plain /ready/plain /ready/shadow /metrics /file);
 is http($port, 'OPTIONS', '/any')->header('Allow'),
     'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS', 'what is passed on';
-is http($port, 'OPTIONS', '/nowhere')->header('Allow'), 'OPTIONS',
-    'a path that is not there';
+is http($port, 'OPTIONS', '/nowhere')->header('Allow'), 'OPTIONS', 'a path that is not there';
 is http($port, 'OPTIONS', '/unmatched')->header('Allow'), 'OPTIONS',
     'nor one that no location matches';
-is http_post($port, '/gif')->header('Allow'), 'GET, HEAD, OPTIONS',
-    "another module's 405";
+is http_post($port, '/gif')->header('Allow'), 'GET, HEAD, OPTIONS', "another module's 405";
 
 # An operator's page does not speak of its own location.
 
@@ -199,21 +164,17 @@ is_problem(http_get($port, '/small', body => 'x' x 11), 413,
 # The connection lives on, and the body with it.
 
 my $c = Platform::Test::Http->new(port => $port);
-is $c->request(PUT => '/post', body => 'x' x 100_000)->status, 405,
-    'a body that nobody reads';
+is $c->request(PUT => '/post', body => 'x' x 100_000)->status, 405, 'a body that nobody reads';
 is $c->request(GET => '/get')->status, 200, 'the connection is still good';
-$res = $c->request(PUT => '/post',
-    headers => [ Expect => '100-continue', 'Content-Length' => 5 ]);
+$res = $c->request(PUT => '/post', headers => [ Expect => '100-continue', 'Content-Length' => 5 ]);
 is $res->status, 405, 'Expect: 100-continue';
 is scalar($res->interim), 0, 'is not continued';
 
 # TRACE and CONNECT are nginx's to refuse, before it knows the location.
 
 for my $method (qw(TRACE CONNECT)) {
-    my $raw = http_raw($port,
-        "$method /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-    like $raw, qr{\AHTTP/1\.1 40[05] .*application/problem\+json}s,
-        "$method is refused";
+    my $raw = http_raw($port, "$method /get HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    like $raw, qr{\AHTTP/1\.1 40[05] .*application/problem\+json}s, "$method is refused";
     like $raw, qr{^Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS\r$}m,
         "$method: Allow" if $raw =~ /^HTTP\S+ 405/;
 }

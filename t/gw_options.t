@@ -23,67 +23,42 @@ rewrite ^/rewritten/(.*) /$1;
 location /slash/ {
     platform_gateway_cors_origins https://slash.test;
     platform_gateway_route slash;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location = /exact {
     platform_gateway_cors_origins https://exact.test;
     platform_gateway_methods POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /exact/ {
-    platform_gateway_cors_origins https://below.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /exact/ { platform_gateway_cors_origins https://below.test; %%TO_upstream%% }
 location /prefix {
     platform_gateway_cors_origins https://prefix.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
     location /prefix/nested {
         platform_gateway_cors_origins https://nested.test;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        location ~ \.deep$ {
-            platform_gateway_cors_origins https://deep.test;
-            proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-        }
+        %%TO_upstream%%
+        location ~ \.deep$ { platform_gateway_cors_origins https://deep.test; %%TO_upstream%% }
     }
 }
-location ^~ /prefix/noregex/ {
-    platform_gateway_cors_origins https://noregex.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location ^~ /prefix/noregex/ { platform_gateway_cors_origins https://noregex.test; %%TO_upstream%% }
 location ~ ^/regex/(?<name>[a-z]+)\.x$ {
     platform_gateway_cors_origins https://regex.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location ~ \.x$ {
-    platform_gateway_cors_origins https://other-regex.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location ~ \.x$ { platform_gateway_cors_origins https://other-regex.test; %%TO_upstream%% }
 location /internal {
     internal;
     platform_gateway_cors_origins https://internal.test;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /limited {
-    limit_req zone=one;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /denied {
-    deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /limited { limit_req zone=one; %%TO_upstream%% }
+location /denied { deny all; %%TO_upstream%% }
 location /except {
     limit_except GET { deny all; }
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /returns {
-    platform_gateway_allow_return on;
-    return 204;
-}
-location /off/ {
-    platform_gateway off;
-    client_max_body_size 0;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /returns { platform_gateway_allow_return on; return 204; }
+location /off/ { platform_gateway off; client_max_body_size 0; %%TO_upstream%% }
 SERVER
 limit_req_zone $server_name zone=one:1m rate=1r/m;
 limit_req_status 429;
@@ -101,15 +76,12 @@ server {
 server {
     listen 127.0.0.1:%%PORT_mixed%%;
     client_max_body_size 10;
-    location / {
-        client_max_body_size 0;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
+    location / { client_max_body_size 0; %%TO_upstream%% }
     location /on/ {
         platform_gateway on;
         platform_gateway_access public;
         platform_gateway_cors_origins https://on.test;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+        %%TO_upstream%%
     }
 }
 HTTP
@@ -146,22 +118,17 @@ my @large = (body => 'x' x 11);
 answered('a body too large', $port, '/slash/a', 'https://slash.test', @large);
 answered('no slash', $port, '/slash', 'https://slash.test');
 answered('no slash, arguments', $port, '/slash?a=1', 'https://slash.test');
-answered('no slash, a body too large', $port, '/slash', 'https://slash.test',
-    @large);
+answered('no slash, a body too large', $port, '/slash', 'https://slash.test', @large);
 answered('internal', $port, '/internal', 'https://server.test');
 answered('no such path', $port, '/none', 'https://server.test');
-answered('no such path, a body too large', $port, '/none',
-    'https://server.test', @large);
+answered('no such path, a body too large', $port, '/none', 'https://server.test', @large);
 answered('a limit', $port, '/limited', 'https://server.test') for 1 .. 2;
 answered('deny all', $port, '/denied', 'https://server.test');
 answered('limit_except', $port, '/except', 'https://server.test');
 answered('return', $port, '/returns', 'https://server.test');
-answered('return of the server', $t->port('return'), '/a',
-    'https://server.test');
-answered('on in one location', $t->port('mixed'), '/on/a', 'https://on.test',
-    @large);
-answered('on in one location, no slash', $t->port('mixed'), '/on',
-    'https://on.test');
+answered('return of the server', $t->port('return'), '/a', 'https://server.test');
+answered('on in one location', $t->port('mixed'), '/on/a', 'https://on.test', @large);
+answered('on in one location, no slash', $t->port('mixed'), '/on', 'https://on.test');
 
 # The location is the one that nginx would choose.
 
@@ -208,10 +175,8 @@ is $upstream->count, 2, 'nothing else reached an upstream';
 is http_get($port, '/slash')->status, 301, 'control: no slash';
 is_problem(http_post($port, '/slash/', @large), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'control: a body too large');
-is_problem(http_get($port, '/internal'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
-    'control: internal');
-is http_get($t->port('return'), '/a')->status, 301,
-    'control: return of the server';
+is_problem(http_get($port, '/internal'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'control: internal');
+is http_get($t->port('return'), '/a')->status, 301, 'control: return of the server';
 
 # The body is thrown away, and the connection goes on.
 

@@ -39,23 +39,23 @@ platform_gateway_access public;
 platform_gateway_realm 'two words';
 location /ours { platform_gateway_route_not_found; }
 location /files/ { alias %%DIR%%/www/; }
-location /up { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /app { proxy_pass http://127.0.0.1:%%PORT_app%%; proxy_read_timeout 1s; }
-location /down { proxy_pass http://127.0.0.1:%%PORT_nobody%%; }
+location /up { %%TO_upstream%% }
+location /app { %%TO_app%% proxy_read_timeout 1s; }
+location /down { %%TO_nobody%% }
 location /returns { return 200; }
 location /maintenance { rewrite ^ /sorry last; }
 location /sorry { deny all; }
-location /limit_req { limit_req zone=req; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /limit_conn { limit_conn conn 1; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /small { client_max_body_size 10; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /limit_req { limit_req zone=req; %%TO_upstream%% }
+location /limit_conn { limit_conn conn 1; %%TO_upstream%% }
+location /small { client_max_body_size 10; %%TO_upstream%% }
 location /redirects { rewrite ^ /elsewhere redirect; }
 location /sub {
     sub_filter "GATEWAY" "CHANGED"; sub_filter "Mine" "Changed"; sub_filter_types *;
     add_header X-Added yes always;
 }
 location /ssi { ssi on; alias %%DIR%%/www/included.html; }
-location /account { platform_gateway_access account; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /two { platform_gateway_access branch system; proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+location /account { platform_gateway_access account; %%TO_upstream%% }
+location /two { platform_gateway_access branch system; %%TO_upstream%% }
 
 # an operator's own pages
 location /file_page { error_page 404 /404.html; }
@@ -67,34 +67,22 @@ location /named_page { error_page 404 @named; }
 location @named { return 404 "named"; }
 location /other_status { error_page 404 =200 /text; }
 location /up_page { error_page 404 = @app; }
-location @app { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
+location @app { rewrite ^ /html/404 break; %%TO_app%% }
 location /kept_up_page { error_page 404 @app_too; }
-location @app_too { rewrite ^ /html/404 break; proxy_pass http://127.0.0.1:%%PORT_app%%; }
+location @app_too { rewrite ^ /html/404 break; %%TO_app%% }
 location /lost_page { error_page 404 /no-such-file.html; }
 location /lost_named { error_page 404 @lost; }
 location @lost { root /nonexistent; }
 location /moved_page { error_page 404 http://other.test/; }
 location /sub_page { sub_filter Mine Changed; error_page 404 /404.html; }
-location /guard_page {
-    platform_gateway_access branch;
-    error_page 401 = @signin;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /guard_page { platform_gateway_access branch; error_page 401 = @signin; %%TO_upstream%% }
 location @signin { return 401 "sign in"; }
-location /guard_other {
-    platform_gateway_access branch;
-    error_page 401 =404 /text;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /intercept {
-    proxy_intercept_errors on;
-    error_page 418 /text;
-    proxy_pass http://127.0.0.1:%%PORT_app%%;
-}
+location /guard_other { platform_gateway_access branch; error_page 401 =404 /text; %%TO_upstream%% }
+location /intercept { proxy_intercept_errors on; error_page 418 /text; %%TO_app%% }
 location /intercept_lost {
     proxy_intercept_errors on;
     error_page 404 /no-such-file.html;
-    proxy_pass http://127.0.0.1:%%PORT_app%%;
+    %%TO_app%%
 }
 location /off { platform_gateway off; }
 SERVER
@@ -131,14 +119,12 @@ is $res->body, '{"type":"about:blank","title":"Not Found","status":404,'
 is_deeply [ map { $res->header_all($_) } qw(X-Request-Id X-Correlation-Id) ],
     [ 'mine-1', 'c:2' ], 'the ids, once each';
 is $res->header('Content-Length'), length $res->body, 'Content-Length';
-is $res->header($_), undef, "no $_"
-    for qw(Last-Modified ETag Accept-Ranges Content-Encoding);
+is $res->header($_), undef, "no $_" for qw(Last-Modified ETag Accept-Ranges Content-Encoding);
 
 # nginx's pages.
 
 is_problem($res, 404, 'GATEWAY_ROUTE_NOT_FOUND', 'no route');
-is_problem(http_get($port, '/files/none.html'), 404,
-    'GATEWAY_ROUTE_NOT_FOUND', 'no such file');
+is_problem(http_get($port, '/files/none.html'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'no such file');
 is http_get($port, '/files/file.html')->body, 'a file', 'control: a file';
 $res = http_post($port, '/files/file.html', body => '');
 is_problem($res, 405, 'METHOD_NOT_ALLOWED', 'POST to a file');
@@ -148,10 +134,8 @@ is_problem($res, 405, 'METHOD_NOT_ALLOWED', 'TRACE');
 like $res->header('Allow'), qr/^GET, .*OPTIONS$/, 'with Allow';
 is_problem(http_post($port, '/small', body => 'x' x 11), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a body too large');
-is http_post($port, '/small', body => 'x' x 10)->status, 200,
-    'control: one that fits';
-is_problem(http_get($port, '/' . 'a' x 3000), 414, 'GATEWAY_URI_TOO_LONG',
-    'a URI too long');
+is http_post($port, '/small', body => 'x' x 10)->status, 200, 'control: one that fits';
+is_problem(http_get($port, '/' . 'a' x 3000), 414, 'GATEWAY_URI_TOO_LONG', 'a URI too long');
 is_problem(http_get($port, '/up', headers => [ 'X-Long' => 'a' x 3000 ]), 400,
     'GATEWAY_HEADER_TOO_LARGE', 'a header too large');
 is_problem(http_get($port, '/up', headers => [ map { ("X-$_" => 'a' x 1200) }
@@ -160,14 +144,10 @@ is_problem(http_get($port, '/up', headers => [ Host => 'twice' ]), 400,
     'GATEWAY_BAD_REQUEST', 'two Host headers');
 is_problem(http_get($port, '/up', headers => [ Host => 'a/b' ]), 400,
     'GATEWAY_BAD_REQUEST', 'a bad Host header');
-is_problem(http_get($port, '/a%ZZ'), 400, 'GATEWAY_BAD_REQUEST',
-    'a bad escape');
-is_problem(http_get($port, '/down'), 502, 'GATEWAY_UPSTREAM_UNAVAILABLE',
-    'upstream refuses');
-is_problem(http_get($port, '/app/hang'), 504, 'GATEWAY_UPSTREAM_TIMEOUT',
-    'upstream hangs');
-is_problem(http_get($port, '/sorry'), 403, 'GATEWAY_FORBIDDEN',
-    'what another module denies');
+is_problem(http_get($port, '/a%ZZ'), 400, 'GATEWAY_BAD_REQUEST', 'a bad escape');
+is_problem(http_get($port, '/down'), 502, 'GATEWAY_UPSTREAM_UNAVAILABLE', 'upstream refuses');
+is_problem(http_get($port, '/app/hang'), 504, 'GATEWAY_UPSTREAM_TIMEOUT', 'upstream hangs');
+is_problem(http_get($port, '/sorry'), 403, 'GATEWAY_FORBIDDEN', 'what another module denies');
 
 is http_get($port, '/limit_req')->status, 200, 'control: a first request';
 $res = http_get($port, '/limit_req');
@@ -189,8 +169,7 @@ is $slow->read_response->status, 200, 'control: the first of two';
 $res = http_get($port, '/account');
 is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', 'no token');
 my $realm = 'Bearer realm="two words"';
-is_deeply [ $res->header_all('WWW-Authenticate') ], [$realm],
-    'challenged, with no error';
+is_deeply [ $res->header_all('WWW-Authenticate') ], [$realm], 'challenged, with no error';
 $res = http_get($port, '/account', token => 'abc');
 is_problem($res, 401, 'GATEWAY_TOKEN_INVALID', 'no true token');
 is_deeply [ $res->header_all('WWW-Authenticate') ],
@@ -238,13 +217,11 @@ like http_raw($port, $other{$_}),
 # HEAD, HTTP/1.0, kept connections, pipelines.
 
 my $get = http_get($port, '/ours', headers => [ 'X-Request-Id' => 'same' ]);
-my $head = http($port, 'HEAD', '/ours',
-    headers => [ 'X-Request-Id' => 'same' ]);
+my $head = http($port, 'HEAD', '/ours', headers => [ 'X-Request-Id' => 'same' ]);
 is $head->status, 404, 'HEAD: 404';
 is $head->header('Content-Length'), length $get->body, 'HEAD: the length';
 is $head->header('Content-Type'), 'application/problem+json', 'HEAD: type';
-is http_raw($port, "HEAD /ours HTTP/1.0\r\n\r\n") =~ s/\A.*?\r\n\r\n//sr, '',
-    'HEAD: no body';
+is http_raw($port, "HEAD /ours HTTP/1.0\r\n\r\n") =~ s/\A.*?\r\n\r\n//sr, '', 'HEAD: no body';
 $res = http_get($port, '/ours', version => '1.0');
 is_problem($res, 404, 'GATEWAY_ROUTE_NOT_FOUND', 'HTTP/1.0');
 is $res->header('Transfer-Encoding'), undef, 'HTTP/1.0: not chunked';
@@ -252,13 +229,11 @@ is $res->header('Transfer-Encoding'), undef, 'HTTP/1.0: not chunked';
 my $c = Platform::Test::Http->new(port => $port);
 for my $path ('/ours', '/account', '/files/none', '/down') {
     for my $method (qw(GET HEAD POST)) {
-        $res = $c->request($method => $path,
-            $method eq 'POST' ? (body => 'x' x 20000) : ());
+        $res = $c->request($method => $path, $method eq 'POST' ? (body => 'x' x 20000) : ());
         ok $res && $res->status >= 400, "kept: $method $path";
     }
 }
-is $c->request(GET => '/files/file.html')->body, 'a file',
-    'control: the connection is still good';
+is $c->request(GET => '/files/file.html')->body, 'a file', 'control: the connection is still good';
 $c->send(http_request_bytes(GET => '/ours', connection => 'keep-alive')
     . http_request_bytes(GET => '/files/file.html'));
 is_problem($c->read_response, 404, 'GATEWAY_ROUTE_NOT_FOUND', 'pipelined');
@@ -285,8 +260,7 @@ SKIP: {
         my ($head, $body) = split /\r\n\r\n/, $raw, 2;
         my $name = "HTTP/2: $path";
         like $head, qr{^HTTP/2 $case{$path}[0] }, "$name: status";
-        like $head, qr{^content-type: application/problem\+json\r?$}m,
-            "$name: type";
+        like $head, qr{^content-type: application/problem\+json\r?$}m, "$name: type";
         like $body // '', qr{"code":"$case{$path}[1]"}, "$name: code";
     }
 }
@@ -295,15 +269,13 @@ SKIP: {
 
 $res = http_get($port, '/ours', headers => [ 'Accept-Encoding' => 'gzip' ]);
 is $res->header('Content-Encoding'), 'gzip', 'gzip by its type';
-is $res->header('Content-Type'), 'application/problem+json',
-    'no charset is added';
+is $res->header('Content-Type'), 'application/problem+json', 'no charset is added';
 $res = http_get($port, '/sub');
 is_problem($res, 404, 'CHANGED_ROUTE_NOT_FOUND', 'sub_filter works on it');
 is $res->header('X-Added'), 'yes', 'and so does add_header';
 $res = http_get($port, '/ssi');
 is $res->status, 200, 'an included error does not fail the whole';
-like $res->body, qr/^before .*<h1>404 Not Found.* after$/s,
-    'a subrequest keeps the page of nginx';
+like $res->body, qr/^before .*<h1>404 Not Found.* after$/s, 'a subrequest keeps the page of nginx';
 
 # What is not ours passes.
 
@@ -315,8 +287,7 @@ sub unchanged {
     is $got->body, $body, "$name: body as it was";
     is scalar(my @id = $got->header_all('X-Request-Id')), 1, "$name: id once";
     isnt $got->header('X-Request-Id'), 'of-upstream', "$name: id of ours";
-    is scalar(@id = $got->header_all('X-Correlation-Id')), 1,
-        "$name: correlation id once";
+    is scalar(@id = $got->header_all('X-Correlation-Id')), 1, "$name: correlation id once";
     return $got;
 }
 
@@ -328,8 +299,7 @@ unchanged("/app/html/$_", $_,
 is_deeply [ unchanged('/app/401', 401, '{"own":401}', 'upstream 401')
     ->header_all('WWW-Authenticate') ], ['Basic realm="x"'],
     'with its own challenge';
-unchanged('/file_page', 404, '<html><head><title>404 Mine</title></head>',
-    'error_page: a file');
+unchanged('/file_page', 404, '<html><head><title>404 Mine</title></head>', 'error_page: a file');
 unchanged('/text_page', 404, 'mine', 'error_page: text');
 like unchanged('/copied_page', 404, http_get($port, '/off/x')->body,
     'error_page: the very bytes of nginx')->header('Content-Type'),
@@ -347,8 +317,7 @@ $res = unchanged('/guard_page', 401, 'sign in', 'error_page of a refusal');
 is $res->header('WWW-Authenticate'), $realm, 'which still challenges';
 $res = unchanged('/guard_other', 404, 'mine', 'error_page of another status');
 is $res->header('WWW-Authenticate'), undef, 'which does not';
-like http_get($port, '/sub_page')->body, qr/404 Mine/,
-    'an error page belongs to its own location';
+like http_get($port, '/sub_page')->body, qr/404 Mine/, 'an error page belongs to its own location';
 like http($port, 'HEAD', '/text_page')->header('Content-Type'),
     qr{^text/html}, 'HEAD of an own page: its type';
 is http($port, 'HEAD', '/text_page')->header('Content-Length'), 4,
@@ -359,10 +328,8 @@ is $c->request(GET => '/text_page')->body, 'mine', 'nothing was left over';
 $res = http_get($port, '/text_page', headers => [ 'Accept-Encoding' => 'gzip' ]);
 is $res->header('Content-Encoding'), 'gzip', 'filters work on own pages too';
 is http_get($port, '/moved_page')->status, 302, 'a redirect';
-like http_get($port, '/redirects')->body, qr/302 Found/,
-    'pages that are no errors stay';
-like http_get($port, '/off/x')->body, qr/<h1>404 Not Found/,
-    'and all where the gateway is off';
+like http_get($port, '/redirects')->body, qr/302 Found/, 'pages that are no errors stay';
+like http_get($port, '/off/x')->body, qr/<h1>404 Not Found/, 'and all where the gateway is off';
 is http_get($port, '/off/x')->header('X-Request-Id'), undef, 'no ids there';
 
 # Pages of nginx after an error_page are problems again.

@@ -31,34 +31,28 @@ my $socket = $t->http_server(socket => undef, protocol => sub {
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 listen 127.0.0.1:%%PORT_h2%% http2;
 platform_gateway_access branch;
-location /proxy {
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /proxy { %%TO_upstream%% }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
 %%ECHO_LOCATIONS%%
 location /socket {
-    proxy_pass http://127.0.0.1:%%PORT_socket%%;
+    %%TO_socket%%
     proxy_http_version 1.1;
     proxy_set_header Upgrade $http_upgrade;
     proxy_set_header Connection upgrade;
 }
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /public { platform_gateway_access public; %%TO_upstream%% }
 SERVER
 platform_gateway_cors_origins https://app.test;
 server {
     listen 127.0.0.1:%%PORT_grpc%% http2;
-    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location / { %%TO_upstream%% }
 }
 HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
 my @with = (token => $token{branch});
-ok eventually(sub { http_get($port, '/proxy', @with)->status == 200 }),
-    'ready';
+ok eventually(sub { http_get($port, '/proxy', @with)->status == 200 }), 'ready';
 
 # Every kind of upstream: with a token, without, with another one.
 
@@ -76,21 +70,17 @@ for my $path (qw(/proxy /grpc /fastcgi /scgi /uwsgi)) {
 my @old = (version => '1.0');
 my $res = http_get($port, '/proxy', @old, @with);
 is $res->status, 200, '1.0: a token';
-is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
-    '1.0: injected';
-is_problem(http_get($port, '/proxy', @old), 401, 'GATEWAY_TOKEN_MISSING',
-    '1.0');
+is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'], '1.0: injected';
+is_problem(http_get($port, '/proxy', @old), 401, 'GATEWAY_TOKEN_MISSING', '1.0');
 my $raw = http_raw($port, "GET /proxy HTTP/1.0\r\n\r\n");
 like $raw, qr{\AHTTP/1\.1 401 .*^Content-Length: \d+\r$}ms,
     '1.0 without Host: refused, with a length';
-$raw = http_raw($port, "GET /proxy HTTP/1.0\r\n"
-    . "Authorization: Bearer $token{branch}\r\n\r\n");
+$raw = http_raw($port, "GET /proxy HTTP/1.0\r\n" . "Authorization: Bearer $token{branch}\r\n\r\n");
 like $raw, qr{\AHTTP/1\.1 200 }, '1.0 without Host: a token';
 my $c = Platform::Test::Http->new(port => $port);
 $res = $c->request(GET => '/proxy', @old);
 is $res->status, 401, '1.0 with keepalive: refused';
-is $c->request(GET => '/proxy', @old, @with)->status, 200,
-    '1.0 with keepalive: then let in';
+is $c->request(GET => '/proxy', @old, @with)->status, 200, '1.0 with keepalive: then let in';
 $c->close;
 
 # HTTP/1.1: one connection, many requests; what one brings is not the next's.
@@ -102,8 +92,7 @@ for my $round (1 .. 3) {
         "keepalive $round: a token";
     is $c->request(GET => '/proxy')->status, 401, "keepalive $round: none";
     $res = $c->request(POST => '/public', body => 'x' x 1000);
-    is_deeply [ header_values($res->json, 'X-Roles') ], [],
-        "keepalive $round: public";
+    is_deeply [ header_values($res->json, 'X-Roles') ], [], "keepalive $round: public";
     is $c->request(POST => '/proxy', body => 'x' x 1000)->status, 401,
         "keepalive $round: none, and a body";
 }
@@ -168,8 +157,7 @@ sub curl {
 
 my @bearer = ('-H', "Authorization: Bearer $token{branch}");
 my ($head, $body) = curl("$h2/proxy");
-like $head, qr{\AHTTP/2 401 .*^content-type: application/problem\+json\r?$}ms,
-    'HTTP/2: no token';
+like $head, qr{\AHTTP/2 401 .*^content-type: application/problem\+json\r?$}ms, 'HTTP/2: no token';
 like $body, qr/"code":"GATEWAY_TOKEN_MISSING"/, 'HTTP/2: no token: code';
 ($head, $body) = curl(@bearer, '-H', 'x-roles: spoofed', "$h2/proxy");
 like $head, qr{\AHTTP/2 200 }, 'HTTP/2: a token';
@@ -182,8 +170,7 @@ like $head, qr{\AHTTP/2 401 }, 'HTTP/2: HEAD';
 is $body // '', '', 'HTTP/2: HEAD: no body';
 ($head, $body) = curl('-X', 'OPTIONS', '-H', 'Origin: https://app.test', '-H',
     'Access-Control-Request-Method: GET', "$h2/proxy");
-like $head, qr{\AHTTP/2 204 .*^access-control-allow-origin: https://app}ms,
-    'HTTP/2: preflight';
+like $head, qr{\AHTTP/2 204 .*^access-control-allow-origin: https://app}ms, 'HTTP/2: preflight';
 ($head, $body) = curl(@bearer, "$h2/grpc");
 like $head, qr{\AHTTP/2 200 }, 'HTTP/2 to gRPC: a token';
 ($head, $body) = curl("$h2/grpc");
@@ -194,8 +181,7 @@ like $head, qr{\AHTTP/2 401 }, 'HTTP/2 to gRPC: none';
 sub h2_frame {
     my ($type, $flags, $stream, $payload) = @_;
 
-    return substr(pack('N', length $payload), 1)
-        . pack('CCN', $type, $flags, $stream) . $payload;
+    return substr(pack('N', length $payload), 1) . pack('CCN', $type, $flags, $stream) . $payload;
 }
 
 # Literal fields without indexing (RFC 7541, section 6.2.2).
@@ -213,8 +199,7 @@ sub h2_fields {
     };
     my $out = '';
     while (my ($name, $value) = splice @fields, 0, 2) {
-        $out .= "\0" . $length->(length $name) . $name
-            . $length->(length $value) . $value;
+        $out .= "\0" . $length->(length $name) . $name . $length->(length $value) . $value;
     }
     return $out;
 }
@@ -229,8 +214,7 @@ for my $n (1 .. 6) {
     push @fields, authorization => "Bearer $token{branch}" if $n % 2;
     $streams .= h2_frame(1, 5, 2 * $n - 1, h2_fields(@fields));
 }
-$c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . h2_frame(4, 0, 0, '')
-    . $streams);
+$c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . h2_frame(4, 0, 0, '') . $streams);
 eventually(sub { $upstream->count >= 6 });
 my %seen = map { $_->{uri} =~ /(\d+)/ => [ header_values($_, 'X-Roles') ] }
     $upstream->requests;
@@ -253,8 +237,7 @@ $c->close;
 $c = Platform::Test::Http->new(port => $port);
 push @{ $upgrade[-1] }, 'Sec-WebSocket-Protocol' => "bearer, $token{branch}";
 $c->send(http_request_bytes(GET => '/socket', @upgrade));
-is $c->read_response->status, 401,
-    'WebSocket: a token is taken from Authorization alone';
+is $c->read_response->status, 401, 'WebSocket: a token is taken from Authorization alone';
 $c->close;
 
 $c = Platform::Test::Http->new(port => $port);
@@ -262,8 +245,7 @@ $c->send(http_request_bytes(GET => '/socket', @upgrade, @with));
 $res = $c->read_response;
 is $res->status, 101, 'WebSocket, a token: upgraded';
 is lc $res->header('Upgrade'), 'websocket', 'WebSocket: Upgrade';
-is_deeply [ map { length } $res->header_all('X-Request-Id') ], [32],
-    'WebSocket: one id';
+is_deeply [ map { length } $res->header_all('X-Request-Id') ], [32], 'WebSocket: one id';
 is_deeply [ $res->header_all('Access-Control-Allow-Origin') ],
     ['https://app.test'], 'WebSocket: CORS is ours';
 my ($asked) = map { $_->{head} } $socket->requests;
@@ -276,8 +258,7 @@ for my $say ('one', 'x' x 2000, 'bye') {
         $c->_fill(time + 60) if length $c->{buf} < length($say) + 2;
         return length $c->{buf} >= length($say) + 2;
     });
-    is delete $c->{buf}, "<$say>", 'WebSocket: both ways, '
-        . length($say) . ' bytes';
+    is delete $c->{buf}, "<$say>", 'WebSocket: both ways, ' . length($say) . ' bytes';
     $c->{buf} = '';
 }
 ok $c->closed, 'WebSocket: closed by the upstream';

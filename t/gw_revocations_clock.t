@@ -25,8 +25,7 @@ my %token = map { $_ => jwt_token('branch', $key, session_id => $_) }
 sub seen {
     my ($session) = @_;
 
-    my $res = http_get($t->port('gateway'), '/branch',
-        token => $token{$session});
+    my $res = http_get($t->port('gateway'), '/branch', token => $token{$session});
     return $t->logged($res)->{reason};
 }
 
@@ -58,12 +57,10 @@ is ready(), 503, 'not ready';
 $feed->up;
 ok eventually(sub { ready() == 200 }), 'until all was read';
 for my $session ($ended, $later) {
-    ok eventually(sub { seen($session) eq 'session_revoked' }),
-        'what ended is known again';
+    ok eventually(sub { seen($session) eq 'session_revoked' }), 'what ended is known again';
 }
 is seen($goes_on), 'verified', 'and nothing else';
-is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 0,
-    'which tells nothing of the lag';
+is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 0, 'which tells nothing of the lag';
 
 # Under "refuse" nobody is let in before that, from the first moment.
 

@@ -41,32 +41,25 @@ for my $stale ('pass', 'refuse') {
     my $nginx = revocations_conf($t, $key, stale => "$stale after=5s",
         server => 'location /asks { auth_request /branch; empty_gif; }');
     $t->start_nginx;
-    is_problem(ready(), 503, 'GATEWAY_REVOCATIONS_STALE',
-        "$stale: a cold start is not ready");
+    is_problem(ready(), 503, 'GATEWAY_REVOCATIONS_STALE', "$stale: a cold start is not ready");
     my $res = ask($goes_on);
     if ($stale eq 'pass') {
         is $res->status, 200, "$stale: a request is let in";
-        cmp_ok metric('revocation_unchecked_total'), '>=', 1,
-            "$stale: which is counted";
+        cmp_ok metric('revocation_unchecked_total'), '>=', 1, "$stale: which is counted";
     }
     else {
-        is_problem($res, 503, 'GATEWAY_REVOCATIONS_STALE',
-            "$stale: a request");
+        is_problem($res, 503, 'GATEWAY_REVOCATIONS_STALE', "$stale: a request");
         is $res->header('Retry-After'), 1, "$stale: for a moment";
         is $t->logged($res)->{reason}, 'revocations_stale', "$stale: logged";
         is status($goes_on, '/asks'), 500, "$stale: auth_request knows no 503";
-        is http_get($port, '/branch')->status, 401,
-            "$stale: without a token it is refused as ever";
-        is http_get($port, '/metrics')->status, 200,
-            "$stale: what is public is not";
+        is http_get($port, '/branch')->status, 401, "$stale: without a token it is refused as ever";
+        is http_get($port, '/metrics')->status, 200, "$stale: what is public is not";
     }
     $feed->set(hold => 0);
     ok eventually(sub { ready()->status == 200 }), "$stale: then it is ready";
     is status($_->{id}), 401, "$stale: with all pages" for @all;
-    is metric('revocation_lag_seconds_count{}'), 0,
-        "$stale: what ended before has no lag";
-    is status($goes_on, $_), 200, "$stale: control: others are let in"
-        for '/branch', '/asks';
+    is metric('revocation_lag_seconds_count{}'), 0, "$stale: what ended before has no lag";
+    is status($goes_on, $_), 200, "$stale: control: others are let in" for '/branch', '/asks';
 
     # The feed goes.
 
@@ -77,8 +70,7 @@ for my $stale ('pass', 'refuse') {
     ok eventually(sub {
         metric('revocation_fetches_total{outcome="failed"}') > $failed + 5;
     }), "$stale: it is asked again and again";
-    my $said = () = $nginx->error_log
-        =~ /\[error\].*(?:_revocations|revocations not read)/g;
+    my $said = () = $nginx->error_log =~ /\[error\].*(?:_revocations|revocations not read)/g;
     cmp_ok $said, '<', 6, "$stale: and it is said once why it cannot be";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another";
     is status($ended), 401, "$stale: one that has ended";
@@ -91,8 +83,7 @@ for my $stale ('pass', 'refuse') {
         ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale',
         "$stale: explained";
     $feed->up;
-    ok $nginx->wait_log(qr/revocations are up to date again/),
-        "$stale: it is back";
+    ok $nginx->wait_log(qr/revocations are up to date again/), "$stale: it is back";
     is status($goes_on), 200, "$stale: and so are requests";
     $t->stop($nginx);
     unlink $nginx->{log};
@@ -109,8 +100,7 @@ ok $t->reload, 'a reload';
 is status($ended), 401, 'keeps what is known';
 is status($goes_on), 200, 'and is not stale';
 is ready()->status, 200, 'and ready';
-revocations_conf($t, $key, stale => 'refuse after=60s',
-    set => $SET =~ s/1m/2m/r);
+revocations_conf($t, $key, stale => 'refuse after=60s', set => $SET =~ s/1m/2m/r);
 ok $t->reload, 'a reload to another size';
 is ready()->status, 503, 'begins with nothing';
 is status($goes_on), 503, 'and follows the directive';
@@ -118,8 +108,7 @@ $feed->up;
 ok eventually(sub { ready()->status == 200 }), 'until all is read';
 is status($ended), 401, 'again';
 is status($goes_on), 200, 'control: others are let in';
-revocations_conf($t, $key, stale => 'refuse after=60s',
-    set => ($SET =~ s/1m/2m/r) . ' claim=jti');
+revocations_conf($t, $key, stale => 'refuse after=60s', set => ($SET =~ s/1m/2m/r) . ' claim=jti');
 $feed->set(hold => 1, all => [ revoked_id(uuid(500)), @all[ 1 .. $#all ] ]);
 ok $t->reload, 'a reload to another claim';
 is ready()->status, 503, 'is another set';
@@ -146,8 +135,7 @@ unlink $nginx->{log};
 # What is missed is wanted soon, however seldom it is asked, and then all of it.
 
 $feed->set(status => 503, page => 1);
-revocations_conf($t, $key, set => $SET =~ s/100ms/40s/r,
-    stale => 'pass after=100s');
+revocations_conf($t, $key, set => $SET =~ s/100ms/40s/r, stale => 'pass after=100s');
 $nginx = $t->start_nginx;
 ok $nginx->wait_log(qr/revocations not read: status 503/, 10), 'asked in vain';
 $feed->set(status => undef);
@@ -163,28 +151,23 @@ $t->allow(qr/\[alert\] .*revocations not read: the zone is full/);
 for my $stale ('pass', 'refuse') {
     $feed->set(many => 10_000, page => 1000, all => []);
     my $set = $SET =~ s/1m/256k/r;
-    $nginx = revocations_conf($t, $key, set => $set,
-        stale => "$stale after=60s");
+    $nginx = revocations_conf($t, $key, set => $set, stale => "$stale after=60s");
     $t->start_nginx;
-    ok eventually(sub { metric('revocation_zone_full') == 1 }),
-        "$stale: too many";
+    ok eventually(sub { metric('revocation_zone_full') == 1 }), "$stale: too many";
     ok $nginx->wait_log(qr/\[alert\] .*the zone is full/), "$stale: an alert";
     is ready()->status, 503, "$stale: it is not ready";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: a request";
     is status(revocations_many(0)), 401, "$stale: those that found room hold";
     my $max = metric('revocation_entries_max');
     is metric('revocation_entries'), $max, "$stale: as many as there is room for";
-    cmp_ok metric('revocation_fetches_total{outcome="full"}'), '>=', 1,
-        "$stale: counted";
+    cmp_ok metric('revocation_fetches_total{outcome="full"}'), '>=', 1, "$stale: counted";
     is status($goes_on), $stale eq 'pass' ? 200 : 503, "$stale: another one";
     $feed->set(many => 3000, known => 'few');
-    ok eventually(sub { metric('revocation_zone_full') == 0 }),
-        "$stale: fewer find room";
+    ok eventually(sub { metric('revocation_zone_full') == 0 }), "$stale: fewer find room";
     ok eventually(sub { status($goes_on) == 200 }), "$stale: and all is well";
     is ready()->status, 200, "$stale: ready";
     $feed->set(many => 10_000, known => 'more');
-    ok eventually(sub { metric('revocation_zone_full') == 1 }),
-        "$stale: too many again";
+    ok eventually(sub { metric('revocation_zone_full') == 1 }), "$stale: too many again";
     is status($goes_on), $stale eq 'pass' ? 200 : 503,
         "$stale: which holds at once, however young the feed is";
     $feed->set(known => 'a');
@@ -240,8 +223,7 @@ for my $name (sort keys %refused) {
     like $said, $why, "$name: with the reason";
     unlink $conf->{log};
 }
-my $conf = revocations_conf($t, $key, name => 'check', set => $SET,
-    stale => 'refuse after=20s');
+my $conf = revocations_conf($t, $key, name => 'check', set => $SET, stale => 'refuse after=20s');
 ok +($conf->test)[0], 'control: accepted';
 unlink $conf->{log};
 

@@ -64,8 +64,7 @@ for my $round (1 .. 3) {
     push @all, revoked_id($session);
     $feed->set(hold => 0, all => \@all);
     my $since = time;
-    ok eventually(sub { ask(token($session)) == 401 }),
-        'and others go on asking';
+    ok eventually(sub { ask(token($session)) == 401 }), 'and others go on asking';
     push @after, time - $since;
     is ask(token($first)), 401, 'what was known is';
     is ask(token($goes_on)), 200, 'and no more';
@@ -137,12 +136,10 @@ while (time < $until) {
     push @took, $ms;
     my $kib = memory($pid);
     $most = $kib if $kib > ($most // 0);
-    last if @busy % 200 == 0
-        && revocations_metrics($t)->{'revocation_entries'} >= 1_000_000;
+    last if @busy % 200 == 0 && revocations_metrics($t)->{'revocation_entries'} >= 1_000_000;
     sleep 0.001;
 }
-is revocations_metrics($t)->{'revocation_entries'}, 1_000_000,
-    'a million entries are there';
+is revocations_metrics($t)->{'revocation_entries'}, 1_000_000, 'a million entries are there';
 is_deeply [ keys %status ], [200], 'a client that goes on is let in meanwhile';
 @busy = sort { $a <=> $b } @busy;
 @took = sort { $a <=> $b } @took;
@@ -151,8 +148,7 @@ note sprintf '%d requests meanwhile: the worker was busy for %.1f ms a request '
     . '%.1f, %.1f and %.1f ms', scalar @busy,
     (map { $busy[ $_ * $#busy ] } 0.5, 0.99, 1),
     (map { $took[ $_ * $#took ] } 0.5, 0.99, 1);
-cmp_ok $busy[ 0.99 * $#busy ], '<', 20 * $t->scale,
-    'the worker is never busy for long with it';
+cmp_ok $busy[ 0.99 * $#busy ], '<', 20 * $t->scale, 'the worker is never busy for long with it';
 note sprintf 'memory of the worker: %d KiB before, %d at most', $before, $most;
 SKIP: {
     skip 'a sanitizer keeps what is freed', 1
@@ -169,23 +165,20 @@ unlink $nginx->{log};
 
 $feed->set(many => 0, all => [ revoked_id($first) ], known => 'shape');
 for my $shape ('worker_processes auto;', 'master_process off;') {
-    my $conf = revocations_conf($t, $key, main => $shape,
-        set => "zone=revocations:1m $SET");
+    my $conf = revocations_conf($t, $key, main => $shape, set => "zone=revocations:1m $SET");
     my $single;
     if ($shape =~ /off/) {
         unlink $t->dir . '/nginx.pid';
         $single = Platform::Test::Process->start(name => 'single',
             dir => $t->dir, log => $t->dir . '/single.log',
             env => { $conf->_env },
-            cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'single'),
-                $conf->_command ]);
+            cmd => [ Platform::Test::Env::mode_prefix($t->dir, 'single'), $conf->_command ]);
         $t->track($single);
     }
     else {
         $t->start_nginx;
     }
-    ok eventually(sub { (eval { ask(token($first)) } // 0) == 401 }, 15),
-        "$shape reads it";
+    ok eventually(sub { (eval { ask(token($first)) } // 0) == 401 }, 15), "$shape reads it";
     is ask(token($goes_on)), 200, "$shape lets others in";
     $single ? $single->stop : $t->stop($conf);
     unlink $conf->{log};
@@ -199,22 +192,18 @@ for my $claim (qw(sid jti)) {
     $nginx = revocations_gateway($t, $key, issuer => 'https://other.example',
         set => "zone=revocations:1m $SET claim=$claim");
     my %theirs = (iss => 'https://other.example');
-    is ask(token($goes_on, %theirs, $claim => "$claim of theirs")), 401,
-        "$claim: refused";
+    is ask(token($goes_on, %theirs, $claim => "$claim of theirs")), 401, "$claim: refused";
     is ask(token("$claim of theirs", %theirs, $claim => 'another')), 200,
         "$claim: that claim alone counts";
     is ask(token($goes_on, %theirs, $claim => [ "$claim of theirs" ])),
         $claim eq 'jti' ? 401 : 200, "$claim: one that is no string"
         if $claim eq 'sid';
-    is ask(token($goes_on, %theirs)), 200, "$claim: without it"
-        if $claim eq 'sid';
+    is ask(token($goes_on, %theirs)), 200, "$claim: without it" if $claim eq 'sid';
     is ask(token($goes_on)), 401, "$claim: control: another issuer";
     my $now = int time;
-    $feed->set(all => [ { id => 'x', dies_at => $now + 900 },
-        revoked_subject(uuid(7), $now + 1) ]);
+    $feed->set(all => [ { id => 'x', dies_at => $now + 900 }, revoked_subject(uuid(7), $now + 1) ]);
     ok eventually(sub {
-        ask(token($goes_on, %theirs, sub => uuid(7), account_id => uuid(7),
-            iat => $now)) == 401;
+        ask(token($goes_on, %theirs, sub => uuid(7), account_id => uuid(7), iat => $now)) == 401;
     }), "$claim: by its subject";
     $t->stop($nginx);
     unlink $nginx->{log};

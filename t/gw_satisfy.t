@@ -17,79 +17,34 @@ $t->write_file('users', "ann:{PLAIN}secret\n");
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access branch;
-location /any/allow {
-    satisfy any;
-    allow 127.0.0.1;
-    deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /any/deny {
-    satisfy any;
-    deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /any/alone {
-    satisfy any;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /any/allow { satisfy any; allow 127.0.0.1; deny all; %%TO_upstream%% }
+location /any/deny { satisfy any; deny all; %%TO_upstream%% }
+location /any/alone { satisfy any; %%TO_upstream%% }
 location /any/basic {
     satisfy any;
     auth_basic area;
     auth_basic_user_file %%DIR%%/users;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /any/asks/yes {
-    satisfy any;
-    auth_request /yes;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /any/asks/no {
-    satisfy any;
-    auth_request /no;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /any/page {
-    satisfy any;
-    deny all;
-    error_page 503 =200 /down;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /all/allow {
-    allow 127.0.0.1;
-    deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /all/deny {
-    deny all;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /all/asks/yes {
-    auth_request /yes;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /all/asks/no {
-    auth_request /no;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /any/asks/yes { satisfy any; auth_request /yes; %%TO_upstream%% }
+location /any/asks/no { satisfy any; auth_request /no; %%TO_upstream%% }
+location /any/page { satisfy any; deny all; error_page 503 =200 /down; %%TO_upstream%% }
+location /all/allow { allow 127.0.0.1; deny all; %%TO_upstream%% }
+location /all/deny { deny all; %%TO_upstream%% }
+location /all/asks/yes { auth_request /yes; %%TO_upstream%% }
+location /all/asks/no { auth_request /no; %%TO_upstream%% }
 location /except {
     limit_except GET { deny all; }
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /down {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /down { platform_gateway_access public; %%TO_upstream%% }
 location = /yes {
     internal;
     platform_gateway_access public;
     platform_gateway_allow_return on;
     return 200;
 }
-location = /no {
-    internal;
-    platform_gateway_access public;
-    return 403;
-}
+location = /no { internal; platform_gateway_access public; return 403; }
 SERVER
 platform_gateway_key_wait 50ms;
 platform_gateway_key_cooldown 1s;
@@ -97,10 +52,8 @@ HTTP
 $t->start_nginx;
 my $port = $t->port('gateway');
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
-my @basic = (headers =>
-    [ Authorization => 'Basic ' . encode_base64('ann:secret', '') ]);
-my @wrong = (headers =>
-    [ Authorization => 'Basic ' . encode_base64('ann:wrong', '') ]);
+my @basic = (headers => [ Authorization => 'Basic ' . encode_base64('ann:secret', '') ]);
+my @wrong = (headers => [ Authorization => 'Basic ' . encode_base64('ann:wrong', '') ]);
 
 # Let in by another module: with no trusted header, and logged as that.
 sub let_in {
@@ -108,8 +61,7 @@ sub let_in {
 
     my $res = http_get($port, $path, @o);
     is $res->status, 200, "$name: let in";
-    is_deeply [ header_values($res->json, 'X-Roles') ], [],
-        "$name: without trusted headers";
+    is_deeply [ header_values($res->json, 'X-Roles') ], [], "$name: without trusted headers";
     is $res->header('Retry-After'), undef, "$name: no Retry-After";
     my $line = $t->logged($res);
     is $line->{decision}, 'allow', "$name: logged as allowed";
@@ -145,13 +97,11 @@ for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
     /any/asks/no /all/allow /all/asks/yes)) {
     $res = http_get($port, $path, token => $token{branch});
     is $res->status, 200, "$path: token";
-    is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
-        "$path: injected";
+    is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'], "$path: injected";
     is $t->logged($res)->{reason}, 'verified', "$path: reason";
 }
 let_in('by address', '/any/allow');
-let_in('by address, a token of another context', '/any/allow',
-    token => $token{account});
+let_in('by address, a token of another context', '/any/allow', token => $token{account});
 let_in('by password', '/any/basic', @basic);
 let_in('by auth_request', '/any/asks/yes');
 
@@ -160,8 +110,7 @@ for my $case ([ '/any/deny', 401, 403 ], [ '/any/alone', 401, 403 ],
     [ '/any/asks/no', 401, 403 ], [ '/all/allow', 401, 403 ],
     [ '/all/asks/yes', 401, 403 ]) {
     my ($path, $none, $other) = @$case;
-    is_problem(http_get($port, $path), $none, 'GATEWAY_TOKEN_MISSING',
-        "$path, no token");
+    is_problem(http_get($port, $path), $none, 'GATEWAY_TOKEN_MISSING', "$path, no token");
     is_problem(http_get($port, $path, token => $token{account}), $other,
         'GATEWAY_CONTEXT_FORBIDDEN', "$path, another context");
 }
@@ -179,8 +128,7 @@ is http_get($port, '/all/asks/no', token => $token{branch})->status, 403,
 is http_get($port, '/except', token => $token{branch})->status, 200,
     'limit_except: GET with a token';
 is http_get($port, '/except')->status, 401, 'limit_except: GET without';
-is http_post($port, '/except', body => '')->status, 401,
-    'limit_except: POST without';
+is http_post($port, '/except', body => '')->status, 401, 'limit_except: POST without';
 is http_post($port, '/except', body => '', token => $token{branch})->status,
     403, 'limit_except: POST with a token';
 

@@ -23,47 +23,33 @@ root %%DIR%%/www;
 location /earnest {
     platform_gateway_access branch;
     platform_gateway_methods GET POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /earnest/cors {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_cors%%;
-}
+location /earnest/cors { platform_gateway_access public; %%TO_cors%% }
 location /earnest/static {
 }
 location /shadow {
     platform_gateway_shadow on;
     platform_gateway_access branch;
     platform_gateway_methods GET POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /shadow/cors {
-    platform_gateway_shadow on;
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_cors%%;
-}
+location /shadow/cors { platform_gateway_shadow on; platform_gateway_access public; %%TO_cors%% }
 location /shadow/hidden {
     platform_gateway_shadow on;
     platform_gateway_access branch;
     platform_gateway_forward_authorization off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /shadow/static {
-    platform_gateway_shadow on;
-}
-location /shadow/parts/ {
-    platform_gateway_shadow on;
-    platform_gateway_access public;
-    ssi on;
-}
+location /shadow/static { platform_gateway_shadow on; }
+location /shadow/parts/ { platform_gateway_shadow on; platform_gateway_access public; ssi on; }
 SERVER
 platform_gateway_key_wait 50ms;
 platform_gateway_key_cooldown 1s;
 platform_gateway_cors_origins https://app.test;
 HTTP
 $t->write_file("www/$_/static", 'text') for qw(earnest shadow);
-$t->write_file('www/shadow/parts/page.html',
-    '<!--# include virtual="/shadow?part" -->');
+$t->write_file('www/shadow/parts/page.html', '<!--# include virtual="/shadow?part" -->');
 $t->start_nginx;
 my $port = $t->port('gateway');
 
@@ -97,8 +83,7 @@ $t->gateway_ready;
 
 shadows('no token', GET => 401, 'token_missing', '');
 shadows('garbage', GET => 401, 'token_shape', '', token => 'garbage');
-shadows('a bad signature', GET => 401, 'token_signature', '',
-    token => jwt_tamper($branch, 2, 9));
+shadows('a bad signature', GET => 401, 'token_signature', '', token => jwt_tamper($branch, 2, 9));
 shadows('expired', GET => 401, 'token_expired', '',
     token => jwt_token(branch => $key, exp => time - 100));
 shadows('an unknown key', GET => 401, 'kid_unknown', '',
@@ -111,8 +96,7 @@ shadows('no level', GET => 404, 'route_not_found', '/static');
 # What verified is injected, and is no shadow.
 
 my $res = http_get($port, '/shadow', token => $branch);
-is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
-    'verified: injected';
+is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'], 'verified: injected';
 is $t->logged($res)->{decision}, 'allow', 'verified: allowed';
 is $t->logged($res)->{reason}, 'verified', 'verified: reason';
 $res = http($port, PUT => '/shadow', token => $branch, body => '');
@@ -127,8 +111,7 @@ for my $case ([ 'good', $branch ], [ 'garbage', 'garbage' ],
     my ($name, $token) = @$case;
 
     $res = http_get($port, '/shadow/hidden', token => $token);
-    is_deeply [ header_values($res->json, 'Authorization') ], [],
-        "a token that is $name, hidden";
+    is_deeply [ header_values($res->json, 'Authorization') ], [], "a token that is $name, hidden";
     $res = http_get($port, '/shadow', token => $token);
     is_deeply [ header_values($res->json, 'Authorization') ],
         ["Bearer $token"], "a token that is $name, not hidden (control)";
@@ -167,8 +150,7 @@ for my $case ([ 'another origin', 'origin', 'https://theirs.test' ],
     $res = preflight('/shadow/cors', @ask);
     is $res->header('Access-Control-Allow-Origin'), 'https://theirs.test',
         "$name: what the upstream allows stands";
-    is $res->header('Access-Control-Allow-Methods'), 'BREW',
-        "$name: all of it";
+    is $res->header('Access-Control-Allow-Methods'), 'BREW', "$name: all of it";
 }
 
 # Answers to an origin that is not ours keep the upstream's CORS headers.

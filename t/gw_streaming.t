@@ -82,8 +82,7 @@ my $source = $t->http_server(source => undef, protocol => sub {
         . ($chunked ? "Transfer-Encoding: chunked\r\n" : '') . "\r\n";
     for (my $at = 0; $at < length $big; $at += 60_000) {
         my $part = substr $big, $at, 60_000;
-        $out .= $chunked ? sprintf("%x\r\n%s\r\n", length $part, $part)
-            : $part;
+        $out .= $chunked ? sprintf("%x\r\n%s\r\n", length $part, $part) : $part;
     }
     $out .= "0\r\n\r\n" if $chunked;
     while (length $out) {
@@ -97,32 +96,20 @@ listen 127.0.0.1:%%PORT_h2%% http2;
 platform_gateway_access branch;
 client_max_body_size 8m;
 proxy_http_version 1.1;
-location /events {
-    proxy_buffering off;
-    proxy_pass http://127.0.0.1:%%PORT_events%%;
-}
-location /buffered {
-    proxy_pass http://127.0.0.1:%%PORT_sink%%;
-}
-location /unbuffered {
-    proxy_request_buffering off;
-    proxy_pass http://127.0.0.1:%%PORT_sink%%;
-}
-location /source {
-    proxy_pass http://127.0.0.1:%%PORT_source%%;
-}
+location /events { proxy_buffering off; %%TO_events%% }
+location /buffered { %%TO_sink%% }
+location /unbuffered { proxy_request_buffering off; %%TO_sink%% }
+location /source { %%TO_source%% }
 SERVER
 my $port = $t->start_gateway;
 my @with = (token => jwt_token(branch => $key));
 
 # Server-sent events: the first arrives while the second is not yet said.
 
-is_problem(http_get($port, '/events'), 401, 'GATEWAY_TOKEN_MISSING',
-    'events, no token');
+is_problem(http_get($port, '/events'), 401, 'GATEWAY_TOKEN_MISSING', 'events, no token');
 is $events->count, 0, 'nobody was asked';
 my $c = Platform::Test::Http->new(port => $port);
-$c->send(http_request_bytes(GET => '/events', @with,
-    headers => [ Accept => 'text/event-stream' ]));
+$c->send(http_request_bytes(GET => '/events', @with, headers => [ Accept => 'text/event-stream' ]));
 $c->_fill(time + 60) until $c->{buf} =~ /first\n\n/ || $c->{eof};
 like $c->{buf}, qr/data: first\n\n/, 'the first event arrives';
 unlike $c->{buf}, qr/second/, 'before the end';
@@ -157,12 +144,10 @@ sub chunked {
 }
 
 for my $path (qw(/buffered /unbuffered)) {
-    is http_post($port, $path, @with, body => $body)->body, $sum,
-        "$path: a large body is whole";
+    is http_post($port, $path, @with, body => $body)->body, $sum, "$path: a large body is whole";
     is http_post($port, $path, @with, version => '1.0', body => 'x' x 9)
         ->body, '9 ' . md5_hex('x' x 9), "$path: HTTP/1.0";
-    is http_post($port, $path, @with, body => '')->body, '0 ' . md5_hex(''),
-        "$path: an empty body";
+    is http_post($port, $path, @with, body => '')->body, '0 ' . md5_hex(''), "$path: an empty body";
 
     $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(POST => $path, @with,
@@ -186,8 +171,7 @@ for my $path (qw(/buffered /unbuffered)) {
         $c = Platform::Test::Http->new(port => $port);
         $c->send(http_request_bytes(POST => $path, headers => \@h,
             connection => 'keep-alive')
-            . ($how eq 'chunked' ? chunked($body, 7001) . "0\r\n\r\n"
-                : $body));
+            . ($how eq 'chunked' ? chunked($body, 7001) . "0\r\n\r\n" : $body));
         is $c->read_response->status, 401, "$path, $how, no token, all sent";
         $c->close;
     }
@@ -208,8 +192,7 @@ for my $path (qw(/buffered /unbuffered)) {
     # Too large.
     my $over = 8 * 1024 * 1024 + 1;
     $c = Platform::Test::Http->new(port => $port);
-    $c->send(http_request_bytes(POST => $path, @with,
-        headers => [ 'Content-Length' => $over ]));
+    $c->send(http_request_bytes(POST => $path, @with, headers => [ 'Content-Length' => $over ]));
     is_problem($c->read_response, 413, 'GATEWAY_REQUEST_TOO_LARGE',
         "$path: Content-Length over the limit");
     $c->close;
@@ -222,8 +205,7 @@ for my $path (qw(/buffered /unbuffered)) {
     $c->close;
 
     # Expect: 100-continue.
-    my @expect = (headers => [ Expect => '100-continue',
-        'Content-Length' => 5 ]);
+    my @expect = (headers => [ Expect => '100-continue', 'Content-Length' => 5 ]);
     $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(POST => $path, @expect));
     my $res = $c->read_response;
@@ -247,15 +229,12 @@ for my $how ('Content-Length', 'chunked') {
     unlink $t->dir . '/sink.bytes';
     $c = Platform::Test::Http->new(port => $port);
     $c->send(http_request_bytes(POST => '/unbuffered', @with, headers =>
-        [ $how eq 'chunked' ? ('Transfer-Encoding' => 'chunked')
-            : ('Content-Length' => 2000) ]));
-    $c->send(($how eq 'chunked' ? "3e8\r\n" : '') . 'a' x 1000
-        . ($how eq 'chunked' ? "\r\n" : ''));
+        [ $how eq 'chunked' ? ('Transfer-Encoding' => 'chunked') : ('Content-Length' => 2000) ]));
+    $c->send(($how eq 'chunked' ? "3e8\r\n" : '') . 'a' x 1000 . ($how eq 'chunked' ? "\r\n" : ''));
     ok eventually(sub { arrived() == 1000 }), "$how: half has arrived";
     $c->send(($how eq 'chunked' ? "3e8\r\n" : '') . 'b' x 1000
         . ($how eq 'chunked' ? "\r\n0\r\n\r\n" : ''));
-    is $c->read_response->body, '2000 ' . md5_hex('a' x 1000 . 'b' x 1000),
-        "$how: and then all";
+    is $c->read_response->body, '2000 ' . md5_hex('a' x 1000 . 'b' x 1000), "$how: and then all";
     $c->close;
 }
 

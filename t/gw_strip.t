@@ -16,20 +16,14 @@ $t->echo_protocols;
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 platform_gateway_access public;
-location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
-location /branch {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location / { %%TO_upstream%% }
+location /branch { platform_gateway_access branch; %%TO_upstream%% }
 location /renamed {
     platform_gateway_access branch;
     platform_gateway_claim_header account_id X-Who;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /off {
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /off { platform_gateway off; %%TO_upstream%% }
 location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
 %%ECHO_LOCATIONS%%
 SERVER
@@ -44,13 +38,13 @@ server {
     platform_gateway_access public;
     platform_gateway_strip_header X-Also X-More;
     location /grpc { grpc_pass grpc://127.0.0.1:%%PORT_grpc%%; }
-    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location / { %%TO_upstream%% }
     %%ECHO_LOCATIONS%%
 }
 
 server {
     listen 127.0.0.1:%%PORT_plain%%;
-    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location / { %%TO_upstream%% }
 }
 
 # stands for a gRPC service: HTTP/2 to HTTP/1, every header as it came
@@ -58,14 +52,14 @@ server {
     listen 127.0.0.1:%%PORT_grpc%% http2;
     underscores_in_headers on;
     ignore_invalid_headers off;
-    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location / { %%TO_upstream%% }
 }
 
 server {
     listen 127.0.0.1:%%PORT_h2%% http2;
     platform_gateway on;
     platform_gateway_access public;
-    location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
+    location / { %%TO_upstream%% }
 }
 HTTP
 $t->start_nginx;
@@ -141,8 +135,7 @@ my @lines;
 for (my $i = 0; $i < @like; $i += 2) {
     push @lines, "$like[$i]: $like[$i + 1]";
 }
-is_deeply passed(http_get($port, '/', headers => \@like)), \@lines,
-    'others pass, in order';
+is_deeply passed(http_get($port, '/', headers => \@like)), \@lines, 'others pass, in order';
 
 # Each position in lists of any length: nginx keeps them in parts of twenty.
 
@@ -150,20 +143,17 @@ for my $n (0 .. 5, 17 .. 23, 37 .. 43, 60, 80) {
     my @keep = map { ("X-H$_" => $_) } 1 .. $n;
     my @expect = map {"X-H$_: $_"} 1 .. $n;
     my @end = ('X-Roles' => 'spoofed');
-    my @middle = (@keep[ 0 .. 2 * int($n / 2) - 1 ], @end,
-        @keep[ 2 * int($n / 2) .. $#keep ]);
+    my @middle = (@keep[ 0 .. 2 * int($n / 2) - 1 ], @end, @keep[ 2 * int($n / 2) .. $#keep ]);
     my @every = map { ($keep[$_], $keep[ $_ + 1 ], @end) }
         map { 2 * $_ } 0 .. ($n > 40 ? 39 : $n) - 1;
     for my $case ([ none => @keep ], [ first => @end, @keep ],
         [ last => @keep, @end ], [ middle => @middle ],
         [ both => @end, @end, @keep, @end, @end ]) {
         my ($name, @h) = @$case;
-        is_deeply passed(http_get($port, '/', headers => \@h)), \@expect,
-            "$n headers, $name";
+        is_deeply passed(http_get($port, '/', headers => \@h)), \@expect, "$n headers, $name";
     }
     next if $n > 40;
-    is_deeply passed(http_get($port, '/', headers => \@every)), \@expect,
-        "$n headers, after each";
+    is_deeply passed(http_get($port, '/', headers => \@every)), \@expect, "$n headers, after each";
 }
 
 # Nothing but context headers: not even Host (HTTP/1.0), and not even those.
@@ -178,8 +168,7 @@ for my $n (0, 1, 19, 20, 21, 40, 60) {
 
 # Further names.
 
-my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3,
-    'X-Who' => 4, 'X-More' => 5);
+my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3, 'X-Who' => 4, 'X-More' => 5);
 is_deeply passed(http_get($port, '/', headers => \@further)),
     [ 'X-Also: 3', 'X-More: 5' ],
     'names of http{}, and of the claim map of any location';
@@ -198,8 +187,7 @@ is_deeply [ header_values($res->json, 'X-Roles') ], [],
 
 $res = http_get($port, '/branch', token => jwt_token(branch => $key),
     connection => 'close, X-Account-Id, X-Roles');
-is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ],
-    'Connection: X-Account-Id';
+is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ], 'Connection: X-Account-Id';
 
 # HTTP/2: one request in literal headers, seen at the upstream.
 
@@ -228,10 +216,8 @@ my $c = h2_request($t->port('h2'), ':method' => 'GET', ':scheme' => 'http',
 ok eventually(sub { $upstream->count > $asked }), 'HTTP/2: passed on';
 my ($seen) = grep { $_->{uri} eq '/h2' } $upstream->requests;
 is_deeply [ header_values($seen, 'x-kept') ], ['1'], 'HTTP/2: others pass';
-is_deeply [ header_values($seen, 'x-request-id') ], ['mine'],
-    'HTTP/2: the id is kept';
-is_deeply [ map { header_values($seen, $_) } @NAMES ], [],
-    'HTTP/2: context headers do not';
+is_deeply [ header_values($seen, 'x-request-id') ], ['mine'], 'HTTP/2: the id is kept';
+is_deeply [ map { header_values($seen, $_) } @NAMES ], [], 'HTTP/2: context headers do not';
 $c->close;
 
 $t->done;

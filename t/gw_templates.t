@@ -14,8 +14,7 @@ my $t = Platform::Test->new;
 sub rendered {
     my (%env) = @_;
 
-    my ($ok, $said) = $t->render_nginx(\%env,
-        delete $env{UPSTREAM} // '/run/identity.sock')->test;
+    my ($ok, $said) = $t->render_nginx(\%env, delete $env{UPSTREAM} // '/run/identity.sock')->test;
     diag $said unless $ok;
     my $text = join "\n", map { $t->read_file("rendered/$_") }
         map { s{.*/}{}r } glob $t->dir . '/rendered/*';
@@ -26,12 +25,10 @@ my ($ok, $text) = rendered();
 ok $ok, 'defaults';
 like $text, qr/limit_req zone=platform_login burst=20 nodelay;/, 'a burst';
 like $text, qr/access_log \S+ platform;/, 'an access log';
-unlike $text, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/,
-    'no proxy is trusted';
+unlike $text, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/, 'no proxy is trusted';
 unlike $text, qr/\@[A-Z_]+\@/, 'nothing is left to fill in';
 
-($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off',
-    PLATFORM_REFRESH_RATE_LIMIT => 'off');
+($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off', PLATFORM_REFRESH_RATE_LIMIT => 'off');
 ok $ok, 'no limits';
 unlike $text, qr/limit_req(?:_zone)? /, 'then there are none';
 

@@ -1,12 +1,16 @@
-# Login: what each kind of account gets, the session that it opens, and that
-# every refusal looks the same.
+# Login: what each kind of account gets, the session that it opens, that every
+# refusal looks the same; while its account changes, or more come than can be hashed.
+# And where several refusals apply, which comes first, here and at the other
+# endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what tokens and state say.
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Test::More;
+use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -15,175 +19,270 @@ my $identity = $t->identity_face(
     PLATFORM_AUTH_MAX_FAILURES     => 0,
 );
 my $pg = $t->postgres;
-my $CREDENTIAL = 'Demo-passw0rd!';
-my $COOKIE = 'platform_refresh_token';
+my $port = client_of($t);
+my $CREDENTIAL = $Platform::Test::Client::CREDENTIAL;
+my $COOKIE = $Platform::Test::Client::COOKIE;
 
-sub login {
-    my ($account, $credential) = @_;
+# Makes one test of several: fields of a hash.
+sub has {
+    my ($got, $want, $name) = @_;
 
-    return http_post($t->port('identity'), '/api/auth/login', json => {
-        account => $account, credential => $credential // $CREDENTIAL });
+    return is_deeply { map { $_ => $got->{$_} } keys %$want }, $want, $name;
 }
 
-sub payload { return (jwt_decode($_[0]))[1] }
+sub members { return [ sort keys %{ $_[0] } ] }
 
-# One branch: scope at once.
+# -- one branch: scope at once
 
-my $res = login('one@demo.test');
-is $res->status, 200, 'one branch: 200';
-is $res->header('Content-Type'), 'application/json', 'JSON';
-is $res->header('Cache-Control'), 'no-store', 'not to be stored';
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message accessToken
-        refreshToken tokenType expiresIn nextAction) ], 'its members';
-is $res->json->{code}, 'AUTH_LOGIN_SUCCESS', 'its code';
-is $res->json->{tokenType}, 'Bearer', 'its token type';
-is $res->json->{expiresIn}, 600, 'expiresIn is the access TTL';
-is_deeply $res->json->{nextAction}, { type => 'load_current_context' },
-    'its next action';
-
-my ($header, $access) = jwt_decode($res->json->{accessToken});
-is_deeply [ sort keys %$header ], [qw(alg kid typ)], 'token header';
-is_deeply [ sort keys %$access ], [ sort qw(iss sub iat exp jti account_id
-        session_id account_type typ token_type token_scope workspace_id
-        tenant_id member_id active_branch_id branch_ids roles) ],
-    'claims of a branch token';
-is_deeply [ @$access{qw(typ token_type token_scope account_type)} ],
-    [qw(access workspace BRANCH CUSTOMER)], 'its kind';
-is $access->{sub}, $access->{account_id}, 'sub is the account';
-is $access->{exp} - $access->{iat}, 600, 'its lifetime';
+my $res = login('one');
+is_deeply [ $res->status, map { $res->header($_) } 'Content-Type', 'Cache-Control' ],
+    [ 200, 'application/json', 'no-store' ], 'one branch: JSON, not to be stored';
+my $json = $res->json;
+is_deeply members($json), [ sort qw(code message accessToken refreshToken tokenType
+    expiresIn nextAction) ], 'its members';
+has($json, { code => 'AUTH_LOGIN_SUCCESS', tokenType => 'Bearer', expiresIn => 600,
+    nextAction => { type => 'load_current_context' } }, 'what they say');
+my ($header, $access) = jwt_decode($json->{accessToken});
+is_deeply members($header), [qw(alg kid typ)], 'token header';
+is_deeply members($access), [ sort qw(iss sub iat exp jti account_id session_id
+    account_type typ token_type token_scope workspace_id tenant_id member_id
+    active_branch_id branch_ids roles) ], 'claims of a branch token';
+has($access, { typ => 'access', token_type => 'workspace', token_scope => 'BRANCH',
+    account_type => 'CUSTOMER', sub => $access->{account_id},
+    exp => $access->{iat} + 600, branch_ids => [ $access->{active_branch_id} ],
+    roles => [qw(BRANCH_MANAGER CASHIER)] }, 'what they say');
 my $uuid = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 is scalar(grep { $access->{$_} !~ $uuid } qw(sub jti account_id session_id
     workspace_id tenant_id member_id active_branch_id)), 0,
     'its identifiers are UUIDs';
-is_deeply $access->{branch_ids}, [ $access->{active_branch_id} ],
-    'one branch to choose from';
-is_deeply $access->{roles}, [qw(BRANCH_MANAGER CASHIER)], 'its roles';
+my $refresh = claims($json);
+is_deeply members($refresh), [ sort qw(iss sub iat exp jti account_id session_id
+    token_type) ], 'claims of a refresh token';
+has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 },
+    'what they say');
+is $res->cookie_line($COOKIE), "$COOKIE=$json->{refreshToken}; Path=/api/auth; "
+    . 'Max-Age=7200; HttpOnly; SameSite=Lax', 'the cookie';
+is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
+    'revoked_at is null, extract(epoch from expires_at)::bigint'),
+    join('|', @$access{qw(account_id workspace_id member_id active_branch_id)},
+        $refresh->{jti}, 'ACTIVE', 't', $refresh->{exp}), 'the session row';
 
-my $refresh = payload($res->json->{refreshToken});
-is_deeply [ sort keys %$refresh ], [ sort qw(iss sub iat exp jti account_id
-        session_id token_type) ], 'claims of a refresh token';
-is $refresh->{token_type}, 'refresh', 'its kind';
-is $refresh->{exp} - $refresh->{iat}, 7200, 'its lifetime';
+# -- several branches, two workspaces, none: a choice
 
-is $res->cookie($COOKIE), $res->json->{refreshToken},
-    'the cookie is the refresh token';
-like $res->cookie_line($COOKIE), qr/; Max-Age=7200(?:;|$)/,
-    'the cookie lives as long';
-like $res->cookie_line($COOKIE), qr/; HttpOnly/, 'HttpOnly';
-like $res->cookie_line($COOKIE), qr{; Path=/api/auth(?:;|$)}, 'its path';
-like $res->cookie_line($COOKIE), qr/; SameSite=Lax/, 'its SameSite';
-
-is $pg->sql("select account_id, workspace_id, member_id, active_branch_id,
-        jti, status, revoked_at is null, extract(epoch from expires_at)
-    from auth_sessions where session_id = '$refresh->{session_id}'"),
-    join('|', @$access{qw(account_id workspace_id member_id
-        active_branch_id)}, $refresh->{jti}, 'ACTIVE', 't',
-        "$refresh->{exp}.000000"), 'the session row';
-
-# Several branches, two workspaces, none: a choice.
-
-$res = login('several@demo.test');
-is $res->status, 200, 'several branches: 200';
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message
-        accountAccessToken refreshToken tokenType expiresIn branches
-        nextAction) ], 'its members';
-is_deeply $res->json->{nextAction}, { type => 'select_branch' },
-    'its next action';
-is_deeply [ map { $_->{branchName} } @{ $res->json->{branches} } ],
-    [ 'Harbour East', 'Harbour North', 'Harbour West' ],
-    'active branches that are granted, sorted';
-is_deeply [ sort keys %{ $res->json->{branches}[0] } ],
-    [qw(branchId branchName workspaceId workspaceName)],
-    'members of a branch';
-
-my $account = payload($res->json->{accountAccessToken});
-is_deeply [ sort keys %$account ], [ sort qw(iss sub iat exp jti account_id
-        session_id account_type typ token_type token_scope) ],
-    'claims of an account token';
-is_deeply [ @$account{qw(typ token_type token_scope)} ],
-    [qw(access account ACCOUNT)], 'its kind';
-is $pg->sql("select num_nulls(workspace_id, member_id, active_branch_id)
-    from auth_sessions where session_id = '$account->{session_id}'"), 3,
+$res = login('several');
+is_deeply members($res->json), [ sort qw(code message accountAccessToken refreshToken
+    tokenType expiresIn branches nextAction) ], 'several branches: its members';
+my $account = claims($res->json->{accountAccessToken});
+is_deeply members($account), [ sort qw(iss sub iat exp jti account_id session_id
+    account_type typ token_type token_scope) ], 'claims of an account token';
+has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' },
+    'its kind');
+is row($res->json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
     'a session without scope';
-
-$res = login('two-workspaces@demo.test');
-is_deeply [ map {"$_->{workspaceName}/$_->{branchName}"}
-        @{ $res->json->{branches} } ],
-    [ 'North Works/North Hall', 'South Works/South Hall' ],
-    'branches of all workspaces';
-
-$res = login('none@demo.test');
-is $res->status, 200, 'no branch: 200';
-is_deeply $res->json->{branches}, [], 'nothing to choose from';
-is $res->json->{nextAction}{type}, 'select_branch', 'its next action';
-
-is scalar @{ login('two-hundred@demo.test')->json->{branches} }, 200,
-    'two hundred branches';
-
-# The account's name is folded, the credential is not.
-
-for my $same ("One\@Demo.Test", "  one\@demo.test\t", "\r\none\@demo.test\n") {
-    is login($same)->status, 200, 'the account is normalised';
+is_deeply members($res->json->{branches}[0]),
+    [qw(branchId branchName workspaceId workspaceName)], 'members of a branch';
+my %choices = (
+    several => [ map {"Harbour Cafes/Harbour $_"} qw(East North West) ],
+    'two-workspaces' => [ 'North Works/North Hall', 'South Works/South Hall' ],
+    none => [],
+);
+for my $who (sort keys %choices) {
+    $res = login($who);
+    is $res->json->{nextAction}{type}, 'select_branch', "$who: its next action";
+    is_deeply [ map {"$_->{workspaceName}/$_->{branchName}"}
+            @{ $res->json->{branches} } ], $choices{$who}, "$who: its branches";
 }
-is login('one@demo.test', ' Demo-passw0rd!')->status, 401,
-    'the credential is not trimmed';
-is login('one@demo.test', 'demo-passw0rd!')->status, 401, 'nor folded';
+is scalar @{ logged_in('two-hundred')->{branches} }, 200, 'two hundred branches';
 
-# Every refusal is the same.
+# -- the account's name is folded, the credential is not; other bytes count exactly
 
+$pg->sql("insert into accounts (account_name, credential_hash)
+    select U&'jos\\00e9\@demo.test', credential_hash from accounts
+    where account_name = 'one\@demo.test'");
 my %body;
-for my $case ([ 'one@demo.test', 'wrong' ], [ 'nobody@demo.test', $CREDENTIAL ],
-    [ 'disabled@demo.test', $CREDENTIAL ], [ 'disabled@demo.test', 'wrong' ])
+for my $case (
+    [ 200, "One\@Demo.Test" ], [ 200, "  one\@demo.test\t" ],
+    [ 200, "\r\none\@demo.test\n" ], [ 200, "JOS\x{e9}\@Demo.Test" ],
+    [ 401, "jos\x{c9}\@demo.test" ], [ 401, "jose\x{301}\@demo.test" ],
+    [ 401, 'one', " $CREDENTIAL" ], [ 401, 'one', lc $CREDENTIAL ],
+    [ 401, 'one', 'wrong' ], [ 401, 'nobody' ], [ 401, 'disabled' ],
+    [ 401, 'disabled', 'wrong' ],
+    )
 {
-    $res = login(@$case);
-    is_problem($res, 401, 'AUTH_INVALID_CREDENTIALS', "@$case");
-    is scalar($res->header_all('Set-Cookie')), 0, "@$case: no cookie";
-    my $body = $res->body;
-    $body =~ s/"requestId":"[^"]*"//;
-    $body{$body}++;
+    my ($status, $who, $credential) = @$case;
+    $res = login($who, credential => $credential);
+    my $name = join ' ', map { s/[^ -~]/?/gr } grep {defined} @$case[ 1, 2 ];
+    is $res->status, $status, "$name: $status";
+    next if $status == 200;
+    is_problem($res, 401, 'AUTH_INVALID_CREDENTIALS', $name);
+    is cookies($res), 0, "$name: no cookie";
+    $body{ $res->body =~ s/"requestId":"[^"]*"//r }++;
 }
 is scalar keys %body, 1, 'all refusals have one body';
+is $pg->sql("select count(*) from auth_sessions s join accounts using (account_id)
+    where account_name = 'one\@demo.test' and s.status = 'ACTIVE'"), 4,
+    'a login never touches older sessions, a refused one opens none';
 
-# A login never touches older sessions, and writes nothing when refused.
+# -- a weaker stored hash is replaced, also by many at once; one that is too dear is
+#    refused
 
-is $pg->sql("select count(*) from auth_sessions s join accounts using
-    (account_id) where account_name = 'one\@demo.test'
-    and s.status = 'ACTIVE'"), 4, 'older sessions stay';
+my $hash_of = sub { $pg->sql("select credential_hash from accounts
+    where account_name = '$_[0]\@demo.test'") };
+my $weak = $hash_of->('several');
+like $weak, qr/\$m=19456,t=2,p=1\$/, 'from this';
+restart($identity, AUTH_ARGON2_ITERATIONS => 3);
 
-# An account disabled between two logins; a workspace switched off.
+sub bytes_of {
+    my ($who) = @_;
 
-$pg->sql("update workspaces set status = 'INACTIVE'
-    where workspace_name = 'South Works'");
-$res = login('two-workspaces@demo.test');
-is payload($res->json->{accessToken})->{branch_ids}[0],
-    '00000000-0000-4000-8000-000500000041',
-    'a workspace switched off counts no more';
-$pg->sql("update members set status = 'INACTIVE'
-    where member_id = '00000000-0000-4000-8000-000400000004'");
-is_deeply login('two-workspaces@demo.test')->json->{branches}, [],
-    'nor does a member switched off';
+    return http_request_bytes(POST => '/api/auth/login', json => {
+        account => "$who\@demo.test", credential => $CREDENTIAL });
+}
 
-# A weaker stored hash is replaced, one that is too dear is refused.
-
-my $hash = $pg->sql("select credential_hash from accounts
+my %rehashed = map { ($_ ? $_->status : 'none') => 1 }
+    http_parallel([ map { [ $port, bytes_of('several') ] } 1 .. 4 ]);
+delete $rehashed{503};    # a slow machine's
+is_deeply \%rehashed, { 200 => 1 }, 'four logins that rehash';
+my $anew = $hash_of->('several');
+like $anew, qr/\$m=19456,t=3,p=1\$/, 'to that';
+ok logged_in('several'), 'which is good';
+$pg->sql("update accounts set credential_hash = '" . $weak =~ s/m=19456/m=262145/r
+    . "' where account_name = 'none\@demo.test'");
+is_problem(login('none'), 401, 'AUTH_INVALID_CREDENTIALS', 'parameters past the bounds');
+ok scalar(grep { $_->{event} eq 'auth.credential.unusable' } $identity->log_lines),
+    'which is logged';
+$pg->sql("update accounts set credential_hash = '$weak'
     where account_name = 'none\@demo.test'");
-ok $t->stop($identity) || 1, 'restarted with stronger parameters';
-$identity->{env}{PLATFORM_AUTH_ARGON2_ITERATIONS} = 3;
-$identity->start;
-is login('none@demo.test')->status, 200, 'login with the old hash';
-like $pg->sql("select credential_hash from accounts
-    where account_name = 'none\@demo.test'"), qr/\$m=19456,t=3,p=1\$/,
-    'it was rehashed';
-is login('none@demo.test')->status, 200, 'login with the new hash';
 
-(my $dear = $hash) =~ s/m=19456,t=2/m=262145,t=2/;
-$pg->sql("update accounts set credential_hash = '$dear'
-    where account_name = 'none\@demo.test'");
-is_problem(login('none@demo.test'), 401, 'AUTH_INVALID_CREDENTIALS',
-    'parameters past the bounds');
-ok scalar(grep { $_->{event} eq 'auth.credential.unusable' }
-    $identity->log_lines), 'which is logged';
+# -- an operator changes the account between check and session: what was checked is
+#    good no more, unless it is but hashed anew
 
+for my $case (
+    [ 401, "status = 'DISABLED'", 'disabled meanwhile' ],
+    [ 401, "credential_hash = '" . $anew =~ s/(.{4})\z/reverse $1/er . "'",
+        'another credential meanwhile' ],
+    [ 200, "credential_hash = '$anew'", 'hashed anew meanwhile' ],
+    )
+{
+    my ($status, $set, $name) = @$case;
+    my $where = "where account_name = 'one\@demo.test'";
+    $pg->sql("update accounts set status = 'ACTIVE', credential_hash = '$weak' $where");
+    my $sessions = sub { $pg->sql("select count(*) from auth_sessions
+        where status = 'ACTIVE'") };
+    my $before = $sessions->();
+    my $operator = $pg->begin("update accounts set $set $where");
+    my $c = Platform::Test::Http->new(port => $port);
+    $c->send(bytes_of('one'));
+    ok $pg->waiting(1), "$name: the login waits";
+    ok $pg->end($operator, 'commit'), "$name: it is committed";
+    $res = $c->read_response;
+    is $res->status, $status, "$name: $status";
+    is $sessions->(), $before + ($status == 200), "$name: a session is opened?";
+}
+
+# -- more than can be hashed or wait: some are told so, refreshes go on
+
+my $token = logged_in('several')->{refreshToken};
+restart($identity, AUTH_HASH_CONCURRENCY => 1, WORKER_THREADS => 8);
+if ($t->scale == 1) {    # else nothing goes on for long enough
+    my $storm = fork // die "fork: $!\n";
+    if ($storm == 0) {
+        my %status;
+        until (-e $t->dir . '/enough') {
+            for my $res (http_parallel([ map { [ $port, bytes_of('none') ] } 1 .. 16 ])) {
+                $status{ $res ? join ' ', $res->status, $res->code,
+                    $res->header('Retry-After') // '' : 'none' }++;
+            }
+            $t->write_file('told', '') if grep {/^503/} keys %status;
+        }
+        $t->write_file('storm', join "\n", sort keys %status);
+        require POSIX;
+        POSIX::_exit(0);
+    }
+    ok eventually(sub { -e $t->dir . '/told' }), 'there are more than can be hashed';
+    my @took;
+    while (@took < 20) {
+        my $start = time;
+        $res = refresh($token);
+        push @took, time - $start;
+        is $res->status, 200, 'a refresh amid logins' if $res->status != 200;
+        $token = $res->json->{refreshToken};
+    }
+    $t->write_file('enough', '');
+    waitpid $storm, 0;
+    is_deeply [ grep { !/^200/ } split /\n/, $t->read_file('storm') ],
+        ['503 AUTH_BUSY 1'], 'logins succeed or are told to try again';
+    my $median = (sort { $a <=> $b } @took)[10];
+    cmp_ok $median, '<', 1.5, sprintf 'refreshes took %.2f s at the median', $median;
+}
 unlike $identity->log_text, qr/passw0rd|eyJ/, 'no secret in the log';
+
+# -- which refusal comes first: one step at a time, what is mended falls away
+
+restart($identity, AUTH_MAX_FAILURES => 1, AUTH_HASH_CONCURRENCY => undef);
+my @large = (body => 'x' x 20_000);
+my @text = ('Content-Type' => 'text/plain');
+my @is_json = ('Content-Type' => 'application/json');
+my @evil = (Origin => 'https://evil.test');
+my %live = map { $_ => logged_in($_) } qw(several two-hundred);
+my $over = $live{several};
+is logout($over)->status, 200, 'a session that is over';
+my @login = (POST => 'login');
+my @refresh = (POST => 'refresh');
+my @select = (POST => 'select-branch');
+my @wrong = (json => { account => 'one@demo.test', credential => 'wrong' });
+my @two = (cookie => "$COOKIE=a; $COOKIE=b");
+my @cookie = (cookie => "$COOKIE=a");
+
+sub refused {
+    my ($when, @cases) = @_;
+
+    for my $case (@cases) {
+        my ($method, $path, $status, $code, %o) = @$case;
+        is_problem(http($port, $method => "/api/auth/$path", %o), $status, $code,
+            "$when$method $path");
+    }
+    return;
+}
+
+# With a database and without.
+my @always = (
+    [ PUT => 'nowhere', 404, 'RESOURCE_NOT_FOUND', @large, headers => \@text ],
+    (map { [ GET => $_, 405, 'METHOD_NOT_ALLOWED', @large, headers => \@text ] }
+        qw(login refresh select-branch logout)),
+    (map { [ POST => $_, 413, 'REQUEST_TOO_LARGE', @large, headers => [ @text, @evil ],
+        @two ] } qw(login refresh select-branch logout)),
+    (map { my $path = $_;
+        [ POST => $path, 415, 'MEDIA_TYPE_UNSUPPORTED', body => '{', @cookie,
+            headers => [ @text, @evil ] ],
+        [ POST => $path, 400, 'REQUEST_INVALID', body => '{', @cookie,
+            headers => [ @is_json, @evil ] ],
+        [ POST => $path, 400, 'REQUEST_INVALID', json => [] ] }
+        qw(login refresh logout)),
+    [ @refresh, 403, 'AUTH_ORIGIN_NOT_ALLOWED', json => { refreshToken => 'b' },
+        @cookie, headers => \@evil ],
+    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' },
+        @cookie ],
+    [ @refresh, 401, 'AUTH_REFRESH_TOKEN_INVALID', json => { refreshToken => 'a' },
+        cookie => "$COOKIE=a; $COOKIE=a" ],
+    # Who may not ask is told nothing of the body.
+    [ @select, 401, 'AUTH_ACCOUNT_TOKEN_REQUIRED', body => '{', headers => \@text ],
+    [ @select, 400, 'REQUEST_INVALID', json => {},
+        token => $over->{accountAccessToken} ],
+);
+my @late = ([ @refresh, json => { refreshToken => $over->{refreshToken} } ],
+    [ @select, json => { branchId => 'x' }, token => $over->{accountAccessToken} ]);
+refused('', @always, [ @login, 401, 'AUTH_INVALID_CREDENTIALS', @wrong ],
+    [ @login, 400, 'REQUEST_INVALID', json => { account => 'one@demo.test' } ],
+    [ @login, 429, 'AUTH_TOO_MANY_ATTEMPTS', @wrong ]);
+is http($port, PUT => '/api/auth/login')->header('Allow'), 'POST', 'which says what is';
+$pg->stop('INT');
+refused('no database: ', @always, map { [ @$_[ 0, 1 ], 503, 'DATABASE_UNAVAILABLE',
+    @$_[ 2 .. $#$_ ] ] } @late, [ @login, @wrong ]);
+$pg->start;
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'with one again';
+refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] }
+    @late);
+is refresh($live{'two-hundred'})->status, 200, 'one that lives is refreshed';
 
 $t->done;

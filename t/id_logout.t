@@ -1,131 +1,105 @@
-# Logout: it succeeds whatever is sent, and revokes what any token names.
+# Logout: it succeeds whatever is sent, and revokes what any token names.  And which
+# origins may use the cookie: one variable says it for both halves, and both take it
+# alike.
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
+use Platform::Test::Sessions;
 use Test::More;
 
 my $t = Platform::Test->new;
-my $identity = $t->identity_face(
-    PLATFORM_CORS_ALLOWED_ORIGINS => 'https://app.test',
+my $stack = $t->full_stack(env => {
+    PLATFORM_AUTH_MAX_FAILURES     => 0,
     PLATFORM_AUTH_COOKIE_SECURE    => 'true',
     PLATFORM_AUTH_COOKIE_SAME_SITE => 'None',
-);
+    PLATFORM_CORS_ALLOWED_ORIGINS  => join ' ', qw(
+        https://App.Example https://*.wild.example https://*.port.example:8443
+        https://default.example:443 http://default.example:80
+        https://under_score.example http://[::1]:9090),
+});
 my $pg = $t->postgres;
-my $port = $t->port('identity');
+client_of($t);
 my $key = jwt_key('identity');
-my $COOKIE = 'platform_refresh_token';
+my $COOKIE = $Platform::Test::Client::COOKIE;
 
-sub login {
-    my ($account) = @_;
+sub status { return row($_[0], 'status', 'revoked_at is not null') }
 
-    return http_post($port, '/api/auth/login', json => {
-        account => ($account // 'one') . '@demo.test',
-        credential => 'Demo-passw0rd!',
-    })->json;
-}
+# One test: it said so, and the cookie is cleared with the attributes it was set
+# with; or left, where the page may not use it.
+my $DONE = 'Logout succeeded.';
+my $NOTHING = 'No session was ended: the request has no token, and no cookie of '
+    . 'an allowed origin.';
 
-sub logout { return http_post($port, '/api/auth/logout', @_) }
-
-sub claims { return (jwt_decode($_[0]))[1] }
-
-sub status {
-    my ($answer) = @_;
-
-    return $pg->sql("select status, revoked_at is not null from auth_sessions
-        where session_id = '"
-        . claims($answer->{refreshToken})->{session_id} . "'");
-}
-
-# One test: it said so, and the cookie is cleared with the attributes it was
-# set with.
 sub succeeds {
-    my ($res, $name, $message) = @_;
+    my ($name, $request, %o) = @_;
 
-    my $line = $res->cookie_line($COOKIE) // '';
-    return is_deeply [ $res->status, $res->code, $line, $res->json->{message} ],
-        [ 200, 'AUTH_LOGOUT_SUCCESS', "$COOKIE=; Path=/api/auth; Max-Age=0; "
-            . 'HttpOnly; Secure; SameSite=None', $message // 'Logout succeeded.' ],
+    my $res = call(logout => @$request);
+    return is_deeply [ $res->status, $res->code, $res->json->{message},
+        $res->header_all('Set-Cookie') ],
+        [ 200, 'AUTH_LOGOUT_SUCCESS', $o{message} // $DONE, $o{left} ? ()
+            : "$COOKIE=; Path=/api/auth; Max-Age=0; HttpOnly; Secure; SameSite=None" ],
         $name;
 }
 
-# With nothing.
+my @nothing = (undef, body => '');
+sub cookie { return (cookie => "$COOKIE=" . (ref $_[0] ? $_[0]{refreshToken} : $_[0])) }
 
-my $NOTHING = 'No session was ended: the request has no token, and no cookie of '
-    . 'an allowed origin.';
-succeeds(logout(body => ''), 'no token at all', $NOTHING);
-succeeds(logout(), 'not even a length', $NOTHING);
-succeeds(logout(json => {}), 'an empty object', $NOTHING);
-succeeds(logout(json => { refreshToken => undef }), 'null', $NOTHING);
-succeeds(logout(cookie => "$COOKIE=; other=x", body => ''), 'an empty cookie',
-    $NOTHING);
+# -- with nothing
 
-# With one token, in each place.
+succeeds($_->[0], $_->[1], message => $NOTHING)
+    for [ 'no token at all' => \@nothing ], [ 'not even a length' => [undef] ],
+    [ 'an empty object' => [ {} ] ], [ 'null' => [ { refreshToken => undef } ] ],
+    [ 'an empty cookie' => [ @nothing, cookie => "$COOKIE=; other=x" ] ],
+    [ 'another scheme' => [ @nothing, headers => [ Authorization => 'Basic YTpi' ] ] ];
 
-my $one = login();
-succeeds(logout(token => $one->{accessToken}, body => ''), 'access token');
-is status($one), 'REVOKED|t', 'the session is revoked';
-my $first = $pg->sql("select revoked_at from auth_sessions
-    where session_id = '" . claims($one->{refreshToken})->{session_id} . "'");
-succeeds(logout(token => $one->{accessToken}, body => ''), 'once more');
-is $pg->sql("select revoked_at from auth_sessions where session_id = '"
-    . claims($one->{refreshToken})->{session_id} . "'"), $first,
-    'revoked once';
+# -- with one token, in each place, and of whatever age
 
-$one = login('several');
-succeeds(logout(token => $one->{accountAccessToken}, body => ''),
-    'account token');
-is status($one), 'REVOKED|t', 'the session is revoked';
+for my $case (
+    [ one => 'access token', sub { @nothing, token => $_[0]{accessToken} } ],
+    [ several => 'account token', sub { @nothing, token => $_[0]{accountAccessToken} } ],
+    [ one => 'body', sub { { refreshToken => $_[0]{refreshToken} } } ],
+    [ one => 'cookie', sub { @nothing, cookie($_[0]) } ],
+    [ one => 'a listed origin', sub { @nothing, cookie($_[0]),
+        headers => [ Origin => 'https://app.example' ] } ],
+    [ one => 'an expired token', sub { { refreshToken => jwt_token('refresh', $key,
+        %{ claims($_[0]) }, iat => time - 9000, exp => time - 5000) } } ],
+    [ one => 'a rotated-out token', sub { refresh($_[0]);
+        { refreshToken => $_[0]{refreshToken} } } ],
+    )
+{
+    my ($account, $name, $request) = @$case;
+    my $s = logged_in($account);
+    my @request = $request->($s);
+    succeeds($name, \@request);
+    is status($s), 'REVOKED|t', "$name: the session is revoked";
+    my $when = row($s, 'revoked_at');
+    succeeds("$name, once more", \@request);
+    is row($s, 'revoked_at'), $when, "$name: revoked once";
+}
 
-$one = login();
-succeeds(logout(json => { refreshToken => $one->{refreshToken} }), 'body');
-is status($one), 'REVOKED|t', 'the session is revoked';
+# -- differing ones are no conflict: every session that is named goes, as many as one
+#    request can carry
 
-$one = login();
-succeeds(logout(cookie => "$COOKIE=$one->{refreshToken}", body => ''),
-    'cookie');
-is status($one), 'REVOKED|t', 'the session is revoked';
-
-# Differing ones are no conflict: every session that is named goes.
-
-my @all = map { login() } 1 .. 4;
-my $bystander = login();
-succeeds(logout(token => $all[0]{accessToken},
-    json => { refreshToken => $all[1]{refreshToken} },
-    cookie => "$COOKIE=$all[2]{refreshToken}; $COOKIE=$all[3]{refreshToken}"),
-    'four sessions');
-is_deeply [ map { status($_) } @all ], [ ('REVOKED|t') x 4 ], 'all revoked';
+my $bystander = logged_in('one');
+my @all = map { logged_in('one') } 1 .. 4;
+succeeds('four sessions', [ { refreshToken => $all[1]{refreshToken} },
+    token => $all[0]{accessToken},
+    cookie => "$COOKIE=$all[2]{refreshToken}; $COOKIE=$all[3]{refreshToken}" ]);
+my @made = map { $_->{current} } Platform::Test::Sessions->new(
+    issuer => claims($bystander)->{iss})->make($pg, $key, 'one', 24);
+succeeds('two dozen sessions', [ @nothing, headers => [ map { (Cookie =>
+    "$COOKIE=$_") } @made ] ]);
+is scalar(grep { status($_) eq 'REVOKED|t' } @all, @made), 28, 'all are revoked';
 is status($bystander), 'ACTIVE|f', 'and no other';
 
-# As many as one request can carry.
+# -- what is unusable is ignored
 
-@all = map { login() } 1 .. 24;
-succeeds(logout(body => '', headers => [ map { (Cookie =>
-    "$COOKIE=$_->{refreshToken}") } @all ]), 'two dozen sessions');
-is scalar(grep { status($_) eq 'REVOKED|t' } @all), 24, 'all revoked';
-is status($bystander), 'ACTIVE|f', 'and no other';
-
-# Expired and rotated-out tokens still name their session.
-
-$one = login();
-succeeds(logout(json => { refreshToken => jwt_token('refresh', $key,
-    %{ claims($one->{refreshToken}) }, iat => time - 9000,
-    exp => time - 5000) }), 'an expired token');
-is status($one), 'REVOKED|t', 'the session is revoked';
-
-$one = login();
-http_post($port, '/api/auth/refresh',
-    json => { refreshToken => $one->{refreshToken} });
-succeeds(logout(json => { refreshToken => $one->{refreshToken} }),
-    'a rotated-out token');
-is status($one), 'REVOKED|t', 'the session is revoked';
-
-# What is unusable is ignored.
-
-$one = login();
-my $claims = claims($one->{refreshToken});
+my $one = logged_in('one');
+my $claims = claims($one);
 my %ignored = (
     garbage   => 'garbage',
     tampered  => jwt_tamper($one->{refreshToken}, 2, 0),
@@ -135,61 +109,76 @@ my %ignored = (
     unknown   => jwt_token('refresh', $key, %$claims, session_id => uuid()),
     odd       => jwt_token('refresh', $key, %$claims, session_id => 'x'),
 );
-for my $name (sort keys %ignored) {
-    succeeds(logout(json => { refreshToken => $ignored{$name} },
-        cookie => "$COOKIE=$ignored{$name}"), "$name is ignored");
-}
-succeeds(logout(token => $one->{refreshToken}, body => ''),
-    'a refresh token is no access token');
-succeeds(logout(headers => [ Authorization => 'Basic YTpi' ], body => ''),
-    'another scheme', $NOTHING);
-is status($one), 'ACTIVE|f', 'the session lives';
+succeeds("$_ is ignored", [ { refreshToken => $ignored{$_} }, cookie($ignored{$_}) ])
+    for sort keys %ignored;
+succeeds('a refresh token is no access token',
+    [ @nothing, token => $one->{refreshToken} ]);
 
 # A cookie from a foreign origin is ignored, and left; what else is sent is not
 # ignored.
-
-sub leaves {
-    my ($res, $name, $message) = @_;
-
-    return is_deeply [ $res->status, $res->code,
-        scalar $res->header_all('Set-Cookie'), $res->json->{message} ],
-        [ 200, 'AUTH_LOGOUT_SUCCESS', 0, $message // $NOTHING ], $name;
-}
-
 for my $headers ([ Origin => 'https://evil.test' ], [ Origin => 'null' ],
     [ 'Sec-Fetch-Site' => 'cross-site' ])
 {
-    leaves(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
-        headers => $headers), "@$headers");
-    is status($one), 'ACTIVE|f', 'the session lives';
-    leaves(logout(body => '', headers => $headers), "@$headers, no cookie");
+    succeeds("@$headers", [ @nothing, @$_, headers => $headers ], left => 1,
+        message => $NOTHING) for [], [ cookie($one) ];
 }
-succeeds(logout(cookie => "$COOKIE=$one->{refreshToken}", body => '',
-    headers => [ Origin => 'https://app.test' ]), 'a listed origin');
-is status($one), 'REVOKED|t', 'the session is revoked';
-leaves(logout(token => $bystander->{accessToken}, body => '',
-    headers => [ Origin => 'https://evil.test' ]), 'a token and any origin',
-    'Logout succeeded.');
-is status($bystander), 'REVOKED|t', 'the session is revoked';
+is status($one), 'ACTIVE|f', 'the session lives';
+succeeds('a token and any origin', [ @nothing, token => $bystander->{accessToken},
+    headers => [ Origin => 'https://evil.test' ] ], left => 1);
+is status($bystander), 'REVOKED|t', 'which ends the session';
 
-# What differs from 200, and leaves the cookie.
+# -- what differs from 200, and leaves the cookie
 
-$one = login();
 for my $case (
-    [ 400, 'REQUEST_INVALID', json => { refreshToken => 1 } ],
-    [ 400, 'REQUEST_INVALID', json => [] ],
-    [ 415, 'MEDIA_TYPE_UNSUPPORTED', body => 'x',
+    [ 400, 'REQUEST_INVALID', { refreshToken => 1 } ],
+    [ 400, 'REQUEST_INVALID', [] ],
+    [ 415, 'MEDIA_TYPE_UNSUPPORTED', undef, body => 'x',
         headers => [ 'Content-Type' => 'text/plain' ] ],
-    [ 413, 'REQUEST_TOO_LARGE', json => { x => 'x' x 17000 } ],
+    [ 413, 'REQUEST_TOO_LARGE', { x => 'x' x 17000 } ],
     )
 {
-    my ($status, $code, @how) = @$case;
-    my $res = logout(@how, cookie => "$COOKIE=$one->{refreshToken}");
+    my ($status, $code, @request) = @$case;
+    my $res = call(logout => @request, cookie($one));
     is_problem($res, $status, $code, 'logout');
-    is scalar($res->header_all('Set-Cookie')), 0, 'no cookie is touched';
+    is cookies($res), 0, 'no cookie is touched';
 }
 is status($one), 'ACTIVE|f', 'the session lives';
 
-unlike $identity->log_text, qr/eyJ/, 'no token in the log';
+# -- what each half says to a refresh by cookie from a page of an origin: whether the
+#    gateway lets the page read the answer, and identity gives one
+
+client_of($t, $stack->gateway);
+my $token = $one->{refreshToken};
+
+sub verdicts {
+    my ($origin, %o) = @_;
+
+    my $res = call(refresh => @nothing, cookie($token), %o,
+        headers => [ Origin => $origin ]);
+    $token = $res->json->{refreshToken} if $res->status == 200;
+    my $read = ($res->header('Access-Control-Allow-Origin') // '') eq $origin;
+    return [ $read ? 1 : 0, $res->status == 200 ? 1
+        : $res->code eq 'AUTH_ORIGIN_NOT_ALLOWED' ? 0 : $res->status ];
+}
+
+is_deeply verdicts($_), [ 1, 1 ], "$_: both allow it" for qw(
+    https://app.example https://one.wild.example https://one.two.wild.example
+    https://a_b.wild.example https://a-b.wild.example https://x.port.example:8443
+    https://default.example http://default.example https://under_score.example
+    http://[::1]:9090);
+is_deeply verdicts($_), [ 0, 0 ], "$_: both refuse it" for qw(
+    http://app.example https://app.example:8443 https://wild.example
+    https://.wild.example https://a..wild.example https://a/.wild.example
+    https://a:1.wild.example https://a.wild.example.evil.test https://awild.example
+    https://x.port.example https://x.port.example:8444 https://default.example:8443
+    https://under-score.example http://[::1]:9091 https://evil.test null);
+my ($gateway, $face) = map {"127.0.0.1:$_"} $stack->gateway, $stack->face;
+is verdicts("http://$gateway", host => $gateway)->[1], 1,
+    'its own host and port need no list';
+is verdicts("http://$face", host => $gateway)->[1], 0, 'its own host at another port';
+is verdicts('https://app.test', host => 'app.test')->[1], 1,
+    'a port left out is that of the scheme';
+
+unlike $stack->identity->log_text, qr/eyJ/, 'no token in the log';
 
 $t->done;

@@ -1,268 +1,291 @@
-# Refresh: rotation, where the token may come from, and what each refusal does
-# to the cookie.
+# Refresh: where the token comes from, what it answers, what makes a token no good
+# and what becomes of the cookie then; the policy `revoke`, the longest life of a
+# session, and clocks.  How the parts of a request are judged: check_refresh.
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
     PLATFORM_CORS_ALLOWED_ORIGINS => 'https://app.test',
+    PLATFORM_AUTH_MAX_FAILURES    => 0,
 );
 my $pg = $t->postgres;
-my $port = $t->port('identity');
-my $COOKIE = 'platform_refresh_token';
+client_of($t);
+my $COOKIE = $Platform::Test::Client::COOKIE;
 my $key = jwt_key('identity');
 
-sub login {
-    my ($account) = @_;
+sub by_cookie {
+    my ($token, @o) = @_;
 
-    return http_post($port, '/api/auth/login', json => {
-        account => "$account\@demo.test", credential => 'Demo-passw0rd!',
-    })->json;
+    return call(refresh => undef, body => '', cookie => "$COOKIE=$token", @o);
 }
-
-sub refresh {
-    my ($token, %o) = @_;
-
-    return http_post($port, '/api/auth/refresh',
-        (defined $token ? (json => { refreshToken => $token,
-            %{ delete $o{more} // {} } }) : (body => '')), %o);
-}
-
-sub with_cookie {
-    my ($token, %o) = @_;
-
-    return refresh(undef, cookie => "$COOKIE=$token", %o);
-}
-
-sub payload { return (jwt_decode($_[0]))[1] }
-
-sub cookies { return scalar($_[0]->header_all('Set-Cookie')) }
 
 sub cleared {
     my ($res) = @_;
 
-    my $line = $res->cookie_line($COOKIE) // '';
-    return $line =~ /\A\Q$COOKIE\E=; Path=\/api\/auth; Max-Age=0; HttpOnly; SameSite=Lax\z/;
+    return ($res->cookie_line($COOKIE) // '') eq
+        "$COOKIE=; Path=/api/auth; Max-Age=0; HttpOnly; SameSite=Lax";
 }
 
-# Body, scoped.
+# -- what it answers
 
-my $one = login('one');
-my $res = refresh($one->{refreshToken});
-is $res->status, 200, 'from the body: 200';
-is $res->header('Cache-Control'), 'no-store', 'not to be stored';
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message accessToken
-        refreshToken tokenType expiresIn nextAction) ], 'its members';
-is $res->json->{code}, 'AUTH_REFRESH_SUCCESS', 'its code';
-is $res->json->{nextAction}{type}, 'load_current_context', 'its next action';
-is $res->cookie($COOKIE), $res->json->{refreshToken},
-    'the cookie is set again though the token came in the body';
-
-my ($old, $new)
-    = map { payload($_->{refreshToken}) } $one, $res->json;
+my @members = sort qw(code message refreshToken tokenType expiresIn nextAction);
+my $one = logged_in('one');
+my $res = refresh($one);
+is_deeply [ $res->status, $res->header('Cache-Control'), $res->json->{code},
+    $res->json->{nextAction}{type}, $res->cookie($COOKIE) ],
+    [ 200, 'no-store', 'AUTH_REFRESH_SUCCESS', 'load_current_context',
+        $res->json->{refreshToken} ], 'in a branch; the cookie is set again';
+is_deeply [ sort keys %{ $res->json } ], [ sort @members, 'accessToken' ],
+    'its members';
+my ($old, $new) = map { claims($_) } $one, $res->json;
 is $new->{session_id}, $old->{session_id}, 'the same session';
 isnt $new->{jti}, $old->{jti}, 'another jti';
-is $pg->sql("select jti, extract(epoch from expires_at)::bigint
-    from auth_sessions where session_id = '$new->{session_id}'"),
+is row($one, 'jti, extract(epoch from expires_at)::bigint'),
     "$new->{jti}|$new->{exp}", 'the row has jti and expiry of the new token';
-is payload($res->json->{accessToken})->{session_id}, $new->{session_id},
+is claims($res->json->{accessToken})->{session_id}, $new->{session_id},
     'the access token is of that session';
 
-# The rotated-out one: 401, and the cookie stays.
+my $several = logged_in('several');
+$res = refresh($several);
+is_deeply [ sort keys %{ $res->json } ], [ sort @members,
+    qw(accountAccessToken branches) ], 'without a branch: its members';
+is_deeply $res->json->{branches}, $several->{branches}, 'the same branches';
+my $chosen = $several->{branches}[1]{branchId};
+is select_branch($res->json, $chosen)->status, 200, 'selected';
+$res = refresh($res->json);
+is claims($res->json->{accessToken})->{active_branch_id}, $chosen,
+    'the refresh keeps the selection';
+$res = refresh($res->json, more => { includeAccountToken => \1 });
+is_deeply [ sort keys %{ $res->json } ], [ sort @members,
+    qw(accessToken accountAccessToken branches) ], 'includeAccountToken: its members';
+is_deeply $res->json->{branches}, $several->{branches}, "the workspace's branches";
+is_problem(refresh($res->json, more => { includeAccountToken => 'yes' }), 400,
+    'REQUEST_INVALID', 'includeAccountToken of another type');
 
-my $stale = refresh($one->{refreshToken});
-is_problem($stale, 401, 'AUTH_REFRESH_TOKEN_STALE', 'a rotated-out token');
-is cookies($stale), 0, 'no cookie is touched';
-$stale = with_cookie($one->{refreshToken});
-is_problem($stale, 401, 'AUTH_REFRESH_TOKEN_STALE', 'in the cookie');
-is cookies($stale), 0, 'no cookie is touched either';
-$res = with_cookie($res->json->{refreshToken});
-is $res->status, 200, 'the session lives on; the token may be in the cookie';
+# -- where the token comes from
 
-# Both, alike and different.
-
-my $token = $res->json->{refreshToken};
-$res = refresh($token, cookie => "$COOKIE=$token");
-is $res->status, 200, 'both and alike';
-$token = $res->json->{refreshToken};
-my $conflict = refresh($token, cookie => "$COOKIE=x$token");
-is_problem($conflict, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', 'both, different');
-is cookies($conflict), 0, 'no cookie is touched';
-is_problem(refresh(undef, cookie => "$COOKIE=a; $COOKIE=b"), 400,
-    'AUTH_REFRESH_TOKEN_CONFLICT', 'two cookies');
-is_problem(refresh(undef, headers =>
-    [ Cookie => "$COOKIE=$token", Cookie => "$COOKIE=b" ]), 400,
-    'AUTH_REFRESH_TOKEN_CONFLICT', 'two cookies in headers of their own');
-for my $absent ('', undef) {
-    $res = http_post($port, '/api/auth/refresh',
-        json => { refreshToken => $absent }, cookie => "$COOKIE=$token");
-    is $res->status, 200, 'an empty member counts as absent';
-    $token = $res->json->{refreshToken};
-}
-$res = refresh($token, cookie => "$COOKIE=");
-is $res->status, 200, 'an empty cookie counts as absent';
-$token = $res->json->{refreshToken};
-
-# None.
-
-for my $none ([ body => '' ], [ json => {} ],
-    [ json => { refreshToken => '' }, cookie => "$COOKIE=" ])
+my $token = next_of(refresh($one = logged_in('one')));
+my @both = (json => { refreshToken => $token });
+for my $case (
+    [ 'the body' => 200, sub { refresh($_[0]) } ],
+    [ 'the cookie' => 200, sub { by_cookie($_[0]) } ],
+    [ 'both and alike' => 200, sub { refresh($_[0], cookie => "$COOKIE=$_[0]") } ],
+    [ 'both and different' => 400, sub { refresh($_[0], cookie => "$COOKIE=x$_[0]") } ],
+    [ 'of one length' => 400, sub { refresh($_[0], cookie => "$COOKIE="
+        . $_[0] =~ s/.\z/_/r) } ],
+    [ 'two cookies' => 400, sub { by_cookie("$_[0]; $COOKIE=b") } ],
+    [ 'two headers of them' => 400, sub { call(refresh => undef, body => '',
+        headers => [ map { (Cookie => "$COOKIE=$_") } $_[0], 'b' ]) } ],
+    [ 'an empty cookie' => 200, sub { refresh($_[0], cookie => "$COOKIE=") } ],
+    (map { my $empty = $_; [ 'an empty member' => 200, sub {
+        call(refresh => { refreshToken => $empty }, cookie => "$COOKIE=$_[0]") } ] }
+        '', undef),
+    [ 'none' => 401, sub { call(refresh => undef, body => '') } ],
+    [ 'none in {}' => 401, sub { call(refresh => {}) } ],
+    [ 'none in both' => 401, sub { call(refresh => { refreshToken => '' },
+        cookie => "$COOKIE=") } ],
+    (map { my $h = $_; [ "by cookie, @$h" => 200, sub {
+        by_cookie($_[0], headers => $h) } ] } [ Origin => 'https://app.test' ],
+        [ Origin => 'http://localhost' ], [ 'Sec-Fetch-Site' => 'same-site' ]),
+    (map { my $h = $_; [ "by cookie, @$h" => 403, sub {
+        by_cookie($_[0], headers => $h) } ] } [ Origin => 'https://evil.test' ],
+        [ Origin => 'null' ], [ Origin => 'http://app.test' ],
+        [ 'Sec-Fetch-Site' => 'cross-site' ]),
+    [ 'in the body, any origin' => 200, sub {
+        refresh($_[0], headers => [ Origin => 'https://evil.test' ]) } ],
+    )
 {
-    $res = http_post($port, '/api/auth/refresh', @$none);
-    is_problem($res, 401, 'AUTH_REFRESH_TOKEN_MISSING', 'no token');
-    is cookies($res), 0, 'no cookie is touched';
+    my ($name, $status, $ask) = @$case;
+    my $res = $ask->($token);
+    if ($status == 200) {
+        is $res->status, 200, "$name: 200" or diag $res->body;
+        $token = $res->json->{refreshToken} // $token;
+        next;
+    }
+    is_problem($res, $status, { 400 => 'AUTH_REFRESH_TOKEN_CONFLICT',
+        401 => 'AUTH_REFRESH_TOKEN_MISSING', 403 => 'AUTH_ORIGIN_NOT_ALLOWED'
+        }->{$status}, $name);
+    is cookies($res), 0, "$name: no cookie is touched";
+}
+is_problem(refresh('x' x 17000), 413, 'REQUEST_TOO_LARGE', 'a long body');
+
+# -- tokens that are no good: in a body, and in a cookie, which is cleared where it
+#    never can be
+
+# A session of its own, whose row or account something happens to; with it its
+# first token, and the one that replaced that.
+sub ended {
+    my ($account, $how, $which) = @_;
+
+    my $first = logged_in($account);
+    my @tokens = ($first->{refreshToken}, next_of(refresh($first)));
+    alter($first, $how) if $how;
+    return $tokens[$which];
 }
 
-# Tokens that are none: only their own cookie is cleared.
-
-my $claims = payload($token);
-my $now = time;
-my %bad = (
-    garbage   => 'garbage',
-    tampered  => jwt_tamper($token, 2, 0),
-    expired   => jwt_token('refresh', $key, %$claims, exp => $now),
-    issuer    => jwt_token('refresh', $key, %$claims, iss => 'http://x'),
-    unknown   => jwt_token('refresh', jwt_key('other'), %$claims),
-    access    => login('one')->{accessToken},
-    account   => login('several')->{accountAccessToken},
+my $claims = claims($token);
+my $signed = sub { jwt_token('refresh', $key, %$claims, @_) };
+my @bad = (
+    [ INVALID => garbage => 'garbage' ],
+    [ INVALID => long => 'x' x 7000 ],
+    [ INVALID => tampered => jwt_tamper($token, 2, 0) ],
+    [ INVALID => 'expired' => $signed->(exp => int time) ],
+    [ INVALID => 'of another issuer' => $signed->(iss => 'http://x') ],
+    [ INVALID => 'of another key' => jwt_token('refresh', jwt_key('other'), %$claims) ],
+    [ INVALID => 'a branch token' => $one->{accessToken} ],
+    [ INVALID => 'an account token' => $several->{accountAccessToken} ],
+    [ NOT_ACTIVE => 'of no session' => $signed->(session_id => uuid()) ],
+    [ NOT_ACTIVE => 'of an odd one' => $signed->(session_id => 'odd') ],
+    [ NOT_ACTIVE => 'of a long one' => $signed->(session_id => 'x' x 99) ],
+    [ NOT_ACTIVE => 'of another account' =>
+        $signed->(account_id => uuid(9), sub => uuid(9)) ],
+    (map { [ NOT_ACTIVE => "$_->[0] of a revoked session" => ended('one',
+        "status = 'REVOKED', revoked_at = now()", $_->[1]) ] }
+        [ 'a stale token' => 0 ], [ 'the token' => 1 ]),
+    [ NOT_ACTIVE => 'expired in the database' => ended('one',
+        "expires_at = created_at + interval '1 ms'", 1) ],
+    [ STALE => 'rotated out' => $one->{refreshToken} ],
+    [ STALE => 'in capitals' => $signed->(jti => uc $claims->{jti}) ],
 );
-for my $name (sort keys %bad) {
-    $res = refresh($bad{$name});
-    is_problem($res, 401, 'AUTH_REFRESH_TOKEN_INVALID', "$name in the body");
-    is cookies($res), 0, "$name in the body: no cookie is touched";
-    $res = with_cookie($bad{$name});
-    is_problem($res, 401, 'AUTH_REFRESH_TOKEN_INVALID', "$name in the cookie");
-    ok cleared($res), "$name in the cookie: it is cleared";
+for my $case (@bad) {
+    my ($code, $name, $bad) = @$case;
+    $code = { INVALID => 'AUTH_REFRESH_TOKEN_INVALID', STALE =>
+        'AUTH_REFRESH_TOKEN_STALE', NOT_ACTIVE => 'AUTH_SESSION_NOT_ACTIVE' }->{$code};
+    my $res = refresh($bad);
+    is_problem($res, 401, $code, "$name, in the body");
+    is cookies($res), 0, "$name: no cookie is touched";
+    $res = by_cookie($bad);
+    is_problem($res, 401, $code, "$name, in the cookie");
+    ok $code =~ /STALE/ ? !cookies($res) : cleared($res), "$name: what becomes of it";
 }
-my $long = 'x' x 17000;
-is_problem(with_cookie('x' x 7000), 401, 'AUTH_REFRESH_TOKEN_INVALID',
-    'a long cookie');
-is_problem(refresh($long), 413, 'REQUEST_TOO_LARGE', 'a long body');
+$token = next_of(by_cookie($token));    # control: the token itself
 
-# A session that is not there, revoked, expired, or of a disabled account.
-
-my %gone = (
-    missing => jwt_token('refresh', $key, %$claims, session_id => uuid()),
-    odd     => jwt_token('refresh', $key, %$claims, session_id => 'odd'),
-    long    => jwt_token('refresh', $key, %$claims, session_id => 'x' x 99),
-    account => jwt_token('refresh', $key, %$claims,
-        account_id => uuid(9), sub => uuid(9)),
-);
-for my $name (sort keys %gone) {
-    $res = with_cookie($gone{$name});
-    is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', "$name session");
-    ok cleared($res), "$name session: the cookie is cleared";
-    is cookies(refresh($gone{$name})), 0, "$name session: not so by a body";
-}
-
-my $revoked = login('one');
-my $next = refresh($revoked->{refreshToken})->json;
-$pg->sql("update auth_sessions set status = 'REVOKED', revoked_at = now()
-    where session_id = '" . payload($next->{refreshToken})->{session_id} . "'");
-is_problem(refresh($next->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'revoked');
-is_problem(refresh($revoked->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'a stale token of a revoked session');
-for my $token ($next->{refreshToken}, $revoked->{refreshToken}) {
-    $res = with_cookie($token);
-    is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'in the cookie');
-    ok cleared($res), 'which is cleared';
-}
-
-my $expired = login('one');
-$pg->sql("update auth_sessions set expires_at = created_at + interval '1 ms'
-    where session_id = '"
-    . payload($expired->{refreshToken})->{session_id} . "'");
-is_problem(refresh($expired->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'expired in the database');
-ok cleared(with_cookie($expired->{refreshToken})), 'its cookie is cleared';
-
-my $disabled = login('two-workspaces');
-my $session = payload($disabled->{refreshToken})->{session_id};
+my $disabled = logged_in('two-workspaces');
 $pg->sql("update accounts set status = 'DISABLED'
     where account_name = 'two-workspaces\@demo.test'");
-is_problem(refresh($disabled->{refreshToken}), 401, 'AUTH_SESSION_NOT_ACTIVE',
-    'a disabled account');
-is $pg->sql("select status, revoked_at is not null, jti from auth_sessions
-    where session_id = '$session'"), 'REVOKED|t|'
-    . payload($disabled->{refreshToken})->{jti},
-    'whose session is revoked, and its token not replaced before';
-ok cleared(with_cookie($disabled->{refreshToken})), 'its cookie is cleared';
+is_problem(refresh($disabled), 401, 'AUTH_SESSION_NOT_ACTIVE', 'a disabled account');
+is row($disabled, 'status, revoked_at is not null, jti'),
+    'REVOKED|t|' . claims($disabled)->{jti}, 'ends its session, and rotates nothing';
+ok cleared(by_cookie($disabled->{refreshToken})), 'its cookie is cleared';
 
-# Without scope, and scope that is lost.
+# -- the policy `revoke`: over a minute after it was rotated out, a token ends its
+#    session.  Each as if it had been issued and rotated out so many seconds ago.
 
-my $several = login('several');
-$res = refresh($several->{refreshToken});
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message
-        accountAccessToken refreshToken tokenType expiresIn branches
-        nextAction) ], 'without scope: its members';
-is_deeply $res->json->{branches}, $several->{branches}, 'the same branches';
-
-my $chosen = $several->{branches}[1];
-is http_post($port, '/api/auth/select-branch', token =>
-        $res->json->{accountAccessToken},
-    json => { branchId => $chosen->{branchId} })->status, 200, 'selected';
-$res = refresh($res->json->{refreshToken});
-is payload($res->json->{accessToken})->{active_branch_id},
-    $chosen->{branchId}, 'the refresh keeps the selection';
-is_deeply [ sort @{ payload($res->json->{accessToken})->{branch_ids} } ],
-    [ sort map { $_->{branchId} } @{ $several->{branches} } ],
-    'branch_ids are the selectable ones';
-
-$res = refresh($res->json->{refreshToken},
-    more => { includeAccountToken => \1 });
-is_deeply [ sort keys %{ $res->json } ], [ sort qw(code message accessToken
-        accountAccessToken refreshToken tokenType expiresIn branches
-        nextAction) ], 'includeAccountToken: its members';
-is $res->json->{nextAction}{type}, 'load_current_context', 'its next action';
-is_deeply $res->json->{branches}, $several->{branches},
-    "the workspace's branches";
-is_problem(refresh($res->json->{refreshToken},
-    more => { includeAccountToken => 'yes' }), 400, 'REQUEST_INVALID',
-    'includeAccountToken of another type');
-
-$pg->sql("update branches set status = 'INACTIVE'
-    where branch_id = '$chosen->{branchId}'");
-$res = refresh($res->json->{refreshToken});
-is $res->json->{nextAction}{type}, 'select_branch',
-    'a branch that is selectable no more: choose again';
-is_deeply [ map { $_->{branchId} } @{ $res->json->{branches} } ],
-    [ map { $several->{branches}[$_]{branchId} } 0, 2 ], 'of what is left';
-is $pg->sql("select num_nulls(workspace_id, member_id, active_branch_id)
-    from auth_sessions where session_id = '"
-    . payload($res->json->{refreshToken})->{session_id} . "'"), 3,
-    'and the session has no scope';
-
-# Origin.
-
-$one = login('one');
-$token = $one->{refreshToken};
-my @refused = (
-    [ Origin => 'https://evil.test' ], [ Origin => 'null' ],
-    [ Origin => 'http://app.test' ], [ 'Sec-Fetch-Site' => 'cross-site' ],
-);
-for my $headers (@refused) {
-    $res = with_cookie($token, headers => $headers);
-    is_problem($res, 403, 'AUTH_ORIGIN_NOT_ALLOWED', "@$headers");
-    is cookies($res), 0, "@$headers: no cookie is touched";
-}
-is_problem(refresh('a', cookie => "$COOKIE=b",
-    headers => [ Origin => 'https://evil.test' ]), 403,
-    'AUTH_ORIGIN_NOT_ALLOWED', 'origin comes before conflict');
-for my $headers ([ Origin => 'https://app.test' ],
-    [ Origin => 'http://localhost' ], [ 'Sec-Fetch-Site' => 'same-site' ], [])
+for my $case (
+    [ reject => 5000, 5000, 'ACTIVE' ], [ revoke => 50, 50, 'ACTIVE' ],
+    [ revoke => 5000, 0, 'ACTIVE' ], [ revoke => 71, 71, 'REVOKED' ],
+    )
 {
-    $res = with_cookie($token, headers => $headers);
-    is $res->status, 200, "allowed: @$headers";
-    $token = $res->json->{refreshToken} // $token;
+    my ($policy, $issued, $rotated, $status) = @$case;
+    my $name = "$policy, issued $issued s and rotated out $rotated s ago";
+    restart($identity, AUTH_REFRESH_REUSE => $policy)
+        if ($identity->{env}{PLATFORM_AUTH_REFRESH_REUSE} // '') ne $policy;
+    my $first = logged_in('one');
+    my $own = claims($first);
+    my $second = next_of(refresh($first));
+    $pg->sql("update rotated_tokens set rotated_at = rotated_at
+        - interval '$rotated s' where jti = '$own->{jti}'");
+    my $res = by_cookie(jwt_token('refresh', $key, %$own, iat => int(time) - $issued));
+    is_problem($res, 401, 'AUTH_REFRESH_TOKEN_STALE', $name);
+    is cookies($res), 0, "$name: no cookie is touched";
+    is row($first, 'status'), $status, "$name: the session";
+    is refresh($second)->status, $status eq 'ACTIVE' ? 200 : 401,
+        "$name: its current token";
+    is scalar(grep { $_->{event} eq 'auth.refresh.reuse_revoked'
+        && $_->{sessionId} eq $own->{session_id} } $identity->log_lines),
+        $status eq 'REVOKED' ? 1 : 0, "$name: which is logged, once";
 }
-is refresh($token, headers => [ Origin => 'https://evil.test' ])->status, 200,
-    'without the cookie any origin may';
+my $kept = sub { $pg->sql("select count(*) from rotated_tokens
+    where session_id = '" . session_of($token) . "'") };
+is $kept->(), 0, 'reject: nothing is kept';
+$token = next_of(refresh($token)) for 1 .. 3;
+is $kept->(), 3, 'revoke: three are remembered';
+$pg->sql("update rotated_tokens set rotated_at = rotated_at - interval '3 min'");
+refresh($token);
+is $kept->(), 1, 'old ones are forgotten';
+
+# -- the longest life: no expiry passes it, and it is counted from the login
+
+my $s = logged_in('one');
+my $created = row($s, 'floor(extract(epoch from created_at))');
+for my $limit ([ '20m', 1200, 900 ], [ '5m', 300, 300 ]) {
+    my ($setting, $life, $access) = @$limit;
+    restart($identity, AUTH_SESSION_MAX_LIFETIME => $setting);
+    my $res = refresh($s);
+    is $res->status, 200, "$setting: a refresh";
+    $s = $res->json;
+    is claims($s)->{exp}, $created + $life, "$setting: the refresh token's end";
+    cmp_ok claims($s->{accessToken})->{exp}, '<=', $created + $life,
+        "$setting: the access token's";
+    cmp_ok $s->{expiresIn}, '<=', $access, "$setting: expiresIn says so";
+    my ($age) = $res->cookie_line($COOKIE) =~ /Max-Age=(\d+)/;
+    cmp_ok $age, '<=', $life, "$setting: and so does the cookie";
+}
+is claims($s->{accessToken})->{exp}, $created + 300, '5m: it is cut';
+
+# -- times: the exact second, and clocks that do not agree
+
+restart($identity, AUTH_SESSION_MAX_LIFETIME => undef);
+$several = logged_in('several');
+my $end = int(time) + 2;
+alter($several, "created_at = created_at - interval '1 hour',
+    expires_at = to_timestamp($end)");
+my (%wrong, %seen);
+until ($seen{401} || time > $end + 60) {
+    my $sent = time;
+    my $status = select_branch($several, $chosen)->status;
+    $seen{$status}++;
+    $wrong{late}++ if $status == 200 && $sent >= $end;
+    $wrong{early}++ if $status == 401 && time < $end;
+}
+is_deeply \%wrong, {}, 'good until its last second, and not a moment longer';
+is_deeply [ sort keys %seen ], [ 200, 401 ], 'both were seen';
+
+# Another host's clock is ahead: by less than the leeway nothing happens; by more, a
+# token may be good elsewhere, and here soon; and whoever wants to be logged out is.
+for my $case ([ 20, 200 ], [ 60, 401 ], [ 86400, 401 ]) {
+    my ($by, $status) = @$case;
+    my $s = logged_in('one');
+    my $own = claims($s);
+    my $ahead = jwt_token('refresh', $key, %$own, iat => int(time) + $by,
+        exp => $own->{exp} + $by);
+    my $res = by_cookie($ahead);
+    is $res->status, $status, "a token from $by s ahead: $status" or diag $res->body;
+    is cookies($res), $status == 200 ? 1 : 0, "$by s ahead: the cookie";
+    is logout($ahead)->status, 200, "$by s ahead: a logout";
+    is row($s, qw(status)), 'REVOKED', "$by s ahead: ends it";
+}
+
+# A session made in the future is ended no earlier.
+$one = logged_in('one');
+alter($one, "created_at = now() + interval '20 s'");
+is logout(next_of(refresh($one)))->status, 200, 'a session from ahead';
+is row($one, 'status', 'revoked_at = created_at'), 'REVOKED|t',
+    'ended, and no earlier than made';
+
+# The database's clock differs from the program's: sessions do not care.
+$pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_() returns
+        timestamptz language sql volatile
+        as \$\$ select pg_catalog.$_() + interval '1 hour' \$\$;"} qw(now clock_timestamp)),
+    'alter role platform set search_path = skewed, pg_catalog, public');
+restart($identity);
+is $pg->sql("select now() > pg_catalog.now() + interval '59 min'"), 't',
+    'the database is an hour ahead';
+$one = logged_in('one');
+$res = refresh($one);
+is claims($res->json)->{exp}, row($one, 'extract(epoch from expires_at)::bigint'),
+    'the program sets the end';
+is logout($res->json)->status, 200, 'an hour ahead: logout';
+is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'an hour ahead: it is over');
 
 unlike $identity->log_text, qr/eyJ/, 'no token in the log';
 

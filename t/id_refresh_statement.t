@@ -1,13 +1,17 @@
-# The statement that reads a session and replaces its token at once.  Where it
-# has to wait while somebody else changes the row, what was decided upon is
-# looked at again; and it decides as the service does, to the second.
+# The statement that reads a session and replaces its token at once.  Where it has
+# to wait while somebody else changes the row, what was decided upon is looked at
+# again; and it decides as the service does, to the second.  Refreshes that race
+# selections, logouts and each other: a current token is never called stale, and a
+# logout always wins.
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Platform::Test::Http;
+use Platform::Test::Metrics;
 use Test::More;
 
 my $t = Platform::Test->new;
@@ -15,30 +19,14 @@ my $pg = $t->postgres(settings => {
     log_statement            => 'all',
     log_parameter_max_length => 0,
 });
-my $identity = $t->identity_face;
-my $port = $t->port('identity');
-
-sub login {
-    my ($account) = @_;
-
-    return http_post($port, '/api/auth/login', json => {
-        account => "$account\@demo.test", credential => 'Demo-passw0rd!',
-    })->json;
-}
-
-sub refresh {
-    return http_post($port, '/api/auth/refresh',
-        json => { refreshToken => $_[0] });
-}
-
-sub claims { return (jwt_decode($_[0]))[1] }
-
-sub row {
-    my ($session) = @_;
-
-    return $pg->sql("select jti, status, active_branch_id from auth_sessions
-        where session_id = '$session'");
-}
+my $identity = $t->identity_face(PLATFORM_AUTH_MAX_FAILURES => 0);
+my $port = client_of($t);
+my $several = "(select account_id from accounts
+    where account_name = 'several\@demo.test')";
+my @branches = map { branch($_) } 31, 32, 33;
+my ($workspace, $member) = split /\|/, $pg->sql("select workspace_id, member_id
+    from selectable_branches where branch_id = '$branches[0]'
+    and account_id = $several");
 
 # The service's statements about sessions since the last call.
 my $read = 0;
@@ -51,48 +39,33 @@ sub statements {
     return "@names";
 }
 
-# Sends so many refreshes, and waits until all of them wait for the row.
-sub waiting_refreshes {
-    my ($token, $count) = @_;
-
-    my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. $count;
-    $_->send(http_request_bytes(POST => '/api/auth/refresh',
-        json => { refreshToken => $token, includeAccountToken => \1 }))
-        for @clients;
-    ok $pg->waiting($count), "$count wait";
-    return @clients;
-}
-
-# A refresh during a change, which ends as told (default: commit).
+# The answers to so many refreshes (default: one) that began before a transaction,
+# whose row they wait for, has ended as told (default: commit).
 sub during {
-    my ($token, $change, $end) = @_;
+    my ($token, $change, %o) = @_;
 
-    my $session = claims($token)->{session_id};
-    my $transaction
-        = $pg->begin($change =~ s/SESSION/session_id = '$session'/r);
+    my $row = "session_id = '" . session_of($token) . "'";
+    my $transaction = $pg->begin("select 1 from auth_sessions where $row for update");
     statements();
-    my ($client) = waiting_refreshes($token, 1);
-    ok $pg->end($transaction, $end // 'commit'), 'the transaction ends';
-    return $client->read_response;
+    my $count = $o{count} // 1;
+    my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. $count;
+    $_->send(http_request_bytes(POST => '/api/auth/refresh', json => {
+        refreshToken => $token, includeAccountToken => \1 })) for @clients;
+    $pg->waiting($count) or die "nobody waits\n";
+    $pg->more($transaction, $change =~ s/SESSION/$row/gr) if $change;
+    $pg->end($transaction, $o{end} // 'commit') or die "no end\n";
+    my @answers = map { $_->read_response } @clients;
+    return wantarray ? @answers : $answers[0];
 }
 
-# A session, in a branch if one is named.
+# The token of a new session, in a branch if one is named.
 sub session_in {
     my ($branch) = @_;
 
-    my $s = login('several');
-    return $s->{refreshToken} if !defined $branch;
-    is http_post($port, '/api/auth/select-branch',
-        json => { branchId => $branch }, token => $s->{accountAccessToken}
-        )->status, 200, 'a selection';
+    my $s = logged_in('several');
+    select_branch($s, $branch)->status == 200 or die 'no selection' if $branch;
     return $s->{refreshToken};
 }
-
-my @branches = map { $_->{branchId} } @{ login('several')->{branches} };
-my ($workspace, $member) = split /\|/, $pg->sql("select workspace_id,
-    member_id from selectable_branches where branch_id = '$branches[0]'
-    and account_id = (select account_id from accounts
-        where account_name = 'several\@demo.test')");
 
 sub selects {
     my ($branch) = @_;
@@ -105,204 +78,220 @@ sub is_rotated {
     my ($token, $res, $branch, $what) = @_;
 
     is $res->status, 200, "$what: succeeds" or return diag $res->body;
-    my $session = claims($token)->{session_id};
-    my $new = claims($res->json->{refreshToken})->{jti};
-    is row($session), "$new|ACTIVE|$branch", "$what: the row";
     my $access = $res->json->{accessToken};
-    is defined $access ? claims($access)->{active_branch_id} : '', $branch,
-        "$what: the scope that it answers with";
-    is scalar(@{ $res->json->{branches} }), scalar @branches,
-        "$what: the list";
-    is_problem(refresh($token), 401, 'AUTH_REFRESH_TOKEN_STALE',
-        "$what: the old token");
-    is refresh($res->json->{refreshToken})->status, 200,
-        "$what: the new token";
+    is_deeply [ row($token, qw(jti status active_branch_id)),
+        defined $access ? claims($access)->{active_branch_id} : '',
+        scalar @{ $res->json->{branches} } ],
+        [ claims($res->json)->{jti} . "|ACTIVE|$branch", $branch, 3 ],
+        "$what: the row, and the scope that it answers with";
+    is_problem(refresh($token), 401, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old token");
+    is refresh($res->json)->status, 200, "$what: the new token";
     return;
 }
 
-my $twice = 'session_refresh session_rotate session_read session_rotate';
-
-sub run_all {
-    my ($policy) = @_;
-
-    # -- nothing changes that was decided upon: it was one statement
-
-    for my $branch (undef, $branches[0]) {
-        my $name = "$policy, " . (defined $branch ? 'in a branch' : 'in none');
-        my $token = session_in($branch);
-        my $res = during($token, 'select 1 from auth_sessions
-            where SESSION for update');
-        is statements(), 'session_refresh', "$name, locked: one statement";
-        is_rotated($token, $res, $branch // '', "$name, locked");
-
-        $token = session_in($branch);
-        $res = during($token, "update auth_sessions set jti =
-            gen_random_uuid(), status = 'REVOKED', revoked_at = now()
-            where SESSION", 'rollback');
-        is statements(), 'session_refresh',
-            "$name, rolled back: one statement";
-        is_rotated($token, $res, $branch // '', "$name, rolled back");
-    }
-    my $token = session_in($branches[0]);
-    my $res = during($token, selects($branches[0]));
-    is statements(), 'session_refresh', "$policy, selected again: as well";
-    is_rotated($token, $res, $branches[0], "$policy, selected again");
-
-    # -- the scope moves: the answer is that of the new one
-
-    for my $branch (undef, $branches[0]) {
-        my $name = "$policy, " . (defined $branch ? 'moved' : 'selected');
-        $token = session_in($branch);
-        $res = during($token, selects($branches[1]));
-        is statements(), $twice, "$name: looked at again";
-        is_rotated($token, $res, $branches[1], $name);
-    }
-
-    # -- the session ends, or another was faster: nothing is replaced
-
-    my %ends = (
-        'logged out' => "update auth_sessions set status = 'REVOKED',
-            revoked_at = now() where SESSION",
-        'logged out and disabled' => "update accounts set status = 'DISABLED'
-            where account_name = 'several\@demo.test';
-            update auth_sessions set status = 'REVOKED', revoked_at = now()
-            where SESSION",
-        'swept' => 'delete from auth_sessions where SESSION',
-        'rotated' => 'update auth_sessions set jti = gen_random_uuid()
-            where SESSION',
-    );
-    for my $how (sort keys %ends) {
-        $token = session_in($branches[0]);
-        my $jti = claims($token)->{jti};
-        $res = during($token, $ends{$how});
-        like statements(), qr/\Asession_refresh\ session_rotate
-            (?:\ session_read)+\z/x, "$policy, $how: looked at again";
-        is_problem($res, 401, $how eq 'rotated'
-            ? 'AUTH_REFRESH_TOKEN_STALE' : 'AUTH_SESSION_NOT_ACTIVE',
-            "$policy, $how");
-        my $row = row(claims($token)->{session_id});
-        like $row, $how eq 'swept' ? qr/\A\z/
-            : $how eq 'rotated' ? qr/\|ACTIVE\|/ : qr/\A$jti\|REVOKED\|/,
-            "$policy, $how: the row";
-        is $pg->sql("select count(*) from rotated_tokens where jti = '$jti'"),
-            0, "$policy, $how: nothing is remembered";
-        $pg->sql("update accounts set status = 'ACTIVE'
-            where account_name = 'several\@demo.test'");
-    }
-
-    # -- many with the same token, lined up behind the row
-
-    for my $branch (undef, $branches[0]) {
-        my $name = "$policy, " . (defined $branch ? 'in a branch' : 'in none');
-        $token = session_in($branch);
-        my $claims = claims($token);
-        my $transaction = $pg->begin("select 1 from auth_sessions
-            where session_id = '$claims->{session_id}' for update");
-        my @clients = waiting_refreshes($token, 3);
-        ok $pg->end($transaction, 'commit'), 'the transaction ends';
-        my %answers;
-        for my $client (@clients) {
-            my $answer = $client->read_response;
-            push @{ $answers{ $answer->code } }, $answer;
+my $revoke = "update auth_sessions set status = 'REVOKED', revoked_at = now()
+    where SESSION";
+my $once = qr/\Asession_refresh\z/;
+my $twice = qr/\Asession_refresh session_rotate session_read session_rotate\z/;
+my $again = qr/\Asession_refresh session_rotate(?: session_read)+\z/;
+# What happens meanwhile, in which branch, how it ends, statements; then the branch
+# that the session is rotated in, or the code of a refusal and the row.
+my @changes = (
+    (map { my $in = $_; my $now = $in // '';
+        [ 'locked', $in, '', 'commit', $once, $now ],
+        [ 'rolled back', $in, "update auth_sessions set jti = gen_random_uuid(),
+            status = 'REVOKED', revoked_at = now() where SESSION", 'rollback', $once,
+            $now ],
+        [ 'selected', $in, selects($branches[1]), 'commit', $twice, $branches[1] ]
+        } undef, $branches[0]),
+    [ 'selected again', $branches[0], selects($branches[0]), 'commit', $once,
+        $branches[0] ],
+    [ 'logged out', $branches[0], $revoke, 'commit', $again,
+        'AUTH_SESSION_NOT_ACTIVE', qr/REVOKED/ ],
+    [ 'logged out and disabled', $branches[0], "$revoke; update accounts
+        set status = 'DISABLED' where account_id = $several", 'commit', $again,
+        'AUTH_SESSION_NOT_ACTIVE', qr/REVOKED/ ],
+    [ 'swept', $branches[0], 'delete from auth_sessions where SESSION', 'commit',
+        $again, 'AUTH_SESSION_NOT_ACTIVE', qr/\A\z/ ],
+    [ 'rotated', $branches[0], "update auth_sessions set jti =
+        'eeeeeeee-0000-4000-8000-000000000000' where SESSION", 'commit', $again,
+        'AUTH_REFRESH_TOKEN_STALE', qr/\Aeeee.*ACTIVE/ ],
+);
+for my $policy (qw(reject revoke)) {
+    restart($identity, AUTH_REFRESH_REUSE => $policy);
+    for my $case (@changes) {
+        my ($how, $in, $change, $end, $statements, $then, $row) = @$case;
+        my $name = "$policy, $how" . ($in ? ' in a branch' : '');
+        my $token = session_in($in);
+        my $res = during($token, $change, end => $end);
+        like statements(), $statements, "$name: statements";
+        if ($then !~ /^AUTH/) {
+            is_rotated($token, $res, $then, $name);
+            next;
         }
-        is scalar @{ $answers{AUTH_REFRESH_SUCCESS} // [] }, 1,
-            "$name, three at once: one succeeds";
-        is scalar @{ $answers{AUTH_REFRESH_TOKEN_STALE} // [] }, 2,
-            "$name, three at once: two are stale";
-        is $pg->sql("select count(*), count(*) filter (where jti =
-            '$claims->{jti}') from rotated_tokens
-            where session_id = '$claims->{session_id}'"),
-            $policy eq 'revoke' ? '1|1' : '0|0',
-            "$name, three at once: what is remembered";
-        is_rotated($token, $answers{AUTH_REFRESH_SUCCESS}[0], $branch // '',
-            "$name, three at once")
-            if $policy eq 'reject';
+        is_problem($res, 401, $then, $name);
+        like row($token, qw(jti status)), $row, "$name: the row";
+        is $pg->sql("select count(*) from rotated_tokens
+            where session_id = '" . session_of($token) . "'"), 0,
+            "$name: nothing is remembered";
+        $pg->sql("update accounts set status = 'ACTIVE' where account_id = $several");
     }
-    return;
+    for my $in (undef, $branches[0]) {
+        my $name = "$policy, three at once" . ($in ? ' in a branch' : '');
+        my $token = session_in($in);
+        my @answers = sort { $a->status <=> $b->status }
+            during($token, '', count => 3);
+        is_deeply [ map { $_->code } @answers ], [ 'AUTH_REFRESH_SUCCESS',
+            ('AUTH_REFRESH_TOKEN_STALE') x 2 ], "$name: one succeeds";
+        is $pg->sql("select count(*) filter (where jti = '" . claims($token)->{jti}
+            . "'), count(*) from rotated_tokens where session_id = '"
+            . session_of($token) . "'"), $policy eq 'revoke' ? '1|1' : '0|0',
+            "$name: what is remembered";
+        is refresh($answers[0]->json)->status, 200, "$name: its token is good";
+    }
 }
 
-run_all('reject');
-$identity->stop;
-$identity->{env}{PLATFORM_AUTH_REFRESH_REUSE} = 'revoke';
-$identity->start;
-run_all('revoke');
+# -- where a retry is answered: one rotation, and the same for all
+
+sub counts {
+    my $scrape = metrics_scrape($port, '/actuator/prometheus');
+    return [ map { $scrape->{"identity_refresh_${_}_total"} }
+        qw(rotations retries stale) ];
+}
+
+for my $policy (qw(reject revoke)) {
+    restart($identity, AUTH_REFRESH_REUSE => $policy,
+        AUTH_REFRESH_RETRY_WINDOW => '60s');
+    my $name = "$policy, a retry";
+    my $token = session_in(undef);
+    alter($token, "expires_at = expires_at - interval '1 hour'");
+    my $then = counts();
+    my %tokens = map { $_->json->{refreshToken} // $_->body => 1 }
+        during($token, '', count => 5);
+    is scalar keys %tokens, 1, "$name, five at once: the same bytes"
+        or diag explain \%tokens;
+    is claims((keys %tokens)[0])->{jti}, row($token, 'jti'),
+        "$name, five at once: which are the row's";
+    is_deeply counts(), [ $then->[0] + 1, $then->[1] + 4, $then->[2] ],
+        "$name, five at once: one rotation";
+    my $first = session_in(undef);
+    refresh($first);
+    my $next = 'eeeeeeee-0000-4000-8000-000000000001';
+    is_problem(during($first, "update auth_sessions set retry_jti = jti,
+        retry_next = '$next', jti = '$next' where SESSION"), 401,
+        'AUTH_REFRESH_TOKEN_STALE', "$name, used meanwhile");
+    my $second = next_of(refresh($first = session_in(undef)));
+    is_problem(during($first, $revoke), 401, 'AUTH_SESSION_NOT_ACTIVE',
+        "$name, logged out meanwhile");
+    is row($first, qw(jti status)), claims($second)->{jti} . '|REVOKED',
+        "$name, logged out meanwhile: the row";
+    is scalar(grep { /reuse/ } map { $_->{event} } grep {
+        ($_->{sessionId} // '') eq session_of($first) } $identity->log_lines), 0,
+        "$name, logged out meanwhile: no reuse";
+    my $late = during($first = session_in(undef), selects($branches[0])
+        =~ s/ where/, retry_jti = jti, retry_iat = '2026-01-01', retry_next = '$next',
+            used_at = clock_timestamp(), jti = '$next' where/r);
+    is $late->status, 200, "$name, rotated and selected meanwhile";
+    is_deeply [ @{ claims($late->json) }{qw(jti iat)}, row($first, 'active_branch_id') ],
+        [ $next, 1767225600, $branches[0] ],
+        "$name, rotated and selected meanwhile: that one's";
+}
+
+# -- at random
+
+restart($identity, AUTH_REFRESH_RETRY_WINDOW => undef);
+sub bytes {
+    my ($path, $json, %o) = @_;
+
+    return [ $port, http_request_bytes(POST => "/api/auth/$path", json => $json, %o) ];
+}
+
+my $s = logged_in('several');
+my (%refreshed, %selected, %ends);
+for my $round (1 .. 10) {
+    my @all = http_parallel([ map { $_ == 4
+        ? bytes(refresh => { refreshToken => $s->{refreshToken} })
+        : bytes('select-branch', { branchId => $branches[ $_ % 3 ] },
+            token => $s->{accountAccessToken}) } 0 .. 8 ]);
+    my ($refresh) = splice @all, 4, 1;
+    $refreshed{ $refresh->status }++;
+    $selected{ $_->status }++ for @all;
+    $s->{refreshToken} = $refresh->json->{refreshToken} if $refresh->status == 200;
+}
+is_deeply \%selected, { 200 => 80 }, 'every selection succeeds';
+is $refreshed{200} + ($refreshed{503} // 0), 10, 'a current token is never refused';
+is refresh($s)->status, 200, 'the session goes on';
+for my $round (1 .. 10) {
+    my $own = logged_in('one');
+    my ($refresh, $logout) = http_parallel([ map { bytes($_ =>
+        { refreshToken => $own->{refreshToken} }) } qw(refresh logout) ]);
+    $ends{ join ' ', $logout->status, row($own, 'status') }++;
+    $ends{ $refresh->code }++;
+    $ends{after}++ if $refresh->status == 200
+        && refresh($refresh->json)->status == 200;
+}
+is delete $ends{'200 REVOKED'}, 10, 'each logout wins';
+delete @ends{qw(AUTH_REFRESH_SUCCESS AUTH_SESSION_NOT_ACTIVE)};
+is_deeply \%ends, {}, 'a refresh that lost to one says so, and no token lives on';
+for my $account (qw(one several)) {
+    my $own = logged_in($account);
+    my @all = http_parallel([ map { bytes(refresh =>
+        { refreshToken => $own->{refreshToken} }) } 1 .. 30 ]);
+    my @won = grep { $_ && $_->status == 200 } @all;
+    is scalar @won, 1, "$account, thirty at once: one succeeds";
+    is scalar(grep { $_ && $_->code eq 'AUTH_REFRESH_TOKEN_STALE' } @all), 29,
+        "$account, thirty at once: the rest are stale";
+    is refresh($won[0]->json)->status, 200, 'young ones do not revoke';
+}
+is $pg->sql("select count(*) from auth_sessions where
+    num_nulls(workspace_id, member_id, active_branch_id) not in (0, 3)
+    or (status = 'REVOKED') <> (revoked_at is not null)"), 0, 'every row is legal';
 
 # -- the end of a session, to the second: a part of one does not count
 
 my $token = session_in(undef);
-my $claims = claims($token);
-$pg->sql("set session_replication_role = replica;
-    update auth_sessions set created_at = created_at - interval '1 minute',
-        expires_at = date_trunc('second', clock_timestamp()) + interval '0.9 s'
-    where session_id = '$claims->{session_id}'", user => 'postgres');
+my $jti = claims($token)->{jti};
+alter($token, "created_at = created_at - interval '1 minute', expires_at =
+    date_trunc('second', clock_timestamp()) + interval '0.9 s'");
 is_problem(refresh($token), 401, 'AUTH_SESSION_NOT_ACTIVE',
     'in the second in which the session ends');
-is row($claims->{session_id}), "$claims->{jti}|ACTIVE|",
-    'which replaces nothing';
-$pg->sql("update auth_sessions set expires_at = expires_at + interval '1 hour'
-    where session_id = '$claims->{session_id}'");
+is row($token, qw(jti status)), "$jti|ACTIVE", 'which replaces nothing';
+alter($token, "expires_at = expires_at + interval '1 hour'");
 is refresh($token)->status, 200, 'before that second';
 
-$identity->stop;
-$identity->{env}{PLATFORM_JWT_REFRESH_TOKEN_TTL} = '1h';
-$identity->{env}{PLATFORM_AUTH_SESSION_MAX_LIFETIME} = '2h';
-$identity->start;
+restart($identity, JWT_REFRESH_TOKEN_TTL => '1h', AUTH_SESSION_MAX_LIFETIME => '2h');
 my %capped;
-for my $created (map { ($_, $_ + 0.5) } -3 .. 3) {
-    my $session = claims($token = session_in(undef))->{session_id};
-    $pg->sql("set session_replication_role = replica;
-        update auth_sessions set created_at = date_trunc('second',
-            clock_timestamp()) + interval '$created s' - interval '1 hour'
-        where session_id = '$session'", user => 'postgres');
+for my $at (-3, -1.5, -0.5, 0, 0.5, 1.5, 3) {
+    my $token = session_in(undef);
+    alter($token, "created_at = date_trunc('second', clock_timestamp())
+        + interval '$at s' - interval '1 hour'");
     statements();
     my $res = refresh($token);
-    is $res->status, 200, "created at $created: a refresh";
-    $claims = claims($res->json->{refreshToken});
-    my $cap = $pg->sql("select floor(extract(epoch from created_at))::bigint
-        from auth_sessions where session_id = '$session'") + 7200;
+    is $res->status, 200, "created at $at: a refresh";
+    my $claims = claims($res->json);
+    my ($created, $expires) = split /\|/, row($token,
+        map {"floor(extract(epoch from $_))::bigint"} qw(created_at expires_at));
+    my $cap = $created + 7200;
     my $full = $claims->{iat} + 3600;
-    is $claims->{exp}, $full < $cap ? $full : $cap,
-        "created at $created: when the token ends";
-    is $pg->sql("select extract(epoch from expires_at)::bigint
-        from auth_sessions where session_id = '$session'"), $claims->{exp},
-        "created at $created: when the session ends";
+    is $claims->{exp}, $full < $cap ? $full : $cap, "created at $at: when the token ends";
+    is $expires, $claims->{exp}, "created at $at: when the session ends";
     is statements(), $full <= $cap ? 'session_refresh'
-        : 'session_refresh session_rotate', "created at $created: statements";
+        : 'session_refresh session_rotate', "created at $at: statements";
     $capped{ $full > $cap ? 'yes' : 'no' } = 1;
 }
 is $capped{yes}, 1, 'some were capped';
 
 # -- a token of ours that names the session and another account
 
-{
-    my $mine = session_in(undef);
-    my $claims = claims($mine);
-    for my $account ($claims->{account_id}, uuid(5)) {
-        my $named = jwt_token('refresh', jwt_key('identity'), %$claims,
-            account_id => $account, sub => $account);
-        statements();
-        my $res = refresh($named);
-        if ($account eq $claims->{account_id}) {
-            is $res->status, 200, 'the account that has it';
-            $claims = claims($res->json->{refreshToken});
-            next;
-        }
-        is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', 'another account');
-        is statements(), 'session_refresh', 'which one statement finds';
-        is row($claims->{session_id}), "$claims->{jti}|ACTIVE|",
-            'and replaces nothing';
-    }
-}
-
-# -- a jti that is the session's but for its letters is not the session's
-
 $token = session_in(undef);
-$claims = claims($token);
-my $loud = jwt_token('refresh', jwt_key('identity'), %$claims,
-    jti => uc $claims->{jti});
-isnt uc $claims->{jti}, $claims->{jti}, 'a jti has letters';
-is_problem(refresh($loud), 401, 'AUTH_REFRESH_TOKEN_STALE', 'in capitals');
-is refresh($token)->status, 200, 'which replaced nothing';
+for my $account (uuid(5), claims($token)->{account_id}) {
+    my $named = jwt_token('refresh', jwt_key('identity'), %{ claims($token) },
+        account_id => $account, sub => $account);
+    statements();
+    my $res = refresh($named);
+    is $res->status, $account eq uuid(5) ? 401 : 200, "the account $account";
+    is statements(), 'session_refresh', 'which one statement finds';
+}
 
 # -- the server's clock is set: the fence does not shut everybody out
 
@@ -317,23 +306,18 @@ $pg->sql('create schema shifted; create table shifted.shift (by interval);
     alter role platform set search_path = shifted, pg_catalog, public',
     user => 'postgres');
 $identity->start;
-my $shifted = http_post($port, '/api/auth/login', json => {
-    account => 'several@demo.test', credential => 'Demo-passw0rd!' })->json;
-$token = $shifted->{refreshToken};
+$s = logged_in('several');
+$token = $s->{refreshToken};
 for my $by ('1 minute', '3 hours') {
-    my $res = refresh($token);
-    is $res->status, 200, "before it is set $by ahead";
-    $pg->sql("update shifted.shift set by = by + interval '$by'",
-        user => 'postgres');
-    $res = refresh($res->json->{refreshToken});
-    is $res->status, 200, "$by ahead: a refresh";
-    $token = $res->json->{refreshToken};
-    $pg->sql("update shifted.shift set by = by + interval '$by'",
-        user => 'postgres');
-    is http_post($port, '/api/auth/select-branch',
-        json  => { branchId => $shifted->{branches}[0]{branchId} },
-        token => $shifted->{accountAccessToken})->status, 200,
-        "$by ahead: a selection";
+    $token = next_of(refresh($token));    # before it is set
+    for my $what (qw(refresh selection)) {
+        $pg->sql("update shifted.shift set by = by + interval '$by'",
+            user => 'postgres');
+        my $res = $what eq 'refresh' ? refresh($token)
+            : select_branch($s, $branches[0]);
+        is $res->status, 200, "$by ahead: a $what";
+        $token = $res->json->{refreshToken} // $token;
+    }
 }
 $pg->sql('alter role platform reset search_path', user => 'postgres');
 
@@ -341,16 +325,13 @@ $pg->sql('alter role platform reset search_path', user => 'postgres');
 #    statement_timeout, which is longer than a request lasts, does not end it
 
 $token = session_in(undef);
-my $unit = 3;    # seconds
-$identity->stop;
-$identity->{env}{PLATFORM_DB_PREPARED} = 'false';
-$identity->{env}{PLATFORM_DB_STATEMENT_TIMEOUT} = 20 * $unit . 's';
-$identity->{env}{PLATFORM_REQUEST_TIMEOUT} = "${unit}s";
-$identity->start;
+$jti = claims($token)->{jti};
+my $unit = $t->scale;    # seconds
+restart($identity, DB_PREPARED => 'false', DB_STATEMENT_TIMEOUT => 20 * $unit . 's',
+    REQUEST_TIMEOUT => "${unit}s");
 $t->allow(qr/db\.error/);
-$claims = claims($token);
 my $transaction = $pg->begin("update auth_sessions set expires_at = expires_at
-    where session_id = '$claims->{session_id}'");
+    where session_id = '" . session_of($token) . "'");
 my $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'locked for too long');
 like $res->json->{detail}, qr/may or may not/, 'which says so';
@@ -360,10 +341,9 @@ cmp_ok $pg->sql($waiting, user => 'postgres'), '>=', 1, 'its write waits';
 ok $pg->end($transaction, 'commit'), 'the transaction ends';
 ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }),
     'its write comes through';
-is row($claims->{session_id}), "$claims->{jti}|ACTIVE|", 'and does nothing';
-is $pg->sql("select count(*) from rotated_tokens
-    where session_id = '$claims->{session_id}'"), 0, 'nor remembers anything';
-ok eventually(sub { refresh($token)->status == 200 }),
-    'the token is still good';
+is row($token, qw(jti status)), "$jti|ACTIVE", 'and does nothing';
+is $pg->sql("select count(*) from rotated_tokens where session_id = '"
+    . session_of($token) . "'"), 0, 'nor remembers anything';
+ok eventually(sub { refresh($token)->status == 200 }), 'the token is still good';
 
 $t->done;

@@ -1,6 +1,7 @@
 /* The program's settings: one table of names, forms, defaults and rules. */
 
 #include "base/config.h"
+#include "base/config_forms.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -28,35 +29,16 @@ struct setting {
     const char *form;     /* of a text, as the two that follow */
     size_t max;           /* bytes; 0: 65536 */
     bool (*check)(const char *text);
-    bool words;        /* the form is that of each word */
-    const char *local; /* the default where APP_ENV is local, if another */
+    const char *between; /* words, each of the form; NULL: it is one value */
+    const char *local;   /* the default where APP_ENV is local, if another */
     bool secret;
 };
 
-/* scheme://host[:port], by the gateway's rules: the host may begin with a "*."
- * label before two or more others, as all below a top-level domain are no
- * one's. */
-#define LABEL "[-_0-9A-Za-z]+"
-#define ORIGIN                                                                \
-    "https?://(\\*\\." LABEL "(\\." LABEL ")+|" LABEL "(\\." LABEL ")*|"      \
-    "\\[[^] \t]{2,}\\])(:" PARSE_PORT ")?"
-
-/* What is accepted, and its form. */
-#define A_BOOL "true, false, 1, 0, on, off"
+/* Visible ASCII without the double quote and the backslash. */
 #define A_TEXT(most)                                                          \
     "visible ASCII without quotes and backslashes, at most " #most,           \
         .form = PARSE_VISIBLE "+", .max = most
-#define A_RATE                                                                \
-    "off, or like 10r/s burst 20",                                            \
-        .form = "[Oo][Ff][Ff]|0*([1-9][0-9]{0,5}|1000000)r/[sm]"              \
-                "( burst[ =]0*([0-9]{1,6}|1000000))?"
-/* The gateway alone says what. */
-#define A_GATEWAYS "anything", .form = ".*"
-/* Without user and fragment. */
-#define A_URL                                                                 \
-    "an http or https URL",                                                   \
-        .form = "https?://[]!%-.0-:<-?A-[^-z|~][]!%-:<-?A-[^-z|~]*",          \
-        .max = 2048
+#define SHARED(x) A_##x, .form = FORM_##x
 
 #define SETTING(k, n, m, p, a, ...)                                           \
     {                                                                         \
@@ -81,9 +63,8 @@ struct setting {
 static const struct setting settings[] = {
     TEXT("APP_ENV", app_env, NULL, A_TEXT(64)),
     TEXT("APP_NAME", app_name, "identity-service", A_TEXT(64)),
-    FOREIGN("HTTP_HOST", "127.0.0.1", "a host name or address",
-            .form = "[]:" PARSE_HOST "]+", .max = 253),
-    FOREIGN("HTTP_PORT", "8081", "1 to 65535", .form = PARSE_PORT),
+    FOREIGN("HTTP_HOST", "127.0.0.1", SHARED(HOST), .max = 253),
+    FOREIGN("HTTP_PORT", "8081", SHARED(PORT)),
     TEXT("IDENTITY_LISTEN", listen, NULL,
          "the path of a socket (with a slash) or host:port",
          .check = parse_listen),
@@ -123,14 +104,10 @@ static const struct setting settings[] = {
     BOOL("PLATFORM_AUTH_SESSION_CLIENT", session_client, "true"),
     SECONDS("PLATFORM_AUTH_SESSION_MAX_LIFETIME", session_max_lifetime_s,
             "90d", "0 (no cap) to 3650d"),
-    FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL,
-            "header names, separated by spaces or commas",
-            .form = "[ ,]*[-_0-9A-Za-z][-_ ,0-9A-Za-z]*"),
-    TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL,
-         "origins as a browser sends them, separated by spaces; "
-         "https://*.example.com for all subdomains; never *",
-         .form = ORIGIN, .words = true,
-         .local = "http://127.0.0.1:8080"),
+    FOREIGN("PLATFORM_CORS_ALLOWED_HEADERS", NULL, SHARED(HEADER),
+            .between = " \t,"),
+    TEXT("PLATFORM_CORS_ALLOWED_ORIGINS", cors_origins, NULL, SHARED(ORIGIN),
+         .between = " \t", .local = "http://127.0.0.1:8080"),
     MS("PLATFORM_DB_CONNECT_TIMEOUT", db_connect_timeout_ms, "2s",
        "0.1s to 60s"),
     TEXT("PLATFORM_DB_HOST", db_host, NULL, "libpq's host"),
@@ -141,7 +118,7 @@ static const struct setting settings[] = {
     NUMBER("PLATFORM_DB_POOL_SIZE", db_pool_size, NULL, "1 to 256"),
     TEXT("PLATFORM_DB_PORT", db_port, NULL,
          "1 to 65535, or a comma-separated list as libpq's port",
-         .form = "(" PARSE_PORT ")?(,(" PARSE_PORT ")?)*"),
+         .form = PORT "?(," PORT "?)*"),
     BOOL("PLATFORM_DB_PREPARED", db_prepared, "true"),
     BOOL("PLATFORM_DB_SEED_ON_START", db_seed_on_start, NULL),
     TEXT("PLATFORM_DB_SSLMODE", db_sslmode, NULL,
@@ -150,16 +127,18 @@ static const struct setting settings[] = {
     MS("PLATFORM_DB_STATEMENT_TIMEOUT", db_statement_timeout_ms, "3s",
        "0.1s to 60s"),
     TEXT("PLATFORM_DB_USER", db_user, NULL, "libpq's user"),
-    FOREIGN("PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT", "2s", A_GATEWAYS),
-    FOREIGN("PLATFORM_ENTITLEMENT_SERVERS", NULL, A_GATEWAYS),
-    FOREIGN("PLATFORM_ENTITLEMENT_TIMEOUT", "30s", A_GATEWAYS),
-    FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", A_URL),
+    FOREIGN("PLATFORM_ENTITLEMENT_CONNECT_TIMEOUT", "2s", SHARED(TIME)),
+    FOREIGN("PLATFORM_ENTITLEMENT_SERVERS", NULL, SHARED(ADDRESS),
+            .between = " \t,"),
+    FOREIGN("PLATFORM_ENTITLEMENT_TIMEOUT", "30s", SHARED(TIME)),
+    FOREIGN("PLATFORM_ENTITLEMENT_URL", "http://127.0.0.1:8082", SHARED(SITE)),
     BOOL("PLATFORM_HTTP_ACCESS_LOG_ENABLED", access_log, "true"),
     SECONDS("PLATFORM_JWT_ACCESS_TOKEN_TTL", access_ttl_s, "15m", "1s to 1d"),
     TEXT("PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS", jwt_additional_public_keys,
          NULL, "kid=base64,kid=base64"),
-    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, A_TEXT(512)),
-    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081", A_TEXT(512)),
+    TEXT("PLATFORM_JWT_AUDIENCE", jwt_audience, NULL, SHARED(URI)),
+    TEXT("PLATFORM_JWT_ISSUER", jwt_issuer, "http://127.0.0.1:8081",
+         SHARED(URI)),
     TEXT("PLATFORM_JWT_KEY_DIR", jwt_key_dir, NULL, "an absolute path",
          .form = "/.+", .max = 4000),
     TEXT("PLATFORM_JWT_KEY_ID", jwt_key_id, NULL, PARSE_KID_ACCEPTED,
@@ -169,18 +148,17 @@ static const struct setting settings[] = {
          "base64 of PEM or DER"),
     SECONDS("PLATFORM_JWT_REFRESH_TOKEN_TTL", refresh_ttl_s, "30d",
             "1s to 3650d"),
-    FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", A_RATE),
+    FOREIGN("PLATFORM_LOGIN_RATE_LIMIT", "10r/s burst 20", SHARED(RATE)),
     WORD("PLATFORM_LOG_LEVEL", log_level, "info", "debug, info, warn, error"),
-    FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", A_RATE),
+    FOREIGN("PLATFORM_REFRESH_RATE_LIMIT", "50r/s burst 100", SHARED(RATE)),
     MS("PLATFORM_REQUEST_TIMEOUT", request_timeout_ms, "5s", "0.1s to 5m"),
     FOREIGN("PLATFORM_REVOCATIONS_ENABLED", "true", A_BOOL, .kind = KIND_WORD),
-    FOREIGN("PLATFORM_REVOCATIONS_STALE", "pass", "pass, refuse",
+    FOREIGN("PLATFORM_REVOCATIONS_STALE", "pass", A_STALE,
             .kind = KIND_WORD),
     SECONDS("PLATFORM_SWEEP_INTERVAL", sweep_interval_s, "10m",
             "0 (off) to 7d"),
-    FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL,
-            "addresses and CIDRs; a prefix length of 0 is refused",
-            .check = parse_cidr_list),
+    FOREIGN("PLATFORM_TRUSTED_PROXIES", NULL, SHARED(NETWORK),
+            .between = " \t,"),
     NUMBER("PLATFORM_WORKER_THREADS", worker_threads, "16", "1 to 256"),
     {.name = NULL}
 };
@@ -205,30 +183,29 @@ static const char *preset_of(const struct config *cfg, const struct setting *s)
 
 #define MEMBER(cfg, s) ((void *) ((char *) (cfg) + (s)->member))
 
-/* What of a text is not accepted: of a list of words the first that is not,
- * copied to word; NULL: nothing. */
+/* What of a text is not accepted: of a list the first word that is not, copied
+ * to word, or the text if it has none; NULL: nothing. */
 static const char *refused_part(const struct setting *s, const char *text,
                                 char word[512])
 {
+    const char *rest = text;
     size_t len;
 
-    if (s->check != NULL) {
-        return s->check(text) ? NULL : text;
+    if (s->check != NULL || s->between == NULL) {
+        return (s->check != NULL ? s->check(text)
+                                 : parse_form(text, s->form, s->max))
+                   ? NULL
+                   : text;
     }
-    if (!parse_form(text, s->words ? ".*[^ \t].*" : s->form, s->max)) {
-        return text;
-    }
-    if (!s->words) {
-        return NULL;
-    }
-    for (; *(text += strspn(text, " \t")) != '\0'; text += len) {
-        len = strcspn(text, " \t");
-        (void) snprintf(word, 512, "%.*s", (int) len, text);
+    word[0] = '\0';
+    for (; *(rest += strspn(rest, s->between)) != '\0'; rest += len) {
+        len = strcspn(rest, s->between);
+        (void) snprintf(word, 512, "%.*s", (int) len, rest);
         if (len >= 512 || !parse_form(word, s->form, 0)) {
             return word;
         }
     }
-    return NULL;
+    return word[0] != '\0' ? NULL : text;
 }
 
 static bool store_value(struct config *cfg, const struct setting *s,
@@ -265,7 +242,7 @@ static void say_refused(const struct setting *s, const char *text, char *err,
                         size_t err_cap)
 {
     char shown[64] = "the value", *out = shown, word[512];
-    const char *part = s->words ? refused_part(s, text, word) : NULL;
+    const char *part = s->between != NULL ? refused_part(s, text, word) : NULL;
 
     if (!s->secret) {
         text = part != NULL ? part : text;

@@ -111,13 +111,8 @@ bool parse_word(const char *text, const char *words, int64_t *out);
  * whole (NULL: any bytes). */
 bool parse_form(const char *text, const char *form, size_t max);
 
-/* For forms: visible ASCII without the double quote and the backslash; 1 to
- * 65535; what else than "]" and ":" a bracket of host characters holds. */
+/* For forms: visible ASCII without the double quote and the backslash. */
 #define PARSE_VISIBLE "[]!#-[^-~]"
-#define PARSE_PORT                                                            \
-    "0*([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|"        \
-    "655[0-2][0-9]|6553[0-5])"
-#define PARSE_HOST "*._0-9A-Za-z[-"
 
 /* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
  * unquoted line of an environment file can hold. */
@@ -132,10 +127,6 @@ bool parse_listen(const char *text);
 
 /* A comma-separated list of hosts, as libpq takes them, all this machine. */
 bool parse_loopback(const char *hosts);
-
-/* One or more addresses and CIDRs, space- or comma-separated; a prefix of 0 is
- * refused. */
-bool parse_cidr_list(const char *text);
 
 #define ENVFILE_MAX_BYTES (1024 * 1024)
 

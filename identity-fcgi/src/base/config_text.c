@@ -1,8 +1,8 @@
 /* The texts of settings: the forms of values, and environment files. */
 
 #include "base/config.h"
+#include "base/config_forms.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <regex.h>
@@ -15,7 +15,7 @@
 
 bool parse_form(const char *text, const char *form, size_t max)
 {
-    char whole[1024];
+    char whole[2048];
     regex_t re;
     bool ok;
 
@@ -110,44 +110,13 @@ bool parse_listen(const char *text)
     if (strchr(text, '/') != NULL) {
         return strlen(text) < sizeof(((struct sockaddr_un *) 0)->sun_path);
     }
-    return parse_form(
-        text, "([]" PARSE_HOST "]+|\\[[]:" PARSE_HOST "]*\\]):" PARSE_PORT,
-        260);
+    return parse_form(text, SERVER ":" PORT, 260);
 }
 
 bool parse_loopback(const char *hosts)
 {
 #define LOOPBACK "(|[/@][^,]*|localhost|127\\.[0-9.]*|::1)"
     return parse_form(hosts, LOOPBACK "(," LOOPBACK ")*", 0);
-}
-
-static bool is_cidr(char *text)
-{
-    bool v6 = strchr(text, ':') != NULL;
-    char *slash = strchr(text, '/');
-    unsigned char addr[16];
-    int64_t bits;
-
-    if (slash != NULL) {
-        *slash++ = '\0';
-    }
-    return inet_pton(v6 ? AF_INET6 : AF_INET, text, addr) == 1 &&
-           (slash == NULL ||
-            parse_within(slash, v6 ? "1 to 128" : "1 to 32", false, &bits));
-}
-
-bool parse_cidr_list(const char *text)
-{
-    char *copy = strdup(text), *rest = copy, *item;
-    bool ok = copy != NULL, any = false;
-
-    while (ok && (item = strsep(&rest, " ,")) != NULL) {
-        if (*item != '\0') {
-            ok = any = is_cidr(item);
-        }
-    }
-    free(copy);
-    return ok && any;
 }
 
 /* -- environment files ---------------------------------------------------- */

@@ -129,6 +129,8 @@ sub expand {
     );
     $text =~ s{%%(\w+)%%}{
         $1 =~ /^PORT_(\w+)$/ ? $self->port($1)
+            : $1 =~ /^TO_(\w+)$/
+            ? 'proxy_pass http://127.0.0.1:' . $self->port($1) . ';'
             : $vars{$1} // die "nobody gave %%$1%% a value\n"
     }ge;
     return $text;
@@ -437,10 +439,12 @@ sub eventually {
 
     my $until
         = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
+    my $pause = 0.001;
     while (1) {
         my $value = $sub->();
         return $value if $value || Time::HiRes::time() > $until;
-        Time::HiRes::sleep(0.02);
+        Time::HiRes::sleep($pause);
+        $pause *= 1.5 if $pause < 0.02;
     }
 }
 
@@ -559,7 +563,8 @@ C<%%PORT_NAME%%>), a further C<%%NAME%%>, files below the directory.
 TEXT may hold C<%%GLOBALS%%> (daemon, pid, error_log, user, load_module),
 C<%%GLOBALS_HTTP%%> (temporary paths, a plain access log, and header buffers
 that hold a token, unless TEXT sets them itself),
-C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%DIR%%>,
+C<%%PLATFORM_LOG%%> (the JSON access log), C<%%PORT_x%%>, C<%%TO_x%%> (the
+C<proxy_pass> to that port), C<%%DIR%%>,
 C<%%ROOT%%>, C<%%BUILD%%>, C<%%MODULE%%>.  Write C<worker_processes> yourself.
 C<nginx_conf> again and C<reload> change a running one.  C<nginx_test> returns
 (passed, output) of C<nginx -t>.  An nginx object has pid, workers,
@@ -609,7 +614,8 @@ C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
 An HTTP server whose C<set(...)> changes the answer at any time: truncate sends
 that many bytes of an announced body, raw sends exact bytes, delay is seconds,
 hangup closes.  C<down> and C<up> refuse and accept connections again.
-C<requests> and C<count> tell what was fetched.  set keeps what it is not told.
+C<requests> and C<count> tell what was fetched, C<quiet(SECONDS)> waits until the
+last fetch is so old.  set keeps what it is not told.
 
 =item http_server(NAME, sub { my ($request, $server) = @_; ... })
 

@@ -110,11 +110,13 @@ sub _title {
 }
 
 # Waits until all of the configuration's workers serve: those that have their
-# title, which comes last.
+# title, which comes last.  A single process has none.
 sub _wait_workers {
     my ($self, $until) = @_;
 
-    my ($count) = _slurp($self->{conf}) =~ /^\s*worker_processes\s+(\w+);/m;
+    my $conf = _slurp($self->{conf});
+    return if $conf =~ /^\s*master_process\s+off;/m;
+    my ($count) = $conf =~ /^\s*worker_processes\s+(\w+);/m;
     ($count) = split ' ', `getconf _NPROCESSORS_ONLN` if ($count //= 1) eq 'auto';
     while (1) {
         return if (my @serving = $self->workers) >= $count;

@@ -1,0 +1,128 @@
+package Platform::Test::Client;
+
+# What a client of /api/auth does, and the row of its session.
+
+use strict;
+use warnings;
+
+use Platform::Test;
+use Test::More ();
+
+use Exporter qw(import);
+our @EXPORT = qw(
+    client_of call login logged_in refresh next_of select_branch logout claims
+    session_of row alter recent restart cookies branch
+);
+
+our $CREDENTIAL = 'Demo-passw0rd!';
+our $COOKIE = 'platform_refresh_token';
+my ($t, $port);
+
+# Whom to ask: the identity face, or what is at another port.
+sub client_of { ($t, $port) = ($_[0], $_[1] // $_[0]->port('identity')); return $port }
+
+# call(PATH, DATA, ...): a JSON body, none where DATA is undef.
+sub call {
+    my ($path, $json, %o) = @_;
+
+    return http_post($port, "/api/auth/$path",
+        (defined $json ? (json => $json) : ()), %o);
+}
+
+# The answer to a login; account 'one' is one@demo.test.
+sub login {
+    my ($account, %o) = @_;
+
+    my $credential = delete $o{credential} // $CREDENTIAL;
+    return call(login => { account => $account =~ /\@/ ? $account
+            : "$account\@demo.test", credential => $credential }, %o);
+}
+
+# What a login gave that succeeds, if after some time: hashes wait for a
+# processor, and may be told so.
+sub logged_in {
+    my @who = @_;
+    my $res;
+
+    eventually(sub { ($res = login(@who))->status != 503 });
+    $res->status == 200 or die "login $who[0]: " . $res->body . "\n";
+    return $res->json;
+}
+
+sub _refresh_token { return ref $_[0] ? $_[0]{refreshToken} : $_[0] }
+
+# Takes a token, or the answer that has it; more => further members.
+sub refresh {
+    my ($token, %o) = @_;
+
+    return call(refresh => { refreshToken => _refresh_token($token),
+        %{ delete $o{more} // {} } }, %o);
+}
+
+# One test: a refresh succeeded; its refresh token.
+sub next_of {
+    my ($res) = @_;
+
+    Test::More::is($res->status, 200, 'a refresh') or Test::More::diag($res->body);
+    return $res->json->{refreshToken};
+}
+
+# With an account token, or the answer that has it.
+sub select_branch {
+    my ($token, $branch, %o) = @_;
+
+    return call('select-branch', { branchId => $branch },
+        token => ref $token ? $token->{accountAccessToken} : $token, %o);
+}
+
+# By its refresh token where one is given.
+sub logout {
+    my ($token, %o) = @_;
+
+    return call(logout => defined $token
+        ? { refreshToken => _refresh_token($token) } : undef, %o);
+}
+
+sub claims { return (jwt_decode(_refresh_token($_[0])))[1] }
+
+sub session_of { return claims($_[0])->{session_id} }
+
+# Columns of a session's row.
+sub row {
+    my ($token, @columns) = @_;
+
+    return $t->postgres->sql('select ' . join(', ', @columns)
+        . " from auth_sessions where session_id = '" . session_of($token) . "'");
+}
+
+# Changes it behind the back of all triggers.
+sub alter {
+    my ($token, $set) = @_;
+
+    $t->postgres->sql("set session_replication_role = replica; update auth_sessions
+        set $set where session_id = '" . session_of($token) . "'",
+        user => 'postgres');
+    return;
+}
+
+# As if the last rotation had been now, whatever has taken its time since.
+sub recent { return alter($_[0], 'used_at = clock_timestamp()') }
+
+# The process once more, with PLATFORM_NAME => value.
+sub restart {
+    my ($identity, %env) = @_;
+
+    $identity->stop;
+    $identity->{env}{"PLATFORM_$_"} = $env{$_} for keys %env;
+    delete $identity->{env}{$_}
+        for grep { !defined $identity->{env}{$_} } keys %{ $identity->{env} };
+    $identity->start;
+    return;
+}
+
+sub cookies { return scalar($_[0]->header_all('Set-Cookie')) }
+
+# A branch of the seed.
+sub branch { return sprintf '00000000-0000-4000-8000-0005%08d', $_[0] }
+
+1;
