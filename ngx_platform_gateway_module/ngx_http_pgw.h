@@ -257,9 +257,9 @@ typedef struct {
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
 
 typedef struct {
-    ngx_str_t                    prefix;       /* "https://"; there stands all
-                                                  of it, up to a zero */
-    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+    pj_str_t                     text;         /* as it is compared */
+    size_t                       prefix;       /* of "https://", or of all */
+    ngx_str_t                    suffix;       /* "" or ".example.com" */
 } ngx_http_pgw_origin_t;
 
 

@@ -15,8 +15,8 @@
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
@@ -73,7 +73,9 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     server = r->loc_conf;
     loc_conf = server;
 
-    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
+    if (gr == NULL
+        || ngx_http_pgw_peek_find(r, &r->uri, &loc_conf) == NGX_ERROR)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -85,25 +87,22 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
         r->loc_conf = loc_conf;
     }
 
-    rc = NGX_DECLINED;
     conf = ngx_http_pgw_loc(r);
 
     if (conf->enable) {
         gr->required = conf->access;
+
         rc = ngx_http_pgw_cors_options(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            ngx_http_update_location_config(r);
+            return rc;
+        }
     }
 
-    if (rc == NGX_DECLINED) {
+    /* nginx looks for the location itself, and begins at the server */
 
-        /* nginx looks for the location itself, and begins at the server */
-
-        r->loc_conf = server;
-        return NGX_DECLINED;
-    }
-
-    ngx_http_update_location_config(r);
-
-    return rc;
+    r->loc_conf = server;
+    return NGX_DECLINED;
 }
 
 
