@@ -307,6 +307,14 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
     ((ngx_http_core_loc_conf_t *)                                             \
      ngx_http_get_module_loc_conf(r, ngx_http_core_module))
 
+#define ngx_http_pgw_conf_core(cf)                                            \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_server(cf)                                          \
+    ((ngx_http_core_srv_conf_t *)                                             \
+     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
+
 #define ngx_http_pgw_conf_main(cf)                                            \
     ((ngx_http_pgw_main_conf_t *)                                             \
      ngx_http_conf_get_module_main_conf(cf, ngx_http_platform_gateway_module))

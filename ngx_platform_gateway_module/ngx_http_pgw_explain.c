@@ -142,14 +142,12 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void                          **loc_conf;
+    void                          **loc_conf = e->asked->server->ctx->loc_conf;
     ngx_int_t                       rc;
     ngx_str_t                       uri;
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
-
-    loc_conf = e->asked->server->ctx->loc_conf;
 
     rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
                                &e->asked->path, &uri);
@@ -371,9 +369,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_uint_t                      access;
     const char                     *match;
     ngx_conf_bitmask_t             *level;
-    const ngx_http_pgw_loc_conf_t  *conf;
+    const ngx_http_pgw_loc_conf_t  *conf = e->conf;
 
-    conf = e->conf;
     ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
 
     if (conf == NULL) {

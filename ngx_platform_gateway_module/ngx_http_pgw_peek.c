@@ -78,10 +78,8 @@ ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx)
 {
     u_char                   *p, *last;
-    const ngx_array_t        *codes;
+    const ngx_array_t        *codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
     ngx_http_script_code_pt   code;
-
-    codes = ngx_http_pgw_peek_rewrite_codes(cf, ctx);
 
     if (codes == NULL) {
         return 0;
@@ -219,11 +217,10 @@ ngx_http_pgw_peek_static(const ngx_str_t *uri,
     const ngx_http_location_tree_node_t *node, void ***loc_conf)
 {
     size_t                     len, n;
-    u_char                    *p;
+    u_char                    *p = uri->data;
     ngx_int_t                  rc, found;
     ngx_http_core_loc_conf_t  *clcf;
 
-    p = uri->data;
     len = uri->len;
     found = NGX_DECLINED;
 
@@ -324,11 +321,8 @@ ngx_http_pgw_peek_in(ngx_http_request_t *r, ngx_str_t *uri,
 ngx_int_t
 ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri, void ***loc_conf)
 {
-    void       **in;
-    ngx_int_t    rc;
-
-    in = *loc_conf;
-    rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
+    void       **in = *loc_conf;
+    ngx_int_t    rc = ngx_http_pgw_peek_in(r, uri, loc_conf);
 
     return (rc == NGX_DECLINED && *loc_conf != in) ? NGX_OK : rc;
 }

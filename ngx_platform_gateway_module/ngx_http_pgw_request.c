@@ -49,9 +49,8 @@ ngx_http_pgw_request_t *
 ngx_http_pgw_request_begin(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr;
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_get(r);
 
-    gr = ngx_http_pgw_request_get(r);
     if (gr) {
         return gr;
     }
@@ -134,9 +133,7 @@ ngx_http_pgw_decision_e
 ngx_http_pgw_request_decision(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr)
 {
-    ngx_uint_t  reason;
-
-    reason = ngx_http_pgw_request_reason(r, gr);
+    ngx_uint_t  reason = ngx_http_pgw_request_reason(r, gr);
 
     return reason == NGX_HTTP_PGW_REASON_NONE ? NGX_HTTP_PGW_DECISION_NONE
            : !(ngx_http_pgw_reasons[reason].flags
@@ -149,9 +146,7 @@ ngx_http_pgw_request_decision(const ngx_http_request_t *r,
 const ngx_http_pgw_reason_t *
 ngx_http_pgw_request_refusal(const ngx_http_pgw_request_t *gr)
 {
-    const ngx_http_pgw_reason_t  *reason;
-
-    reason = &ngx_http_pgw_reasons[gr->reason];
+    const ngx_http_pgw_reason_t  *reason = &ngx_http_pgw_reasons[gr->reason];
 
     return (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) && !gr->shadowed
            ? reason : NULL;
@@ -196,8 +191,7 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
                  forbidden ? scopes[(gr->required & NGX_HTTP_PGW_GUARDED) >> 2]
                            : detail);
 
-        gr->challenge.data = text.start;
-        gr->challenge.len = (size_t) (text.last - text.start);
+        gr->challenge = ngx_http_pgw_text_value(&text);
 
     } else if (reason->status == NGX_HTTP_UNAUTHORIZED) {
         gr->challenge = conf->challenge;
