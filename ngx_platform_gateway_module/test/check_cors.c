@@ -22,7 +22,6 @@
 #define ngx_http_update_location_config(...) abort()
 
 #include "../ngx_http_pgw_cors.c"
-#include "../ngx_http_pgw_cors_conf.c"
 #include "../ngx_http_pgw_names.c"
 
 /* -- what they need of nginx and of the other files */
@@ -150,7 +149,7 @@ static const char *origins(const char *words)
 {
     ngx_command_t cmd = {.name = ngx_string("origins")};
 
-    return given(ngx_http_pgw_cors_conf_origins, &cmd, words);
+    return given(ngx_http_pgw_cors_origins, &cmd, words);
 }
 
 static const char *methods(const char *words)
@@ -162,7 +161,7 @@ static const char *methods(const char *words)
         .post = &usual};
 
     ngx_str_null(&conf.cors_methods);
-    return given(ngx_http_pgw_cors_conf_list, &cmd, words);
+    return given(ngx_http_pgw_cors_list, &cmd, words);
 }
 
 static const char *detail;
