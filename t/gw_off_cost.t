@@ -2,17 +2,13 @@
 # in instructions from a request's head to its log line, as the difference
 # between many requests and few.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $valgrind = Platform::Test::Env::find('valgrind');
 plan skip_all => 'counted by callgrind: needs valgrind, and a plain build'
-    if !$valgrind || Platform::Test::Env::asan()
-    || Platform::Test::Env::valgrind();
+    if !$valgrind || Platform::Test::Env::asan() || Platform::Test::Env::valgrind();
 
 my ($few, $many, $most) = (50, 250, 500);
 

@@ -2,13 +2,10 @@
 # the zone has as much room after 20 of them as before, also where each brings
 # a new key set.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use POSIX ();
-use Test::More;
 
 my $RELOADS = 20;
 

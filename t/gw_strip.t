@@ -1,12 +1,9 @@
 # Context headers of a client reach no upstream, on any path, in any
 # protocol and spelling; all other headers pass as they came.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -58,8 +55,7 @@ HTTP
 $t->start_nginx;
 
 my @NAMES = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type
-    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id
-    X-Branch-Ids X-Roles);
+    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles);
 
 # Header lines at an upstream that did not come from nginx itself.
 sub passed {
@@ -88,8 +84,7 @@ for my $server (qw(gateway lax)) {
             my $res = http_get($port, $path,
                 headers => [ 'X-First' => '1', @some, 'X-Last' => '2' ]);
             is $res->status, 200, "$server $path";
-            my $expect = $path =~ /gi$/
-                ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
+            my $expect = $path =~ /gi$/ ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
                 : [ 'X-First: 1', 'X-Last: 2' ];
             is_deeply [ map { s/^x-(\w)/X-\u$1/r } @{ passed($res) } ],
                 $expect, "$server $path: only the others";
@@ -157,8 +152,7 @@ for my $n (0, 1, 19, 20, 21, 40, 60) {
 # Further names.
 
 my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3, 'X-Who' => 4, 'X-More' => 5);
-is_deeply passed(http_get($port, '/', headers => \@further)),
-    [ 'X-Also: 3', 'X-More: 5' ],
+is_deeply passed(http_get($port, '/', headers => \@further)), [ 'X-Also: 3', 'X-More: 5' ],
     'names of http{}, and of the claim map of any location';
 is_deeply passed(http_get($t->port('lax'), '/',
     headers => [ @further, 'x_internal' => 6, 'X.Also' => 7 ])), ['X-Who: 4'],
