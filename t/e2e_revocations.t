@@ -14,8 +14,7 @@ use Time::HiRes qw(sleep time);
 my $t = Platform::Test->new;
 my @process = map { $t->identity(name => "identity$_",
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity')) } 1, 2;
-my $stack = $t->full_stack(identity => $process[0], env => {
-    IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
+my $stack = $t->full_stack(identity => \@process);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     IDENTITY_LISTEN => undef, %{ $stack->{env} } });
 
