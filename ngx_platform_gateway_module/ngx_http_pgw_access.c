@@ -107,10 +107,8 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
 }
 
 
-/*
- * Where a "return" of server{} may answer by itself: before it, for the path as
- * the client sent it.  Elsewhere last, for the path that may be rewritten.
- */
+/* Where a "return" of server{} may answer by itself: before it, for the path as
+   the client sent it.  Elsewhere last, for the path that may be rewritten. */
 
 static ngx_int_t
 ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
@@ -140,11 +138,9 @@ ngx_http_pgw_access_source(const ngx_http_pgw_source_t *from,
 }
 
 
-/*
- * Whether r has come to a location that is there for fetches alone, in whatever
- * server.  "internal" keeps clients out, but not those whom an upstream sends
- * there by X-Accel-Redirect, or a page by SSI.
- */
+/* Whether r has come to a location that is there for fetches alone, in whatever
+   server.  "internal" keeps clients out, but not those whom an upstream sends
+   there by X-Accel-Redirect, or a page by SSI. */
 
 static ngx_uint_t
 ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
@@ -471,10 +467,8 @@ ngx_http_pgw_access_init(ngx_conf_t *cf)
 }
 
 
-/*
- * The handlers of a phase stand side by side and share checker and next, so it
- * is enough to swap the functions.
- */
+/* The handlers of a phase stand side by side and share checker and next, so it
+   is enough to swap the functions. */
 
 ngx_int_t
 ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)

@@ -209,10 +209,8 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * Takes out an upstream's CORS headers, where drop, and adds names to the last
- * Vary line that there is, or as a line of its own; NULL: no Vary.
- */
+/* Takes out an upstream's CORS headers, where drop, and adds names to the last
+   Vary line that there is, or as a line of its own; NULL: no Vary. */
 
 static ngx_int_t
 ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
@@ -311,10 +309,6 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     ngx_uint_t        allowed, preflight, refused;
     const ngx_str_t  *names;
 
-    static const ngx_str_t  origin = ngx_string("Origin");
-    static const ngx_str_t  three = ngx_string("Origin, "
-        "Access-Control-Request-Method, Access-Control-Request-Headers");
-
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
@@ -326,13 +320,14 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 
-    /*
-     * Vary goes on responses without an Origin too: a cache must not hand
-     * them to a page of another origin.
-     */
+    /* Vary goes on responses without an Origin too: a cache must not hand them
+       to a page of another origin. */
 
     names = conf->cors_origins == NULL || conf->cors_origins->nelts == 0 ? NULL
-            : preflight || refused ? &three : &origin;
+            : preflight || refused
+            ? ngx_http_pgw_header_text("Origin, Access-Control-Request-Method, "
+                                       "Access-Control-Request-Headers")
+            : ngx_http_pgw_header_text("Origin");
 
     /* what an upstream allows is refused by taking it away */
 

@@ -201,11 +201,9 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 }
 
 
-/*
- * A token must not reach the disk, so a body that nginx would not hold in
- * memory is refused.  A page may have its browser ask, from inside what "allow"
- * lets in: all that a page can have sent by POST has one of two headers.
- */
+/* A token must not reach the disk, so a body that nginx would not hold in
+   memory is refused.  A page may have its browser ask, from inside what "allow"
+   lets in: all that a page can have sent by POST has one of two headers. */
 
 static ngx_int_t
 ngx_http_pgw_explain_handler(ngx_http_request_t *r)

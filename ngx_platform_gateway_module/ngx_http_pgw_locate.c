@@ -9,10 +9,8 @@
 #include "ngx_http_pgw_locate.h"
 
 
-/*
- * NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
- * longest prefix; NGX_DECLINED: none of them.
- */
+/* NGX_OK: an exact match; NGX_DONE: all but the final slash; NGX_AGAIN: the
+   longest prefix; NGX_DECLINED: none of them. */
 
 static ngx_int_t
 ngx_http_pgw_locate_static(const ngx_str_t *uri,

@@ -15,10 +15,8 @@
 ngx_int_t ngx_http_pgw_locate(ngx_http_request_t *r, ngx_str_t *uri,
     void ***loc_conf);
 
-/*
- * Reads a path as nginx reads that of a request line to server, into memory of
- * r: decoded, without arguments.  NGX_DECLINED: it is not accepted.
- */
+/* Reads a path as nginx reads that of a request line to server, into memory of
+   r: decoded, without arguments.  NGX_DECLINED: it is not accepted. */
 ngx_int_t ngx_http_pgw_locate_uri(const ngx_http_request_t *r,
     const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
     ngx_str_t *uri);

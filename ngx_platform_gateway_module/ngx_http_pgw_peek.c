@@ -108,10 +108,9 @@ ngx_http_pgw_peek_rewrite_answers(ngx_conf_t *cf,
 }
 
 
-/*
- * The structure of the access module is an array of rules for each family, the
- * sizes of which are checked.  A rule is an address, a mask, and what it says.
- */
+/* The structure of the access module is an array of rules for each family, the
+   sizes of which are checked.  A rule is an address, a mask, and what it
+   says. */
 
 ngx_uint_t
 ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
@@ -167,9 +166,9 @@ ngx_http_pgw_peek_access_denies(ngx_conf_t *cf)
 
 /*
  * Each of the modules holds nginx's public ngx_http_upstream_conf_t; the field
- * that its directive sets tells where.  So no layout is guessed at.  An "if"
- * or "limit_except" that passes elsewhere has the upstream of its location all
- * the same, and another one that may be made of variables.
+ * that its directive sets tells where.  So no layout is guessed at.  An "if" or
+ * "limit_except" that passes elsewhere has the upstream of its location all the
+ * same, and another one that may be made of variables.
  */
 
 ngx_http_upstream_conf_t *

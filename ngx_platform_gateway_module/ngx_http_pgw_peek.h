@@ -6,20 +6,14 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * The field that a directive of any module (or of that one) sets in the
- * location in ctx by that function (or any), or NULL.  The tables of directives
- * are public.
- */
+/* The field that a directive of any module (or of that one) sets in the
+   location in ctx by that function (NULL: by any), or NULL. */
 void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
     const char *module, const char *directive,
     char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
 
-/*
- * What the location or server in ctx does in the rewrite phase, or NULL: the
- * compiled code, the first member of the rewrite module's configuration.  A
- * word that is a function's address marks an instruction.
- */
+/* The compiled code that the location or server in ctx has for the rewrite
+   phase, or NULL.  Words that are a function's address mark instructions. */
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
@@ -35,10 +29,8 @@ ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
 typedef struct {
     ngx_str_t                    name;         /* "proxy" */
-    const char                  *directive;    /* tells where its upstream_conf
-                                                  is */
-    const char                  *param;        /* sets what goes into its one
-                                                  record, or NULL */
+    const char                  *directive;    /* finds its upstream_conf */
+    const char                  *param;        /* of its one record, or NULL */
 } ngx_http_pgw_passer_t;
 
 /*

@@ -28,10 +28,8 @@
 #define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
 
 
-/*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
- * are told apart, by their text.  No string needs escaping in JSON.
- */
+/* The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+   are told apart, by their text.  No string needs escaping in JSON. */
 
 typedef struct {
     ngx_uint_t   status;
@@ -123,10 +121,8 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 }
 
 
-/*
- * What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
- * section 3): Allow, Retry-After, WWW-Authenticate.
- */
+/* What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
+   section 3): Allow, Retry-After, WWW-Authenticate. */
 
 static ngx_int_t
 ngx_http_pgw_problem_headers(ngx_http_request_t *r,
@@ -315,10 +311,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 }
 
 
-/*
- * nginx looks at the size of a body before any handler runs, but of the two a
- * wrong method is the client's first mistake: then the page of that.
- */
+/* nginx looks at the size of a body before any handler runs, but of the two a
+   wrong method is the client's first mistake: then the page of that. */
 
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,

@@ -221,10 +221,8 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * Sets the two ids, once each.  A filter after this one may start another
- * response (416 of the range filter), so ids that we set are replaced too.
- */
+/* Sets the two ids, once each.  A filter after this one may start another
+   response (416 of the range filter), so ids that we set are replaced too. */
 
 static ngx_int_t
 ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
@@ -261,10 +259,9 @@ ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
 }
 
 
-/*
- * "ngx_module_order" in the file config puts the module before nginx's headers
- * filter, so this filter runs after it and replaces what add_header has added.
- */
+/* "ngx_module_order" in the file config puts the module before nginx's headers
+   filter, so this filter runs after it and replaces what add_header has
+   added. */
 
 ngx_int_t
 ngx_http_pgw_request_init(ngx_conf_t *cf)

@@ -60,8 +60,7 @@ HTTP
 my $port = $t->start_gateway;
 
 my $ORIGIN = 'https://app.example.com';
-my $VARY3 = 'Origin, Access-Control-Request-Method, '
-    . 'Access-Control-Request-Headers';
+my $VARY3 = 'Origin, Access-Control-Request-Method, ' . 'Access-Control-Request-Headers';
 
 sub preflight {
     my ($path, $origin, $method, @more) = @_;
@@ -102,10 +101,8 @@ for my $path ('/public', '/branch', '/nothing', '/limited', '/limited', '/') {
     is $res->status, 204, "preflight $path";
     is $res->body, '', "preflight $path: no body";
     is_deeply cors($res), \%ANSWER, "preflight $path: the whole answer";
-    is_deeply [ $res->header_all('Vary') ], [$VARY3],
-        "preflight $path: Vary of three parts";
-    is scalar(my @id = $res->header_all('X-Request-Id')), 1,
-        "preflight $path: an id";
+    is_deeply [ $res->header_all('Vary') ], [$VARY3], "preflight $path: Vary of three parts";
+    is scalar(my @id = $res->header_all('X-Request-Id')), 1, "preflight $path: an id";
 }
 is preflight('/public', $ORIGIN, 'DELETE')->status, 204, 'no header asked';
 is preflight('/public', $ORIGIN, 'PUT',
@@ -140,8 +137,7 @@ refused(preflight('/public', 'https://evil.example'), 'another origin');
 refused(preflight('/nothing', 'https://evil.example'), 'on an unknown path');
 refused(preflight('/public', 'null'), 'null');
 refused(preflight('/public', ''), 'an empty origin');
-refused(preflight('/public', $ORIGIN, 'POST', Origin => $ORIGIN),
-    'two origins');
+refused(preflight('/public', $ORIGIN, 'POST', Origin => $ORIGIN), 'two origins');
 refused(preflight('/public', 'https://evil.example', 'TRACE',
     'Access-Control-Request-Headers' => 'x-other'),
     'another origin, method and header');
@@ -158,8 +154,7 @@ sub unlisted {
     is $res->json->{detail}, $detail, "$name: says which";
     is_deeply cors($res), \%ANSWER, "$name: CORS headers of the origin";
     is_deeply [ $res->header_all('Vary') ], [$VARY3], "$name: Vary";
-    is $t->logged($res)->{reason}, "preflight_${what}_forbidden",
-        "$name: reason";
+    is $t->logged($res)->{reason}, "preflight_${what}_forbidden", "$name: reason";
     return;
 }
 
@@ -208,19 +203,16 @@ $plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
 is $plain->status, 204, 'OPTIONS with an origin and nothing asked';
 is_deeply cors($plain), \%EXPOSED, 'is like any other request';
 my $c = Platform::Test::Http->new(port => $port);
-is $c->request(OPTIONS => '/public', body => 'x' x 5000)->status, 204,
-    'OPTIONS with a body';
+is $c->request(OPTIONS => '/public', body => 'x' x 5000)->status, 204, 'OPTIONS with a body';
 is $c->request(OPTIONS => '/public')->status, 204, 'on a kept connection';
-is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204,
-    'OPTIONS by HTTP/1.0';
+is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204, 'OPTIONS by HTTP/1.0';
 
 is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests,
     $app->requests), 0, 'no OPTIONS reached an upstream';
 
 # Every other response to an allowed origin, errors included.
 
-my $expired = jwt_token(branch => $key,
-    exp => time - 600, iat => time - 1200);
+my $expired = jwt_token(branch => $key, exp => time - 600, iat => time - 1200);
 my %other = (
     200 => [ GET => '/public' ],
     401 => [ GET => '/branch' ],
@@ -235,23 +227,19 @@ my %other = (
 for my $name (sort keys %other) {
     my ($status) = $name =~ /^(\d+)/;
     my ($method, $path, %o) = @{ $other{$name} };
-    my $res = http($port, $method, $path, %o,
-        headers => [ Origin => $ORIGIN ]);
+    my $res = http($port, $method, $path, %o, headers => [ Origin => $ORIGIN ]);
     is $res->status, $status, "with the origin: $name";
     is_deeply cors($res), \%EXPOSED, "$name: CORS headers";
     is_deeply [ $res->header_all('Vary') ], ['Origin'], "$name: Vary";
-    $res = http($port, $method, $path, %o,
-        headers => [ Origin => 'https://evil.example' ]);
+    $res = http($port, $method, $path, %o, headers => [ Origin => 'https://evil.example' ]);
     is $res->status, $status, "with another origin: $name";
     is_deeply cors($res), {}, "$name: no CORS headers";
     is $res->header('Vary'), 'Origin', "$name: Vary all the same";
 }
-my @limited = map { http_get($port, '/limited',
-    headers => [ Origin => $ORIGIN ]) } 1 .. 2;
+my @limited = map { http_get($port, '/limited', headers => [ Origin => $ORIGIN ]) } 1 .. 2;
 is $limited[1]->status, 429, 'with the origin: 429';
 is_deeply cors($limited[1]), \%EXPOSED, '429: CORS headers';
-my $bad = http_raw($port,
-    "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
+my $bad = http_raw($port, "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
 like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
     'a bad request whose origin was read';
 
@@ -259,11 +247,9 @@ like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
 
 for my $origin ($ORIGIN, 'https://evil.example', undef) {
     my $name = $origin // 'no origin';
-    my $res = http_get($port, '/app',
-        headers => [ $origin ? (Origin => $origin) : () ]);
+    my $res = http_get($port, '/app', headers => [ $origin ? (Origin => $origin) : () ]);
     is $res->body, 'app', "$name: an upstream with its own mind";
-    is_deeply cors($res), ($origin // '') eq $ORIGIN ? \%EXPOSED : {},
-        "$name: is not heard";
+    is_deeply cors($res), ($origin // '') eq $ORIGIN ? \%EXPOSED : {}, "$name: is not heard";
 }
 is_deeply cors(http_get($port, '/off', headers => [ Origin => $ORIGIN ])), {},
     'nor where CORS is off';
@@ -275,8 +261,7 @@ my %vary = (
     'Accept;Cookie'  => [ 'Accept', 'Cookie, Origin' ],
 );
 for my $given (sort keys %vary) {
-    my $res = http_get($port, "/app?vary=$given",
-        headers => [ Origin => $ORIGIN ]);
+    my $res = http_get($port, "/app?vary=$given", headers => [ Origin => $ORIGIN ]);
     is_deeply [ $res->header_all('Vary') ], $vary{$given}, "Vary: $given";
 }
 

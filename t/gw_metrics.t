@@ -49,10 +49,7 @@ platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
 large_client_header_buffers 2 4k;
 platform_gateway_token_max_size 3k;
-upstream first_dead {
-    server 127.0.0.1:%%PORT_dead%%;
-    server 127.0.0.1:%%PORT_upstream%% backup;
-}
+upstream first_dead { server 127.0.0.1:%%PORT_dead%%; server 127.0.0.1:%%PORT_upstream%% backup; }
 server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }
 server { listen 127.0.0.1:%%PORT_other%%; location / { empty_gif; } }
 HTTP

@@ -25,10 +25,7 @@ events { }
 http {
     %%GLOBALS_HTTP%%
     keepalive_requests 10000;
-    server {
-        listen 127.0.0.1:%%PORT_off%%;
-        root %%DIR%%/www;
-    }
+    server { listen 127.0.0.1:%%PORT_off%%; root %%DIR%%/www; }
     %%ON%%
 }
 CONF

@@ -337,8 +337,7 @@ revocations_conf($t, $key, issuer => "$first $second");
 $nginx->reload;
 ok eventually(sub { everywhere((of_both($ids[2]))[1]) eq '401' }),
     'the second is accepted again, and what ended before stays so';
-ok eventually(sub { everywhere((of_both($ids[4]))[1]) eq '401' }),
-    'what ended meanwhile, too';
+ok eventually(sub { everywhere((of_both($ids[4]))[1]) eq '401' }), 'what ended meanwhile, too';
 is everywhere((of_both(uuid(85)))[1]), '200', 'control: another goes on';
 
 $t->done;

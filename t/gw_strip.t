@@ -54,13 +54,6 @@ server {
     ignore_invalid_headers off;
     location / { %%TO_upstream%% }
 }
-
-server {
-    listen 127.0.0.1:%%PORT_h2%% http2;
-    platform_gateway on;
-    platform_gateway_access public;
-    location / { %%TO_upstream%% }
-}
 HTTP
 $t->start_nginx;
 
@@ -125,17 +118,12 @@ is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ],
 
 # Names that only look alike, values, order and duplicates stay.
 
-my @like = ('X-Account' => 1, 'X-Account-Ids' => 2, 'XAccountId' => 3,
-    'X-Account--Id' => 4, 'X-Account-Id-' => 5, '-X-Account-Id' => 6,
-    'Account-Id' => 7, 'X-Role' => 8, 'X-Rolesx' => 9, 'X-Twice' => 'a',
-    'X-Between' => 'X-Roles', 'X-Twice' => 'b', 'Cookie' => 'X-Roles=1',
-    'X-Forwarded-For' => '192.0.2.1', 'User-Agent' => 'test',
-    'X-Empty' => '');
-my @lines;
-for (my $i = 0; $i < @like; $i += 2) {
-    push @lines, "$like[$i]: $like[$i + 1]";
-}
-is_deeply passed(http_get($port, '/', headers => \@like)), \@lines, 'others pass, in order';
+my @like = ('X-Account' => 1, 'X-Account-Ids' => 2, 'XAccountId' => 3, 'X-Account--Id' => 4,
+    'X-Account-Id-' => 5, '-X-Account-Id' => 6, 'Account-Id' => 7, 'X-Role' => 8, 'X-Rolesx' => 9,
+    'X-Twice' => 'a', 'X-Between' => 'X-Roles', 'X-Twice' => 'b', 'Cookie' => 'X-Roles=1',
+    'X-Forwarded-For' => '192.0.2.1', 'User-Agent' => 'test', 'X-Empty' => '');
+is_deeply passed(http_get($port, '/', headers => \@like)),
+    [ map {"$like[ 2 * $_ ]: $like[ 2 * $_ + 1 ]"} 0 .. $#like / 2 ], 'others pass, in order';
 
 # Each position in lists of any length: nginx keeps them in parts of twenty.
 
@@ -188,36 +176,5 @@ is_deeply [ header_values($res->json, 'X-Roles') ], [],
 $res = http_get($port, '/branch', token => jwt_token(branch => $key),
     connection => 'close, X-Account-Id, X-Roles');
 is_deeply [ header_values($res->json, 'X-Account-Id') ], [ uuid(1) ], 'Connection: X-Account-Id';
-
-# HTTP/2: one request in literal headers, seen at the upstream.
-
-sub h2_request {
-    my ($h2_port, @headers) = @_;
-
-    my $block = '';
-    while (my ($name, $value) = splice @headers, 0, 2) {
-        $block .= "\0" . chr(length $name) . $name . chr(length $value) . $value;
-    }
-    my $frame = sub {
-        my ($type, $flags, $stream, $payload) = @_;
-        return substr(pack('N', length $payload), 1)
-            . pack('CCN', $type, $flags, $stream) . $payload;
-    };
-    my $c = Platform::Test::Http->new(port => $h2_port);
-    $c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . $frame->(4, 0, 0, '')
-            . $frame->(1, 5, 1, $block));
-    return $c;
-}
-
-my $asked = $upstream->count;
-my $c = h2_request($t->port('h2'), ':method' => 'GET', ':scheme' => 'http',
-    ':path' => '/h2', ':authority' => 'localhost', 'x-account-id' => 'spoofed',
-    'x-kept' => '1', 'x-roles' => 'spoofed', 'x-request-id' => 'mine');
-ok eventually(sub { $upstream->count > $asked }), 'HTTP/2: passed on';
-my ($seen) = grep { $_->{uri} eq '/h2' } $upstream->requests;
-is_deeply [ header_values($seen, 'x-kept') ], ['1'], 'HTTP/2: others pass';
-is_deeply [ header_values($seen, 'x-request-id') ], ['mine'], 'HTTP/2: the id is kept';
-is_deeply [ map { header_values($seen, $_) } @NAMES ], [], 'HTTP/2: context headers do not';
-$c->close;
 
 $t->done;

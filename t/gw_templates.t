@@ -69,11 +69,7 @@ limit_req_zone $platform_account_id zone=mine:64k rate=1r/s;
 upstream mine { server 127.0.0.1:9; }
 CONF
 $t->write_file('routes.d/mine.conf', <<'CONF');
-location /api/mine/ {
-    platform_gateway_access branch;
-    limit_req zone=mine;
-    proxy_pass http://mine;
-}
+location /api/mine/ { platform_gateway_access branch; limit_req zone=mine; proxy_pass http://mine; }
 CONF
 ok +(rendered())[0], 'a route finds its zone and its upstream there';
 unlink $t->dir . "/$_" for 'http.d/zone.conf', 'routes.d/mine.conf';

@@ -163,17 +163,6 @@ delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters
 is_deeply [ grep { !$known{$_} } sort keys %used ], [],
     scalar(keys %used) . ' codes of the sources are in the table';
 
-# Histograms (that they are cumulative, and +Inf the count, scraping checks).
-
-for my $h ('identity_request_duration_seconds', 'identity_hash_duration_seconds') {
-    my $label = $h =~ /request/ ? 'endpoint="/api/auth/login"' : '';
-    my @counts = map { $all->{"${h}_bucket{" . ($label && "$label,") . "le=\"$_\"}"} }
-        qw(0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf);
-    is scalar(grep {defined} @counts), 14, "$h: 14 buckets";
-    cmp_ok $counts[0], '<', $counts[13], "$h: a hash takes more than 1 ms";
-    cmp_ok $all->{ "${h}_sum" . ($label && "{$label}") }, '>', 0.001, "$h: a sum";
-}
-
 # -- without a database; its connections in use; connections that come to nothing
 
 my $pg = $t->postgres;

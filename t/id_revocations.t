@@ -9,7 +9,6 @@ use Platform::Test;
 use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Http;
-use Platform::Test::Metrics;
 use POSIX qw(floor);
 use Test::More;
 use Time::HiRes ();
@@ -415,20 +414,6 @@ $pg->sql("commit prepared 'p$_'") for reverse 0 .. 59;
 is_told([ @many, $s[6] ], 'all are told');
 $pg->end($other, 'rollback');    # the slow one held up nobody
 
-# Many at random.
-my %open = map { $_ => 1 } open_session('none', 30);
-my (@running, %told);
-srand 15;
-news();
-for my $id (sort keys %open) {
-    push @running, $pg->begin(ends($id));
-    $pg->end(splice(@running, rand @running, 1), 'commit') if @running > 5;
-    $told{$_}++ for @{ news() };
-}
-$pg->end($_, 'commit') for @running;
-$told{$_}++ for @{ news() };
-is_deeply \%told, \%open, 'thirty at random: each once';
-
 # -- pages
 
 for my $count (2500, 1000, 1001) {
@@ -551,13 +536,6 @@ for my $n (1 .. 8) {    # past the plans made for one call each
         or diag $plan;
 }
 $pg->end($held, 'rollback');
-
-# -- numbers
-
-my $sample = metrics_scrape($port, '/actuator/prometheus');
-ok $sample->{"identity_requests_total{endpoint=\"$PATH\",status=\"$_->[0]\","
-    . "code=\"$_->[1]\"}"}, "polls are counted: @$_"
-    for [ 200, '' ], [ 400, 'REQUEST_INVALID' ];
 
 # -- a database that has crashed, started again, or is not there
 
