@@ -44,63 +44,66 @@ ngx_http_pgw_counters_route(ngx_conf_t *cf, const ngx_str_t *id)
 }
 
 
-/*
- * What the route has in the zone, or gets now.  The master process alone adds
- * to the list, and never takes away: whoever reads it needs no lock.
- */
-
-static ngx_http_pgw_counters_t *
-ngx_http_pgw_counters_find(ngx_slab_pool_t *shpool,
-    ngx_http_pgw_shared_t *shared, const ngx_str_t *id)
+static ngx_int_t
+ngx_http_pgw_counters_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_http_pgw_counters_t  *c;
+    ngx_http_pgw_route_t      *route;
+    ngx_http_pgw_main_conf_t  *mcf = shm_zone->data;
 
-    for (c = shared->routes; c; c = c->next) {
-        if (c->len == id->len && ngx_memcmp(c->id, id->data, id->len) == 0) {
-            return c;
-        }
-    }
+    static const ngx_str_t  all = ngx_null_string;
 
-    c = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_counters_t) + id->len);
-
-    if (c) {
-        c->next = shared->routes;
-        c->len = id->len;
-        ngx_memcpy(c->id, id->data, id->len);
-        shared->routes = c;
-    }
-
-    return c;
-}
-
-
-ngx_int_t
-ngx_http_pgw_counters_zone_init(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared)
-{
-    ngx_http_pgw_route_t  *route;
-
-    if (mcf->metrics_place.line == 0) {
-        return NGX_OK;
-    }
+    mcf->counters = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_COUNTERS,
+                                           sizeof(ngx_http_pgw_shared_t), &all);
 
     for (route = mcf->routes; route; route = route->next) {
 
-        route->counters = ngx_http_pgw_counters_find(
-                              (ngx_slab_pool_t *) shm_zone->shm.addr, shared,
-                              &route->id);
+        route->counters = ngx_http_pgw_zone_part(shm_zone,
+                              NGX_HTTP_PGW_ZONE_ROUTE,
+                              sizeof(ngx_http_pgw_counters_t), &route->id);
 
-        if (route->counters == NULL) {
+        if (mcf->counters == NULL || route->counters == NULL) {
             ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                          "platform_gateway_zone \"%V\" is too small for the "
-                          "counters of \"platform_gateway_metrics\" in "
-                          "%V:%ui", &shm_zone->shm.name,
-                          &mcf->metrics_place.file, mcf->metrics_place.line);
+                          "zone \"%V\" is too small for the counters of "
+                          "\"platform_gateway_metrics\" in %V:%ui: make "
+                          "\"platform_gateway_zone\" larger, which it follows",
+                          &shm_zone->shm.name, &mcf->metrics_place.file,
+                          mcf->metrics_place.line);
             return NGX_ERROR;
         }
     }
 
     return NGX_OK;
+}
+
+
+char *
+ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
+{
+    u_char     *p;
+    ngx_str_t   name;
+
+    if (mcf->metrics_place.line == 0) {
+        return NGX_CONF_OK;
+    }
+
+    name.len = mcf->zone_name.len + sizeof("_counters") - 1;
+    name.data = p = ngx_pnalloc(cf->pool, name.len);
+    if (p == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    ngx_sprintf(p, "%V_counters", &mcf->zone_name);
+
+    mcf->counters_zone = ngx_shared_memory_add(cf, &name, mcf->zone_size,
+                                            &ngx_http_platform_gateway_module);
+    if (mcf->counters_zone == NULL) {
+        return NGX_CONF_ERROR;
+    }
+
+    mcf->counters_zone->init = ngx_http_pgw_counters_zone_init;
+    mcf->counters_zone->data = mcf;
+
+    return NGX_CONF_OK;
 }
 
 

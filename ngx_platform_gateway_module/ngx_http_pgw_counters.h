@@ -13,6 +13,7 @@
 
 
 #include "ngx_http_pgw_request.h"
+#include "ngx_http_pgw_zone.h"
 
 
 /* Buckets of the histogram; the last one has no bound. */
@@ -57,18 +58,13 @@ typedef struct {
 
 /* What is counted of a route; in the zone. */
 
-typedef struct ngx_http_pgw_counters_s  ngx_http_pgw_counters_t;
-
-struct ngx_http_pgw_counters_s {
-    ngx_http_pgw_counters_t  *next;
-    size_t                    len;  /* of the id */
+typedef struct {
+    ngx_http_pgw_zone_part_t  part;  /* its name is the route's id */
 
     ngx_atomic_t              requests[NGX_HTTP_PGW_DECISIONS];
     ngx_http_pgw_histogram_t  durations;
     ngx_atomic_t              upstream[NGX_HTTP_PGW_CLASSES];
-
-    u_char                    id[];
-};
+} ngx_http_pgw_counters_t;
 
 
 /*
@@ -76,8 +72,8 @@ struct ngx_http_pgw_counters_s {
  * table, which no two live processes share.
  */
 
-typedef struct {
-    ngx_http_pgw_counters_t  *routes;
+struct ngx_http_pgw_shared_s {
+    ngx_http_pgw_zone_part_t  part;
 
     ngx_atomic_t              refusals[NGX_HTTP_PGW_DECISIONS]
                                       [NGX_HTTP_PGW_REASONS];
@@ -89,7 +85,7 @@ typedef struct {
     ngx_atomic_t              feed[NGX_HTTP_PGW_FEED_OUTCOMES];
     ngx_atomic_t              unchecked[1];  /* let in with a stale feed */
     ngx_http_pgw_histogram_t  lag;  /* from a revocation to its effect */
-} ngx_http_pgw_shared_t;
+};
 
 
 /* A route id of the configuration. */
@@ -108,9 +104,9 @@ extern ngx_http_pgw_shared_t  *ngx_http_pgw_counters;
 ngx_http_pgw_route_t *ngx_http_pgw_counters_route(ngx_conf_t *cf,
     const ngx_str_t *id);
 
-/* Finds or makes the counters of the configuration's routes in the zone. */
-ngx_int_t ngx_http_pgw_counters_zone_init(const ngx_http_pgw_main_conf_t *mcf,
-    ngx_shm_zone_t *shm_zone, ngx_http_pgw_shared_t *shared);
+/* Called at postconfiguration: their zone, named and sized after the one of
+   keys, and the counters of each route in it. */
+char *ngx_http_pgw_counters_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf);
 
 /* Sets that, and forgets how many tokens a process in our place had. */
 void ngx_http_pgw_counters_init_process(ngx_http_pgw_shared_t *shared);

@@ -10,7 +10,7 @@
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_names.h"
 
-#include <openssl/evp.h>
+#include <openssl/hmac.h>
 
 
 /*
@@ -58,11 +58,21 @@ ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round, int64_t *ms)
 /* The secret keeps those who choose ids from choosing slots. */
 
 ngx_int_t
-ngx_http_pgw_feed_key(const ngx_http_pgw_revoked_t *zone, u_char kind,
+ngx_http_pgw_feed_seed(const ngx_http_pgw_revoked_t *zone,
+    ngx_http_pgw_name_t *name)
+{
+    return HMAC(EVP_sha256(), zone->secret, sizeof(zone->secret),
+                name->iss.data, name->iss.len, name->seed, NULL)
+           ? NGX_OK : NGX_ERROR;
+}
+
+
+ngx_int_t
+ngx_http_pgw_feed_key(const ngx_http_pgw_name_t *name, u_char kind,
     const pj_json_t *id, ngx_http_pgw_table_key_t *key)
 {
     u_char  *p;
-    u_char   buf[sizeof(zone->secret) + 1 + NGX_HTTP_PGW_ID_MAX];
+    u_char   buf[sizeof(name->seed) + 1 + NGX_HTTP_PGW_ID_MAX];
     u_char   md[EVP_MAX_MD_SIZE];
 
     if (id == NULL || id->type != PJ_JSON_STRING
@@ -71,7 +81,7 @@ ngx_http_pgw_feed_key(const ngx_http_pgw_revoked_t *zone, u_char kind,
         return NGX_DECLINED;
     }
 
-    p = ngx_cpymem(buf, zone->secret, sizeof(zone->secret));
+    p = ngx_cpymem(buf, name->seed, sizeof(name->seed));
     *p++ = kind;
     p = ngx_cpymem(p, id->text.data, id->text.len);
 
@@ -124,36 +134,45 @@ ngx_http_pgw_feed_put(ngx_http_pgw_page_t *page, const pj_json_t *root,
 {
     int64_t                   dies, *revoked;
     ngx_int_t                 rc;
+    ngx_uint_t                i, added;
     ngx_http_pgw_table_key_t  key;
 
     if (ngx_http_pgw_feed_time(pj_json_member(root, "dies_at"), PJ_ROUND_UP,
                                &dies)
-        != NGX_OK
-        || ngx_http_pgw_feed_key(page->zone, kind, id, &key) != NGX_OK)
+        != NGX_OK)
     {
         ngx_http_pgw_feed_fault(page, "an entry is not complete");
         return;
     }
 
     dies = dies / 1000 + 1 + NGX_HTTP_PGW_FEED_LEEWAY;
+    added = 0;
 
-    if (dies <= ngx_time()) {
-        return;
+    for (i = 0; i < page->names; i++) {
+
+        if (ngx_http_pgw_feed_key(&page->name[i], kind, id, &key) != NGX_OK) {
+            ngx_http_pgw_feed_fault(page, "an entry is not complete");
+            return;
+        }
+
+        rc = dies > ngx_time()
+             ? ngx_http_pgw_table_put(&page->zone->table, &key, before, dies)
+             : NGX_DONE;
+
+        if (rc == NGX_DECLINED) {
+            page->full = 1;
+            ngx_http_pgw_feed_fault(page, "the zone is full");
+            return;
+        }
+
+        added |= (rc == NGX_OK);
     }
 
-    rc = ngx_http_pgw_table_put(&page->zone->table, &key, before, dies);
-
-    if (rc == NGX_DECLINED) {
-        page->full = 1;
-        ngx_http_pgw_feed_fault(page, "the zone is full");
-        return;
-    }
-
-    page->added += (rc == NGX_OK);
+    page->added += added;
 
     revoked = &page->revoked[page->fresh];
 
-    if (rc == NGX_OK && page->follows
+    if (added && page->follows
         && ngx_http_pgw_feed_time(pj_json_member(root, "revoked_at"),
                                   PJ_ROUND_UP, revoked)
            == NGX_OK)
@@ -222,6 +241,42 @@ ngx_http_pgw_feed_list(const ngx_http_pgw_page_t *page)
 }
 
 
+/* Before the first entry: whose they are, if the page says so. */
+
+static void
+ngx_http_pgw_feed_owner(ngx_http_pgw_page_t *page)
+{
+    ngx_uint_t        i;
+    const pj_json_t  *root, *m;
+
+    ngx_memcpy(&page->text[page->len], "[]}", 3);
+
+    root = ngx_http_pgw_feed_parse(page, page->text, page->len + 3);
+    m = root ? pj_json_member(root, "issuer") : NULL;
+
+    if (m == NULL) {
+        return;
+    }
+
+    page->owned = 1;
+
+    for (i = 0; i < page->names; i++) {
+        if (m->type == PJ_JSON_STRING
+            && m->text.len == page->name[i].iss.len
+            && ngx_memcmp(m->text.data, page->name[i].iss.data, m->text.len)
+               == 0)
+        {
+            page->name += i;
+            page->names = 1;
+            return;
+        }
+    }
+
+    page->names = 0;
+    ngx_http_pgw_feed_fault(page, "its issuer is none that is accepted");
+}
+
+
 /*
  * Cuts it into the entries and, without them and white space, the rest.  That
  * each of these is JSON, their parser says.
@@ -249,6 +304,7 @@ ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end)
 
             } else if (c == '[' && ngx_http_pgw_feed_list(page)) {
                 page->listed = 1;
+                ngx_http_pgw_feed_owner(page);
             }
 
             page->depth++;
@@ -313,6 +369,10 @@ ngx_http_pgw_feed_rest(ngx_http_pgw_page_t *page, ngx_uint_t *more,
 
     if (m == NULL || m->type != PJ_JSON_ARRAY || m->count) {
         ngx_http_pgw_feed_fault(page, "it has no list of revocations");
+    }
+
+    if (pj_json_member(root, "issuer") && !page->owned) {
+        ngx_http_pgw_feed_fault(page, "its issuer comes after its revocations");
     }
 
     m = pj_json_member(root, "more");

@@ -9,6 +9,7 @@
 
 
 #include "ngx_http_pgw_lease.h"
+#include "ngx_http_pgw_zone.h"
 
 
 #define NGX_HTTP_PGW_FEED_MAX_BYTES    (1024 * 1024)  /* of a page */
@@ -23,7 +24,7 @@
 /* In shared memory; written under the mutex, the atomics are read without. */
 
 typedef struct {
-    ngx_uint_t                 layout;     /* always the first field */
+    ngx_http_pgw_zone_part_t   part;
     ngx_http_pgw_lease_t       lease;
     u_char                     secret[16];  /* of the keys */
 
@@ -41,8 +42,7 @@ typedef struct {
 
     ngx_uint_t                 pages;      /* since the beginning, or the last
                                               end; ... */
-    ngx_uint_t                 idle;       /* ... with nothing new, since an
-                                              end */
+    ngx_uint_t                 idle;       /* ... entries that were not new */
     ngx_uint_t                 endless;    /* it may be: so until an end */
     size_t                     mark_len;
     u_char                     mark[NGX_HTTP_PGW_CURSOR_MAX];  /* a cursor,
@@ -56,6 +56,9 @@ typedef struct {
 
 typedef struct {
     ngx_http_pgw_revoked_t  *zone;
+    const ngx_http_pgw_name_t  *name;   /* the entries are of these issuers: of
+                                           all that are accepted, ... */
+    ngx_uint_t               names;     /* ... or of the one that it says */
     u_char                  *pos;       /* of the body */
     u_char                  *last;
     u_char                  *entry;     /* begins there; NULL: in none */
@@ -66,6 +69,7 @@ typedef struct {
     unsigned                 quoted:1;
     unsigned                 escaped:1;
     unsigned                 listed:1;  /* inside the list of revocations */
+    unsigned                 owned:1;   /* it says whose they are */
     unsigned                 follows:1; /* another page came before */
     unsigned                 full:1;
 
@@ -76,7 +80,7 @@ typedef struct {
     int64_t                  revoked[NGX_HTTP_PGW_FEED_MAX_ENTRIES];
                                         /* ... when each was revoked */
     size_t                   len;       /* of what is no entry */
-    u_char                   text[NGX_HTTP_PGW_FEED_TEXT];
+    u_char                   text[NGX_HTTP_PGW_FEED_TEXT + 3];
     u_char                  *mem;       /* to parse a text */
     u_char                   body[];
 } ngx_http_pgw_page_t;
@@ -86,10 +90,14 @@ typedef struct {
 ngx_int_t ngx_http_pgw_feed_time(const pj_json_t *number, pj_round_t round,
     int64_t *ms);
 
-/* The key of an id ('i') or of a subject ('s'); NGX_DECLINED: it is no string
-   of 1 to ID_MAX bytes; NGX_ERROR: out of memory. */
-ngx_int_t ngx_http_pgw_feed_key(const ngx_http_pgw_revoked_t *zone,
-    u_char kind, const pj_json_t *id, ngx_http_pgw_table_key_t *key);
+/* Sets the seed of a name, for that zone. */
+ngx_int_t ngx_http_pgw_feed_seed(const ngx_http_pgw_revoked_t *zone,
+    ngx_http_pgw_name_t *name);
+
+/* The key of an issuer's id ('i') or subject ('s'); NGX_DECLINED: it is no
+   string of 1 to ID_MAX bytes; NGX_ERROR: out of memory. */
+ngx_int_t ngx_http_pgw_feed_key(const ngx_http_pgw_name_t *name, u_char kind,
+    const pj_json_t *id, ngx_http_pgw_table_key_t *key);
 
 /* Reads the page up to end; with the mutex. */
 void ngx_http_pgw_feed_read(ngx_http_pgw_page_t *page, u_char *end);

@@ -22,7 +22,7 @@
  */
 
 typedef struct {
-    ngx_uint_t      layout;       /* always the first field */
+    ngx_http_pgw_zone_part_t  part;
     ngx_http_pgw_lease_t  lease;  /* its source is that of the set */
 
     ngx_atomic_t    version;      /* of the set */
@@ -34,8 +34,6 @@ typedef struct {
 
     ngx_uint_t      refresh;      /* due whatever the age */
     ngx_uint_t      complaint;    /* last one about the key file, 0: none */
-
-    ngx_http_pgw_shared_t  metrics;
 
     size_t          len[2];       /* slot: version & 1; 0: none */
     u_char          document[2][PJ_KEYSET_MAX_BYTES];
@@ -75,8 +73,6 @@ struct ngx_http_pgw_keys_s {
     ngx_str_t                        file;
     ngx_str_t                        document;   /* of the file, at first */
 
-    ngx_str_t                        zone_name;
-    size_t                           zone_size;  /* 0: not said */
     ngx_shm_zone_t                  *shm_zone;   /* NULL: none is needed */
     ngx_http_pgw_zone_t             *zone;
 

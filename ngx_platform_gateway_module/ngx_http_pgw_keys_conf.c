@@ -22,7 +22,7 @@ ngx_http_pgw_keys_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     ngx_str_t  *value;
 
-    if (mcf->keys->zone_size) {
+    if (mcf->zone_size) {
         return "is duplicate";
     }
 
@@ -30,8 +30,7 @@ ngx_http_pgw_keys_conf_zone(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 
     return ngx_http_pgw_conf_zone(cf, &value[1], "platform_gateway:1m",
                                   NGX_HTTP_PGW_KEYS_MIN_ZONE,
-                                  &mcf->keys->zone_name,
-                                  &mcf->keys->zone_size);
+                                  &mcf->zone_name, &mcf->zone_size);
 }
 
 
@@ -202,10 +201,53 @@ ngx_http_pgw_keys_conf_ages(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 static ngx_int_t
 ngx_http_pgw_keys_conf_cmp(const void *one, const void *two)
 {
-    const pj_str_t  *a = one;
-    const pj_str_t  *b = two;
+    const pj_str_t  *a = &((const ngx_http_pgw_name_t *) one)->iss;
+    const pj_str_t  *b = &((const ngx_http_pgw_name_t *) two)->iss;
 
     return ngx_memn2cmp((u_char *) a->data, (u_char *) b->data, a->len, b->len);
+}
+
+
+/* The names that any location accepts, once each and in one order. */
+
+static char *
+ngx_http_pgw_keys_conf_names(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
+{
+    ngx_uint_t                      i, n;
+    ngx_array_t                    *names = &mcf->names;
+    ngx_http_pgw_name_t            *name;
+    const ngx_http_pgw_loc_conf_t  *conf;
+
+    if (ngx_array_init(names, cf->pool, 2, sizeof(ngx_http_pgw_name_t))
+        != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
+    }
+
+    for (conf = mcf->policies; conf; conf = conf->policy_next) {
+        for (i = 0; i < conf->issuers->nelts; i++) {
+
+            name = ngx_array_push(names);
+            if (name == NULL) {
+                return NGX_CONF_ERROR;
+            }
+
+            name->iss = ((pj_str_t *) conf->issuers->elts)[i];
+        }
+    }
+
+    name = names->elts;
+    ngx_sort(name, names->nelts, names->size, ngx_http_pgw_keys_conf_cmp);
+
+    for (i = 0, n = 0; i < names->nelts; i++) {
+        if (n == 0 || ngx_http_pgw_keys_conf_cmp(&name[i], &name[n - 1]) != 0) {
+            name[n++] = name[i];
+        }
+    }
+
+    names->nelts = n;
+
+    return NGX_CONF_OK;
 }
 
 
@@ -218,43 +260,13 @@ ngx_http_pgw_keys_conf_cmp(const void *one, const void *two)
 static char *
 ngx_http_pgw_keys_conf_origin(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 {
-    u_char                         *source;
-    pj_str_t                       *s;
-    ngx_uint_t                      i;
-    ngx_array_t                     issuers;
-    ngx_http_pgw_keys_t            *keys = mcf->keys;
-    const ngx_http_pgw_loc_conf_t  *conf;
+    u_char               *source;
+    ngx_http_pgw_keys_t  *keys = mcf->keys;
 
     source = keys->from.source;
 
-    if (ngx_array_init(&issuers, cf->temp_pool, 4, sizeof(pj_str_t))
-        != NGX_OK)
-    {
+    if (ngx_http_pgw_lease_names(source, &mcf->names) != NGX_OK) {
         return NGX_CONF_ERROR;
-    }
-
-    for (conf = mcf->policies; conf; conf = conf->policy_next) {
-        s = ngx_array_push_n(&issuers, conf->issuers->nelts);
-        if (s == NULL) {
-            return NGX_CONF_ERROR;
-        }
-
-        ngx_memcpy(s, conf->issuers->elts,
-                   conf->issuers->nelts * sizeof(pj_str_t));
-    }
-
-    s = issuers.elts;
-    ngx_sort(s, issuers.nelts, sizeof(pj_str_t), ngx_http_pgw_keys_conf_cmp);
-
-    for (i = 0; i < issuers.nelts; i++) {
-
-        /* once each, however many policies have it */
-
-        if ((i == 0 || ngx_http_pgw_keys_conf_cmp(&s[i], &s[i - 1]) != 0)
-            && ngx_http_pgw_lease_digest(source, s[i].data, s[i].len) != NGX_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
     }
 
     if (keys->from.ctx) {
@@ -285,6 +297,10 @@ ngx_http_pgw_keys_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
 
     ngx_http_pgw_lease_log(cf, &keys->from);
 
+    if (ngx_http_pgw_keys_conf_names(cf, mcf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
+    }
+
     if (keys->file.len && mcf->key_cache_file.len) {
         ngx_log_error(NGX_LOG_EMERG, cf->log, 0,
                       "\"platform_gateway_key_cache_file\" keeps what "
@@ -303,21 +319,16 @@ ngx_http_pgw_keys_conf_init(ngx_conf_t *cf, ngx_http_pgw_main_conf_t *mcf)
                    "location");
     }
 
-    if (!ngx_http_pgw_keys_usable(keys) && keys->zone_size == 0) {
-        return mcf->metrics_place.line == 0 ? NGX_CONF_OK
-               : ngx_http_pgw_conf_fail(cf, &mcf->metrics_place,
-                     "\"platform_gateway_metrics\" counts in shared memory, "
-                     "and there is none: add \"platform_gateway_zone "
-                     "platform_gateway:1m\" to http{},");
+    if (mcf->zone_size == 0) {
+        ngx_str_set(&mcf->zone_name, "platform_gateway");
+        mcf->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
     }
 
-    if (keys->zone_size == 0) {
-        ngx_str_set(&keys->zone_name, "platform_gateway");
-        keys->zone_size = NGX_HTTP_PGW_KEYS_ZONE;
+    if (!ngx_http_pgw_keys_usable(keys)) {
+        return NGX_CONF_OK;
     }
 
-    keys->shm_zone = ngx_shared_memory_add(cf, &keys->zone_name,
-                                           keys->zone_size,
+    keys->shm_zone = ngx_shared_memory_add(cf, &mcf->zone_name, mcf->zone_size,
                                            &ngx_http_platform_gateway_module);
     if (keys->shm_zone == NULL) {
         return NGX_CONF_ERROR;

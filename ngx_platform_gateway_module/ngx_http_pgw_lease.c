@@ -7,7 +7,6 @@
 
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_peek.h"
 
 #include <openssl/hmac.h>
@@ -27,6 +26,26 @@ ngx_http_pgw_lease_digest(u_char *hex, const u_char *data, size_t len)
     }
 
     ngx_hex_dump(hex, md, NGX_HTTP_PGW_DIGEST / 2);
+
+    return NGX_OK;
+}
+
+
+ngx_int_t
+ngx_http_pgw_lease_names(u_char *hex, const ngx_array_t *names)
+{
+    ngx_uint_t                  i;
+    const ngx_http_pgw_name_t  *name;
+
+    name = names->elts;
+
+    for (i = 0; i < names->nelts; i++) {
+        if (ngx_http_pgw_lease_digest(hex, name[i].iss.data, name[i].iss.len)
+            != NGX_OK)
+        {
+            return NGX_ERROR;
+        }
+    }
 
     return NGX_OK;
 }
@@ -58,7 +77,7 @@ ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 
     loc_conf = from->ctx->loc_conf;
 
-    if (ngx_http_pgw_locate(NULL, &from->location, &loc_conf) != NGX_OK) {
+    if (ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf) != NGX_OK) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "\"%s %V\" names no location of its server: add "
                    "\"location = %V { internal; ... }\"", from->directive,

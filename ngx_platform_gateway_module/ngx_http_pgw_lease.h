@@ -110,6 +110,9 @@ ngx_http_pgw_lease_left(ngx_msec_t then)
 ngx_int_t ngx_http_pgw_lease_digest(u_char *hex, const u_char *data,
     size_t len);
 
+/* The same for each of ngx_http_pgw_name_t. */
+ngx_int_t ngx_http_pgw_lease_names(u_char *hex, const ngx_array_t *names);
+
 /* Sets from->log. */
 void ngx_http_pgw_lease_log(ngx_conf_t *cf, ngx_http_pgw_source_t *from);
 

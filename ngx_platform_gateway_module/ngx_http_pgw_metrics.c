@@ -358,12 +358,48 @@ ngx_http_pgw_metrics_revocations(ngx_http_pgw_text_t *text,
 }
 
 
+static void
+ngx_http_pgw_metrics_zones(ngx_http_pgw_text_t *text,
+    const ngx_http_pgw_main_conf_t *mcf)
+{
+    size_t                 size;
+    ngx_uint_t             i, free;
+    const ngx_slab_pool_t  *shpool;
+
+    const ngx_shm_zone_t *const  zones[] = {
+        mcf->counters_zone, mcf->keys->shm_zone
+    };
+
+    for (i = 0; i < 4; i++) {
+
+        free = i / 2;
+
+        if (i % 2 == 0) {
+            ngx_http_pgw_text_format(text, "%s", free
+                ? ngx_http_pgw_family("zone_free_bytes", "gauge",
+                                      "Free whole pages of the zone.")
+                : ngx_http_pgw_family("zone_size_bytes", "gauge",
+                                      "Size of the shared memory zone."));
+        }
+
+        if (zones[i % 2]) {
+            shpool = (ngx_slab_pool_t *) zones[i % 2]->shm.addr;
+            size = free ? shpool->pfree * ngx_pagesize : zones[i % 2]->shm.size;
+
+            ngx_http_pgw_text_json(text, free
+                                   ? "platform_gateway_zone_free_bytes{zone="
+                                   : "platform_gateway_zone_size_bytes{zone=",
+                                   &zones[i % 2]->shm.name);
+            ngx_http_pgw_text_format(text, "} %uz\n", size);
+        }
+    }
+}
+
+
 static ngx_int_t
 ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
 {
-    ngx_shm_t                 *shm;
     ngx_uint_t                 i;
-    ngx_slab_pool_t           *shpool;
     ngx_http_pgw_text_t        text = { .request = r };
     ngx_http_pgw_main_conf_t  *mcf;
 
@@ -372,8 +408,6 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
     }
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-    shm = &mcf->keys->shm_zone->shm;
-    shpool = (ngx_slab_pool_t *) shm->addr;
 
     for (i = 0; i < NGX_HTTP_PGW_FAMILIES; i++) {
         ngx_http_pgw_metrics_routes(&text, mcf->routes,
@@ -390,21 +424,13 @@ ngx_http_pgw_metrics_handler(ngx_http_request_t *r)
         ngx_http_pgw_metrics_revocations(&text, mcf->revocations->zone);
     }
 
-    ngx_http_pgw_text_json(&text,
+    ngx_http_pgw_text_format(&text,
         ngx_http_pgw_gauge("build_info",
                            "The versions of the module and of nginx.",
                            "{version=\"" PLATFORM_VERSION "\","
-                           "nginx_version=\"" NGINX_VERSION "\"} 1")
-        ngx_http_pgw_family("zone_size_bytes", "gauge",
-                            "Size of the shared memory zone.")
-        "platform_gateway_zone_size_bytes{zone=", &shm->name);
-    ngx_http_pgw_text_format(&text, "} %uz\n"
-        ngx_http_pgw_family("zone_free_bytes", "gauge",
-                            "Free whole pages of the zone."),
-        shm->size);
-    ngx_http_pgw_text_json(&text, "platform_gateway_zone_free_bytes{zone=",
-                           &shm->name);
-    ngx_http_pgw_text_format(&text, "} %uz\n", shpool->pfree * ngx_pagesize);
+                           "nginx_version=\"" NGINX_VERSION "\"} 1"));
+
+    ngx_http_pgw_metrics_zones(&text, mcf);
 
     return ngx_http_pgw_text_send(&text,
                                   "text/plain; version=0.0.4; charset=utf-8");

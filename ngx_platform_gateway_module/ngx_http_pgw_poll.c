@@ -24,8 +24,9 @@
                                            interval is longer */
 
 /*
- * A feed may be endless if a cursor comes again, or so many of its pages had
- * nothing new.  It is then asked for so many in an interval.
+ * A feed may be endless if a cursor comes again, or so many entries more than
+ * twice those in the table were not new.  It is then asked for so many pages in
+ * an interval.
  */
 #define NGX_HTTP_PGW_POLL_IDLE   1000
 #define NGX_HTTP_PGW_POLL_PAGES  20
@@ -117,15 +118,15 @@ ngx_http_pgw_poll_failed(ngx_http_pgw_revocations_t *rev, const char *err,
  */
 
 static ngx_uint_t
-ngx_http_pgw_poll_enough(const ngx_http_pgw_revocations_t *rev,
+ngx_http_pgw_poll_pauses(const ngx_http_pgw_revocations_t *rev,
     const pj_str_t *cursor)
 {
     ngx_http_pgw_revoked_t  *zone;
 
     zone = rev->zone;
-    zone->idle += (rev->page->added == 0);
+    zone->idle += rev->page->entries - rev->page->added;
 
-    if (zone->idle > NGX_HTTP_PGW_POLL_IDLE
+    if (zone->idle > NGX_HTTP_PGW_POLL_IDLE + 2 * zone->table.live
         || (zone->pages && cursor->len == zone->mark_len
             && ngx_memcmp(cursor->data, zone->mark, cursor->len) == 0))
     {
@@ -163,7 +164,7 @@ ngx_http_pgw_poll_done(ngx_http_pgw_revocations_t *rev, const pj_str_t *cursor,
     ngx_memory_barrier();
     zone->cursor_len = cursor->len;
 
-    if (more && !ngx_http_pgw_poll_enough(rev, cursor)) {
+    if (more && !ngx_http_pgw_poll_pauses(rev, cursor)) {
         ngx_post_event(&rev->from.begin, &ngx_posted_next_events);
         return;
     }
@@ -320,6 +321,8 @@ ngx_http_pgw_poll_fetched(void *data, const ngx_str_t *document,
     ngx_memzero(page, sizeof(ngx_http_pgw_page_t));
 
     page->zone = rev->zone;
+    page->name = rev->names->elts;
+    page->names = rev->names->nelts;
     page->pos = page->body;
     page->last = ngx_cpymem(page->body, document->data, document->len);
     page->mem = (u_char *) page + size;

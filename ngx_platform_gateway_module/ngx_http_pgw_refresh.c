@@ -13,66 +13,46 @@
 #include "ngx_http_pgw_lease.h"
 
 
-/* Changes with the structures, as a reload may load another build. */
-#define NGX_HTTP_PGW_KEYS_LAYOUT                                              \
-    (0x500000 + sizeof(ngx_http_pgw_zone_t) + sizeof(ngx_http_pgw_counters_t))
-
 #define NGX_HTTP_PGW_KEYS_TICK    250  /* ms, between two looks */
 
 
 ngx_int_t
 ngx_http_pgw_refresh_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
-    ngx_slab_pool_t      *shpool;
     ngx_http_pgw_keys_t  *keys;
     ngx_http_pgw_zone_t  *zone;
 
+    static const ngx_str_t  name = ngx_null_string;
+
     keys = shm_zone->data;
 
-    shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
-
-    if (zone && zone->layout != NGX_HTTP_PGW_KEYS_LAYOUT) {
-
-        /* Left to the old workers, which may still be using it. */
-
-        ngx_log_error(NGX_LOG_NOTICE, shm_zone->shm.log, 0,
-                      "platform gateway zone \"%V\" is from another build, "
-                      "starting afresh", &shm_zone->shm.name);
-        zone = NULL;
-    }
-
+    zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_KEYS,
+                                  sizeof(ngx_http_pgw_zone_t), &name);
     if (zone == NULL) {
-        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_zone_t));
-        if (zone == NULL) {
-            ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
-                          "platform_gateway_zone \"%V\" is too small",
-                          &shm_zone->shm.name);
-            return NGX_ERROR;
-        }
-
-        zone->layout = NGX_HTTP_PGW_KEYS_LAYOUT;
-        zone->lease.next_try = ngx_current_msec;
-        ngx_memcpy(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST);
-        shpool->data = zone;
+        ngx_log_error(NGX_LOG_EMERG, shm_zone->shm.log, 0,
+                      "platform_gateway_zone \"%V\" is too small",
+                      &shm_zone->shm.name);
+        return NGX_ERROR;
     }
 
-    keys->from.shpool = shpool;
+    keys->from.shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
     keys->from.lease = &zone->lease;
     keys->zone = zone;
 
-    if (zone->version == 0 && zone->lease.generation == 0
-        && keys->conf->key_cache_file.len)
-    {
-        ngx_http_pgw_disk_load(keys);
+    if (zone->version == 0 && zone->lease.generation == 0) {
+        zone->lease.next_try = ngx_current_msec;
+        ngx_memcpy(zone->lease.source, keys->from.source, NGX_HTTP_PGW_DIGEST);
+
+        if (keys->conf->key_cache_file.len) {
+            ngx_http_pgw_disk_load(keys);
+        }
     }
 
     /* In force only once a worker runs with it: a reload may yet fail. */
 
     keys->from.generation = zone->lease.generation + 1;
 
-    return ngx_http_pgw_counters_zone_init(keys->conf, shm_zone,
-                                           &zone->metrics);
+    return NGX_OK;
 }
 
 

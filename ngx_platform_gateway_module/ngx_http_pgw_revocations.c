@@ -42,6 +42,9 @@ ngx_int_t
 ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
     const pj_claims_t *claims, ngx_http_pgw_mark_t *mark)
 {
+    ngx_uint_t                  i;
+    const ngx_http_pgw_name_t  *name;
+
     ngx_memzero(mark, sizeof(ngx_http_pgw_mark_t));
 
     if (rev == NULL) {
@@ -58,18 +61,33 @@ ngx_http_pgw_revocations_mark(const ngx_http_pgw_revocations_t *rev,
         mark->issued = INT64_MIN;
     }
 
-    /* what is no string, or longer, no feed names */
+    name = rev->names->elts;
 
-    return ngx_http_pgw_feed_key(rev->zone, 's',
-                                 pj_json_member(claims->root, "sub"),
-                                 &mark->subject)
-           == NGX_ERROR
-           || ngx_http_pgw_feed_key(rev->zone, 'i',
-                                    pj_json_member(claims->root, (const char *)
-                                                   rev->claim.data),
-                                    &mark->id)
-              == NGX_ERROR
-           ? NGX_ERROR : NGX_OK;
+    for (i = 0; i < rev->names->nelts; i++, name++) {
+
+        if (name->iss.len != claims->iss.len
+            || ngx_memcmp(name->iss.data, claims->iss.data, name->iss.len) != 0)
+        {
+            continue;
+        }
+
+        /* a feed cannot name a non-string or an overlong id */
+
+        if (ngx_http_pgw_feed_key(name, 's',
+                                  pj_json_member(claims->root, "sub"),
+                                  &mark->subject)
+            == NGX_ERROR
+            || ngx_http_pgw_feed_key(name, 'i',
+                                     pj_json_member(claims->root, (const char *)
+                                                    rev->claim.data),
+                                     &mark->id)
+               == NGX_ERROR)
+        {
+            return NGX_ERROR;
+        }
+    }
+
+    return NGX_OK;
 }
 
 

@@ -16,6 +16,8 @@
 
 struct ngx_http_pgw_revocations_s {
     ngx_http_pgw_source_t      from;
+    ngx_array_t               *names;      /* ngx_http_pgw_name_t: whose
+                                              entries a page may have */
     ngx_str_t                  claim;      /* the id of a token is there */
     ngx_str_t                  zone_name;
     size_t                     zone_size;  /* 0: not said */

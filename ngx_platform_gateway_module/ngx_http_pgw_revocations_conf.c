@@ -8,17 +8,12 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_lease.h"
-#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_revocations.h"
 
 #include <openssl/rand.h>
 
-
-/* Changes with the structures, as a reload may load another build. */
-#define NGX_HTTP_PGW_REVOKED_LAYOUT                                           \
-    (0x600000 + sizeof(ngx_http_pgw_revoked_t)                                \
-     + sizeof(ngx_http_pgw_table_slot_t))
 
 #define NGX_HTTP_PGW_REVOKED_MIN_ZONE  (128 * 1024)
 
@@ -161,16 +156,35 @@ static ngx_int_t
 ngx_http_pgw_revocations_conf_zone_init(ngx_shm_zone_t *shm_zone, void *data)
 {
     size_t                       size;
+    ngx_uint_t                   i;
     ngx_slab_pool_t             *shpool;
+    ngx_http_pgw_name_t         *name;
     ngx_http_pgw_revoked_t      *zone;
     ngx_http_pgw_revocations_t  *rev;
+
+    static const ngx_str_t  all = ngx_null_string;
 
     rev = shm_zone->data;
 
     shpool = (ngx_slab_pool_t *) shm_zone->shm.addr;
-    zone = (data || shm_zone->shm.exists) ? shpool->data : NULL;
 
-    if (zone && zone->layout != NGX_HTTP_PGW_REVOKED_LAYOUT) {
+    zone = ngx_http_pgw_zone_part(shm_zone, NGX_HTTP_PGW_ZONE_REVOKED,
+                                  sizeof(ngx_http_pgw_revoked_t), &all);
+
+    if (zone && zone->table.slots == 0) {
+
+        size = shpool->pfree * ngx_pagesize;
+
+        if (RAND_bytes(zone->secret, sizeof(zone->secret)) == 1 && size) {
+            ngx_http_pgw_table_init(&zone->table, ngx_slab_calloc(shpool, size),
+                                    size);
+        }
+
+        zone->asked = ngx_current_msec;
+        zone->lease.next_try = ngx_current_msec;
+    }
+
+    if (zone == NULL || zone->table.slots == 0) {
 
         /* the old workers may still be using all of it */
 
@@ -181,26 +195,10 @@ ngx_http_pgw_revocations_conf_zone_init(ngx_shm_zone_t *shm_zone, void *data)
         return NGX_ERROR;
     }
 
-    if (zone == NULL) {
-        zone = ngx_slab_calloc(shpool, sizeof(ngx_http_pgw_revoked_t));
-        if (zone == NULL
-            || RAND_bytes(zone->secret, sizeof(zone->secret)) != 1)
-        {
+    for (name = rev->names->elts, i = 0; i < rev->names->nelts; i++) {
+        if (ngx_http_pgw_feed_seed(zone, &name[i]) != NGX_OK) {
             return NGX_ERROR;
         }
-
-        size = shpool->pfree * ngx_pagesize;
-
-        ngx_http_pgw_table_init(&zone->table, ngx_slab_calloc(shpool, size),
-                                size);
-        if (zone->table.slot == NULL) {
-            return NGX_ERROR;
-        }
-
-        zone->layout = NGX_HTTP_PGW_REVOKED_LAYOUT;
-        zone->asked = ngx_current_msec;
-        zone->lease.next_try = ngx_current_msec;
-        shpool->data = zone;
     }
 
     rev->zone = zone;
@@ -230,7 +228,7 @@ ngx_http_pgw_revocations_conf_server(ngx_conf_t *cf, ngx_str_t *uri)
 
         loc_conf = server[i]->ctx->loc_conf;
 
-        if (ngx_http_pgw_locate(NULL, uri, &loc_conf) == NGX_OK) {
+        if (ngx_http_pgw_peek_find(NULL, uri, &loc_conf) == NGX_OK) {
             clcf = loc_conf[ngx_http_core_module.ctx_index];
 
             if (clcf->internal) {
@@ -255,6 +253,7 @@ ngx_http_pgw_revocations_conf_init(ngx_conf_t *cf,
         return NGX_CONF_OK;
     }
 
+    rev->names = &mcf->names;
     rev->refuse = mcf->revocations_refuse;
     rev->after = mcf->revocations_after ? mcf->revocations_after : 10000;
     rev->from.timeout = NGX_HTTP_PGW_TIMEOUT;
@@ -295,9 +294,12 @@ ngx_http_pgw_revocations_conf_init(ngx_conf_t *cf,
     rev->shm_zone->init = ngx_http_pgw_revocations_conf_zone_init;
     rev->shm_zone->data = rev;
 
+    /* with another name to accept, all of the feed is wanted again */
+
     if (ngx_http_pgw_lease_digest(rev->from.source, rev->claim.data,
                                   rev->claim.len)
-        != NGX_OK)
+        != NGX_OK
+        || ngx_http_pgw_lease_names(rev->from.source, &mcf->names) != NGX_OK)
     {
         return NGX_CONF_ERROR;
     }

@@ -31,8 +31,8 @@ void
 ngx_http_pgw_table_init(ngx_http_pgw_table_t *table, void *mem, size_t size)
 {
     table->slot = mem;
-    table->slots = ngx_min(size / sizeof(ngx_http_pgw_table_slot_t),
-                           UINT32_MAX);
+    table->slots = mem ? ngx_min(size / sizeof(ngx_http_pgw_table_slot_t),
+                                 UINT32_MAX) : 0;
     table->max = table->slots - table->slots / 4;
 }
 

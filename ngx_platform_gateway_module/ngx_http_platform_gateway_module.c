@@ -9,7 +9,7 @@
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_keys_conf.h"
@@ -67,11 +67,10 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_pgw_init(ngx_conf_t *cf)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_pgw_conf_main(cf);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
+        || ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_revocations_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK)
     {
@@ -228,8 +227,7 @@ ngx_http_pgw_init_process(ngx_cycle_t *cycle)
     mcf = ngx_http_cycle_get_module_main_conf(cycle,
                                              ngx_http_platform_gateway_module);
 
-    ngx_http_pgw_counters_init_process((mcf && mcf->metrics_place.line)
-                                       ? &mcf->keys->zone->metrics : NULL);
+    ngx_http_pgw_counters_init_process(mcf ? mcf->counters : NULL);
 
     if (mcf == NULL
         || (ngx_process != NGX_PROCESS_WORKER
@@ -398,13 +396,13 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_origins,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_origins,
               cors_origins), NULL },
     { ngx_string("platform_gateway_cors_methods"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_methods), &ngx_http_pgw_cors_methods },
     { ngx_string("platform_gateway_cors_headers"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_headers), &ngx_http_pgw_cors_names },
     { ngx_string("platform_gateway_cors_max_age"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, cors_max_age),

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "../ngx_http_pgw_counters.h"
+#include "../ngx_http_pgw_fetch.h"
 #include "../ngx_http_pgw_poll.h"
 #include "../ngx_http_pgw_revocations.h"
 
@@ -24,6 +25,16 @@ static ngx_event_t *posted;
 #define ngx_add_timer(ev, ms) ((void) (ev), (void) (ms))
 #define ngx_del_timer(ev) ((void) (ev))
 #define ngx_free(mem) ((void) (mem))
+#define ngx_shmtx_trylock(mtx) 1
+#define ngx_shmtx_lock(mtx) ((void) 0)
+#define ngx_shmtx_unlock(mtx) ((void) 0)
+#define ngx_http_pgw_counters_observe(offset, ms) ((void) (offset), (void) (ms))
+#define ngx_http_pgw_fetch_abort(from) ((void) (from))
+#define ngx_http_pgw_fetch_reserve(from) ((void) (from))
+#define ngx_http_pgw_lease_activate(from) NGX_OK
+#define ngx_http_pgw_revocations_misjudged(zone) set_back
+
+static ngx_uint_t set_back, lease_lost;
 
 #include "../ngx_http_pgw_feed.c"
 #include "../ngx_http_pgw_poll.c"
@@ -41,7 +52,6 @@ static uint32_t crc_table[16];
 uint32_t *ngx_crc32_table_short = crc_table;
 
 static ngx_uint_t outcomes[NGX_HTTP_PGW_FEED_OUTCOMES];
-static ngx_uint_t misjudged, lease_lost;
 static unsigned complaints;
 
 void ngx_log_error_core(ngx_uint_t level, ngx_log_t *log, ngx_err_t err,
@@ -64,38 +74,10 @@ void *ngx_alloc(size_t size, ngx_log_t *log)
     return mem;
 }
 
-ngx_uint_t ngx_shmtx_trylock(ngx_shmtx_t *mtx)
-{
-    return 1;
-}
-
-void ngx_shmtx_lock(ngx_shmtx_t *mtx)
-{
-}
-
-void ngx_shmtx_unlock(ngx_shmtx_t *mtx)
-{
-}
-
 void ngx_http_pgw_counters_count(size_t offset)
 {
     outcomes[(offset - offsetof(ngx_http_pgw_shared_t, feed))
              / sizeof(ngx_atomic_t)]++;
-}
-
-void ngx_http_pgw_counters_observe(size_t offset, ngx_msec_t ms)
-{
-}
-
-ngx_uint_t
-ngx_http_pgw_revocations_misjudged(const ngx_http_pgw_revoked_t *zone)
-{
-    return misjudged;
-}
-
-ngx_int_t ngx_http_pgw_lease_activate(const ngx_http_pgw_source_t *from)
-{
-    return NGX_OK;
 }
 
 ngx_int_t ngx_http_pgw_lease_take(ngx_http_pgw_source_t *from)
@@ -119,14 +101,6 @@ ngx_int_t ngx_http_pgw_lease_release(ngx_http_pgw_source_t *from)
     return lease_lost ? NGX_DECLINED : NGX_OK;
 }
 
-void ngx_http_pgw_fetch_abort(const ngx_http_pgw_source_t *from)
-{
-}
-
-void ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from)
-{
-}
-
 /* -- a zone, a worker, a feed */
 
 #define SLOTS (128 * 1024)
@@ -134,6 +108,9 @@ void ngx_http_pgw_fetch_reserve(const ngx_http_pgw_source_t *from)
 static ngx_http_pgw_table_slot_t slots[SLOTS];
 static ngx_http_pgw_revoked_t zone;
 static ngx_http_pgw_revocations_t rev;
+static ngx_http_pgw_name_t names[] = {{.iss = {(const u_char *) "a", 1}},
+                                      {.iss = {(const u_char *) "bc", 2}}};
+static ngx_array_t accepted = {.elts = names, .nelts = 1};
 static ngx_slab_pool_t shpool;
 static ngx_log_t nginx_log;
 
@@ -148,10 +125,8 @@ ngx_int_t ngx_http_pgw_fetch_start(const ngx_http_pgw_source_t *from,
     const char *page = feed(asked++);
     ngx_str_t document = ngx_null_string;
 
-    if (page != NULL) {
-        document.data = (u_char *) page;
-        document.len = strlen(page);
-    }
+    document.data = (u_char *) page;
+    document.len = page ? strlen(page) : 0;
     ngx_http_pgw_poll_fetched(&rev, &document, page ? NULL : "status 503",
                               page ? 200 : 503);
     return NGX_OK;
@@ -165,7 +140,11 @@ static void setup(void)
     memset(outcomes, 0, sizeof(outcomes));
     ngx_http_pgw_table_init(&zone.table, slots, sizeof(slots));
     zone.secret[0] = 1;
+    accepted.nelts = 1;
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_int_eq(ngx_http_pgw_feed_seed(&zone, &names[i]), NGX_OK);
     rev.zone = &zone;
+    rev.names = &accepted;
     rev.after = 10000;
     rev.from.shpool = &shpool;
     rev.from.lease = &zone.lease;
@@ -176,7 +155,7 @@ static void setup(void)
         crc_table[i] = i * 0x1db71064 + 1;
     clock_now.sec = 1000000;
     ngx_current_msec = 5000;
-    misjudged = lease_lost = 0;
+    set_back = lease_lost = 0;
     asked = complaints = 0;
     posted = NULL;
     ngx_http_pgw_poll_init_process(&rev);
@@ -227,19 +206,20 @@ static const char *page_of(unsigned first, unsigned n, unsigned cursor,
     return text;
 }
 
+static int known_of(const ngx_http_pgw_name_t *name, unsigned id)
+{
+    char buf[16];
+    ngx_http_pgw_table_key_t key;
+    pj_json_t node = {.type = PJ_JSON_STRING, .text.data = (u_char *) buf};
+
+    node.text.len = (size_t) snprintf(buf, sizeof(buf), "%u", id);
+    ck_assert_int_eq(ngx_http_pgw_feed_key(name, 'i', &node, &key), NGX_OK);
+    return ngx_http_pgw_table_has(&zone.table, &key, 0) != 0;
+}
+
 static int known(unsigned id)
 {
-    char buf[] = "0000000000", *p = buf + sizeof(buf) - 1;
-    ngx_http_pgw_table_key_t key;
-    pj_json_t node = {.type = PJ_JSON_STRING};
-
-    do {
-        *--p = (char) ('0' + id % 10);
-    } while (id /= 10);
-    node.text.data = (u_char *) p;
-    node.text.len = strlen(p);
-    ck_assert_int_eq(ngx_http_pgw_feed_key(&zone, 'i', &node, &key), NGX_OK);
-    return ngx_http_pgw_table_has(&zone.table, &key, 0) != 0;
+    return known_of(&names[0], id);
 }
 
 /* -- what is read */
@@ -287,11 +267,46 @@ START_TEST (test_the_secret_is_in_the_keys) {
     feed = gives;
     given = "{\"revocations\":[" ENTRY "]" REST;
     work();
-    ck_assert(known(1));
-    zone.secret[15] ^= 1;
-    ck_assert(!known(1));
-    zone.secret[15] ^= 1;
-    ck_assert(known(1));
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(ngx_http_pgw_feed_seed(&zone, &names[0]), NGX_OK);
+        ck_assert_int_eq(known(1), i != 1);
+        zone.secret[15] ^= 1;
+    }
+}
+END_TEST
+
+/* What one issuer says of an id is nothing to another's. */
+START_TEST (test_whose_entries_they_are) {
+#define LIST "\"revocations\":[" ENTRY "]"
+#define ISSUER(of) "\"issuer\":" of
+    static const struct {
+        const char *page;
+        int ok, of[2];
+    } rows[] = {
+        {ISSUER("\"a\"") "," LIST, 1, {1, 0}},
+        {ISSUER("\"bc\"") "," LIST, 1, {0, 1}},
+        {ISSUER("\"\\u0061\"") "," LIST, 1, {1, 0}},
+        {LIST, 1, {1, 1}},
+        {"\"b\":{" ISSUER("\"a\"") "}," LIST, 1, {1, 1}},
+        {ISSUER("\"b\"") "," LIST, 0, {0, 0}},
+        {ISSUER("\"\"") "," LIST, 0, {0, 0}},
+        {ISSUER("1") "," LIST, 0, {0, 0}},
+        {"\"revocations\":[]," ISSUER("\"a\""), 0, {0, 0}},
+        {ISSUER("\"bc\"") "," ISSUER("\"a\"") "," LIST, 0, {1, 1}},
+        {ISSUER("\"a\"") ",\"revocations\":[]," ISSUER("\"a\""), 0, {0, 0}},
+    };
+
+    feed = gives;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        setup();
+        accepted.nelts = 2;
+        snprintf(text, sizeof(text), "{%s" REST, rows[i].page);
+        given = text;
+        work();
+        ck_assert_msg(zone.complete == (ngx_atomic_t) rows[i].ok, "%s", given);
+        for (int n = 0; n < 2; n++)
+            ck_assert_msg(known_of(&names[n], 1) == rows[i].of[n], "%s", given);
+    }
 }
 END_TEST
 
@@ -456,44 +471,49 @@ START_TEST (test_a_loop_that_fails) {
 }
 END_TEST
 
-static const char *ever_new(unsigned n)
+static const char *ever_known(unsigned n)
 {
-    return page_of(0, 1, n, 1);
+    return page_of(0, entries_of, n, 1);
 }
 
 START_TEST (test_cursors_that_never_end) {
-    feed = ever_new;
-    ck_assert_uint_le(work(), 1100);
-    for (int n = 0; n < 20; n++) {
-        pass(500);
-        ck_assert_uint_eq(work(), 20);
+    feed = ever_known;
+    for (entries_of = 1; entries_of <= 100; entries_of *= 10) {
+        setup();
+        ck_assert_uint_le(work(), 1 + 1 + 20 + (1000 / entries_of) + 2);
+        for (int n = 0; n < 20; n++) {
+            pass(500);
+            ck_assert_uint_eq(work(), 20);
+        }
     }
 }
 END_TEST
 
-static unsigned pages = 600;
+static unsigned pages = 600, each = 100;
 
 static const char *many(unsigned n)
 {
     n %= pages;
-    return page_of(n * 100, 100, n, n < pages - 1);
+    return page_of(n * each, each, n, n < pages - 1);
 }
 
-/* A feed that is read again from its beginning is no such one. */
+/* A feed that is read again from its beginning is no such one, however many
+ * pages it has, and however small they are. */
 START_TEST (test_all_of_it_again) {
-    static const unsigned rows[] = {2, 3, 600};
+    static const unsigned rows[] = {2, 3, 600, 5000};
 
     feed = many;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         setup();
         pages = rows[i];
+        each = pages > 1000 ? 1 : 100;
         for (int n = 0; n < 4; n++) {
-            misjudged = n > 2;
+            set_back = n > 2;
             ck_assert_uint_eq(work(), pages);
-            ck_assert_uint_eq(zone.table.live, pages * 100);
+            ck_assert_uint_eq(zone.table.live, pages * each);
             ck_assert_uint_eq(zone.complete, 1);
             ck_assert_uint_eq(zone.endless, 0);
-            misjudged = 0;
+            set_back = 0;
             pass(500);
         }
         ck_assert_uint_eq(complaints, 0);
@@ -510,9 +530,9 @@ START_TEST (test_a_clock_that_was_set_back) {
     ck_assert_uint_eq(zone.complete, 1);
     feed = slow_pages; /* of which one fails */
     asked = 3;
-    misjudged = 1;
+    set_back = 1;
     ck_assert_uint_eq(work(), 1); /* not only in the next interval */
-    misjudged = 0;
+    set_back = 0;
     ck_assert_uint_eq(zone.complete, 0);
     ck_assert_uint_eq(zone.cursor_len, 0);
     feed = long_page;
@@ -562,6 +582,7 @@ int main(void)
     tcase_set_timeout(tc, 120);
     tcase_add_test(tc, test_what_is_the_list);
     tcase_add_test(tc, test_the_secret_is_in_the_keys);
+    tcase_add_test(tc, test_whose_entries_they_are);
     tcase_add_test(tc, test_times_are_rounded);
     tcase_add_test(tc, test_a_lease_that_goes_within_a_page);
     tcase_add_test(tc, test_the_age_of_the_feed);

@@ -23,6 +23,8 @@ static void answer(struct worker *w, const struct revocations *list)
     struct jsonw json;
 
     auth_json(w, &json);
+    /* Ahead of the list: gateways read an entry as soon as it is there. */
+    jsonw_cstr(&json, "issuer", w->cfg->jwt_issuer);
     jsonw_cstr(&json, "cursor", list->cursor);
     jsonw_bool(&json, "more", list->more);
     add_time(&json, "now", list->now_us);

@@ -22,10 +22,10 @@ my $json = JSON::PP->new->canonical;
 # A feed (port "feed").  Its state: many => number of entries, of the sessions
 # revocations_many(0) and so on, then all => [entries], of which a page has up
 # to page of those that came after the cursor (its number); skew => seconds that
-# its clock is ahead; and what an issuer's is told (Platform::Test::Server).
+# its clock is ahead; issuer => whose it is, as its pages say; and what an issuer's is told (Platform::Test::Server).
 # known => a name in the cursors: others get 400.  fill => [text, n]: the text
 # and n spaces, length => what Content-Length says of that.  drip => 1: a space
-# now and then, without an end; endless => 1: ever more pages of nothing.
+# now and then, as long as that is set; endless => 1: ever more pages of nothing.
 sub revocations_feed {
     my ($t, %state) = @_;
 
@@ -52,7 +52,10 @@ sub _answer {
     }
     if ($s->{drip}) {
         my @head = "HTTP/1.1 200 OK\r\n\r\n";
-        return sub { Time::HiRes::sleep(0.1); return shift @head // ' ' };
+        return sub {
+            Time::HiRes::sleep(0.1);
+            return shift @head // ($server->get->{drip} ? ' ' : undef);
+        };
     }
     if ($s->{endless}) {
         return [ 200, [], revocations_page([], cursor => "$known:" . ($from + 1),
@@ -70,7 +73,7 @@ sub _answer {
         my $first = $from > $s->{many} ? $from - $s->{many} : 0;
         my $page = revocations_page(
             [ @{ $s->{all} }[ $first .. $to - $s->{many} - 1 ] ],
-            cursor => "$known:$to", more => $more,
+            cursor => "$known:$to", more => $more, issuer => $s->{issuer},
             now => time + ($s->{skew} // 0));
         my $comma = $many ne '' && $page !~ /\[\]/ ? ',' : '';
         $s->{body} = $page =~ s/\[/[$many$comma/r;
@@ -81,11 +84,12 @@ sub _answer {
         'Platform::Test::Revocations::State');
 }
 
-# A page of those entries; cursor, more, now => its other members.
+# A page of those entries; cursor, more, now, issuer => its other members.
 sub revocations_page {
     my ($entries, %o) = @_;
 
     return $json->encode({
+        defined $o{issuer} ? (issuer => $o{issuer}) : (),
         cursor => $o{cursor} // 'a:1',
         more => $o{more} ? JSON::PP::true : JSON::PP::false,
         now => 0 + sprintf('%.3f', $o{now} // time),
