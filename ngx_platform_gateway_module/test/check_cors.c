@@ -30,6 +30,7 @@ static char complaint[512];
 static u_char *print(u_char *p, const char *fmt, va_list args)
 {
     const ngx_str_t *v;
+    const char *text;
 
     for (; *fmt; fmt++) {
         if (*fmt != '%') {
@@ -38,10 +39,8 @@ static u_char *print(u_char *p, const char *fmt, va_list args)
             v = va_arg(args, const ngx_str_t *);
             p = ngx_cpymem(p, v->data ? v->data : (u_char *) "", v->len);
         } else {
-            p = (u_char *) stpcpy((char *) p,
-                                  *fmt == 's' ? va_arg(args, char *) : "");
-            *p = '\0';
-            p += *fmt == 'Z';
+            text = *fmt == 's' ? va_arg(args, const char *) : "";
+            p = ngx_cpymem(p, text, strlen(text) + 1) - (*fmt == 's');
         }
     }
     return p;
@@ -98,7 +97,7 @@ ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 
 ngx_int_t ngx_atoi(u_char *line, size_t n)
 {
-    return n ? atoi((char *) line) : NGX_ERROR;
+    return n ? strtol((char *) line, NULL, 10) : NGX_ERROR;
 }
 
 void ngx_strlow(u_char *dst, u_char *src, size_t n)
@@ -254,7 +253,8 @@ START_TEST (test_no_origin_and_off) {
     ck_assert(origins("off") == NULL);
     ck_assert_int_eq(ask("https://a.example", "GET", ""),
                      NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN);
-    ck_assert_str_eq(origins("https://a.example"), "has origins beside \"off\"");
+    ck_assert_str_eq(origins("https://a.example"),
+                     "has origins beside \"off\"");
 }
 END_TEST
 
