@@ -50,10 +50,7 @@ location @explain {
     deny all;
     platform_gateway_explain;
 }
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
 location /branch/ {
     platform_gateway_access branch;
@@ -119,10 +116,7 @@ server {
         platform_gateway_explain plain.test;
     }
 }
-server {
-    listen 127.0.0.1:%%PORT_other%%;
-    server_name plain.test;
-}
+server { listen 127.0.0.1:%%PORT_other%%; server_name plain.test; }
 server {
     listen 127.0.0.1:%%PORT_other%%;
     server_name bare.test;
