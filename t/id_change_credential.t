@@ -86,8 +86,7 @@ for my $account (qw(several one)) {
         message => $res->json->{message}, endedSessions => 2 },
         'and how many sessions it ended';
     is $res->header('Cache-Control'), 'no-store', 'not to be stored';
-    like logged($log), qr/"event":"auth\.credential\.changed".*"revokedSessions":2/,
-        'audited';
+    like logged($log), qr/"event":"auth\.credential\.changed".*"revokedSessions":2/, 'audited';
     (undef, my @entries) = feed($cursor);
     is_deeply [ sort map { $_->{id} // 'all' } @entries ],
         [ sort map { session_of($_) } @own[ 0, 2 ] ],
@@ -121,8 +120,7 @@ my %bad = (
     'current too long' => { credential => 'x' x 1025, newCredential => $NEW },
 );
 for my $name (sort keys %bad) {
-    is_problem(change($own, undef, undef, json => $bad{$name}), 400,
-        'REQUEST_INVALID', $name);
+    is_problem(change($own, undef, undef, json => $bad{$name}), 400, 'REQUEST_INVALID', $name);
 }
 # What a command would refuse as well; and that is no failure, however often.
 for my $new ("seven\x{e9}\x{e9}", 'letmein-now', 'PASSWORD1') {
@@ -150,8 +148,7 @@ for my $name (sort keys %tokens) {
     is_problem(change($own, $OLD, $NEW, port => $face,
         token => $tokens{$name}), 401, 'AUTH_ACCESS_TOKEN_REQUIRED', $name);
 }
-is_problem(http_post($gateway, $CHANGE, json => {}),
-    401, 'GATEWAY_TOKEN_MISSING', 'no token');
+is_problem(http_post($gateway, $CHANGE, json => {}), 401, 'GATEWAY_TOKEN_MISSING', 'no token');
 is_problem(http_post($face, $CHANGE, body => '{'),
     401, 'AUTH_ACCESS_TOKEN_REQUIRED', 'the token comes before the body');
 is_problem(change($own, $OLD, $NEW, token => jwt_token('account', $key,
@@ -198,8 +195,7 @@ is_deeply \%answered, { AUTH_INVALID_CREDENTIALS => 3,
     AUTH_TOO_MANY_ATTEMPTS => 6 }, 'nine at once: three tries';
 
 # What it was may be what it is to be: the others end all the same.
-cmp_ok change($own, $OLD, $OLD)->json->{endedSessions}, '>=', 1,
-    'the same one again';
+cmp_ok change($own, $OLD, $OLD)->json->{endedSessions}, '>=', 1, 'the same one again';
 is_alive($own, 1, 'the session goes on');
 is_alive($other, 0, 'another is over');
 is_problem(change($own, $OLD, 'x' x (1 << 20), port => $face), 413,
@@ -225,8 +221,7 @@ for my $how (sort keys %ends) {
     ok $pg->waiting(1), "$how: a change waits";
     $ends{$how}->(session_of($other));
     ok $pg->end($held, 'commit'), "$how: it goes on";
-    is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE',
-        "$how: in vain");
+    is_problem($late->read_response, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: in vain");
     is $pg->sql($hash), $before, "$how: nothing was changed";
     is_alive($own, 1, "$how: and no session ended");
 }
@@ -245,8 +240,7 @@ my $waiting = "select count(*) from pg_stat_activity
     where usename = 'platform' and state = 'active' and wait_event_type = 'Lock'";
 is $pg->sql($waiting, user => 'postgres'), 1, 'its write waits';
 ok $pg->end($row, 'commit'), 'the row is let go';
-ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }),
-    'its write comes through';
+ok eventually(sub { !$pg->sql($waiting, user => 'postgres') }), 'its write comes through';
 is $pg->sql($hash), $before, 'and does nothing';
 restart($s->identity, DB_STATEMENT_TIMEOUT => '10s', REQUEST_TIMEOUT => '40s');
 is change($own, $OLD, $OLD)->status, 200, 'another one does';
@@ -290,8 +284,7 @@ unlike $s->identity->log_text, qr/eyJ|passw0rd|wrong/, 'no secret in the log';
 $t->allow(qr/db\.(?:error|connect|unavailable)|sweep\.failed/);
 $pg->stop('INT');
 # Of identity: the gateway has heard that this session has ended.
-is_problem(change($own, $OLD, $NEW, port => $face), 503,
-    'DATABASE_UNAVAILABLE', 'no database');
+is_problem(change($own, $OLD, $NEW, port => $face), 503, 'DATABASE_UNAVAILABLE', 'no database');
 $pg->start;
 ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'back';
 is login('several', from())->status, 200, 'nothing was changed';

@@ -54,12 +54,10 @@ sub is_same_plan {
     for (1 .. 7) {    # the server may plan the first five each for itself
         $s = call(refresh => { refreshToken => $s->{refreshToken} })->json;
     }
-    my @plans = since($start)
-        =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
+    my @plans = since($start) =~ /Query Text:[^\n]*SET jti[^\n]*\n((?:\t[^\n]*\n)+)/g;
     is scalar @plans, 7, "$when, $account: the plans of all refreshes";
     my $plan = $plans[-1] // '';
-    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/,
-        "$when, $account: nested loops alone";
+    unlike $plan, qr/Hash|Merge|Seq Scan|Sort/, "$when, $account: nested loops alone";
     my @indexes = $plan =~ /Scan (?:using|on) (\w+_(?:pkey|once))/g;
     $rows ||= "@{[ sort @indexes ]}";
     is "@{[ sort @indexes ]}", $rows, "$when, $account: the same indexes";
@@ -119,8 +117,7 @@ select sha256(n::text::bytea), '198.51.100.1', 1, now() + interval '1 hour'
   from generate_series(1, 8000) n;
 SQL
 $pg->sql('analyze');
-cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS,
-    "$SESSIONS sessions";
+cmp_ok $pg->sql('select count(*) from auth_sessions'), '>=', $SESSIONS, "$SESSIONS sessions";
 is_same_plan("$SESSIONS sessions", 'one');
 
 # From here on the server's log has the plans.
@@ -130,12 +127,10 @@ my $start = -s $log;
 my $credential = 'Demo-passw0rd!';
 is call(login => { account => 'one@demo.test', credential => 'wrong' })
     ->status, 401, 'a failed login';
-my $one = call(login => { account => 'one@demo.test',
-    credential => $credential })->json;
+my $one = call(login => { account => 'one@demo.test', credential => $credential })->json;
 is call(login => { account => 'two-workspaces@demo.test',
     credential => $credential })->status, 200, 'a login that rehashes';
-my $several = call(login => { account => 'several@demo.test',
-    credential => $credential })->json;
+my $several = call(login => { account => 'several@demo.test', credential => $credential })->json;
 is call('select-branch', { branchId => $several->{branches}[0]{branchId} },
     token => $several->{accountAccessToken})->status, 200, 'a selection';
 my $stale = $one->{refreshToken};
@@ -152,8 +147,7 @@ is $lost->json->{nextAction}{type}, 'select_branch', 'a scope that is lost';
 my $old = jwt_token('refresh', jwt_key('identity'),
     %{ (jwt_decode($stale))[1] }, iat => time - 100);
 is call(refresh => { refreshToken => $old })->status, 401, 'a reuse';
-is call(logout => { refreshToken => $lost->json->{refreshToken} })->status,
-    200, 'a logout';
+is call(logout => { refreshToken => $lost->json->{refreshToken} })->status, 200, 'a logout';
 
 # What operators do to an account, beside all the others.
 for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
@@ -162,8 +156,7 @@ for my $command ([qw(sessions one@demo.test)], [qw(unlock one@demo.test)],
     [qw(list --after one@demo.test)], [qw(show one@demo.test)],
     [qw(rename none@demo.test --to nobody)], [qw(delete nobody)])
 {
-    my ($status, $out, $err)
-        = $t->run_identity([ 'account', @$command ], $pg->env);
+    my ($status, $out, $err) = $t->run_identity([ 'account', @$command ], $pg->env);
     is $status, 0, "account @$command" or diag $err;
 }
 

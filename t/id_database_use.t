@@ -41,8 +41,7 @@ my @all = http_parallel([ map {
     [ $port, http_request_bytes(POST => '/api/auth/refresh',
         json => { refreshToken => $answers[ $_ % 3 ]{refreshToken} }) ]
 } 1 .. 60 ]);
-is scalar(grep { $_ && $_->status == 200 } @all), 3,
-    'sixty requests over two connections';
+is scalar(grep { $_ && $_->status == 200 } @all), 3, 'sixty requests over two connections';
 is scalar(grep { $_ && $_->status == 401 } @all), 57, 'all are answered';
 is connections(), 2, 'and there were no more';
 
@@ -91,8 +90,7 @@ is $res->status, 200, 'sessions live on';
 my @events = map { $_->{event} } $identity->log_lines;
 ok scalar(grep { $_ eq 'db.unavailable' } @events), 'the outage is logged';
 ok scalar(grep { $_ eq 'db.connected' } @events), 'and its end';
-cmp_ok scalar(grep { $_ eq 'db.unavailable' } @events), '<=', 2,
-    'not once a request';
+cmp_ok scalar(grep { $_ eq 'db.unavailable' } @events), '<=', 2, 'not once a request';
 
 # -- a server that grants fewer connections than the pool may have: whoever
 #    cannot make one waits for those there are
@@ -113,8 +111,7 @@ $load->run(
     });
 is_deeply \%answers, { '200 AUTH_REFRESH_SUCCESS' => $calls },
     'four at a time over three connections' or diag explain \%answers;
-like $identity->log_text, qr/too many connections for role/,
-    'and there were no more';
+like $identity->log_text, qr/too many connections for role/, 'and there were no more';
 $pg->sql('alter role platform connection limit -1', user => 'postgres');
 
 # -- a request that has run out of time says nothing of the server
@@ -122,10 +119,8 @@ $pg->sql('alter role platform connection limit -1', user => 'postgres');
 restart($identity, REQUEST_TIMEOUT => '1s', DB_STATEMENT_TIMEOUT => '9s');
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'it is ready';
 my $log = length $identity->log_text;
-$held = $pg->begin("select 1 from auth_sessions
-    where session_id = '$own[0]{id}' for update");
-is_problem(refresh($own[0]{current}), 503, 'DATABASE_UNAVAILABLE',
-    'a refresh in vain');
+$held = $pg->begin("select 1 from auth_sessions where session_id = '$own[0]{id}' for update");
+is_problem(refresh($own[0]{current}), 503, 'DATABASE_UNAVAILABLE', 'a refresh in vain');
 ok eventually(sub { refresh($own[1]{current})->status == 200 }), 'others go on';
 $pg->end($held, 'rollback');
 unlike substr($identity->log_text, $log), qr/"db\.unavailable"/,

@@ -37,8 +37,7 @@ sub warnings {
     my $before = length $identity->log_text;
     $identity->start;
     is logged_in('one')->{code}, 'AUTH_LOGIN_SUCCESS', 'it serves';
-    return join '', grep { /"db\.not_durable"/ } split /^/m,
-        substr($identity->log_text, $before);
+    return join '', grep { /"db\.not_durable"/ } split /^/m, substr($identity->log_text, $before);
 }
 
 my $none = qr/\A\z/;
@@ -86,19 +85,16 @@ my $since = strftime('%Y-%m-%dT%H:%M:%SZ', gmtime);
 sub feed {
     my ($cursor) = @_;
 
-    return http_get($port, '/internal/revocations'
-        . (defined $cursor ? "?after=$cursor" : ''));
+    return http_get($port, '/internal/revocations' . (defined $cursor ? "?after=$cursor" : ''));
 }
 
 my $early = logged_in('one');
-is logout($early)->status, 200,
-    'a logout that the standby gets';
+is logout($early)->status, 200, 'a logout that the standby gets';
 ok eventually($caught_up, 20), 'it has it';
 my $synced = feed()->json->{cursor};
 is feed($synced)->status, 200, 'its reader goes on';
 $standby->stop('INT');
-is logout($out)->status, 200,
-    'a logout that it does not get';
+is logout($out)->status, 200, 'a logout that it does not get';
 is refresh($out)->status, 401, 'it did log out';
 # Numbers of transactions that the standby never sees, and gives again.
 $primary->sql("begin; insert into rotated_tokens select session_id,
@@ -129,8 +125,7 @@ my $id = session_of($early);
 is scalar(grep { ($_->{id} // '') eq $id } @{ $page->{revocations} }), 1,
     'what the standby got is told';
 my $late = logged_in('one');
-is logout($late)->status, 200,
-    'a logout of after the promotion';
+is logout($late)->status, 200, 'a logout of after the promotion';
 is_deeply [ map { $_->{id} } @{ feed($page->{cursor})->json->{revocations} } ],
     [ session_of($late) ], 'is told';
 
@@ -140,8 +135,7 @@ $c->refused(2, qr/--since is a past time in UTC/,
     qw(sessions revoke --since), $_)
     for 'yesterday', '2026-11-21', '2026-11-21T10:15:00', '1',
     '2026-02-30T10:15:00Z', '2026-11-21T10:15:00Zx', '2999-01-01T00:00:00Z';
-is refresh(logged_in('one'))->status, 200,
-    'none of these did anything';
+is refresh(logged_in('one'))->status, 200, 'none of these did anything';
 
 # One row is in use: what counts does not wait for it.
 my $held = $standby->begin("select 1 from auth_sessions where session_id = '"
@@ -166,25 +160,21 @@ is $standby->sql("select count(*) from auth_sessions where status = 'ACTIVE'
     'what was over by then is left alone';
 
 my $done = $c->done(qw(sessions revoke --since), $since);
-is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 1, 1 ],
-    'again: the one that is left';
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 1, 1 ], 'again: the one that is left';
 is_deeply $c->events, [ 'sessions.revoking', 'sessions.revoked' ], 'audited';
 is_deeply [ @{ $c->{audit}[1] }{qw(since accounts revokedSessions)} ],
     [ $since, 1, 1 ], 'with what it was about';
 ok $c->{audit}[0]{operator}, 'and who did it';
 is refresh($res->json)->status, 401, 'it is over too';
 $done = $c->done(qw(sessions revoke --since), $since);
-is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 0, 0 ],
-    'once more: nothing';
+is_deeply [ @$done{qw(accounts revokedSessions)} ], [ 0, 0 ], 'once more: nothing';
 
 # An operator's role may.
 open my $roles, '<', $t->root . '/db/roles.sql' or die "roles.sql: $!\n";
 $standby->sql(do { local $/; <$roles> }, user => 'postgres');
-$standby->sql('create role ops login in role platform_operator',
-    user => 'postgres');
+$standby->sql('create role ops login in role platform_operator', user => 'postgres');
 logged_in('one');
-$done = $c->done({ env => { PLATFORM_DB_USER => 'ops' } },
-    qw(sessions revoke --since), $since);
+$done = $c->done({ env => { PLATFORM_DB_USER => 'ops' } }, qw(sessions revoke --since), $since);
 is $done->{revokedSessions}, 1, 'platform_operator may';
 
 $t->done;

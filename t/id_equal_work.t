@@ -29,8 +29,7 @@ sub statements {
     seek $fh, $read, 0;
     my @found;
     while (my $line = <$fh>) {
-        push @found, $1 // 'set'
-            if $line =~ /LOG:  (?:execute (\S+):|statement: SET)/;
+        push @found, $1 // 'set' if $line =~ /LOG:  (?:execute (\S+):|statement: SET)/;
     }
     $read = tell $fh;
     return @found;
@@ -128,8 +127,7 @@ $identity->{env}{PLATFORM_AUTH_ARGON2_ITERATIONS} = 3;
 $identity->start;
 work('one@demo.test', 'wrong') for 1, 2;
 $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
-is $unknown->{cost}, 19456 * (2 + 3),
-    'dearer parameters: unknown: the old cost and the new one';
+is $unknown->{cost}, 19456 * (2 + 3), 'dearer parameters: unknown: the old cost and the new one';
 is_deeply work(@{ $same{$_} }), $unknown, "dearer parameters: $_: the same work and answer"
     for 'disabled', 'wrong credential';
 
@@ -137,10 +135,8 @@ is_deeply work(@{ $same{$_} }), $unknown, "dearer parameters: $_: the same work 
 is work('one@demo.test', 'Demo-passw0rd!')->{cost}, 19456 * (2 + 3),
     'verified at the old cost, hashed anew at the new one';
 is work('one@demo.test', 'wrong')->{cost}, 19456 * 3, 'the new cost';
-is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3,
-    'for whom it stands in too';
-is work('several@demo.test', 'wrong')->{cost}, 19456 * (2 + 3),
-    'others are behind';
+is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3, 'for whom it stands in too';
+is work('several@demo.test', 'wrong')->{cost}, 19456 * (2 + 3), 'others are behind';
 is work('nobody@demo.test', 'Demo-passw0rd!')->{status}, 401,
     'the credential of who stands in is not theirs';
 
@@ -166,8 +162,7 @@ for my $form (sort keys %foreign) {
     store(one => $today);
     store(several => $stored);
     my $known = work('several@demo.test', 'wrong');
-    is $known->{cost}, $rounds + 19456 * 3,
-        "$form: its own work and a hash of today";
+    is $known->{cost}, $rounds + 19456 * 3, "$form: its own work and a hash of today";
     is work('nobody@demo.test', 'wrong')->{cost}, 19456 * 3,
         "$form: unknown, with another to stand in: a hash of today";
     is_deeply [ @{ work('several@demo.test', 'x' x 1024) }
@@ -179,22 +174,18 @@ for my $form (sort keys %foreign) {
     store(one => $stored);
     my $unknown = work('nobody@demo.test', 'Demo-passw0rd!');
     is_deeply $unknown, $known, "$form: unknown: the same work and answer";
-    is_deeply work('one@demo.test', 'wrong'), $unknown,
-        "$form: wrong: the same work and answer";
-    $pg->sql("update accounts set status = 'DISABLED'
-        where account_name = 'several\@demo.test'");
+    is_deeply work('one@demo.test', 'wrong'), $unknown, "$form: wrong: the same work and answer";
+    $pg->sql("update accounts set status = 'DISABLED' where account_name = 'several\@demo.test'");
     is_deeply work('several@demo.test', 'Demo-passw0rd!'), $unknown,
         "$form: disabled: the same work and answer";
     is stored('several'), $stored, "$form: which leaves its hash alone";
-    $pg->sql("update accounts set status = 'ACTIVE'
-        where account_name = 'several\@demo.test'");
+    $pg->sql("update accounts set status = 'ACTIVE' where account_name = 'several\@demo.test'");
 
     # With the right one it becomes today's, by the same work.
     my $right = work('several@demo.test', 'Demo-passw0rd!');
     is $right->{status}, 200, "$form: the right credential";
     is $right->{cost}, $known->{cost}, "$form: the same work";
-    like stored('several'),
-        qr/\A\$argon2id\$v=19\$m=19456,t=3,p=1\$/, "$form: hashed anew";
+    like stored('several'), qr/\A\$argon2id\$v=19\$m=19456,t=3,p=1\$/, "$form: hashed anew";
     is work('several@demo.test', 'Demo-passw0rd!')->{cost}, 19456 * 3,
         "$form: and again, at the cost of today";
 }
@@ -203,7 +194,6 @@ for my $form (sort keys %foreign) {
 my @failed = grep { $_->{event} eq 'auth.login.failed' } $identity->log_lines;
 my %named = map { ($_->{accountId} // 'nobody') => 1 } @failed;
 is scalar keys %named, 4, 'three accounts and nobody are named in the log';
-unlike $identity->log_text, qr/nobody\@|somebody\@/,
-    'what was typed is not logged';
+unlike $identity->log_text, qr/nobody\@|somebody\@/, 'what was typed is not logged';
 
 $t->done;

@@ -64,8 +64,7 @@ for my $level ('repeatable read', 'serializable') {
     # Three refreshes with one token, lined up behind the row: the first
     # replaces it, the others see that it did.
     my $session = session_of($token);
-    my $held = $pg->begin("select 1 from auth_sessions
-        where session_id = '$session' for update");
+    my $held = $pg->begin("select 1 from auth_sessions where session_id = '$session' for update");
     my @clients = map { Platform::Test::Http->new(port => $port) } 1 .. 3;
     $_->send(http_request_bytes(POST => '/api/auth/refresh',
         json => { refreshToken => $token })) for @clients;
@@ -73,8 +72,7 @@ for my $level ('repeatable read', 'serializable') {
     ok $pg->end($held, 'commit'), 'the row is let go';
     my %given = map { my $res = $_->read_response;
         ($res->json->{refreshToken} // $res->body) => 1 } @clients;
-    is scalar keys %given, 1, "$level: one successor, for all of them"
-        or diag explain \%given;
+    is scalar keys %given, 1, "$level: one successor, for all of them" or diag explain \%given;
     is $pg->sql("select jti from auth_sessions where session_id = '$session'"),
         (jwt_decode((keys %given)[0]))[1]{jti}, "$level: the row's";
 
@@ -89,8 +87,7 @@ for my $level ('repeatable read', 'serializable') {
             my ($client) = @_;
             my $s = $all[ $client->{number} % 4 ];
             return undef if $left-- <= 0;
-            return $client->{number} < 4 ? $sessions->refresh($s)
-                : $sessions->select_branch($s);
+            return $client->{number} < 4 ? $sessions->refresh($s) : $sessions->select_branch($s);
         },
         sub {
             my ($request, $answer) = @_;

@@ -22,8 +22,7 @@ my $refresh_ttl = 6 * $slack;
 sub env_file {
     my (%set) = @_;
 
-    $t->write_file('id.env.new',
-        join '', map {"$_=$set{$_}\n"} sort keys %set);
+    $t->write_file('id.env.new', join '', map {"$_=$set{$_}\n"} sort keys %set);
     rename $t->dir . '/id.env.new', $t->dir . '/id.env' or die "rename: $!";
     return $t->dir . '/id.env';
 }
@@ -175,8 +174,7 @@ sub branch_token {
     return jwt_token('branch', $key, iss => $env{PLATFORM_JWT_ISSUER});
 }
 
-is $stack->current_context(branch_token($new))->status, 200,
-    'a token of the new key';
+is $stack->current_context(branch_token($new))->status, 200, 'a token of the new key';
 my $late = branch_token($old);
 ok eventually(sub {
     my $res = $stack->current_context($late);
@@ -196,8 +194,7 @@ env_file(signing($third, $new));
 ok reload('keys.reloaded', $identity[0]), 'signing first';
 my ($token) = $login->($identity[0], '/api/auth/login', $credentials)->{body}
     =~ /"refreshToken":"([^"]+)"/;
-my $refused = $login->($identity[1], '/api/auth/refresh',
-    qq({"refreshToken":"$token"}));
+my $refused = $login->($identity[1], '/api/auth/refresh', qq({"refreshToken":"$token"}));
 is $refused->{status}, 401, 'is what the runbook is against';
 ok reload('keys.reloaded', $identity[1]), 'with the key published';
 is $login->($identity[1], '/api/auth/refresh',
@@ -245,8 +242,7 @@ for my $name (sort keys %bad) {
     is scalar @said, 1, "$name: one line";
     like $said[0], $says, "$name: says what";
     like $said[0], qr/; the old keys stay$/, "$name: and what now";
-    is_deeply kids($identity), [ $third->kid, $new->kid ],
-        "$name: the old keys are published";
+    is_deeply kids($identity), [ $third->kid, $new->kid ], "$name: the old keys are published";
     next if $name !~ /^(?:halves|a weak key)/;
 
     # The same line from --check and at start.
@@ -276,7 +272,6 @@ my $plain = $t->identity(name => 'plain');
 $plain->process->signal('HUP');
 ok eventually(sub { $plain->log_text =~ /no --env-file to read keys from/ }),
     'without --env-file SIGHUP says that it cannot';
-is $login->($plain, '/api/auth/login', $credentials)->{status}, 200,
-    'and changes nothing';
+is $login->($plain, '/api/auth/login', $credentials)->{status}, 200, 'and changes nothing';
 
 $t->done;
