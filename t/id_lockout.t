@@ -29,19 +29,19 @@ my $is_it = "account_id = (select account_id from accounts
 my @lock_out = ("update accounts set sessions_valid_after =", "where $is_it");
 my $branch = branch(41);
 
-# A command in the background, whose result goes to a file of its name.
-sub begin_command {
-    my ($name, @args) = @_;
+# A command in the background.
+my $new_credential = $t->write_file('credential', "n3w credential\n");
 
-    return Platform::Test::Process->start(
-        name => $name, dir => $t->dir, log => $t->dir . "/$name.out",
-        env  => { %{ $t->identity_env(%env,
-            PLATFORM_DB_STATEMENT_TIMEOUT => '60s') } },
-        cmd  => [ 'sh', '-c', 'echo "n3w credential" | "$@"', 'sh',
-            Platform::Test::Env::identity(), 'account', @args, "$account\@demo.test",
-            '--json' ],
-    )->expect_end;
+sub begin_command {
+    my ($name) = @_;
+
+    return $c->start({ env => { PLATFORM_DB_STATEMENT_TIMEOUT => '60s' },
+        redirect => " <$new_credential" }, 'account', $name, "$account\@demo.test",
+        '--json');
 }
+
+# What it has said.
+sub said { return $t->read_file("$_[0]{name}.log") }
 
 sub ends_well {
     my ($p) = @_;
@@ -124,9 +124,9 @@ for my $name (sort keys %meanwhile) {
     my $lock = sub { 'select 1 from auth_sessions where session_id in ('
         . join(', ', map {"'$ids[$_]'"} @_) . ') for update' };
     my ($held, $other) = map { $pg->begin($lock->($_)) } 0, 1;
-    my $p = begin_command($name, $name);
+    my $p = begin_command($name);
     ok $pg->waiting(1), "$name waits for a row";
-    like $t->read_file("$name.out"), qr/"event":"account\.\w+","audit":true/,
+    like said($p), qr/"event":"account\.\w+","audit":true/,
         "$name: is on record already";
     is_over($sessions[2], "$name: another session");
     $meanwhile{$name}->();
@@ -141,7 +141,7 @@ for my $name (sort keys %meanwhile) {
     $pg->more($other, $lock->(0, 2));
     ok $pg->end($other, 'commit'), "$name: which is let go";
     ends_well($p);
-    like $t->read_file("$name.out"), qr/"revokedSessions":4[,}]/, "$name: says how many";
+    like said($p), qr/"revokedSessions":4[,}]/, "$name: says how many";
     is_over($sessions[0], "$name: done");
     command(qw(account enable));
     is_over($sessions[0], "$name: enabled again");
@@ -152,7 +152,7 @@ for my $name (sort keys %meanwhile) {
     my @sessions = map { logged_in($account) } 1, 2;
     my $held = $pg->begin("select 1 from auth_sessions where session_id = '"
         . session_of($sessions[0]) . "' for update");
-    my $p = begin_command('cut', 'disable');
+    my $p = begin_command('disable');
     ok $pg->waiting(1), 'a command waits for a row';
     $p->stop('KILL');
     $pg->end($held, 'rollback');
@@ -216,7 +216,7 @@ create trigger hold before insert on auth_sessions
 SQL
     my $gate = $pg->begin('select pg_advisory_xact_lock(4711)');
     my $client = held_login();
-    my $p = begin_command('late', 'revoke-sessions');
+    my $p = begin_command('revoke-sessions');
     ok $pg->waiting(2), 'and the lockout waits for it';
     $pg->end($gate, 'commit');
     my $res = $client->read_response;
