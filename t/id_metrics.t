@@ -168,8 +168,7 @@ is_deeply [ grep { !$known{$_} } sort keys %used ], [],
 my $pg = $t->postgres;
 $diff = changed(sub { $pg->stop('QUIT'); refresh($token{one}) });
 my %refused = answered([ '/api/auth/refresh', 503, 'DATABASE_UNAVAILABLE', 1 ]);
-is_deeply { map { $_ => $diff->{$_} } keys %refused }, \%refused,
-    'no database: 503 is counted';
+is_deeply { map { $_ => $diff->{$_} } keys %refused }, \%refused, 'no database: 503 is counted';
 ok scalar(grep {/^identity_db_errors_total/} keys %$diff), 'no database: so are its errors';
 $diff = changed(sub {
     $pg->start;
@@ -216,12 +215,10 @@ for my $path ($name, '/actuator/info', '/internal/revocations') {
 }
 for my $case (
     (map { [ $_, 1 ] } $name, qw(/actuator/info /internal/revocations
-        /internal/readyz /actuator/health /actuator/health/liveness
-        /actuator/health/readiness)),
+        /internal/readyz /actuator/health /actuator/health/liveness /actuator/health/readiness)),
     (map { [ $_, 0 ] } qw(/api/auth/../../internal/readyz /actuator%2fhealth
         /%61ctuator/health //actuator/health)),
-    (map { [ "/api/auth$_", 0, 'RESOURCE_NOT_FOUND' ] } qw(/readyz /healthz
-        /actuator/health)),
+    (map { [ "/api/auth$_", 0, 'RESOURCE_NOT_FOUND' ] } qw(/readyz /healthz /actuator/health)),
     )
 {
     my ($path, $own, $code) = @$case;

@@ -48,8 +48,7 @@ sub start_pgbouncer {
         stop_signal => 'QUIT', ok_status => ['any'],
     ));
     eventually(sub { IO::Socket::INET->new(
-        PeerAddr => '127.0.0.1', PeerPort => $port) })
-        or die "pgbouncer did not start\n";
+        PeerAddr => '127.0.0.1', PeerPort => $port) }) or die "pgbouncer did not start\n";
     return $process;
 }
 
@@ -83,8 +82,7 @@ $load->run(
         my ($client) = @_;
         my $s = $all[ $client->{number} % 8 ];
         return undef if $left-- <= 0;
-        return $client->{number} < 8 ? $sessions->refresh($s)
-            : $sessions->select_branch($s);
+        return $client->{number} < 8 ? $sessions->refresh($s) : $sessions->select_branch($s);
     },
     sub {
         $busy{ $_[1]{status} }++;
@@ -100,8 +98,7 @@ my $cursor;
 for my $round (0 .. 3) {
     my $own = logged_in('one');
     is logout($own)->status, 200, 'a logout';
-    my $page = http_get($face, '/internal/revocations'
-        . ($cursor ? "?after=$cursor" : ''))->json;
+    my $page = http_get($face, '/internal/revocations' . ($cursor ? "?after=$cursor" : ''))->json;
     is_deeply [ map { $_->{id} } @{ $page->{revocations} } ], [ session_of($own) ],
         'is told, and no more';
     $cursor = $page->{cursor};

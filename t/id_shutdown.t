@@ -27,8 +27,7 @@ sub stopped {
     $process->signal($signal);
     $process->wait_end(60) or return ('none', 1e9);
     my $status = $process->status;
-    return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8,
-        time - $start);
+    return ($status & 127 ? 'signal ' . ($status & 127) : $status >> 8, time - $start);
 }
 
 # Connections that have sent so many bytes of it, which the process has read.
@@ -102,11 +101,9 @@ $process->signal('STOP');    # and one that nobody has accepted yet
 my $waiting = $t->fcgi($identity->address);
 $waiting->send($health);
 $process->signal($_) for qw(TERM CONT);
-ok eventually(sub { $identity->log_text =~ /service\.stopping/ }),
-    'SIGTERM is heard';
+ok eventually(sub { $identity->log_text =~ /service\.stopping/ }), 'SIGTERM is heard';
 $arriving->send(substr $health, 30);
-is $arriving->read_answer->{status}, 200,
-    'a request that had begun to arrive is served';
+is $arriving->read_answer->{status}, 200, 'a request that had begun to arrive is served';
 is +($waiting->read_answer // {})->{status}, 200, 'and one that was connected';
 ok $process->alive, 'SIGTERM waits for requests in flight';
 ok !-e $identity->address, 'while nobody new is let in';
@@ -135,8 +132,7 @@ for my $case (
     my ($name, $bound, $exit, $bytes, %env) = @$case;
     my $took = least($bound, sub {
         my $identity = start(%env);
-        system 'taskset -acp 0 ' . $identity->process->pid . ' >/dev/null 2>&1'
-            if $exit;
+        system 'taskset -acp 0 ' . $identity->process->pid . ' >/dev/null 2>&1' if $exit;
         my @c = sent($identity, 4, $bytes);
         my ($status, $took) = stopped($identity, 'TERM');
         is $status, $exit, "$name: exit $exit";
@@ -158,8 +154,7 @@ $identity = start(
 );
 my @hanging = sent($identity, 1, $login);
 $identity->process->signal('TERM');
-ok eventually(sub { $identity->log_text =~ /service\.stopping/ }),
-    'a first signal is heard';
+ok eventually(sub { $identity->log_text =~ /service\.stopping/ }), 'a first signal is heard';
 ok $identity->process->alive, 'a first signal waits';
 my ($status, $took) = stopped($identity, 'TERM');
 is $status, 1, 'a second one: exit 1';
@@ -173,8 +168,7 @@ my $listener = IO::Socket::UNIX->new(
     Local => $path, Type => SOCK_STREAM, Listen => 1024) or die "$path: $!";
 my $port = $t->start_face("unix:$path");
 my $running = $t->inherited_identity($listener);
-is http_post($port, '/api/auth/logout', json => {})->status, 200,
-    'descriptor 0 is the listener';
+is http_post($port, '/api/auth/logout', json => {})->status, 200, 'descriptor 0 is the listener';
 my @load = map {
     my $n = $_;
     Platform::Test::Process->start(
