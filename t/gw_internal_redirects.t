@@ -198,16 +198,13 @@ is_deeply [ header_values($res->json, 'Authorization') ],
 my ($hidden) = grep { $_->{uri} =~ m{^/from/branch} }
     reverse map { $_->requests } grep { ref =~ /Server/ && $_->{name} eq 'accel' }
     @{ $t->{running} };
-is_deeply [ header_values($hidden, 'Authorization') ], [],
-    'the first upstream did not see it';
-is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ],
-    'others stay';
+is_deeply [ header_values($hidden, 'Authorization') ], [], 'the first upstream did not see it';
+is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ], 'others stay';
 
 # index: the directory is public, the page is not.
 
 is http_get($port, '/index/')->status, 401, 'index: no token';
-is http_get($port, '/index/', token => $token{branch})->body, 'the page',
-    'index: a token';
+is http_get($port, '/index/', token => $token{branch})->body, 'the page', 'index: a token';
 
 # A redirect from one guarded location to another, each with its own answer.
 
@@ -267,8 +264,7 @@ for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
     for my $to (qw(/keys /_feed)) {
         for my $method (qw(GET HEAD)) {
             $res = http($port, $method, "$way$to");
-            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200,
-                '/sneak/page' => 200);
+            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200, '/sneak/page' => 200);
             is $res->status, $other{$way} // 404, "$method $way$to";
             unlike $res->body // '', qr/kty|cursor/, 'shows no document';
         }
