@@ -279,7 +279,7 @@ for my $round (1, 2) {
 sub system_token {
     my ($account) = @_;
 
-    my $claims = claims($c->done(qw(token system --ttl 5m --account), $account) ->{token});
+    my $claims = claims($c->done(qw(token system --ttl 5m --account), $account)->{token});
     cmp_ok $claims->{exp}, '>', time + 200, 'a system token: it lives';
     return $claims->{iat};
 }
@@ -287,7 +287,7 @@ for my $case ([ robot => 'the clocks agree' ],
     [ late => 'the database is an hour behind' ])
 {
     my ($account, $name) = @$case;
-    my $id = $c->done(qw(account add --type SYSTEM --no-login), $account) ->{accountId};
+    my $id = $c->done(qw(account add --type SYSTEM --no-login), $account)->{accountId};
     $pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_()
             returns timestamptz language sql volatile
             as \$\$ select pg_catalog.$_() - interval '1 hour' \$\$;"}
