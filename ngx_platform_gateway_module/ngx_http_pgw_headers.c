@@ -254,9 +254,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 {
-    const ngx_str_t  *id;
-
-    id = pass->id[n];
+    const ngx_str_t  *id = pass->id[n];
 
     return pass->ids[n] == 1
            && id->len <= NGX_HTTP_PGW_ID_MAX_LEN

@@ -2,12 +2,9 @@
 # after it sees no header that was stripped, answers no OPTIONS and no wrong
 # method, and its filter sees problems as they are sent.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 for my $order (qw(after before)) {
     my $t = Platform::Test->new(module => 0);
@@ -67,8 +64,7 @@ SERVER
             "loaded $order: a module brings $name token";
     }
     is http_get($port, '/passes', token => $token,
-        headers => [ 'X-Late-Token' => $_ ])->status, 401,
-        "loaded $order: a module brings garbage"
+        headers => [ 'X-Late-Token' => $_ ])->status, 401, "loaded $order: a module brings garbage"
         for 'Bearer garbage', '-';
 
     my $log = $t->nginx->error_log;

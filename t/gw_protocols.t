@@ -1,12 +1,9 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
 # HTTP/2, HEAD, WebSocket; towards every kind of upstream.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

@@ -1,13 +1,10 @@
 # A session that its issuer says has ended: its tokens are refused from then on,
 # by every worker, cached or not, wherever the guard is asked; no other is.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -180,7 +177,8 @@ $waits->close;
 
 my $is = revocations_metrics($t);
 sub grown { return $is->{ $_[0] } - ($was->{ $_[0] } // 0) }
-cmp_ok grown('refusals_total{reason="session_revoked",decision="deny"}'), '>=', 8, 'refusals are counted';
+cmp_ok grown('refusals_total{reason="session_revoked",decision="deny"}'), '>=', 8,
+    'refusals are counted';
 cmp_ok grown('token_verifications_total{result="session_revoked"}'), '>=', 8,
     'as results of tokens, too';
 is $is->{'revocation_entries'}, 3, 'entries';
@@ -223,8 +221,7 @@ is everywhere(of_account($now - 20, uuid(51))), '200', 'of another account: not'
 for my $sub ($account, uuid(51)) {
     my $claims = JSON::PP->new->encode(jwt_claims('branch', sub => $sub,
         account_id => $sub, session_id => uuid(53)));
-    is everywhere(jwt_sign(key => $key,
-        payload => $claims =~ s/("iat":\d+)/$1e0/r)),
+    is everywhere(jwt_sign(key => $key, payload => $claims =~ s/("iat":\d+)/$1e0/r)),
         $sub eq $account ? '401' : '200',
         'a time of issue that is not understood counts as the oldest';
 }

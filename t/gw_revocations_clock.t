@@ -1,14 +1,11 @@
 # The gateway's clock is wrong for a while: what died by it and has not died is
 # known again when it is right, since tokens are alive again then.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Revocations;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

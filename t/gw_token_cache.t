@@ -2,14 +2,11 @@
 # faster: every test runs with the cache on and off, and counts show that it
 # was at work.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 my ($key, $other) = map { jwt_key($_) } qw(a b);

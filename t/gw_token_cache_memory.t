@@ -1,12 +1,9 @@
 # What a token costs in the cache, all included, that a full cache does not
 # grow, and that nothing of a token stays in memory once the cache let it go.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 plan skip_all => 'memory is that of nginx in a plain build only'
     if Platform::Test::Env::asan() || Platform::Test::Env::valgrind();

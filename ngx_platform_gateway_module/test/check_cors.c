@@ -11,18 +11,13 @@
 #include <string.h>
 
 #include "../ngx_http_pgw_guard.h"
-#include "../ngx_http_pgw_locate.h"
 #include "../ngx_http_pgw_request.h"
 
 /* What handles a request is not called here. */
 #define ngx_http_pgw_guard_refuse(...) (abort(), NGX_ERROR)
 #define ngx_http_pgw_guard_allow(...) abort()
-#define ngx_http_pgw_locate(...) (abort(), NGX_ERROR)
-#define ngx_http_pgw_request_get(...) (abort(), NULL)
-#define ngx_http_update_location_config(...) abort()
 
 #include "../ngx_http_pgw_cors.c"
-#include "../ngx_http_pgw_cors_conf.c"
 #include "../ngx_http_pgw_names.c"
 
 /* -- what they need of nginx and of the other files */
@@ -35,6 +30,7 @@ static char complaint[512];
 static u_char *print(u_char *p, const char *fmt, va_list args)
 {
     const ngx_str_t *v;
+    const char *text;
 
     for (; *fmt; fmt++) {
         if (*fmt != '%') {
@@ -43,10 +39,8 @@ static u_char *print(u_char *p, const char *fmt, va_list args)
             v = va_arg(args, const ngx_str_t *);
             p = ngx_cpymem(p, v->data ? v->data : (u_char *) "", v->len);
         } else {
-            p = (u_char *) stpcpy((char *) p,
-                                  *fmt == 's' ? va_arg(args, char *) : "");
-            *p = '\0';
-            p += *fmt == 'Z';
+            text = *fmt == 's' ? va_arg(args, const char *) : "";
+            p = ngx_cpymem(p, text, strlen(text) + 1) - (*fmt == 's');
         }
     }
     return p;
@@ -103,7 +97,7 @@ ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 
 ngx_int_t ngx_atoi(u_char *line, size_t n)
 {
-    return n ? atoi((char *) line) : NGX_ERROR;
+    return n ? strtol((char *) line, NULL, 10) : NGX_ERROR;
 }
 
 void ngx_strlow(u_char *dst, u_char *src, size_t n)
@@ -150,7 +144,7 @@ static const char *origins(const char *words)
 {
     ngx_command_t cmd = {.name = ngx_string("origins")};
 
-    return given(ngx_http_pgw_cors_conf_origins, &cmd, words);
+    return given(ngx_http_pgw_cors_origins, &cmd, words);
 }
 
 static const char *methods(const char *words)
@@ -162,7 +156,7 @@ static const char *methods(const char *words)
         .post = &usual};
 
     ngx_str_null(&conf.cors_methods);
-    return given(ngx_http_pgw_cors_conf_list, &cmd, words);
+    return given(ngx_http_pgw_cors_list, &cmd, words);
 }
 
 static const char *detail;
@@ -259,7 +253,8 @@ START_TEST (test_no_origin_and_off) {
     ck_assert(origins("off") == NULL);
     ck_assert_int_eq(ask("https://a.example", "GET", ""),
                      NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN);
-    ck_assert_str_eq(origins("https://a.example"), "has origins beside \"off\"");
+    ck_assert_str_eq(origins("https://a.example"),
+                     "has origins beside \"off\"");
 }
 END_TEST
 

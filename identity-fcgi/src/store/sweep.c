@@ -10,9 +10,11 @@
  * goes on where it left off, in a thread of its own that holds no request up.
  */
 
+#include "store/sweep.h"
+
 #include "base/log.h"
 #include "base/metrics.h"
-#include "store/store_sql.h"
+#include "db/db_script.h"
 
 #include <errno.h>
 #include <openssl/rand.h>
@@ -298,9 +300,9 @@ static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
     return s->result;
 }
 
-enum sweep_result store_sweep(const struct config *cfg, int64_t keep_s,
-                              struct sweep_counts *counts, char *err,
-                              size_t err_cap)
+enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
+                            struct sweep_counts *counts, char *err,
+                            size_t err_cap)
 {
     struct sweep s = {.cfg = cfg, .err = err, .err_cap = err_cap};
 

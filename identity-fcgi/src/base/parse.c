@@ -1,11 +1,13 @@
 /* The texts of settings: the forms of values, and environment files. */
 
-#include "base/config.h"
+#include "base/parse.h"
+
 #include "base/config_forms.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
 #include <regex.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -151,7 +153,7 @@ static const char *unquote(char *value)
 }
 
 /* One line, without its end; what is wrong with it, or NULL. */
-static const char *read_line(struct envfile *file, char *line)
+static const char *read_line(struct parse_env *file, char *line)
 {
     char *name = line + strspn(line, BLANKS);
     size_t len = strspn(name, NAME_CHARS);
@@ -175,8 +177,8 @@ static const char *read_line(struct envfile *file, char *line)
     return unquote(name + len);
 }
 
-bool envfile_read(struct envfile *file, const char *path, char *err,
-                  size_t err_cap)
+bool parse_env_read(struct parse_env *file, const char *path, char *err,
+                    size_t err_cap)
 {
     FILE *in = fopen(path, "re");
     const char *problem = NULL;
@@ -189,19 +191,19 @@ bool envfile_read(struct envfile *file, const char *path, char *err,
         return false;
     }
     setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
-    rest = file->text = calloc(1, ENVFILE_MAX_BYTES + 1);
+    rest = file->text = calloc(1, PARSE_ENV_MAX_BYTES + 1);
     /* A variable takes three bytes at least; the last one is NULL. */
-    file->vars = calloc(ENVFILE_MAX_BYTES / 3 + 2, sizeof(char *));
+    file->vars = calloc(PARSE_ENV_MAX_BYTES / 3 + 2, sizeof(char *));
     errno = ENOMEM;
-    len = rest != NULL ? fread(rest, 1, ENVFILE_MAX_BYTES, in) : 0;
-    if (len == ENVFILE_MAX_BYTES) {
+    len = rest != NULL ? fread(rest, 1, PARSE_ENV_MAX_BYTES, in) : 0;
+    if (len == PARSE_ENV_MAX_BYTES) {
         errno = EFBIG;
     }
     if (file->text == NULL || file->vars == NULL || ferror(in) ||
-        len == ENVFILE_MAX_BYTES) {
+        len == PARSE_ENV_MAX_BYTES) {
         snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
         fclose(in);
-        envfile_free(file);
+        parse_env_free(file);
         return false;
     }
     fclose(in);
@@ -213,12 +215,12 @@ bool envfile_read(struct envfile *file, const char *path, char *err,
     }
     if (problem != NULL) {
         snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
-        envfile_free(file);
+        parse_env_free(file);
     }
     return problem == NULL;
 }
 
-const char *envfile_get(const struct envfile *file, const char *name)
+const char *parse_env_get(const struct parse_env *file, const char *name)
 {
     size_t len = strlen(name);
 
@@ -231,10 +233,10 @@ const char *envfile_get(const struct envfile *file, const char *name)
     return NULL;
 }
 
-void envfile_free(struct envfile *file)
+void parse_env_free(struct parse_env *file)
 {
     if (file->text != NULL) {
-        OPENSSL_cleanse(file->text, ENVFILE_MAX_BYTES);
+        OPENSSL_cleanse(file->text, PARSE_ENV_MAX_BYTES);
     }
     free(file->text);
     free(file->vars);

@@ -1,13 +1,14 @@
-/* What handlers are given, and how they answer. */
+/* What handlers are given and have in common: callers, bodies, answers. */
 
-#ifndef APP_H_INCLUDED
-#define APP_H_INCLUDED
+#ifndef AUTH_H_INCLUDED
+#define AUTH_H_INCLUDED
 
 #include "auth/keys.h"
 #include "base/config.h"
 #include "base/http.h"
 #include "base/jsonw.h"
-#include "store/store.h"
+#include "base/metrics.h"
+#include "store/model.h"
 
 #include <pj.h>
 #include <stdbool.h>
@@ -32,37 +33,6 @@ struct worker {
 
 /* Fills w->res; it never fails, a problem is an answer too. */
 typedef void handler_fn(struct worker *w);
-
-handler_fn h_login, h_refresh, h_select_branch, h_logout, h_revocations;
-handler_fn h_sessions, h_session_end, h_logout_others, h_logout_all;
-handler_fn h_change_credential;
-
-/*
- * Fills *out for a login as account (normalised) from remote_addr.  IPv6
- * addresses count by their /64, IPv4 ones mapped into IPv6 as IPv4.  The
- * account becomes an HMAC under a key that only holders of the signing key
- * have, and a UUID made of it; false without a signing key.
- */
-bool attempt_identify(const struct keys *keys, pj_str_t account,
-                      pj_str_t remote_addr, struct attempt *out)
-    __attribute__((warn_unused_result));
-
-/* A login, or the like, that is being tried. */
-struct auth_attempt {
-    struct attempt attempt;
-    bool counted; /* as failed, until it is settled */
-};
-
-/* Counts it as failed; false with a refusal, and an audit line where there
- * were too many. */
-bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
-                        const char *limited_event, struct auth_attempt *a);
-
-/* Takes the count back where the answer in w->res says that no attempt failed:
- * after a success, or when the service or the database gave up, or something
- * else was refused.  Best effort: a count that stays is one too many, and
- * expires. */
-void auth_attempt_settle(struct worker *w, const struct auth_attempt *a);
 
 /* -- who asks: refused, with false, without an access token of a live session
  * -- */
@@ -106,6 +76,8 @@ bool auth_refuse(struct worker *w, int status, const char *code,
 bool auth_invalid(struct worker *w, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool auth_database_unavailable(struct worker *w);
+/* True where the database answered: STORE_OK or STORE_NONE. */
+bool auth_answered(struct worker *w, enum store_result result);
 bool auth_busy(struct worker *w);
 /* 500: our own failure (no randomness, no memory, no signature). */
 bool auth_failed(struct worker *w, const char *what);
@@ -152,6 +124,10 @@ void auth_names(struct worker *w, const char *account_id,
 /* An audit line; account_id and session_id may be NULL. */
 void auth_audit(struct worker *w, const char *event, const char *account_id,
                 const char *session_id);
+
+/* Counts what was revoked, and writes an audit line for each. */
+void auth_revoked(struct worker *w, const struct session_refs *done,
+                  enum metrics_counter counter, const char *event);
 
 /* An audit line: own ended so many of its account's sessions. */
 void auth_audit_sessions(struct worker *w, const char *event,

@@ -1,12 +1,62 @@
-/* Rows into domain structs, in the arena of the request. */
+/* Runs statements, and copies rows into the domain's structs, in the arena of
+ * the request. */
 
-#include "store/store_sql.h"
+#include "store/sql.h"
+
+#include "db/db_pool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-void store_copy_text(const struct db_rows *rows, size_t row, int col,
-                     char *out, size_t cap)
+bool sql_run(struct sql_query *q, const struct store *st,
+             const struct db_statement *sql, struct meanwhile *meanwhile)
+{
+    static const enum store_result results[] = {
+        [DB_OK] = STORE_OK,
+        [DB_UNAVAILABLE] = STORE_UNAVAILABLE,
+        [DB_UNKNOWN] = STORE_UNKNOWN,
+    };
+
+    q->result = STORE_NONE; /* what is no UUID names no row */
+    if (!q->p.bad_uuid) {
+        q->result = results[db_pool_run(st->pool, sql, &q->p, st->deadline_ms,
+                                        meanwhile, &q->rows)];
+    }
+    return q->result == STORE_OK;
+}
+
+bool sql_run_one(struct sql_query *q, const struct store *st,
+                 const struct db_statement *sql)
+{
+    if (sql_run(q, st, sql, NULL) && db_affected(q->rows) == 0) {
+        q->result = STORE_NONE;
+    }
+    return q->result == STORE_OK;
+}
+
+bool sql_run_safe(struct sql_query *q, const struct store *st,
+                  const struct db_statement *sql)
+{
+    return sql_run(q, st, sql, NULL) ||
+           (q->result == STORE_UNKNOWN && sql_run(q, st, sql, NULL));
+}
+
+enum store_result sql_end(struct sql_query *q)
+{
+    db_rows_free(q->rows);
+    q->rows = NULL;
+    return q->result;
+}
+
+void sql_param_client(struct db_params *p, const struct store *st)
+{
+    db_param_text(p, st->client_address, strlen(st->client_address));
+    db_param_text(p, st->client_agent, strlen(st->client_agent));
+    db_param_time_us(p, st->access_until_s * 1000000);
+}
+
+void sql_copy_text(const struct db_rows *rows, size_t row, int col, char *out,
+                   size_t cap)
 {
     size_t len;
     const char *text = db_text(rows, row, col, &len);
@@ -18,11 +68,22 @@ void store_copy_text(const struct db_rows *rows, size_t row, int col,
     out[len] = '\0';
 }
 
-void store_copy_clock(const struct db_rows *rows, int col,
-                      struct store_clock *out)
+void sql_copy_clock(const struct db_rows *rows, int col,
+                    struct store_clock *out)
 {
     out->now_us = db_time_us(rows, 0, col);
     out->valid_after_us = db_time_us(rows, 0, col + 1);
+}
+
+void sql_copy_account(const struct db_rows *rows, int hash, int clock,
+                      struct account *out)
+{
+    db_uuid(rows, 0, 0, out->account_id);
+    sql_copy_text(rows, 0, 1, out->account_type, sizeof(out->account_type));
+    out->enabled = db_bool(rows, 0, 2);
+    sql_copy_text(rows, 0, hash, out->credential_hash,
+                  sizeof(out->credential_hash));
+    sql_copy_clock(rows, clock, &out->clock);
 }
 
 static char *keep(pj_arena_t *arena, const void *data, size_t len)
@@ -36,7 +97,7 @@ static char *keep(pj_arena_t *arena, const void *data, size_t len)
     return copy;
 }
 
-const char *store_keep(pj_arena_t *arena, const char *text)
+const char *sql_keep(pj_arena_t *arena, const char *text)
 {
     return keep(arena, text, strlen(text));
 }
@@ -47,7 +108,7 @@ static bool copy_roles(pj_arena_t *arena, const struct db_rows *rows,
                        size_t row, struct scope *out)
 {
     size_t len;
-    const char *text = db_text(rows, row, STORE_COL_ROLES, &len);
+    const char *text = db_text(rows, row, SQL_COL_ROLES, &len);
     char *rest = keep(arena, text, len);
     const char **roles = pj_arena_alloc(arena, (len / 2 + 1) * sizeof(*roles));
 
@@ -70,8 +131,7 @@ static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
     char *ids[4]; /* as the columns begin */
     size_t row = 0;
 
-    while (row < db_row_count(rows) &&
-           db_is_null(rows, row, STORE_COL_ROLES)) {
+    while (row < db_row_count(rows) && db_is_null(rows, row, SQL_COL_ROLES)) {
         row++;
     }
     if (row == db_row_count(rows)) {
@@ -82,7 +142,7 @@ static bool copy_scope(pj_arena_t *arena, const struct db_rows *rows,
         if (ids[i] == NULL) {
             return false;
         }
-        db_uuid(rows, row, STORE_COL_WORKSPACE_ID + i, ids[i]);
+        db_uuid(rows, row, SQL_COL_WORKSPACE_ID + i, ids[i]);
     }
     if (bound[0] != '\0' && strcmp(bound, ids[0]) != 0) {
         return true;
@@ -106,17 +166,17 @@ static bool read_branches(pj_arena_t *arena, const struct db_rows *rows,
         char branch[STORE_UUID], workspace[STORE_UUID];
         struct branch *b = &items[*n];
 
-        db_uuid(rows, i, STORE_COL_BRANCH_ID, branch);
-        db_uuid(rows, i, STORE_COL_WORKSPACE_ID, workspace);
+        db_uuid(rows, i, SQL_COL_BRANCH_ID, branch);
+        db_uuid(rows, i, SQL_COL_WORKSPACE_ID, workspace);
         if (branch[0] == '\0' ||
             (within != NULL && strcmp(workspace, within) != 0)) {
             continue;
         }
         b->branch_id = keep(arena, branch, STORE_UUID - 1);
-        b->branch_name = db_text(rows, i, STORE_COL_BRANCH_NAME, NULL);
+        b->branch_name = db_text(rows, i, SQL_COL_BRANCH_NAME, NULL);
         b->workspace_id =
             within != NULL ? within : keep(arena, workspace, STORE_UUID - 1);
-        b->workspace_name = db_text(rows, i, STORE_COL_WORKSPACE_NAME, NULL);
+        b->workspace_name = db_text(rows, i, SQL_COL_WORKSPACE_NAME, NULL);
         if (b->branch_id == NULL || b->workspace_id == NULL) {
             return false;
         }
@@ -138,13 +198,13 @@ static int compare(const void *one, const void *other)
     return order != 0 ? order : strcmp(a->branch_id, b->branch_id);
 }
 
-void store_sort_branches(struct branch *items, size_t count)
+void sql_sort_branches(struct branch *items, size_t count)
 {
     qsort(items, count, sizeof(*items), compare);
 }
 
-bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
-                         bool list, struct session_view *out)
+bool sql_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
+                       bool list, struct session_view *out)
 {
     size_t rows_count = db_row_count(rows) + 1, n = 0;
     struct branch *items = pj_arena_alloc(arena, rows_count * sizeof(*items));
@@ -156,7 +216,7 @@ bool store_copy_branches(pj_arena_t *arena, const struct db_rows *rows,
                        &n)) {
         return false;
     }
-    store_sort_branches(items, n);
+    sql_sort_branches(items, n);
     if (out->selectable) {
         for (size_t i = 0; i < n; i++) {
             ids[i] = items[i].branch_id;

@@ -1,13 +1,19 @@
 /* Shared by the files that use libpq only. */
 
-#ifndef DB_PG_H_INCLUDED
-#define DB_PG_H_INCLUDED
+#ifndef DB_CONN_H_INCLUDED
+#define DB_CONN_H_INCLUDED
 
+#include "base/config.h"
+#include "base/meanwhile.h"
 #include "db/db.h"
 
 #include <libpq-fe.h>
 
 #define DB_MAX_PREPARED 32
+
+/* The client waits this much longer than the server: an answer of "canceled"
+ * says for certain that nothing was done, while giving up does not. */
+#define DB_GRACE_MS 250
 
 struct db_conn {
     PGconn *pg;   /* NULL: not connected */
@@ -39,18 +45,25 @@ enum db_outcome {
  * outside of explicit transactions are READ COMMITTED and have the statement
  * timeout of cfg, whatever the role's defaults; explicit transactions set
  * their own.  On failure one line in err. */
-bool db_pg_connect(struct db_conn *c, const struct config *cfg, size_t *host,
-                   bool autocommit, int64_t deadline_ms, char *err,
-                   size_t err_cap);
-void db_pg_disconnect(struct db_conn *c);
+bool db_conn_open(struct db_conn *c, const struct config *cfg, size_t *host,
+                  bool autocommit, int64_t deadline_ms, char *err,
+                  size_t err_cap);
+void db_conn_close(struct db_conn *c);
 
 /* Runs st once.  Unless DB_DONE or DB_REFUSED, the connection is closed. */
-enum db_outcome db_pg_try(struct db_conn *c, const struct config *cfg,
-                          const struct db_statement *st,
-                          const struct db_params *params, int64_t deadline_ms,
-                          struct meanwhile *meanwhile, struct db_rows **rows);
+enum db_outcome db_conn_try(struct db_conn *c, const struct config *cfg,
+                            const struct db_statement *st,
+                            const struct db_params *params,
+                            int64_t deadline_ms, struct meanwhile *meanwhile,
+                            struct db_rows **rows);
 
-/* A bigint, and so a timestamptz, as it travels in binary. */
-void db_pg_int64(unsigned char out[8], int64_t v);
+/* Reads results until the server is ready for the next statement; *out is the
+ * last one, to be cleared. */
+enum db_outcome db_conn_collect(PGconn *pg, int64_t deadline_ms,
+                                PGresult **out);
+
+/* The message of a failure, in one line; res may be NULL. */
+void db_conn_error(const PGconn *pg, const PGresult *res,
+                   struct db_error *error);
 
 #endif
