@@ -72,8 +72,8 @@ enum {      /* those of no stage */
 
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
-    ngx_http_pgw_keys_t            *keys;
-    ngx_http_pgw_revocations_t     *revocations;
+    ngx_http_pgw_judge_t            by;        /* the token's issuer, if there
+                                                  is one */
     const ngx_http_pgw_question_t  *asked;
 
     ngx_http_core_loc_conf_t       *clcf;      /* that would serve it, or ... */
@@ -213,7 +213,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 
 static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
-    const ngx_http_pgw_steps_t *steps, const pj_keyset_t *set)
+    const ngx_http_pgw_steps_t *steps)
 {
     pj_err_t    err;
     uint64_t    found, named[NGX_HTTP_PGW_STAGES + 1] = { 0 };
@@ -244,7 +244,7 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
 
         reason = !err ? 0
                  : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
-                 : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
+                 : ngx_http_pgw_token_no_key(&e->by, e->claims.iat);
 
         ngx_http_pgw_explain_note(e, i, reason,
                  reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
@@ -269,7 +269,6 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     pj_str_t              token;
     ngx_int_t             rc;
     const ngx_str_t      *value;
-    const pj_keyset_t    *set;
     ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
 
     value = &e->asked->token;
@@ -294,9 +293,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
     /* no fetch is asked for */
 
-    set = ngx_http_pgw_keys_get(e->keys);
-
-    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, set,
+    err = ngx_http_pgw_token_verify(e->request->pool, e->conf, token, &e->by,
                                     &e->claims, &steps);
 
     if (ngx_http_pgw_reason_of_token(err) == NGX_HTTP_PGW_REASON_TOKEN_INVALID)
@@ -305,13 +302,13 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     }
 
     e->header = steps.header;
-    ngx_http_pgw_explain_steps(e, &steps, set);
+    ngx_http_pgw_explain_steps(e, &steps);
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
-        if (e->revocations) {
+        if (e->by.issuer->revocations) {
             ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_SESSION,
-                  ngx_http_pgw_revocations_ask(e->revocations, &e->claims),
-                  NULL);
+                  ngx_http_pgw_revocations_ask(e->by.issuer->revocations,
+                                               &e->claims), NULL);
         }
 
         ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
@@ -479,7 +476,7 @@ ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        if (i == NGX_HTTP_PGW_CHECK_SESSION && e->revocations == NULL) {
+        if (i == NGX_HTTP_PGW_CHECK_SESSION && e->by.issuer->revocations == NULL) {
             continue;
         }
 
@@ -550,8 +547,7 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_main_conf_t  *mcf;
 
     mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
-    e.keys = mcf->keys;
-    e.revocations = mcf->revocations;
+    ngx_http_pgw_keys_judge(mcf->issuers, &e.by);
 
     if (ngx_http_pgw_explain_route(&e) != NGX_OK
         || (e.admits == NGX_HTTP_PGW_REASON_VERIFIED && e.conf->access
@@ -563,8 +559,8 @@ ngx_http_pgw_explain_answer(ngx_http_request_t *r,
     ngx_http_pgw_explain_verdict(&text, &e);
     ngx_http_pgw_explain_location(&text, &e);
     ngx_http_pgw_explain_token(&text, &e);
-    ngx_http_pgw_keys_explain(&text, e.keys);
-    ngx_http_pgw_revocations_explain(&text, mcf->revocations);
+    ngx_http_pgw_keys_explain(&text, e.by.issuer);
+    ngx_http_pgw_revocations_explain(&text, e.by.issuer->revocations);
     ngx_http_pgw_explain_results(&text, &e);
     ngx_http_pgw_text_format(&text, "],\n\"stripped\":[");
 

@@ -166,7 +166,7 @@ good('a cache file', http => $cache);
 bad('two', qr/is duplicate/, http => $cache x 2);
 bad('a directory for it', qr/needs the name of a file/,
     http => 'platform_gateway_key_cache_file /tmp/;');
-bad('one beside a key file', qr/no use beside .* in \S+:\d+, leave it out/,
+bad('one beside a key file', qr/no use beside .* in \S+:\d+/,
     http => "$cache platform_gateway_key_file $file;", @none);
 
 $t->allow(qr/\[emerg\]/);
