@@ -214,6 +214,7 @@ ngx_http_pgw_guard_token(ngx_http_request_t *r,
 /*
  * Once the guard has found the token good, r keeps that identity to its end: a
  * key that goes, a token that expires or is revoked meanwhile changes nothing.
+ * (Nor does the location any more: whatever changes it clears the context.)
  */
 
 ngx_http_pgw_ctx_t *
@@ -224,8 +225,7 @@ ngx_http_pgw_guard_look(ngx_http_request_t *r,
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    return (ctx && ctx->settled && ctx->policy == conf->policy)
-           ? ctx : ngx_http_pgw_guard_token(r, conf);
+    return (ctx && ctx->settled) ? ctx : ngx_http_pgw_guard_token(r, conf);
 }
 
 

@@ -224,6 +224,8 @@ my %refused = (
         set => $SET =~ s/zone=revocations/zone=platform_gateway/r ],
     'an interval beyond the bound' => [ qr/more than half of "after="/,
         set => "$SET interval=6s" ],
+    'a claim that is a path' => [ qr/"a[.]b" reads as a path/,
+        set => "$SET claim=a.b" ],
     'what to do' => [ qr/accepts pass and refuse/, stale => 'maybe' ],
     'a short bound' => [ qr/has no "after=TIME" of at least 1s/,
         stale => 'pass after=10ms' ],

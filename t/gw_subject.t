@@ -259,6 +259,20 @@ location /ssi/ {
     platform_gateway_access public;
     ssi on;
 }
+location /ssi/guarded/ {
+    platform_gateway_audience ours;
+    ssi on;
+}
+location /ssi/shadow/ours/ {
+    platform_gateway_shadow on;
+    platform_gateway_audience ours;
+    ssi on;
+}
+location /ssi/shadow/theirs/ {
+    platform_gateway_shadow on;
+    platform_gateway_audience theirs;
+    ssi on;
+}
 location /ssi/mapped/ {
     platform_gateway_access public;
     ssi on;
@@ -358,6 +372,12 @@ $t->write_file("www/ssi/$_->[0].html",
     qq([<!--# include virtual="$_->[1]" -->]))
     for [ direct => '/direct/ssi' ], [ 'mapped/page' => '/map/ssi' ],
     [ set => '/set/ssi' ], [ latest => '/set/latest' ];
+for my $whose (qw(ours theirs)) {
+    $t->write_file("www/ssi/guarded/$whose.html",
+        qq([<!--# include virtual="/ssi/shadow/$whose/part.html" -->]));
+    $t->write_file("www/ssi/shadow/$whose/part.html",
+        '<!--# echo var="platform_account_id" default="nobody" -->');
+}
 $t->write_file('www/limited/ssi/page.html',
     '[<!--# include virtual="/limited/part/1" -->]');
 
@@ -451,6 +471,12 @@ is scalar(grep { $_->{uri} eq '/direct/ssi' } $upstream->requests), 2,
 unlike ask(1, '/ssi/direct.html', @NOBODY)->body, qr/user=/,
     'SSI: a stranger gets none';
 apart('SSI, a map that was empty for the page', '/ssi/mapped/page.html');
+for ([ ours => uuid(1) ], [ theirs => 'nobody' ]) {
+    my ($whose, $who) = @$_;
+    is ask(1, "/ssi/guarded/$whose.html",
+        token => token(1, undef, undef, aud => 'ours'))->body, "[$who]",
+        "SSI into a shadow location, audience $whose";
+}
 
 SKIP: {
     skip 'no njs', 11 unless $njs;
