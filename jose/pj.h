@@ -109,6 +109,14 @@ size_t pj_keyset_arena_bytes(size_t len);
 
 /* -- text ----------------------------------------------------------------- */
 
+/* s without its NUL. */
+pj_str_t pj_str(const char *s);
+
+bool pj_str_eq(pj_str_t a, pj_str_t b);
+
+/* True when s, without NUL, is the ASCII text b, letter case aside. */
+bool pj_str_caseeq(pj_str_t s, pj_str_t b);
+
 /* Bytes of the UTF-8 sequence at p < end; an ill-formed one (*valid is false
  * then) ends before the first byte that cannot continue it. */
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,

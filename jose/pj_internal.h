@@ -96,15 +96,7 @@ bool pj_json_member_is(const pj_json_t *obj, const char *name, pj_str_t value);
 
 /* -- text (text.c) -------------------------------------------------------- */
 
-bool pj_str_eq(pj_str_t a, pj_str_t b);
-
-/* s without its NUL. */
-pj_str_t pj_str(const char *s);
-
 bool pj_is_space(unsigned char c);
-
-/* True when s, without NUL, is the ASCII text b, letter case aside. */
-bool pj_str_caseeq(pj_str_t s, pj_str_t b);
 
 /* True for well-formed UTF-8 without NUL. */
 bool pj_utf8_valid(pj_str_t s);

@@ -109,27 +109,19 @@ typedef struct {
     ngx_str_t                       zone_name;
     size_t                          zone_size;
     ngx_shm_zone_t                 *keys_zone;   /* NULL: there are no keys */
-    ngx_http_pgw_place_t            metrics_place;  /* line 0: nothing is
-                                                       counted */
+    ngx_http_pgw_place_t            metrics_place;  /* line 0: no counting */
     ngx_shm_zone_t                 *counters_zone;
     ngx_http_pgw_shared_t          *counters;    /* in it */
-
-    /* a location that needs keys, or NULL */
-    const ngx_http_pgw_loc_conf_t  *guarded;
-
-    /* one for each policy there is, or NULL */
-    ngx_http_pgw_loc_conf_t        *policies;
-
-    ngx_uint_t                      subject_read;  /* by a variable, perhaps
-                                                      before the guard */
+    const ngx_http_pgw_loc_conf_t  *guarded;     /* needs keys; or NULL */
+    ngx_http_pgw_loc_conf_t        *policies;    /* one for each; or NULL */
+    ngx_uint_t                      subject_read;  /* by some variable */
 } ngx_http_pgw_main_conf_t;
 
 
 /* Context: server.  What is needed before the location is known. */
 
 typedef struct {
-    ngx_array_t                 *strip;        /* claim_header_t: the ids, the
-                                                  default map, all others */
+    ngx_array_t                 *strip;        /* claim_header_t, ids first */
     uint64_t                     strip_lengths;  /* a bit for each length */
     ngx_uint_t                   any_enabled;  /* on here or in a location */
     ngx_uint_t                   answers;      /* server{} has a "return" */
@@ -157,8 +149,8 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_flag_t                    allow_return;  /* before the guard */
     ngx_flag_t                    allow_cache;   /* shared by clients */
     ngx_str_t                     challenge;     /* "Bearer realm=..." */
-    ngx_uint_t                    policy;        /* equal where tokens mean the
-                                                    same; 0: no token needed */
+    ngx_uint_t                    policy;        /* what tokens mean; 0: no
+                                                    token is needed */
     ngx_http_pgw_loc_conf_t      *policy_next;   /* in mcf->policies */
 
     /* these three are not inherited */
@@ -166,8 +158,7 @@ struct ngx_http_pgw_loc_conf_s {
     ngx_str_t                     explain_name;
     ngx_uint_t                    route_not_found;
 
-    ngx_uint_t                    one_record;    /* carries the headers: FastCGI
-                                                    and uwsgi */
+    ngx_uint_t                    one_record;    /* of FastCGI or uwsgi */
     ngx_http_handler_pt           handler;
     ngx_uint_t                    elsewhere;     /* an "if" with another one */
 
@@ -189,17 +180,14 @@ typedef struct {
 } ngx_http_pgw_subject_t;
 
 
-/*
- * What a verified token gives to a request under a policy.  All of it lives as
- * long as the request's pool.
- */
+/* What a verified token gives to a request under a policy.  All of it lives as
+   long as the request's pool. */
 
 typedef struct {
     ngx_uint_t               access;   /* the level that it opens */
-    ngx_http_pgw_subject_t  *subject;  /* the first of the ... */
-    ngx_str_t               *strings;  /* account, session and workspace, then
-                                          the policy's headers in the order of
-                                          the map; data NULL: none */
+    ngx_http_pgw_subject_t  *subject;  /* the first three of the ... */
+    ngx_str_t               *strings;  /* then the policy's headers in the order
+                                          of the map; data NULL: none */
     ngx_uint_t               nstrings;
     size_t                   size;     /* of a copy of strings */
     ngx_http_pgw_mark_t      mark;
@@ -218,36 +206,28 @@ typedef struct {
 } ngx_http_pgw_judge_t;
 
 
-/*
- * One pass through the phases; an internal redirect starts with a new one.
- * What must outlive a redirect (ids, injected headers, what to log) is in
- * ngx_http_pgw_request_t.
- */
+/* One pass through the phases; an internal redirect starts with a new one.
+   ngx_http_pgw_request_t has what must outlive a redirect. */
 
 typedef struct {
     ngx_int_t             verdict;      /* NGX_OK or a status, once decided */
     ngx_uint_t            problem;      /* see _problem.c */
 
-    /*
-     * What the token was found to be, whoever asked first: the guard or a
-     * variable.  It holds for these bytes, policy and key set alone, since a
-     * "rewrite" changes the location and keeps the context.
-     */
+    /* What the token was found to be by who asked first: the guard or a
+       variable.  It holds for these bytes, policy and key set alone, since a
+       "rewrite" changes the location and keeps the context. */
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_http_pgw_judge_t  by;
     pj_err_t              err;
-    int64_t               iat;          /* with PJ_ERR_KID_UNKNOWN: as the token
-                                           says */
+    int64_t               iat;          /* unverified: with KID_UNKNOWN */
     ngx_http_pgw_grant_t  grant;        /* with PJ_OK */
-
-    ngx_http_pgw_reason_e  reason;      /* what follows from err; or that there
-                                           is none, or that it is revoked */
+    ngx_http_pgw_reason_e  reason;      /* of err, or that there is no token, or
+                                           that it is revoked */
 
     unsigned              settled:1;    /* by the guard: the token is good */
     unsigned              looked_up:1;  /* unshared is decided */
-    unsigned              unshared:1;   /* no cache may answer it or keep its
-                                           response */
+    unsigned              unshared:1;   /* no cache answers it or keeps it */
 } ngx_http_pgw_ctx_t;
 
 
@@ -258,17 +238,16 @@ typedef struct {
     const ngx_str_t             *method;       /* that it would use */
     ngx_uint_t                   origins;      /* how many there are */
     ngx_uint_t                   methods;
-    const ngx_list_part_t       *headers;      /* those that it would send are
-                                                  listed among these */
+    const ngx_list_part_t       *headers;      /* all of the request */
 } ngx_http_pgw_cors_request_t;
 
 
 /*
  * The request as a whole, found through a pool cleanup of the main request,
- * since internal redirects zero every module context.  Where it is, the
- * headers are stripped and both ids are set.  A subrequest writes here nothing
- * but what holds for all (injected, anonymous): what is logged and answered is
- * the main request's.
+ * since internal redirects zero every module context.  Where it is, the headers
+ * are stripped and both ids are set.  A subrequest writes here nothing but what
+ * holds for all (injected, anonymous): what is logged and answered is the main
+ * request's.
  */
 
 typedef struct {
@@ -277,13 +256,11 @@ typedef struct {
     ngx_http_pgw_cors_request_t  cors;
 
     ngx_http_pgw_reason_e        reason;
-    const char                  *code;         /* of the problem, and its ... */
-    const char                  *detail;       /* ... detail; NULL: as the
-                                                  reason has it */
+    const char                  *code;         /* NULL: the reason's */
+    const char                  *detail;       /* NULL: the reason's */
     ngx_uint_t                   required;     /* access of the location */
     ngx_http_pgw_subject_t       subject;      /* of the verified token */
-    const ngx_http_pgw_subject_t  *named;      /* by a variable, perhaps before
-                                                  the guard; NULL: nobody */
+    const ngx_http_pgw_subject_t  *named;      /* by a variable, or NULL */
 
     /* what goes with a refusal */
     ngx_str_t                    challenge;    /* WWW-Authenticate, or none */
@@ -292,8 +269,7 @@ typedef struct {
 
     /* in this request or in a subrequest */
     unsigned                     injected:1;   /* headers, for a location */
-    unsigned                     anonymous:1;  /* a variable of the subject was
-                                                  read and was empty */
+    unsigned                     anonymous:1;  /* a subject was read: nobody */
 
     unsigned                     shadowed:1;   /* would have been refused */
 } ngx_http_pgw_request_t;
@@ -302,10 +278,9 @@ typedef struct {
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
 
 typedef struct {
-    ngx_str_t                    prefix;       /* "https://app.example.com" or
-                                                  "https://"; all of the pattern
-                                                  stands there, up to a zero */
-    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+    pj_str_t                     text;         /* as it is compared */
+    size_t                       prefix;       /* of "https://", or of all */
+    ngx_str_t                    suffix;       /* "" or ".example.com" */
 } ngx_http_pgw_origin_t;
 
 
@@ -348,6 +323,18 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
 #define ngx_http_pgw_loc(r)                                                   \
     ((ngx_http_pgw_loc_conf_t *)                                              \
      ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module))
+
+#define ngx_http_pgw_core(r)                                                  \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_get_module_loc_conf(r, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_core(cf)                                            \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_server(cf)                                          \
+    ((ngx_http_core_srv_conf_t *)                                             \
+     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
 
 #define ngx_http_pgw_conf_main(cf)                                            \
     ((ngx_http_pgw_main_conf_t *)                                             \

@@ -1,9 +1,9 @@
 
 /*
  * The phases of a request: what is done to every request before its location
- * is known (POST_READ), what is answered before limits and guards (REWRITE, and
- * cors.c), where the guard is asked (ACCESS; PREACCESS for subrequests), and
- * our place among other modules.
+ * is known (POST_READ), what is answered before limits and guards
+ * (SERVER_REWRITE, REWRITE), where the guard is asked (ACCESS; PREACCESS for
+ * subrequests), and our place among other modules.
  */
 
 
@@ -16,15 +16,15 @@
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
 
 
-/* FastCGI and uwsgi: what a record holds, and what is not the client's. */
+/* FastCGI and uwsgi: what a record holds, what of that is not the client's, and
+   what a header takes beside its name and value: "HTTP_" and two lengths. */
 #define NGX_HTTP_PGW_RECORD_MAX    65535
 #define NGX_HTTP_PGW_RECORD_SPARE  4096
-
-/* What a header takes beside its name and value: "HTTP_" and two lengths. */
 #define NGX_HTTP_PGW_RECORD_FIELD  (sizeof("HTTP_") - 1 + 2 * 4)
 
 
@@ -46,18 +46,91 @@ ngx_http_pgw_post_read_handler(ngx_http_request_t *r)
 
 
 /*
- * Whether r has come to a location that is there for fetches alone, in whatever
- * server.  "internal" keeps clients out, but not those whom an upstream sends
- * there by X-Accel-Redirect, or a page by SSI.
+ * nginx refuses a body that is too large, redirects to the path with a slash
+ * and hides internal locations as soon as it has found a location, and only
+ * handlers of the SERVER_REWRITE phase run before that.  So OPTIONS is answered
+ * there, as the location says that would have served it.
  */
+
+static ngx_int_t
+ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
+{
+    void                     **loc_conf, **server;
+    ngx_int_t                  rc;
+    ngx_http_pgw_request_t    *gr;
+    ngx_http_pgw_srv_conf_t   *sscf = ngx_http_pgw_srv(r);
+    ngx_http_pgw_loc_conf_t   *conf;
+    ngx_http_core_loc_conf_t  *clcf;
+
+    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
+        return NGX_DECLINED;
+    }
+
+    gr = ngx_http_pgw_request_get(r);
+    server = r->loc_conf;
+    loc_conf = server;
+
+    if (gr == NULL
+        || ngx_http_pgw_peek_find(r, &r->uri, &loc_conf) == NGX_ERROR)
+    {
+        return NGX_HTTP_INTERNAL_SERVER_ERROR;
+    }
+
+    clcf = loc_conf[ngx_http_core_module.ctx_index];
+
+    /* to a client an internal one is a path that does not exist */
+
+    if (!clcf->internal || r->internal) {
+        r->loc_conf = loc_conf;
+    }
+
+    conf = ngx_http_pgw_loc(r);
+
+    if (conf->enable) {
+        gr->required = conf->access;
+
+        rc = ngx_http_pgw_cors_options(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            ngx_http_update_location_config(r);
+            return rc;
+        }
+    }
+
+    /* nginx looks for the location itself, and begins at the server */
+
+    r->loc_conf = server;
+    return NGX_DECLINED;
+}
+
+
+/* Where a "return" of server{} may answer by itself: before it, for the path as
+   the client sent it.  Elsewhere last, for the path that may be rewritten. */
+
+static ngx_int_t
+ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
+{
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 1)
+                                         : NGX_DECLINED;
+}
+
+
+static ngx_int_t
+ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
+{
+    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_access_options(r, 0)
+                                         : NGX_DECLINED;
+}
+
+
+/* Whether r has come to a location that is there for fetches alone, in whatever
+   server.  "internal" keeps clients out, but not those whom an upstream sends
+   there by X-Accel-Redirect, or a page by SSI. */
 
 static ngx_uint_t
 ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
 {
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_core(r);
     ngx_http_pgw_main_conf_t  *mcf;
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (!clcf->internal) {
         return 0;
@@ -148,9 +221,7 @@ ngx_http_pgw_access_ask(ngx_http_request_t *r)
     ngx_int_t                 rc;
     ngx_table_elt_t          *h;
     ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_pgw_loc(r);
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
     if (!conf->enable) {
         return NGX_DECLINED;
@@ -208,38 +279,29 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_access_handler(ngx_http_request_t *r)
 {
-    ngx_int_t                  rc;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    rc = ngx_http_pgw_access_ask(r);
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
+    ngx_int_t  rc = ngx_http_pgw_access_ask(r);
 
     /* nginx would end the request here: let other modules speak first */
 
     return (rc == NGX_HTTP_SERVICE_UNAVAILABLE
-            && clcf->satisfy == NGX_HTTP_SATISFY_ANY) ? NGX_DECLINED : rc;
+            && ngx_http_pgw_core(r)->satisfy == NGX_HTTP_SATISFY_ANY)
+           ? NGX_DECLINED : rc;
 }
 
 
-/*
- * Under "satisfy any": no other module let the request in.  With keys we might
- * have, so the answer is our 503 after all.
- */
+/* Under "satisfy any" no other module let the request in.  Without keys we
+   could not decide: answer 503. */
 
 static ngx_int_t
 ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t        *ctx;
-    ngx_http_core_loc_conf_t  *clcf;
+    ngx_http_pgw_ctx_t  *ctx;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
 
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
     if (ctx
         && ctx->verdict == NGX_HTTP_SERVICE_UNAVAILABLE
-        && clcf->satisfy == NGX_HTTP_SATISFY_ANY)
+        && ngx_http_pgw_core(r)->satisfy == NGX_HTTP_SATISFY_ANY)
     {
         r->access_code = NGX_HTTP_SERVICE_UNAVAILABLE;
     }
@@ -253,16 +315,14 @@ ngx_http_pgw_access_last_handler(ngx_http_request_t *r)
  * alert, so we refuse them.  The header buffers bound what a client sends, but
  * short headers take more room in a record than in a buffer, and parameters
  * repeat the path, the query and the content type.
- * NGX_DECLINED: it all fits; else the status of the refusal.
  */
 
 static ngx_int_t
 ngx_http_pgw_access_fits(ngx_http_request_t *r)
 {
-    size_t                  len;
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part;
+    size_t                len;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
 
     len = NGX_HTTP_PGW_RECORD_SPARE
           + r->request_line.len + r->args.len + 3 * r->uri.len;
@@ -271,10 +331,7 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
         len += r->headers_in.content_type->value.len;
     }
 
-    part = &r->headers_in.headers.part;
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
         len += h->key.len + h->value.len + NGX_HTTP_PGW_RECORD_FIELD;
     }
 
@@ -290,8 +347,7 @@ ngx_http_pgw_access_fits(ngx_http_request_t *r)
 
 
 /*
- * The last look before the upstream: by now the headers are those that it will
- * get.
+ * By now the headers are those that the upstream will get.
  *
  * A request that we refused and that still comes here was let in by another
  * module under "satisfy any": it goes on with no trusted header, and what is
@@ -344,12 +400,11 @@ ngx_http_pgw_precontent_handler(ngx_http_request_t *r)
 static const struct {
     ngx_http_phases      phase;
     ngx_http_handler_pt  handler;
-    ngx_int_t            step;         /* -1: to be the first of its phase,
-                                          1: the last */
+    ngx_int_t            step;         /* -1: first of its phase, 1: last */
 } ngx_http_pgw_phases[] = {
     { NGX_HTTP_POST_READ_PHASE, ngx_http_pgw_post_read_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_first_handler, -1 },
-    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_cors_last_handler, 1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_first_handler, -1 },
+    { NGX_HTTP_SERVER_REWRITE_PHASE, ngx_http_pgw_options_last_handler, 1 },
     { NGX_HTTP_REWRITE_PHASE, ngx_http_pgw_rewrite_handler, -1 },
     { NGX_HTTP_PREACCESS_PHASE, ngx_http_pgw_preaccess_handler, -1 },
     { NGX_HTTP_ACCESS_PHASE, ngx_http_pgw_access_handler, -1 },
@@ -386,10 +441,8 @@ ngx_http_pgw_access_init(ngx_conf_t *cf)
 }
 
 
-/*
- * The handlers of a phase stand side by side and share checker and next, so it
- * is enough to swap the functions.
- */
+/* The handlers of a phase stand side by side and share checker and next, so it
+   is enough to swap the functions. */
 
 ngx_int_t
 ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)

@@ -1,9 +1,4 @@
 
-/*
- * The phases, our place among other modules.
- */
-
-
 #ifndef _NGX_HTTP_PGW_ACCESS_H_INCLUDED_
 #define _NGX_HTTP_PGW_ACCESS_H_INCLUDED_
 

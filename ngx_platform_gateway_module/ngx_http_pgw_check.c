@@ -8,67 +8,58 @@
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_lease.h"
-#include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_peek.h"
 
 
-/*
- * What a client may send where its headers go on in one record of 64 KiB: the
- * rest is for parameters and trusted headers.
- */
+/* What a client may send where its headers go on in one record of 64 KiB: the
+   rest is for parameters and trusted headers. */
 #define NGX_HTTP_PGW_RECORD_HEAD  (56 * 1024)
 
 
+/* Whether the location, and its guard, can mean what is said of them. */
+
 static char *
-ngx_http_pgw_check_guarded(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
+ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     size_t                     need, size;
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_core_srv_conf_t  *cscf;
-
-    if (conf->access & NGX_HTTP_PGW_PUBLIC) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is both \"public\" and guarded: \"public\" must stand "
-                   "alone in \"platform_gateway_access\"");
-    }
-
-    if (conf->issuers == NULL) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is guarded and has no issuer: add "
-                   "\"platform_gateway_issuer\", the \"iss\" of its tokens");
-    }
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-
-    /* a "return" of server{}, which has no name, leaves nothing to guard */
-
-    if (clcf->name.len
-        && !conf->allow_return
-        && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx))
-    {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is guarded, but its \"return\" or redirecting \"rewrite\" "
-                   "answers before the guard: move it to a public location, "
-                   "or say \"platform_gateway_allow_return on\"");
-    }
-
-    /* nginx takes a header line into one buffer, or refuses the request */
-
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
+    const char                *fault;
+    ngx_uint_t                 guarded = conf->access & NGX_HTTP_PGW_GUARDED;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+    ngx_http_core_srv_conf_t  *cscf = ngx_http_pgw_conf_server(cf);
 
     need = conf->token_max_size;
     size = cscf->large_client_header_buffers.size;
 
-    if (size < need + sizeof("Authorization: Bearer " CRLF) - 1) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
-                   "size\"), which \"large_client_header_buffers\" of %uz "
-                   "bytes cannot hold: say \"large_client_header_buffers 2 "
-                   "%uzk\" in its server, or accept smaller tokens",
-                   need, size, (need + need / 2 + 1023) / 1024);
-    }
+    fault = conf->access == 0 && clcf->handler
+            ? "has a content handler and no \"platform_gateway_access\": give "
+              "it a level, \"public\" if anybody may enter"
+            : !guarded ? NULL
+            : conf->access & NGX_HTTP_PGW_PUBLIC
+            ? "is both \"public\" and guarded: \"public\" must stand alone in "
+              "\"platform_gateway_access\""
+            : conf->issuers == NULL
+            ? "is guarded and has no issuer: add \"platform_gateway_issuer\", "
+              "the \"iss\" of its tokens"
 
-    return NGX_CONF_OK;
+            /* a "return" of server{}, which has no name, leaves nothing */
+
+            : clcf->name.len && !conf->allow_return
+              && ngx_http_pgw_peek_rewrite_answers(cf, cf->ctx)
+            ? "is guarded, but its \"return\" or redirecting \"rewrite\" "
+              "answers before the guard: move it to a public location, or say "
+              "\"platform_gateway_allow_return on\""
+
+            /* nginx takes a header line into one buffer, or refuses it */
+
+            : size < need + sizeof("Authorization: Bearer " CRLF) - 1
+            ? "accepts tokens of %uz bytes (\"platform_gateway_token_max_"
+              "size\"), which \"large_client_header_buffers\" of %uz bytes "
+              "cannot hold: say \"large_client_header_buffers 2 %uzk\" in its "
+              "server, or accept smaller tokens" : NULL;
+
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, need, size,
+                                          (need + need / 2 + 1023) / 1024)
+                 : NGX_CONF_OK;
 }
 
 
@@ -79,38 +70,29 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
     const ngx_str_t *module)
 {
-    ngx_uint_t  keeps;
-
-    if (u->pass_request_headers == 0) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is guarded, but \"%V_pass_request_headers off\" keeps the "
-                   "trusted headers from its upstream: take it out of this "
-                   "location", module);
-    }
-
-    keeps = u->store > 0;
+    ngx_uint_t   keeps = u->store > 0;
+    const char  *fault;
 
 #if (NGX_HTTP_CACHE)
     keeps |= u->cache > 0;
 #endif
 
-    if (keeps && !conf->allow_cache) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "is guarded, but \"%V_cache\" or \"%V_store\" keeps what "
-                   "one client was sent for the next: switch it off there, "
-                   "or, where its key tells clients apart or all may see the "
-                   "same, say \"platform_gateway_allow_cache on\"",
-                   module, module);
-    }
+    fault = u->pass_request_headers == 0
+            ? "is guarded, but \"%V_pass_request_headers off\" keeps the "
+              "trusted headers from its upstream: take it out of this location"
+            : keeps && !conf->allow_cache
+            ? "is guarded, but \"%V_cache\" or \"%V_store\" keeps what one "
+              "client was sent for the next: switch it off there, or, where "
+              "its key tells clients apart or all may see the same, say "
+              "\"platform_gateway_allow_cache on\"" : NULL;
 
-    return NGX_CONF_OK;
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, module, module)
+                 : NGX_CONF_OK;
 }
 
 
-/*
- * An address that is made of variables may be anybody's: that it is such a
- * protocol's is then likely where there are parameters for it.
- */
+/* An address made of variables is taken for such a protocol's where there are
+   parameters for it. */
 
 static char *
 ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
@@ -118,18 +100,15 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 {
     size_t                      head;
     ngx_array_t               **params;
-    ngx_http_core_loc_conf_t   *clcf;
-    ngx_http_core_srv_conf_t   *cscf;
+    ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
 
     if (u->upstream == NULL) {
 
-        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
         params = ngx_http_pgw_peek_field(cf, cf->ctx, NULL, passer->param,
                                          ngx_http_upstream_param_set_slot);
 
-        if (clcf->handler && params && *params) {
-            conf->one_record = 1;
-        }
+        conf->one_record |= params && *params
+                            && ngx_http_pgw_conf_core(cf)->handler;
 
         return NGX_CONF_OK;
     }
@@ -137,8 +116,6 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
     /* in an "if", too, where the handler is that of the location around */
 
     conf->one_record = 1;
-
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
 
     head = cscf->client_header_buffer_size
            + (size_t) cscf->large_client_header_buffers.num
@@ -160,41 +137,25 @@ char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                       guarded;
-    ngx_http_core_loc_conf_t        *clcf;
-    ngx_http_pgw_main_conf_t        *mcf;
+    ngx_http_core_loc_conf_t        *clcf = ngx_http_pgw_conf_core(cf);
+    ngx_http_pgw_main_conf_t        *mcf = ngx_http_pgw_conf_main(cf);
     const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-    mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-    if (conf->access == 0 && clcf->handler) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "has a content handler and no \"platform_gateway_access\": "
-                   "give it a level, \"public\" if anybody may enter");
+    if (ngx_http_pgw_check_access(cf, conf) != NGX_CONF_OK) {
+        return NGX_CONF_ERROR;
     }
 
     guarded = conf->access & NGX_HTTP_PGW_GUARDED;
 
-    if (guarded) {
-
-        if (mcf->guarded == NULL) {
-            mcf->guarded = conf;
-        }
-
-        if (ngx_http_pgw_check_guarded(cf, conf) != NGX_CONF_OK) {
-            return NGX_CONF_ERROR;
-        }
+    if (guarded && mcf->guarded == NULL) {
+        mcf->guarded = conf;
     }
 
     /* no token is checked in a location that is fetched */
 
-    if (clcf->handler == NULL
-        || (clcf->internal && ngx_http_pgw_lease_fetches(mcf, clcf)))
-    {
-        guarded = 0;
-    }
+    guarded = guarded && clcf->handler
+              && !(clcf->internal && ngx_http_pgw_lease_fetches(mcf, clcf));
 
     passer = NULL;
 

@@ -1,7 +1,7 @@
 
 /*
- * Values of directives: those that nginx's own slots do not read, the claim map
- * and the names that no client may send among them.
+ * Values of directives that nginx's own slots do not read; the claim map, and
+ * the names that no client may send.
  */
 
 
@@ -42,10 +42,8 @@ ngx_conf_bitmask_t  ngx_http_pgw_levels[] = {
 };
 
 
-/*
- * Names that no client may send: the ids, and the claim map that holds where
- * none is given.  A service may trust the latter whatever map is in use.
- */
+/* Names that no client may send: the ids, and the default claim map, which a
+   service may trust whatever map is in use. */
 
 static ngx_str_t  ngx_http_pgw_conf_names[][2] = {
     { ngx_null_string, ngx_string("X-Request-Id") },
@@ -85,9 +83,8 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
     last = text;
 
     if (place == NULL) {
-        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-        conf = ngx_http_conf_get_module_loc_conf(cf,
-                                             ngx_http_platform_gateway_module);
+        clcf = ngx_http_pgw_conf_core(cf);
+        conf = clcf->loc_conf[ngx_http_platform_gateway_module.ctx_index];
         place = &conf->place;
 
         last = ngx_snprintf(text, sizeof(text), clcf->name.len
@@ -136,7 +133,7 @@ ngx_http_pgw_conf_plain(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 char *
 ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
-    u_char              *p, *last;
+    u_char              *p;
     ngx_conf_bitmask_t  *m;
 
     if (conf->methods == 0) {
@@ -153,17 +150,14 @@ ngx_http_pgw_conf_methods(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
     }
 
     conf->allow.data = p;
-    last = p + NGX_HTTP_PGW_ALLOW_MAX;
 
     for (m = ngx_http_pgw_methods; m->name.len; m++) {
         if (conf->methods & m->mask) {
-            p = ngx_slprintf(p, last, "%V, ", &m->name);
+            p = ngx_sprintf(p, "%V, ", &m->name);
         }
     }
 
-    p = ngx_slprintf(p, last, "OPTIONS");
-
-    conf->allow.len = (size_t) (p - conf->allow.data);
+    conf->allow.len = (size_t) (ngx_sprintf(p, "OPTIONS") - conf->allow.data);
 
     return NGX_CONF_OK;
 }
@@ -213,9 +207,7 @@ ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     pj_str_t      *s;
     ngx_str_t     *value;
     ngx_uint_t     i;
-    ngx_array_t  **a;
-
-    a = (ngx_array_t **) ((char *) conf + cmd->offset);
+    ngx_array_t  **a = (ngx_array_t **) ((char *) conf + cmd->offset);
 
     if (*a == NGX_CONF_UNSET_PTR) {
         *a = ngx_array_create(cf->pool, 2, sizeof(pj_str_t));
@@ -237,8 +229,7 @@ ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
             return NGX_CONF_ERROR;
         }
 
-        s->data = value[i].data;
-        s->len = value[i].len;
+        *s = (pj_str_t) { value[i].data, value[i].len };
     }
 
     return NGX_CONF_OK;
@@ -249,11 +240,9 @@ char *
 ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size)
 {
-    u_char     *colon;
+    u_char     *colon = (u_char *) ngx_strchr(value->data, ':');
     ssize_t     size;
     ngx_str_t   text;
-
-    colon = (u_char *) ngx_strchr(value->data, ':');
 
     if (colon == NULL || colon == value->data) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -314,11 +303,8 @@ ngx_http_pgw_conf_realm(ngx_conf_t *cf, void *post, void *data)
 }
 
 
-/*
- * Whether a name may be stripped and injected.  Names that nginx itself reads
- * have a meaning before the gateway sees them, and pointers into the list that
- * stripping would leave behind.
- */
+/* Whether a name may be stripped and injected.  nginx acts on those that it
+   reads before the gateway sees them, and keeps pointers to their lines. */
 
 static ngx_int_t
 ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
@@ -346,17 +332,14 @@ ngx_http_pgw_conf_check_name(ngx_conf_t *cf, const ngx_str_t *name)
 
     if (err) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0, err, name);
-        return NGX_ERROR;
     }
 
-    return NGX_OK;
+    return err ? NGX_ERROR : NGX_OK;
 }
 
 
-/*
- * Adds a claim and its header to *map, which is made if it is not set.
- * NGX_DECLINED: it has that header.
- */
+/* Adds a claim and its header to *map, which is made if it is not set.
+   NGX_DECLINED: it has that header. */
 
 static ngx_int_t
 ngx_http_pgw_conf_map(ngx_conf_t *cf, ngx_array_t **map,
@@ -407,11 +390,9 @@ static ngx_int_t
 ngx_http_pgw_conf_strip_name(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *name)
 {
-    static const ngx_str_t  none = ngx_null_string;
-
     conf->strip_lengths |= (uint64_t) 1 << name->len;
 
-    return ngx_http_pgw_conf_map(cf, &conf->strip, &none, name) == NGX_ERROR
+    return ngx_http_pgw_conf_map(cf, &conf->strip, name, name) == NGX_ERROR
            ? NGX_ERROR : NGX_OK;
 }
 
@@ -421,9 +402,7 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_array_t *map)
 {
     ngx_uint_t                    i;
-    ngx_http_pgw_claim_header_t  *ch;
-
-    ch = map->elts;
+    ngx_http_pgw_claim_header_t  *ch = map->elts;
 
     for (i = 0; i < map->nelts; i++) {
         if (ngx_http_pgw_conf_strip_name(cf, conf, &ch[i].name) != NGX_OK) {
@@ -435,24 +414,33 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
 }
 
 
-void *
-ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
+/* Adds those of the names that no client may send, from the n-th on. */
+
+static ngx_int_t
+ngx_http_pgw_conf_defaults(ngx_conf_t *cf, ngx_array_t **map, ngx_uint_t n)
 {
-    ngx_str_t                (*name)[2];
-    ngx_http_pgw_srv_conf_t   *conf;
+    ngx_str_t  (*name)[2];
 
-    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
-    if (conf == NULL) {
-        return NULL;
-    }
-
-    for (name = ngx_http_pgw_conf_names; (*name)[1].len; name++) {
-        if (ngx_http_pgw_conf_strip_name(cf, conf, &(*name)[1]) != NGX_OK) {
-            return NULL;
+    for (name = &ngx_http_pgw_conf_names[n]; (*name)[1].len; name++) {
+        if (ngx_http_pgw_conf_map(cf, map, &(*name)[0], &(*name)[1]) != NGX_OK)
+        {
+            return NGX_ERROR;
         }
     }
 
-    return conf;
+    return NGX_OK;
+}
+
+
+void *
+ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
+{
+    ngx_http_pgw_srv_conf_t  *conf;
+
+    conf = ngx_pcalloc(cf->pool, sizeof(ngx_http_pgw_srv_conf_t));
+
+    return conf && ngx_http_pgw_conf_defaults(cf, &conf->strip, 0) == NGX_OK
+           ? conf : NULL;
 }
 
 
@@ -462,10 +450,8 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
     ngx_http_pgw_srv_conf_t  *prev = parent;
     ngx_http_pgw_srv_conf_t  *conf = child;
 
-    ngx_http_core_srv_conf_t  *cscf;
-
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf, cscf->ctx);
+    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf,
+                                            ngx_http_pgw_conf_server(cf)->ctx);
 
     return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }
@@ -474,10 +460,8 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 char *
 ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_str_t   *value;
+    ngx_str_t   *value = cf->args->elts;
     ngx_uint_t   i;
-
-    value = cf->args->elts;
 
     for (i = 1; i < cf->args->nelts; i++) {
 
@@ -545,19 +529,12 @@ char *
 ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf, ngx_http_pgw_srv_conf_t *sscf)
 {
-    ngx_str_t   (*name)[2];
-    ngx_uint_t    unset;
-
-    unset = prev->claim_headers == NGX_CONF_UNSET_PTR;
-    name = &ngx_http_pgw_conf_names[NGX_HTTP_PGW_IDS];
-
-    for ( /* void */ ; unset && (*name)[1].len; name++) {
-        if (ngx_http_pgw_conf_map(cf, &prev->claim_headers, &(*name)[0],
-                                  &(*name)[1])
-            != NGX_OK)
-        {
-            return NGX_CONF_ERROR;
-        }
+    if (prev->claim_headers == NGX_CONF_UNSET_PTR
+        && ngx_http_pgw_conf_defaults(cf, &prev->claim_headers,
+                                      NGX_HTTP_PGW_IDS)
+           != NGX_OK)
+    {
+        return NGX_CONF_ERROR;
     }
 
     ngx_conf_merge_ptr_value(conf->claim_headers, prev->claim_headers, NULL);

@@ -1,23 +1,17 @@
 
 /*
- * CORS: OPTIONS is answered here, and the response headers of every other
- * request are set here (the Fetch standard, "CORS protocol").
+ * CORS (the Fetch standard, "CORS protocol"): the answer to OPTIONS, the
+ * headers of all other responses, and the directives.
  *
- * nginx refuses a body that is too large, redirects to the path with a slash
- * and hides internal locations as soon as it has found a location, and no
- * handler runs before that but those of the SERVER_REWRITE phase.  So OPTIONS
- * is answered there, as the location says that would have served it.
- *
- * An origin is compared as bytes with the lower-case patterns made when the
- * configuration is read: browsers serialise origins in lower case and without
- * the default port (RFC 6454, section 6.2).
+ * Browsers serialise origins in lower case and without the default port (RFC
+ * 6454, section 6.2).  So the patterns are made like that when the
+ * configuration is read, and an origin is compared with them as bytes.
  */
 
 
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_guard.h"
 #include "ngx_http_pgw_headers.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_names.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_text.h"
@@ -63,17 +57,16 @@ ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < conf->cors_origins->nelts; i++, pattern++) {
 
-        if (cr->origin->len < pattern->prefix.len + pattern->suffix.len) {
+        if (cr->origin->len < pattern->prefix + pattern->suffix.len) {
             continue;
         }
 
         /* what the prefix and the suffix leave */
 
-        first = cr->origin->data + pattern->prefix.len;
+        first = cr->origin->data + pattern->prefix;
         last = cr->origin->data + cr->origin->len - pattern->suffix.len;
 
-        if (ngx_memcmp(cr->origin->data, pattern->prefix.data,
-                       pattern->prefix.len)
+        if (ngx_memcmp(cr->origin->data, pattern->text.data, pattern->prefix)
             == 0
             && ngx_memcmp(last, pattern->suffix.data, pattern->suffix.len) == 0
             && (pattern->suffix.len ? ngx_http_pgw_cors_is_labels(first, last)
@@ -93,13 +86,11 @@ static ngx_uint_t
 ngx_http_pgw_cors_headers_allowed(const ngx_http_pgw_loc_conf_t *conf,
     const ngx_list_part_t *part, ngx_str_t *name)
 {
-    ngx_str_t         rest;
-    ngx_uint_t        i;
-    ngx_table_elt_t  *h;
+    ngx_str_t             rest;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { part, 0 };
 
-    i = 0;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (!ngx_http_pgw_header_in_is(h, "access-control-request-headers")) {
             continue;
@@ -217,104 +208,22 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-static ngx_int_t
-ngx_http_pgw_cors_answer(ngx_http_request_t *r, ngx_uint_t answers)
-{
-    void                     **loc_conf, **server;
-    ngx_int_t                  rc;
-    ngx_http_pgw_request_t    *gr;
-    ngx_http_pgw_srv_conf_t   *sscf;
-    ngx_http_pgw_loc_conf_t   *conf;
-    ngx_http_core_loc_conf_t  *clcf;
-
-    sscf = ngx_http_pgw_srv(r);
-
-    if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
-        return NGX_DECLINED;
-    }
-
-    gr = ngx_http_pgw_request_get(r);
-    server = r->loc_conf;
-    loc_conf = server;
-
-    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
-        return NGX_HTTP_INTERNAL_SERVER_ERROR;
-    }
-
-    clcf = loc_conf[ngx_http_core_module.ctx_index];
-
-    /* to a client an internal one is a path that does not exist */
-
-    if (!clcf->internal || r->internal) {
-        r->loc_conf = loc_conf;
-    }
-
-    rc = NGX_DECLINED;
-    conf = ngx_http_pgw_loc(r);
-
-    if (conf->enable) {
-        gr->required = conf->access;
-        rc = ngx_http_pgw_cors_options(r, gr, conf);
-    }
-
-    if (rc == NGX_DECLINED) {
-
-        /* nginx looks for the location itself, and begins at the server */
-
-        r->loc_conf = server;
-        return NGX_DECLINED;
-    }
-
-    ngx_http_update_location_config(r);
-
-    return rc;
-}
-
-
-/*
- * Where a "return" of server{} may answer by itself: before it, for the path as
- * the client sent it.  Elsewhere last, for the path that may be rewritten.
- */
-
-ngx_int_t
-ngx_http_pgw_cors_first_handler(ngx_http_request_t *r)
-{
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_cors_answer(r, 1)
-                                         : NGX_DECLINED;
-}
-
-
-ngx_int_t
-ngx_http_pgw_cors_last_handler(ngx_http_request_t *r)
-{
-    return r->method == NGX_HTTP_OPTIONS ? ngx_http_pgw_cors_answer(r, 0)
-                                         : NGX_DECLINED;
-}
-
-
-/*
- * Takes out an upstream's CORS headers, where drop, and adds names to the last
- * Vary line that there is, or as a line of its own; NULL: no Vary.
- */
+/* Takes out an upstream's CORS headers, where drop, and adds names to the last
+   Vary line that there is, or as a line of its own; NULL: no Vary. */
 
 static ngx_int_t
 ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
     const ngx_str_t *names)
 {
-    u_char                 *p;
-    ngx_uint_t              i;
-    ngx_table_elt_t        *h, *vary;
-    const ngx_list_part_t  *part;
+    u_char               *p;
+    ngx_table_elt_t      *h, *vary;
+    ngx_http_pgw_walk_t   walk = { &r->headers_out.headers.part, 0 };
 
-    static const u_char     prefix[] = "access-control-";
-    static const ngx_str_t  any = ngx_string("*");
-    static const ngx_str_t  origin = ngx_string("Origin");
+    static const u_char  prefix[] = "access-control-";
 
     vary = NULL;
-    part = &r->headers_out.headers.part;
-    i = 0;
 
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (drop
             && h->key.len >= sizeof(prefix)
@@ -327,8 +236,10 @@ ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
         if (names && h->hash && ngx_http_pgw_header_is(h, "vary")) {
             vary = h;
 
-            if (ngx_http_pgw_names_has(&h->value, &origin, 1)
-                || ngx_http_pgw_names_has(&h->value, &any, 0))
+            if (ngx_http_pgw_names_has(&h->value,
+                                       ngx_http_pgw_header_text("origin"), 1)
+                || ngx_http_pgw_names_has(&h->value,
+                                          ngx_http_pgw_header_text("*"), 0))
             {
                 names = NULL;
             }
@@ -363,7 +274,6 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
 {
     ngx_str_t  age;
 
-    static const ngx_str_t  yes = ngx_string("true");
     static const ngx_str_t  exposed = ngx_string("X-Request-Id, "
         "X-Correlation-Id, Retry-After, WWW-Authenticate, ETag");
 
@@ -380,7 +290,8 @@ ngx_http_pgw_cors_allow(ngx_http_request_t *r,
     (ngx_http_pgw_header_add(r, "Access-Control-" name, value) != NULL)
 
     return ngx_http_pgw_cors_add("Allow-Origin", origin)
-           && ngx_http_pgw_cors_add("Allow-Credentials", &yes)
+           && ngx_http_pgw_cors_add("Allow-Credentials",
+                                    ngx_http_pgw_header_text("true"))
            && (preflight
                ? ngx_http_pgw_cors_add("Allow-Methods", &conf->cors_methods)
                  && ngx_http_pgw_cors_add("Allow-Headers", &conf->cors_headers)
@@ -397,10 +308,6 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     ngx_uint_t        allowed, preflight, refused;
     const ngx_str_t  *names;
 
-    static const ngx_str_t  origin = ngx_string("Origin");
-    static const ngx_str_t  three = ngx_string("Origin, "
-        "Access-Control-Request-Method, Access-Control-Request-Headers");
-
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
@@ -412,13 +319,14 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 
-    /*
-     * Vary goes on responses without an Origin too: a cache must not hand
-     * them to a page of another origin.
-     */
+    /* Vary goes on responses without an Origin too: a cache must not hand them
+       to a page of another origin. */
 
     names = conf->cors_origins == NULL || conf->cors_origins->nelts == 0 ? NULL
-            : preflight || refused ? &three : &origin;
+            : preflight || refused
+            ? ngx_http_pgw_header_text("Origin, Access-Control-Request-Method, "
+                                       "Access-Control-Request-Headers")
+            : ngx_http_pgw_header_text("Origin");
 
     /* what an upstream allows is refused by taking it away */
 
@@ -429,4 +337,213 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     return allowed ? ngx_http_pgw_cors_allow(r, conf, gr->cors.origin,
                                              preflight)
                    : NGX_OK;
+}
+
+
+/* What stands in an origin, in the small letters of a browser's. */
+
+#define NGX_HTTP_PGW_CORS_DIGITS  "0123456789"
+#define NGX_HTTP_PGW_CORS_ALNUM                                               \
+    "abcdefghijklmnopqrstuvwxyz" NGX_HTTP_PGW_CORS_DIGITS
+#define NGX_HTTP_PGW_CORS_SCHEME  NGX_HTTP_PGW_CORS_ALNUM "+-."
+#define NGX_HTTP_PGW_CORS_HOST    NGX_HTTP_PGW_CORS_ALNUM "-_."
+#define NGX_HTTP_PGW_CORS_IPV6    NGX_HTTP_PGW_CORS_DIGITS "abcdef:."
+
+#define ngx_http_pgw_cors_span(p, set)                                        \
+    ((p) + strspn((const char *) (p), set))
+
+
+/* Sets *end to the end of the host at p; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_cors_host(u_char *p, ngx_uint_t wildcard, u_char **end)
+{
+    static const char  bad[] = "the host has a character that is not allowed";
+
+    *end = ngx_http_pgw_cors_span(p, NGX_HTTP_PGW_CORS_HOST);
+
+    if (*p == '[') {
+        *end = ngx_http_pgw_cors_span(p + 1, NGX_HTTP_PGW_CORS_IPV6);
+
+        if (*end < p + 3 || *(*end)++ != ']') {
+            return bad;
+        }
+    }
+
+    return **end == '*'
+           ? "\"*\" can only stand for the leftmost labels, as in "
+             "https://*.example.com"
+           : **end == '/' ? "an origin has no path, not even a slash"
+           : **end
+             && (**end != ':'
+                 || *ngx_http_pgw_cors_span(*end + 1, NGX_HTTP_PGW_CORS_DIGITS))
+           ? bad
+           : *end == p || (*end)[-1] == '.'
+           ? "the host is empty or ends with a dot"
+           : (*p == '.' && !wildcard) || ngx_strstr(p, "..")
+           ? "the host has an empty label"
+
+           /* ".example.com" has two dots, ".com" has one */
+           : wildcard && ngx_strlchr(p + 1, *end, '.') == NULL
+           ? "\"*\" cannot stand right below a top-level domain" : NULL;
+}
+
+
+/* scheme "://" [ "*." ] host [ ":" port ]; NULL, or what is wrong with it. */
+
+static const char *
+ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
+{
+    u_char      *host, *end;
+    ngx_int_t    port;
+    ngx_uint_t   wildcard;
+    const char  *err;
+
+    host = (u_char *) ngx_strstr(origin, "://");
+
+    err = ngx_strcmp(origin, "*") == 0
+          ? "answers carry credentials, so each origin must be named"
+          : ngx_strcmp(origin, "null") == 0 ? "any sandboxed page has it"
+          : host == NULL || host == origin
+          ? "it must be scheme://host or scheme://host:port"
+          : *origin < 'a' || *origin > 'z'
+          ? "the scheme must begin with a letter"
+          : ngx_http_pgw_cors_span(origin, NGX_HTTP_PGW_CORS_SCHEME) != host
+          ? "the scheme has a character that is not allowed" : NULL;
+
+    if (err) {
+        return err;
+    }
+
+    /* with a wildcard, the host begins at the dot after it */
+
+    host += sizeof("://") - 1;
+    wildcard = (host[0] == '*' && host[1] == '.' && host[2]);
+    host += wildcard;
+
+    err = ngx_http_pgw_cors_host(host, wildcard, &end);
+
+    if (err == NULL && *end) {
+        port = ngx_atoi(end + 1, ngx_strlen(end + 1));
+
+        if (port < 1 || port > 65535 || end[1] == '0') {
+            err = "the port must be 1 to 65535";
+        }
+
+        /* browsers leave the port out where it is the scheme's own */
+
+        if ((port != 443 || ngx_strncmp(origin, "https:", 6) != 0)
+            && (port != 80 || ngx_strncmp(origin, "http:", 5) != 0))
+        {
+            end += ngx_strlen(end);
+        }
+    }
+
+    pattern->text = (pj_str_t) { origin, (size_t) (end - origin) };
+    pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
+    pattern->suffix.data = host;
+    pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
+
+    return err;
+}
+
+
+char *
+ngx_http_pgw_cors_origins(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    ngx_http_pgw_loc_conf_t  *lcf = conf;
+
+    u_char                 *origin;
+    ngx_str_t              *value;
+    ngx_uint_t              i, first, off;
+    const char             *err;
+    ngx_http_pgw_origin_t  *pattern;
+
+    value = cf->args->elts;
+    first = (lcf->cors_origins == NGX_CONF_UNSET_PTR);
+
+    if (first) {
+        lcf->cors_origins = ngx_array_create(cf->pool, 4,
+                                             sizeof(ngx_http_pgw_origin_t));
+        if (lcf->cors_origins == NULL) {
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    off = (ngx_strcmp(value[1].data, "off") == 0);
+
+    if (off && first && cf->args->nelts == 2) {
+        return NGX_CONF_OK;
+    }
+
+    if (off || (!first && lcf->cors_origins->nelts == 0)) {
+        return "has origins beside \"off\"";
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        pattern = ngx_array_push(lcf->cors_origins);
+        origin = ngx_pnalloc(cf->pool, value[i].len + 1);
+
+        if (pattern == NULL || origin == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        ngx_strlow(origin, value[i].data, value[i].len + 1);
+
+        err = ngx_http_pgw_cors_parse(origin, pattern);
+        if (err) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid origin \"%V\" in \"%V\": %s",
+                               &value[i], &cmd->name, err);
+            return NGX_CONF_ERROR;
+        }
+    }
+
+    return NGX_CONF_OK;
+}
+
+
+/* "GET PURGE" becomes "GET, PURGE" */
+
+char *
+ngx_http_pgw_cors_list(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
+{
+    u_char     *p;
+    ngx_str_t  *value, *text;
+    ngx_uint_t  i;
+
+    text = (ngx_str_t *) (void *) ((char *) conf + cmd->offset);
+    value = cf->args->elts;
+
+    if (text->data) {
+        return "is duplicate";
+    }
+
+    for (i = 1; i < cf->args->nelts; i++) {
+
+        if (!ngx_http_pgw_names_plain(&value[i], "-_")) {
+            ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
+                               "invalid name \"%V\" in \"%V\": each must be "
+                               "given in full, there are no patterns",
+                               &value[i], &cmd->name);
+            return NGX_CONF_ERROR;
+        }
+
+        if (ngx_strcmp(value[i].data, "default") == 0) {
+            value[i] = *(ngx_str_t *) cmd->post;
+        }
+
+        p = ngx_pnalloc(cf->pool, text->len + sizeof(", ") + value[i].len);
+        if (p == NULL) {
+            return NGX_CONF_ERROR;
+        }
+
+        text->len = (size_t) (ngx_sprintf(p, "%V%s%V", text, i > 1 ? ", " : "",
+                                          &value[i])
+                              - p);
+        text->data = p;
+    }
+
+    return NGX_CONF_OK;
 }

@@ -1,9 +1,4 @@
 
-/*
- * What the gateway would do with a request.
- */
-
-
 #ifndef _NGX_HTTP_PGW_EXPLAIN_H_INCLUDED_
 #define _NGX_HTTP_PGW_EXPLAIN_H_INCLUDED_
 

@@ -1,9 +1,4 @@
 
-/*
- * The headers of a request: what is removed, added and taken back.
- */
-
-
 #ifndef _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
 #define _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
 
@@ -39,20 +34,23 @@ ngx_int_t ngx_http_pgw_headers_make(ngx_http_request_t *r,
     ((h)->key.len == sizeof(literal) - 1                                      \
      && ngx_memcmp((h)->lowcase_key, literal, sizeof(literal) - 1) == 0)
 
-/*
- * Walks a list of headers: start with *part = &list->part and *i = 0.  NULL at
- * the end, and at once for a list that was never set up (HTTP/0.9).
- */
+/* Walks a list of headers from { &list->part, 0 } on.  NULL at the end, and at
+   once for a list that was never set up (HTTP/0.9). */
+
+typedef struct {
+    const ngx_list_part_t       *part;
+    ngx_uint_t                   i;
+} ngx_http_pgw_walk_t;
 
 static ngx_inline ngx_table_elt_t *
-ngx_http_pgw_header_next(const ngx_list_part_t **part, ngx_uint_t *i)
+ngx_http_pgw_header_next(ngx_http_pgw_walk_t *walk)
 {
-    while (*part && *i >= (*part)->nelts) {
-        *part = (*part)->next;
-        *i = 0;
+    while (walk->part && walk->i >= walk->part->nelts) {
+        walk->part = walk->part->next;
+        walk->i = 0;
     }
 
-    return *part ? (ngx_table_elt_t *) (*part)->elts + (*i)++ : NULL;
+    return walk->part ? (ngx_table_elt_t *) walk->part->elts + walk->i++ : NULL;
 }
 
 /* Adds a response header; name is a literal.  NULL when memory is short. */
@@ -79,6 +77,10 @@ ngx_http_pgw_headers_push(ngx_http_request_t *r, const char *name, size_t len,
 
     return h;
 }
+
+/* A literal as such a value, within an expression. */
+#define ngx_http_pgw_header_text(literal)                                     \
+    (&(const ngx_str_t) ngx_string(literal))
 
 /* The value of a variable; len 0: it is not found. */
 ngx_int_t ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,

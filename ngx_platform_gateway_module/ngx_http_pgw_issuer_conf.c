@@ -8,7 +8,7 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_refresh.h"
 #include "ngx_http_pgw_revocations.h"
@@ -442,7 +442,7 @@ ngx_http_pgw_issuer_conf_server(ngx_conf_t *cf, ngx_str_t *uri)
 
         loc_conf = server[i]->ctx->loc_conf;
 
-        if (ngx_http_pgw_locate(NULL, uri, &loc_conf) == NGX_OK) {
+        if (ngx_http_pgw_peek_find(NULL, uri, &loc_conf) == NGX_OK) {
             clcf = loc_conf[ngx_http_core_module.ctx_index];
 
             if (clcf->internal) {

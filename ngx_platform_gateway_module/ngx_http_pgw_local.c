@@ -1,9 +1,8 @@
 
 /*
  * Content handlers of the gateway's own: liveness, readiness, the answer to a
- * path that no route serves, and explanations: who may ask what the gateway
- * would do with a request, and how.  They are for the operator alone, since
- * they tell more of a token than its bearer learns from a refusal.
+ * path that no route serves, and explanations.  Those are for the operator
+ * alone, since they tell more of a token than its bearer learns from a refusal.
  */
 
 
@@ -28,9 +27,8 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
     const char *code, const char *detail, time_t retry_after)
 {
     ngx_int_t                rc;
-    ngx_http_pgw_request_t  *gr;
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_own(r);
 
-    gr = ngx_http_pgw_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -67,9 +65,7 @@ static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
     ngx_http_pgw_issuer_t     *issuer;
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_get_module_main_conf(r, ngx_http_platform_gateway_module);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
     for (issuer = mcf->issuers; issuer; issuer = issuer->next) {
 
@@ -170,8 +166,11 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
     const char               *err;
     ngx_chain_t              *cl;
     const pj_json_t          *root;
-    ngx_http_pgw_question_t   question = { .method = ngx_string("GET") };
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_question_t   question = {
+        .server = ngx_http_pgw_loc(r)->explain,
+        .method = ngx_string("GET"),
+        .at = ngx_time()
+    };
 
     n = (size_t) r->headers_in.content_length_n;
 
@@ -199,11 +198,6 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 
     body.len = (size_t) (p - body.data);
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    question.server = conf->explain;
-    question.at = ngx_time();
-
     err = pj_json_parse(&arena, body, &root) != PJ_OK
           || root->type != PJ_JSON_OBJECT
           ? "the body is not a JSON object"
@@ -216,30 +210,23 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 }
 
 
-/*
- * A token must not reach the disk, so a body that nginx would not hold in
- * memory is refused.  A page may have its browser ask, from inside what "allow"
- * lets in: all that a page can have sent by POST has one of two headers.
- */
+/* A token must not reach the disk, so a body that nginx would not hold in
+   memory is refused.  A page may have its browser ask, from inside what "allow"
+   lets in: all that a page can have sent by POST has one of two headers. */
 
 static ngx_int_t
 ngx_http_pgw_explain_handler(ngx_http_request_t *r)
 {
-    off_t                      length;
-    ngx_int_t                  rc;
-    ngx_uint_t                 i;
-    ngx_table_elt_t           *h;
-    const ngx_list_part_t     *part;
-    ngx_http_core_loc_conf_t  *clcf;
+    off_t                 length;
+    ngx_int_t             rc;
+    ngx_table_elt_t      *h;
+    ngx_http_pgw_walk_t   walk = { &r->headers_in.headers.part, 0 };
 
     if (r->method != NGX_HTTP_POST || r != r->main) {
         return NGX_HTTP_NOT_ALLOWED;
     }
 
-    i = 0;
-    part = &r->headers_in.headers.part;
-
-    while ((h = ngx_http_pgw_header_next(&part, &i)) != NULL) {
+    while ((h = ngx_http_pgw_header_next(&walk)) != NULL) {
 
         if (ngx_http_pgw_header_is(h, "origin")
             || ngx_http_pgw_header_is(h, "sec-fetch-site"))
@@ -251,14 +238,13 @@ ngx_http_pgw_explain_handler(ngx_http_request_t *r)
     }
 
     length = r->headers_in.content_length_n;
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
 
     if (length < 0) {
         return NGX_HTTP_LENGTH_REQUIRED;
     }
 
     if (length > NGX_HTTP_PGW_EXPLAIN_MAX
-        || length > (off_t) clcf->client_body_buffer_size)
+        || length > (off_t) ngx_http_pgw_core(r)->client_body_buffer_size)
     {
         return NGX_HTTP_REQUEST_ENTITY_TOO_LARGE;
     }
@@ -310,9 +296,8 @@ char *
 ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    const char                *fault;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
 
     /* the handler of a location runs in its "if" and "limit_except" as well */
 
@@ -332,24 +317,19 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
         conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
     }
 
-    if (conf->explain == NULL) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "has \"platform_gateway_explain %V\", and not exactly one "
-                   "server has that \"server_name\",", &conf->explain_name);
-    }
+    fault = conf->explain == NULL
+            ? "has \"platform_gateway_explain %V\", and not exactly one server "
+              "has that \"server_name\","
+            : clcf->internal
+              || ngx_http_pgw_peek_access_denies(cf)
+              || (conf->enable && !conf->shadow
+                  && (conf->access & NGX_HTTP_PGW_GUARDED)) ? NULL
+            : "has \"platform_gateway_explain\" and is open to anybody: say "
+              "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or guard "
+              "it,";
 
-    if (clcf->internal
-        || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable && !conf->shadow
-            && (conf->access & NGX_HTTP_PGW_GUARDED)))
-    {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_pgw_conf_fail(cf, NULL,
-               "has \"platform_gateway_explain\" and is open to anybody: say "
-               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
-               "guard it,");
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, &conf->explain_name)
+                 : NGX_CONF_OK;
 }
 
 
@@ -369,15 +349,10 @@ ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
 char *
 ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
-    ngx_str_t                     *value;
-    ngx_http_core_loc_conf_t      *clcf;
-    ngx_http_pgw_main_conf_t      *mcf;
-    const ngx_http_pgw_content_t  *content;
-
-    content = cmd->post;
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    ngx_str_t                     *value = cf->args->elts;
+    ngx_http_pgw_loc_conf_t       *lcf = conf;
+    ngx_http_core_loc_conf_t      *clcf = ngx_http_pgw_conf_core(cf);
+    const ngx_http_pgw_content_t  *content = cmd->post;
 
     if (clcf->handler) {
         return "conflicts with another content handler of the location";
@@ -388,17 +363,11 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     lcf->route_not_found = (content == &ngx_http_pgw_local_route_not_found);
 
     if (content == &ngx_http_pgw_metrics_content) {
-        mcf = ngx_http_conf_get_module_main_conf(cf,
-                                             ngx_http_platform_gateway_module);
-
-        ngx_http_pgw_conf_place(cf, &mcf->metrics_place);
+        ngx_http_pgw_conf_place(cf, &ngx_http_pgw_conf_main(cf)->metrics_place);
     }
 
     if (content == &ngx_http_pgw_local_explain) {
-        value = cf->args->elts;
-
-        lcf->explain = ngx_http_conf_get_module_srv_conf(cf,
-                                                         ngx_http_core_module);
+        lcf->explain = ngx_http_pgw_conf_server(cf);
 
         if (cf->args->nelts == 2) {
             lcf->explain_name = value[1];

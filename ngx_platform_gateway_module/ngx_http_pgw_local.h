@@ -1,9 +1,4 @@
 
-/*
- * Content handlers of the gateway's own.
- */
-
-
 #ifndef _NGX_HTTP_PGW_LOCAL_H_INCLUDED_
 #define _NGX_HTTP_PGW_LOCAL_H_INCLUDED_
 

@@ -45,20 +45,17 @@ ngx_http_pgw_log_duration(const ngx_http_request_t *r)
 const ngx_http_upstream_state_t *
 ngx_http_pgw_log_upstream(const ngx_http_request_t *r)
 {
-    ngx_uint_t                  n;
-    ngx_http_upstream_state_t  *state;
-
-    if (r->upstream_states == NULL) {
-        return NULL;
-    }
+    ngx_uint_t                        n;
+    const ngx_array_t                *states = r->upstream_states;
+    const ngx_http_upstream_state_t  *state;
 
     /* an entry without a peer separates the attempts of two locations */
 
-    state = r->upstream_states->elts;
+    for (n = states ? states->nelts : 0; n > 0; n--) {
+        state = (ngx_http_upstream_state_t *) states->elts + n - 1;
 
-    for (n = r->upstream_states->nelts; n > 0; n--) {
-        if (state[n - 1].peer) {
-            return &state[n - 1];
+        if (state->peer) {
+            return state;
         }
     }
 
@@ -72,8 +69,7 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
     ngx_uint_t                access;
     const char               *name;
     ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_srv_conf_t  *sscf;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
     ngx_http_pgw_decision_e   decision;
 
     static const ngx_str_t  public = ngx_string("public"), levels[] = {
@@ -85,15 +81,12 @@ ngx_http_pgw_log_fill(ngx_http_request_t *r, ngx_http_pgw_log_t *log)
 
     ngx_memzero(log, sizeof(ngx_http_pgw_log_t));
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    sscf = ngx_http_get_module_srv_conf(r, ngx_http_platform_gateway_module);
-
     if (conf->route_id.len) {
         log->route_id = conf->route_id;
         log->service_name = conf->service_name;
     }
 
-    if (!sscf->any_enabled) {
+    if (!ngx_http_pgw_srv(r)->any_enabled) {
         return NGX_OK;
     }
 

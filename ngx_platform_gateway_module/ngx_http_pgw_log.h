@@ -1,9 +1,4 @@
 
-/*
- * The access log.
- */
-
-
 #ifndef _NGX_HTTP_PGW_LOG_H_INCLUDED_
 #define _NGX_HTTP_PGW_LOG_H_INCLUDED_
 

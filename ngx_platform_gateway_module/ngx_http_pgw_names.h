@@ -1,9 +1,4 @@
 
-/*
- * Names of headers and of methods, and lists of them.
- */
-
-
 #ifndef _NGX_HTTP_PGW_NAMES_H_INCLUDED_
 #define _NGX_HTTP_PGW_NAMES_H_INCLUDED_
 

@@ -3,14 +3,10 @@
  * RFC 9457 bodies: a header and a body filter that put
  * application/problem+json where nginx would send one of its built-in pages.
  *
- * nginx's special response sets r->err_status, which nothing else does, and
- * sends text/html of a known length without validators.  After an error_page
- * redirect r->err_status is set as well, while the operator's own location
- * answers: so such a header is held back until the first buffer of the body
- * is seen, which either is nginx's page or goes out untouched.
- *
- * All filters of nginx that look at the content type (charset, gzip, ssi, sub,
- * addition) come later and see the final one.
+ * nginx's special response alone sets r->err_status, and sends text/html of a
+ * known length without validators.  r->err_status stays set where error_page
+ * has an operator's location answer.  So such a header is held back until the
+ * first buffer of the body is seen: nginx's page, or what goes out untouched.
  */
 
 
@@ -22,25 +18,20 @@
 
 
 /* ctx->problem */
-
 #define NGX_HTTP_PGW_PROBLEM_NONE     0
 #define NGX_HTTP_PGW_PROBLEM_PENDING  1  /* header held back */
 #define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
 
 
+/* The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+   are told apart, by their text.  No string needs escaping in JSON. */
+
 typedef struct {
-    ngx_uint_t                   status;
-    const char                  *title;
-    const char                  *code;         /* NULL: that of the reason for
-                                                  which nginx refuses so */
-    const char                  *detail;
+    ngx_uint_t   status;
+    const char  *title;
+    const char  *code;         /* NULL: that of nginx's reason for the status */
+    const char  *detail;
 } ngx_http_pgw_problem_page_t;
-
-
-/*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
- * are told apart, by their text.  No string needs escaping in JSON.
- */
 
 static const ngx_http_pgw_problem_page_t  ngx_http_pgw_problem_pages[] = {
     { 400, "Bad Request", NULL, NULL },
@@ -82,15 +73,13 @@ static ngx_http_output_body_filter_pt    ngx_http_next_body_filter;
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_find(ngx_uint_t status)
 {
-    const ngx_http_pgw_problem_page_t  *page;
+    const ngx_http_pgw_problem_page_t  *page = ngx_http_pgw_problem_pages;
 
-    for (page = ngx_http_pgw_problem_pages; page->status; page++) {
-        if (page->status == status) {
-            return page;
-        }
+    while (page->status && page->status != status) {
+        page++;
     }
 
-    return NULL;
+    return page->status ? page : NULL;
 }
 
 
@@ -100,17 +89,14 @@ static const ngx_str_t *
 ngx_http_pgw_problem_allow(ngx_http_request_t *r,
     const ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
     static const ngx_str_t  none = ngx_string("OPTIONS");
     static const ngx_str_t  files = ngx_string("GET, HEAD, OPTIONS");
     static const ngx_str_t  any =
         ngx_string("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
 
+    /* nginx refuses these before it looks for a location */
+
     if (r->method & (NGX_HTTP_TRACE|NGX_HTTP_CONNECT)) {
-
-        /* nginx refuses these before it looks for a location */
-
         return &any;
     }
 
@@ -120,28 +106,18 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
         return &conf->allow;
     }
 
-    if (r->err_status == NGX_HTTP_NOT_ALLOWED) {
+    /* what an upstream said is lost where its answer is replaced; of nginx's
+       own content handlers those of files refuse methods */
 
-        /* what an upstream said is lost where its answer is replaced; of
-           nginx's own content handlers those of files refuse methods */
-
-        return r->upstream ? &none : &files;
-    }
-
-    clcf = ngx_http_get_module_loc_conf(r, ngx_http_core_module);
-
-    if (conf->access == 0 || conf->route_not_found) {
-        return &none;
-    }
-
-    return clcf->handler ? &any : &files;
+    return r->err_status == NGX_HTTP_NOT_ALLOWED
+           ? (r->upstream ? &none : &files)
+           : conf->access == 0 || conf->route_not_found ? &none
+           : ngx_http_pgw_core(r)->handler ? &any : &files;
 }
 
 
-/*
- * What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
- * section 3): Allow, Retry-After, WWW-Authenticate.
- */
+/* What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
+   section 3): Allow, Retry-After, WWW-Authenticate. */
 
 static ngx_int_t
 ngx_http_pgw_problem_headers(ngx_http_request_t *r,
@@ -149,11 +125,11 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
 {
     time_t                        retry_after;
     ngx_str_t                     value;
+    ngx_http_pgw_text_t           text = { .request = r };
     ngx_uint_t                    ours;
     const ngx_str_t              *allow;
-    const ngx_http_pgw_reason_t  *reason;
+    const ngx_http_pgw_reason_t  *reason = ngx_http_pgw_request_refusal(gr);
 
-    reason = ngx_http_pgw_request_refusal(gr);
     ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
@@ -168,25 +144,16 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
         }
     }
 
-    retry_after = ours ? gr->retry_after : 0;
+    /* limit_req and limit_conn do not tell; their unit is a second */
 
-    if (retry_after == 0 && r->err_status == NGX_HTTP_TOO_MANY_REQUESTS) {
-
-        /* limit_req and limit_conn do not tell; their unit is a second */
-
-        retry_after = 1;
-    }
+    retry_after = ours && gr->retry_after ? gr->retry_after
+                  : r->err_status == NGX_HTTP_TOO_MANY_REQUESTS;
 
     if (retry_after) {
-        value.data = ngx_pnalloc(r->pool, NGX_TIME_T_LEN);
-        if (value.data == NULL) {
-            return NGX_ERROR;
-        }
+        ngx_http_pgw_text_format(&text, "%T", retry_after);
+        value = ngx_http_pgw_text_value(&text);
 
-        value.len = (size_t) (ngx_sprintf(value.data, "%T", retry_after)
-                              - value.data);
-
-        if (ngx_http_pgw_header_add(r, "Retry-After", &value) == NULL) {
+        if (text.failed || !ngx_http_pgw_header_add(r, "Retry-After", &value)) {
             return NGX_ERROR;
         }
     }
@@ -205,11 +172,8 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-    gr = ngx_http_pgw_request_begin(r);
+    ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_begin(r);
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
     if (gr == NULL
         || ngx_http_pgw_problem_headers(r, gr, conf) != NGX_OK
@@ -234,9 +198,7 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 static ngx_uint_t
 ngx_http_pgw_problem_possible(ngx_http_request_t *r)
 {
-    ngx_http_headers_out_t  *out;
-
-    out = &r->headers_out;
+    ngx_http_headers_out_t  *out = &r->headers_out;
 
     return r->err_status >= NGX_HTTP_BAD_REQUEST
            && out->status == r->err_status
@@ -259,12 +221,9 @@ ngx_http_pgw_problem_possible(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 {
-    ngx_http_pgw_ctx_t       *ctx;
-    ngx_http_pgw_loc_conf_t  *conf;
+    ngx_http_pgw_ctx_t  *ctx;
 
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
-
-    if (!conf->enable || r != r->main) {
+    if (!ngx_http_pgw_loc(r)->enable || r != r->main) {
         return ngx_http_next_header_filter(r);
     }
 
@@ -279,11 +238,10 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 
     ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
 
+    /* an operator's page may follow, and the filters that would ask for these
+       have not seen the header yet */
+
     if (r->internal) {
-
-        /* an operator's page may follow, and the filters that would ask for
-           these have not seen the header yet */
-
         r->main_filter_need_in_memory = 1;
         r->filter_need_temporary = 1;
     }
@@ -337,23 +295,19 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 }
 
 
-/*
- * nginx looks at the size of a body before any handler runs, but of the two a
- * wrong method is the client's first mistake: then the page of that.
- */
+/* nginx looks at the size of a body before any handler runs, but of the two a
+   wrong method is the client's first mistake: then the page of that. */
 
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
     ngx_http_pgw_request_t *gr, const ngx_http_pgw_problem_page_t *page)
 {
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_get_module_loc_conf(r, ngx_http_platform_gateway_module);
+    ngx_uint_t  methods = ngx_http_pgw_loc(r)->methods;
 
     if (page->status != NGX_HTTP_REQUEST_ENTITY_TOO_LARGE
         || r->method == NGX_HTTP_OPTIONS
-        || conf->methods == 0
-        || (r->method & conf->methods))
+        || methods == 0
+        || (r->method & methods))
     {
         return page;
     }
@@ -375,16 +329,13 @@ static ngx_buf_t *
 ngx_http_pgw_problem_buf(ngx_http_pgw_text_t *text)
 {
     ngx_buf_t           *b;
-    ngx_http_request_t  *r;
-
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
-    r = text->request;
+    ngx_http_request_t  *r = text->request;
 
     b = ngx_calloc_buf(r->pool);
 
     if (text->failed || b == NULL
-        || ngx_http_pgw_header_add(r, "Cache-Control", &no_store) == NULL)
+        || !ngx_http_pgw_header_add(r, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
     {
         return NULL;
     }
@@ -461,9 +412,9 @@ ngx_http_pgw_problem_swallow(ngx_chain_t *in)
 static ngx_int_t
 ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_int_t                   rc;
-    ngx_chain_t                 out;
-    ngx_http_pgw_ctx_t         *ctx;
+    ngx_int_t                           rc;
+    ngx_chain_t                         out;
+    ngx_http_pgw_ctx_t                 *ctx;
     const ngx_http_pgw_problem_page_t  *page;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
@@ -501,10 +452,9 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return rc;
     }
 
+    /* whoever sends the body could not know that this is HEAD */
+
     if (r->header_only) {
-
-        /* whoever sends the body could not know that this is HEAD */
-
         ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
         ngx_http_pgw_problem_swallow(in);
         in = NULL;

@@ -1,9 +1,4 @@
 
-/*
- * RFC 9457 bodies.
- */
-
-
 #ifndef _NGX_HTTP_PGW_PROBLEM_H_INCLUDED_
 #define _NGX_HTTP_PGW_PROBLEM_H_INCLUDED_
 

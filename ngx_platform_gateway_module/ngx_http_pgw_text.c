@@ -64,42 +64,22 @@ ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...)
 }
 
 
-void
-ngx_http_pgw_text_strings(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_array_t *strings)
-{
-    ngx_uint_t       i;
-    const pj_str_t  *s;
-
-    ngx_http_pgw_text_format(text, "%s[", before);
-
-    for (i = 0; strings && i < strings->nelts; i++) {
-        s = (const pj_str_t *) strings->elts + i;
-        ngx_http_pgw_text_json(text, i ? "," : "", s);
-    }
-
-    ngx_http_pgw_text_format(text, "]");
-}
-
-
 ngx_int_t
 ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 {
     ngx_str_t                 content_type;
     ngx_http_complex_value_t  body;
 
-    static const ngx_str_t  no_store = ngx_string("no-store");
-
     if (text->failed
-        || !ngx_http_pgw_header_add(text->request, "Cache-Control", &no_store))
+        || !ngx_http_pgw_header_add(text->request, "Cache-Control",
+                                    ngx_http_pgw_header_text("no-store")))
     {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
     ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
 
-    body.value.data = text->start;
-    body.value.len = (size_t) (text->last - text->start);
+    body.value = ngx_http_pgw_text_value(text);
     content_type.data = (u_char *) type;
     content_type.len = ngx_strlen(type);
 

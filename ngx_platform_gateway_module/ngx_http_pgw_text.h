@@ -1,9 +1,4 @@
 
-/*
- * Text that is written piece by piece, to a request: JSON, and what is like it.
- */
-
-
 #ifndef _NGX_HTTP_PGW_TEXT_H_INCLUDED_
 #define _NGX_HTTP_PGW_TEXT_H_INCLUDED_
 
@@ -21,6 +16,10 @@ typedef struct {
 
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
+
+/* What has been written. */
+#define ngx_http_pgw_text_value(text)                                         \
+    ((ngx_str_t) { (size_t) ((text)->last - (text)->start), (text)->start })
 
 /* Writes n, and returns its end. */
 
@@ -118,9 +117,10 @@ ngx_http_pgw_text_literal(ngx_http_pgw_text_t *text, const char *before,
     ngx_http_pgw_text_plain(text, before, &s);
 }
 
-/* What stands before, then strings (pj_str_t, or NULL) as a list in JSON. */
-void ngx_http_pgw_text_strings(ngx_http_pgw_text_t *text, const char *before,
-    const ngx_array_t *strings);
+/* The same of s as the next element of a list. */
+#define ngx_http_pgw_text_item(text, s)                                       \
+    ngx_http_pgw_text_json(text, (text)->failed || (text)->last[-1] == '['    \
+                           ? "" : ",", s)
 
 /* Answers 200 with the text, whatever body r has; what it returns, a content
    handler may, too. */

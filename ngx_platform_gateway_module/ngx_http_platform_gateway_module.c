@@ -9,7 +9,7 @@
 #include "ngx_http_pgw_cache.h"
 #include "ngx_http_pgw_check.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_cors_conf.h"
+#include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_counters.h"
 #include "ngx_http_pgw_issuer.h"
 #include "ngx_http_pgw_issuer_conf.h"
@@ -66,9 +66,7 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_pgw_init(ngx_conf_t *cf)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_pgw_conf_main(cf);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_issuer_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_request_init(cf) != NGX_OK)
@@ -389,13 +387,13 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* CORS */
 
     { ngx_string("platform_gateway_cors_origins"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_origins,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_origins,
               cors_origins), NULL },
     { ngx_string("platform_gateway_cors_methods"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_methods), &ngx_http_pgw_cors_methods },
     { ngx_string("platform_gateway_cors_headers"),
-      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_conf_list,
+      PGW_LOC(PGW_ANY|NGX_CONF_1MORE, ngx_http_pgw_cors_list,
               cors_headers), &ngx_http_pgw_cors_names },
     { ngx_string("platform_gateway_cors_max_age"),
       PGW_LOC(PGW_ANY|NGX_CONF_TAKE1, ngx_conf_set_sec_slot, cors_max_age),

@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
-my $unit = 3;    # seconds
+my $unit = 2;    # seconds: a statement has one, a request two
 my $pg = $t->postgres;
 
 # A proxy before the database.  Once it is set to look out for a statement, it
@@ -172,7 +172,7 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     # Given up on after its timeout, it is tried again; the first one, when it
     # comes through at last, changes nothing.
     lose_scope() if $lost;
-    break($statement => 'late', 3 * $unit);
+    break($statement => 'late', 1.6 * $unit);
     $start = time;
     $res = refresh($token);
     ok met(), "$statement, late: the write was met";
@@ -181,21 +181,21 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         "$statement, late: its token is the session's";
     $token = $res->json->{refreshToken};
     $before = row($session);
-    wait_until($start + 3.2 * $unit);
+    wait_until($start + 1.8 * $unit);
     is_deeply row($session), $before,
         "$statement, late: the first changes nothing";
     find_scope() if $lost;
 }
 
 # Every try is stuck: nobody knows, and nothing happens when all come through.
-break('session_refresh|session_rotate' => 'stuck', 4 * $unit);
+break('session_refresh|session_rotate' => 'stuck', 2.6 * $unit);
 $start = time;
 $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
 cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';
 $before = row($session);
-wait_until($start + 4.2 * $unit);
+wait_until($start + 2.8 * $unit);
 break('', '');
 is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
 $res = refresh($token);
@@ -215,7 +215,7 @@ for my $how (qw(before after)) {
 }
 
 # A selection that arrives late must not undo one that was made since.
-break(session_select => 'late', 3 * $unit);
+break(session_select => 'late', 1.6 * $unit);
 $start = time;
 $res = call('select-branch', { branchId => $other },
     token => $s->{accountAccessToken});
@@ -223,7 +223,7 @@ is $res->status, 200, 'selection, late: a second write did it';
 ok met(), 'selection, late: the first was met';
 is call('select-branch', { branchId => $branch },
     token => $s->{accountAccessToken})->status, 200, 'another selection';
-wait_until($start + 3.2 * $unit);
+wait_until($start + 1.8 * $unit);
 is row($session)->[2], $branch, 'selection, late: the last one stands';
 
 # -- login: no token without its session

@@ -133,4 +133,16 @@ goes_on('hung');
 $standby->freeze('CONT');
 goes_on('the old one is there again');
 
+# -- one that takes no more writes is left, though connections to it are there
+
+$last->sql($_, user => 'postgres')
+    for 'alter system set default_transaction_read_only = on',
+    'select pg_reload_conf()';
+ok eventually(sub { $last->sql('show default_transaction_read_only') eq 'on' }),
+    'the third one reads only';
+for my $name (sort keys %identity) {
+    ok eventually(sub { login($name)->{status} == 200 }, 20),
+        "$name: logs in elsewhere";
+}
+
 $t->done;

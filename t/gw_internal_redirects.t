@@ -22,46 +22,17 @@ $t->http_server(accel => sub {
 
 $t->gateway_conf(<<'SERVER', http => <<'HTTP');
 root %%DIR%%/www;
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /off {
-    platform_gateway off;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /branch {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /account {
-    platform_gateway_access account;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /renamed {
-    platform_gateway_access branch;
-    platform_gateway_claim_header roles X-Their-Roles;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location @branch {
-    platform_gateway_access branch;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location @public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location @posts {
-    platform_gateway_access branch;
-    platform_gateway_methods POST;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /public: platform_gateway_access public;
+pass /off: platform_gateway off;
+pass /branch: platform_gateway_access branch;
+pass /account: platform_gateway_access account;
+pass /renamed: platform_gateway_access branch; platform_gateway_claim_header roles X-Their-Roles;
+pass @branch: platform_gateway_access branch;
+pass @public: platform_gateway_access public;
+pass @posts: platform_gateway_access branch; platform_gateway_methods POST;
 
 # X-Accel-Redirect
-location /from/public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_accel%%;
-}
+pass /from/public to accel: platform_gateway_access public;
 location /from/branch {
     platform_gateway_access branch;
     platform_gateway_forward_authorization off;
@@ -94,47 +65,20 @@ location = /index/page.html {
 }
 
 # post_action
-location /after/branch {
-    platform_gateway_access public;
-    post_action /branch/after;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /after/public {
-    platform_gateway_access branch;
-    post_action /public/after;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /after/branch: platform_gateway_access public; post_action /branch/after;
+pass /after/public: platform_gateway_access branch; post_action /public/after;
 
 # error_page
-location /error/public {
-    platform_gateway_access branch;
-    error_page 401 403 = /public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /error/kept {
-    platform_gateway_access branch;
-    error_page 401 /public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /error/public: platform_gateway_access branch; error_page 401 403 = /public;
+pass /error/kept: platform_gateway_access branch; error_page 401 /public;
 location /error/guarded {
     platform_gateway_access public;
     error_page 502 = @branch;
     proxy_pass http://127.0.0.1:1;
 }
-location /error/again {
-    platform_gateway_access branch;
-    error_page 401 403 = @account;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location @account {
-    platform_gateway_access account;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /error/file {
-    platform_gateway_access branch;
-    error_page 401 /page.html;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+pass /error/again: platform_gateway_access branch; error_page 401 403 = @account;
+pass @account: platform_gateway_access account;
+pass /error/file: platform_gateway_access branch; error_page 401 /page.html;
 location = /page.html {
     internal;
     platform_gateway_access public;
@@ -191,10 +135,7 @@ server {
     error_page 400 413 414 494 /error;
     client_max_body_size 10;
     large_client_header_buffers 2 2k;
-    location / {
-        platform_gateway_access public;
-        proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-    }
+    pass /: platform_gateway_access public;
 }
 HTTP
 $t->write_file('www/index/page.html', 'the page');
@@ -257,16 +198,13 @@ is_deeply [ header_values($res->json, 'Authorization') ],
 my ($hidden) = grep { $_->{uri} =~ m{^/from/branch} }
     reverse map { $_->requests } grep { ref =~ /Server/ && $_->{name} eq 'accel' }
     @{ $t->{running} };
-is_deeply [ header_values($hidden, 'Authorization') ], [],
-    'the first upstream did not see it';
-is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ],
-    'others stay';
+is_deeply [ header_values($hidden, 'Authorization') ], [], 'the first upstream did not see it';
+is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ], 'others stay';
 
 # index: the directory is public, the page is not.
 
 is http_get($port, '/index/')->status, 401, 'index: no token';
-is http_get($port, '/index/', token => $token{branch})->body, 'the page',
-    'index: a token';
+is http_get($port, '/index/', token => $token{branch})->body, 'the page', 'index: a token';
 
 # A redirect from one guarded location to another, each with its own answer.
 
@@ -326,8 +264,7 @@ for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
     for my $to (qw(/keys /_feed)) {
         for my $method (qw(GET HEAD)) {
             $res = http($port, $method, "$way$to");
-            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200,
-                '/sneak/page' => 200);
+            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200, '/sneak/page' => 200);
             is $res->status, $other{$way} // 404, "$method $way$to";
             unlike $res->body // '', qr/kty|cursor/, 'shows no document';
         }

@@ -1,5 +1,8 @@
-# Keys from a local file: read at the start, again at every soft age and at a
-# reload; what is bad later replaces nothing and is said once.
+# Files.  platform_gateway_key_file: read at the start, again at every soft age
+# and at a reload; what is bad later replaces nothing and is said once.
+# platform_gateway_key_cache_file, the last good set on disk: a restart while the
+# issuer is down serves, up to the hard age counted from the fetch; a bad file is
+# ignored with one line.
 
 use strict;
 use warnings;
@@ -8,10 +11,11 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Keys;
 use Test::More;
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my ($old, $new, $third) = map { jwt_key($_) } qw(a b c);
+my $port = $t->port('gateway');
 
 # As an operator would: beside it, then renamed over it.
 sub keys_file {
@@ -22,32 +26,21 @@ sub keys_file {
     return;
 }
 
-sub configure {
-    my ($soft) = @_;
-
-    return keys_gateway($t, source => '', keys => <<"KEYS");
-platform_gateway_key_file @{[ $t->dir ]}/keys.json;
-platform_gateway_key_soft_age ${soft}s;
-platform_gateway_key_cooldown 1s;
-KEYS
-}
+my @file = (source => '', http => 'platform_gateway_key_file ' . $t->dir . '/keys.json;');
 
 keys_file($old);
-my $nginx = configure(4);
-$t->start_nginx;
+my $nginx = keys_begin($t, @file, soft_age => '1s');
 is keys_get($t, $old)->status, 200, 'the first request finds keys';
-is http_get($t->port('gateway'), '/readyz')->status, 200, 'it is ready';
+is http_get($port, '/readyz')->status, 200, 'it is ready';
 is keys_get($t, $new, iat => past())->status, 401, 'another key is refused';
 
 # Changes are seen.
 
 keys_file($old, $new);
-ok eventually(sub { keys_get($t, $new)->status == 200 }, 8),
-    'a new file is read after one soft age, not two';
+ok eventually(sub { keys_get($t, $new)->status == 200 }), 'a new file is read';
 is keys_get($t, $old)->status, 200, 'the old key still works';
-
 $t->write_file('keys.json', jwks($new));
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }, 8),
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
     'so is one that was written in place';
 
 # Bad files.
@@ -56,8 +49,7 @@ my @bad = (
     'no such file'    => sub { unlink $t->dir . '/keys.json' },
     'no usable key'   => sub { $t->write_file('keys.json', '{"keys":[]}') },
     'JSON'            => sub { $t->write_file('keys.json', '<html>') },
-    'it is too large' => sub { $t->write_file('keys.json',
-            jwks($old) . ' ' x 65536) },
+    'it is too large' => sub { $t->write_file('keys.json', jwks($old) . ' ' x 65536) },
     'regular file' => sub { unlink $t->dir . '/keys.json';
         mkdir $t->dir . '/keys.json' },
 );
@@ -69,33 +61,158 @@ while (my ($said, $do) = splice @bad, 0, 2) {
     is keys_get($t, $new)->status, 200, 'and the last good one is kept';
 }
 my $lines = () = keys_failures($t);
-sleep 9;    # two soft ages
+my $failed = keys_metric($t, 'failed');
+ok eventually(sub { keys_metric($t, 'failed') >= $failed + 2 }), 'read twice more';
 is scalar(keys_failures($t)), $lines, 'what stays bad is said once';
 
 rmdir $t->dir . '/keys.json';
 keys_file($third);
-ok eventually(sub { keys_get($t, $third)->status == 200 }),
-    'a good one is taken again';
+ok eventually(sub { keys_get($t, $third)->status == 200 }), 'a good one is taken again';
 
 # A reload takes what is there, whatever the age; so does an unknown key.
 
-configure(3600);
+keys_gateway($t, @file, soft_age => '3600s');
 keys_file($old);
 ok $t->reload, 'a reload';
-ok eventually(sub { keys_get($t, $third, iat => past())->status == 401 }),
-    'reads the file';
+ok eventually(sub { keys_get($t, $third, iat => past())->status == 401 }), 'reads the file';
 is keys_get($t, $old)->status, 200, 'for every worker';
-sleep 2.2;    # the reload's own read, and its cooldown
 keys_file($old, $new);
-is keys_get($t, $new)->status, 200, 'a token of an unknown key has it read';
+ok eventually(sub { keys_get($t, $new)->status == 200 }), 'a token of an unknown key has it read';
 
 # A file that nginx -t refuses leaves the running one alone.
 
 $t->write_file('keys.json', '{}');
 $t->allow(qr/\[emerg\] .*platform_gateway_key_file/);
 ok !$t->reload, 'a reload with a bad file fails';
-like $nginx->error_log, qr/keys\.json" gives no keys: .*, in \S+\.conf:\d+/,
-    'and says where';
+like $nginx->error_log, qr/keys\.json" gives no keys: .*, in \S+\.conf:\d+/, 'and says where';
 is keys_get($t, $old)->status, 200, 'the old workers serve';
+
+# The cache file, first in a directory that is not there.
+
+my $issuer = $t->issuer(body => jwks($old));
+my $file = $t->dir . '/cache/keys';
+my $head = 198;
+my @cache = (http => "platform_gateway_key_cache_file $file;");
+
+sub cached { return $t->read_file('cache/keys') // '' }
+
+sub fetched { return cached() =~ /^fetched (\d+)$/m ? $1 : 0 }
+
+sub ignored { return grep {/ ignored: /} split /\n/, $nginx->error_log }
+
+keys_begin($t, @cache, soft_age => '1s');
+ok $nginx->wait_log(qr/"\Q$file\E" cannot be written: give ".*\/cache\/" to/),
+    'a directory that is missing is told at the start';
+is scalar(() = $nginx->error_log =~ /cannot be written/g), 1, 'once';
+ok eventually(sub { keys_get($t, $old)->status == 200 }), 'and does no harm';
+my $made = CORE::time();
+mkdir $t->dir . '/cache' or die;
+
+# What was fetched is there.
+
+ok eventually(sub { -s $file }), 'the file is written with the next fetch';
+is substr(cached(), $head), jwks($old), 'it holds the document';
+cmp_ok fetched(), '>=', $made - 5, 'and the time';
+cmp_ok fetched(), '<=', time, 'which is not to come';
+is +(stat $file)[2] & 07777, 0600, 'for the worker alone';
+
+my $inode = (stat $file)[1];
+link $file, "$file-old" or die;    # or its number could come again
+my $then = fetched();
+ok eventually(sub { fetched() > $then }), 'the time moves on while the document is the same';
+is substr(cached(), $head), jwks($old), 'which is there whole';
+isnt +(stat $file)[1], $inode, 'in a new file';
+unlink "$file-old";
+
+$issuer->set(body => jwks($old, $new));
+ok eventually(sub { keys_get($t, $new)->status == 200
+    && substr(cached(), $head) eq jwks($old, $new) }), 'a new document replaces it';
+is_deeply [ glob "$file.*" ], [], 'and no other is left';
+
+# A set is as old as the beginning of its fetch, however slow that was.
+
+my $later = jwks($old, $new) . "\n";
+$issuer->set(hold => 1, body => $later);
+my $count = $issuer->count;
+ok eventually(sub { $issuer->count > $count }), 'a fetch';
+my $asked = CORE::time();
+keys_passed(1, $asked);
+$issuer->set(hold => 0);
+my $text;
+ok eventually(sub { $text = cached(); substr($text, $head) eq $later }), 'that is slow';
+my ($at) = $text =~ /^fetched (\d+)$/m;
+cmp_ok $at, '<=', $asked, 'is kept with the time at which it began';
+
+# A restart while the issuer is down.
+
+$issuer->down;
+@cache = (@cache, soft_age => '3000s');
+keys_begin($t, @cache);
+is keys_get($t, $new)->status, 200, 'a restart with the issuer down serves';
+is http_get($port, '/readyz')->status, 200, 'and is ready';
+is keys_get($t, $third, iat => past())->status, 401, 'keys that are in no set are refused';
+my $good = cached();
+is ignored(), 0, 'nothing was ignored so far';
+
+# Files that are of no use: the start is a cold one then.
+
+sub time_of {
+    my ($at) = @_;
+
+    return $good =~ s/^(fetched )\d+/sprintf '%s%020d', $1, $at/emr;
+}
+
+my ($damaged, $weak) = ($good, $good);
+substr $damaged, $head + 20, 1, '~';
+substr $weak, $head, length($weak) - $head, '{"keys":[]}';
+@bad = (
+    'it is truncated'       => substr($good, 0, 100),
+    'it is damaged'         => $damaged,
+    'it is damaged'         => substr($good, 0, -1),
+    'it is damaged'         => $weak,
+    'it is damaged'         => $good =~ s/fetched 0/fetched x/r,
+    'it is damaged'         => "\0" x length $good,
+    'it is too large'       => $good . ' ' x 65536,
+    'another issuer'        => $good =~ s/(source .)(.)/$1 . ($2 eq '0' ? 1 : 0)/er,
+    'it is from the future' => time_of(time + 3600),
+    'it is past the hard age' => time_of(time - 3700),
+);
+while (my ($why, $content) = splice @bad, 0, 2) {
+    my $before = () = ignored();
+    $t->write_file('cache/keys', $content);
+    keys_begin($t, @cache, hard_age => '3600s');
+    is keys_get($t, $old)->status, 503, "$why: a cold start";
+    is scalar(ignored()), $before + 1, 'one line';
+    like +(ignored())[-1], qr/ignored: .*$why/, 'says it';
+}
+$t->write_file('cache/keys', time_of(time - 3000));
+keys_begin($t, @cache, hard_age => '3600s');
+is keys_get($t, $old)->status, 200, 'one of 50 minutes ago is good';
+
+# The hard age counts from the fetch, not from the start.
+
+$t->write_file('cache/keys', time_of(time - 15));
+my $started = time;
+keys_begin($t, http => $cache[1], soft_age => '20s', hard_age => '20s');
+is keys_get($t, $old)->status, 200, 'a set that is not too old';
+ok eventually(sub { keys_get($t, $old)->status == 503 }), 'ends';
+cmp_ok time - $started, '<', 20, 'at the hard age after it was fetched';
+
+# The issuer comes back: fetched at once, whatever the age of the file.
+
+$t->write_file('cache/keys', time_of(time));
+keys_begin($t, @cache);
+$issuer->set(body => jwks($new));
+$issuer->up;
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
+    'a key that was removed meanwhile is soon gone';
+is keys_get($t, $new)->status, 200, 'and the others work';
+
+# A reload has its set in the zone, and does not look at the file.
+
+unlink $file;
+$issuer->down;
+ok $t->reload, 'a reload without the file';
+is keys_get($t, $new)->status, 200, 'serves on';
 
 $t->done;

@@ -13,31 +13,24 @@ use Time::HiRes qw(sleep);
 my $t = Platform::Test->new;
 my ($key, $new) = map { jwt_key($_) } qw(a b);
 my $issuer = $t->issuer(body => jwks($key));
-my $port = $t->port('gateway');
 
-my $nginx = keys_gateway($t, main => 'worker_processes 2;', keys => <<'KEYS');
-platform_gateway_key_soft_age 2s;
-platform_gateway_key_cooldown 1s;
-platform_gateway_key_wait 1s;
-KEYS
-$t->start_nginx;
+my $nginx = keys_begin($t, soft_age => '1s', wait => '1s');
 ok eventually(sub { keys_get($t, $key)->status == 200 }), 'a key set is there';
 my @workers = sort $nginx->workers;
 
-# Whether the issuer has a request that it has not answered yet.
 sub fetching {
     my $count = $issuer->count;
+    $issuer->set(hold => 1, @_);
     return eventually(sub { $issuer->count > $count });
 }
 
-# What $code returns while one and the same fetch hangs; with another fetch if
-# that one has failed before it was done.
-sub meanwhile {
+# What $code returns while one and the same fetch hangs; with
+# another fetch if that one has failed before it was done.
+sub hanging {
     my ($code) = @_;
 
     my $got = 'no fetch lasted so long';
     eventually(sub {
-        $issuer->set(hold => 1);
         fetching();
         my ($count, $failed) = ($issuer->count, scalar keys_failures($t));
         my $said = $code->();
@@ -49,31 +42,20 @@ sub meanwhile {
     return $got;
 }
 
-# Known keys, while a fetch by age hangs.
-
-is meanwhile(sub {
-    return join ' ', map { keys_get($t, $key)->status } 1 .. 20;
-}), join(' ', (200) x 20), 'requests with a known key pass without a wait';
-
-# One kept connection, while a fetch hangs that it waits for.
-
-is meanwhile(sub {
-    my $c = Platform::Test::Http->new(port => $port);
+is hanging(sub { return join ' ', map { keys_get($t, $key)->status } 1 .. 20 }),
+    join(' ', (200) x 20), 'requests with a known key pass without a wait';
+is hanging(sub {
+    my ($c, $token) = (Platform::Test::Http->new(port => $t->port('gateway')),
+        jwt_token('branch', $key));
     return join ' ', map { $c->request(GET => '/branch', token => $_)->status }
-        jwt_token('branch', $key),
-        jwt_token('branch', $new, iat => past()),
-        jwt_token('branch', $key);
+        $token, jwt_token('branch', $new, iat => past()), $token;
 }), '200 401 200',
-    'a known key, an unknown one after its wait, and again a known one';
+    'on one connection a known key, an unknown one after its wait, a known one';
 
-# Clients that reset, or half close, while they wait for the fetch.
+# Clients that reset, or close, while they wait for the fetch.
 
-$issuer->set(hold => 1, body => jwks($key, $new));
-ok fetching(), 'the next fetch';
-my $bytes = http_request_bytes(GET => '/branch',
-    token => jwt_token('branch', $new));
-my @gone = map { Platform::Test::Http->new(port => $port) } 1 .. 20;
-$_->send($bytes) for @gone;
+ok fetching(body => jwks($key, $new)), 'the next fetch';
+my @gone = map { keys_send($t, $new) } 1 .. 20;
 sleep 0.1;
 $_->reset for splice @gone, 0, 10;
 $_->close for @gone;

@@ -12,16 +12,13 @@ use lib "$FindBin::Bin/lib";
 use Fcntl;
 use Platform::Test;
 use Platform::Test::Keys;
-use Platform::Test::Metrics;
 use POSIX qw(mkfifo);
 use Test::More;
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
 my ($old, $new) = map { jwt_key($_) } qw(a b);
 my ($both, $only) = (jwks($old, $new), jwks($new));
 my $issuer = $t->issuer(body => $both);
-my $port = $t->port('gateway');
 my $nginx;
 
 # A log that can be full: nobody but this test reads it.
@@ -51,39 +48,17 @@ sub children {
     return split ' ', <$fh> // '';
 }
 
-sub configure {
-    my (%o) = @_;
-
-    return keys_gateway($t,
-        main => "worker_processes $o{workers};",
-        source => 'platform_gateway_key_location /_keys;' . ($o{source} // ''),
-        keys => <<"KEYS");
-platform_gateway_key_cooldown 1s;
-platform_gateway_key_soft_age $o{soft}s;
-@{[ $o{http} // '' ]}
-server {
-    listen 127.0.0.1:@{[ $t->port('metrics') ]};
-    location / { platform_gateway_metrics; }
-}
-KEYS
-}
-
 # Starts afresh with both keys in the set.
 sub begin {
     my ($what, %o) = @_;
 
-    $t->stop($nginx) if $nginx;
     $issuer->set(body => $both);
-    $nginx = configure(%o);
-    $t->start_nginx;
+    $nginx = keys_begin($t, main => "worker_processes $o{workers};", %o);
     ok eventually(sub { keys_get($t, $old)->status == 200 }), "$what: starts";
     return;
 }
 
-sub superseded {
-    return metrics_scrape($t->port('metrics'), '/')
-        ->{'platform_gateway_key_fetches_total{outcome="superseded"}'};
-}
+sub superseded { return keys_metric($t, 'superseded') }
 
 # Stops a worker that fetches, and has the answer wait in its socket.
 sub stall_fetching {
@@ -102,8 +77,7 @@ sub stall_fetching {
 sub decided {
     my ($what) = @_;
 
-    is keys_get($t, $old, iat => past())->status, 401,
-        "$what: the withdrawn key is still refused";
+    is keys_get($t, $old, iat => past())->status, 401, "$what: the withdrawn key is still refused";
     is keys_get($t, $new)->status, 200, "$what: the other one works";
     return;
 }
@@ -111,14 +85,13 @@ sub decided {
 # While it adopts: one fetches a set, and before it goes on another fetches
 # the next.
 
-begin('adoption', workers => 2, soft => 2,
-    source => "error_log $pipe notice;",
+begin('adoption', workers => 2, soft_age => '1s',
+    server => "error_log $pipe notice;",
     http => "platform_gateway_key_cache_file @{[ $t->dir ]}/keys;");
 fill();
 $issuer->set(body => "$both\n");
 my $stalled;
-ok eventually(sub { ($stalled) = writing($nginx->workers) }),
-    'one worker has a new set and stalls';
+ok eventually(sub { ($stalled) = writing($nginx->workers) }), 'one worker has a new set and stalls';
 $issuer->set(body => $only);
 ok eventually(sub { writing($nginx->workers) == 2 }),
     'the other one has the next, and stalls as well';
@@ -133,7 +106,7 @@ kill 'CONT', $second;
 
 # While it fetches, until another worker may.
 
-begin('a lease that ran out', workers => 2, soft => 2);
+begin('a lease that ran out', workers => 2, soft_age => '1s');
 $issuer->set(hold => 1);
 my $worker = stall_fetching();
 $issuer->set(body => $only);
@@ -141,43 +114,36 @@ ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
     'another worker fetches when the lease has run out';
 my $before = superseded();
 kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }),
-    'the late answer is not taken';
+ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
 decided('a lease that ran out');
 
 # While it fetches, until a new configuration is in force.
 
 sub fetch_for_nobody {
-    sleep 1.1;    # the cooldown
     $issuer->set(hold => 1);
-    my $c = Platform::Test::Http->new(port => $port);
-    $c->send(http_request_bytes(GET => '/branch',
-        token => jwt_token('branch', jwt_key('c'), iat => past())));
-    return (stall_fetching(), $c);
+    my @c = keys_refetch($t, $issuer);
+    return (stall_fetching(), \@c);
 }
 
-begin('a reload', workers => 1, soft => 60);
+begin('a reload', workers => 1);
 ($worker, my $c) = fetch_for_nobody();
 $issuer->set(body => $only);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
-    'fetches for itself';
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }), 'fetches for itself';
 $before = superseded();
 kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }),
-    'the late answer is not taken';
+ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
 decided('a reload');
 
 # The same before the new worker has had the time to fetch: it has to say that
 # it cannot keep the set, and stalls there.
 
-begin('a reload to another issuer', workers => 1, soft => 60);
+begin('a reload to another issuer', workers => 1);
 ($worker, $c) = fetch_for_nobody();
-configure(workers => 1, soft => 60, source => "error_log $pipe notice;",
-    http => 'platform_gateway_key_cache_file missing/keys;');
-$t->write_file('nginx.conf', $t->read_file('nginx.conf')
-        =~ s{http://issuer\.test}{http://other.test}r);
+keys_gateway($t, main => 'worker_processes 1;', server => "error_log $pipe notice;",
+    http => 'platform_gateway_key_cache_file missing/keys;',
+    change => [ qr{http://issuer\.test} => 'http://other.test' ]);
 $t->allow(qr/"missing\/keys" cannot be written/);
 fill();
 my %known = map { $_ => 1 } children();

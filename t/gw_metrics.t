@@ -1,73 +1,42 @@
 # The metrics: exact sums over all workers, each request once; sums that never
 # go down, whatever becomes of workers and configurations; bounded labels.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;
-my $key = jwt_key('a');
+my ($key, $next) = map { jwt_key($_) } qw(a b);
 my $issuer = $t->issuer(body => jwks($key));
 my $upstream = $t->echo_upstream;
 my $port = $t->port('gateway');
 
 my $SERVER = <<'SERVER';
 platform_gateway_cors_origins https://app.example.com;
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
-location /public {
-    platform_gateway_access public;
-    platform_gateway_route "pub\"\\{é}";
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+platform_gateway_access public;
+location / { platform_gateway_route_not_found; }
+location /public { platform_gateway_route "pub\"\\{é}"; %%TO_upstream%% }
 location /branch {
     platform_gateway_access branch;
     platform_gateway_methods GET;
     platform_gateway_route branch;
     error_page 403 = /public/403;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
-location /ssi {
-    platform_gateway_access public;
-    platform_gateway_route ssi;
-    ssi on;
-    ssi_types *;
-    root %%DIR%%;
-}
+location /ssi { platform_gateway_route ssi; ssi on; ssi_types *; root %%DIR%%; }
+location /part { log_subrequest on; access_log off; alias %%DIR%%/ssi/part; }
 location /shadow {
     platform_gateway_access branch;
     platform_gateway_route shadow;
     platform_gateway_shadow on;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
+    %%TO_upstream%%
 }
 location /off { platform_gateway off; empty_gif; }
-location /status {
-    platform_gateway_access public;
-    platform_gateway_route status;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /slow {
-    platform_gateway_access public;
-    platform_gateway_route slow;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /dead {
-    platform_gateway_access public;
-    platform_gateway_route dead;
-    proxy_pass http://127.0.0.1:%%PORT_dead%%;
-}
-location /retried {
-    platform_gateway_access public;
-    platform_gateway_route retried;
-    proxy_pass http://first_dead;
-}
+location /status { platform_gateway_route status; %%TO_upstream%% }
+location /slow { platform_gateway_route slow; %%TO_upstream%% }
+location /dead { platform_gateway_route dead; %%TO_dead%% }
+location /retried { platform_gateway_route retried; proxy_pass http://first_dead; }
 %%MORE%%
 SERVER
 my %AROUND = (main => 'worker_processes %%WORKERS%%;', http => <<'HTTP');
@@ -77,22 +46,14 @@ platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
 large_client_header_buffers 2 4k;
 platform_gateway_token_max_size 3k;
-upstream first_dead {
-    server 127.0.0.1:%%PORT_dead%%;
-    server 127.0.0.1:%%PORT_upstream%% backup;
-}
-server {
-    listen 127.0.0.1:%%PORT_metrics%%;
-    location = /metrics { platform_gateway_metrics; }
-}
-server {
-    listen 127.0.0.1:%%PORT_other%%;
-    location / { empty_gif; }
-}
+upstream first_dead { server 127.0.0.1:%%PORT_dead%%; server 127.0.0.1:%%PORT_upstream%% backup; }
+server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }
+server { listen 127.0.0.1:%%PORT_other%%; location / { empty_gif; } }
 HTTP
 
-$t->write_file('ssi/page', '<!--#include virtual="/branch/a" -->'
-    . '<!--#include virtual="/public/b" -->');
+$t->write_file('ssi/page', join '', map {"<!--#include virtual=\"/$_\" -->"}
+    qw(branch/a public/b part));
+$t->write_file('ssi/part', 'a part');
 $t->set(WORKERS => 4, MORE => '');
 my $nginx = $t->gateway_conf($SERVER, %AROUND);
 $t->start_nginx;
@@ -105,52 +66,54 @@ sub scrape {
     return $res;
 }
 
+sub is_now { return $sample->{"platform_gateway_$_[0]"} }
+
 # The sum of what is counted once a log phase ran, which may be after the
 # client has its answer.
 sub counts {
     my ($series, $n, $name) = @_;
 
-    my $full = "platform_gateway_$series";
-    eventually(sub { scrape(); ($sample->{$full} // -1) >= $n });
-    return is $sample->{$full}, $n, $name // "$series is $n";
+    eventually(sub { scrape(); (is_now($series) // -1) >= $n });
+    return is is_now($series), $n, $name // "$series is $n";
 }
 
-sub requests {
-    my ($route, $decision, $n) = @_;
-
-    $route =~ s/([\\"])/\\$1/g;
-    return counts(qq(requests_total{route="$route",decision="$decision"}), $n);
+# Many at once: "requests ROUTE DECISION", "refusals REASON" (or with shadow),
+# "tokens RESULT" and "upstream ROUTE CLASS", each with its sum.
+sub counted {
+    while (my ($what, $n) = splice @_, 0, 2) {
+        my ($kind, $of, $as) = split ' ', $what;
+        my $route = ($of =~ s/\A-\z//r) =~ s/([\\"])/\\$1/gr;
+        counts($kind eq 'requests' ? qq(requests_total{route="$route",decision="$as"})
+            : $kind eq 'refusals'
+            ? sprintf('refusals_total{reason="%s",decision="%s"}', $of, $as // 'deny')
+            : $kind eq 'tokens' ? qq(token_verifications_total{result="$of"})
+            : qq(upstream_responses_total{route="$route",class="$as"}), $n, "$what: $n");
+    }
+    return;
 }
 
-sub refusals {
-    my ($reason, $n, $decision) = @_;
+# Samples of a family, as [labels, value], of a route.
+sub of_route {
+    my ($route, $name) = @_;
 
-    return counts(sprintf('refusals_total{reason="%s",decision="%s"}',
-        $reason, $decision // 'deny'), $n);
+    return grep { $_->[0]{route} eq $route } @{ $family->{"platform_gateway_$name"}{samples} };
 }
-
-sub tokens { return counts(qq(token_verifications_total{result="$_[0]"}), $_[1]) }
 
 # Before anything happened.
 
-ok eventually(sub {
-    scrape();
-    ($sample->{'platform_gateway_key_set_keys'} // 0) == 1;
-}), 'a key set is there';
+ok eventually(sub { scrape(); (is_now('key_set_keys') // 0) == 1 }), 'a key set is there';
 my $res = scrape();
 is $res->status, 200, 'the metrics';
-is $res->header('Content-Type'), 'text/plain; version=0.0.4; charset=utf-8',
-    'in their format';
+is $res->header('Content-Type'), 'text/plain; version=0.0.4; charset=utf-8', 'in their format';
 is $res->header('Cache-Control'), 'no-store', 'not to be cached';
-is $sample->{'platform_gateway_key_set_version'}, 1, 'the first key set';
-cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<', 30 * $t->scale,
-    'is young';
+is is_now('key_set_version'), 1, 'the first key set';
+cmp_ok is_now('key_set_age_seconds'), '<', 30 * $t->scale, 'is young';
 counts('key_fetches_total{outcome="new"}', 1);
 counts('key_fetches_total{outcome="failed"}', 0);
-for my $zone (qw(gateway gateway_counters)) {
-    is $sample->{qq(platform_gateway_zone_size_bytes{zone="$zone"})}, 1048576,
-        "the size of the zone $zone";
-    my $free = $sample->{qq(platform_gateway_zone_free_bytes{zone="$zone"})};
+my @zones = map {qq({zone="$_"})} qw(gateway gateway_counters);
+for my $zone (@zones) {
+    is is_now("zone_size_bytes$zone"), 1048576, "the size of the zone $zone";
+    my $free = is_now("zone_free_bytes$zone");
     ok $free > 500_000 && $free < 1048576, 'most of it free';
 }
 is +(grep { $_->{type} eq 'counter' } values %$family), 6, 'six counters';
@@ -159,19 +122,15 @@ is +(grep { $sample->{$_} != 0 } grep {
 } keys %$sample), 0, 'nothing has been counted';
 
 my ($info) = @{ $family->{platform_gateway_build_info}{samples} };
-my $nginx_binary = Platform::Test::Env::nginx();
-my ($nginx_version) = `$nginx_binary -v 2>&1` =~ m{/([\d.]+)};
-is_deeply [ sort keys %{ $info->[0] } ], [qw(nginx_version version)],
-    'what is running';
-is $info->[0]{nginx_version}, $nginx_version, 'on which nginx';
+my $binary = Platform::Test::Env::nginx();
+is_deeply [ sort keys %{ $info->[0] } ], [qw(nginx_version version)], 'what is running';
+is $info->[0]{nginx_version}, (`$binary -v 2>&1` =~ m{/([\d.]+)})[0], 'on which nginx';
 like $info->[0]{version}, qr/\A\d+\.\d+\.\d+\z/, 'and of which version';
 
 my $head = http($t->port('metrics'), HEAD => '/metrics');
-is $head->status, 200, 'HEAD';
-is $head->body, '', 'has no body';
-is $head->header('Content-Length'), length $res->body, 'but its length';
-is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405,
-    'POST is not allowed';
+is_deeply [ $head->status, $head->body, $head->header('Content-Length') ],
+    [ 200, '', length $res->body ], 'HEAD has no body, but its length';
+is http($t->port('metrics'), POST => '/metrics', body => 'x')->status, 405, 'POST is not allowed';
 
 # Each kind of request, over all workers.
 
@@ -193,115 +152,74 @@ for my $reason (sort keys %token) {
 }
 my @workers = $nginx->workers;
 is @workers, 4, 'four workers' unless Platform::Test::Env::valgrind();
-requests('branch', 'allow', $n);
-requests('branch', 'deny', 4 * $n);
-tokens($_, $n) for sort keys %token;
-refusals($_, $n) for grep { $_ ne 'verified' } sort keys %token;
+counted('requests branch allow' => $n, 'requests branch deny' => 4 * $n,
+    (map { ("tokens $_" => $n) } sort keys %token),
+    map { ("refusals $_" => $n) } grep { $_ ne 'verified' } sort keys %token);
 
+my $PUB = 'pub"\{é}';
 http_get($port, '/public') for 1 .. 7;
-requests('pub"\{é}', 'allow', 7);
-is +(grep { $_->[0]{route} eq 'pub"\{é}' }
-    @{ $family->{platform_gateway_requests_total}{samples} }), 4,
-    'a route id of any characters';
+counted("requests $PUB allow" => 7);
+is scalar(of_route($PUB, 'requests_total')), 4, 'a route id of any characters';
 http_get($port, '/branch');
-refusals('token_missing', 1);
-tokens('token_shape', 0);
+counted('refusals token_missing' => 1, 'tokens token_shape' => 0);
 http_get($port, '/branch', headers => [ Authorization => 'Bearer ' . 'x ' ]);
-refusals('token_shape', 1);
-tokens('token_shape', 1);
 http_post($port, '/branch', body => '');
-refusals('method_forbidden', 1);
 http_get($port, '/nothing') for 1 .. 3;
-refusals('route_not_found', 3);
-requests('', 'deny', 3);
 http($port, OPTIONS => '/branch', headers => [ Origin => 'https://evil.test',
     'Access-Control-Request-Method' => 'GET' ]);
-refusals('origin_forbidden', 1);
 http($port, OPTIONS => '/branch');
-requests('branch', 'allow', $n + 1);
+counted('refusals token_shape' => 1, 'tokens token_shape' => 1, 'refusals method_forbidden' => 1,
+    'refusals route_not_found' => 3, 'requests - deny' => 3, 'refusals origin_forbidden' => 1,
+    'requests branch allow' => $n + 1);
 
 # Requests that nginx refuses before any location is found; those of a
 # location or a server where the gateway is off.
 
-http_raw($port, "nonsense\r\n\r\n");
-http_raw($port, "GET /public\r\n");
-refusals('bad_request', 2);
-requests('', 'deny', 5);
-http_raw($port, 'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n");
-refusals('uri_too_long', 1);
-my $c = Platform::Test::Http->new(port => $port);
-$c->close;
-http_get($port, '/off');
-requests('', 'none', 1);
-http_get($t->port('other'), '/');
-requests('', 'none', 1);
+http_raw($port, $_) for "nonsense\r\n\r\n", "GET /public\r\n",
+    'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n";
+Platform::Test::Http->new(port => $port)->close;
+http_get(@$_) for [ $port, '/off' ], [ $t->port('other'), '/' ];
+counted('refusals bad_request' => 2, 'refusals uri_too_long' => 1, 'requests - deny' => 6,
+    'requests - none' => 1);
 
 # One request, whatever it takes to answer it.
 
-my $before = http_get($port, '/ssi/page', token => $branch);
-like $before->body, qr/"uri":"\/branch\/a"/, 'a page with two subrequests';
-requests('ssi', 'allow', 1);
-tokens('verified', $n + 1);
+like http_get($port, '/ssi/page', token => $branch)->body,
+    qr{"uri":"/branch/a".*"uri":"/public/b".*a part}s, 'a page with three subrequests';
+counted('requests ssi allow' => 1, 'requests - allow' => 0, 'tokens verified' => $n + 1);
 http_get($port, '/branch', token => jwt_token(account => $key, @sig));
-refusals('context_forbidden', 1);
-tokens('verified', $n + 2);
-requests('pub"\{é}', 'deny', 2);
-requests('branch', 'allow', $n + 1);
-$c = Platform::Test::Http->new(port => $port);
+counted('refusals context_forbidden' => 1, 'tokens verified' => $n + 2,
+    "requests $PUB deny" => 2, 'requests branch allow' => $n + 1);
+my $c = Platform::Test::Http->new(port => $port);
 $c->request(GET => '/public') for 1 .. 5;
 $c->close;
-requests('pub"\{é}', 'allow', 12);
 http_get($port, '/shadow');
-requests('shadow', 'shadow', 1);
-refusals('token_missing', 1, 'shadow');
-refusals('token_missing', 1);
-http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig,
-    iat => time - 60));
-refusals('kid_unknown', 1);
-tokens('kid_unknown', 1);
+http_get($port, '/branch', token => jwt_token(branch => $next, @sig, iat => time - 60));
+counted("requests $PUB allow" => 12, 'requests shadow shadow' => 1,
+    'refusals token_missing shadow' => 1, 'refusals token_missing' => 1,
+    'refusals kid_unknown' => 1, 'tokens kid_unknown' => 1);
 
 # The upstream's answers by their class; a request that it never saw, and one
 # that it did not answer, is of none or of nginx's own 502.
 
-sub upstream {
-    my ($route, $class, $n) = @_;
-
-    return counts(qq(upstream_responses_total{route="$route",class="$class"}),
-        $n);
-}
-
-upstream('branch', '2xx', $n);
-upstream('branch', 'none', 4 * $n + 5);
-upstream('branch', '5xx', 0);
-for my $status (204, 304, 404, 404, 500, 503, 503, 503) {
-    http_get($port, "/status?status=$status");
-}
-upstream('status', '2xx', 1);
-upstream('status', '3xx', 1);
-upstream('status', '4xx', 2);
-upstream('status', '5xx', 4);
-upstream('status', 'none', 0);
+http_get($port, "/status?status=$_") for 204, 304, 404, 404, 500, 503, 503, 503;
 is http_get($port, '/dead')->status, 502, 'an upstream that is not there';
-upstream('dead', '5xx', 1);
 is http_get($port, '/retried')->status, 200, 'one of two that is there';
-upstream('retried', '2xx', 1);
-upstream('retried', '5xx', 0);
-upstream('ssi', 'none', 1);
+counted('upstream branch 2xx' => $n, 'upstream branch none' => 4 * $n + 5,
+    'upstream branch 5xx' => 0, 'upstream status 2xx' => 1, 'upstream status 3xx' => 1,
+    'upstream status 4xx' => 2, 'upstream status 5xx' => 4, 'upstream status none' => 0,
+    'upstream dead 5xx' => 1, 'upstream retried 2xx' => 1, 'upstream retried 5xx' => 0,
+    'upstream ssi none' => 1);
 
 # How long requests took: one each, in all buckets from its own upwards.
 
 sub buckets {
     my ($route) = @_;
 
-    my %le = map { $_->[0]{le} => $_->[1] }
-        grep { $_->[0]{route} eq $route && exists $_->[0]{le} }
-        @{ $family->{platform_gateway_request_duration_seconds}{samples} };
-    return map { $le{$_} } qw(0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10
-        +Inf);
+    my %le = map { $_->[0]{le} => $_->[1] } grep { exists $_->[0]{le} }
+        of_route($route, 'request_duration_seconds');
+    return map { $le{$_} } qw(0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf);
 }
-
-sub duration { return $sample->{
-    qq(platform_gateway_request_duration_seconds_$_[1]\{route="$_[0]"})} }
 
 http_parallel([ map { [ $port, http_request_bytes(GET => "/slow?delay=$_") ] }
     0.3, 0.3, 1.2 ]);
@@ -311,25 +229,20 @@ is @slow, 12, 'eleven bounds and none';
 is_deeply [ @slow[ 0 .. 5 ] ], [ (0) x 6 ], 'none was faster than 300 ms';
 is $slow[11], 3, 'each is in the last bucket';
 is_deeply [ sort { $a <=> $b } @slow ], \@slow, 'none has fewer than the last';
-cmp_ok duration('slow', 'sum'), '>=', 1.8, 'the sum of what they took';
-cmp_ok duration('slow', 'sum'), '<', 1000, 'in seconds';
-counts("request_duration_seconds_count{route=\"branch\"}", 5 * $n + 5);
+my $took = is_now('request_duration_seconds_sum{route="slow"}');
+ok $took >= 1.8 && $took < 1000, "the sum of what they took, in seconds: $took";
+counts('request_duration_seconds_count{route="branch"}', 5 * $n + 5);
 
+sub sum { my $sum = 0; $sum += $_->[1] for @_; return $sum }
 scrape();
-is_deeply [ grep {
-    my $route = $_;
-    my $sum = 0;
-    $sum += $_->[1] for grep { $_->[0]{route} eq $route }
-        @{ $family->{platform_gateway_requests_total}{samples} };
-    my $classes = 0;
-    $classes += $_->[1] for grep { $_->[0]{route} eq $route }
-        @{ $family->{platform_gateway_upstream_responses_total}{samples} };
-    $sum != (buckets($route))[-1] || $sum != $classes;
-} '', qw(branch ssi shadow status dead slow) ], [],
-    'each request is counted once in each family';
+for my $route ('', qw(branch ssi shadow status dead slow)) {
+    my @families = (sum(of_route($route, 'requests_total')), (buckets($route))[-1],
+        sum(of_route($route, 'upstream_responses_total')));
+    is_deeply \@families, [ ($families[0]) x 3 ],
+        "$route: each request is counted once in each family";
+}
 
-my $total = 0;
-$total += $sample->{$_} for grep {/requests_total/} keys %$sample;
+my $total = sum(@{ $family->{platform_gateway_requests_total}{samples} });
 my @counted;
 eventually(sub {
     @counted = grep { !m{"path":"/metrics"|"path":"/","status":200} }
@@ -373,29 +286,35 @@ for my $round (1 .. 4) {
     http_get($port, '/public');
     nothing_lost("reload $round");
 }
-requests('pub"\{é}', 'allow', 16);
-my @free = map {qq(platform_gateway_zone_free_bytes{zone="$_"})}
-    qw(gateway gateway_counters);
-my @after = @$sample{@free};
-reload() for 1 .. 5;
+counted("requests $PUB allow" => 16);
+my @after = map { is_now("zone_free_bytes$_") } @zones;
+reload() for 1 .. 3;
 settled();
 scrape();
-cmp_ok $sample->{ $free[$_] }, '>=', $after[$_] - 8 * 4096,
+cmp_ok is_now("zone_free_bytes$zones[$_]"), '>=', $after[$_] - 8 * 4096,
     'reloads use up no memory' for 0, 1;
+
+# A request that is at its upstream until the hold ends.
+sub begin {
+    my ($path) = @_;
+
+    my $count = $upstream->count;
+    my $held = Platform::Test::Http->new(port => $port);
+    $upstream->set(hold => 1);
+    $held->send(http_request_bytes(GET => "$path?hold&delay=0.3"));
+    ok eventually(sub { $upstream->count > $count }), 'a request is on its way';
+    return $held;
+}
 
 # Connections of old workers count in the end, beside new ones.
 
-$c = Platform::Test::Http->new(port => $port);
-$upstream->set(hold => 1);
-$c->send(http_request_bytes(GET => '/public?hold'));
-ok eventually(sub { grep { $_->{uri} =~ /public\?hold/ } $upstream->requests }),
-    'a request is on its way';
+$c = begin('/public');
 reload();
 http_get($port, '/public') for 1 .. 10;
-requests('pub"\{é}', 'allow', 26);
+counted("requests $PUB allow" => 26);
 $upstream->set(hold => 0);
 is $c->read_response->status, 200, 'the old worker answers';
-requests('pub"\{é}', 'allow', 27);
+counted("requests $PUB allow" => 27);
 
 # A worker that is killed leaves its counts, and its slot to the next one.
 
@@ -409,31 +328,24 @@ ok eventually(sub {
 }), 'a worker was killed and replaced';
 nothing_lost('killed');
 http_get($port, '/public') for 1 .. 8;
-requests('pub"\{é}', 'allow', 35);
+counted("requests $PUB allow" => 35);
 
 # What killed workers had in their caches is in nobody's.
 
-my $entries = 'platform_gateway_token_cache_entries';
 http_get($port, '/branch', token => $branch);
 scrape();
-is $sample->{$entries}, 1, 'a token is in a cache';
+is is_now('token_cache_entries'), 1, 'a token is in a cache';
 kill 'KILL', $nginx->workers;
-ok eventually(sub { scrape(); ($sample->{$entries} // 1) == 0 }),
+ok eventually(sub { scrape(); (is_now('token_cache_entries') // 1) == 0 }),
     'with the last worker the last token is gone';
 nothing_lost('all killed');
 
 # Another set of routes, of workers, and back.  A request that is on its way
 # meanwhile counts for the route that it came by, there or not.
 
-$c = Platform::Test::Http->new(port => $port);
-$upstream->set(hold => 1);
-$c->send(http_request_bytes(GET => '/slow?hold&delay=1'));
-ok eventually(sub { grep { $_->{uri} =~ /slow\?hold/ } $upstream->requests }),
-    'a request is on its way';
-
+$c = begin('/slow');
 $t->set(WORKERS => 1, MORE => join "\n", map {
-    "location /more$_ { platform_gateway_access public; empty_gif;"
-        . "platform_gateway_route more-$_; }"
+    "location /more$_ { empty_gif; platform_gateway_route more-$_; }"
 } 1 .. 40);
 $nginx = $t->gateway_conf(
     $SERVER =~ s/route ssi;/route renamed;/r =~ s/route slow;/route quick;/r,
@@ -442,50 +354,44 @@ ok reload(), 'forty routes more, two fewer';
 $running = 1;
 nothing_lost('more routes');
 http_get($port, "/more$_") for 1 .. 40;
-requests("more-$_", 'allow', 1) for 1, 2, 39, 40;
-requests('pub"\{é}', 'allow', 35);
-ok !(grep {/route="(?:ssi|slow)"/} keys %$sample),
-    'those that are gone are gone';
+counted("requests more-$_ allow" => 1) for 1, 2, 39, 40;
+counted("requests $PUB allow" => 35);
+ok !(grep {/route="(?:ssi|slow)"/} keys %$sample), 'those that are gone are gone';
 $upstream->set(hold => 0);
 is $c->read_response->status, 200, 'the old worker answers';
-requests('quick', 'allow', 0);
+counted('requests quick allow' => 0);
 is +(grep {/requests_total/} keys %$sample), 4 * 49, 'others are no more';
 $t->set(WORKERS => 2, MORE => '');
 $t->gateway_conf($SERVER, %AROUND);
 ok reload(), 'and back';
 $running = 2;
-requests('ssi', 'allow', 1);
-requests('slow', 'allow', 4);
-upstream('slow', '2xx', 4);
+counted('requests ssi allow' => 1);
+counted('requests slow allow' => 4);
+counted('upstream slow 2xx' => 4);
 counts('request_duration_seconds_count{route="slow"}', 4);
-is +(buckets('slow'))[6], (buckets('slow'))[5] + $slow[6],
-    'in the same bucket as before';
-requests('branch', 'deny', 4 * $n + 4);
+is +(buckets('slow'))[5], 0, 'in a bucket of its own';
+counted('requests branch deny' => 4 * $n + 4);
 ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
 
 # The key set, later.
 
-scrape();
+sub fetches_until {
+    my ($series, $is, $name) = @_;
+
+    return ok eventually(sub {
+        http_get($port, '/branch', token => jwt_token(branch => $next, @sig));
+        scrape();
+        is_now($series) == $is;
+    }), $name;
+}
 $issuer->set(status => 500);
-sleep 1.1;
-http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig,
-    iat => time - 60));
-ok eventually(sub {
-    scrape();
-    $sample->{'platform_gateway_key_fetches_total{outcome="failed"}'} > 0;
-}), 'a fetch that fails';
-is $sample->{'platform_gateway_key_set_version'}, 1, 'the version stays';
-$issuer->set(status => 200, body => jwks($key, jwt_key('b')));
-sleep 1.1;
+fetches_until('key_fetches_total{outcome="failed"}', 1, 'a fetch that fails');
+is is_now('key_set_version'), 1, 'the version stays';
 my $asked = time;
-http_get($port, '/branch', token => jwt_token(branch => jwt_key('b'), @sig));
-ok eventually(sub {
-    scrape();
-    $sample->{'platform_gateway_key_set_version'} == 2;
-}), 'a new key set';
-is $sample->{'platform_gateway_key_set_keys'}, 2, 'of two keys';
-cmp_ok $sample->{'platform_gateway_key_set_age_seconds'}, '<=',
-    time - $asked + 1, 'which is new';
+$issuer->set(status => 200, body => jwks($key, $next));
+fetches_until(key_set_version => 2, 'a new key set');
+is is_now('key_set_keys'), 2, 'of two keys';
+cmp_ok is_now('key_set_age_seconds'), '<=', time - $asked + 1, 'which is new';
 
 # Bounded labels.
 
@@ -501,53 +407,37 @@ my %allowed = (
     zone     => qr/\Agateway(?:_counters)?\z/,
 );
 my @odd;
-for my $samples (map { $_->{samples} } values %$family) {
-    for my $labels (map { $_->[0] } @$samples) {
-        push @odd, grep {
-            !$allowed{$_} || $labels->{$_} !~ $allowed{$_}
-        } keys %$labels;
-    }
+for my $labels (map { $_->[0] } map { @{ $_->{samples} } } values %$family) {
+    push @odd, grep { !$allowed{$_} || $labels->{$_} !~ $allowed{$_} } keys %$labels;
 }
 is_deeply \@odd, [], 'labels are what they may be';
 cmp_ok keys %$sample, '<', 110 + 9 * 24, 'and bounded';
 $t->stop($nginx);
 
-# nginx -t
+# nginx -t: [name, lines of http, of the location, why it is refused].
 
-sub check {
-    my ($http, $location) = @_;
-
-    return $t->location_test(http => $http, location => $location);
-}
-my ($ok, $said) = check('platform_gateway_zone gateway:1m;',
-    'platform_gateway_metrics;');
-ok $ok, 'with a zone' or diag $said;
-($ok, $said) = check('', 'platform_gateway_metrics;');
-ok $ok, 'and without one' or diag $said;
-($ok, $said) = check('platform_gateway_zone gateway:1m;',
-    'empty_gif; platform_gateway_metrics;');
-ok !$ok, 'beside another handler: refused';
-like $said, qr/conflicts with another content handler/, 'with the reason';
-($ok, $said) = check('platform_gateway_zone gateway:1m; platform_gateway on;',
-    'platform_gateway_metrics;');
-ok !$ok, 'with the gateway on and no level: refused';
-like $said, qr/no "platform_gateway_access"/, 'with the remedy';
-($ok, $said) = check('platform_gateway_zone gateway:1m; platform_gateway on;'
-    . 'platform_gateway_access public;', 'platform_gateway_metrics;');
-ok $ok, 'with a level' or diag $said;
+my $ZONE = 'platform_gateway_zone gateway:1m;';
 sub routes {
-    my ($n) = @_;
-
-    return check('platform_gateway_zone gateway:256k;',
-        'platform_gateway_metrics;' . join '', map {
-            "location /here/$_ { platform_gateway_route $_; }"
-        } 1 .. $n);
+    return 'platform_gateway_metrics;'
+        . join '', map {"location /here/$_ { platform_gateway_route $_; }"} 1 .. $_[0];
 }
-($ok, $said) = routes(100);
-ok $ok, 'a small zone holds a hundred routes' or diag $said;
-($ok, $said) = routes(1000);
-ok !$ok, 'but not a thousand: refused';
-like $said, qr/zone "gateway_counters" is too small for the counters .* make "platform_gateway_zone" larger/,
-    'with the remedy';
+for my $case (
+    [ 'with a zone', $ZONE, 'platform_gateway_metrics;' ],
+    [ 'and without one', '', 'platform_gateway_metrics;' ],
+    [ 'beside another handler', $ZONE, 'empty_gif; platform_gateway_metrics;',
+        qr/conflicts with another content handler/ ],
+    [ 'the gateway on and no level', "$ZONE platform_gateway on;",
+        'platform_gateway_metrics;', qr/no "platform_gateway_access"/ ],
+    [ 'with a level', "$ZONE platform_gateway on; platform_gateway_access public;",
+        'platform_gateway_metrics;' ],
+    [ 'a small zone, a hundred routes', $ZONE =~ s/1m/256k/r, routes(100) ],
+    [ 'a thousand', $ZONE =~ s/1m/256k/r, routes(1000),
+        qr/zone "gateway_counters" is too small .* make "platform_gateway_zone" larger/ ])
+{
+    my ($name, $http, $location, $why) = @$case;
+    my ($ok, $said) = $t->location_test(http => $http, location => $location);
+    is $ok, $why ? 0 : 1, "nginx -t: $name" or diag $said;
+    like $said, $why, "nginx -t: $name: why" if $why;
+}
 
 $t->done;

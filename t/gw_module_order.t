@@ -2,20 +2,16 @@
 # after it sees no header that was stripped, answers no OPTIONS and no wrong
 # method, and its filter sees problems as they are sent.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 for my $order (qw(after before)) {
     my $t = Platform::Test->new(module => 0);
     my $key = jwt_key('a');
     $t->issuer(body => jwks($key));
     $t->echo_upstream;
-    my $late = Platform::Test::Env::build()
-        . '/test/ngx_http_test_late_module.so';
+    my $late = Platform::Test::Env::build() . '/test/ngx_http_test_late_module.so';
     -e $late or die "$late is missing: make t\n";
     my @load = ($t->expand('%%MODULE%%'), $late);
     @load = reverse @load if $order eq 'before';
@@ -24,26 +20,11 @@ for my $order (qw(after before)) {
     $t->gateway_conf(<<'SERVER', main => '%%LOAD%%');
 platform_gateway_access branch;
 platform_gateway_cors_origins https://app.test;
-location /answers {
-    test_late_answers on;
-    platform_gateway_methods GET;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /passes {
-    set $who $platform_account_id;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /from {
-    error_page 401 403 = /public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
-location /to-public {
-    try_files /nothing /public;
-}
-location /public {
-    platform_gateway_access public;
-    proxy_pass http://127.0.0.1:%%PORT_upstream%%;
-}
+location /answers { test_late_answers on; platform_gateway_methods GET; %%TO_upstream%% }
+location /passes { set $who $platform_account_id; %%TO_upstream%% }
+location /from { error_page 401 403 = /public; %%TO_upstream%% }
+location /to-public { try_files /nothing /public; }
+location /public { platform_gateway_access public; %%TO_upstream%% }
 SERVER
     $t->start_nginx;
     my $port = $t->port('gateway');
@@ -54,10 +35,8 @@ SERVER
             ->status == 200 }), "loaded $order: passes";
     is http_get($port, '/answers')->status, 409,
         "loaded $order: the module answers what is its own (control)";
-    is http($port, OPTIONS => '/answers')->status, 204,
-        "loaded $order: but not OPTIONS";
-    is http($port, PUT => '/answers', body => '')->status, 405,
-        "loaded $order: nor a wrong method";
+    is http($port, OPTIONS => '/answers')->status, 204, "loaded $order: but not OPTIONS";
+    is http($port, PUT => '/answers', body => '')->status, 405, "loaded $order: nor a wrong method";
 
     my $res = http_get($port, '/passes', @spoof);
     is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', "loaded $order");
@@ -74,8 +53,7 @@ SERVER
     # The token that counts is the one that stands there at last, although
     # the one that came was looked at.
 
-    my $other = jwt_token(branch => $key, account_id => uuid(9),
-        sub => uuid(9));
+    my $other = jwt_token(branch => $key, account_id => uuid(9), sub => uuid(9));
     for my $case ([ 'another', $other, uuid(9) ],
         [ 'the same', $token, uuid(1) ]) {
         my ($name, $late_token, $account) = @$case;
@@ -86,22 +64,19 @@ SERVER
             "loaded $order: a module brings $name token";
     }
     is http_get($port, '/passes', token => $token,
-        headers => [ 'X-Late-Token' => $_ ])->status, 401,
-        "loaded $order: a module brings garbage"
+        headers => [ 'X-Late-Token' => $_ ])->status, 401, "loaded $order: a module brings garbage"
         for 'Bearer garbage', '-';
 
     my $log = $t->nginx->error_log;
     like $log, qr{late: post_read /passes, 0 roles}, "loaded $order: told";
-    unlike $log, qr{late: post_read .*, [1-9]},
-        "loaded $order: nothing of the client's was seen";
+    unlike $log, qr{late: post_read .*, [1-9]}, "loaded $order: nothing of the client's was seen";
     like $log, qr{late: access /passes, 1 roles},
         "loaded $order: injected before its access handler";
     unlike $log, qr{late: (?:rewrite|access) /public, [1-9]},
         "loaded $order: gone before the next location's handlers";
 
     my @problems = $t->finish;
-    ok !@problems, "loaded $order: nothing bad in a log"
-        or diag join "\n", @problems;
+    ok !@problems, "loaded $order: nothing bad in a log" or diag join "\n", @problems;
 }
 
 done_testing;

@@ -1,14 +1,11 @@
 # The gateway's clock is wrong for a while: what died by it and has not died is
 # known again when it is right, since tokens are alive again then.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Clock;
 use Platform::Test::Revocations;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -25,8 +22,7 @@ my %token = map { $_ => jwt_token('branch', $key, session_id => $_) }
 sub seen {
     my ($session) = @_;
 
-    my $res = http_get($t->port('gateway'), '/branch',
-        token => $token{$session});
+    my $res = http_get($t->port('gateway'), '/branch', token => $token{$session});
     return $t->logged($res)->{reason};
 }
 
@@ -58,12 +54,10 @@ is ready(), 503, 'not ready';
 $feed->up;
 ok eventually(sub { ready() == 200 }), 'until all was read';
 for my $session ($ended, $later) {
-    ok eventually(sub { seen($session) eq 'session_revoked' }),
-        'what ended is known again';
+    ok eventually(sub { seen($session) eq 'session_revoked' }), 'what ended is known again';
 }
 is seen($goes_on), 'verified', 'and nothing else';
-is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 0,
-    'which tells nothing of the lag';
+is revocations_metrics($t)->{'revocation_lag_seconds_count{}'}, 0, 'which tells nothing of the lag';
 
 # Under "refuse" nobody is let in before that, from the first moment.
 

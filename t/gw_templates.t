@@ -1,12 +1,9 @@
 # The templates: whatever an operator may set renders to a configuration that
 # nginx accepts and that says what was meant; what is wrong is refused.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 
@@ -14,8 +11,7 @@ my $t = Platform::Test->new;
 sub rendered {
     my (%env) = @_;
 
-    my ($ok, $said) = $t->render_nginx(\%env,
-        delete $env{UPSTREAM} // '/run/identity.sock')->test;
+    my ($ok, $said) = $t->render_nginx(\%env, delete $env{UPSTREAM} // '/run/identity.sock')->test;
     diag $said unless $ok;
     my $text = join "\n", map { $t->read_file("rendered/$_") }
         map { s{.*/}{}r } glob $t->dir . '/rendered/*';
@@ -26,12 +22,10 @@ my ($ok, $text) = rendered();
 ok $ok, 'defaults';
 like $text, qr/limit_req zone=platform_login burst=20 nodelay;/, 'a burst';
 like $text, qr/access_log \S+ platform;/, 'an access log';
-unlike $text, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/,
-    'no proxy is trusted';
+unlike $text, qr/set_real_ip_from (?!255\.255\.255\.255;)|real_ip_header/, 'no proxy is trusted';
 unlike $text, qr/\@[A-Z_]+\@/, 'nothing is left to fill in';
 
-($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off',
-    PLATFORM_REFRESH_RATE_LIMIT => 'off');
+($ok, $text) = rendered(PLATFORM_LOGIN_RATE_LIMIT => 'off', PLATFORM_REFRESH_RATE_LIMIT => 'off');
 ok $ok, 'no limits';
 unlike $text, qr/limit_req(?:_zone)? /, 'then there are none';
 
@@ -72,11 +66,7 @@ limit_req_zone $platform_account_id zone=mine:64k rate=1r/s;
 upstream mine { server 127.0.0.1:9; }
 CONF
 $t->write_file('routes.d/mine.conf', <<'CONF');
-location /api/mine/ {
-    platform_gateway_access branch;
-    limit_req zone=mine;
-    proxy_pass http://mine;
-}
+location /api/mine/ { platform_gateway_access branch; limit_req zone=mine; proxy_pass http://mine; }
 CONF
 ok +(rendered())[0], 'a route finds its zone and its upstream there';
 unlink $t->dir . "/$_" for 'http.d/zone.conf', 'routes.d/mine.conf';

@@ -1,44 +1,33 @@
-# Locking an account out takes effect at once, whatever its sessions are doing
-# and however many it has; their rows are marked afterwards.
+# Locking an account out takes effect at once, whatever its sessions are doing and
+# however many it has; their rows are marked afterwards.  And
+# PLATFORM_AUTH_MAX_SESSIONS: at a login the oldest sessions past that number end, the
+# expired ones first, and the log says which.
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Platform::Test::Commands;
 use Platform::Test::Http;
+use Platform::Test::Metrics;
 use Test::More;
 
-my $MANY = $ENV{PLATFORM_TEST_SESSIONS} // 250_000;
+my $MANY = 30_000;
 
 my $t = Platform::Test->new;
-my $pg = $t->postgres(settings => { max_wal_size => '2GB' });
-my %env = (PLATFORM_AUTH_MAX_FAILURES => 0,
-    PLATFORM_AUTH_MAX_SESSIONS => 0);
+my $pg = $t->postgres;
+my %env = (PLATFORM_AUTH_MAX_FAILURES => 0, PLATFORM_AUTH_MAX_SESSIONS => 0,
+    PLATFORM_DB_STATEMENT_TIMEOUT => '5s');
 my $identity = $t->identity_face(%env);
 my $c = Platform::Test::Commands->new(test => $t, env => \%env);
-my $port = $t->port('identity');
-my $account = 'two-workspaces@demo.test';
+my $port = client_of($t);
+my $account = 'two-workspaces';
 my $is_it = "account_id = (select account_id from accounts
-    where account_name = '$account')";
-my $credential = 'Demo-passw0rd!';
-my @branches = map { sprintf '00000000-0000-4000-8000-0005%08d', $_ } 41, 51;
-
-sub call {
-    my ($path, $json, %o) = @_;
-
-    return http_post($port, "/api/auth/$path", json => $json, %o);
-}
-
-sub login {
-    my ($with) = @_;
-
-    return call(login => { account => $account,
-        credential => $with // $credential });
-}
-
-sub claims { return (jwt_decode($_[0]))[1] }
+    where account_name = '$account\@demo.test')";
+my @lock_out = ("update accounts set sessions_valid_after =", "where $is_it");
+my $branch = branch(41);
 
 # A command in the background, whose result goes to a file of its name.
 sub begin_command {
@@ -49,54 +38,39 @@ sub begin_command {
         env  => { %{ $t->identity_env(%env,
             PLATFORM_DB_STATEMENT_TIMEOUT => '60s') } },
         cmd  => [ 'sh', '-c', 'echo "n3w credential" | "$@"', 'sh',
-            Platform::Test::Env::identity(), @args, '--json' ],
+            Platform::Test::Env::identity(), 'account', @args, "$account\@demo.test",
+            '--json' ],
     )->expect_end;
 }
 
 sub ends_well {
     my ($p) = @_;
 
-    ok $p->wait_end(60 * $t->scale), "$p->{name} ends";
-    is $p->status, 0, "$p->{name}: well";
-    return;
+    $p->wait_end(60 * $t->scale);
+    return is $p->status, 0, "$p->{name} ends well";
 }
 
-sub row {
-    my ($session) = @_;
+sub command { return $c->done(@_, "$account\@demo.test") }
 
-    my $id = claims($session->{refreshToken})->{session_id};
-    return $pg->sql("select status, jti, active_branch_id from auth_sessions
-        where session_id = '$id'");
-}
-
-sub refresh {
-    return call(refresh => { refreshToken => $_[0]{refreshToken} });
-}
-
-sub choose {
-    return call('select-branch', { branchId => $branches[0] },
-        token => $_[0]{accountAccessToken});
-}
+my @row = qw(status jti active_branch_id);
 
 # Nothing can be done with the session, and its row stays as it is.
 sub is_over {
     my ($session, $what) = @_;
 
-    my $row = row($session);
-    is_problem(refresh($session), 401, 'AUTH_SESSION_NOT_ACTIVE',
-        "$what: a refresh");
-    is_problem(choose($session), 401, 'AUTH_SESSION_NOT_ACTIVE',
+    my $row = row($session, @row);
+    is_problem(refresh($session), 401, 'AUTH_SESSION_NOT_ACTIVE', "$what: a refresh");
+    is_problem(select_branch($session, $branch), 401, 'AUTH_SESSION_NOT_ACTIVE',
         "$what: a selection");
-    is call(logout => { refreshToken => $session->{refreshToken} })->status,
-        200, "$what: a logout";
-    is row($session), $row, "$what: which changes nothing";
+    is logout($session)->status, 200, "$what: a logout";
+    is row($session, @row), $row, "$what: which changes nothing";
     return;
 }
 
 sub is_alive {
     my ($session, $what) = @_;
 
-    is choose($session)->status, 200, "$what: a selection";
+    is select_branch($session, $branch)->status, 200, "$what: a selection";
     my $res = refresh($session);
     is $res->status, 200, "$what: a refresh" or diag $res->body;
     return;
@@ -105,231 +79,300 @@ sub is_alive {
 # -- what a lockout is: sessions opened before it are over
 
 {
-    my ($before, $control) = map { login()->json } 1, 2;
-    $pg->sql("update accounts set sessions_valid_after = (select created_at
-        from auth_sessions where session_id = '"
-        . claims($before->{refreshToken})->{session_id} . "') where $is_it");
+    my ($before, $control) = map { logged_in($account) } 1, 2;
+    $pg->sql("$lock_out[0] (select created_at from auth_sessions where session_id = '"
+        . session_of($before) . "') $lock_out[1]");
     is_over($before, 'opened at that very moment');
     is_alive($control, 'opened later');
-    my $list = $c->done('account', 'sessions', $account, '--all');
+    my $list = command(qw(account sessions --all));
     is_deeply [ map { $_->{status} } @$list ], [ 'ACTIVE', 'REVOKED' ],
         'account sessions says which';
     ok $list->[1]{revokedAt}, 'and since when';
-    is scalar @{ $c->done('account', 'sessions', $account) }, 1,
-        'and lists what is left';
-    $c->refused(1, qr/no active session with this id/, 'account',
-        'revoke-sessions', $account, '--session',
-        claims($before->{refreshToken})->{session_id});
+    is scalar @{ command(qw(account sessions)) }, 1, 'and lists what is left';
+    $c->refused(1, qr/no active session with this id/, qw(account revoke-sessions),
+        "$account\@demo.test", '--session', session_of($before));
 
     # A database whose clock was set back opens sessions that live, too.
-    $pg->sql("update accounts set sessions_valid_after = now()
-        + interval '1 hour' where $is_it");
+    $pg->sql("$lock_out[0] now() + interval '1 hour' $lock_out[1]");
     is_over($control, 'locked out by a clock that was ahead');
-    my $after = login()->json;
+    my $after = logged_in($account);
     is_alive($after, 'opened after that');
-    is $c->done('account', 'revoke-sessions', $account)->{revokedSessions},
-        3, 'which all can be ended';
+    is command(qw(account revoke-sessions))->{revokedSessions}, 3,
+        'which all can be ended';
     is_over($after, 'opened ahead of the clock');
-    is_alive(login()->json, 'opened anew');
-    $pg->sql("delete from auth_sessions where $is_it; update accounts
-        set sessions_valid_after = '-infinity' where $is_it");
+    is_alive(logged_in($account), 'opened anew');
+    $pg->sql("delete from auth_sessions where $is_it;
+        $lock_out[0] '-infinity' $lock_out[1]");
 }
 
-# -- rows are in use: the lockout does not wait for them
+# -- rows are in use: the lockout does not wait for them; and a command that is cut
+#    short holds all the same, and can be gone on with
 
-my %commands = (
-    disable => sub {
-        is_problem(login(), 401, 'AUTH_INVALID_CREDENTIALS',
-            'disable: no login meanwhile');
-    },
+my %meanwhile = (
+    disable => sub { is_problem(login($account), 401, 'AUTH_INVALID_CREDENTIALS',
+        'disable: no login meanwhile') },
     'set-credential' => sub {
-        is_problem(login(), 401, 'AUTH_INVALID_CREDENTIALS',
+        is_problem(login($account), 401, 'AUTH_INVALID_CREDENTIALS',
             'set-credential: the old one is good no more');
-        is_alive(login('n3w credential')->json, 'with the new one');
-    },
-    'revoke-sessions' => sub {
-        is_alive(login()->json, 'a login meanwhile');
-    },
+        is_alive(logged_in($account, credential => 'n3w credential'), 'the new one') },
+    'revoke-sessions' => sub { is_alive(logged_in($account), 'a login meanwhile') },
 );
-for my $name (sort keys %commands) {
-    $c->done(qw(account revoke-sessions), $account);
-    my @sessions = map { login()->json } 1 .. 4;
-    my @ids = map { claims($_->{refreshToken})->{session_id} } @sessions;
-    my ($held, $other) = map { $pg->begin("select 1 from auth_sessions
-        where session_id = '$_' for update") } @ids[0, 1];
-    my $p = begin_command($name, 'account', $name, $account);
+for my $name (sort keys %meanwhile) {
+    command(qw(account revoke-sessions));
+    my @sessions = map { logged_in($account) } 1 .. 4;
+    my @ids = map { session_of($_) } @sessions;
+    my $lock = sub { 'select 1 from auth_sessions where session_id in ('
+        . join(', ', map {"'$ids[$_]'"} @_) . ') for update' };
+    my ($held, $other) = map { $pg->begin($lock->($_)) } 0, 1;
+    my $p = begin_command($name, $name);
     ok $pg->waiting(1), "$name waits for a row";
     like $t->read_file("$name.out"), qr/"event":"account\.\w+","audit":true/,
         "$name: is on record already";
     is_over($sessions[2], "$name: another session");
-    $commands{$name}->();
-    is $pg->sql("select count(*) from auth_sessions where status = 'REVOKED'
-        and session_id in ('$ids[2]', '$ids[3]')"), 2,
+    $meanwhile{$name}->();
+    is join(' ', map { row($_, 'status') } @sessions[ 2, 3 ]), 'REVOKED REVOKED',
         "$name: the others' rows are marked";
 
     # Whoever holds a row may want the others', and nobody waits in a ring.
-    $pg->more($held, "select 1 from auth_sessions where session_id in
-        ('$ids[2]', '$ids[3]') for update");
+    $pg->more($held, $lock->(2, 3));
     ok $pg->end($held, 'rollback'), "$name: a row is let go";
-    ok eventually(sub { $pg->sql("select status from auth_sessions
-        where session_id = '$ids[0]'") eq 'REVOKED' }),
-        "$name: and marked";
+    ok eventually(sub { row($sessions[0], 'status') eq 'REVOKED' }), "$name: and marked";
     ok $pg->waiting(1), "$name waits for the next one";
-    $pg->more($other, "select 1 from auth_sessions
-        where session_id in ('$ids[0]', '$ids[2]') for update");
+    $pg->more($other, $lock->(0, 2));
     ok $pg->end($other, 'commit'), "$name: which is let go";
     ends_well($p);
-    like $t->read_file("$name.out"), qr/"revokedSessions":4[,}]/,
-        "$name: says how many";
-    is_over($_, "$name: done") for @sessions;
-    $c->done(qw(account enable), $account);
+    like $t->read_file("$name.out"), qr/"revokedSessions":4[,}]/, "$name: says how many";
+    is_over($sessions[0], "$name: done");
+    command(qw(account enable));
     is_over($sessions[0], "$name: enabled again");
-    $c->done({ stdin => "$credential\n" }, qw(account set-credential),
-        $account);
+    command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" },
+        qw(account set-credential));
 }
-
-# -- one that is cut short holds all the same, and can be gone on with
-
 {
-    my @sessions = map { login()->json } 1, 2;
-    my $id = claims($sessions[0]{refreshToken})->{session_id};
-    my $held = $pg->begin("select 1 from auth_sessions
-        where session_id = '$id' for update");
-    my $p = begin_command('cut', qw(account disable), $account);
+    my @sessions = map { logged_in($account) } 1, 2;
+    my $held = $pg->begin("select 1 from auth_sessions where session_id = '"
+        . session_of($sessions[0]) . "' for update");
+    my $p = begin_command('cut', 'disable');
     ok $pg->waiting(1), 'a command waits for a row';
     $p->stop('KILL');
-    ok $pg->end($held, 'rollback'), 'and is killed';
-    ok $pg->waiting(0), 'all goes on';
-    is_over($_, 'after it was killed') for @sessions;
-    $c->done(qw(account enable), $account);
-    is_over($_, 'enabled') for @sessions;
+    $pg->end($held, 'rollback');
+    ok $pg->waiting(0), 'and is killed: all goes on';
+    command(qw(account enable));
+    is_over($_, 'killed, and enabled') for @sessions;
     my $left = $pg->sql("select count(*) from auth_sessions where $is_it
         and status = 'ACTIVE'");
     cmp_ok $left, '<=', 1, 'a row at most is left to mark';
-    is $c->done(qw(account revoke-sessions), $account)->{revokedSessions},
-        $left, 'by the next command';
+    is command(qw(account revoke-sessions))->{revokedSessions}, $left,
+        'by the next command';
 }
 
 # -- a lockout between what is read of a session and what is written to it
 
+sub sent {
+    my ($path, $json, @o) = @_;
+
+    my $client = Platform::Test::Http->new(port => $port);
+    $client->send(http_request_bytes(POST => "/api/auth/$path", json => $json, @o));
+    return $client;
+}
+
+# Of a session that ends before long: read and rotated one after the other.
+my $own_key = jwt_key('identity');
+my $soon = sub { jwt_token('refresh', $own_key, %{ claims($_[0]) },
+    exp => claims($_[0])->{iat} + 1000) };
 for my $how (qw(select-branch refresh)) {
-    my $session = login()->json;
-    my $claims = claims($session->{refreshToken});
-    # Of a session that ends before long: read and rotated one after the other.
-    my $token = jwt_token('refresh', jwt_key('identity'), %$claims,
-        exp => $claims->{iat} + 1000);
     for my $end ('rollback', 'commit') {
+        my $session = logged_in($account);
         my $gate = $pg->begin('lock table auth_sessions in share mode');
-        my $client = Platform::Test::Http->new(port => $port);
-        $client->send($how eq 'refresh'
-            ? http_request_bytes(POST => '/api/auth/refresh',
-                json => { refreshToken => $token })
-            : http_request_bytes(POST => '/api/auth/select-branch',
-                token => $session->{accountAccessToken},
-                json => { branchId => $branches[0] }));
+        my $client = $how eq 'refresh'
+            ? sent($how => { refreshToken => $soon->($session) })
+            : sent($how => { branchId => $branch },
+                token => $session->{accountAccessToken});
         ok $pg->waiting(1), "$how: its write waits";
-        $pg->more($gate, "update accounts
-            set sessions_valid_after = clock_timestamp() where $is_it");
+        $pg->more($gate, "$lock_out[0] clock_timestamp() $lock_out[1]");
         ok $pg->end($gate, $end), "$how: a lockout, $end";
         my $res = $client->read_response;
-        if ($end eq 'rollback') {
-            is $res->status, 200, "$how: goes on";
-            $token = jwt_token('refresh', jwt_key('identity'),
-                %{ claims($res->json->{refreshToken}) },
-                exp => $claims->{iat} + 1000) if $how eq 'refresh';
-        }
-        else {
-            is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE',
-                "$how: is refused");
-        }
+        is $res->status, 200, "$how: goes on" if $end eq 'rollback';
+        is_problem($res, 401, 'AUTH_SESSION_NOT_ACTIVE', "$how: is refused")
+            if $end eq 'commit';
     }
 }
 
-# -- a login that is under way: the lockout waits for it, and it loses
+# -- a login that is under way: the lockout waits for it, and it loses; the other way
+#    round it opens a session that lives
 
-$pg->sql(<<'SQL', user => 'postgres');
+sub held_login {
+    my $client = sent(login => { account => "$account\@demo.test",
+        credential => $Platform::Test::Client::CREDENTIAL });
+    ok $pg->waiting(1), 'a login is held';
+    return $client;
+}
+{
+    $pg->sql(<<'SQL', user => 'postgres');
 create function hold() returns trigger language plpgsql as $$
 begin perform pg_advisory_xact_lock(4711); return new; end $$;
 create trigger hold before insert on auth_sessions
     for each row execute function hold();
 SQL
-
-sub login_client {
-    my $client = Platform::Test::Http->new(port => $port);
-    $client->send(http_request_bytes(POST => '/api/auth/login',
-        json => { account => $account, credential => $credential }));
-    ok $pg->waiting(1), 'a login is held';
-    return $client;
-}
-
-{
     my $gate = $pg->begin('select pg_advisory_xact_lock(4711)');
-    my $client = login_client();
-    my $p = begin_command('late', qw(account revoke-sessions), $account);
+    my $client = held_login();
+    my $p = begin_command('late', 'revoke-sessions');
     ok $pg->waiting(2), 'and the lockout waits for it';
-    ok $pg->end($gate, 'commit'), 'the login goes on';
+    $pg->end($gate, 'commit');
     my $res = $client->read_response;
     is $res->status, 200, 'it succeeds';
     ends_well($p);
     is_over($res->json, 'a session opened before the lockout');
+    $pg->sql('drop trigger hold on auth_sessions', user => 'postgres');
 }
-
-# The other way round, a login that waits for a lockout opens a session that
-# lives.
-$pg->sql('drop trigger hold on auth_sessions', user => 'postgres');
 for my $how ('commit', 'rollback') {
-    my $lockout = $pg->begin("select 1 from accounts where $is_it
-        for no key update");
-    my $client = login_client();
-    $pg->more($lockout, "update accounts set sessions_valid_after =
-        clock_timestamp() where $is_it");
+    my $lockout = $pg->begin("select 1 from accounts where $is_it for no key update");
+    my $client = held_login();
+    $pg->more($lockout, "$lock_out[0] clock_timestamp() $lock_out[1]");
     ok $pg->end($lockout, $how), "a lockout, $how";
     is_alive($client->read_response->json, "a login after it, $how");
 }
 
 # A row written by a transaction that began before, committed after.
 {
-    my $old = $pg->begin("insert into auth_sessions (session_id, account_id,
-        jti, created_at, expires_at) select '@{[ uuid(1) ]}', account_id,
-        '@{[ uuid(2) ]}', now(), now() + interval '1 day' from accounts
-        where account_name = '$account'");
-    $c->done(qw(account revoke-sessions), $account);
-    ok $pg->end($old, 'commit'), 'a session committed after a lockout';
     my $sub = $pg->sql("select account_id from accounts where $is_it");
-    my $token = jwt_token('refresh', jwt_key('identity'), sub => $sub,
-        account_id => $sub, session_id => uuid(1), jti => uuid(2),
-        iss => claims(login()->json->{refreshToken})->{iss});
-    is_problem(call(refresh => { refreshToken => $token }), 401,
-        'AUTH_SESSION_NOT_ACTIVE', 'is over');
-    $pg->sql("update accounts set sessions_valid_after = '-infinity'
-        where $is_it");
-    is call(refresh => { refreshToken => $token })->status, 200,
-        'and was alive but for that';
+    my $old = $pg->begin("insert into auth_sessions (session_id, account_id, jti,
+        created_at, expires_at) values ('@{[ uuid(1) ]}', '$sub', '@{[ uuid(2) ]}',
+        now(), now() + interval '1 day')");
+    command(qw(account revoke-sessions));
+    ok $pg->end($old, 'commit'), 'a session committed after a lockout';
+    my $token = jwt_token('refresh', $own_key, sub => $sub, account_id => $sub,
+        session_id => uuid(1), jti => uuid(2));
+    is_problem(refresh($token), 401, 'AUTH_SESSION_NOT_ACTIVE', 'is over');
+    $pg->sql("$lock_out[0] '-infinity' $lock_out[1]");
+    is refresh($token)->status, 200, 'and was alive but for that';
 }
 
 # -- very many sessions
 
-my @many = ($pg->sql("select account_id from accounts where $is_it"));
-$pg->sql(<<"SQL", user => 'postgres');
-set session_replication_role = replica;    -- triggers would take minutes
-insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
-select gen_random_uuid(), '$many[0]', gen_random_uuid(),
-       now() - n * interval '1 ms', now() + interval '30 days'
-  from generate_series(1, $MANY) n;
-analyze auth_sessions;
-SQL
-my %short = (env => { PLATFORM_DB_STATEMENT_TIMEOUT => '5s' });
+sub fill {
+    my ($where) = @_;
+
+    $pg->sql("set session_replication_role = replica;    -- triggers would take minutes
+        insert into auth_sessions (session_id, account_id, jti, created_at, expires_at)
+        select gen_random_uuid(), account_id, gen_random_uuid(),
+               now() - n * interval '1 s', now() + interval '30 days'
+          from accounts, generate_series(1, $MANY) n where $where;
+        analyze auth_sessions", user => 'postgres');
+    return;
+}
+
+fill($is_it);
 for my $name ('set-credential', 'disable') {
-    my $session = login()->json;
-    my $done = $c->done({ %short, stdin => "$credential\n" }, 'account',
-        $name, $account);
+    my $session = logged_in($account);
+    my $done = command({ stdin => "$Platform::Test::Client::CREDENTIAL\n" }, 'account',
+        $name);
     cmp_ok $done->{revokedSessions}, '>=', $name eq 'disable' ? 1 : $MANY,
         "$name: $done->{revokedSessions} sessions";
     is_over($session, "$name: very many");
     is $pg->sql("select count(*) from auth_sessions
         where $is_it and status = 'ACTIVE'"), 0, "$name: none is left";
 }
-is scalar @{ $c->done(\%short, qw(account sessions --all --limit 3),
-    $account) }, 3, 'account sessions lists the newest of them';
+is scalar @{ command(qw(account sessions --all --limit 3)) }, 3,
+    'account sessions lists the newest of them';
+
+# -- the most that an account may have: the oldest end
+
+restart($identity, AUTH_MAX_SESSIONS => 3);
+
+sub active {
+    return $pg->sql("select count(*) from auth_sessions s join accounts
+        using (account_id) where s.status = 'ACTIVE'
+        and account_name = '$_[0]\@demo.test'");
+}
+
+# Which sessions the log says were ended for this, since the last call.
+my $seen = 0;
+
+sub ended {
+    my @all = map { $_->{sessionId} } grep { $_->{audit}
+        && $_->{event} eq 'auth.session.over_limit' } $identity->log_lines;
+    my @new = @all[ $seen .. $#all ];
+    $seen = @all;
+    return [ sort @new ];
+}
+
+# Logs in once more: the sessions that this ends, of those before.
+my @s;
+
+sub one_more_ends {
+    my ($name, @want) = @_;
+
+    my @ids = sort map { session_of($s[$_]) } @want;
+    push @s, logged_in('several');
+    return is_deeply ended(), \@ids, $name;
+}
+
+my $other = logged_in('one');
+one_more_ends('three of three: none ends') for 1 .. 3;
+one_more_ends('the fourth ends the first', 0);
+is_deeply [ map { refresh($_)->status } @s ], [ 401, 200, 200, 200 ],
+    'a refresh of each';
+one_more_ends('and the fifth the second, refreshed or not', 1);
+is active('several'), 3, 'three are left';
+is refresh($other)->status, 200, 'another account has its own';
+is metrics_scrape($port, '/actuator/prometheus')
+    ->{'identity_sessions_revoked_total{reason="limit"}'}, 2, 'counted';
+alter($s[3], 'expires_at = now()');
+one_more_ends('an expired one first, though it be younger', 3);
+is active('several'), 3, 'and the oldest lives';
+
+# Sessions that a lockout has ended do not count.
+my $several = claims($s[0])->{account_id};
+$pg->sql("update accounts set sessions_valid_after = clock_timestamp()
+    where account_id = '$several'");
+@s = ();
+one_more_ends('locked out ones are no sessions any more') for 1 .. 3;
+$pg->sql("delete from auth_sessions where account_id = '$several' and created_at <=
+    (select sessions_valid_after from accounts where account_id = '$several')");
+
+# One that is in use is not waited for, and ends with the next login.
+my $held = $pg->begin("select 1 from auth_sessions where session_id = '"
+    . session_of($s[0]) . "' for update");
+one_more_ends('a row in use is passed over');
+unlike $identity->log_text, qr/db\.error/, 'nobody waited for it';
+$pg->end($held, 'rollback');
+one_more_ends('the next login makes up for it', 0, 1);
+
+# The new session is not the oldest, though the clock was set back.
+alter($_, "created_at = created_at + interval '1 hour'") for @s[ 2 .. 4 ];
+my $early = logged_in('several');
+is refresh($early)->status, 200, 'a session from before the others';
+is active('several'), 3, 'for which one of them ended';
+for my $round (1 .. 2) {
+    my $ok = 0;    # some are turned away for want of a hash slot
+    eventually(sub {
+        $ok += grep { $_ && $_->status == 200 } http_parallel([ map { [ $port,
+            http_request_bytes(POST => '/api/auth/login', json => {
+                account => 'several@demo.test',
+                credential => $Platform::Test::Client::CREDENTIAL }) ] } 1 .. 8 ]);
+        return $ok >= 3;
+    });
+    is active('several'), 3, "$ok logins at once: three are left";
+}
+
+# An account that had very many before there was a limit.
+fill("account_name = 'none\@demo.test'");
+ended();
+my $before = active('none');
+for my $n (1 .. 8) {    # past the plans made for one call each
+    is refresh(logged_in('none'))->status, 200, "very many: login $n";
+}
+is $before + 8 - active('none'), 800, 'each ends a hundred';
+is scalar @{ ended() }, 800, 'and says which';
+is $pg->sql("select count(*) from auth_sessions s join accounts using (account_id)
+    where account_name = 'none\@demo.test' and s.status = 'ACTIVE'
+    and s.created_at < (select max(r.created_at) from auth_sessions r
+        where r.account_id = s.account_id and r.status = 'REVOKED')"), 0, 'the oldest';
+
+restart($identity, AUTH_MAX_SESSIONS => 0);
+@s = map { logged_in('one') } 1 .. 5;
+is_deeply [ ended(), map { refresh($_)->status } @s ], [ [], (200) x 5 ],
+    '0: none ends, all live';
 
 $t->done;

@@ -1,7 +1,6 @@
 # Login: what each kind of account gets, the session that it opens, that every
-# refusal looks the same; while its account changes, or more come than can be hashed.
-# And where several refusals apply, which comes first, here and at the other
-# endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what tokens and state say.
+# refusal looks the same, also while its account changes.  And where several refusals
+# apply, which comes first, here and at the other endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what tokens and state say.
 
 use strict;
 use warnings;
@@ -10,7 +9,6 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Test::More;
-use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -180,46 +178,11 @@ for my $case (
     is $sessions->(), $before + ($status == 200), "$name: a session is opened?";
 }
 
-# -- more than can be hashed or wait: some are told so, refreshes go on
-
-my $token = logged_in('several')->{refreshToken};
-restart($identity, AUTH_HASH_CONCURRENCY => 1, WORKER_THREADS => 8);
-if ($t->scale == 1) {    # else nothing goes on for long enough
-    my $storm = fork // die "fork: $!\n";
-    if ($storm == 0) {
-        my %status;
-        until (-e $t->dir . '/enough') {
-            for my $res (http_parallel([ map { [ $port, bytes_of('none') ] } 1 .. 16 ])) {
-                $status{ $res ? join ' ', $res->status, $res->code,
-                    $res->header('Retry-After') // '' : 'none' }++;
-            }
-            $t->write_file('told', '') if grep {/^503/} keys %status;
-        }
-        $t->write_file('storm', join "\n", sort keys %status);
-        require POSIX;
-        POSIX::_exit(0);
-    }
-    ok eventually(sub { -e $t->dir . '/told' }), 'there are more than can be hashed';
-    my @took;
-    while (@took < 20) {
-        my $start = time;
-        $res = refresh($token);
-        push @took, time - $start;
-        is $res->status, 200, 'a refresh amid logins' if $res->status != 200;
-        $token = $res->json->{refreshToken};
-    }
-    $t->write_file('enough', '');
-    waitpid $storm, 0;
-    is_deeply [ grep { !/^200/ } split /\n/, $t->read_file('storm') ],
-        ['503 AUTH_BUSY 1'], 'logins succeed or are told to try again';
-    my $median = (sort { $a <=> $b } @took)[10];
-    cmp_ok $median, '<', 1.5, sprintf 'refreshes took %.2f s at the median', $median;
-}
 unlike $identity->log_text, qr/passw0rd|eyJ/, 'no secret in the log';
 
 # -- which refusal comes first: one step at a time, what is mended falls away
 
-restart($identity, AUTH_MAX_FAILURES => 1, AUTH_HASH_CONCURRENCY => undef);
+restart($identity, AUTH_MAX_FAILURES => 1);
 my @large = (body => 'x' x 20_000);
 my @text = ('Content-Type' => 'text/plain');
 my @is_json = ('Content-Type' => 'application/json');

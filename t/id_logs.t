@@ -1,6 +1,6 @@
-# The log of the identity service: whatever is sent, every line is one JSON
-# object; each event of the audit has its line with both request ids; no
-# secret stands in any log, environment, command line or core.
+# The log of the identity service: whatever is sent, every line is one JSON object;
+# each event of the audit has its line with both request ids; no secret stands in any
+# log, environment, command line or core.
 
 use strict;
 use warnings;
@@ -9,12 +9,13 @@ use lib "$FindBin::Bin/lib";
 use File::Find ();
 use JSON::PP;
 use Platform::Test;
+use Platform::Test::Client;
 use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('identity');
 my $next = jwt_key('next');
-my $good = $Platform::Test::Stack::CREDENTIAL;
+my $good = $Platform::Test::Client::CREDENTIAL;
 my $password = 'db-passw0rd-hunter2';
 
 sub env_file {
@@ -45,13 +46,14 @@ my $identity = $t->identity(%env,
     # Also in the environment, where nobody is to find them later.
     PLATFORM_DB_PASSWORD => $password);
 my $stack = $t->full_stack(identity => $identity, env => \%env);
-my $port = $stack->gateway;
-my $face = $stack->face;
+client_of($t, $stack->gateway);
+my $address = $identity->address;
 my $pg = $t->postgres;
 
 # What must not appear: tokens and credentials as they come up, keys.
 my %secret = ($good => 'the credential', $password => 'the database password',
-    eyJ => 'the beginning of a token', '$argon2' => 'a hash');
+    eyJ => 'the beginning of a token', '$argon2' => 'a hash',
+    map { $_ => 'a credential' } qw(Wr0ng-but-secret N0body-knows-this));
 for my $k ($key, $next) {
     my $private = $k->private_base64;
     $secret{ substr $private, $_, 40 } = 'a private key' for 60, 400, 800;
@@ -60,72 +62,48 @@ for my $k ($key, $next) {
     $secret{$line} = 'a line of a private key' if $line;
 }
 
-sub credential {
-    my ($text) = @_;
-    $secret{$text} = 'a credential';
-    return $text;
-}
-
 my $ids = 0;
 my %of;    # request ids by what was done
 
-# A request through the gateway with ids of its own, remembered by $what.
+# Has $ask make a request through the gateway, with ids of its own that are
+# remembered by $what.
 sub ask {
-    my ($what, $method, $path, %o) = @_;
+    my ($what, $ask, @args) = @_;
 
     my $n = ++$ids;
     $of{$what} = "log-$n";
-    my $res = http($port, $method, $path, %o, headers => [
-        'X-Request-Id' => "log-$n", 'X-Correlation-Id' => "cor-$n",
-        defined $o{body} ? ('Content-Type' => 'application/json') : () ]);
-    for my $name (qw(accessToken accountAccessToken refreshToken)) {
-        my $token = eval { $res->json->{$name} } // next;
+    my $res = $ask->(@args, headers => [ 'X-Request-Id' => "log-$n",
+        'X-Correlation-Id' => "cor-$n", grep({ ($_ // '') eq 'body' } @args)
+            ? ('Content-Type' => 'application/json') : () ]);
+    my $json = eval { $res->json } // {};
+    for my $token (grep {defined} @$json{qw(accessToken accountAccessToken refreshToken)}) {
         $secret{ (split /\./, $token)[2] } = 'a token';
     }
     return $res;
 }
 
-sub login {
-    my ($what, $account, $credential) = @_;
-    return ask($what, POST => '/api/auth/login', json => {
-        account => "$account\@demo.test", credential => $credential // $good });
-}
+# -- everything that is on the record
 
-sub refresh {
-    my ($what, $token) = @_;
-    return ask($what, POST => '/api/auth/refresh',
-        json => { refreshToken => $token });
-}
-
-# -- everything that is on the record ---------------------------------------
-
-my $one = login(login => 'one')->json;
-my $several = login(several => 'several')->json;
-login(failed => 'one', credential('Wr0ng-but-secret'));
-login(unknown => 'nobody', credential('N0body-knows-this'));
-login(unknown2 => 'nobody', 'N0body-knows-this');
-login(limited => 'nobody', 'N0body-knows-this');
-login(disabled => 'disabled');
-ask(select => POST => '/api/auth/select-branch',
-    json => { branchId => $several->{branches}[0]{branchId} },
-    token => $several->{accountAccessToken});
-ask(not_selectable => POST => '/api/auth/select-branch',
-    json => { branchId => uuid(9) }, token => $several->{accountAccessToken});
-my $new = refresh(refresh => $one->{refreshToken})->json->{refreshToken};
-ask(cookie => POST => '/api/auth/refresh', body => '',
+my $one = ask(login => \&login, 'one')->json;
+my $several = ask(several => \&login, 'several')->json;
+ask(failed => \&login, 'one', credential => 'Wr0ng-but-secret');
+ask($_ => \&login, 'nobody', credential => 'N0body-knows-this')
+    for qw(unknown unknown2 limited);
+ask(disabled => \&login, 'disabled');
+ask(select => \&select_branch, $several, branch(31));
+ask(not_selectable => \&select_branch, $several, uuid(9));
+my $new = ask(refresh => \&refresh, $one)->json->{refreshToken};
+ask(cookie => \&call, 'refresh', undef, body => '',
     cookie => "platform_refresh_token=$new");
-refresh(stale => $one->{refreshToken});
-my $claims = (jwt_decode($one->{refreshToken}))[1];
+ask(stale => \&refresh, $one);
+my $claims = claims($one);
 $pg->sql("update rotated_tokens set rotated_at = rotated_at - interval '2 min'");
-refresh(reuse => jwt_token('refresh', $key, %$claims, iat => time - 130));
-ask(logout => POST => '/api/auth/logout',
-    json => { refreshToken => $several->{refreshToken} });
-my $late = login(late => 'several')->json;
+ask(reuse => \&refresh, jwt_token('refresh', $key, %$claims, iat => time - 130));
+ask(logout => \&logout, $several);
+my $late = ask(late => \&login, 'several')->json;
 $pg->sql("update accounts set status = 'DISABLED'
     where account_name = 'several\@demo.test'");
-refresh(gone => $late->{refreshToken});
-
-# Keys.
+ask(gone => \&refresh, $late);
 
 env_file($next, $key);
 $identity->process->signal('HUP');
@@ -135,9 +113,10 @@ $identity->process->signal('HUP');
 ok eventually(sub { $identity->log_text =~ /keys\.reload_failed/ }),
     'SIGHUP with bad keys';
 
-# -- malformed input ----------------------------------------------------------
+# -- malformed input, which leads to no secret either
 
-my $leak = credential('In-the-wr0ng-place');
+my $leak = 'In-the-wr0ng-place';
+$secret{$leak} = 'what was misplaced';
 for my $body (
     qq({"account":"a","credential":"$leak"), qq({"credential":"$leak"}),
     qq({"account":"a","credential":"$leak","credential":"$leak"}),
@@ -147,9 +126,9 @@ for my $body (
     qq({"account":"\\ud800","credential":"$leak"}), qq({"a":"$leak"}) x 2,
     '[' x 2000 . $leak, '{"account":"' . $leak x 2000 . '"}',
 ) {
-    cmp_ok ask("body $ids", POST => '/api/auth/login', body => $body)->status,
+    cmp_ok ask("body $ids", \&call, 'login', undef, body => $body)->status,
         '>=', 400, 'a bad login body is refused';
-    ok $t->fcgi($identity->address)->request(POST => '/api/auth/refresh',
+    ok $t->fcgi($address)->request(POST => '/api/auth/refresh',
         body => $body =~ s/credential|account/refreshToken/gr),
         'as a refresh it is answered';
 }
@@ -165,30 +144,26 @@ for my $params (
     { HTTP_COOKIE => "platform_refresh_token=$leak; platform_refresh_token=x" },
     { HTTP_ORIGIN => $strange, HTTP_HOST => $strange },
 ) {
-    for my $path (qw(login refresh select-branch logout)) {
-        ok $t->fcgi($identity->address)->request(POST => "/api/auth/$path",
-            body => '{}', params => $params), "$path: is answered";
-    }
+    is scalar(grep { $t->fcgi($address)->request(POST => "/api/auth/$_",
+        body => '{}', params => $params) } qw(login refresh select-branch logout)), 4,
+        'strange parameters are answered';
 }
-$t->fcgi($identity->address)->send("GET /$leak HTTP/1.1\r\n\r\n");
+$t->fcgi($address)->send("GET /$leak HTTP/1.1\r\n\r\n");
 
 # The database leaves.
 
 $pg->stop('QUIT');
-refresh(database => jwt_token('refresh', $next,
-    iss => $env{PLATFORM_JWT_ISSUER}));
-login(database2 => 'one');
+ask(database => \&refresh, jwt_token('refresh', $next, iss => $env{PLATFORM_JWT_ISSUER}));
+ask(database2 => \&login, 'one');
 $pg->start;
-ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'is back';
-ok eventually(sub { $identity->log_text =~ /sweep\.done/ }),
-    'the sweep has its line';
+ok eventually(sub { http_get($stack->face, '/readyz')->status == 200 }), 'is back';
+ok eventually(sub { $identity->log_text =~ /sweep\.done/ }), 'the sweep has its line';
 
-# -- the lines ------------------------------------------------------------------
+# -- the lines
 
 my $json = JSON::PP->new->utf8->allow_nonref(0);
 my (@lines, @bad);
-for my $line (split /(?<=\n)/, do {
-    open my $fh, '<:raw', $identity->{log} or die; local $/; <$fh> }) {
+for my $line (split /(?<=\n)/, $identity->log_text) {
     my $got = eval { $json->decode($line) };
     my $whole = $got && $line =~ /\n\z/ && $line !~ /[\x00-\x09\x0b-\x1f\x7f]/;
     push @bad, $line unless $whole && length $line <= 4096;
@@ -218,33 +193,24 @@ sub line {
     return $found[0] // {};
 }
 
-my $account = $claims->{account_id};
-my $session = $claims->{session_id};
+my $nobody = {};
 for my $case (
-    [ login    => 'auth.login.succeeded', $account, $session ],
-    [ failed   => 'auth.login.failed', $account, undef ],
-    [ unknown  => 'auth.login.failed', undef, undef ],
-    [ limited  => 'auth.login.limited', undef, undef ],
-    [ refresh  => 'auth.refresh.succeeded', $account, $session ],
-    [ cookie   => 'auth.refresh.succeeded', $account, $session ],
-    [ stale    => 'auth.refresh.reuse', $account, $session ],
-    [ reuse    => 'auth.refresh.reuse_revoked', $account, $session ],
+    [ login    => 'auth.login.succeeded', $claims ],
+    [ failed   => 'auth.login.failed', { account_id => $claims->{account_id} } ],
+    [ unknown  => 'auth.login.failed', $nobody ],
+    [ limited  => 'auth.login.limited', $nobody ],
+    [ refresh  => 'auth.refresh.succeeded', $claims ],
+    [ cookie   => 'auth.refresh.succeeded', $claims ],
+    [ stale    => 'auth.refresh.reuse', $claims ],
+    [ reuse    => 'auth.refresh.reuse_revoked', $claims ],
+    [ select => 'auth.branch.selected', claims($several) ],
+    [ logout => 'auth.logout', claims($several) ],
+    [ gone   => 'auth.session.account_disabled', claims($late) ],
 ) {
-    my ($what, $event, @ids) = @$case;
-    my $line = line($what, $event);
-    is $line->{audit}, JSON::PP::true, "$event: marked";
-    is $line->{clientIp}, '127.0.0.1', "$event: from where";
-    is_deeply [ @$line{qw(accountId sessionId)} ], \@ids, "$event: who";
-}
-for my $case (
-    [ select => 'auth.branch.selected', $several ],
-    [ logout => 'auth.logout', $several ],
-    [ gone   => 'auth.session.account_disabled', $late ],
-) {
-    my ($what, $event, $answer) = @$case;
-    my $ids = (jwt_decode($answer->{refreshToken}))[1];
-    is_deeply [ @{ line($what, $event) }{qw(accountId sessionId audit)} ],
-        [ @$ids{qw(account_id session_id)}, JSON::PP::true ], "$event: who";
+    my ($what, $event, $ids) = @$case;
+    is_deeply [ @{ line($what, $event) }{qw(audit clientIp accountId sessionId)} ],
+        [ JSON::PP::true, '127.0.0.1', @$ids{qw(account_id session_id)} ],
+        "$event: marked, from where, and who";
 }
 my ($reloaded) = grep { $_->{event} eq 'keys.reloaded' } @lines;
 is_deeply [ @$reloaded{qw(kid publicKeys audit)} ],
@@ -253,8 +219,7 @@ my @failed = grep { $_->{event} eq 'keys.reload_failed' } @lines;
 is scalar @failed, 1, 'keys.reload_failed: one line';
 like $failed[0]{message}, qr/^PLATFORM_\w+: .*; the old keys stay$/,
     'keys.reload_failed: says why';
-my $answered = line(database => 'http.request');
-is_deeply [ @$answered{qw(status code method path)} ],
+is_deeply [ @{ line(database => 'http.request') }{qw(status code method path)} ],
     [ 503, 'DATABASE_UNAVAILABLE', 'POST', '/api/auth/refresh' ],
     'the access line';
 is_deeply [ grep { ref $_->{status} || $_->{status} !~ /^\d{3}$/
@@ -262,30 +227,28 @@ is_deeply [ grep { ref $_->{status} || $_->{status} !~ /^\d{3}$/
     grep { $_->{event} eq 'http.request' } @lines ], [],
     'every access line has its numbers, also a long one';
 
-# -- at other levels ---------------------------------------------------------------
+# -- at other levels: audit and access lines are no matter of level
 
-my $quiet = $t->identity(name => 'quiet', PLATFORM_LOG_LEVEL => 'error',
-    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'true');
-my $silent = $t->identity(name => 'silent', PLATFORM_LOG_LEVEL => 'error',
-    PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
-for my $p ($quiet, $silent) {
+for my $access ('true', 'false') {
+    my $p = $t->identity(name => "quiet-$access", PLATFORM_LOG_LEVEL => 'error',
+        PLATFORM_HTTP_ACCESS_LOG_ENABLED => $access);
     is $t->fcgi($p->address)->request(POST => '/api/auth/login', body =>
         qq({"account":"one\@demo.test","credential":"$good"}))->{status}, 200,
-        "$p->{name}: a login";
+        "access log $access: a login";
+    is_deeply [ map { $_->{event} } $p->log_lines ], [ 'auth.login.succeeded',
+        ($access eq 'true' ? 'http.request' : ()) ], 'level error: its lines';
 }
-is_deeply [ map { $_->{event} } $quiet->log_lines ],
-    [ 'auth.login.succeeded', 'http.request' ],
-    'level error: audit and access lines are no matter of level';
-is_deeply [ map { $_->{event} } $silent->log_lines ],
-    ['auth.login.succeeded'], 'no access log: audit lines alone';
 
-# -- no secret ----------------------------------------------------------------------
+# -- no secret
 
 my $texts = 0;
 
 sub clean {
-    my ($where, $text) = @_;
+    my ($where, $file) = @_;
+
     $texts++;
+    open my $fh, '<:raw', $file or die "$file: $!";
+    my $text = do { local $/; <$fh> // '' };
     my @found = map { $secret{$_} } grep { index($text, $_) >= 0 } keys %secret;
     ok !@found, "$where: no secret" or diag "@found";
     return;
@@ -293,9 +256,7 @@ sub clean {
 
 cmp_ok scalar(keys %secret), '>', 25, scalar(keys %secret) . ' secrets';
 File::Find::find({ no_chdir => 1, wanted => sub {
-    return unless -f && /\.log(?:\.\d+)?$|\.err$/;
-    open my $fh, '<:raw', $_ or die "$_: $!";
-    clean(s{.*/}{}r, do { local $/; <$fh> // '' });
+    clean(s{.*/}{}r, $_) if -f && /\.log(?:\.\d+)?$|\.err$/;
 }, preprocess => sub { grep { $_ ne 'data' } @_ } }, $t->dir);
 cmp_ok $texts, '>=', 5, 'logs of both halves and the database';
 
@@ -303,10 +264,7 @@ SKIP: {
     skip 'needs root', 2 if $> != 0;
     skip 'valgrind has an environment of its own', 2
         if Platform::Test::Env::valgrind();
-    for my $what (qw(environ cmdline)) {
-        open my $fh, '<:raw', '/proc/' . $identity->pid . "/$what" or die;
-        clean("its $what", do { local $/; <$fh> });
-    }
+    clean("its $_", '/proc/' . $identity->pid . "/$_") for qw(environ cmdline);
 }
 
 # Not dumpable: where another process leaves a core, this one does not.

@@ -6,9 +6,10 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Platform::Test::Metrics;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $started = time;
@@ -21,17 +22,10 @@ my $stack = $t->full_stack(env => {
     PLATFORM_TRUSTED_PROXIES       => '127.0.0.1',
     PLATFORM_REVOCATIONS_ENABLED   => 'false',    # the gateway would ask, too
 });
-my $face = $stack->face;
+my $face = client_of($t);
 my $name = '/actuator/prometheus';
 
 sub scrape { return metrics_scrape($face, $name) }
-
-sub login {
-    my ($account, $credential) = @_;
-    return http_post($face, '/api/auth/login', json => {
-        account => $account,
-        credential => $credential // $Platform::Test::Stack::CREDENTIAL });
-}
 
 # What the code changes, without the clock's and the scrape's own part.
 sub changed {
@@ -49,142 +43,103 @@ sub changed {
     return $diff;
 }
 
-sub requests {
-    my ($endpoint, $status, $code) = @_;
-    return qq(identity_requests_total{endpoint="$endpoint",status="$status",)
-        . qq(code="$code"});
+# The series of requests: [endpoint, status, code, how many].
+sub answered {
+    my %series;
+    for my $row (@_) {
+        my ($endpoint, $status, $code, $n) = @$row;
+        $series{qq(identity_requests_total{endpoint="$endpoint",status="$status",)
+            . qq(code="$code"})} = $n;
+        $series{qq(identity_request_duration_seconds_count{endpoint="$endpoint"})} += $n;
+    }
+    return %series;
 }
 
-sub durations {
-    my ($endpoint) = @_;
-    return qq(identity_request_duration_seconds_count{endpoint="$endpoint"});
-}
-
-# The syntax, and what a process tells about itself.
+# -- the syntax (which scraping checks), and what a process tells about itself
 
 my $first = scrape();
-pass 'every line is well-formed, every series stands once, with its family';
-is $first->{'identity_workers'}, 4, 'worker threads';
-is $first->{'identity_workers_busy'}, 1, 'one of them is busy with this';
-is $first->{'identity_requests_queued'}, 0, 'nobody waits';
-is $first->{'identity_hash_slots'}, 2, 'hash slots';
-is $first->{'identity_hash_slots_used'}, 0, 'none used';
-is $first->{'identity_hash_queue'}, 0, 'no login waits for one';
-is $first->{'identity_db_pool_size'}, 4, 'pool size';
-is $first->{'identity_keys'}, 1, 'one key';
 my $kid = jwt_key('identity')->kid;
-is $first->{qq(identity_signing_key_info{kid="$kid"})}, 1, 'by its id';
+my %gauges = (
+    workers => 4, workers_busy => 1,    # with this
+    requests_queued => 0, hash_slots => 2, hash_slots_used => 0, hash_queue => 0,
+    db_pool_size => 4, keys => 1, qq(signing_key_info{kid="$kid"}) => 1,
+    # What has not happened yet is there as 0.
+    'logins_total{outcome="succeeded"}' => 0,
+);
+is_deeply { map { $_ => $first->{"identity_$_"} } keys %gauges }, \%gauges, 'gauges';
 my ($build) = grep {/^identity_build_info\{version="\d[^"]*"\}$/} keys %$first;
 is $first->{ $build // '' }, 1, 'the version';
 cmp_ok $first->{process_start_time_seconds}, '>=', int $started, 'start time';
 cmp_ok $first->{process_start_time_seconds}, '<=', time, 'start time: past';
 cmp_ok $first->{process_resident_memory_bytes}, '>', 1e6, 'memory';
-is $first->{'identity_logins_total{outcome="succeeded"}'}, 0,
-    'what has not happened yet is there as 0';
 
-# Logins, sessions.
+# -- logins, sessions: exact
 
 my %token;
 my $diff = changed(sub {
-    $token{one} = login('one@demo.test')->json;
-    login('one@demo.test');
-    $token{several} = login('several@demo.test')->json;
-    login('several@demo.test', 'wrong') for 1 .. 2;
-    login('nobody@demo.test', 'wrong') for 1 .. 2;
-    login('nobody@demo.test', 'wrong');
-    http_post($face, '/api/auth/login', json => []);
-    http_post($face, '/api/auth/select-branch',
-        json => { branchId => $token{several}{branches}[0]{branchId} },
-        token => $token{several}{accountAccessToken});
-    my $old = $token{one}{refreshToken};
-    my $new = http_post($face, '/api/auth/refresh',
-        json => { refreshToken => $old })->json->{refreshToken};
-    http_post($face, '/api/auth/refresh', json => { refreshToken => $new });
-    http_post($face, '/api/auth/refresh', json => { refreshToken => $old })
-        for 1 .. 3;
-    http_post($face, '/api/auth/refresh', json => {});
-    http_post($face, '/api/auth/refresh', json => { refreshToken => 'x' });
-    http_post($face, '/api/auth/logout',
-        json => { refreshToken => $token{several}{refreshToken} }) for 1 .. 2;
+    $token{one} = logged_in('one');
+    logged_in('one');
+    $token{several} = logged_in('several');
+    login($_, credential => 'wrong') for qw(several several nobody nobody nobody);
+    call(login => []);
+    select_branch($token{several}, branch(31));
+    my $new = refresh($token{one})->json;
+    refresh($_) for $new, ($token{one}) x 3, 'x';
+    call(refresh => {});
+    logout($token{several}) for 1 .. 2;
 });
 my $statements = delete $diff->{identity_db_statement_duration_seconds_count};
 cmp_ok $statements, '>', 20, "$statements statements were timed";
-is delete $diff->{identity_db_connects_total} // 0,
-    $diff->{identity_db_connects_total} // 0, 'connections may have been made';
+delete $diff->{identity_db_connects_total};    # may have been made
 is_deeply $diff, {
-    requests('/api/auth/login', 200, 'AUTH_LOGIN_SUCCESS')        => 3,
-    requests('/api/auth/login', 401, 'AUTH_INVALID_CREDENTIALS')  => 4,
-    requests('/api/auth/login', 429, 'AUTH_TOO_MANY_ATTEMPTS')    => 1,
-    requests('/api/auth/login', 400, 'REQUEST_INVALID')           => 1,
-    durations('/api/auth/login')                                  => 9,
-    'identity_logins_total{outcome="succeeded"}'                  => 3,
-    'identity_logins_total{outcome="failed"}'                     => 4,
-    'identity_logins_total{outcome="limited"}'                    => 1,
-    'identity_logins_total{outcome="invalid"}'                    => 1,
-    'identity_hash_duration_seconds_count'                        => 7,
-    'identity_hash_wait_seconds_count'                            => 7,
-    'identity_hash_work_total'                                => 7 * 19456 * 2,
-    requests('/api/auth/select-branch', 200,
-        'AUTH_SELECT_BRANCH_SUCCESS')                             => 1,
-    durations('/api/auth/select-branch')                          => 1,
-    'identity_branches_selected_total'                            => 1,
-    requests('/api/auth/refresh', 200, 'AUTH_REFRESH_SUCCESS')    => 2,
-    requests('/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_STALE') => 3,
-    requests('/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_MISSING') => 1,
-    requests('/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_INVALID') => 1,
-    durations('/api/auth/refresh')                                => 7,
-    'identity_refresh_rotations_total'                            => 2,
-    'identity_refresh_stale_total'                                => 3,
-    requests('/api/auth/logout', 200, 'AUTH_LOGOUT_SUCCESS')      => 2,
-    durations('/api/auth/logout')                                 => 2,
-    'identity_sessions_revoked_total{reason="logout"}'            => 1,
-}, 'logins, refreshes, a selection, logouts: exact'
-    or diag explain $diff;
+    answered([ '/api/auth/login', 200, 'AUTH_LOGIN_SUCCESS', 3 ],
+        [ '/api/auth/login', 401, 'AUTH_INVALID_CREDENTIALS', 4 ],
+        [ '/api/auth/login', 429, 'AUTH_TOO_MANY_ATTEMPTS', 1 ],
+        [ '/api/auth/login', 400, 'REQUEST_INVALID', 1 ],
+        [ '/api/auth/select-branch', 200, 'AUTH_SELECT_BRANCH_SUCCESS', 1 ],
+        [ '/api/auth/refresh', 200, 'AUTH_REFRESH_SUCCESS', 2 ],
+        [ '/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_STALE', 3 ],
+        [ '/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_MISSING', 1 ],
+        [ '/api/auth/refresh', 401, 'AUTH_REFRESH_TOKEN_INVALID', 1 ],
+        [ '/api/auth/logout', 200, 'AUTH_LOGOUT_SUCCESS', 2 ]),
+    'identity_logins_total{outcome="succeeded"}'       => 3,
+    'identity_logins_total{outcome="failed"}'          => 4,
+    'identity_logins_total{outcome="limited"}'         => 1,
+    'identity_logins_total{outcome="invalid"}'         => 1,
+    'identity_hash_duration_seconds_count'             => 7,
+    'identity_hash_wait_seconds_count'                 => 7,
+    'identity_hash_work_total'                         => 7 * 19456 * 2,
+    'identity_branches_selected_total'                 => 1,
+    'identity_refresh_rotations_total'                 => 2,
+    'identity_refresh_stale_total'                     => 3,
+    'identity_sessions_revoked_total{reason="logout"}' => 1,
+}, 'logins, refreshes, a selection, logouts: exact' or diag explain $diff;
 
-# The rest of the endpoints; many threads at once.
+# The rest of the endpoints; many threads at once.  Labels are bounded, whatever is
+# asked for.
 
 $diff = changed(sub {
     http_get($face, '/healthz') for 1 .. 2;
     my $etag = http_get($face, '/.well-known/jwks.json')->header('ETag');
-    http_get($face, '/.well-known/jwks.json',
-        headers => [ 'If-None-Match' => $etag ]);
+    http_get($face, '/.well-known/jwks.json', headers => [ 'If-None-Match' => $etag ]);
     http_get($face, '/api/auth/login');
     http_post($face, '/api/auth/refresh', body => 'x' x 20_000);
     my $bytes = http_request_bytes(GET => '/actuator/info');
-    http_parallel([ map { [ $face, $bytes ] } 1 .. 100 ]);
+    http_parallel([ map { [ $face, $bytes ] } 1 .. 60 ]);
+    http($face, ('GET', 'PUT', 'FROB')[ $_ % 3 ], "/path%22$_", headers => [
+        'User-Agent' => "agent$_" ]) for 1 .. 30;
 });
-is_deeply $diff, {
-    requests('/healthz', 200, '')                       => 2,
-    durations('/healthz')                               => 2,
-    requests('/.well-known/jwks.json', 200, '')         => 1,
-    requests('/.well-known/jwks.json', 304, '')         => 1,
-    durations('/.well-known/jwks.json')                 => 2,
-    requests('/api/auth/login', 405, 'METHOD_NOT_ALLOWED') => 1,
-    durations('/api/auth/login')                        => 1,
-    requests('/api/auth/refresh', 413, 'REQUEST_TOO_LARGE') => 1,
-    durations('/api/auth/refresh')                      => 1,
-    requests('/actuator/info', 200, '')                 => 100,
-    durations('/actuator/info')                         => 100,
-}, 'other endpoints: exact, over all threads' or diag explain $diff;
-
-# Labels are bounded, whatever is asked for.
-
-$diff = changed(sub {
-    http($face, ("GET", "PUT", "FROB")[ $_ % 3 ], "/path%22$_", headers => [
-        'User-Agent' => "agent$_" ]) for 1 .. 50;
-});
-is_deeply $diff, {
-    requests('other', 404, 'RESOURCE_NOT_FOUND') => 50,
-    durations('other')                           => 50,
-}, 'fifty paths and methods are one series' or diag explain $diff;
-
+is_deeply $diff, { answered(
+    [ '/healthz', 200, '', 2 ], [ '/.well-known/jwks.json', 200, '', 1 ],
+    [ '/.well-known/jwks.json', 304, '', 1 ],
+    [ '/api/auth/login', 405, 'METHOD_NOT_ALLOWED', 1 ],
+    [ '/api/auth/refresh', 413, 'REQUEST_TOO_LARGE', 1 ],
+    [ '/actuator/info', 200, '', 60 ], [ 'other', 404, 'RESOURCE_NOT_FOUND', 30 ]) },
+    'other endpoints: exact, over all threads; thirty paths are one series'
+    or diag explain $diff;
 my $all = scrape();
 is scalar(grep {/"other".*"other"/} keys %$all), 0, 'no code is unknown';
-my %label;
-for (keys %$all) {
-    $label{$1}{$2}++ while /([a-z]+)="([^"]*)"/g;
-}
-my %path = map { $_ => 1 } keys %{ $label{endpoint} };
+my %path = map { /endpoint="([^"]*)"/ ? ($1 => 1) : () } keys %$all;
 delete @path{ '/api/auth/login', '/api/auth/refresh', '/api/auth/logout',
     '/api/auth/select-branch', '/healthz', '/readyz', '/actuator/info', $name,
     '/.well-known/jwks.json', 'other' };
@@ -192,88 +147,64 @@ is_deeply [ keys %path ], [], 'endpoints are paths of the program alone';
 
 # Every code that the sources may answer with has a place.
 
-open my $table, '<', $t->root . '/identity-fcgi/src/base/metrics.c' or die;
-my %known = map { $_ => 1 } join('', <$table>) =~ /\{\d+, "([A-Z_]+)"\}/g;
-my %used;
-for my $file (glob $t->root . '/identity-fcgi/src/{auth/{h_*,auth},base/http,server/{h_*,route,serve}}.c') {
+sub source {
+    my ($file) = @_;
+
     open my $fh, '<', $file or die "$file: $!";
-    $used{$_} = $file for join('', <$fh>)
-        =~ /"((?:AUTH|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL)_[A-Z_]+)"/g;
+    return do { local $/; <$fh> };
 }
+
+my $src = $t->root . '/identity-fcgi/src';
+my %known = map { $_ => 1 } source("$src/base/metrics.c") =~ /\{\d+, "([A-Z_]+)"\}/g;
+my %used = map { $_ => 1 } map {
+    source($_) =~ /"((?:AUTH|REQUEST|RESOURCE|METHOD|MEDIA|DATABASE|SERVICE|INTERNAL)_[A-Z_]+)"/g
+} glob "$src/{auth/*,base/http,server/route,main}.c";
 delete @used{qw(REQUEST_METHOD REQUEST_SCHEME)};    # FastCGI's parameters
 is_deeply [ grep { !$known{$_} } sort keys %used ], [],
     scalar(keys %used) . ' codes of the sources are in the table';
 
-# Histograms.
+# -- without a database; its connections in use; connections that come to nothing
 
-for my $h ('identity_request_duration_seconds', 'identity_hash_duration_seconds') {
-    my $labels = $h =~ /request/ ? 'endpoint="/api/auth/login",' : '';
-    my @counts = map { $all->{"${h}_bucket{${labels}le=\"$_\"}"} }
-        qw(0.001 0.0025 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 +Inf);
-    is scalar(grep {defined} @counts), 14, "$h: 14 buckets";
-    is scalar(grep { $counts[$_] < $counts[ $_ - 1 ] } 1 .. 13), 0,
-        "$h: cumulative";
-    my $rest = $labels ? '{endpoint="/api/auth/login"}' : '';
-    is $counts[13], $all->{"${h}_count$rest"}, "$h: +Inf is the count";
-    cmp_ok $all->{"${h}_sum$rest"}, '>', 0.001, "$h: a sum";
-    is $counts[0] < $counts[13], 1, "$h: a hash takes more than 1 ms";
-}
-
-# Without a database.
-
-$diff = changed(sub {
-    $t->postgres->stop('QUIT');
-    http_post($face, '/api/auth/refresh',
-        json => { refreshToken => $token{one}{refreshToken} });
-});
-is $diff->{ requests('/api/auth/refresh', 503, 'DATABASE_UNAVAILABLE') }, 1,
+my $pg = $t->postgres;
+$diff = changed(sub { $pg->stop('QUIT'); refresh($token{one}) });
+my %refused = answered([ '/api/auth/refresh', 503, 'DATABASE_UNAVAILABLE', 1 ]);
+is_deeply { map { $_ => $diff->{$_} } keys %refused }, \%refused,
     'no database: 503 is counted';
-my $errors = 0;
-$errors += $diff->{$_} for grep {/^identity_db_errors_total/} keys %$diff;
-cmp_ok $errors, '>=', 1, 'no database: so are its errors';
+ok scalar(grep {/^identity_db_errors_total/} keys %$diff), 'no database: so are its errors';
 $diff = changed(sub {
-    $t->postgres->start;
+    $pg->start;
     eventually(sub { http_get($face, '/readyz')->status == 200 });
 });
 cmp_ok $diff->{identity_db_connects_total}, '>=', 1, 'and reconnecting';
 
-# Connections of the pool in use: those of requests that wait for an answer.
-
-my @waiting = map { login('one@demo.test')->json->{refreshToken} } 1 .. 2;
-$t->postgres->freeze('STOP');
-my @calls = map { $t->fcgi($stack->identity->address) } @waiting;
-$calls[$_]->send(Platform::Test::Fcgi::request_bytes(
-    POST => '/api/auth/refresh',
+my @waiting = map { logged_in('one')->{refreshToken} } 1 .. 2;
+my $address = $stack->identity->address;
+$pg->freeze('STOP');
+my @calls = map { $t->fcgi($address) } @waiting;
+$calls[$_]->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/refresh',
     body => qq({"refreshToken":"$waiting[$_]"}))) for 0 .. 1;
-my $now;
-ok eventually(sub { $now = scrape(); $now->{identity_db_pool_used} == 2
-    && $now->{identity_workers_busy} <= 3 }), 'two connections in use';
-is $now->{identity_workers_busy}, 3, 'by two workers, and one for this';
-$t->postgres->freeze('CONT');
+ok eventually(sub { my $now = scrape(); $now->{identity_db_pool_used} == 2
+    && $now->{identity_workers_busy} == 3 }),
+    'two connections in use, by two workers, and one for this';
+$pg->freeze('CONT');
 is $_->read_answer->{status}, 200, 'each is answered' for @calls;
 is scrape()->{identity_db_pool_used}, 0, 'and its connection is free';
-
-# Connections that come to nothing.
-
-$diff = changed(sub {
-    my $address = $stack->identity->address;
-    my $c = $t->fcgi($address);
-    $c->send("GET / HTTP/1.0\r\n\r\n");
-    $c->connection->closed;
-    $c = $t->fcgi($address);
-    $c->send(Platform::Test::Fcgi::request_bytes(POST => '/api/auth/refresh',
+my %dropped = (garbage => "GET / HTTP/1.0\r\n\r\n",
+    incomplete => Platform::Test::Fcgi::request_bytes(POST => '/api/auth/refresh',
         body => '{}', params => { CONTENT_LENGTH => 3 }));
-    $c->connection->closed;
+$diff = changed(sub {
+    for my $bytes (values %dropped) {
+        my $c = $t->fcgi($address);
+        $c->send($bytes);
+        $c->connection->closed;
+    }
 });
-is $diff->{'identity_connections_dropped_total{reason="garbage"}'}, 1,
-    'garbage is counted';
-is $diff->{'identity_connections_dropped_total{reason="incomplete"}'}, 1,
-    'a body cut short is counted';
+is $diff->{qq(identity_connections_dropped_total{reason="$_"})}, 1, "$_ is counted"
+    for keys %dropped;
 
-# For this host alone, and never through the gateway.
+# -- for this host alone, and never through the gateway
 
 for my $path ($name, '/actuator/info', '/internal/revocations') {
-    is http_get($face, $path)->status, 200, "$path: served to this host";
     # Not the client of a proxy here; a trusted one brings what that client
     # says too.
     is_problem http_get($face, $path, headers => $_), 403,
@@ -282,36 +213,32 @@ for my $path ($name, '/actuator/info', '/internal/revocations') {
         [ 'X-Forwarded-For' => '127.0.0.1' ],
         [ 'X-Forwarded-For' => '127.0.0.1, 10.1.2.3' ],
         [ Forwarded => 'for=127.0.0.1' ];
-    is_problem http_get($stack->gateway, $path), 404,
-        'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
 }
-for my $path (qw(/internal/readyz /actuator/health /actuator/health/liveness
-    /actuator/health/readiness), '/api/auth/../../internal/readyz',
-    '/actuator%2fhealth', '/%61ctuator/health', '//actuator/health')
+for my $case (
+    (map { [ $_, 1 ] } $name, qw(/actuator/info /internal/revocations
+        /internal/readyz /actuator/health /actuator/health/liveness
+        /actuator/health/readiness)),
+    (map { [ $_, 0 ] } qw(/api/auth/../../internal/readyz /actuator%2fhealth
+        /%61ctuator/health //actuator/health)),
+    (map { [ "/api/auth$_", 0, 'RESOURCE_NOT_FOUND' ] } qw(/readyz /healthz
+        /actuator/health)),
+    )
 {
+    my ($path, $own, $code) = @$case;
     is_problem http_get($stack->gateway, $path), 404,
-        'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
-    (my $plain = $path) =~ s{.*(?=/internal)|%2f.*|%61.*|^/(?=/)}{};
-    next if $plain ne $path;
-    is http_get($face, $path)->status, 200, "$path: on the identity face";
+        $code // 'GATEWAY_ROUTE_NOT_FOUND', "$path: not through the gateway";
+    is http_get($face, $path)->status, 200, "$path: on the identity face" if $own;
 }
-is_problem http_get($stack->gateway, "/api/auth$_"), 404,
-    'RESOURCE_NOT_FOUND', "/api/auth$_: nor below its own paths"
-    for qw(/readyz /healthz /actuator/health);
 for my $path (qw(/healthz /readyz)) {
-    is http_get($face, $path)->json->{service}, 'identity-service',
-        "$path: identity's on its face";
-    isnt http_get($stack->gateway, $path)->json->{service},
-        'identity-service', "$path: the gateway's own at the gateway";
+    is_deeply [ map { http_get($_, $path)->json->{service} eq 'identity-service' ? 1 : 0 }
+        $face, $stack->gateway ], [ 1, 0 ], "$path: each has its own";
 }
 is http_get($face, '/actuator/health', headers => [
     'X-Forwarded-For' => '10.1.2.3' ])->status, 200, 'health is for everyone';
-
-my $info = http_get($face, '/actuator/info')->json;
-is_deeply [ sort keys %{ $info->{app} } ],
-    [qw(environment name schema version)], '/actuator/info: its members';
-is $info->{app}{name}, 'identity-service', '/actuator/info: the name';
-is $info->{app}{environment}, 'local', '/actuator/info: the environment';
-like $info->{app}{version}, qr/^\d+\.\d+/, '/actuator/info: the version';
+my $app = http_get($face, '/actuator/info')->json->{app};
+like delete $app->{version}, qr/^\d+\.\d+/, '/actuator/info: the version';
+like delete $app->{schema}, qr/^\d+$/, '/actuator/info: the schema';
+is_deeply $app, { name => 'identity-service', environment => 'local' },
+    '/actuator/info: and no more';
 
 $t->done;

@@ -1,6 +1,6 @@
 # Refresh: where the token comes from, what it answers, what makes a token no good
-# and what becomes of the cookie then; the policy `revoke`, and the longest life of a
-# session.  How the parts of a request are judged: check_refresh.
+# and what becomes of the cookie then; the policy `revoke`, the longest life of a
+# session, and clocks.  How the parts of a request are judged: check_refresh.
 
 use strict;
 use warnings;
@@ -9,6 +9,7 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -136,7 +137,7 @@ my @bad = (
     [ INVALID => garbage => 'garbage' ],
     [ INVALID => long => 'x' x 7000 ],
     [ INVALID => tampered => jwt_tamper($token, 2, 0) ],
-    [ INVALID => 'expired' => $signed->(exp => time) ],
+    [ INVALID => 'expired' => $signed->(exp => int time) ],
     [ INVALID => 'of another issuer' => $signed->(iss => 'http://x') ],
     [ INVALID => 'of another key' => jwt_token('refresh', jwt_key('other'), %$claims) ],
     [ INVALID => 'a branch token' => $one->{accessToken} ],
@@ -192,7 +193,7 @@ for my $case (
     my $second = next_of(refresh($first));
     $pg->sql("update rotated_tokens set rotated_at = rotated_at
         - interval '$rotated s' where jti = '$own->{jti}'");
-    my $res = by_cookie(jwt_token('refresh', $key, %$own, iat => time - $issued));
+    my $res = by_cookie(jwt_token('refresh', $key, %$own, iat => int(time) - $issued));
     is_problem($res, 401, 'AUTH_REFRESH_TOKEN_STALE', $name);
     is cookies($res), 0, "$name: no cookie is touched";
     is row($first, 'status'), $status, "$name: the session";
@@ -229,6 +230,62 @@ for my $limit ([ '20m', 1200, 900 ], [ '5m', 300, 300 ]) {
     cmp_ok $age, '<=', $life, "$setting: and so does the cookie";
 }
 is claims($s->{accessToken})->{exp}, $created + 300, '5m: it is cut';
+
+# -- times: the exact second, and clocks that do not agree
+
+restart($identity, AUTH_SESSION_MAX_LIFETIME => undef);
+$several = logged_in('several');
+my $end = int(time) + 2;
+alter($several, "created_at = created_at - interval '1 hour',
+    expires_at = to_timestamp($end)");
+my (%wrong, %seen);
+until ($seen{401} || time > $end + 60) {
+    my $sent = time;
+    my $status = select_branch($several, $chosen)->status;
+    $seen{$status}++;
+    $wrong{late}++ if $status == 200 && $sent >= $end;
+    $wrong{early}++ if $status == 401 && time < $end;
+}
+is_deeply \%wrong, {}, 'good until its last second, and not a moment longer';
+is_deeply [ sort keys %seen ], [ 200, 401 ], 'both were seen';
+
+# Another host's clock is ahead: by less than the leeway nothing happens; by more, a
+# token may be good elsewhere, and here soon; and whoever wants to be logged out is.
+for my $case ([ 20, 200 ], [ 60, 401 ], [ 86400, 401 ]) {
+    my ($by, $status) = @$case;
+    my $s = logged_in('one');
+    my $own = claims($s);
+    my $ahead = jwt_token('refresh', $key, %$own, iat => int(time) + $by,
+        exp => $own->{exp} + $by);
+    my $res = by_cookie($ahead);
+    is $res->status, $status, "a token from $by s ahead: $status" or diag $res->body;
+    is cookies($res), $status == 200 ? 1 : 0, "$by s ahead: the cookie";
+    is logout($ahead)->status, 200, "$by s ahead: a logout";
+    is row($s, qw(status)), 'REVOKED', "$by s ahead: ends it";
+}
+
+# A session made in the future is ended no earlier.
+$one = logged_in('one');
+alter($one, "created_at = now() + interval '20 s'");
+is logout(next_of(refresh($one)))->status, 200, 'a session from ahead';
+is row($one, 'status', 'revoked_at = created_at'), 'REVOKED|t',
+    'ended, and no earlier than made';
+
+# The database's clock differs from the program's: sessions do not care.
+$pg->sql(join "\n", 'create schema skewed;', (map {"create function skewed.$_() returns
+        timestamptz language sql volatile
+        as \$\$ select pg_catalog.$_() + interval '1 hour' \$\$;"} qw(now clock_timestamp)),
+    'alter role platform set search_path = skewed, pg_catalog, public');
+restart($identity);
+is $pg->sql("select now() > pg_catalog.now() + interval '59 min'"), 't',
+    'the database is an hour ahead';
+$one = logged_in('one');
+$res = refresh($one);
+is claims($res->json)->{exp}, row($one, 'extract(epoch from expires_at)::bigint'),
+    'the program sets the end';
+is logout($res->json)->status, 200, 'an hour ahead: logout';
+is_problem(refresh($res->json), 401, 'AUTH_SESSION_NOT_ACTIVE',
+    'an hour ahead: it is over');
 
 unlike $identity->log_text, qr/eyJ/, 'no token in the log';
 

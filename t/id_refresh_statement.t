@@ -1,8 +1,7 @@
 # The statement that reads a session and replaces its token at once.  Where it has
 # to wait while somebody else changes the row, what was decided upon is looked at
-# again; and it decides as the service does, to the second.  Refreshes that race
-# selections, logouts and each other: a current token is never called stale, and a
-# logout always wins.
+# again; and it decides as the service does, to the second.  (At random, from many
+# clients: id_isolation.t, e2e_concurrent_refresh.t and soak/.)
 
 use strict;
 use warnings;
@@ -197,52 +196,7 @@ for my $policy (qw(reject revoke)) {
         "$name, rotated and selected meanwhile: that one's";
 }
 
-# -- at random
-
 restart($identity, AUTH_REFRESH_RETRY_WINDOW => undef);
-sub bytes {
-    my ($path, $json, %o) = @_;
-
-    return [ $port, http_request_bytes(POST => "/api/auth/$path", json => $json, %o) ];
-}
-
-my $s = logged_in('several');
-my (%refreshed, %selected, %ends);
-for my $round (1 .. 10) {
-    my @all = http_parallel([ map { $_ == 4
-        ? bytes(refresh => { refreshToken => $s->{refreshToken} })
-        : bytes('select-branch', { branchId => $branches[ $_ % 3 ] },
-            token => $s->{accountAccessToken}) } 0 .. 8 ]);
-    my ($refresh) = splice @all, 4, 1;
-    $refreshed{ $refresh->status }++;
-    $selected{ $_->status }++ for @all;
-    $s->{refreshToken} = $refresh->json->{refreshToken} if $refresh->status == 200;
-}
-is_deeply \%selected, { 200 => 80 }, 'every selection succeeds';
-is $refreshed{200} + ($refreshed{503} // 0), 10, 'a current token is never refused';
-is refresh($s)->status, 200, 'the session goes on';
-for my $round (1 .. 10) {
-    my $own = logged_in('one');
-    my ($refresh, $logout) = http_parallel([ map { bytes($_ =>
-        { refreshToken => $own->{refreshToken} }) } qw(refresh logout) ]);
-    $ends{ join ' ', $logout->status, row($own, 'status') }++;
-    $ends{ $refresh->code }++;
-    $ends{after}++ if $refresh->status == 200
-        && refresh($refresh->json)->status == 200;
-}
-is delete $ends{'200 REVOKED'}, 10, 'each logout wins';
-delete @ends{qw(AUTH_REFRESH_SUCCESS AUTH_SESSION_NOT_ACTIVE)};
-is_deeply \%ends, {}, 'a refresh that lost to one says so, and no token lives on';
-for my $account (qw(one several)) {
-    my $own = logged_in($account);
-    my @all = http_parallel([ map { bytes(refresh =>
-        { refreshToken => $own->{refreshToken} }) } 1 .. 30 ]);
-    my @won = grep { $_ && $_->status == 200 } @all;
-    is scalar @won, 1, "$account, thirty at once: one succeeds";
-    is scalar(grep { $_ && $_->code eq 'AUTH_REFRESH_TOKEN_STALE' } @all), 29,
-        "$account, thirty at once: the rest are stale";
-    is refresh($won[0]->json)->status, 200, 'young ones do not revoke';
-}
 is $pg->sql("select count(*) from auth_sessions where
     num_nulls(workspace_id, member_id, active_branch_id) not in (0, 3)
     or (status = 'REVOKED') <> (revoked_at is not null)"), 0, 'every row is legal';
@@ -281,18 +235,6 @@ for my $at (-3, -1.5, -0.5, 0, 0.5, 1.5, 3) {
 }
 is $capped{yes}, 1, 'some were capped';
 
-# -- a token of ours that names the session and another account
-
-$token = session_in(undef);
-for my $account (uuid(5), claims($token)->{account_id}) {
-    my $named = jwt_token('refresh', jwt_key('identity'), %{ claims($token) },
-        account_id => $account, sub => $account);
-    statements();
-    my $res = refresh($named);
-    is $res->status, $account eq uuid(5) ? 401 : 200, "the account $account";
-    is statements(), 'session_refresh', 'which one statement finds';
-}
-
 # -- the server's clock is set: the fence does not shut everybody out
 
 $identity->stop;
@@ -306,7 +248,7 @@ $pg->sql('create schema shifted; create table shifted.shift (by interval);
     alter role platform set search_path = shifted, pg_catalog, public',
     user => 'postgres');
 $identity->start;
-$s = logged_in('several');
+my $s = logged_in('several');
 $token = $s->{refreshToken};
 for my $by ('1 minute', '3 hours') {
     $token = next_of(refresh($token));    # before it is set

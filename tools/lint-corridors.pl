@@ -34,6 +34,7 @@ sub bare_code_of {
 # Each half: its files, and what its functions begin with before the file's name.
 my @halves = (
     ['ngx_platform_gateway_module/*.[ch]', 'ngx_http_pgw_'],
+    ['identity-fcgi/src/*.[ch] identity-fcgi/src/*/*.[ch]', ''],
 );
 
 # What stands at the top level of C: [kind, name, static], kind being function,

@@ -6,7 +6,7 @@
 #ifndef TEST_HANDLERS_H_INCLUDED
 #define TEST_HANDLERS_H_INCLUDED
 
-#include "auth/app.h"
+#include "auth/auth.h"
 #include "auth/password.h"
 #include "auth/token.h"
 #include "fake_store.h"

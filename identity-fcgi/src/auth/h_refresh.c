@@ -1,10 +1,11 @@
 /* POST /api/auth/refresh */
 
-#include "auth/app.h"
+#include "auth/h_refresh.h"
+
 #include "auth/session.h"
 #include "auth/token.h"
-#include "base/metrics.h"
 #include "base/uuid.h"
+#include "store/store_session.h"
 
 #include <string.h>
 #include <time.h>
@@ -116,15 +117,11 @@ static bool refuse_in_doubt(const struct refresh *r)
 static bool revoke(const struct refresh *r, const char *event,
                    enum metrics_counter counter)
 {
-    struct session_ref done;
-    size_t n;
-    enum store_result result = store_session_revoke(
-        &r->w->store, &r->claims.session_id, 1, &done, &n);
+    struct session_refs done;
+    enum store_result result =
+        store_session_revoke(&r->w->store, &r->claims.session_id, 1, &done);
 
-    if (result == STORE_OK) {
-        metrics_add(counter, n);
-        auth_audit(r->w, event, done.account_id, done.session_id);
-    }
+    auth_revoked(r->w, &done, counter, event);
     return result == STORE_OK || result == STORE_NONE;
 }
 

@@ -3,7 +3,8 @@
 #ifndef STORE_REFRESH_H_INCLUDED
 #define STORE_REFRESH_H_INCLUDED
 
-#include "store/store.h"
+#include "base/meanwhile.h"
+#include "store/model.h"
 
 /* What a refresh writes to a session, and the conditions for it. */
 struct rotation {

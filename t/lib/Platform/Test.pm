@@ -23,9 +23,22 @@ use Platform::Test::Process;
 use Platform::Test::Server;
 use Platform::Test::Stack;
 
-use Exporter qw(import);
+use Exporter ();
+our @ISA = qw(Exporter);
 our @EXPORT = (qw(eventually header_values is_problem least), @Platform::Test::Http::EXPORT,
     @Platform::Test::Jwt::EXPORT);
+
+# A test file gets strict, warnings and Test::More with it.
+sub import {
+    my ($class) = @_;
+
+    if (caller eq 'main') {
+        strict->import;
+        warnings->import;
+        Test::More->export_to_level(1, $class);
+    }
+    return $class->export_to_level(1, @_);
+}
 
 my $owner = $$;
 my @instances;
@@ -502,12 +515,9 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
 =head1 SYNOPSIS
 
-    use strict;
-    use warnings;
     use FindBin;
     use lib "$FindBin::Bin/lib";
-    use Platform::Test;
-    use Test::More;
+    use Platform::Test;     # and strict, warnings, Test::More
 
     my $t = Platform::Test->new;
     my $key = jwt_key('a');
@@ -614,7 +624,8 @@ C</fastcgi>, C</scgi> and C</uwsgi> that pass to them.
 An HTTP server whose C<set(...)> changes the answer at any time: truncate sends
 that many bytes of an announced body, raw sends exact bytes, delay is seconds,
 hangup closes.  C<down> and C<up> refuse and accept connections again.
-C<requests> and C<count> tell what was fetched.  set keeps what it is not told.
+C<requests> and C<count> tell what was fetched, C<quiet(SECONDS)> waits until the
+last fetch is so old.  set keeps what it is not told.
 
 =item http_server(NAME, sub { my ($request, $server) = @_; ... })
 

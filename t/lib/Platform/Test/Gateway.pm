@@ -44,8 +44,10 @@ http {
 CONF
 
 # Writes that configuration around the lines of its server; http => those of
-# http{} (with an issuer of their own, or the stub's), main => those above.
-# Returns the nginx object.
+# http{} (with an issuer of their own, or the stub's), main => those above.  A
+# line "pass LOCATION: DIRECTIVES" is a location with them that passes to the
+# echo upstream, "pass LOCATION to NAME: ..." to that server of the test.  Returns
+# the nginx object.
 sub gateway_conf {
     my ($self, $server, %o) = @_;
 
@@ -57,6 +59,13 @@ sub gateway_conf {
         issuer => $http =~ /^\s*platform_gateway_issuer\s/m ? ''
             : "platform_gateway_issuer $Platform::Test::Jwt::ISSUER;",
     );
+    for my $text (@part{qw(http server)}) {
+        $text =~ s{^(\s*)pass ([^:\n]+?)(?: to (\w+))?: (.*)}
+            {
+                my $to = $3 // 'upstream';
+                "$1location $2 { $4 proxy_pass http://127.0.0.1:%%PORT_$to%%; }"
+            }gem;
+    }
     return $self->nginx_conf($GATEWAY =~ s/<(\w+)>/$part{$1}/gr);
 }
 

@@ -5,11 +5,15 @@ package Platform::Test::Keys;
 use strict;
 use warnings;
 
+use Time::HiRes ();
+
 use Platform::Test;
+use Platform::Test::Metrics;
 
 use Exporter qw(import);
 our @EXPORT = qw(
-    keys_gateway keys_get keys_failures keys_connection past
+    keys_gateway keys_begin keys_get keys_send keys_refetch keys_passed
+    keys_failures keys_metric keys_connection past
 );
 
 my $CONF = <<'CONF';
@@ -39,40 +43,104 @@ http {
         location = /readyz { platform_gateway_ready; }
         location / { empty_gif; }
     }
+    server {
+        listen 127.0.0.1:%%PORT_metrics%%;
+        location / { platform_gateway_metrics; }
+    }
 }
 CONF
 
-# Writes the configuration: keys => directives of the key set, location =>
-# further ones of the key location, main => of the whole (2 workers if not
-# given), source => of the server instead of the key location's.  Returns the
-# nginx object.
+# A fetch may take longer than the default wait on a busy machine.
+my %AGES = (cooldown => '1s', soft_age => '60s', wait => '20s');
+
+# Writes the configuration: main => lines of the whole (2 workers if not given);
+# cooldown, soft_age, hard_age, wait, waiters => of platform_gateway_key_...;
+# http => of http{}; source => of the server in place of the key location's, and
+# server => beside it; location => of the key location; change => [pattern =>
+# text, ...]: what is replaced in all that.  Returns the nginx object.
 sub keys_gateway {
     my ($t, %o) = @_;
 
-    # A fetch may take longer than the default wait on a busy machine.
-    my $keys = $o{keys} // '';
-    $keys .= ' platform_gateway_key_wait 20s;' if $keys !~ /key_wait\b/;
-
+    my %age = (%AGES, map { $_ => $o{$_} }
+        grep { exists $o{$_} } qw(cooldown soft_age hard_age wait waiters));
     $t->set(
         MAIN     => $o{main} // 'worker_processes 2;',
-        KEYS     => $keys,
+        KEYS     => join("\n", $o{http} // '',
+            map {"platform_gateway_key_$_ $age{$_};"} sort keys %age),
         LOCATION => $o{location} // '',
-        SOURCE   => $o{source} // 'platform_gateway_key_location /_keys;',
+        SOURCE   => join("\n", $o{server} // '',
+            $o{source} // 'platform_gateway_key_location /_keys;'),
     );
-    return $t->nginx_conf($CONF);
+    my $nginx = $t->nginx_conf($CONF);
+    my $text = $t->read_file('nginx.conf');
+    my @change = @{ $o{change} // [] };
+    while (my ($from, $to) = splice @change, 0, 2) {
+        $text =~ s/$from/$to/g or die "no $from\n";
+    }
+    $t->write_file('nginx.conf', $text);
+    return $nginx;
+}
+
+# Starts a gateway with that configuration, in place of the one that runs.
+sub keys_begin {
+    my ($t, %o) = @_;
+
+    my $nginx = keys_gateway($t, %o);
+    $nginx->stop if $nginx->process;
+    return $t->start_nginx;
 }
 
 # A guarded request with a fresh branch token of that key.
-sub keys_get {
-    my ($t, $key, %claims) = @_;
+my %token;
 
-    return http_get($t->port('gateway'), '/branch',
-        token => jwt_token('branch', $key, %claims));
+sub _request {
+    my ($key, %claims) = @_;
+
+    my $same = join ' ', CORE::time(), $key->kid, %claims;
+    $token{$same} //= jwt_token('branch', $key, %claims);
+    return (GET => '/branch', token => $token{$same});
+}
+
+sub keys_get {
+    my ($t, @token) = @_;
+
+    return http($t->port('gateway'), _request(@token));
+}
+
+# The same, sent on a connection of its own, which is returned.
+sub keys_send {
+    my ($t, @token) = @_;
+
+    my $c = Platform::Test::Http->new(port => $t->port('gateway'));
+    $c->send(http_request_bytes(_request(@token)));
+    return $c;
 }
 
 # A minute ago in whole seconds, for the iat of a token that is older than any
 # fetch.
 sub past { return CORE::time() - 60 }
+
+# Tokens of an unknown key come until one has brought a fetch from that issuer,
+# as soon as the cooldown permits one.  Returns those requests, still waiting.
+sub keys_refetch {
+    my ($t, $issuer) = @_;
+
+    my $count = $issuer->count;
+    my @c;
+    eventually(sub {
+        push @c, keys_send($t, jwt_key('c')->as('unknown'), iat => past());
+        Time::HiRes::sleep(0.1);
+        return $issuer->count > $count;
+    }) or die "no fetch\n";
+    return @c;
+}
+
+# Waits until so many seconds have passed since then.
+sub keys_passed {
+    my ($seconds, $then) = @_;
+
+    return eventually(sub { Time::HiRes::time() > $then + $seconds });
+}
 
 # Has the process an established connection to the issuer?  The bytes that have
 # arrived there and are not read yet, in hex; empty: it has none.
@@ -95,6 +163,14 @@ sub keys_failures {
 
     return grep {/platform gateway: key set not /}
         split /\n/, $t->nginx->error_log;
+}
+
+# The fetches that had that outcome, as the metrics count them.
+sub keys_metric {
+    my ($t, $outcome) = @_;
+
+    return metrics_scrape($t->port('metrics'), '/')
+        ->{qq(platform_gateway_key_fetches_total{outcome="$outcome"})};
 }
 
 1;

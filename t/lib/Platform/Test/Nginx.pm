@@ -110,11 +110,13 @@ sub _title {
 }
 
 # Waits until all of the configuration's workers serve: those that have their
-# title, which comes last.
+# title, which comes last.  A single process has none.
 sub _wait_workers {
     my ($self, $until) = @_;
 
-    my ($count) = _slurp($self->{conf}) =~ /^\s*worker_processes\s+(\w+);/m;
+    my $conf = _slurp($self->{conf});
+    return if $conf =~ /^\s*master_process\s+off;/m;
+    my ($count) = $conf =~ /^\s*worker_processes\s+(\w+);/m;
     ($count) = split ' ', `getconf _NPROCESSORS_ONLN` if ($count //= 1) eq 'auto';
     while (1) {
         return if (my @serving = $self->workers) >= $count;
@@ -183,16 +185,28 @@ sub access_log { return _slurp($_[0]{access}) }
 sub access_lines {
     my ($self, $n) = @_;
 
-    require JSON::PP;
-    my $json = JSON::PP->new->utf8;
     my $until = time + 60 * Platform::Test::Env::scale();
-    my @lines;
     while (1) {
-        @lines = $self->access_log =~ /^(.*)\n/mg;
-        last if @lines >= ($n // 0) || time > $until;
+        my $lines = $self->_decoded;
+        return map { +{%$_} } @$lines if @$lines >= ($n // 0) || time > $until;
         sleep 0.02;
     }
-    return map { $json->decode($_) } @lines;
+}
+
+# Each line is decoded once.
+sub _decoded {
+    my ($self) = @_;
+
+    require JSON::PP;
+    my $json = JSON::PP->new->utf8;
+    my $log = $self->access_log;
+    my $had = $self->{decoded} //= { bytes => 0, lines => [] };
+    @$had{qw(bytes lines)} = (0, []) if length $log < $had->{bytes};
+    my $end = rindex($log, "\n") + 1;
+    push @{ $had->{lines} }, map { $json->decode($_) }
+        split /\n/, substr $log, $had->{bytes}, $end - $had->{bytes};
+    $had->{bytes} = $end;
+    return $had->{lines};
 }
 
 # Waits until the error log matches; true when it did within $seconds.

@@ -9,13 +9,11 @@ use warnings;
 
 use Fcntl qw(:flock);
 use File::Temp qw(tempdir);
-use IO::Handle;
-use IPC::Open2;
-use POSIX ();
 use Time::HiRes qw(sleep time);
 
 use Platform::Test::Env;
 use Platform::Test::Process;
+use Platform::Test::Sql;
 
 # dir, name; empty => 1: the database has nothing; durable => 1 keeps fsync on;
 # settings => { name => value }; port => TCP port of 127.0.0.1; standby_of =>
@@ -171,26 +169,24 @@ sub env {
     );
 }
 
+# A connection; user, db => others than its owner and the database.
+sub connect {
+    my ($self, %o) = @_;
+
+    return Platform::Test::Sql->new(
+        "$self->{home}/.s.PGSQL." . ($self->{port} // 5432),
+        user => $o{user} // 'platform', database => $o{db} // 'platform');
+}
+
 # Runs SQL as the owner of the database (or user => 'postgres'); returns what
-# it printed, rows by newline, columns by |.  Dies when it fails.
+# it gives, rows by newline, columns by |.  Dies when it fails.
 sub sql {
     my ($self, $sql, %o) = @_;
 
-    my @cmd = (Platform::Test::Env::postgres('psql'), '-XAtq',
-        '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
-        '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
-        '-d', $o{db} // 'platform', '-c', $sql);
-    my $pid = open(my $fh, '-|') // die "fork: $!\n";
-    if ($pid == 0) {
-        open STDERR, '>&', \*STDOUT;
-        $ENV{PGCONNECT_TIMEOUT} = 60;
-        $ENV{PGOPTIONS} = '-c client_min_messages=warning';
-        exec @cmd or POSIX::_exit(127);
-    }
-    my $out = do { local $/; <$fh> } // '';
-    close $fh or die "psql failed: $out\n";
-    chomp $out;
-    return $out;
+    my $connection = $self->connect(%o);
+    my $got = $connection->run($sql);
+    $connection->close;
+    return $got;
 }
 
 # A transaction that stays open after some SQL: what that changed is locked,
@@ -198,36 +194,19 @@ sub sql {
 sub begin {
     my ($self, $sql, %o) = @_;
 
-    my @cmd = (Platform::Test::Env::postgres('psql'), '-XAtq',
-        '-v', 'ON_ERROR_STOP=1', '-h', $self->{home},
-        '-p', $self->{port} // 5432, '-U', $o{user} // 'platform',
-        '-d', 'platform');
-    my $pid = open2(my $out, my $in, @cmd);
-    my $transaction = { pid => $pid, in => $in, out => $out };
-    $self->more($transaction, "begin; $sql");
+    my $transaction = $self->connect(%o);
+    $transaction->run("begin; $sql");
     return $transaction;
 }
 
 # Runs more SQL in it; dies when that fails.
-sub more {
-    my ($self, $transaction, $sql) = @_;
-
-    print { $transaction->{in} } "$sql;\n\\echo done\n";
-    $transaction->{in}->flush;
-    my $line;
-    do { $line = readline($transaction->{out}) // die "psql ended\n" }
-        until $line eq "done\n";
-    return;
-}
+sub more { my ($self, $transaction, $sql) = @_; return $transaction->run($sql) }
 
 # Ends it: 'commit' or 'rollback'; true if that went well.
 sub end {
     my ($self, $transaction, $how) = @_;
 
-    print { $transaction->{in} } "$how;\n";
-    close $transaction->{in};
-    waitpid $transaction->{pid}, 0;
-    return $? == 0;
+    return eval { $transaction->run($how); $transaction->close; 1 } // 0;
 }
 
 # Whether so many backends wait for a lock, soon.

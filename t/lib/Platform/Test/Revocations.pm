@@ -25,7 +25,7 @@ my $json = JSON::PP->new->canonical;
 # its clock is ahead; issuer => whose it is, as its pages say; and what an issuer's is told (Platform::Test::Server).
 # known => a name in the cursors: others get 400.  fill => [text, n]: the text
 # and n spaces, length => what Content-Length says of that.  drip => 1: a space
-# now and then, without an end; endless => 1: ever more pages of nothing.
+# now and then, as long as that is set; endless => 1: ever more pages of nothing.
 sub revocations_feed {
     my ($t, %state) = @_;
 
@@ -52,7 +52,10 @@ sub _answer {
     }
     if ($s->{drip}) {
         my @head = "HTTP/1.1 200 OK\r\n\r\n";
-        return sub { Time::HiRes::sleep(0.1); return shift @head // ' ' };
+        return sub {
+            Time::HiRes::sleep(0.1);
+            return shift @head // ($server->get->{drip} ? ' ' : undef);
+        };
     }
     if ($s->{endless}) {
         return [ 200, [], revocations_page([], cursor => "$known:" . ($from + 1),

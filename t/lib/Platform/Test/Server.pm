@@ -10,7 +10,7 @@ use warnings;
 use IO::Select;
 use JSON::PP;
 use POSIX qw(_exit);
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(sleep time);
 
 use Platform::Test::Port;
 use Platform::Test::Process;
@@ -90,7 +90,7 @@ sub get {
 }
 
 # Requests that have arrived so far, oldest first: hashes with method, uri,
-# version, headers ([[name, value], ...]) and body.
+# version, headers ([[name, value], ...]), body and at (when it came).
 sub requests { return map { $json->decode($_) } $_[0]->_noted }
 
 sub count { return scalar(my @all = $_[0]->_noted) }
@@ -103,6 +103,19 @@ sub _noted {
 }
 
 sub forget { unlink $_[0]{log}; return }
+
+# Waits until the last request came so many seconds ago.
+sub quiet {
+    my ($self, $seconds) = @_;
+
+    my $left;
+    do {
+        my $at = (Time::HiRes::stat($self->{log}))[9] // 0;
+        $left = $at + $seconds - Time::HiRes::time();
+        sleep $left if $left > 0;
+    } while ($left > 0);
+    return;
+}
 
 sub _accept {
     my ($self, $listener) = @_;
@@ -143,7 +156,7 @@ sub note {
     my ($self, $request) = @_;
 
     open my $fh, '>>', $self->{log} or die "$self->{log}: $!\n";
-    syswrite $fh, $json->encode($request) . "\n";
+    syswrite $fh, $json->encode({ at => time, %$request }) . "\n";
     return;
 }
 
@@ -245,6 +258,7 @@ sub _more {
 sub _write {
     my ($fh, $bytes) = @_;
 
+    return 0 if !defined $bytes;
     while (length $bytes) {
         my $n = syswrite $fh, $bytes;
         return 0 unless $n;
