@@ -174,11 +174,6 @@ const pj_alg_t *pj_alg_find(pj_str_t name)
     return look_up(is_called, &name);
 }
 
-const char *pj_alg_name(const pj_alg_t *alg)
-{
-    return alg->name;
-}
-
 static bool is_of_key(const pj_alg_t *alg, const void *pkey)
 {
     return EVP_PKEY_is_a(pkey, alg->type) == 1;

@@ -76,7 +76,7 @@ START_TEST (test_header_and_key_agree) {
     assert_err(pj_jws_verify(&jws, key), PJ_ERR_TOKEN_ALG);
     assert_ok(header_read(token, &jws));
     ck_assert_ptr_eq(jws.alg, pj_key_alg(key));
-    ck_assert_str_eq(pj_alg_name(jws.alg), "RS256");
+    ck_assert(jws.alg != NULL && jws.alg == pj_alg_find(PJ_STR("RS256")));
     assert_ok(pj_jws_verify(&jws, key));
     free(token);
 }

@@ -11,8 +11,6 @@
 #include "store/model.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* Parsed tokens, bodies and rows of one request. */
 #define WORKER_ARENA_BYTES (4 * 1024 * 1024)

@@ -7,8 +7,6 @@
 #include "base/config.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define KEYS_MAX_ADDITIONAL (KEYS_DIR_MAX - 1)
 #define KEYS_ETAG_MAX 64

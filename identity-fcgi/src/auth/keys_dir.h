@@ -10,8 +10,6 @@
 
 #include <limits.h>
 #include <pj.h>
-#include <stdbool.h>
-#include <stdint.h>
 #include <sys/types.h>
 
 #define KEYS_DIR_MAX 16 /* as many as a set has */

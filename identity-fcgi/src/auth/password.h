@@ -7,8 +7,6 @@
 #include "base/config.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define PASSWORD_PHC_MAX 128    /* libsodium's crypto_pwhash_STRBYTES */
 #define PASSWORD_STORED_MAX 256 /* of any form */

@@ -6,8 +6,6 @@
 #include "store/store_refresh.h"
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 enum session_verdict {
     SESSION_SCOPED,          /* go on, in the branch asked about */

@@ -10,7 +10,6 @@
 #include "store/store.h"
 
 #include <pj.h>
-#include <stdint.h>
 
 #define TOKEN_MAX_BYTES 16384 /* largest token accepted from a client */
 #define TOKEN_LEEWAY_S 30     /* for access tokens; refresh tokens have none */

@@ -5,9 +5,6 @@
 #define DB_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define DB_MAX_PARAMS 20
 

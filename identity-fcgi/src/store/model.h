@@ -4,9 +4,6 @@
 #define MODEL_H_INCLUDED
 
 #include <pj.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define STORE_UUID 37        /* 36 characters and a NUL; "" where null */
 #define STORE_MAX_LIST 1000  /* selectable branches of one account */

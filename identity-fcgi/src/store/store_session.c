@@ -214,27 +214,11 @@ static const struct db_statement session_read_sql = {
         SQL_SESSION_ROWS("", ""),
     false};
 
-enum {
-    ACCOUNT_ID = SQL_BRANCH_COLS,
-    ACCOUNT_TYPE,
-    ACCOUNT_ENABLED,
-    ACTIVE,
-    JTI,
-    WORKSPACE_ID,
-    MEMBER_ID,
-    ACTIVE_BRANCH_ID,
-    CREATED_AT,
-    EXPIRES_AT,
-    CLOCK_NOW,
-    CLOCK_VALID_AFTER
-};
-
-_Static_assert(CLOCK_VALID_AFTER + 1 == SQL_COL_MORE, "the columns end there");
-
 void store_session_copy(struct sql_query *q, pj_arena_t *arena, bool list,
                         struct session_view *out)
 {
     struct session *s = &out->session;
+    int col = SQL_BRANCH_COLS; /* those of SQL_SESSION, in their order */
 
     memset(out, 0, sizeof(*out));
     if (q->p.bad_uuid) {
@@ -247,18 +231,17 @@ void store_session_copy(struct sql_query *q, pj_arena_t *arena, bool list,
     if (q->result != STORE_OK) {
         return;
     }
-    db_uuid(q->rows, 0, ACCOUNT_ID, s->account_id);
-    sql_copy_text(q->rows, 0, ACCOUNT_TYPE, s->account_type,
-                  sizeof(s->account_type));
-    s->account_enabled = db_bool(q->rows, 0, ACCOUNT_ENABLED);
-    s->active = db_bool(q->rows, 0, ACTIVE);
-    db_uuid(q->rows, 0, JTI, s->jti);
-    db_uuid(q->rows, 0, WORKSPACE_ID, s->workspace_id);
-    db_uuid(q->rows, 0, MEMBER_ID, s->member_id);
-    db_uuid(q->rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
-    s->created_at_s = db_time_us(q->rows, 0, CREATED_AT) / 1000000;
-    s->expires_at_s = db_time_us(q->rows, 0, EXPIRES_AT) / 1000000;
-    sql_copy_clock(q->rows, CLOCK_NOW, &s->clock);
+    db_uuid(q->rows, 0, col++, s->account_id);
+    sql_copy_text(q->rows, 0, col++, s->account_type, sizeof(s->account_type));
+    s->account_enabled = db_bool(q->rows, 0, col++);
+    s->active = db_bool(q->rows, 0, col++);
+    db_uuid(q->rows, 0, col++, s->jti);
+    db_uuid(q->rows, 0, col++, s->workspace_id);
+    db_uuid(q->rows, 0, col++, s->member_id);
+    db_uuid(q->rows, 0, col++, s->active_branch_id);
+    s->created_at_s = db_time_us(q->rows, 0, col++) / 1000000;
+    s->expires_at_s = db_time_us(q->rows, 0, col++) / 1000000;
+    sql_copy_clock(q->rows, col, &s->clock);
     if (!sql_copy_branches(arena, q->rows, list, out)) {
         q->result = STORE_UNAVAILABLE;
     }
