@@ -122,24 +122,29 @@ ngx_http_pgw_options_last_handler(ngx_http_request_t *r)
 }
 
 
-/* Whether the internal location of r is there for fetches alone, in whatever
-   server.  "internal" keeps clients out, but not those whom an upstream sends
-   there by X-Accel-Redirect, or a page by SSI. */
+/* In an internal location: NGX_DECLINED for a fetch in its own.  404 for others
+   in the location of a fetch, in whatever server: "internal" keeps clients out,
+   but not whom X-Accel-Redirect or a page's SSI sends there.  Else NGX_OK. */
 
-static ngx_uint_t
-ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
+static ngx_int_t
+ngx_http_pgw_access_internal(ngx_http_request_t *r)
 {
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_core(r);
     ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
+    if (ngx_http_pgw_fetch_owns(r)) {
+        return NGX_DECLINED;
+    }
+
     if (!ngx_http_pgw_lease_fetches(mcf, clcf)) {
-        return 0;
+        return NGX_OK;
     }
 
     ngx_log_error(NGX_LOG_ERR, r->connection->log, 0,
                   "location \"%V\" is for the gateway's own fetches: not found",
                   &clcf->name);
-    return 1;
+
+    return NGX_HTTP_NOT_FOUND;
 }
 
 
@@ -154,19 +159,11 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (ngx_http_pgw_core(r)->internal) {
+    rc = ngx_http_pgw_core(r)->internal ? ngx_http_pgw_access_internal(r)
+                                        : NGX_OK;
 
-        if (ngx_http_pgw_fetch_owns(r)) {
-            return NGX_DECLINED;
-        }
-
-        if (ngx_http_pgw_access_intrudes(r)) {
-            return NGX_HTTP_NOT_FOUND;
-        }
-    }
-
-    if (!ngx_http_pgw_srv(r)->any_enabled) {
-        return NGX_DECLINED;
+    if (rc != NGX_OK || !ngx_http_pgw_srv(r)->any_enabled) {
+        return rc != NGX_OK ? rc : NGX_DECLINED;
     }
 
     gr = ngx_http_pgw_request_begin(r);
