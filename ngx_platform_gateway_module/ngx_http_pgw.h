@@ -257,9 +257,9 @@ typedef struct {
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
 
 typedef struct {
-    ngx_str_t                    prefix;       /* "https://"; there stands all
-                                                  of it, up to a zero */
-    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+    pj_str_t                     text;         /* as it is compared */
+    size_t                       prefix;       /* of "https://", or of all */
+    ngx_str_t                    suffix;       /* "" or ".example.com" */
 } ngx_http_pgw_origin_t;
 
 
@@ -306,6 +306,14 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
 #define ngx_http_pgw_core(r)                                                  \
     ((ngx_http_core_loc_conf_t *)                                             \
      ngx_http_get_module_loc_conf(r, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_core(cf)                                            \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_server(cf)                                          \
+    ((ngx_http_core_srv_conf_t *)                                             \
+     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
 
 #define ngx_http_pgw_conf_main(cf)                                            \
     ((ngx_http_pgw_main_conf_t *)                                             \

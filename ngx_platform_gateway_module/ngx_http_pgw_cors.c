@@ -57,17 +57,16 @@ ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < conf->cors_origins->nelts; i++, pattern++) {
 
-        if (cr->origin->len < pattern->prefix.len + pattern->suffix.len) {
+        if (cr->origin->len < pattern->prefix + pattern->suffix.len) {
             continue;
         }
 
         /* what the prefix and the suffix leave */
 
-        first = cr->origin->data + pattern->prefix.len;
+        first = cr->origin->data + pattern->prefix;
         last = cr->origin->data + cr->origin->len - pattern->suffix.len;
 
-        if (ngx_memcmp(cr->origin->data, pattern->prefix.data,
-                       pattern->prefix.len)
+        if (ngx_memcmp(cr->origin->data, pattern->text.data, pattern->prefix)
             == 0
             && ngx_memcmp(last, pattern->suffix.data, pattern->suffix.len) == 0
             && (pattern->suffix.len ? ngx_http_pgw_cors_is_labels(first, last)
@@ -440,9 +439,8 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
         }
     }
 
-    *end = '\0';
-    pattern->prefix.data = origin;
-    pattern->prefix.len = (size_t) ((wildcard ? host - 1 : end) - origin);
+    pattern->text = (pj_str_t) { origin, (size_t) (end - origin) };
+    pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
     pattern->suffix.data = host;
     pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
 

@@ -11,8 +11,8 @@
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_text.h"
 #include "ngx_http_pgw_token.h"
@@ -142,17 +142,15 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void                          **loc_conf;
+    void                          **loc_conf = e->asked->server->ctx->loc_conf;
     ngx_int_t                       rc;
     ngx_str_t                       uri;
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
 
-    loc_conf = e->asked->server->ctx->loc_conf;
-
-    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
-                                 &e->asked->path, &uri);
+    rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
+                               &e->asked->path, &uri);
 
     ngx_http_pgw_explain_note(e, "path", rc == NGX_DECLINED
                               ? NGX_HTTP_PGW_REASON_BAD_REQUEST : 0,
@@ -162,7 +160,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_pgw_locate(NULL, &uri, &loc_conf);
+        rc = ngx_http_pgw_peek_find(NULL, &uri, &loc_conf);
     }
 
     if (rc == NGX_ERROR) {
@@ -344,16 +342,20 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 }
 
 
+/* A list of what begins with a pj_str_t. */
+
 static void
 ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
-    const ngx_array_t *strings)
+    const ngx_array_t *list)
 {
-    ngx_uint_t  i;
+    u_char      *elt;
+    ngx_uint_t   i;
 
     ngx_http_pgw_text_format(text, ",\"%s\":[", name);
 
-    for (i = 0; strings && i < strings->nelts; i++) {
-        ngx_http_pgw_text_item(text, (const pj_str_t *) strings->elts + i);
+    for (i = 0; list && i < list->nelts; i++) {
+        elt = (u_char *) list->elts + i * list->size;
+        ngx_http_pgw_text_item(text, (pj_str_t *) (void *) elt);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -364,13 +366,11 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      i, access;
+    ngx_uint_t                      access;
     const char                     *match;
     ngx_conf_bitmask_t             *level;
-    const ngx_http_pgw_origin_t    *origin;
-    const ngx_http_pgw_loc_conf_t  *conf;
+    const ngx_http_pgw_loc_conf_t  *conf = e->conf;
 
-    conf = e->conf;
     ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
 
     if (conf == NULL) {
@@ -404,17 +404,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
     ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
     ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
-
-    /* no pattern needs escaping */
-    ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
-
-    for (i = 0; conf->cors_origins && i < conf->cors_origins->nelts; i++) {
-        origin = (ngx_http_pgw_origin_t *) conf->cors_origins->elts + i;
-        ngx_http_pgw_text_literal(text, i ? "," : "",
-                                     (const char *) origin->prefix.data);
-    }
-
-    ngx_http_pgw_text_json(text, "],\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_explain_strings(text, "corsOrigins", conf->cors_origins);
+    ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
     ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"

@@ -42,5 +42,20 @@ typedef struct {
 ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
 
+/*
+ * Sets *loc_conf, where the search begins (that of a server), to what serves
+ * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
+ * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
+ * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
+ */
+ngx_int_t ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri,
+    void ***loc_conf);
+
+/* Reads a path as nginx reads that of a request line to server, into memory of
+   r: decoded, without arguments.  NGX_DECLINED: it is not accepted. */
+ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
+    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
+    ngx_str_t *uri);
+
 
 #endif /* _NGX_HTTP_PGW_PEEK_H_INCLUDED_ */

@@ -27,18 +27,7 @@ my %env = (
     PLATFORM_JWT_REFRESH_TOKEN_TTL => '20m',
 );
 my @identity = map { $t->identity(name => $_, %env) } qw(a b);
-my $stack = $t->full_stack(
-    identity => $identity[0],
-    env  => { %env,
-        IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity },
-    edit => sub {
-        my $file = 'rendered/platform-http.conf';
-        my $text = $t->read_file($file);
-        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 1s;/g
-            or die "no soft age and cooldown in $file\n";
-        $t->write_file($file, $text);
-    },
-);
+my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '1s');
 
 # -- load: clients that use every token until shortly before its end ----------
 

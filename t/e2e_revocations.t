@@ -14,8 +14,7 @@ use Time::HiRes qw(sleep time);
 my $t = Platform::Test->new;
 my @process = map { $t->identity(name => "identity$_",
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity')) } 1, 2;
-my $stack = $t->full_stack(identity => $process[0], env => {
-    IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
+my $stack = $t->full_stack(identity => \@process);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     IDENTITY_LISTEN => undef, %{ $stack->{env} } });
 
@@ -52,6 +51,25 @@ sub ends {
 sub failed {
     return metrics_scrape($t->port('metrics'), '/internal/metrics')
         ->{'platform_gateway_revocation_fetches_total{outcome="failed"}'};
+}
+
+# Of a hundred refreshes of one token at once, by two processes, one succeeds.
+
+for my $account ('one', 'several') {
+    my $n = $t->scale > 1 ? 12 : 100;
+    my $bytes = http_request_bytes(POST => '/api/auth/refresh',
+        json => { refreshToken => login($account)->{refreshToken} });
+    my %got;
+    push @{ $got{ $_ ? $_->status . ' ' . $_->code : 'none' } }, $_
+        for http_parallel([ map { [ $stack->gateway, $bytes ] } 1 .. $n ]);
+    is_deeply { map { $_ => scalar @{ $got{$_} } } keys %got },
+        { '200 AUTH_REFRESH_SUCCESS' => 1, '401 AUTH_REFRESH_TOKEN_STALE' => $n - 1 },
+        "$account: one of $n succeeds, the rest are stale";
+    is scalar(grep { $_->header_all('Set-Cookie') }
+        @{ $got{'401 AUTH_REFRESH_TOKEN_STALE'} }), 0, "$account: no cookie is touched";
+    my $won = $got{'200 AUTH_REFRESH_SUCCESS'}[0]->json->{refreshToken};
+    is_deeply [ map { $stack->refresh($won)->status } 1, 2 ], [ 200, 401 ],
+        "$account: the session goes on, once";
 }
 
 # A logout.

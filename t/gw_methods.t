@@ -4,12 +4,9 @@
 # path: a body too large, a missing slash, an internal location, a "return" of
 # the server; with the CORS rules of the location that would have served it.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -327,8 +324,7 @@ for my $ask (sort keys %paged) {
 # Only what is allowed arrived.
 
 is_deeply [ grep { "$_->{method} $_->{uri}" =~ m{^(?:POST|BREW) /(?:get|many)
-        |^(?:GET|PUT) /post}x } $upstream->requests ], [],
-    'no refused method reached the upstream';
+    |^(?:GET|PUT) /post}x } $upstream->requests ], [], 'no refused method reached the upstream';
 
 # Before the guard, before limits.
 

@@ -1,13 +1,10 @@
 # What holds while the feed is not there, or there is no room: it is never
 # silent, and the operator says whether requests are let in.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -87,8 +84,7 @@ for my $stale ('pass', 'refuse') {
     is metric('unchecked_total') > $count, $stale eq 'pass', "$stale: counted if let in";
     is http($port, 'POST', '/explain', json => { path => '/branch',
         token => jwt_token('branch', $key, session_id => $goes_on) })
-        ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale',
-        "$stale: explained";
+        ->json->{reason}, $stale eq 'pass' ? 'verified' : 'revocations_stale', "$stale: explained";
     $feed->up;
     ok $nginx->wait_log(qr/revocations are up to date again/), "$stale: it is back";
     is status($goes_on), 200, "$stale: and so are requests";

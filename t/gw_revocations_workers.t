@@ -1,14 +1,11 @@
 # The table and the processes: a writer that is killed, two hundred thousand
 # revocations at once, a single process, and issuers of another kind.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use List::Util qw(min);
 use Platform::Test;
 use Platform::Test::Revocations;
-use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $MANY = 200_000;

@@ -4,13 +4,10 @@
 # limit_except.  Without keys, and with them.  Beside each shadow the same in
 # earnest.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use MIME::Base64 qw(encode_base64);
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

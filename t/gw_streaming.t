@@ -1,13 +1,10 @@
 # Bodies as they come: server-sent events, large and chunked bodies both ways,
 # request buffering on and off, Expect: 100-continue; let in and refused.
 
-use strict;
-use warnings;
 use Digest::MD5 qw(md5_hex);
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
@@ -21,8 +18,7 @@ my $events = $t->http_server(events => undef, protocol => sub {
 
     $self->read_head($fh) // return;
     syswrite $fh, "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
-        . "Cache-Control: no-store\r\nConnection: close\r\n\r\n"
-        . "data: first\n\n";
+        . "Cache-Control: no-store\r\nConnection: close\r\n\r\n" . "data: first\n\n";
     for (1 .. 3000) {
         last if -e $go;
         sleep 0.02;

@@ -1,12 +1,9 @@
 # Context headers of a client reach no upstream, on any path, in any
 # protocol and spelling; all other headers pass as they came.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -55,11 +52,10 @@ server {
     location / { %%TO_upstream%% }
 }
 HTTP
-$t->start_nginx;
+my $port = $t->start_gateway;
 
 my @NAMES = qw(X-Account-Id X-Account-Type X-Session-Id X-Token-Type
-    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id
-    X-Branch-Ids X-Roles);
+    X-Token-Scope X-Workspace-Id X-Tenant-Id X-Member-Id X-Active-Branch-Id X-Branch-Ids X-Roles);
 
 # Header lines at an upstream that did not come from nginx itself.
 sub passed {
@@ -88,8 +84,7 @@ for my $server (qw(gateway lax)) {
             my $res = http_get($port, $path,
                 headers => [ 'X-First' => '1', @some, 'X-Last' => '2' ]);
             is $res->status, 200, "$server $path";
-            my $expect = $path =~ /gi$/
-                ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
+            my $expect = $path =~ /gi$/ ? [ 'HTTP_X_FIRST: 1', 'HTTP_X_LAST: 2' ]
                 : [ 'X-First: 1', 'X-Last: 2' ];
             is_deeply [ map { s/^x-(\w)/X-\u$1/r } @{ passed($res) } ],
                 $expect, "$server $path: only the others";
@@ -106,9 +101,6 @@ is_deeply passed(http_get($t->port('lax'), '/',
 
 # Also where the location is guarded.
 
-my $port = $t->port('gateway');
-ok eventually(sub { http_get($port, '/branch',
-    token => jwt_token(branch => $key))->status == 200 }), 'keys are there';
 my $res = http_get($port, '/branch', token => jwt_token(branch => $key),
     headers => [ map { ($_ => 'spoofed') } @NAMES ]);
 is $res->status, 200, 'guarded';
@@ -125,28 +117,19 @@ my @like = ('X-Account' => 1, 'X-Account-Ids' => 2, 'XAccountId' => 3, 'X-Accoun
 is_deeply passed(http_get($port, '/', headers => \@like)),
     [ map {"$like[ 2 * $_ ]: $like[ 2 * $_ + 1 ]"} 0 .. $#like / 2 ], 'others pass, in order';
 
-# Each position in lists of any length: nginx keeps them in parts of twenty.
+# In lists of any length, which nginx keeps in parts of twenty; check_headers
+# has every place.
 
-for my $n (0 .. 5, 17 .. 23, 37 .. 43, 60, 80) {
+for my $n (0, 19 .. 21, 45) {
     my @keep = map { ("X-H$_" => $_) } 1 .. $n;
-    my @expect = map {"X-H$_: $_"} 1 .. $n;
-    my @end = ('X-Roles' => 'spoofed');
-    my @middle = (@keep[ 0 .. 2 * int($n / 2) - 1 ], @end, @keep[ 2 * int($n / 2) .. $#keep ]);
-    my @every = map { ($keep[$_], $keep[ $_ + 1 ], @end) }
-        map { 2 * $_ } 0 .. ($n > 40 ? 39 : $n) - 1;
-    for my $case ([ none => @keep ], [ first => @end, @keep ],
-        [ last => @keep, @end ], [ middle => @middle ],
-        [ both => @end, @end, @keep, @end, @end ]) {
-        my ($name, @h) = @$case;
-        is_deeply passed(http_get($port, '/', headers => \@h)), \@expect, "$n headers, $name";
-    }
-    next if $n > 40;
-    is_deeply passed(http_get($port, '/', headers => \@every)), \@expect, "$n headers, after each";
+    my @bad = ('X-Roles' => 'spoofed') x 2;
+    is_deeply passed(http_get($port, '/', headers => [ @bad, @keep, @bad ])),
+        [ map {"X-H$_: $_"} 1 .. $n ], "$n headers";
 }
 
 # Nothing but context headers: not even Host (HTTP/1.0), and not even those.
 
-for my $n (0, 1, 19, 20, 21, 40, 60) {
+for my $n (0, 1, 20, 60) {
     my $bytes = "GET / HTTP/1.0\r\n" . "X-Roles: spoofed\r\n" x $n . "\r\n";
     my $raw = http_raw($port, $bytes);
     like $raw, qr{^HTTP/1\.1 200 }, "$n context headers and no other";
@@ -157,8 +140,7 @@ for my $n (0, 1, 19, 20, 21, 40, 60) {
 # Further names.
 
 my @further = ('X-Internal' => 1, 'x-internal' => 2, 'X-Also' => 3, 'X-Who' => 4, 'X-More' => 5);
-is_deeply passed(http_get($port, '/', headers => \@further)),
-    [ 'X-Also: 3', 'X-More: 5' ],
+is_deeply passed(http_get($port, '/', headers => \@further)), [ 'X-Also: 3', 'X-More: 5' ],
     'names of http{}, and of the claim map of any location';
 is_deeply passed(http_get($t->port('lax'), '/',
     headers => [ @further, 'x_internal' => 6, 'X.Also' => 7 ])), ['X-Who: 4'],

@@ -1,12 +1,9 @@
 # Subrequests: nginx skips the ACCESS phase for them, the guard does not.  And
 # what is injected for one request is not seen by another.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -151,8 +148,7 @@ sub mirrored {
 
 ($res, %seen) = mirrored('/mirrored', 3, @branch);
 is $res->status, 200, 'mirrored';
-is_deeply [ sort keys %seen ],
-    [ '/mirror/branch', '/mirror/public', '/mirrored' ],
+is_deeply [ sort keys %seen ], [ '/mirror/branch', '/mirror/public', '/mirrored' ],
     'mirrored to where the token opens';
 is_deeply roles($seen{'/mirror/public'}), [], 'public mirror: nothing';
 is_deeply roles($seen{'/mirror/branch'}), ['manager,cashier'], 'guarded mirror: injected';

@@ -1,12 +1,9 @@
 # The templates: whatever an operator may set renders to a configuration that
 # nginx accepts and that says what was meant; what is wrong is refused.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 

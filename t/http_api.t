@@ -558,7 +558,7 @@ sub slurp {
 my $own = qr/NGX_HTTP_(?:REQUEST_HEADER_TOO_LARGE|TO_HTTPS)/;
 my ($root, %source, %status) = $t->root;
 for my $path (map { glob "$root/$_" } 'ngx_platform_gateway_module/*.[ch]',
-    'identity-fcgi/src/{auth,server}/*.[ch]', 'identity-fcgi/src/base/http.c',
+    'identity-fcgi/src/{auth,server}/*.[ch]', 'identity-fcgi/src/{main,base/http}.c',
     'identity-fcgi/src/base/metrics.c')
 {
     my $text = slurp($path) =~ s/\\\n\s*//gr;

@@ -32,27 +32,21 @@ my $ann = $c->done({ stdin => "$first\n" }, qw(account add ann@example.com));
 is_deeply [ @$ann{qw(account type status)} ],
     [ 'ann@example.com', 'CUSTOMER', 'ACTIVE' ], 'account add';
 is_deeply $c->events, ['account.added'], 'audited';
-my $member = $c->done(qw(member add --account ann@example.com
-    --workspace Shop));
-$c->done(qw(member grant --account ann@example.com --branch Main
-    --role MANAGER --role CASHIER));
+my $member = $c->done(qw(member add --account ann@example.com --workspace Shop));
+$c->done(qw(member grant --account ann@example.com --branch Main --role MANAGER --role CASHIER));
 
 my $identity = $t->identity_face(%env);
 my $port = $t->port('identity');
 
-sub login {
-    my ($account, $credential) = @_;
+sub post {
+    my ($path, $json) = @_;
 
-    return http_post($port, '/api/auth/login',
-        json => { account => $account, credential => $credential });
+    return http_post($port, "/api/auth/$path", json => $json);
 }
 
-sub refresh {
-    my ($session) = @_;
+sub login { return post(login => { account => $_[0], credential => $_[1] }) }
 
-    return http_post($port, '/api/auth/refresh',
-        json => { refreshToken => $session->json->{refreshToken} });
-}
+sub refresh { return post(refresh => { refreshToken => $_[0]->json->{refreshToken} }) }
 
 sub logged_in {
     my ($name, @login) = @_;
@@ -79,44 +73,31 @@ logged_in('1024 bytes, no line end', long => $long);
 my $odd = join '', map { chr(1 + $_ % 9) } 1 .. 1024;
 $c->done({ stdin => $odd }, qw(account add odd));
 logged_in('any ASCII', odd => $odd);
-$c->refused(1, qr/at most 1024 bytes/, { stdin => "${long}y" },
-    qw(account add longer));
-$c->refused(1, qr/standard input is over/, { stdin => "${long}yyyy" },
-    qw(account add longer));
-$c->refused(1, qr/nothing was given on standard input/, qw(account add none));
-$c->refused(1, qr/nothing was given/, { stdin => "\n" },
-    qw(account add none));
-$c->refused(1, qr/more than one line/, { stdin => "a\nb\n" },
-    qw(account add two));
-$c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\xff" },
-    qw(account add bytes));
-$c->refused(1, qr/UTF-8 without NUL/, { stdin => "a\0b" },
-    qw(account add nul));
 # Not too short, in characters; and none that everybody tries first.
 my $forbidden = $t->write_file('forbidden', "Password1\n"
     . 'x' x 1026 . "letmein-now\n\nTr0ub4dor&3\r\nqwertyuiop");
-my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4,
-    PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
-my $short = "seven\xc3\xa9\xc3\xa9";
-$c->refused(1, qr/at least 8 characters/, { stdin => $_ },
-    qw(account add short)) for $short, "$short\n", 'x';
-$c->refused(1, qr/at least 4 characters/, { stdin => 'abc', env => \%min },
-    qw(account add short));
-$c->refused(1, qr/one that PLATFORM_AUTH_CREDENTIAL_FORBIDDEN lists/,
-    { stdin => $_, env => \%min }, qw(account add forbidden))
-    for qw(Password1 pASSWORD1 tr0ub4dor&3 QWERTYUIOP);
-$c->refused(1, qr/CREDENTIAL_FORBIDDEN: cannot read .*: $_->[1]/,
-    { stdin => $first, env => { PLATFORM_AUTH_CREDENTIAL_FORBIDDEN =>
-        $_->[0] } }, qw(account add unlisted))
-    for [ '/nonexistent/list', 'No such file' ], [ $t->dir, 'Is a directory' ],
-    [ '/dev/null', 'Invalid argument' ];
-$c->refused(1, qr/at least 8 characters/, { stdin => 'x' },
-    qw(account set-credential ann@example.com));
-
-$c->refused(1, qr/of this name exists already/, { stdin => $first },
-    'account', 'add', ' ANN@example.com ');
-$c->refused(1, qr/cannot be a UUID/, { stdin => $first },
-    qw(account add), uuid());
+my %min = (PLATFORM_AUTH_CREDENTIAL_MIN => 4, PLATFORM_AUTH_CREDENTIAL_FORBIDDEN => $forbidden);
+my $LIST = 'PLATFORM_AUTH_CREDENTIAL_FORBIDDEN';
+for my $case (
+    [ qr/at most 1024 bytes/, "${long}y" ], [ qr/standard input is over/, "${long}yyyy" ],
+    [ qr/nothing was given on standard input/, '' ], [ qr/nothing was given/, "\n" ],
+    [ qr/more than one line/, "a\nb\n" ],
+    (map { [ qr/UTF-8 without NUL/, $_ ] } "a\xff", "a\0b"),
+    (map { [ qr/at least 8 characters/, $_ ] } "seven\xc3\xa9\xc3\xa9\n", 'x'),
+    [ qr/at least 4 characters/, 'abc', \%min ],
+    (map { [ qr/one that $LIST lists/, $_, \%min ] }
+        qw(Password1 pASSWORD1 tr0ub4dor&3 QWERTYUIOP)),
+    (map { [ qr/CREDENTIAL_FORBIDDEN: cannot read .*: $_->[1]/, $first, { $LIST => $_->[0] } ] }
+        [ '/nonexistent/list', 'No such file' ], [ $t->dir, 'Is a directory' ],
+        [ '/dev/null', 'Invalid argument' ]),
+    [ qr/at least 8 characters/, 'x', {}, qw(account set-credential ann@example.com) ],
+    [ qr/of this name exists already/, $first, {}, 'account', 'add', ' ANN@example.com ' ],
+    [ qr/cannot be a UUID/, $first, {}, qw(account add), uuid() ],
+    [ qr/no account called "nobody"/, $first, {}, qw(account set-credential nobody) ],
+) {
+    my ($why, $stdin, $env, @words) = @$case;
+    $c->refused(1, $why, { stdin => $stdin, env => $env // {} }, @words ? @words : qw(account add new));
+}
 is $pg->sql('select count(*) from accounts'), 3, 'none of these made one';
 $c->done({ stdin => $_, env => \%min }, qw(account add), "ok $_")
     for 'four', 'password12', 'letmein-now', 'Password1 2';
@@ -146,8 +127,7 @@ sub typed {
 
     my %o = ref $args eq 'HASH' ? %$args : ();
     my $out = $t->dir . '/typed' . ++$t->{typed};
-    my $cmd = $o{cmd} // join ' ',
-        map {"'$_'"} Platform::Test::Env::identity(), @$args;
+    my $cmd = $o{cmd} // join ' ', map {"'$_'"} Platform::Test::Env::identity(), @$args;
     pipe my $read, my $write or die "pipe: $!";
     my $p = Platform::Test::Process->start(
         name => 'typed', dir => $t->dir, log => "$out.log",
@@ -193,14 +173,12 @@ sub pasted {
 
 SKIP: {
     skip 'script(1) is not here', 15 if system('script -V >/dev/null 2>&1');
-    my ($status, $shown)
-        = typed([qw(account add typed)], "$first\n", "$first\n");
+    my ($status, $shown) = typed([qw(account add typed)], "$first\n", "$first\n");
     is $status >> 8, 0, 'a credential typed twice' or diag $shown;
     like $shown, qr/Credential: \s*Once more: /, 'two prompts';
     unlike $shown, qr/f1rst/, 'no echo';
     logged_in('and it is the one', typed => $first);
-    ($status, $shown)
-        = typed([qw(account set-credential typed)], "one\n", "two\n");
+    ($status, $shown) = typed([qw(account set-credential typed)], "one\n", "two\n");
     is $status >> 8, 1, 'two that differ';
     like $shown, qr/the two entries differ/, 'say so';
     ($status, $shown) = typed([qw(account set-credential typed)], "\x03");
@@ -210,13 +188,11 @@ SKIP: {
     # A block of commands, pasted into a shell without bracketed paste: what
     # follows the one that asks is the shell's, to its last unfinished line.
     my $identity = Platform::Test::Env::identity();
-    for my $rest ("echo n''ext\nexit\n", "echo n''ext; exit\nunfinished") {
-        my $block = "$identity account set-credential typed\n$rest";
-        ($status, $shown) = pasted($block);
-        like $shown, qr/no credential: lines were pasted after the command/,
-            'commands that are pasted along are no credential';
-        like $shown, qr/^[#\$] next\r?$/m, 'the shell runs them';
-    }
+    ($status, $shown) = pasted("$identity account set-credential typed\n"
+        . "echo n''ext; exit\nunfinished");
+    like $shown, qr/no credential: lines were pasted after the command/,
+        'commands that are pasted along are no credential';
+    like $shown, qr/^[#\$] next\r?$/m, 'the shell runs them';
     logged_in('and the old one stays', typed => $first);
     (undef, $shown) = pasted("$identity account set-credential typed\nunfinished",
         "$first\n", "$first\nexit\n");
@@ -224,42 +200,48 @@ SKIP: {
     logged_in('is no part of it', typed => $first);
 }
 
-# Disable and enable.
+# Disable and enable, and a new credential.  Each: what it is, its result's member
+# and value, its event.
 
-my $disabled = $c->done(qw(account disable ann@example.com));
-is $disabled->{status}, 'DISABLED', 'account disable';
-is $disabled->{revokedSessions}, 1, 'ends the session';
-is_deeply $c->events, ['account.disabled'], 'audited';
+my $ANN = 'ann@example.com';
+my $res;
+
+sub ended {
+    my ($session, $name) = @_;
+    return is_problem(refresh($session), 401, 'AUTH_SESSION_NOT_ACTIVE', $name);
+}
+
+sub changes {
+    my ($words, $event, %want) = @_;
+
+    my %o = (stdin => delete $want{stdin} // '');
+    my $got = $c->done(\%o, 'account', @$words);
+    is_deeply { map { $_ => $got->{$_} } keys %want }, \%want, "account @$words";
+    is_deeply $c->events, [ $event ? "account.$event" : () ],
+        $event ? 'audited' : 'and not audited';
+    return;
+}
+
+my ($yes, $no) = (JSON::PP::true(), JSON::PP::false());
+changes([ disable => $ANN ], 'disabled', status => 'DISABLED', revokedSessions => 1);
 is $c->{audit}[0]{accountId}, $ann->{accountId}, 'by id';
 unlike $c->{audit}[0]{account} // '', qr/ann/, 'not by name';
-my $res = refresh($session);
-is $res->status, 401, 'a refresh of it';
-is $res->json->{code}, 'AUTH_SESSION_NOT_ACTIVE', 'says why';
-is login('ann@example.com', $first)->status, 401, 'no login';
-my $again = $c->done(qw(account disable), $ann->{accountId});
-ok !$again->{changed}, 'disable again, by id: unchanged';
-is_deeply $c->events, [], 'and not audited';
-ok $c->done(qw(account enable ann@example.com))->{changed}, 'account enable';
-is_deeply $c->events, ['account.enabled'], 'audited';
-ok !$c->done(qw(account enable ann@example.com))->{changed}, 'unchanged';
-is refresh($session)->status, 401, 'what was revoked stays revoked';
-$session = logged_in('a login works again', 'ann@example.com', $first);
+ended($session, 'a refresh');
+is login($ANN, $first)->status, 401, 'no login';
+changes([ disable => $ann->{accountId} ], undef, changed => $no);
+changes([ enable => $ANN ], 'enabled', changed => $yes);
+changes([ enable => $ANN ], undef, changed => $no);
+ended($session, 'what was revoked stays revoked');
+$session = logged_in('a login works again', $ANN, $first);
 $c->refused(1, qr/no account called "nobody"/, 'account', $_, 'nobody')
     for qw(disable enable unlock sessions revoke-sessions);
 $c->refused(1, qr/no account with the id/, qw(account disable), uuid(77));
-$c->refused(1, qr/no account called "nobody"/, { stdin => $first },
-    qw(account set-credential nobody));
 
-# A new credential.
-
-my $set = $c->done({ stdin => "$second_bytes\n" },
-    qw(account set-credential ann@example.com));
-is $set->{revokedSessions}, 1, 'account set-credential ends the session';
-is_deeply $c->events, ['account.credential_set'], 'audited';
-is refresh($session)->json->{code}, 'AUTH_SESSION_NOT_ACTIVE', 'it did';
-is login('ann@example.com', $first)->status, 401, 'the old one is gone';
-my @sessions = map {
-    logged_in("the new one, $_", 'ann@example.com', $second) } 1 .. 3;
+changes([ 'set-credential' => $ANN ], 'credential_set', stdin => "$second_bytes\n",
+    revokedSessions => 1);
+ended($session, 'a new credential');
+is login($ANN, $first)->status, 401, 'the old one is gone';
+my @sessions = map { logged_in("the new one, $_", $ANN, $second) } 1 .. 3;
 
 # Sessions.
 
@@ -270,10 +252,8 @@ is_deeply [ @{ $list->[0] }{qw(status branchName workspaceName revokedAt)} ],
 like $list->[0]{createdAt}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/, 'times';
 (undef, $claims) = jwt_decode($sessions[2]->json->{refreshToken});
 my $one = $claims->{session_id};
-is $c->done(qw(account revoke-sessions ann@example.com --session),
-    $one)->{revokedSessions}, 1, 'account revoke-sessions --session';
-is_deeply $c->events, ['account.sessions_revoked'], 'audited';
-is refresh($sessions[2])->status, 401, 'that one is gone';
+changes([ 'revoke-sessions', $ANN, '--session', $one ], 'sessions_revoked', revokedSessions => 1);
+ended($sessions[2], 'that one');
 is refresh($sessions[1])->status, 200, 'the other is not';
 $c->refused(1, qr/no active session with this id/,
     qw(account revoke-sessions ann@example.com --session), $one);
@@ -284,10 +264,8 @@ is $c->done(qw(account revoke-sessions ann@example.com))->{revokedSessions},
 is_deeply $c->done(qw(account sessions ann@example.com)), [], 'none is left';
 $list = $c->done(qw(account sessions ann@example.com --all));
 is scalar @$list, 5, '--all';
-is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} } @$list), 5,
-    'all revoked';
-is scalar @{ $c->done(qw(account sessions ann@example.com --all
-    --limit 2)) }, 2, '--limit';
+is scalar(grep { $_->{status} eq 'REVOKED' && $_->{revokedAt} } @$list), 5, 'all revoked';
+is scalar @{ $c->done(qw(account sessions ann@example.com --all --limit 2)) }, 2, '--limit';
 my ($status, $out) = $c->run(qw(account sessions ann@example.com --all));
 is scalar(split /\n/, $out), 6, 'a table: a head and five lines';
 like $out, qr/\Asession {31}status    created/, 'its columns';
@@ -298,20 +276,17 @@ is login('ann@example.com', 'wrong')->status, 401, 'failure' for 1 .. 3;
 is login('ann@example.com', $second)->status, 429, 'locked';
 is login('long', 'wrong')->status, 401, 'another' for 1 .. 3;
 is login('long', $long)->status, 429, 'locked too';
-is $c->done(qw(account unlock), ' ANN@example.com')->{clearedAddresses}, 1,
-    'account unlock';
+is $c->done(qw(account unlock), ' ANN@example.com')->{clearedAddresses}, 1, 'account unlock';
 is_deeply $c->events, ['account.unlocked'], 'audited';
 logged_in('unlocked', 'ann@example.com', $second);
 is login('long', $long)->status, 429, 'and nobody else';
-is $c->done(qw(account unlock ann@example.com))->{clearedAddresses}, 0,
-    'nothing to unlock';
+is $c->done(qw(account unlock ann@example.com))->{clearedAddresses}, 0, 'nothing to unlock';
 $pg->sql("update login_attempts set failures = 30
     where account_hmac = '' and address = '127.0.0.1'");
 is login('crlf', 'crlf')->status, 429, 'the address is locked';
 $c->done(qw(account unlock crlf));
 is login('crlf', 'crlf')->status, 429, 'an account alone does not help';
-ok $c->done(qw(account unlock crlf --address 127.0.0.1))
-    ->{clearedAddressTotal}, '--address';
+ok $c->done(qw(account unlock crlf --address 127.0.0.1))->{clearedAddressTotal}, '--address';
 logged_in('unlocked', crlf => 'crlf-end');
 $c->refused(2, qr/no signing key|PLATFORM_JWT_\w+: /, { env => {
     map { ("PLATFORM_JWT_$_" => undef) }
@@ -341,8 +316,7 @@ for my $change ([ [qw(branch deactivate Main)], [qw(branch activate Main)] ],
 
 # System tokens.
 
-my $system = $c->done(qw(token system --account), $robot->{accountId},
-    qw(--ttl 5m));
+my $system = $c->done(qw(token system --account), $robot->{accountId}, qw(--ttl 5m));
 is_deeply $c->events, ['token.system_issued'], 'token system: audited';
 (my $head, $claims) = jwt_decode($system->{token});
 is_deeply $head,
@@ -367,8 +341,7 @@ $c->refused(1, qr/no account/, qw(token system --ttl 5m --account), uuid(7));
 sub inspect {
     my ($token) = @_;
 
-    my ($status, $out, $err) = $c->run({ stdin => "$token\n" },
-        qw(token inspect --json));
+    my ($status, $out, $err) = $c->run({ stdin => "$token\n" }, qw(token inspect --json));
     my $signature = (split /[.]/, $token)[2] // 'none';
     unlike $out . $err, qr/\Q$signature\E/, 'no signature is shown';
     return ($status, eval { JSON::PP->new->utf8->decode($out) }, $err);
@@ -399,8 +372,7 @@ for my $bad (
     is $status, 1, "$reason: exit 1";
     is_deeply [ @$seen{qw(verifies reason signature)} ],
         [ JSON::PP::false(), $reason, $signature ], "$reason: says so";
-    like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/,
-        "$reason: one line";
+    like $err, qr/\Aidentity-fcgi: the token does not verify: [^\n]+\n\z/, "$reason: one line";
 }
 $c->refused(1, qr/not a token: it is not three parts/, { stdin => $_ }, qw(token inspect))
     for 'x', 'a.b.c', 'e30.e30';
@@ -410,15 +382,6 @@ like $out, qr/^active_branch_id \Q$main->{branchId}\E$/m, 'claim by claim';
 ($status, $out) = $c->run({ stdin => jwt_token('branch', $key,
     sub => "\x1b[2J", "a\x1b[2J" => 1) }, qw(token inspect));
 unlike $out, qr/\x1b/, 'a token does not steer the terminal';
-
-# Keys.
-
-my $new = $c->done(qw(keys generate --kid mine));
-is_deeply [ sort keys %$new ], [ map {"PLATFORM_JWT_$_"}
-    qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64) ], 'keys generate --json';
-is $new->{PLATFORM_JWT_KEY_ID}, 'mine', '--kid';
-($status) = $t->run_identity(['--check'], %env, %$new);
-is $status, 0, 'they are good';
 
 # A login races the operator: no session outlives the revocation unseen.
 
@@ -440,8 +403,7 @@ my @racers = map {
             }
         });
 } 1 .. 4;
-ok eventually(sub { !grep { !-s $t->dir . "/race$_.out" } 1 .. 4 }),
-    'four clients refresh';
+ok eventually(sub { !grep { !-s $t->dir . "/race$_.out" } 1 .. 4 }), 'four clients refresh';
 $c->done(qw(account disable ann@example.com));
 $_->wait_end(60 * $t->scale) for @racers;
 $t->write_file('enough', '');
@@ -456,8 +418,7 @@ is $pg->sql("select count(*) from auth_sessions s join accounts a
 for my $log ('postgres.log', 'identity.log') {
     my $text = $t->read_file($log);
     like $text, qr/\Q$ann->{accountId}\E/, "$log has what happened";
-    unlike $text, qr/\Q$_\E/, "$log: no credential" for $first,
-        $second_bytes;
+    unlike $text, qr/\Q$_\E/, "$log: no credential" for $first, $second_bytes;
 }
 
 $t->done;

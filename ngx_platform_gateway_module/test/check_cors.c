@@ -11,15 +11,11 @@
 #include <string.h>
 
 #include "../ngx_http_pgw_guard.h"
-#include "../ngx_http_pgw_locate.h"
 #include "../ngx_http_pgw_request.h"
 
 /* What handles a request is not called here. */
 #define ngx_http_pgw_guard_refuse(...) (abort(), NGX_ERROR)
 #define ngx_http_pgw_guard_allow(...) abort()
-#define ngx_http_pgw_locate(...) (abort(), NGX_ERROR)
-#define ngx_http_pgw_request_get(...) (abort(), NULL)
-#define ngx_http_update_location_config(...) abort()
 
 #include "../ngx_http_pgw_cors.c"
 #include "../ngx_http_pgw_names.c"

@@ -30,19 +30,8 @@ my %env = (
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false',
 );
 my @identity = map { $t->identity(name => $_, %env) } qw(a b);
-my $stack = $t->full_stack(
-    identity => $identity[0],
-    env  => { %env,
-        IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity },
-    edit => sub {
-        my $file = 'rendered/platform-http.conf';
-        my $text = $t->read_file($file);
-        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 2s;/g
-            or die "no soft age and cooldown in $file\n";
-        $t->write_file($file, $text);
-        s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/;
-    },
-);
+my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '2s',
+    edit => sub { s/(events \{)/$1 worker_connections 1024;/ if !/worker_connections/ });
 
 # -- the load, in a process of its own ----------------------------------------
 

@@ -41,9 +41,8 @@ my @identity = map { $t->identity(name => $_,
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s',
     PLATFORM_AUTH_MAX_SESSIONS         => 0,
 ) } qw(a b c);
-my $s = $t->full_stack(identity => $identity[0], env => {
-    IDENTITY_UPSTREAM => join(' ', map { $_->address } @identity),
-    PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
+my $s = $t->full_stack(identity => \@identity,
+    env => { PLATFORM_TRUSTED_PROXIES => '127.0.0.1' });
 $t->allow(qr/upstream|connect\(\) to unix|recv\(\) failed/);
 Platform::Test::Lossy->start($t, $t->port('lossy'), $s->gateway, 10);
 

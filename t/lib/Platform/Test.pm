@@ -23,9 +23,22 @@ use Platform::Test::Process;
 use Platform::Test::Server;
 use Platform::Test::Stack;
 
-use Exporter qw(import);
+use Exporter ();
+our @ISA = qw(Exporter);
 our @EXPORT = (qw(eventually header_values is_problem least), @Platform::Test::Http::EXPORT,
     @Platform::Test::Jwt::EXPORT);
+
+# A test file gets strict, warnings and Test::More with it.
+sub import {
+    my ($class) = @_;
+
+    if (caller eq 'main') {
+        strict->import;
+        warnings->import;
+        Test::More->export_to_level(1, $class);
+    }
+    return $class->export_to_level(1, @_);
+}
 
 my $owner = $$;
 my @instances;
@@ -502,12 +515,9 @@ Platform::Test - runs real nginx, identity-fcgi and PostgreSQL for one test
 
 =head1 SYNOPSIS
 
-    use strict;
-    use warnings;
     use FindBin;
     use lib "$FindBin::Bin/lib";
-    use Platform::Test;
-    use Test::More;
+    use Platform::Test;     # and strict, warnings, Test::More
 
     my $t = Platform::Test->new;
     my $key = jwt_key('a');

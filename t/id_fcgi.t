@@ -1,0 +1,267 @@
+# FastCGI connections: each is good for one request, and those that are silent,
+# slow, half-sent or broken hold up others for two seconds at most.  A request's
+# time runs from its arrival.  check_fcgi has what is read of a connection.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use Platform::Test;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $t = Platform::Test->new;
+my $slack = $t->scale;
+my $identity = $t->identity(
+    PLATFORM_WORKER_THREADS    => 4,
+    PLATFORM_REQUEST_TIMEOUT   => 10 * $slack . 's',
+    PLATFORM_AUTH_MAX_FAILURES => 0,
+);
+my $address = $identity->address;
+my $io_s = 2;    # for a request to come whole
+my $jwks = '/.well-known/jwks.json';
+
+sub bytes { return Platform::Test::Fcgi::request_bytes(@_) }
+
+sub sent {
+    my ($bytes) = @_;
+
+    my $c = $t->fcgi($address);
+    $c->send($bytes);
+    return $c;
+}
+
+sub status_of { my $got = $t->fcgi($address)->request(@_); return $got && $got->{status} }
+
+# One request on a connection of its own; how long it took.
+sub served_in {
+    my $start = time;
+    return (status_of(GET => '/healthz') // 0) == 200 ? time - $start : 1e9;
+}
+
+# Every connection in the list is closed by the server.
+sub all_closed { return !grep { !$_->connection->closed } @_ }
+
+# One request each.
+
+my @served = map { my $c = sent(bytes(GET => '/healthz', keep => $_ % 2)); $c->read_answer; $c }
+    1 .. 20;
+ok all_closed(@served), 'a connection is closed after its answer, to be kept or not';
+my $c = sent(bytes(GET => '/healthz', keep => 1) x 2);
+is $c->read_answer->{status}, 200, 'of two requests at once the first is served';
+is $c->read_answer, undef, 'the second is not';
+
+# Half-sent ones, and bodies larger than what is kept of one.
+
+my $request = bytes(POST => '/api/auth/logout', body => '{}');
+my $large = bytes(POST => '/api/auth/refresh', body => 'x' x 200_000);
+for my $case (
+    [ 'half-sent requests', '', map { substr $request, 0, $_ } (0, 1, 7, 8, 16, 30, 100,
+        length($request) - 9, length($request) - 1) x 4 ],
+    [ 'half-sent large bodies', 413, (substr $large, 0, 150_000) x 4 ],
+) {
+    my ($name, $answer, @parts) = @$case;
+    my @half;
+    cmp_ok least($io_s + 1.5 * $slack, sub {
+        push @half, map { sent($_) } @parts;
+        sleep 0.1;
+        return served_in();
+    }), '<', $io_s + 1.5 * $slack, "$name hold four workers up for their time once";
+    my %answers = map { ($_->read_answer // { status => '' })->{status} => 1 } @half;
+    is_deeply [ keys %answers ], [$answer], 'their answer';
+    ok all_closed(@half), 'and are closed then';
+}
+
+$c = $t->fcgi($address);
+for my $piece ($request =~ /.{1,60}/gs) {
+    $c->send($piece);
+    sleep 0.005;
+}
+is $c->read_answer->{status}, 200, 'a request in small pieces is served';
+my $took = least($io_s + $slack, sub {
+    $c = $t->fcgi($address);
+    my $start = time;
+    for my $byte (split //, $request) {
+        last if $c->connection->closed(0.05);
+        $c->send($byte);
+    }
+    return time - $start;
+});
+cmp_ok $took, '>', $io_s - 0.2, 'a dripping request has its time';
+cmp_ok $took, '<', $io_s + $slack, 'and no more';
+
+my $exact = '{"refreshToken":""}' . ' ' x (16_384 - 19);
+is status_of(POST => '/api/auth/refresh', body => $_->[0]), $_->[1], $_->[2]
+    for [ 'x' x 200_000, 413, 'a whole large one' ], [ $exact, 401, '16384 bytes' ],
+    [ "$exact ", 413, '16385 bytes' ];
+
+# Parameters of the size of a record, the most that nginx ever sends.
+
+sub padded { return bytes(GET => '/healthz', params => { HTTP_X_PAD => 'x' x $_[0] }) }
+my $usual = unpack('x20n', padded(200)) - 200;
+for my $size (65_000, 65_535) {
+    my $whole = padded($size - $usual);
+    is unpack('x20n', $whole), $size, "parameters of $size bytes";
+    is sent($whole)->read_answer->{status}, 200, 'are served';
+}
+
+# Broken ones.
+
+my %broken = (
+    'HTTP' => "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    'another version' => "\x02" . substr($request, 1),
+    'parameters of 2 GiB' => substr($request, 0, 16)
+        . Platform::Test::Fcgi::record(4, "\xff\xff\xff\xfe" x 2)
+        . Platform::Test::Fcgi::record(4, ''),
+    'a request given up half-way' => substr($request, 0, 16)
+        . Platform::Test::Fcgi::record(2, ''),
+    'a body shorter than announced' => bytes(POST => '/api/auth/refresh', body => '{}',
+        params => { CONTENT_LENGTH => 3 }),
+);
+for my $name (sort keys %broken) {
+    cmp_ok least($slack, sub {
+        my $start = time;
+        return all_closed(sent($broken{$name})) ? time - $start : 1e9;
+    }), '<', $slack, "$name: closed at once";
+}
+sent(bytes(GET => $jwks))->connection->reset for 1 .. 50;
+cmp_ok least($slack, \&served_in), '<', $slack, 'peers that leave do no harm';
+
+# Those who do not read their answers, and send requests on and on.
+
+my $many = bytes(GET => $jwks, keep => 1) x 2000;
+my @deaf = map { $t->fcgi($address) } 1 .. 16;
+for my $fh (map { $_->connection->{fh} } @deaf) {
+    my $n = my $sent = 0;
+    local $SIG{PIPE} = 'IGNORE';
+    while (defined $n && $sent < length $many) {    # until it is full, or closed
+        $n = syswrite $fh, $many, 65536, $sent;
+        $sent += $n // 0;
+    }
+}
+cmp_ok least($slack, \&served_in), '<', $slack, 'peers that do not read hold nobody up';
+is grep({ $_->read_answer->{status} == 200 } @deaf), 16, 'and have an answer each';
+
+# nginx in front, asked to keep connections or not, with many more clients than
+# worker threads: nobody starves.
+
+open my $fh, '<', $t->root . '/nginx.conf.d/identity_fastcgi_params' or die;
+my $params = do { local $/; <$fh> };
+$params =~ s/fastcgi_keep_conn off;/fastcgi_keep_conn on;/ or die 'no keep_conn';
+$t->set(ADDRESS => $identity->nginx_address,
+    KEPT_PARAMS => $t->write_file('kept_params', $params));
+$t->nginx_conf(<<'CONF');
+%%GLOBALS%%
+worker_processes 1;
+events { worker_connections 1024; }
+http {
+    %%GLOBALS_HTTP%%
+    platform_gateway on;
+    platform_gateway_access public;
+    upstream kept { server %%ADDRESS%%; keepalive 128; }
+    server {
+        listen 127.0.0.1:%%PORT_face%% backlog=1024;
+        location /kept/ {
+            rewrite ^/kept(/.*) $1 break;
+            include %%KEPT_PARAMS%%;
+            fastcgi_pass kept;
+        }
+        location / {
+            include %%ROOT%%/nginx.conf.d/identity_fastcgi_params;
+            fastcgi_pass %%ADDRESS%%;
+        }
+    }
+}
+CONF
+$t->start_nginx;
+my @kinds = ([ 200, GET => $jwks ], [ 200, POST => '/api/auth/logout', json => {} ],
+    [ 413, POST => '/api/auth/refresh', body => 'x' x 20_000 ], [ 200, GET => '/readyz' ]);
+for my $prefix ('', '/kept') {
+    my @requests = map { my (undef, $method, $path, @body) = @{ $kinds[ $_ % 4 ] };
+        [ $t->port('face'), http_request_bytes($method, "$prefix$path", @body) ] } 0 .. 63;
+    cmp_ok least(3 * $slack, sub {
+        my $start = time;
+        my @got = http_parallel(\@requests);
+        is_deeply [ map { $_ && $_->status } @got ], [ map { $_->[0] } (@kinds) x 16 ],
+            "64 clients at once, by $prefix/";
+        return time - $start;
+    }), '<', 3 * $slack, 'without waiting';
+}
+
+# Parameters are not the environment, nor the other way round.
+
+my $tcp = $t->identity(name => 'tcp', IDENTITY_LISTEN => '127.0.0.1:' . $t->port('tcp'),
+    HTTP_HOST => 'app.example.com', HTTP_COOKIE => 'platform_refresh_token=abc');
+like $t->fcgi($tcp->address)->request(POST => '/api/auth/refresh')->{body},
+    qr/AUTH_REFRESH_TOKEN_MISSING/, 'a cookie in the environment is none of the request';
+
+# Those who leave while a database that hangs is asked: their requests end at
+# the request timeout.
+
+my $pg = $t->postgres;
+my %hangs = map { ("PLATFORM_DB_${_}_TIMEOUT" => '50s') } qw(STATEMENT CONNECT);
+$address = $t->identity(name => 'hasty', %hangs, PLATFORM_WORKER_THREADS => 4,
+    PLATFORM_REQUEST_TIMEOUT => '2s')->address;
+ok eventually(sub { served_in() < $slack }), 'one of little patience';
+$pg->freeze('STOP');
+sent(bytes(POST => '/api/auth/login', body =>
+    '{"account":"one@demo.test","credential":"x"}'))->connection->reset for 1 .. 4;
+ok eventually(sub { served_in() < 20 }, 20), 'given up by their peers, they end';
+$pg->freeze('CONT');
+ok eventually(sub { status_of(GET => '/readyz') == 200 }), 'and the database is used again';
+
+# The only worker waits for the database: who waits for it is served next, and
+# the time of each runs from when it came.
+
+my $one = $t->identity(name => 'one', %hangs, PLATFORM_WORKER_THREADS => 1);
+$address = $one->address;
+is status_of(GET => $_), 200, "nobody is busy: $_" for '/readyz', $jwks;
+my $files = sub { return scalar(() = glob '/proc/' . $one->pid . '/fd/*') };
+my $before = $files->();
+$pg->freeze('STOP');
+my @waiting = map { sent(bytes(GET => $_)) } '/readyz', ($jwks) x 3;
+ok eventually(sub { $files->() >= $before + 4 }), 'four have come';
+sleep 0.3;
+$pg->freeze('CONT');
+is $_->read_answer->{status}, 200, 'who waited is served' for @waiting;
+my ($alone, @took) = map { $_->{durationMs} }
+    grep { ($_->{path} // '') eq $jwks } $one->log_lines;
+is scalar(grep { $_ >= 290 && $_ > $alone } @took), 3, 'their time ran from their arrival'
+    or diag "$alone, @took";
+
+# Too long: the process stands still while two requests are on their way.
+
+# A signal is on its way for a moment: whether every thread stands still.
+sub stands_still {
+    my ($pid) = @_;
+
+    return !grep { open my $stat, '<', $_ or return 0; <$stat> !~ /^\d+ \(.*\) T / }
+        glob "/proc/$pid/task/*/stat";
+}
+
+for my $case ([ 40 * $slack, 200, [] ], [ '0.5', 503, [1] ]) {
+    my ($timeout_s, $status, $retry) = @$case;
+    my $held = $t->identity(name => "timeout$timeout_s",
+        PLATFORM_REQUEST_TIMEOUT => $timeout_s . 's');
+    $address = $held->address;
+    my $get = bytes(GET => $jwks);
+    my @early = map { sent(substr $get, 0, 30) } 1, 2;
+    ok eventually(sub {
+        ($t->fcgi($address)->request(GET => '/actuator/prometheus') // { body => '' })->{body}
+            =~ /^identity_workers_busy 3$/m
+    }), "$timeout_s s: two are with workers, this with another";
+    $held->process->signal('STOP');
+    ok eventually(sub { stands_still($held->pid) }), 'which stands still';
+    $_->send(substr $get, 30) for @early;
+    my $until = time + 0.6;
+    ok eventually(sub { time > $until }), 'for longer than the shorter timeout';
+    $held->process->signal('CONT');
+    for my $got (map { $_->read_answer } @early) {
+        is $got->{status}, $status, "a timeout of $timeout_s s";
+        is_deeply [ map { $_->[1] } grep { $_->[0] eq 'Retry-After' } @{ $got->{headers} } ],
+            $retry, 'and when to ask again';
+        like $got->{body}, $status == 503 ? qr/"code":"AUTH_BUSY"/ : qr/"keys"/, 'what it says';
+    }
+}
+
+$t->done;
