@@ -64,10 +64,15 @@ sub superseded { return keys_metric($t, 'superseded') }
 sub stall_fetching {
     my ($worker);
 
+    # one whose fetch has not timed out before it was stopped
     ok eventually(sub {
         ($worker) = grep { keys_connection($t, $_) } $nginx->workers;
+        return 0 if !$worker;
+        kill 'STOP', $worker;
+        return 1 if keys_connection($t, $worker);
+        kill 'CONT', $worker;
+        return 0;
     }), 'a worker fetches';
-    kill 'STOP', $worker;
     $issuer->set(hold => 0);
     ok eventually(sub { keys_connection($t, $worker) =~ /[1-9a-f]/i }),
         'and is stopped when the answer is there';
