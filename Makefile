@@ -13,7 +13,12 @@ UNITDIR ?= /lib/systemd/system
 # Most of these tests wait most of the time; under valgrind they compute.
 PROVE_FLAGS ?= -j$(shell expr 2 \* $$(nproc))
 VALGRIND_PROVE_FLAGS ?= -j$(shell nproc)
-T ?= t
+# Those that wait longest begin first, or the last of them would run alone.
+LONG := e2e_keys_rotate browser_playground build_configure e2e_make_run \
+  id_key_rotation id_revocations id_keys_commands fault_database_lost_answers \
+  fault_failover gw_subject gw_keys_workers gw_revocations_stale id_prometheus \
+  id_pgbouncer gw_keys_stalled gw_keys_slow_issuer http_client id_lockout
+T ?= $(wildcard $(LONG:%=t/%.t)) $(filter-out $(LONG:%=t/%.t),$(wildcard t/*.t))
 SOAK ?= t/soak
 
 NEEDS_CONFIG := $(filter-out help clean distclean lint fmt deb check-deb,\

@@ -109,6 +109,14 @@ size_t pj_keyset_arena_bytes(size_t len);
 
 /* -- text ----------------------------------------------------------------- */
 
+/* s without its NUL. */
+pj_str_t pj_str(const char *s);
+
+bool pj_str_eq(pj_str_t a, pj_str_t b);
+
+/* True when s, without NUL, is the ASCII text b, letter case aside. */
+bool pj_str_caseeq(pj_str_t s, pj_str_t b);
+
 /* Bytes of the UTF-8 sequence at p < end; an ill-formed one (*valid is false
  * then) ends before the first byte that cannot continue it. */
 size_t pj_utf8_next(const unsigned char *p, const unsigned char *end,
@@ -333,13 +341,17 @@ PJ_MUST_CHECK pj_err_t pj_jws_sign(const pj_key_t *key, pj_typ_t typ,
 
 /* -- JWT claims (RFC 7519) ------------------------------------------------ */
 
-/* The kinds of token, each of one token_type and token_scope. */
+/* The kinds of token, each of one token_type and token_scope (empty for
+ * refresh tokens). */
 typedef enum {
     PJ_TOKEN_ACCOUNT,
     PJ_TOKEN_BRANCH,
     PJ_TOKEN_SYSTEM,
     PJ_TOKEN_REFRESH
 } pj_token_kind_t;
+
+pj_str_t pj_token_type(pj_token_kind_t kind);
+pj_str_t pj_token_scope(pj_token_kind_t kind);
 
 /* Verified or not, the claims of a payload in their types.  A string that the
  * kind does not carry has len 0; an array that it does not carry is NULL. */

@@ -168,10 +168,8 @@ typedef struct {
 } ngx_http_pgw_subject_t;
 
 
-/*
- * What a verified token gives to a request under a policy.  All of it lives as
- * long as the request's pool.
- */
+/* What a verified token gives to a request under a policy.  All of it lives as
+   long as the request's pool. */
 
 typedef struct {
     ngx_uint_t               access;   /* the level that it opens */
@@ -186,21 +184,16 @@ typedef struct {
 #define NGX_HTTP_PGW_GRANT_IDS  3      /* of the strings */
 
 
-/*
- * One pass through the phases; an internal redirect starts with a new one.
- * What must outlive a redirect (ids, injected headers, what to log) is in
- * ngx_http_pgw_request_t.
- */
+/* One pass through the phases; an internal redirect starts with a new one.
+   ngx_http_pgw_request_t has what must outlive a redirect. */
 
 typedef struct {
     ngx_int_t             verdict;      /* NGX_OK or a status, once decided */
     ngx_uint_t            problem;      /* see _problem.c */
 
-    /*
-     * What the token was found to be by who asked first: the guard or a
-     * variable.  It holds for these bytes, policy and key set alone, since a
-     * "rewrite" changes the location and keeps the context.
-     */
+    /* What the token was found to be by who asked first: the guard or a
+       variable.  It holds for these bytes, policy and key set alone, since a
+       "rewrite" changes the location and keeps the context. */
     pj_str_t              token;
     ngx_uint_t            policy;       /* 0: nothing is known */
     ngx_uint_t            version;
@@ -230,10 +223,10 @@ typedef struct {
 
 /*
  * The request as a whole, found through a pool cleanup of the main request,
- * since internal redirects zero every module context.  Where it is, the
- * headers are stripped and both ids are set.  A subrequest writes here nothing
- * but what holds for all (injected, anonymous): what is logged and answered is
- * the main request's.
+ * since internal redirects zero every module context.  Where it is, the headers
+ * are stripped and both ids are set.  A subrequest writes here nothing but what
+ * holds for all (injected, anonymous): what is logged and answered is the main
+ * request's.
  */
 
 typedef struct {
@@ -264,9 +257,9 @@ typedef struct {
 /* An allowed origin: all of it, or what stands around the labels of a "*". */
 
 typedef struct {
-    ngx_str_t                    prefix;       /* "https://"; there stands all
-                                                  of it, up to a zero */
-    ngx_str_t                    suffix;       /* "" or ".example.com:8443" */
+    pj_str_t                     text;         /* as it is compared */
+    size_t                       prefix;       /* of "https://", or of all */
+    ngx_str_t                    suffix;       /* "" or ".example.com" */
 } ngx_http_pgw_origin_t;
 
 
@@ -313,6 +306,14 @@ extern ngx_module_t  ngx_http_platform_gateway_module;
 #define ngx_http_pgw_core(r)                                                  \
     ((ngx_http_core_loc_conf_t *)                                             \
      ngx_http_get_module_loc_conf(r, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_core(cf)                                            \
+    ((ngx_http_core_loc_conf_t *)                                             \
+     ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module))
+
+#define ngx_http_pgw_conf_server(cf)                                          \
+    ((ngx_http_core_srv_conf_t *)                                             \
+     ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module))
 
 #define ngx_http_pgw_conf_main(cf)                                            \
     ((ngx_http_pgw_main_conf_t *)                                             \

@@ -15,8 +15,8 @@
 #include "ngx_http_pgw_keys.h"
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_local.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_metrics.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_problem.h"
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_revocations.h"
@@ -59,11 +59,9 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     void                     **loc_conf, **server;
     ngx_int_t                  rc;
     ngx_http_pgw_request_t    *gr;
-    ngx_http_pgw_srv_conf_t   *sscf;
+    ngx_http_pgw_srv_conf_t   *sscf = ngx_http_pgw_srv(r);
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_core_loc_conf_t  *clcf;
-
-    sscf = ngx_http_pgw_srv(r);
 
     if (r != r->main || !sscf->any_enabled || sscf->answers != answers) {
         return NGX_DECLINED;
@@ -73,7 +71,9 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
     server = r->loc_conf;
     loc_conf = server;
 
-    if (gr == NULL || ngx_http_pgw_locate(r, &r->uri, &loc_conf) == NGX_ERROR) {
+    if (gr == NULL
+        || ngx_http_pgw_peek_find(r, &r->uri, &loc_conf) == NGX_ERROR)
+    {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
 
@@ -85,32 +85,27 @@ ngx_http_pgw_access_options(ngx_http_request_t *r, ngx_uint_t answers)
         r->loc_conf = loc_conf;
     }
 
-    rc = NGX_DECLINED;
     conf = ngx_http_pgw_loc(r);
 
     if (conf->enable) {
         gr->required = conf->access;
+
         rc = ngx_http_pgw_cors_options(r, gr, conf);
+        if (rc != NGX_DECLINED) {
+            ngx_http_update_location_config(r);
+            return rc;
+        }
     }
 
-    if (rc == NGX_DECLINED) {
+    /* nginx looks for the location itself, and begins at the server */
 
-        /* nginx looks for the location itself, and begins at the server */
-
-        r->loc_conf = server;
-        return NGX_DECLINED;
-    }
-
-    ngx_http_update_location_config(r);
-
-    return rc;
+    r->loc_conf = server;
+    return NGX_DECLINED;
 }
 
 
-/*
- * Where a "return" of server{} may answer by itself: before it, for the path as
- * the client sent it.  Elsewhere last, for the path that may be rewritten.
- */
+/* Where a "return" of server{} may answer by itself: before it, for the path as
+   the client sent it.  Elsewhere last, for the path that may be rewritten. */
 
 static ngx_int_t
 ngx_http_pgw_options_first_handler(ngx_http_request_t *r)
@@ -140,30 +135,19 @@ ngx_http_pgw_access_source(const ngx_http_pgw_source_t *from,
 }
 
 
-/*
- * Whether r has come to a location that is there for fetches alone, in whatever
- * server.  "internal" keeps clients out, but not those whom an upstream sends
- * there by X-Accel-Redirect, or a page by SSI.
- */
+/* Whether the internal location of r is there for fetches alone, in whatever
+   server.  "internal" keeps clients out, but not those whom an upstream sends
+   there by X-Accel-Redirect, or a page by SSI. */
 
 static ngx_uint_t
 ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_core(r);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
-    clcf = ngx_http_pgw_core(r);
-
-    if (!clcf->internal) {
-        return 0;
-    }
-
-    mcf = ngx_http_pgw_main(r);
-
-    if ((!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
-         && (mcf->revocations == NULL
-             || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
-        || ngx_http_pgw_fetch_owns(r))
+    if (!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
+        && (mcf->revocations == NULL
+            || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
     {
         return 0;
     }
@@ -186,11 +170,18 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (ngx_http_pgw_access_intrudes(r)) {
-        return NGX_HTTP_NOT_FOUND;
+    if (ngx_http_pgw_core(r)->internal) {
+
+        if (ngx_http_pgw_fetch_owns(r)) {
+            return NGX_DECLINED;
+        }
+
+        if (ngx_http_pgw_access_intrudes(r)) {
+            return NGX_HTTP_NOT_FOUND;
+        }
     }
 
-    if (!ngx_http_pgw_srv(r)->any_enabled || ngx_http_pgw_fetch_owns(r)) {
+    if (!ngx_http_pgw_srv(r)->any_enabled) {
         return NGX_DECLINED;
     }
 
@@ -247,9 +238,7 @@ ngx_http_pgw_access_ask(ngx_http_request_t *r)
     ngx_int_t                 rc;
     ngx_table_elt_t          *h;
     ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_pgw_loc(r);
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
     if (!conf->enable) {
         return NGX_DECLINED;
@@ -307,9 +296,7 @@ ngx_http_pgw_preaccess_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_access_handler(ngx_http_request_t *r)
 {
-    ngx_int_t  rc;
-
-    rc = ngx_http_pgw_access_ask(r);
+    ngx_int_t  rc = ngx_http_pgw_access_ask(r);
 
     /* nginx would end the request here: let other modules speak first */
 
@@ -471,10 +458,8 @@ ngx_http_pgw_access_init(ngx_conf_t *cf)
 }
 
 
-/*
- * The handlers of a phase stand side by side and share checker and next, so it
- * is enough to swap the functions.
- */
+/* The handlers of a phase stand side by side and share checker and next, so it
+   is enough to swap the functions. */
 
 ngx_int_t
 ngx_http_pgw_access_init_module(ngx_cycle_t *cycle)

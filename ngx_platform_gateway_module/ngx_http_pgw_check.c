@@ -25,14 +25,10 @@ ngx_http_pgw_check_access(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *conf)
 {
     size_t                     need, size;
     const char                *fault;
-    ngx_uint_t                 guarded;
-    ngx_http_core_loc_conf_t  *clcf;
-    ngx_http_core_srv_conf_t  *cscf;
+    ngx_uint_t                 guarded = conf->access & NGX_HTTP_PGW_GUARDED;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
+    ngx_http_core_srv_conf_t  *cscf = ngx_http_pgw_conf_server(cf);
 
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-
-    guarded = conf->access & NGX_HTTP_PGW_GUARDED;
     need = conf->token_max_size;
     size = cscf->large_client_header_buffers.size;
 
@@ -76,10 +72,8 @@ ngx_http_pgw_check_upstream(ngx_conf_t *cf,
     const ngx_http_pgw_loc_conf_t *conf, const ngx_http_upstream_conf_t *u,
     const ngx_str_t *module)
 {
-    ngx_uint_t   keeps;
+    ngx_uint_t   keeps = u->store > 0;
     const char  *fault;
-
-    keeps = u->store > 0;
 
 #if (NGX_HTTP_CACHE)
     keeps |= u->cache > 0;
@@ -108,16 +102,15 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
 {
     size_t                      head;
     ngx_array_t               **params;
-    ngx_http_core_loc_conf_t   *clcf;
-    ngx_http_core_srv_conf_t   *cscf;
+    ngx_http_core_srv_conf_t   *cscf = ngx_http_pgw_conf_server(cf);
 
     if (u->upstream == NULL) {
 
-        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
         params = ngx_http_pgw_peek_field(cf, cf->ctx, NULL, passer->param,
                                          ngx_http_upstream_param_set_slot);
 
-        conf->one_record |= clcf->handler && params && *params;
+        conf->one_record |= params && *params
+                            && ngx_http_pgw_conf_core(cf)->handler;
 
         return NGX_CONF_OK;
     }
@@ -125,8 +118,6 @@ ngx_http_pgw_check_record(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf,
     /* in an "if", too, where the handler is that of the location around */
 
     conf->one_record = 1;
-
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
 
     head = cscf->client_header_buffer_size
            + (size_t) cscf->large_client_header_buffers.num
@@ -157,13 +148,10 @@ char *
 ngx_http_pgw_check_location(ngx_conf_t *cf, ngx_http_pgw_loc_conf_t *conf)
 {
     ngx_uint_t                       guarded;
-    ngx_http_core_loc_conf_t        *clcf;
-    ngx_http_pgw_main_conf_t        *mcf;
+    ngx_http_core_loc_conf_t        *clcf = ngx_http_pgw_conf_core(cf);
+    ngx_http_pgw_main_conf_t        *mcf = ngx_http_pgw_conf_main(cf);
     const ngx_http_pgw_passer_t     *passer;
     const ngx_http_upstream_conf_t  *u;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
-    mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_check_access(cf, conf) != NGX_CONF_OK) {
         return NGX_CONF_ERROR;

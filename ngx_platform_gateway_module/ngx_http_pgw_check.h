@@ -6,10 +6,8 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * Checks a merged location where the gateway is on; notes in the main conf
- * that keys are needed, and sets conf->one_record.
- */
+/* Checks a merged location where the gateway is on; notes in the main conf that
+   keys are needed, and sets conf->one_record. */
 char *ngx_http_pgw_check_location(ngx_conf_t *cf,
     ngx_http_pgw_loc_conf_t *conf);
 

@@ -83,7 +83,7 @@ ngx_http_pgw_conf_fail(ngx_conf_t *cf, const ngx_http_pgw_place_t *place,
     last = text;
 
     if (place == NULL) {
-        clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+        clcf = ngx_http_pgw_conf_core(cf);
         conf = clcf->loc_conf[ngx_http_platform_gateway_module.ctx_index];
         place = &conf->place;
 
@@ -207,9 +207,7 @@ ngx_http_pgw_conf_strings(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     pj_str_t      *s;
     ngx_str_t     *value;
     ngx_uint_t     i;
-    ngx_array_t  **a;
-
-    a = (ngx_array_t **) ((char *) conf + cmd->offset);
+    ngx_array_t  **a = (ngx_array_t **) ((char *) conf + cmd->offset);
 
     if (*a == NGX_CONF_UNSET_PTR) {
         *a = ngx_array_create(cf->pool, 2, sizeof(pj_str_t));
@@ -242,11 +240,9 @@ char *
 ngx_http_pgw_conf_zone(ngx_conf_t *cf, const ngx_str_t *value,
     const char *example, ssize_t min, ngx_str_t *name, size_t *zone_size)
 {
-    u_char     *colon;
+    u_char     *colon = (u_char *) ngx_strchr(value->data, ':');
     ssize_t     size;
     ngx_str_t   text;
-
-    colon = (u_char *) ngx_strchr(value->data, ':');
 
     if (colon == NULL || colon == value->data) {
         ngx_conf_log_error(NGX_LOG_EMERG, cf, 0,
@@ -406,9 +402,7 @@ ngx_http_pgw_conf_strip_map(ngx_conf_t *cf, ngx_http_pgw_srv_conf_t *conf,
     const ngx_array_t *map)
 {
     ngx_uint_t                    i;
-    ngx_http_pgw_claim_header_t  *ch;
-
-    ch = map->elts;
+    ngx_http_pgw_claim_header_t  *ch = map->elts;
 
     for (i = 0; i < map->nelts; i++) {
         if (ngx_http_pgw_conf_strip_name(cf, conf, &ch[i].name) != NGX_OK) {
@@ -453,12 +447,11 @@ ngx_http_pgw_conf_create_srv(ngx_conf_t *cf)
 char *
 ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 {
-    ngx_http_pgw_srv_conf_t   *prev = parent;
-    ngx_http_pgw_srv_conf_t   *conf = child;
-    ngx_http_core_srv_conf_t  *cscf;
+    ngx_http_pgw_srv_conf_t  *prev = parent;
+    ngx_http_pgw_srv_conf_t  *conf = child;
 
-    cscf = ngx_http_conf_get_module_srv_conf(cf, ngx_http_core_module);
-    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf, cscf->ctx);
+    conf->answers = ngx_http_pgw_peek_rewrite_answers(cf,
+                                            ngx_http_pgw_conf_server(cf)->ctx);
 
     return ngx_http_pgw_conf_strip_map(cf, conf, prev->strip);
 }
@@ -467,10 +460,8 @@ ngx_http_pgw_conf_merge_srv(ngx_conf_t *cf, void *parent, void *child)
 char *
 ngx_http_pgw_conf_strip(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_str_t   *value;
+    ngx_str_t   *value = cf->args->elts;
     ngx_uint_t   i;
-
-    value = cf->args->elts;
 
     for (i = 1; i < cf->args->nelts; i++) {
 

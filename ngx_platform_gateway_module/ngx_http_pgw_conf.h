@@ -42,11 +42,9 @@ char *ngx_http_pgw_conf_merge_claims(ngx_conf_t *cf,
 /* Notes where cf is. */
 void ngx_http_pgw_conf_place(ngx_conf_t *cf, ngx_http_pgw_place_t *place);
 
-/*
- * Logs "... in FILE:LINE", for checks at which nginx is past that line (at the
- * end of http{}).  place NULL: that of the location in cf, whose name then
- * begins the text.  Returns NGX_CONF_ERROR.
- */
+/* Logs "... in FILE:LINE", for checks at which nginx is past that line (at the
+   end of http{}).  place NULL: that of the location in cf, whose name then
+   begins the text.  Returns NGX_CONF_ERROR. */
 char *ngx_http_pgw_conf_fail(ngx_conf_t *cf,
     const ngx_http_pgw_place_t *place, const char *format, ...);
 

@@ -57,17 +57,16 @@ ngx_http_pgw_cors_origin_allowed(const ngx_http_pgw_loc_conf_t *conf,
 
     for (i = 0; i < conf->cors_origins->nelts; i++, pattern++) {
 
-        if (cr->origin->len < pattern->prefix.len + pattern->suffix.len) {
+        if (cr->origin->len < pattern->prefix + pattern->suffix.len) {
             continue;
         }
 
         /* what the prefix and the suffix leave */
 
-        first = cr->origin->data + pattern->prefix.len;
+        first = cr->origin->data + pattern->prefix;
         last = cr->origin->data + cr->origin->len - pattern->suffix.len;
 
-        if (ngx_memcmp(cr->origin->data, pattern->prefix.data,
-                       pattern->prefix.len)
+        if (ngx_memcmp(cr->origin->data, pattern->text.data, pattern->prefix)
             == 0
             && ngx_memcmp(last, pattern->suffix.data, pattern->suffix.len) == 0
             && (pattern->suffix.len ? ngx_http_pgw_cors_is_labels(first, last)
@@ -209,10 +208,8 @@ ngx_http_pgw_cors_options(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * Takes out an upstream's CORS headers, where drop, and adds names to the last
- * Vary line that there is, or as a line of its own; NULL: no Vary.
- */
+/* Takes out an upstream's CORS headers, where drop, and adds names to the last
+   Vary line that there is, or as a line of its own; NULL: no Vary. */
 
 static ngx_int_t
 ngx_http_pgw_cors_edit(ngx_http_request_t *r, ngx_uint_t drop,
@@ -311,10 +308,6 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
     ngx_uint_t        allowed, preflight, refused;
     const ngx_str_t  *names;
 
-    static const ngx_str_t  origin = ngx_string("Origin");
-    static const ngx_str_t  three = ngx_string("Origin, "
-        "Access-Control-Request-Method, Access-Control-Request-Headers");
-
     preflight = gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_METHOD_FORBIDDEN
                 || gr->reason == NGX_HTTP_PGW_REASON_PREFLIGHT_HEADER_FORBIDDEN;
@@ -326,13 +319,14 @@ ngx_http_pgw_cors_headers(ngx_http_request_t *r,
 
     allowed = !refused && ngx_http_pgw_cors_origin_allowed(conf, &gr->cors);
 
-    /*
-     * Vary goes on responses without an Origin too: a cache must not hand
-     * them to a page of another origin.
-     */
+    /* Vary goes on responses without an Origin too: a cache must not hand them
+       to a page of another origin. */
 
     names = conf->cors_origins == NULL || conf->cors_origins->nelts == 0 ? NULL
-            : preflight || refused ? &three : &origin;
+            : preflight || refused
+            ? ngx_http_pgw_header_text("Origin, Access-Control-Request-Method, "
+                                       "Access-Control-Request-Headers")
+            : ngx_http_pgw_header_text("Origin");
 
     /* what an upstream allows is refused by taking it away */
 
@@ -445,9 +439,8 @@ ngx_http_pgw_cors_parse(u_char *origin, ngx_http_pgw_origin_t *pattern)
         }
     }
 
-    *end = '\0';
-    pattern->prefix.data = origin;
-    pattern->prefix.len = (size_t) ((wildcard ? host - 1 : end) - origin);
+    pattern->text = (pj_str_t) { origin, (size_t) (end - origin) };
+    pattern->prefix = (size_t) ((wildcard ? host - 1 : end) - origin);
     pattern->suffix.data = host;
     pattern->suffix.len = wildcard ? (size_t) (end - host) : 0;
 

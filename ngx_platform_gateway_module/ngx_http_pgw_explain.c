@@ -11,18 +11,16 @@
 #include "ngx_http_pgw_cors.h"
 #include "ngx_http_pgw_headers.h"
 #include "ngx_http_pgw_keys.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_names.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_revocations.h"
 #include "ngx_http_pgw_text.h"
 #include "ngx_http_pgw_token.h"
 
 
-/*
- * The checks, in the order in which the first that fails decides.  One of a
- * stage of verifying a token is about one error; with PJ_OK it is about all
- * errors of the stage that have no check of their own.
- */
+/* The checks, in the order in which the first that fails decides.  One of a
+   stage of verifying a token is about one error; with PJ_OK it is about all
+   errors of the stage that have no check of their own. */
 
 static const struct {
     const char  *name;
@@ -59,16 +57,6 @@ static const struct {
     (sizeof(ngx_http_pgw_explain_checks)                                      \
      / sizeof(ngx_http_pgw_explain_checks[0]))
 
-enum {      /* those of no stage */
-    NGX_HTTP_PGW_CHECK_PATH = 0,
-    NGX_HTTP_PGW_CHECK_CORS,
-    NGX_HTTP_PGW_CHECK_LOCATION,
-    NGX_HTTP_PGW_CHECK_METHOD,
-    NGX_HTTP_PGW_CHECK_BEARER,
-    NGX_HTTP_PGW_CHECK_SESSION = NGX_HTTP_PGW_CHECKS - 2,
-    NGX_HTTP_PGW_CHECK_CONTEXT
-};
-
 
 typedef struct {
     ngx_http_request_t             *request;   /* that asks */
@@ -95,13 +83,18 @@ typedef struct {
 /* The checks come in their order; reason 0: it passed; detail NULL: of it. */
 
 static void
-ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, ngx_uint_t check,
+ngx_http_pgw_explain_note(ngx_http_pgw_explain_t *e, const char *check,
     ngx_uint_t reason, const char *detail)
 {
-    e->check[check].made = 1;
-    e->check[check].reason = reason;
-    e->check[check].detail = detail ? detail
-                                    : ngx_http_pgw_reasons[reason].detail;
+    ngx_uint_t  i;
+
+    for (i = 0; ngx_strcmp(ngx_http_pgw_explain_checks[i].name, check); i++) {
+        /* void */
+    }
+
+    e->check[i].made = 1;
+    e->check[i].reason = reason;
+    e->check[i].detail = detail ? detail : ngx_http_pgw_reasons[reason].detail;
     e->refuses = e->refuses ? e->refuses : reason;
 }
 
@@ -120,8 +113,8 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
                && (e->conf->access & NGX_HTTP_PGW_PUBLIC)
              ? "no other location serves the path" : NULL;
 
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_LOCATION,
-                              detail ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
+    ngx_http_pgw_explain_note(e, "location", detail
+                              ? NGX_HTTP_PGW_REASON_ROUTE_NOT_FOUND : 0,
                               detail);
 
     e->admits = !e->conf->enable || e->redirect ? 0
@@ -138,7 +131,7 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
                                ngx_http_pgw_header_text("TRACE, CONNECT"),
                                method, 0);
 
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_METHOD, allowed
+    ngx_http_pgw_explain_note(e, "method", allowed
                               ? 0 : NGX_HTTP_PGW_REASON_METHOD_FORBIDDEN,
                               "the location does not accept the method");
 }
@@ -149,19 +142,17 @@ ngx_http_pgw_explain_location_checks(ngx_http_pgw_explain_t *e)
 static ngx_int_t
 ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 {
-    void                          **loc_conf;
+    void                          **loc_conf = e->asked->server->ctx->loc_conf;
     ngx_int_t                       rc;
     ngx_str_t                       uri;
     const char                     *detail;
     ngx_http_pgw_reason_e           reason;
     const ngx_http_pgw_loc_conf_t  *conf;
 
-    loc_conf = e->asked->server->ctx->loc_conf;
+    rc = ngx_http_pgw_peek_uri(e->request, e->asked->server,
+                               &e->asked->path, &uri);
 
-    rc = ngx_http_pgw_locate_uri(e->request, e->asked->server,
-                                 &e->asked->path, &uri);
-
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_PATH, rc == NGX_DECLINED
+    ngx_http_pgw_explain_note(e, "path", rc == NGX_DECLINED
                               ? NGX_HTTP_PGW_REASON_BAD_REQUEST : 0,
                               "nginx does not accept this path");
     if (rc == NGX_DECLINED) {
@@ -169,7 +160,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     }
 
     if (rc == NGX_OK) {
-        rc = ngx_http_pgw_locate(NULL, &uri, &loc_conf);
+        rc = ngx_http_pgw_peek_find(NULL, &uri, &loc_conf);
     }
 
     if (rc == NGX_ERROR) {
@@ -188,7 +179,7 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
     if (e->asked->origin.data && conf->enable) {
         reason = ngx_http_pgw_cors_ask(e->request->pool, conf, e->asked,
                                        &detail);
-        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CORS, reason, detail);
+        ngx_http_pgw_explain_note(e, "cors", reason, detail);
     }
 
     if (conf->enable
@@ -205,10 +196,8 @@ ngx_http_pgw_explain_route(ngx_http_pgw_explain_t *e)
 }
 
 
-/*
- * The checks that a stage makes come one after the other, and one that failed
- * is its last; those of the policy all are made.
- */
+/* The checks that a stage makes come one after the other, and one that failed
+   is its last; those of the policy all are made. */
 
 static void
 ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
@@ -245,7 +234,8 @@ ngx_http_pgw_explain_steps(ngx_http_pgw_explain_t *e,
                  : err != PJ_ERR_KID_UNKNOWN ? ngx_http_pgw_reason_of_token(err)
                  : ngx_http_pgw_token_no_key(e->keys, set, e->claims.iat);
 
-        ngx_http_pgw_explain_note(e, i, reason,
+        ngx_http_pgw_explain_note(e, ngx_http_pgw_explain_checks[i].name,
+                 reason,
                  reason == NGX_HTTP_PGW_REASON_KEYS_UNAVAILABLE
                  ? "there is no usable key set"
                  : reason == NGX_HTTP_PGW_REASON_KID_PENDING
@@ -267,11 +257,10 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
     pj_err_t              err;
     pj_str_t              token;
     ngx_int_t             rc;
-    const ngx_str_t      *value;
+    const ngx_str_t      *value = &e->asked->token;
     const pj_keyset_t    *set;
     ngx_http_pgw_steps_t  steps = { .at = e->asked->at };
 
-    value = &e->asked->token;
     rc = ngx_http_pgw_token_find(value, &token);
 
     if (rc == NGX_DECLINED && value->data
@@ -281,7 +270,7 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
         token = (pj_str_t) { value->data, value->len };
     }
 
-    ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_BEARER,
+    ngx_http_pgw_explain_note(e, "bearer",
                      rc == NGX_ERROR ? NGX_HTTP_PGW_REASON_TOKEN_SHAPE
                      : rc != NGX_OK ? NGX_HTTP_PGW_REASON_TOKEN_MISSING : 0,
                      rc == NGX_ERROR ? pj_strerror(PJ_ERR_TOKEN_SHAPE)
@@ -308,12 +297,12 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 
     if (steps.found[NGX_HTTP_PGW_STAGE_POLICY]) {
         if (e->revocations) {
-            ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_SESSION,
+            ngx_http_pgw_explain_note(e, "session",
                   ngx_http_pgw_revocations_ask(e->revocations, &e->claims),
                   NULL);
         }
 
-        ngx_http_pgw_explain_note(e, NGX_HTTP_PGW_CHECK_CONTEXT,
+        ngx_http_pgw_explain_note(e, "context",
                    (ngx_http_pgw_token_access(e->claims.kind) & e->conf->access)
                    ? 0 : NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN, NULL);
     }
@@ -322,10 +311,8 @@ ngx_http_pgw_explain_verify(ngx_http_pgw_explain_t *e)
 }
 
 
-/*
- * The decision, and what the client is answered: null where that is for an
- * upstream to say.  What nginx refuses itself stays refused in shadow mode.
- */
+/* The decision, and what the client is answered: null where that is for an
+   upstream to say.  What nginx refuses itself stays refused in shadow mode. */
 
 static void
 ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
@@ -355,16 +342,20 @@ ngx_http_pgw_explain_verdict(ngx_http_pgw_text_t *text,
 }
 
 
+/* A list of what begins with a pj_str_t. */
+
 static void
 ngx_http_pgw_explain_strings(ngx_http_pgw_text_t *text, const char *name,
-    const ngx_array_t *strings)
+    const ngx_array_t *list)
 {
-    ngx_uint_t  i;
+    u_char      *elt;
+    ngx_uint_t   i;
 
     ngx_http_pgw_text_format(text, ",\"%s\":[", name);
 
-    for (i = 0; strings && i < strings->nelts; i++) {
-        ngx_http_pgw_text_item(text, (const pj_str_t *) strings->elts + i);
+    for (i = 0; list && i < list->nelts; i++) {
+        elt = (u_char *) list->elts + i * list->size;
+        ngx_http_pgw_text_item(text, (pj_str_t *) (void *) elt);
     }
 
     ngx_http_pgw_text_format(text, "]");
@@ -375,13 +366,11 @@ static void
 ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t                      i, access;
+    ngx_uint_t                      access;
     const char                     *match;
     ngx_conf_bitmask_t             *level;
-    const ngx_http_pgw_origin_t    *origin;
-    const ngx_http_pgw_loc_conf_t  *conf;
+    const ngx_http_pgw_loc_conf_t  *conf = e->conf;
 
-    conf = e->conf;
     ngx_http_pgw_text_format(text, ",\n\"location\":%s", conf ? "" : "null");
 
     if (conf == NULL) {
@@ -415,17 +404,8 @@ ngx_http_pgw_explain_location(ngx_http_pgw_text_t *text,
     ngx_http_pgw_text_json(text, ",\"serviceName\":", &conf->service_name);
     ngx_http_pgw_explain_strings(text, "issuers", conf->issuers);
     ngx_http_pgw_explain_strings(text, "audiences", conf->audiences);
-
-    /* no pattern needs escaping */
-    ngx_http_pgw_text_format(text, ",\"corsOrigins\":[");
-
-    for (i = 0; conf->cors_origins && i < conf->cors_origins->nelts; i++) {
-        origin = (ngx_http_pgw_origin_t *) conf->cors_origins->elts + i;
-        ngx_http_pgw_text_literal(text, i ? "," : "",
-                                     (const char *) origin->prefix.data);
-    }
-
-    ngx_http_pgw_text_json(text, "],\"corsMethods\":", &conf->cors_methods);
+    ngx_http_pgw_explain_strings(text, "corsOrigins", conf->cors_origins);
+    ngx_http_pgw_text_json(text, ",\"corsMethods\":", &conf->cors_methods);
     ngx_http_pgw_text_json(text, ",\"corsHeaders\":", &conf->cors_headers);
 
     ngx_http_pgw_text_format(text, ",\"leewaySeconds\":%T,\"tokenMaxSize\":%uz,"
@@ -482,19 +462,22 @@ static void
 ngx_http_pgw_explain_results(ngx_http_pgw_text_t *text,
     const ngx_http_pgw_explain_t *e)
 {
-    ngx_uint_t  i, reason;
+    ngx_uint_t   i, reason;
+    const char  *name;
 
     for (i = 0; i < NGX_HTTP_PGW_CHECKS; i++) {
 
-        if (i == NGX_HTTP_PGW_CHECK_SESSION && e->revocations == NULL) {
+        name = ngx_http_pgw_explain_checks[i].name;
+        reason = e->check[i].reason;
+
+        if (e->revocations == NULL && ngx_strcmp(name, "session") == 0) {
             continue;
         }
 
-        reason = e->check[i].reason;
         ngx_http_pgw_text_format(text,
                                  "%s\n{\"check\":\"%s\",\"result\":\"%s\"",
                                  i ? "," : ",\n\"checks\":[",
-                                 ngx_http_pgw_explain_checks[i].name,
+                                 name,
                                  !e->check[i].made ? "skipped"
                                  : reason ? "failed" : "passed");
 

@@ -53,30 +53,14 @@ ngx_http_pgw_headers_value(ngx_http_variable_value_t *v, u_char *data,
 }
 
 
-/* X_Request_Id and the like: many an upstream cannot tell them apart. */
-
-static ngx_uint_t
-ngx_http_pgw_headers_alike(const ngx_str_t *key, const ngx_str_t *lowcase)
-{
-    size_t  i;
-
-    for (i = 0; i < key->len; i++) {
-        if (ngx_http_pgw_names_fold(key->data[i]) != lowcase->data[i]) {
-            return 0;
-        }
-    }
-
-    return 1;
-}
-
-
-/* Which of the names to strip, the ids first, key is or looks like; their
-   number: none of them. */
+/* Which of the names to strip, the ids first, key is or looks like, since many
+   an upstream cannot tell X_Request_Id apart; their number: none of them. */
 
 static ngx_inline ngx_uint_t
 ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
     const ngx_str_t *key)
 {
+    size_t                              n;
     ngx_uint_t                          i;
     const ngx_http_pgw_claim_header_t  *name = conf->strip->elts;
 
@@ -87,9 +71,20 @@ ngx_http_pgw_headers_strip(const ngx_http_pgw_srv_conf_t *conf,
     }
 
     for (i = 0; i < conf->strip->nelts; i++) {
-        if (key->len == name[i].lowcase.len
-            && ngx_http_pgw_headers_alike(key, &name[i].lowcase))
-        {
+
+        if (key->len != name[i].lowcase.len) {
+            continue;
+        }
+
+        for (n = 0; n < key->len; n++) {
+            if (ngx_http_pgw_names_fold(key->data[n])
+                != name[i].lowcase.data[n])
+            {
+                break;
+            }
+        }
+
+        if (n == key->len) {
             break;
         }
     }
@@ -107,10 +102,10 @@ ngx_http_pgw_headers_stripped(const ngx_http_core_srv_conf_t *server,
     const ngx_http_pgw_claim_header_t  *strip;
 
     conf = server->ctx->srv_conf[ngx_http_platform_gateway_module.ctx_index];
+    strip = conf->strip->elts;
 
     while (conf->any_enabled && ngx_http_pgw_names_next(list, name)) {
 
-        strip = conf->strip->elts;
         i = ngx_http_pgw_headers_strip(conf, name);
 
         /* an id is kept, unlike what looks like it */
@@ -195,47 +190,27 @@ ngx_http_pgw_headers_run(ngx_list_t *list, ngx_table_elt_t *elts, ngx_uint_t n)
 }
 
 
-/*
- * The part that an earlier pass added, or NULL.  It begins with an id that has
- * the name's own bytes, which no header of a client has.
- */
-
-static const ngx_list_part_t *
-ngx_http_pgw_headers_added(const ngx_http_request_t *r,
-    const ngx_http_pgw_srv_conf_t *conf)
-{
-    const ngx_list_part_t              *part;
-    const ngx_table_elt_t              *h;
-    const ngx_http_pgw_claim_header_t  *name;
-
-    name = conf->strip->elts;
-
-    for (part = &r->headers_in.headers.part; part; part = part->next) {
-        h = part->elts;
-
-        if (part->nelts && h->key.data == name->name.data) {
-            break;
-        }
-    }
-
-    return part;
-}
-
-
-/*
- * Makes pass->kept of those headers of r that stay, without copying them.  An
- * earlier pass has sifted what stands before the part that it added; another
- * module has added since what comes after it.
- */
+/* Makes pass->kept of those headers of r that stay, without copying them.  An
+   earlier pass has sifted what stands before the part that it added; another
+   module has added since what comes after it. */
 
 static ngx_int_t
 ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 {
-    ngx_uint_t              i, start;
-    ngx_table_elt_t        *h;
-    const ngx_list_part_t  *part, *added;
+    ngx_uint_t                          i, start;
+    ngx_table_elt_t                    *h;
+    const ngx_list_part_t              *part, *added;
+    const ngx_http_pgw_claim_header_t  *name = pass->conf->strip->elts;
 
-    added = ngx_http_pgw_headers_added(r, pass->conf);
+    /* it begins with an id whose name has our own bytes, as no client's has */
+
+    for (added = &r->headers_in.headers.part; added; added = added->next) {
+        h = added->elts;
+
+        if (added->nelts && h->key.data == name->name.data) {
+            break;
+        }
+    }
 
     pass->kept.size = sizeof(ngx_table_elt_t);
     pass->kept.pool = r->pool;
@@ -251,13 +226,14 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 
         h = part->elts;
 
-        for (i = 0, start = 0; i <= part->nelts; i++) {
+        for (start = 0; start <= part->nelts; start = i + 1) {
 
-            if (i < part->nelts
-                && &h[i] != pass->hide
-                && (added || !ngx_http_pgw_headers_look(pass, &h[i])))
-            {
-                continue;
+            for (i = start; i < part->nelts; i++) {
+                if (&h[i] == pass->hide
+                    || (!added && ngx_http_pgw_headers_look(pass, &h[i])))
+                {
+                    break;
+                }
             }
 
             if (ngx_http_pgw_headers_run(&pass->kept, &h[start], i - start)
@@ -265,8 +241,6 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
             {
                 return NGX_ERROR;
             }
-
-            start = i + 1;
         }
     }
 
@@ -279,9 +253,7 @@ ngx_http_pgw_headers_sift(ngx_http_request_t *r, ngx_http_pgw_pass_t *pass)
 static const ngx_str_t *
 ngx_http_pgw_ids_given(const ngx_http_pgw_pass_t *pass, ngx_uint_t n)
 {
-    const ngx_str_t  *id;
-
-    id = pass->id[n];
+    const ngx_str_t  *id = pass->id[n];
 
     return pass->ids[n] == 1
            && id->len <= NGX_HTTP_PGW_ID_MAX_LEN
@@ -349,10 +321,8 @@ ngx_http_pgw_headers_note(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 }
 
 
-/*
- * Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
- * are what proxy and fastcgi look names up by.
- */
+/* Fills h, which is zeroed (from 1.23 it has a ->next); hash and lowcase_key
+   are what proxy and fastcgi look names up by. */
 
 static void
 ngx_http_pgw_headers_set(ngx_table_elt_t *h,

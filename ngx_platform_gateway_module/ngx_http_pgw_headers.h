@@ -1,9 +1,4 @@
 
-/*
- * The headers of a request: what is removed, added and taken back.
- */
-
-
 #ifndef _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
 #define _NGX_HTTP_PGW_HEADERS_H_INCLUDED_
 

@@ -7,7 +7,6 @@
 
 #include "ngx_http_pgw_lease.h"
 #include "ngx_http_pgw_conf.h"
-#include "ngx_http_pgw_locate.h"
 #include "ngx_http_pgw_peek.h"
 
 #include <openssl/hmac.h>
@@ -78,7 +77,7 @@ ngx_http_pgw_lease_location(ngx_conf_t *cf, ngx_http_pgw_source_t *from)
 
     loc_conf = from->ctx->loc_conf;
 
-    if (ngx_http_pgw_locate(NULL, &from->location, &loc_conf) != NGX_OK) {
+    if (ngx_http_pgw_peek_find(NULL, &from->location, &loc_conf) != NGX_OK) {
         return ngx_http_pgw_conf_fail(cf, &from->place,
                    "\"%s %V\" names no location of its server: add "
                    "\"location = %V { internal; ... }\"", from->directive,

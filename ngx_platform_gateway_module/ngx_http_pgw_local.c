@@ -27,9 +27,8 @@ ngx_http_pgw_local_refuse(ngx_http_request_t *r, ngx_http_pgw_reason_e reason,
     const char *code, const char *detail, time_t retry_after)
 {
     ngx_int_t                rc;
-    ngx_http_pgw_request_t  *gr;
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_own(r);
 
-    gr = ngx_http_pgw_request_own(r);
     if (gr == NULL) {
         return NGX_HTTP_INTERNAL_SERVER_ERROR;
     }
@@ -63,9 +62,7 @@ ngx_http_pgw_local_health_handler(ngx_http_request_t *r)
 static ngx_int_t
 ngx_http_pgw_local_ready_handler(ngx_http_request_t *r)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_pgw_main(r);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
     return ngx_http_pgw_keys_usable(mcf->keys)
            && ngx_http_pgw_keys_get(mcf->keys) == NULL
@@ -201,11 +198,9 @@ ngx_http_pgw_explain_body(ngx_http_request_t *r)
 }
 
 
-/*
- * A token must not reach the disk, so a body that nginx would not hold in
- * memory is refused.  A page may have its browser ask, from inside what "allow"
- * lets in: all that a page can have sent by POST has one of two headers.
- */
+/* A token must not reach the disk, so a body that nginx would not hold in
+   memory is refused.  A page may have its browser ask, from inside what "allow"
+   lets in: all that a page can have sent by POST has one of two headers. */
 
 static ngx_int_t
 ngx_http_pgw_explain_handler(ngx_http_request_t *r)
@@ -289,9 +284,8 @@ char *
 ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
     ngx_http_pgw_loc_conf_t *conf)
 {
-    ngx_http_core_loc_conf_t  *clcf;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
+    const char                *fault;
+    ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_conf_core(cf);
 
     /* the handler of a location runs in its "if" and "limit_except" as well */
 
@@ -311,24 +305,19 @@ ngx_http_pgw_local_merge(ngx_conf_t *cf, const ngx_http_pgw_loc_conf_t *prev,
         conf->explain = ngx_http_pgw_explain_server(cf, &conf->explain_name);
     }
 
-    if (conf->explain == NULL) {
-        return ngx_http_pgw_conf_fail(cf, NULL,
-                   "has \"platform_gateway_explain %V\", and not exactly one "
-                   "server has that \"server_name\",", &conf->explain_name);
-    }
+    fault = conf->explain == NULL
+            ? "has \"platform_gateway_explain %V\", and not exactly one server "
+              "has that \"server_name\","
+            : clcf->internal
+              || ngx_http_pgw_peek_access_denies(cf)
+              || (conf->enable && !conf->shadow
+                  && (conf->access & NGX_HTTP_PGW_GUARDED)) ? NULL
+            : "has \"platform_gateway_explain\" and is open to anybody: say "
+              "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or guard "
+              "it,";
 
-    if (clcf->internal
-        || ngx_http_pgw_peek_access_denies(cf)
-        || (conf->enable && !conf->shadow
-            && (conf->access & NGX_HTTP_PGW_GUARDED)))
-    {
-        return NGX_CONF_OK;
-    }
-
-    return ngx_http_pgw_conf_fail(cf, NULL,
-               "has \"platform_gateway_explain\" and is open to anybody: say "
-               "\"allow 127.0.0.1; deny all;\" or \"internal;\" in it, or "
-               "guard it,");
+    return fault ? ngx_http_pgw_conf_fail(cf, NULL, fault, &conf->explain_name)
+                 : NGX_CONF_OK;
 }
 
 
@@ -348,13 +337,10 @@ ngx_http_pgw_content_t  ngx_http_pgw_local_explain =
 char *
 ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
 {
-    ngx_http_pgw_loc_conf_t  *lcf = conf;
-
     ngx_str_t                     *value = cf->args->elts;
-    ngx_http_core_loc_conf_t      *clcf;
+    ngx_http_pgw_loc_conf_t       *lcf = conf;
+    ngx_http_core_loc_conf_t      *clcf = ngx_http_pgw_conf_core(cf);
     const ngx_http_pgw_content_t  *content = cmd->post;
-
-    clcf = ngx_http_conf_get_module_loc_conf(cf, ngx_http_core_module);
 
     if (clcf->handler) {
         return "conflicts with another content handler of the location";
@@ -369,8 +355,8 @@ ngx_http_pgw_local_content(ngx_conf_t *cf, ngx_command_t *cmd, void *conf)
     }
 
     if (content == &ngx_http_pgw_local_explain) {
-        lcf->explain = ngx_http_conf_get_module_srv_conf(cf,
-                                                         ngx_http_core_module);
+        lcf->explain = ngx_http_pgw_conf_server(cf);
+
         if (cf->args->nelts == 2) {
             lcf->explain_name = value[1];
         }

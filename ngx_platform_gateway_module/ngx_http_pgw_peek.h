@@ -6,20 +6,14 @@
 #include "ngx_http_pgw.h"
 
 
-/*
- * The field that a directive of any module (or of that one) sets in the
- * location in ctx by that function (or any), or NULL.  The tables of directives
- * are public.
- */
+/* The field that a directive of any module (or of that one) sets in the
+   location in ctx by that function (NULL: by any), or NULL. */
 void *ngx_http_pgw_peek_field(ngx_conf_t *cf, const ngx_http_conf_ctx_t *ctx,
     const char *module, const char *directive,
     char *(*set)(ngx_conf_t *cf, ngx_command_t *cmd, void *conf));
 
-/*
- * What the location or server in ctx does in the rewrite phase, or NULL: the
- * compiled code, the first member of the rewrite module's configuration.  A
- * word that is a function's address marks an instruction.
- */
+/* The compiled code that the location or server in ctx has for the rewrite
+   phase, or NULL.  Words that are a function's address mark instructions. */
 const ngx_array_t *ngx_http_pgw_peek_rewrite_codes(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx);
 
@@ -35,10 +29,8 @@ ngx_uint_t ngx_http_pgw_peek_access_denies(ngx_conf_t *cf);
 
 typedef struct {
     ngx_str_t                    name;         /* "proxy" */
-    const char                  *directive;    /* tells where its upstream_conf
-                                                  is */
-    const char                  *param;        /* sets what goes into its one
-                                                  record, or NULL */
+    const char                  *directive;    /* finds its upstream_conf */
+    const char                  *param;        /* of its one record, or NULL */
 } ngx_http_pgw_passer_t;
 
 /*
@@ -49,6 +41,21 @@ typedef struct {
  */
 ngx_http_upstream_conf_t *ngx_http_pgw_peek_passer(ngx_conf_t *cf,
     const ngx_http_conf_ctx_t *ctx, const ngx_http_pgw_passer_t **passer);
+
+/*
+ * Sets *loc_conf, where the search begins (that of a server), to what serves
+ * uri, as nginx finds it.  NGX_OK; NGX_DONE: nginx redirects to the path and
+ * "/", which *loc_conf serves; NGX_DECLINED: no location matches, *loc_conf is
+ * what it was; NGX_ERROR.  Captures go to r, NULL: nowhere.
+ */
+ngx_int_t ngx_http_pgw_peek_find(ngx_http_request_t *r, ngx_str_t *uri,
+    void ***loc_conf);
+
+/* Reads a path as nginx reads that of a request line to server, into memory of
+   r: decoded, without arguments.  NGX_DECLINED: it is not accepted. */
+ngx_int_t ngx_http_pgw_peek_uri(const ngx_http_request_t *r,
+    const ngx_http_core_srv_conf_t *server, const ngx_str_t *path,
+    ngx_str_t *uri);
 
 
 #endif /* _NGX_HTTP_PGW_PEEK_H_INCLUDED_ */

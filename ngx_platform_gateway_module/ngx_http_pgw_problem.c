@@ -3,14 +3,10 @@
  * RFC 9457 bodies: a header and a body filter that put
  * application/problem+json where nginx would send one of its built-in pages.
  *
- * nginx's special response sets r->err_status, which nothing else does, and
- * sends text/html of a known length without validators.  After an error_page
- * redirect r->err_status is set as well, while the operator's own location
- * answers: so such a header is held back until the first buffer of the body
- * is seen, which either is nginx's page or goes out untouched.
- *
- * All filters of nginx that look at the content type (charset, gzip, ssi, sub,
- * addition) come later and see the final one.
+ * nginx's special response alone sets r->err_status, and sends text/html of a
+ * known length without validators.  r->err_status stays set where error_page
+ * has an operator's location answer.  So such a header is held back until the
+ * first buffer of the body is seen: nginx's page, or what goes out untouched.
  */
 
 
@@ -22,16 +18,13 @@
 
 
 /* ctx->problem */
-
 #define NGX_HTTP_PGW_PROBLEM_NONE     0
 #define NGX_HTTP_PGW_PROBLEM_PENDING  1  /* header held back */
 #define NGX_HTTP_PGW_PROBLEM_SENT     2  /* page is swallowed */
 
 
-/*
- * The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
- * are told apart, by their text.  No string needs escaping in JSON.
- */
+/* The built-in pages, by status.  494 to 497 arrive here as 400; 494 and 497
+   are told apart, by their text.  No string needs escaping in JSON. */
 
 typedef struct {
     ngx_uint_t   status;
@@ -123,10 +116,8 @@ ngx_http_pgw_problem_allow(ngx_http_request_t *r,
 }
 
 
-/*
- * What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
- * section 3): Allow, Retry-After, WWW-Authenticate.
- */
+/* What goes with the status (RFC 9110 sections 10.2.1 and 10.2.3, RFC 6750
+   section 3): Allow, Retry-After, WWW-Authenticate. */
 
 static ngx_int_t
 ngx_http_pgw_problem_headers(ngx_http_request_t *r,
@@ -136,9 +127,8 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
     ngx_str_t                     value;
     ngx_uint_t                    ours;
     const ngx_str_t              *allow;
-    const ngx_http_pgw_reason_t  *reason;
+    const ngx_http_pgw_reason_t  *reason = ngx_http_pgw_request_refusal(gr);
 
-    reason = ngx_http_pgw_request_refusal(gr);
     ours = (reason && reason->status == r->headers_out.status);
 
     if (r->err_status == NGX_HTTP_NOT_ALLOWED
@@ -167,7 +157,7 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
         value.len = (size_t) (ngx_sprintf(value.data, "%T", retry_after)
                               - value.data);
 
-        if (ngx_http_pgw_header_add(r, "Retry-After", &value) == NULL) {
+        if (!ngx_http_pgw_header_add(r, "Retry-After", &value)) {
             return NGX_ERROR;
         }
     }
@@ -186,11 +176,8 @@ ngx_http_pgw_problem_headers(ngx_http_request_t *r,
 static ngx_int_t
 ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 {
-    ngx_http_pgw_request_t   *gr;
-    ngx_http_pgw_loc_conf_t  *conf;
-
-    conf = ngx_http_pgw_loc(r);
-    gr = ngx_http_pgw_request_begin(r);
+    ngx_http_pgw_request_t   *gr = ngx_http_pgw_request_begin(r);
+    ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
     if (gr == NULL
         || ngx_http_pgw_problem_headers(r, gr, conf) != NGX_OK
@@ -215,9 +202,7 @@ ngx_http_pgw_problem_send_header(ngx_http_request_t *r)
 static ngx_uint_t
 ngx_http_pgw_problem_possible(ngx_http_request_t *r)
 {
-    ngx_http_headers_out_t  *out;
-
-    out = &r->headers_out;
+    ngx_http_headers_out_t  *out = &r->headers_out;
 
     return r->err_status >= NGX_HTTP_BAD_REQUEST
            && out->status == r->err_status
@@ -257,11 +242,10 @@ ngx_http_pgw_problem_header_filter(ngx_http_request_t *r)
 
     ctx->problem = NGX_HTTP_PGW_PROBLEM_PENDING;
 
+    /* an operator's page may follow, and the filters that would ask for these
+       have not seen the header yet */
+
     if (r->internal) {
-
-        /* an operator's page may follow, and the filters that would ask for
-           these have not seen the header yet */
-
         r->main_filter_need_in_memory = 1;
         r->filter_need_temporary = 1;
     }
@@ -315,10 +299,8 @@ ngx_http_pgw_problem_page(ngx_http_request_t *r, const ngx_buf_t *b)
 }
 
 
-/*
- * nginx looks at the size of a body before any handler runs, but of the two a
- * wrong method is the client's first mistake: then the page of that.
- */
+/* nginx looks at the size of a body before any handler runs, but of the two a
+   wrong method is the client's first mistake: then the page of that. */
 
 static const ngx_http_pgw_problem_page_t *
 ngx_http_pgw_problem_precedence(ngx_http_request_t *r,
@@ -434,9 +416,9 @@ ngx_http_pgw_problem_swallow(ngx_chain_t *in)
 static ngx_int_t
 ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
 {
-    ngx_int_t                   rc;
-    ngx_chain_t                 out;
-    ngx_http_pgw_ctx_t         *ctx;
+    ngx_int_t                           rc;
+    ngx_chain_t                         out;
+    ngx_http_pgw_ctx_t                 *ctx;
     const ngx_http_pgw_problem_page_t  *page;
 
     ctx = ngx_http_get_module_ctx(r, ngx_http_platform_gateway_module);
@@ -474,10 +456,9 @@ ngx_http_pgw_problem_body_filter(ngx_http_request_t *r, ngx_chain_t *in)
         return rc;
     }
 
+    /* whoever sends the body could not know that this is HEAD */
+
     if (r->header_only) {
-
-        /* whoever sends the body could not know that this is HEAD */
-
         ctx->problem = NGX_HTTP_PGW_PROBLEM_SENT;
         ngx_http_pgw_problem_swallow(in);
         in = NULL;

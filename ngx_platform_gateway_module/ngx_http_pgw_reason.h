@@ -34,10 +34,8 @@ typedef struct {
 } ngx_http_pgw_reason_t;
 
 
-/*
- * The reasons, each with its row; no string needs escaping in JSON or in a
- * header.  PGW_ERROR() is the row of an error of pj that is called the same.
- */
+/* The reasons, each with its row; no string needs escaping in JSON or in a
+   header.  PGW_ERROR() is the row of an error of pj that is called the same. */
 
 #define NGX_HTTP_PGW_REASON_LIST(X)                                           \
     X(PUBLIC, "public", 0, 0, NULL, NULL, NULL, 0)                            \

@@ -8,6 +8,7 @@
 
 #include "ngx_http_pgw_request.h"
 #include "ngx_http_pgw_headers.h"
+#include "ngx_http_pgw_text.h"
 
 
 const ngx_str_t  ngx_http_pgw_request_decisions[NGX_HTTP_PGW_DECISIONS] = {
@@ -48,9 +49,8 @@ ngx_http_pgw_request_t *
 ngx_http_pgw_request_begin(ngx_http_request_t *r)
 {
     ngx_pool_cleanup_t      *cln;
-    ngx_http_pgw_request_t  *gr;
+    ngx_http_pgw_request_t  *gr = ngx_http_pgw_request_get(r);
 
-    gr = ngx_http_pgw_request_get(r);
     if (gr) {
         return gr;
     }
@@ -133,9 +133,7 @@ ngx_http_pgw_decision_e
 ngx_http_pgw_request_decision(const ngx_http_request_t *r,
     const ngx_http_pgw_request_t *gr)
 {
-    ngx_uint_t  reason;
-
-    reason = ngx_http_pgw_request_reason(r, gr);
+    ngx_uint_t  reason = ngx_http_pgw_request_reason(r, gr);
 
     return reason == NGX_HTTP_PGW_REASON_NONE ? NGX_HTTP_PGW_DECISION_NONE
            : !(ngx_http_pgw_reasons[reason].flags
@@ -148,9 +146,7 @@ ngx_http_pgw_request_decision(const ngx_http_request_t *r,
 const ngx_http_pgw_reason_t *
 ngx_http_pgw_request_refusal(const ngx_http_pgw_request_t *gr)
 {
-    const ngx_http_pgw_reason_t  *reason;
-
-    reason = &ngx_http_pgw_reasons[gr->reason];
+    const ngx_http_pgw_reason_t  *reason = &ngx_http_pgw_reasons[gr->reason];
 
     return (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) && !gr->shadowed
            ? reason : NULL;
@@ -161,12 +157,15 @@ ngx_int_t
 ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
     ngx_http_pgw_reason_e code, const char *detail)
 {
-    u_char                       *p;
-    ngx_http_pgw_loc_conf_t      *conf;
-    const ngx_http_pgw_reason_t  *reason;
+    ngx_uint_t                      forbidden;
+    ngx_http_pgw_text_t             text;
+    const ngx_http_pgw_reason_t    *reason = &ngx_http_pgw_reasons[code];
+    const ngx_http_pgw_loc_conf_t  *conf = ngx_http_pgw_loc(r);
 
-    conf = ngx_http_pgw_loc(r);
-    reason = &ngx_http_pgw_reasons[code];
+    static const char * const  scopes[] = {
+        "", "ACCOUNT", "BRANCH", "ACCOUNT BRANCH", "SYSTEM", "ACCOUNT SYSTEM",
+        "BRANCH SYSTEM", "ACCOUNT BRANCH SYSTEM"
+    };
 
     gr->reason = code;
     gr->shadowed = 0;
@@ -183,48 +182,32 @@ ngx_http_pgw_request_refuse(ngx_http_request_t *r, ngx_http_pgw_request_t *gr,
 
     ngx_str_null(&gr->challenge);
 
-    if (reason->error == NULL) {
+    if (reason->error) {
+        text = (ngx_http_pgw_text_t) { .request = r };
+        forbidden = (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
 
-        if (reason->status == NGX_HTTP_UNAUTHORIZED) {
-            gr->challenge = conf->challenge;
+        ngx_http_pgw_text_format(&text, "%V, error=\"%s\", %s=\"%s\"",
+                 &conf->challenge, reason->error,
+                 forbidden ? "scope" : "error_description",
+                 forbidden ? scopes[(gr->required & NGX_HTTP_PGW_GUARDED) >> 2]
+                           : detail);
+
+        gr->challenge = ngx_http_pgw_text_value(&text);
+
+        if (text.failed) {
+            return NGX_ERROR;
         }
 
-        return (ngx_int_t) reason->status;
+    } else if (reason->status == NGX_HTTP_UNAUTHORIZED) {
+        gr->challenge = conf->challenge;
     }
-
-    p = ngx_pnalloc(r->pool, conf->challenge.len + ngx_strlen(detail)
-                             + sizeof(", error=\"insufficient_scope\", "
-                                      "error_description=\"\", "
-                                      "scope=\"ACCOUNT BRANCH SYSTEM\""));
-    if (p == NULL) {
-        return NGX_ERROR;
-    }
-
-    gr->challenge.data = p;
-
-    p = ngx_sprintf(p, "%V, error=\"%s\"", &conf->challenge, reason->error);
-
-    if (code == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN) {
-        p = ngx_sprintf(p, ", scope=\"%s%s%s",
-                        gr->required & NGX_HTTP_PGW_ACCOUNT ? "ACCOUNT " : "",
-                        gr->required & NGX_HTTP_PGW_BRANCH ? "BRANCH " : "",
-                        gr->required & NGX_HTTP_PGW_SYSTEM ? "SYSTEM " : "");
-        p[-1] = '"';
-
-    } else {
-        p = ngx_sprintf(p, ", error_description=\"%s\"", detail);
-    }
-
-    gr->challenge.len = (size_t) (p - gr->challenge.data);
 
     return (ngx_int_t) reason->status;
 }
 
 
-/*
- * Sets the two ids, once each.  A filter after this one may start another
- * response (416 of the range filter), so ids that we set are replaced too.
- */
+/* Sets the two ids, once each.  A filter after this one may start another
+   response (416 of the range filter), so ids that we set are replaced too. */
 
 static ngx_int_t
 ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
@@ -261,10 +244,9 @@ ngx_http_pgw_request_header_filter(ngx_http_request_t *r)
 }
 
 
-/*
- * "ngx_module_order" in the file config puts the module before nginx's headers
- * filter, so this filter runs after it and replaces what add_header has added.
- */
+/* "ngx_module_order" in the file config puts the module before nginx's headers
+   filter, so this filter runs after it and replaces what add_header has
+   added. */
 
 ngx_int_t
 ngx_http_pgw_request_init(ngx_conf_t *cf)

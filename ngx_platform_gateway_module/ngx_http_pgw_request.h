@@ -16,20 +16,16 @@ typedef enum {
 
 extern const ngx_str_t  ngx_http_pgw_request_decisions[NGX_HTTP_PGW_DECISIONS];
 
-/*
- * Makes the request-wide state of r's main request, unless it is there: strips
- * its headers, and chooses its ids.  NULL when memory is short.  Works at any
- * point in the life of r, a request line that did not parse included.
- */
+/* Makes the request-wide state of r's main request, unless it is there: strips
+   its headers, and chooses its ids.  NULL when memory is short.  Works at any
+   point in the life of r, a request line that did not parse included. */
 ngx_http_pgw_request_t *ngx_http_pgw_request_begin(ngx_http_request_t *r);
 
 /* That state, for whoever comes after POST_READ; NULL: it was not made. */
 ngx_http_pgw_request_t *ngx_http_pgw_request_get(const ngx_http_request_t *r);
 
-/*
- * Where r notes what it decides and answers: that state, or for a subrequest a
- * copy that is nobody else's.
- */
+/* Where r notes what it decides and answers: that state, or for a subrequest a
+   copy that is nobody else's. */
 ngx_http_pgw_request_t *ngx_http_pgw_request_own(ngx_http_request_t *r);
 
 /* The context of this pass of r, made at first use; NULL: no memory. */

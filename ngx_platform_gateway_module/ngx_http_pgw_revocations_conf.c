@@ -8,7 +8,7 @@
 #include "ngx_http_pgw_conf.h"
 #include "ngx_http_pgw_feed.h"
 #include "ngx_http_pgw_lease.h"
-#include "ngx_http_pgw_locate.h"
+#include "ngx_http_pgw_peek.h"
 #include "ngx_http_pgw_poll.h"
 #include "ngx_http_pgw_revocations.h"
 
@@ -228,7 +228,7 @@ ngx_http_pgw_revocations_conf_server(ngx_conf_t *cf, ngx_str_t *uri)
 
         loc_conf = server[i]->ctx->loc_conf;
 
-        if (ngx_http_pgw_locate(NULL, uri, &loc_conf) == NGX_OK) {
+        if (ngx_http_pgw_peek_find(NULL, uri, &loc_conf) == NGX_OK) {
             clcf = loc_conf[ngx_http_core_module.ctx_index];
 
             if (clcf->internal) {

@@ -79,8 +79,7 @@ ngx_http_pgw_text_send(ngx_http_pgw_text_t *text, const char *type)
 
     ngx_memzero(&body, sizeof(ngx_http_complex_value_t));
 
-    body.value.data = text->start;
-    body.value.len = (size_t) (text->last - text->start);
+    body.value = ngx_http_pgw_text_value(text);
     content_type.data = (u_char *) type;
     content_type.len = ngx_strlen(type);
 

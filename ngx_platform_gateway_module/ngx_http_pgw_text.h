@@ -1,9 +1,4 @@
 
-/*
- * Text that is written piece by piece, to a request: JSON, and what is like it.
- */
-
-
 #ifndef _NGX_HTTP_PGW_TEXT_H_INCLUDED_
 #define _NGX_HTTP_PGW_TEXT_H_INCLUDED_
 
@@ -21,6 +16,10 @@ typedef struct {
 
 /* As ngx_sprintf(). */
 void ngx_http_pgw_text_format(ngx_http_pgw_text_t *text, const char *fmt, ...);
+
+/* What has been written. */
+#define ngx_http_pgw_text_value(text)                                         \
+    ((ngx_str_t) { (size_t) ((text)->last - (text)->start), (text)->start })
 
 /* Writes n, and returns its end. */
 

@@ -67,9 +67,7 @@ ngx_http_pgw_add_variables(ngx_conf_t *cf)
 static ngx_int_t
 ngx_http_pgw_init(ngx_conf_t *cf)
 {
-    ngx_http_pgw_main_conf_t  *mcf;
-
-    mcf = ngx_http_pgw_conf_main(cf);
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_conf_main(cf);
 
     if (ngx_http_pgw_keys_conf_init(cf, mcf) != NGX_CONF_OK
         || ngx_http_pgw_counters_init(cf, mcf) != NGX_CONF_OK

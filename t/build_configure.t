@@ -29,11 +29,11 @@ SH
     return $said;
 }
 
-for my $old ('0.9.7', '1.9.15', '1.18.0', '1.21.6') {
+for my $old ('1.9.15', '1.21.6') {
     like configure($old), qr/^ +nginx +UNUSABLE: .* is \Q$old\E, but 1\.22 or/m,
         "$old: too old";
 }
-for my $new ('1.22.0', '1.31.99', '1.100.0', '2.0.0') {
+for my $new ('1.22.0', '1.100.0', '2.0.0') {
     like configure($new), qr/^ +nginx +\Q$new\E \(/m, "$new: not too old";
 }
 is((stat $config)[9], $before, 'the configuration in use is as it was');

@@ -27,25 +27,13 @@ my %env = (
     PLATFORM_JWT_REFRESH_TOKEN_TTL => '20m',
 );
 my @identity = map { $t->identity(name => $_, %env) } qw(a b);
-my $stack = $t->full_stack(
-    identity => $identity[0],
-    env  => { %env,
-        IDENTITY_UPSTREAM => join ' ', map { $_->address } @identity },
-    edit => sub {
-        my $file = 'rendered/platform-http.conf';
-        my $text = $t->read_file($file);
-        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 1s;/g
-            or die "no soft age and cooldown in $file\n";
-        $t->write_file($file, $text);
-    },
-);
+my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '1s');
 
 # -- load: clients that use every token until shortly before its end ----------
 
 sub session {
     my $login;    # may have to wait for a hash slot
-    eventually(sub { ($login = $stack->login('one'))->status == 200 })
-        or die 'no login';
+    eventually(sub { ($login = $stack->login('one'))->status == 200 }) or die 'no login';
     return $login->json;
 }
 
@@ -72,7 +60,7 @@ my @load = map {
     Platform::Test::Process->start(
         name => "load$_", dir => $t->dir, log => $t->dir . "/load$_.out",
         code => sub { $| = 1; client() });
-} 1 .. 4;
+} 1, 2;
 
 sub kid_of { return (jwt_decode($_[0]))[0]{kid} }
 
@@ -89,8 +77,7 @@ is at_gateway(), 200, 'the gateway accepts the old key';
 
 my $killer = key_killer($t);
 my @rotate = qw(keys rotate --every 1h --system-ttl 0);
-my @ask = ('--ask',
-    'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
+my @ask = ('--ask', 'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
 my (%killed, @states);
 my $n = 1;
 my $until = time + 600;
@@ -128,11 +115,15 @@ until ($state->() eq 'new:signing' || time > $until) {
     # Where it asks before the gateway has fetched, it says so.
     diag $err if $status != 0 && $err !~ /does not have the new key yet$/;
     $n = 1;
-    sleep 0.5;
+    sleep 0.1;
     $change->();
-    # The last step is due twenty minutes later: so be it.
-    my ($retired) = grep {/\.refresh\.(\d+)\.pem$/ && $1 > time - 1200}
-        key_names($dir);
+    # What is added for clocks that differ, half a minute, is over; the last step
+    # is due twenty minutes later: so be it.
+    my ($signing) = $states[-1] =~ /signing old:signing/
+        ? grep { /\.signing\.(\d+)\.pem$/ && $1 > time - 25
+            && index($_, $old->kid) < 0 } key_names($dir) : ();
+    rename "$dir/$signing", "$dir/" . $signing =~ s/(\d+)(?=\.pem)/$1 - 30/er if $signing;
+    my ($retired) = grep {/\.refresh\.(\d+)\.pem$/ && $1 > time - 1200} key_names($dir);
     rename "$dir/$retired", "$dir/" . $old->kid . '.refresh.1.pem' if $retired;
 }
 is_deeply \@states, [ 'old:signing', 'new:published old:signing',
@@ -146,24 +137,22 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 # -- what they saw -------------------------------------------------------------
 
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
-is kid_of(session()->{accessToken}),
-    (keys %{ key_states($dir) })[0], 'and the new one signs';
+is kid_of(session()->{accessToken}), (keys %{ key_states($dir) })[0], 'and the new one signs';
 ok eventually(sub {
     my $n = 0;
-    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg
-        for 1 .. 4;
-    return $n > 300;
+    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg for 1, 2;
+    return $n > 100;
 }), 'clients have refreshed often';
 $t->write_file('enough', '');
 ok $_->wait_end(60), 'a client ends' for @load;
 my %seen;
-for my $n (1 .. 4) {
+for my $n (1, 2) {
     $seen{$_}++ for split /\n/, $t->read_file("load$n.out") // '';
 }
 my $refreshes = delete $seen{'refresh 200 AUTH_REFRESH_SUCCESS'};
 my ($context) = grep {/^context 200/} keys %seen;
 my $contexts = delete $seen{ $context // '' };
-cmp_ok $refreshes, '>', 300, 'clients refreshed';
+cmp_ok $refreshes, '>', 100, 'clients refreshed';
 is_deeply \%seen, {}, "$refreshes refreshes and $contexts business calls: "
     . 'every one a 200' or diag explain \%seen;
 
@@ -188,8 +177,7 @@ for my $identity (@identity) {
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops it';
 my $after = session();
 isnt kid_of($after->{accessToken}), $old->kid, 'a login has a token of another one';
-is $stack->current_context($after->{accessToken})->status, 200,
-    'which the gateway accepts';
+is $stack->current_context($after->{accessToken})->status, 200, 'which the gateway accepts';
 is at_gateway(), 401, 'and none of the revoked one';
 
 $t->done;

@@ -14,8 +14,7 @@ use Time::HiRes qw(sleep time);
 my $t = Platform::Test->new;
 my @process = map { $t->identity(name => "identity$_",
     PLATFORM_JWT_ISSUER => 'http://127.0.0.1:' . $t->port('identity')) } 1, 2;
-my $stack = $t->full_stack(identity => $process[0], env => {
-    IDENTITY_UPSTREAM => join(' ', map { $_->address } @process) });
+my $stack = $t->full_stack(identity => \@process);
 my $c = Platform::Test::Commands->new(test => $t, env => {
     IDENTITY_LISTEN => undef, %{ $stack->{env} } });
 
@@ -43,8 +42,7 @@ sub ends {
     is everywhere($_), '200', "$name: let in before" for @tokens;
     $end->();
     my $since = time;
-    ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10),
-        "$name: refused";
+    ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10), "$name: refused";
     note sprintf '%s: after %.3f s', $name, time - $since;
     return;
 }
@@ -52,6 +50,25 @@ sub ends {
 sub failed {
     return metrics_scrape($t->port('metrics'), '/internal/metrics')
         ->{'platform_gateway_revocation_fetches_total{outcome="failed"}'};
+}
+
+# Of a hundred refreshes of one token at once, by two processes, one succeeds.
+
+for my $account ('one', 'several') {
+    my $n = $t->scale > 1 ? 12 : 100;
+    my $bytes = http_request_bytes(POST => '/api/auth/refresh',
+        json => { refreshToken => login($account)->{refreshToken} });
+    my %got;
+    push @{ $got{ $_ ? $_->status . ' ' . $_->code : 'none' } }, $_
+        for http_parallel([ map { [ $stack->gateway, $bytes ] } 1 .. $n ]);
+    is_deeply { map { $_ => scalar @{ $got{$_} } } keys %got },
+        { '200 AUTH_REFRESH_SUCCESS' => 1, '401 AUTH_REFRESH_TOKEN_STALE' => $n - 1 },
+        "$account: one of $n succeeds, the rest are stale";
+    is scalar(grep { $_->header_all('Set-Cookie') }
+        @{ $got{'401 AUTH_REFRESH_TOKEN_STALE'} }), 0, "$account: no cookie is touched";
+    my $won = $got{'200 AUTH_REFRESH_SUCCESS'}[0]->json->{refreshToken};
+    is_deeply [ map { $stack->refresh($won)->status } 1, 2 ], [ 200, 401 ],
+        "$account: the session goes on, once";
 }
 
 # A logout.
@@ -68,8 +85,7 @@ ok eventually(sub {
             && $_->{requestId} eq $res->header('X-Request-Id') }
         $stack->nginx->access_lines;
 }), 'logged';
-is everywhere($again->{accessToken}), '200',
-    'another session of the account is not';
+is everywhere($again->{accessToken}), '200', 'another session of the account is not';
 
 # All tokens of a session with branches.
 
@@ -85,8 +101,7 @@ my $kept = $stack->post('/api/auth/select-branch',
 ends('a session with branches', sub {
     $stack->post('/api/auth/logout', undef, token => $branch[0]);
 }, @branch);
-is $stack->post('/api/auth/select-branch',
-    { branchId => $several->{branches}[0]{branchId} },
+is $stack->post('/api/auth/select-branch', { branchId => $several->{branches}[0]{branchId} },
     token => $several->{accountAccessToken})->status, 401,
     'its account token, too';
 is everywhere($kept), '200', 'another session of the account is not';
@@ -94,8 +109,7 @@ is everywhere($kept), '200', 'another session of the account is not';
 # What operators do.
 
 my $third = login('one');
-my @session = map { (jwt_decode($_->{accessToken}))[1]{session_id} }
-    $third, $again;
+my @session = map { (jwt_decode($_->{accessToken}))[1]{session_id} } $third, $again;
 ends('revoke-sessions --session', sub {
     my ($code, undef, $err) = $c->run(qw(account revoke-sessions one@demo.test
         --session), $session[0]);
@@ -118,8 +132,7 @@ for my $how ([ disable => [qw(account disable)], [qw(account enable)] ],
     is everywhere($kept), '200', "$name: another account is not";
     is +($c->run(@$back, 'one@demo.test'))[0], 0, "$name: and back" if $back;
     my $new = login('one');
-    is everywhere($new->{accessToken}), '200',
-        "$name: a login right after it is let in";
+    is everywhere($new->{accessToken}), '200', "$name: a login right after it is let in";
     sleep 1.2;
     is everywhere($new->{accessToken}), '200', "$name: and stays so";
 }
@@ -148,8 +161,7 @@ my $nginx = $stack->nginx;
 $nginx->stop;
 $nginx->start;
 ok eventually(sub { $stack->get('/readyz')->status == 200 }, 10), 'a restart';
-is everywhere($_->{accessToken}), '401', 'what ended stays so'
-    for $one, $third, $before;
+is everywhere($_->{accessToken}), '401', 'what ended stays so' for $one, $third, $before;
 is everywhere($after->{accessToken}), '200', 'and what did not';
 $nginx->reload;
 is everywhere($one->{accessToken}), '401', 'after a reload';

@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
-my $unit = 3;    # seconds
+my $unit = 2;    # seconds: a statement has one, a request two
 my $pg = $t->postgres;
 
 # A proxy before the database.  Once it is set to look out for a statement, it
@@ -91,8 +91,7 @@ sub break {
     my ($statement, $how, $hold) = @_;
 
     my $again = { statement => $statement };
-    $proxy->set(statement => $statement, how => $how,
-        until => time + ($hold // 0),
+    $proxy->set(statement => $statement, how => $how, until => time + ($hold // 0),
         then  => $how eq 'stuck' ? $again : {});
     return;
 }
@@ -126,8 +125,7 @@ is call('select-branch', { branchId => $branch },
 my $res = refresh($s->{refreshToken});
 is $res->status, 200, 'a refresh';
 my $token = $res->json->{refreshToken};
-is call(logout => { refreshToken => login()->json->{refreshToken} })->status,
-    200, 'a logout';
+is call(logout => { refreshToken => login()->json->{refreshToken} })->status, 200, 'a logout';
 
 # -- refresh
 
@@ -155,16 +153,13 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         break($statement => $how);
         $res = refresh($token);
         ok met(), "$what: the write was met";
-        is $res->status, 200, "$what: succeeds all the same"
-            or diag $res->body;
+        is $res->status, 200, "$what: succeeds all the same" or diag $res->body;
         is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
             "$what: its token is the session's";
         is row($session)->[2], $lost ? '-' : $branch, "$what: its scope";
-        is $res->json->{nextAction}{type},
-            $lost ? 'select_branch' : 'load_current_context',
+        is $res->json->{nextAction}{type}, $lost ? 'select_branch' : 'load_current_context',
             "$what: its answer";
-        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE',
-            "$what: the old one is stale";
+        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old one is stale";
         $token = $res->json->{refreshToken};
         find_scope() if $lost;
     }
@@ -172,7 +167,7 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     # Given up on after its timeout, it is tried again; the first one, when it
     # comes through at last, changes nothing.
     lose_scope() if $lost;
-    break($statement => 'late', 3 * $unit);
+    break($statement => 'late', 1.6 * $unit);
     $start = time;
     $res = refresh($token);
     ok met(), "$statement, late: the write was met";
@@ -181,21 +176,20 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         "$statement, late: its token is the session's";
     $token = $res->json->{refreshToken};
     $before = row($session);
-    wait_until($start + 3.2 * $unit);
-    is_deeply row($session), $before,
-        "$statement, late: the first changes nothing";
+    wait_until($start + 1.8 * $unit);
+    is_deeply row($session), $before, "$statement, late: the first changes nothing";
     find_scope() if $lost;
 }
 
 # Every try is stuck: nobody knows, and nothing happens when all come through.
-break('session_refresh|session_rotate' => 'stuck', 4 * $unit);
+break('session_refresh|session_rotate' => 'stuck', 2.6 * $unit);
 $start = time;
 $res = refresh($token);
 is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'refresh, stuck');
 like $res->json->{detail}, qr/may or may not/, 'refresh, stuck: says so';
 cmp_ok time - $start, '<', 3 * $unit, 'refresh, stuck: in time';
 $before = row($session);
-wait_until($start + 4.2 * $unit);
+wait_until($start + 2.8 * $unit);
 break('', '');
 is_deeply row($session), $before, 'refresh, stuck: nothing happens later';
 $res = refresh($token);
@@ -207,23 +201,21 @@ $token = $res->json->{refreshToken};
 for my $how (qw(before after)) {
     break(session_select => $how);
     my $to = $how eq 'before' ? $other : $branch;
-    $res = call('select-branch', { branchId => $to },
-        token => $s->{accountAccessToken});
+    $res = call('select-branch', { branchId => $to }, token => $s->{accountAccessToken});
     ok met(), "selection, cut $how: the write was met";
     is $res->status, 200, "selection, cut $how: succeeds all the same";
     is row($session)->[2], $to, "selection, cut $how: and it has";
 }
 
 # A selection that arrives late must not undo one that was made since.
-break(session_select => 'late', 3 * $unit);
+break(session_select => 'late', 1.6 * $unit);
 $start = time;
-$res = call('select-branch', { branchId => $other },
-    token => $s->{accountAccessToken});
+$res = call('select-branch', { branchId => $other }, token => $s->{accountAccessToken});
 is $res->status, 200, 'selection, late: a second write did it';
 ok met(), 'selection, late: the first was met';
 is call('select-branch', { branchId => $branch },
     token => $s->{accountAccessToken})->status, 200, 'another selection';
-wait_until($start + 3.2 * $unit);
+wait_until($start + 1.8 * $unit);
 is row($session)->[2], $branch, 'selection, late: the last one stands';
 
 # -- login: no token without its session
@@ -233,8 +225,7 @@ for my $how (qw(before after)) {
     $res = login();
     ok met(), "login, cut $how: the write was met";
     is_problem($res, 503, 'DATABASE_UNAVAILABLE', "login, cut $how");
-    is scalar($res->header_all('Set-Cookie')), 0,
-        "login, cut $how: no cookie";
+    is scalar($res->header_all('Set-Cookie')), 0, "login, cut $how: no cookie";
 }
 
 # -- logout
@@ -245,15 +236,13 @@ for my $how (qw(before after)) {
     is call(logout => { refreshToken => $mine })->status, 200,
         "logout, cut $how: succeeds all the same";
     ok met(), "logout, cut $how: the write was met";
-    is row(claims($mine)->{session_id})->[1], 'REVOKED',
-        "logout, cut $how: and it has";
+    is row(claims($mine)->{session_id})->[1], 'REVOKED', "logout, cut $how: and it has";
 }
 
 # -- a read is simply read again
 
 break(session_read => 'before');
-$res = call('select-branch', { branchId => $branch },
-    token => $s->{accountAccessToken});
+$res = call('select-branch', { branchId => $branch }, token => $s->{accountAccessToken});
 ok met(), 'a read was met';
 is $res->status, 200, 'and the selection succeeds';
 

@@ -29,10 +29,7 @@ platform_gateway_cors_origins https://app.example.com
     http://127.0.0.1:3000 HTTPS://Upper.Example.COM:443;
 platform_gateway_cors_origins https://*.wild.example:8443
     http://[::1]:5000;
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
 pass /branch: platform_gateway_access branch; platform_gateway_methods GET POST;
 pass /app to app: platform_gateway_access public;
@@ -60,8 +57,7 @@ HTTP
 my $port = $t->start_gateway;
 
 my $ORIGIN = 'https://app.example.com';
-my $VARY3 = 'Origin, Access-Control-Request-Method, '
-    . 'Access-Control-Request-Headers';
+my $VARY3 = 'Origin, Access-Control-Request-Method, ' . 'Access-Control-Request-Headers';
 
 sub preflight {
     my ($path, $origin, $method, @more) = @_;
@@ -96,131 +92,90 @@ my %EXPOSED = (
 
 # Preflights that are allowed: known, guarded, unknown and limited paths.
 
+my $HEADERS = 'Access-Control-Request-Headers';
 for my $path ('/public', '/branch', '/nothing', '/limited', '/limited', '/') {
-    my $res = preflight($path, $ORIGIN, 'POST',
-        'Access-Control-Request-Headers' => 'authorization, content-type');
+    my $res = preflight($path, $ORIGIN, 'POST', $HEADERS => 'authorization, content-type');
     is $res->status, 204, "preflight $path";
     is $res->body, '', "preflight $path: no body";
     is_deeply cors($res), \%ANSWER, "preflight $path: the whole answer";
-    is_deeply [ $res->header_all('Vary') ], [$VARY3],
-        "preflight $path: Vary of three parts";
-    is scalar(my @id = $res->header_all('X-Request-Id')), 1,
-        "preflight $path: an id";
+    is_deeply [ $res->header_all('Vary') ], [$VARY3], "preflight $path: Vary of three parts";
+    is scalar(my @id = $res->header_all('X-Request-Id')), 1, "preflight $path: an id";
 }
-is preflight('/public', $ORIGIN, 'DELETE')->status, 204, 'no header asked';
-is preflight('/public', $ORIGIN, 'PUT',
-    'Access-Control-Request-Headers' => " X-REQUEST-ID ,\t,x-correlation-id,",
-    'Access-Control-Request-Headers' => 'Content-Type')->status, 204,
-    'header names in any case, on two lines';
-my $own = preflight('/own', 'https://own.example.com', 'PURGE',
-    'Access-Control-Request-Headers' => 'x-two');
-is_deeply cors($own), { 'allow-origin' => 'https://own.example.com',
-    'allow-credentials' => 'true', 'allow-methods' => 'GET, PURGE',
-    'allow-headers' => 'X-One, X-Two', 'max-age' => 3600 },
+is_deeply cors(preflight('/own', 'https://own.example.com', 'PURGE', $HEADERS => 'x-two')),
+    { 'allow-origin' => 'https://own.example.com', 'allow-credentials' => 'true',
+    'allow-methods' => 'GET, PURGE', 'allow-headers' => 'X-One, X-Two', 'max-age' => 3600 },
     'a location with rules of its own';
-my $more = preflight('/more', $ORIGIN, 'PURGE',
-    'Access-Control-Request-Headers' => 'x-api-key, traceparent, if-none-match');
-is_deeply cors($more), { %ANSWER,
-    'allow-methods' => "$ANSWER{'allow-methods'}, PURGE",
+is_deeply cors(preflight('/more', $ORIGIN, 'PURGE', $HEADERS => 'x-api-key, if-none-match')),
+    { %ANSWER, 'allow-methods' => "$ANSWER{'allow-methods'}, PURGE",
     'allow-headers' => "X-Api-Key, $ANSWER{'allow-headers'}" },
     'a location that adds to the defaults';
-
-# Preflights that are not.
-
-sub refused {
-    my ($res, $name) = @_;
-
-    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', $name);
-    is_deeply cors($res), {}, "$name: no CORS headers";
-    is $t->logged($res)->{reason}, 'origin_forbidden', "$name: reason";
-    return;
-}
-
-refused(preflight('/public', 'https://evil.example'), 'another origin');
-refused(preflight('/nothing', 'https://evil.example'), 'on an unknown path');
-refused(preflight('/public', 'null'), 'null');
-refused(preflight('/public', ''), 'an empty origin');
-refused(preflight('/public', $ORIGIN, 'POST', Origin => $ORIGIN),
-    'two origins');
-refused(preflight('/public', 'https://evil.example', 'TRACE',
-    'Access-Control-Request-Headers' => 'x-other'),
-    'another origin, method and header');
-refused(preflight('/own', $ORIGIN), 'an origin of the server, not of here');
-refused(preflight('/off', $ORIGIN), 'where CORS is off');
-
-# The origin is allowed, but not what it asks for: it can read which.
-
-sub unlisted {
-    my ($res, $detail, $name) = @_;
-
-    my ($what) = $detail =~ /^the (method|header)/;
-    is_problem($res, 403, 'GATEWAY_PREFLIGHT_NOT_ALLOWED', $name);
-    is $res->json->{detail}, $detail, "$name: says which";
-    is_deeply cors($res), \%ANSWER, "$name: CORS headers of the origin";
-    is_deeply [ $res->header_all('Vary') ], [$VARY3], "$name: Vary";
-    is $t->logged($res)->{reason}, "preflight_${what}_forbidden",
-        "$name: reason";
-    return;
-}
-
-sub no_method { return "the method$_[0] is not allowed for other origins" }
-sub no_header { return "the header$_[0] is not allowed for other origins" }
-
-unlisted(preflight('/public', $ORIGIN, 'PURGE'), no_method(' PURGE'), 'another method');
-unlisted(preflight('/public', $ORIGIN, "GET\"\xc3"), no_method(''),
-    'a method that is not repeated');
-unlisted(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Method' => 'POST'), no_method(''), 'two methods');
-unlisted(preflight('/public', $ORIGIN, 'POST',
-    'Access-Control-Request-Headers' => 'content-type, x-account-id, x-other'),
-    no_header(' x-account-id'), 'another header');
-unlisted(preflight('/nothing', $ORIGIN, 'POST',
-    'Access-Control-Request-Headers' => 'content-type',
-    'Access-Control-Request-Headers' => 'X-Other'),
-    no_header(' X-Other'), 'another header on the second line');
-unlisted(preflight('/branch', $ORIGIN, 'BREW',
-    'Access-Control-Request-Headers' => 'x-other'), no_method(' BREW'),
-    'the method before the header');
-
-# Other origins that the directives list, in their own letters.
-
 for my $origin (qw(http://127.0.0.1:3000 https://upper.example.com http://[::1]:5000
-    https://a.wild.example:8443))
-{
+    https://a.wild.example:8443)) {
     is preflight('/public', $origin)->status, 204, "preflight of $origin";
     my $res = http_get($port, '/public', headers => [ Origin => $origin ]);
     is cors($res)->{'allow-origin'}, $origin, 'and it may read';
 }
+is preflight('/public', $ORIGIN, 'PUT', $HEADERS => 'X-REQUEST-ID', $HEADERS => 'Content-Type')
+    ->status, 204, 'header names on two lines';
 
-# Plain OPTIONS.
+# Preflights that are not.
 
-my $plain = http($port, 'OPTIONS', '/branch');
-is $plain->status, 204, 'plain OPTIONS';
-is $plain->header('Allow'), 'GET, HEAD, POST, OPTIONS', 'with Allow';
-is_deeply cors($plain), {}, 'and no CORS headers';
-$plain = http($port, 'OPTIONS', '/nothing');
-is $plain->status, 204, 'plain OPTIONS of an unknown path';
-is $plain->header('Allow'), 'OPTIONS', 'where nothing else is done';
-is http($port, 'OPTIONS', '/own')->header('Allow'),
-    'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS',
-    'Allow is about the location, not about other origins';
-$plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
+for my $case (
+    [ 'another origin', '/public', 'https://evil.example' ],
+    [ 'on an unknown path', '/nothing', 'https://evil.example' ],
+    [ 'null', '/public', 'null' ], [ 'an empty origin', '/public', '' ],
+    [ 'two origins', '/public', $ORIGIN, 'POST', Origin => $ORIGIN ],
+    [ 'another origin and method', '/public', 'https://evil.example', 'TRACE' ],
+    [ 'an origin of the server, not of here', '/own', $ORIGIN ],
+    [ 'where CORS is off', '/off', $ORIGIN ],
+) {
+    my ($name, @asked) = @$case;
+    my $res = preflight(@asked);
+    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', $name);
+    is_deeply cors($res), {}, "$name: no CORS headers";
+    is $t->logged($res)->{reason}, 'origin_forbidden', "$name: reason";
+}
+
+# The origin is allowed, but not what it asks for: it can read which.
+
+for my $case (
+    [ 'method PURGE', '/public', $ORIGIN, 'PURGE' ],
+    [ 'method', '/public', $ORIGIN, "GET\"\xc3" ],
+    [ 'method', '/public', $ORIGIN, 'POST', 'Access-Control-Request-Method' => 'POST' ],
+    [ 'header x-account-id', '/public', $ORIGIN, 'POST', $HEADERS => 'x-account-id, x-other' ],
+    [ 'header X-Other', '/nothing', $ORIGIN, 'POST', $HEADERS => 'content-type',
+        $HEADERS => 'X-Other' ],
+    [ 'method BREW', '/branch', $ORIGIN, 'BREW', $HEADERS => 'x-other' ],
+) {
+    my ($name, @asked) = @$case;
+    my $res = preflight(@asked);
+    is_problem($res, 403, 'GATEWAY_PREFLIGHT_NOT_ALLOWED', $name);
+    is $res->json->{detail}, "the $name is not allowed for other origins", "$name: says which";
+    is_deeply cors($res), \%ANSWER, "$name: CORS headers of the origin";
+    is_deeply [ $res->header_all('Vary') ], [$VARY3], "$name: Vary";
+    is $t->logged($res)->{reason}, 'preflight_' . $name =~ s/ .*//r . '_forbidden',
+        "$name: reason";
+}
+
+# Plain OPTIONS (gw_options.t has more): [path, Allow].
+
+for my $case ([ '/branch', 'GET, HEAD, POST, OPTIONS' ], [ '/nothing', 'OPTIONS' ],
+    [ '/own', 'GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS' ]) {
+    my $res = http($port, 'OPTIONS', $case->[0]);
+    is $res->status, 204, "plain OPTIONS $case->[0]";
+    is $res->header('Allow'), $case->[1], 'with what the location allows';
+    is_deeply cors($res), {}, 'and no CORS headers';
+}
+my $plain = http($port, 'OPTIONS', '/public', headers => [ Origin => $ORIGIN ]);
 is $plain->status, 204, 'OPTIONS with an origin and nothing asked';
 is_deeply cors($plain), \%EXPOSED, 'is like any other request';
-my $c = Platform::Test::Http->new(port => $port);
-is $c->request(OPTIONS => '/public', body => 'x' x 5000)->status, 204,
-    'OPTIONS with a body';
-is $c->request(OPTIONS => '/public')->status, 204, 'on a kept connection';
-is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204,
-    'OPTIONS by HTTP/1.0';
-
-is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests,
-    $app->requests), 0, 'no OPTIONS reached an upstream';
+is http($port, 'OPTIONS', '/public', version => '1.0')->status, 204, 'OPTIONS by HTTP/1.0';
+is scalar(grep { $_->{method} eq 'OPTIONS' } $upstream->requests, $app->requests), 0,
+    'no OPTIONS reached an upstream';
 
 # Every other response to an allowed origin, errors included.
 
-my $expired = jwt_token(branch => $key,
-    exp => time - 600, iat => time - 1200);
+my $expired = jwt_token(branch => $key, exp => time - 600, iat => time - 1200);
 my %other = (
     200 => [ GET => '/public' ],
     401 => [ GET => '/branch' ],
@@ -235,23 +190,19 @@ my %other = (
 for my $name (sort keys %other) {
     my ($status) = $name =~ /^(\d+)/;
     my ($method, $path, %o) = @{ $other{$name} };
-    my $res = http($port, $method, $path, %o,
-        headers => [ Origin => $ORIGIN ]);
+    my $res = http($port, $method, $path, %o, headers => [ Origin => $ORIGIN ]);
     is $res->status, $status, "with the origin: $name";
     is_deeply cors($res), \%EXPOSED, "$name: CORS headers";
     is_deeply [ $res->header_all('Vary') ], ['Origin'], "$name: Vary";
-    $res = http($port, $method, $path, %o,
-        headers => [ Origin => 'https://evil.example' ]);
+    $res = http($port, $method, $path, %o, headers => [ Origin => 'https://evil.example' ]);
     is $res->status, $status, "with another origin: $name";
     is_deeply cors($res), {}, "$name: no CORS headers";
     is $res->header('Vary'), 'Origin', "$name: Vary all the same";
 }
-my @limited = map { http_get($port, '/limited',
-    headers => [ Origin => $ORIGIN ]) } 1 .. 2;
+my @limited = map { http_get($port, '/limited', headers => [ Origin => $ORIGIN ]) } 1 .. 2;
 is $limited[1]->status, 429, 'with the origin: 429';
 is_deeply cors($limited[1]), \%EXPOSED, '429: CORS headers';
-my $bad = http_raw($port,
-    "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
+my $bad = http_raw($port, "GET / HTTP/1.1\r\nHost: a\r\nOrigin: $ORIGIN\r\nHost: b\r\n\r\n");
 like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
     'a bad request whose origin was read';
 
@@ -259,11 +210,9 @@ like $bad, qr/^HTTP\/1\.1 400 .*^Access-Control-Allow-Origin: \Q$ORIGIN\E\r$/ms,
 
 for my $origin ($ORIGIN, 'https://evil.example', undef) {
     my $name = $origin // 'no origin';
-    my $res = http_get($port, '/app',
-        headers => [ $origin ? (Origin => $origin) : () ]);
+    my $res = http_get($port, '/app', headers => [ $origin ? (Origin => $origin) : () ]);
     is $res->body, 'app', "$name: an upstream with its own mind";
-    is_deeply cors($res), ($origin // '') eq $ORIGIN ? \%EXPOSED : {},
-        "$name: is not heard";
+    is_deeply cors($res), ($origin // '') eq $ORIGIN ? \%EXPOSED : {}, "$name: is not heard";
 }
 is_deeply cors(http_get($port, '/off', headers => [ Origin => $ORIGIN ])), {},
     'nor where CORS is off';
@@ -275,8 +224,7 @@ my %vary = (
     'Accept;Cookie'  => [ 'Accept', 'Cookie, Origin' ],
 );
 for my $given (sort keys %vary) {
-    my $res = http_get($port, "/app?vary=$given",
-        headers => [ Origin => $ORIGIN ]);
+    my $res = http_get($port, "/app?vary=$given", headers => [ Origin => $ORIGIN ]);
     is_deeply [ $res->header_all('Vary') ], $vary{$given}, "Vary: $given";
 }
 

@@ -27,8 +27,7 @@ $t->start_nginx;
 
 my $token = jwt_token(branch => $key, iss => 'http://issuer');
 my $forged = jwt_token(branch => jwt_key('b')->as('a'), iss => 'http://issuer');
-ok eventually(sub { http_get($port, '/branch', token => $token)->status
-    == 200 }), 'keys are there';
+ok eventually(sub { http_get($port, '/branch', token => $token)->status == 200 }), 'keys are there';
 
 # What a request adds to the log.
 sub said {
@@ -36,14 +35,11 @@ sub said {
 
     my $before = length $t->read_file('debug.log');
     http_get($port, @request);
-    return join "\n", substr($t->read_file('debug.log'), $before)
-        =~ /http platform gateway: (.*)/g;
+    return join "\n", substr($t->read_file('debug.log'), $before) =~ /http platform gateway: (.*)/g;
 }
 is said('/'), 'allow public', 'public';
-is said('/branch', token => $token),
-    "token ok, key set 1, cached\nallow verified", 'verified';
-is said('/branch'), 'deny token_missing: a bearer token is required',
-    'refused without a token';
+is said('/branch', token => $token), "token ok, key set 1, cached\nallow verified", 'verified';
+is said('/branch'), 'deny token_missing: a bearer token is required', 'refused without a token';
 is said('/branch', token => $forged),
     "token token_signature, key set 1\n"
     . 'deny token_signature: the token signature is not valid', 'forged';

@@ -50,10 +50,7 @@ location @explain {
     deny all;
     platform_gateway_explain;
 }
-location / {
-    platform_gateway_access public;
-    platform_gateway_route_not_found;
-}
+location / { platform_gateway_access public; platform_gateway_route_not_found; }
 pass /public: platform_gateway_access public;
 location /branch/ {
     platform_gateway_access branch;
@@ -119,22 +116,16 @@ server {
         platform_gateway_explain plain.test;
     }
 }
-server {
-    listen 127.0.0.1:%%PORT_other%%;
-    server_name plain.test;
-}
+server { listen 127.0.0.1:%%PORT_other%%; server_name plain.test; }
 server {
     listen 127.0.0.1:%%PORT_other%%;
     server_name bare.test;
     platform_gateway on;
 }
 HTTP
-$t->start_nginx;
+$t->start_gateway;
 
-my @sig = (iss => 'http://issuer.test');
-my $branch = jwt_token(branch => $key, @sig);
-ok eventually(sub { http_get($port, '/branch/', token => $branch)->status
-    == 200 }), 'keys are there';
+my $branch = jwt_token(branch => $key);
 
 sub ask {
     my (%question) = @_;
@@ -154,15 +145,12 @@ sub agrees {
         ? (headers => [ Authorization =>
             $o{token} =~ / / ? $o{token} : "Bearer $o{token}" ]) : ());
     my $entry = $t->logged($res);
-    my $said = ask(method => $method, path => $path,
-        exists $o{token} ? (token => $o{token}) : ());
+    my $said = ask(method => $method, path => $path, exists $o{token} ? (token => $o{token}) : ());
     is $entry->{reason}, $reason, "$name: the log";
     is $said->{reason}, $reason, "$name: the explanation";
     is $said->{decision}, $entry->{decision}, "$name: decision";
-    is $said->{status}, $res->status, "$name: status"
-        if $entry->{decision} eq 'deny';
-    is $said->{code}, $res->json->{code}, "$name: code"
-        if $entry->{decision} eq 'deny';
+    is $said->{status}, $res->status, "$name: status" if $entry->{decision} eq 'deny';
+    is $said->{code}, $res->json->{code}, "$name: code" if $entry->{decision} eq 'deny';
     my ($failed) = grep { $_->{result} eq 'failed' } @{ $said->{checks} };
     is $failed->{reason}, $entry->{decision} eq 'allow' ? undef : $reason,
         "$name: the first check that fails";
@@ -179,14 +167,12 @@ sub results {
 my @ORDER = qw(path cors location method bearer size shape header alg typ crit
     kid payload kind claims issuer audience bound notBefore expiry key signature
     context);
-my %PASSED = (cors => 'skipped',
-    map { $_ => 'passed' } grep { $_ ne 'cors' } @ORDER);
+my %PASSED = (cors => 'skipped', map { $_ => 'passed' } grep { $_ ne 'cors' } @ORDER);
 
 # A token that opens the location.
 
 my $said = agrees('verified', 'verified', token => $branch);
-is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER,
-    'the checks in their order';
+is_deeply [ map { $_->{check} } @{ $said->{checks} } ], \@ORDER, 'the checks in their order';
 is_deeply results($said), \%PASSED, 'all passed';
 my ($header, $claims) = jwt_decode($branch);
 is_deeply $said->{token}, { bytes => length $branch, alg => 'RS256',
@@ -214,15 +200,14 @@ is ask(path => '/branch/', token => "bEARER  $branch")->{reason},
 
 # Each check in turn fails, all else being good.
 
-sub signed { return jwt_sign(key => $key, payload => jwt_claims('branch',
-    @sig), @_) }
+sub signed { return jwt_sign(key => $key, payload => jwt_claims('branch'), @_) }
 
 my $sign_key = jwt_key('c')->as('a');
 my $json = JSON::PP->new->canonical;
-my %payload = %{ jwt_claims('branch', @sig) };
+my %payload = %{ jwt_claims('branch') };
 my %bad = (
     bearer    => [ token_missing => undef ],
-    size      => [ token_size => jwt_token(branch => $key, @sig,
+    size      => [ token_size => jwt_token(branch => $key,
         padding => 'x' x 4096) ],
     shape     => [ token_shape => 'a.b' ],
     header    => [ token_json => signed(header => '{') ],
@@ -231,22 +216,22 @@ my %bad = (
     crit      => [ token_crit => signed(header => { crit => ['b64'] }) ],
     kid       => [ token_kid => signed(header => { kid => undef }) ],
     payload   => [ token_json => signed(payload => '{"a":1,"a":2}') ],
-    kind      => [ token_kind => jwt_token(branch => $key, @sig,
+    kind      => [ token_kind => jwt_token(branch => $key,
         token_scope => 'ACCOUNT') ],
-    claims    => [ token_claims => jwt_token(branch => $key, @sig,
+    claims    => [ token_claims => jwt_token(branch => $key,
         workspace_id => undef) ],
     issuer    => [ token_issuer => jwt_token(branch => $key, iss => 'x') ],
     audience  => [ token_audience => $branch, '/audience' ],
-    bound     => [ token_bound => jwt_token(branch => $key, @sig,
+    bound     => [ token_bound => jwt_token(branch => $key,
         cnf => { jkt => 'x' }) ],
-    notBefore => [ token_not_yet => jwt_token(branch => $key, @sig,
+    notBefore => [ token_not_yet => jwt_token(branch => $key,
         nbf => time + 600) ],
-    expiry    => [ token_expired => jwt_token(branch => $key, @sig,
+    expiry    => [ token_expired => jwt_token(branch => $key,
         iat => time - 900, exp => time - 600) ],
-    key       => [ kid_unknown => jwt_token(branch => jwt_key('b'), @sig,
+    key       => [ kid_unknown => jwt_token(branch => jwt_key('b'),
         iat => time - 600) ],
-    signature => [ token_signature => jwt_token(branch => $sign_key, @sig) ],
-    context   => [ context_forbidden => jwt_token(account => $key, @sig) ],
+    signature => [ token_signature => jwt_token(branch => $sign_key) ],
+    context   => [ context_forbidden => jwt_token(account => $key) ],
 );
 my %more;    # what one that fails keeps from being made
 @more{qw(bearer size shape)} = (map { [ @ORDER[ $_ .. $#ORDER ] ] } 5, 6, 7);
@@ -255,8 +240,7 @@ $more{alg} = [qw(typ crit kid key signature)];
 $more{typ} = [qw(crit kid key signature)];
 $more{crit} = [qw(kid key signature)];
 $more{kid} = [qw(key signature)];
-$more{payload} = [qw(kind claims issuer audience bound notBefore expiry
-    context)];
+$more{payload} = [qw(kind claims issuer audience bound notBefore expiry context)];
 $more{kind} = [qw(claims issuer audience bound notBefore expiry context)];
 $more{claims} = [qw(issuer audience bound notBefore expiry context)];
 $more{key} = [qw(signature)];
@@ -265,8 +249,7 @@ for my $check (grep { $bad{$_} } @ORDER) {
     my ($reason, $token, $path) = @{ $bad{$check} };
     $said = agrees($check, $reason, path => $path // '/branch/',
         defined $token ? (token => $token) : ());
-    my %want = (%PASSED, $check => 'failed',
-        map({ $_ => 'skipped' } @{ $more{$check} // [] }));
+    my %want = (%PASSED, $check => 'failed', map({ $_ => 'skipped' } @{ $more{$check} // [] }));
     is_deeply results($said), \%want, "$check: fails, and it alone";
     is_deeply $said->{headers}, [], "$check: no headers";
 }
@@ -275,16 +258,13 @@ is join(' ', map { $_->{claim} // () } @{ ask(path => '/branch/',
     'the claim that is missing';
 is ask(path => '/branch/', token => $bad{alg}[1])->{token}{alg}, 'RS512',
     'the algorithm that is wrong';
-is ask(path => '/branch/', token => $bad{key}[1])->{token}{kid}, 'b',
-    'the key that is not known';
-agrees('no text after Bearer', 'token_shape', token => 'Bearer x y');
-agrees('another scheme', 'token_missing', token => 'Basic YTpi');
-agrees('no base64', 'token_encoding', token => "e30*.$payload{sub}.x");
-agrees('a header that is no object', 'token_header',
-    token => signed(header => '[]'));
-agrees('claims that are no object', 'token_claims',
-    token => signed(payload => '[]'));
-my $newer = jwt_token(branch => jwt_key('b'), @sig, iat => time + 20);
+is ask(path => '/branch/', token => $bad{key}[1])->{token}{kid}, 'b', 'the key that is not known';
+agrees(@$_) for [ 'no text after Bearer', 'token_shape', token => 'Bearer x y' ],
+    [ 'another scheme', 'token_missing', token => 'Basic YTpi' ],
+    [ 'no base64', 'token_encoding', token => "e30*.$payload{sub}.x" ],
+    [ 'a header that is no object', 'token_header', token => signed(header => '[]') ],
+    [ 'claims that are no object', 'token_claims', token => signed(payload => '[]') ];
+my $newer = jwt_token(branch => jwt_key('b'), iat => time + 20);
 http_get($port, '/branch/', token => $newer);    # now none may be fetched
 agrees('a token that is newer than the keys', 'kid_pending',
     token => $newer);
@@ -297,7 +277,7 @@ my ($day, $month, $year, @clock) = $dated->header('Date')
 my $fetched = timegm(@clock[2, 1, 0], $day,
     index('JanFebMarAprMayJunJulAugSepOctNovDec', $month) / 3, $year)
     - $dated->json->{keySet}{ageSeconds};
-is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'), @sig,
+is ask(path => '/branch/', token => jwt_token(branch => jwt_key('b'),
     iat => $fetched + $_->[0]))->{reason}, $_->[1],
     "issued $_->[0] s after the fetch began: $_->[1]"
     for [ 0, 'kid_pending' ], [ -1, 'kid_unknown' ];
@@ -308,18 +288,14 @@ my $old = jwt_token(account => $sign_key, iss => 'x', iat => 1000, exp => 2000);
 $said = agrees('many faults', 'token_issuer', token => $old);
 is_deeply [ grep { results($said)->{$_} eq 'failed' } @ORDER ],
     [qw(issuer expiry signature context)], 'all of them are told';
-my $late = jwt_token(branch => $key, @sig, iat => 1_000_000, exp => 1_000_900);
-is ask(path => '/branch/', token => $late)->{reason}, 'token_expired',
-    'an old token is expired';
-$said = ask(path => '/branch/', token => $late, at => 1_000_100);
-is $said->{reason}, 'verified', 'and was good';
-is $said->{at}, 1_000_100, 'at that time';
-is ask(path => '/branch/', token => $late, at => 1_000_929)->{reason},
-    'verified', 'up to the leeway';
-is ask(path => '/branch/', token => $late, at => 1_000_930)->{reason},
-    'token_expired', 'not past it';
-is ask(path => '/branch/', token => $late, at => 900_000)->{reason},
-    'token_not_yet', 'nor before';
+my $late = jwt_token(branch => $key, iat => 1_000_000, exp => 1_000_900);
+for my $case ([ undef, 'token_expired' ], [ 1_000_100, 'verified' ], [ 1_000_929, 'verified' ],
+    [ 1_000_930, 'token_expired' ], [ 900_000, 'token_not_yet' ]) {
+    my ($at, $reason) = @$case;
+    $said = ask(path => '/branch/', token => $late, defined $at ? (at => $at) : ());
+    is $said->{reason}, $reason, 'an old token, at ' . ($at // 'this time');
+    is $said->{at}, $at, 'at that time' if defined $at;
+}
 
 # Locations, as nginx finds them.
 
@@ -353,41 +329,37 @@ for my $path ('/branch/%', '/branch/%00', '/../..', '/a b', 'branch',
     $said = ask(path => $path);
     is_deeply [ @$said{qw(decision reason status location)} ],
         [ 'deny', 'bad_request', 400, undef ], "$path: no path";
-    like http_raw($port, "GET $path HTTP/1.0\r\n\r\n"), qr/ 400 Bad/,
-        "$path: as nginx says";
+    like http_raw($port, "GET $path HTTP/1.0\r\n\r\n"), qr/ 400 Bad/, "$path: as nginx says";
 }
-agrees('nested in a location, a static prefix', 'method_forbidden',
-    method => 'POST', token => $branch);
+is_deeply ask(path => '/public', token => 'x')->{headers}, [], 'public: no headers';
 is ask(path => '/branch/', method => 'PUT', token => $branch)->{reason},
     'verified', 'a method that is allowed';
-agrees('a method that is none', 'method_forbidden', method => 'BREW',
-    token => $branch);
-agrees("OPTIONS of $_", 'options', method => 'OPTIONS', path => $_)
-    for qw(/branch/ /branch /nothing /none /internal);
-agrees('TRACE', 'method_forbidden', method => 'TRACE', path => '/public');
-agrees('no level', 'route_not_found', path => '/none');
-agrees('internal', 'route_not_found', path => '/internal');
-agrees('the location of all that is not served', 'route_not_found',
-    path => '/nothing', token => $branch);
-agrees('no token where none is needed', 'public', path => '/public');
-is_deeply ask(path => '/public', token => 'x')->{headers}, [],
-    'public: no headers';
+for my $case (
+    [ 'another method', 'method_forbidden', method => 'POST', token => $branch ],
+    [ 'a method that is none', 'method_forbidden', method => 'BREW', token => $branch ],
+    [ 'TRACE', 'method_forbidden', method => 'TRACE', path => '/public' ],
+    map({ [ "OPTIONS of $_", 'options', method => 'OPTIONS', path => $_ ] }
+        qw(/branch/ /branch /nothing /none /internal)),
+    [ 'no level', 'route_not_found', path => '/none' ],
+    [ 'internal', 'route_not_found', path => '/internal' ],
+    [ 'all that is not served', 'route_not_found', path => '/nothing', token => $branch ],
+    [ 'no token where none is needed', 'public', path => '/public' ],
+    [ 'shadow', 'token_shape', path => '/shadow', token => 'x.y' ],
+    [ 'shadow, by method', 'method_forbidden', path => '/shadow', method => 'POST',
+        token => $branch ],
+) {
+    agrees(@$case);
+}
 $said = ask(path => '/branch');
-is_deeply [ @$said{qw(decision status)} ], [ undef, 301 ],
-    'a redirect to the directory';
+is_deeply [ @$said{qw(decision status)} ], [ undef, 301 ], 'a redirect to the directory';
 $said = ask(path => '/off', token => 'x');
-is_deeply [ @$said{qw(decision reason)} ], [ undef, undef ],
-    'a location where the gateway is off';
+is_deeply [ @$said{qw(decision reason)} ], [ undef, undef ], 'a location where the gateway is off';
 is http_get($port, '/branch')->status, 301, 'is one';
-agrees('shadow', 'token_shape', path => '/shadow', token => 'x.y');
-agrees('shadow, by method', 'method_forbidden', path => '/shadow',
-    method => 'POST', token => $branch);
 is ask(path => '/shadow/internal', token => $branch)->{decision}, 'deny',
     'shadow does not open what is internal';
 $said = agrees('audience', 'verified', path => '/audience',
-    token => jwt_token(branch => $key, @sig, aud => [ 'x', 'api' ]));
-is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ],
-    'the headers of its own map';
+    token => jwt_token(branch => $key, aud => [ 'x', 'api' ]));
+is_deeply $said->{headers}, [ 'X-Subject', 'X-Roles' ], 'the headers of its own map';
 
 # Of a page: its preflight first, as the gateway answers one.
 
@@ -425,28 +397,18 @@ my ($no_origin, $no_method, $no_header)
 $said = page('a page', 'preflight', origin => $APP);
 is_deeply results($said), { %PASSED, cors => 'passed' }, 'a page: all passed';
 is $said->{reason}, 'verified', 'a page: and then as any request';
-page('a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443');
-page('its headers', 'preflight', origin => $APP, method => 'PUT',
-    headers => ' authorization,x-ONE , ');
-for my $origin ('http://app.test', 'https://app.test:443', 'null',
-    'https://wild.test:8443', "https://app.test\t") {
-    page("of $origin", $no_origin, origin => $origin,
-        method => 'BREW', headers => 'x-two')
-        if $origin !~ /\t/;
-    is ask(path => '/branch/', origin => $origin)->{reason}, $no_origin,
-        "of $origin: refused";
-}
-page('a method', $no_method, origin => $APP, method => 'DELETE',
-    headers => 'x-two');
-page('its letters', $no_method, origin => $APP, method => 'get');
-page('one that is not repeated', $no_method, origin => $APP,
-    method => 'A"B');
-page('a header', $no_header, origin => $APP,
-    headers => 'authorization, x-two, x-three');
-page('one that is not repeated', $no_header, origin => $APP,
-    headers => 'x-one, a b');
-page('a method that is for others alone', 'preflight', origin => $APP,
-    method => 'PURGE');
+page(@$_) for
+    [ 'a label of a pattern', 'preflight', origin => 'https://a.wild.test:8443' ],
+    [ 'its headers', 'preflight', origin => $APP, method => 'PUT',
+        headers => ' authorization,x-ONE , ' ],
+    [ 'another origin', $no_origin, origin => 'http://app.test', method => 'BREW',
+        headers => 'x-two' ],
+    [ 'a method', $no_method, origin => $APP, method => 'DELETE', headers => 'x-two' ],
+    [ 'one that is not repeated', $no_method, origin => $APP, method => 'A"B' ],
+    [ 'a header', $no_header, origin => $APP, headers => 'authorization, x-two, x-three' ],
+    [ 'one that is not repeated', $no_header, origin => $APP, headers => 'x-one, a b' ];
+is ask(path => '/branch/', origin => "$APP\t")->{reason}, $no_origin, 'no white space';
+page('a method that is for others alone', 'preflight', origin => $APP, method => 'PURGE');
 is ask(path => '/branch/', origin => $APP, method => 'PURGE')->{reason},
     'method_forbidden', 'the request itself is refused by the location';
 is ask(path => '/branch/', origin => $APP, token => 'x.y')->{reason},
@@ -455,25 +417,18 @@ $said = page('both', $no_origin, origin => 'https://x.test', token => 'x.y');
 is results($said)->{shape}, 'failed', 'both: all faults are told';
 is results($said)->{location}, 'passed', 'both: and what is right';
 page('no path', $no_origin, origin => $APP, path => '/nothing');
-page('in shadow mode', $no_method, origin => $APP, path => '/shadow',
-    method => 'BREW');
-page('in shadow mode, allowed', 'preflight', origin => $APP,
-    path => '/shadow');
-page('the server answers for what is internal', $no_origin, origin => $APP,
-    path => '/internal');
-page('a redirect to the directory', 'preflight', origin => $APP,
-    path => '/branch');
-is results(ask(path => '/off', origin => 'x'))->{cors}, 'skipped',
-    'where the gateway is off';
+page('in shadow mode', $no_method, origin => $APP, path => '/shadow', method => 'BREW');
+page('in shadow mode, allowed', 'preflight', origin => $APP, path => '/shadow');
+page('the server answers for what is internal', $no_origin, origin => $APP, path => '/internal');
+page('a redirect to the directory', 'preflight', origin => $APP, path => '/branch');
+is results(ask(path => '/off', origin => 'x'))->{cors}, 'skipped', 'where the gateway is off';
 is results(ask(path => 'x', origin => 'x'))->{cors}, 'skipped', 'no such path';
-is results(ask(path => '/branch/', headers => 'x-two'))->{cors}, 'skipped',
-    'headers of no page';
+is results(ask(path => '/branch/', headers => 'x-two'))->{cors}, 'skipped', 'headers of no page';
 
 # Which headers of a client's no upstream gets, a look-alike of an id among
 # them: each name is said just if its header does not arrive.
 
-my @names = qw(X-One x-ROLES X-Account-Id X-Request-Id Accept X-Tenant-Id
-    X-Subject);
+my @names = qw(X-One x-ROLES X-Account-Id X-Request-Id Accept X-Tenant-Id X-Subject);
 my $arrived = http_get($port, '/public', headers => [ map { $_ => 'client' }
     @names ])->json;
 my %kept = map { lc $_->[0] => 1 } grep { $_->[1] eq 'client' }
@@ -502,8 +457,7 @@ sub same_elsewhere {
     my @said = map { $_->body =~ s/"ageSeconds":\d+//r } $here, $there;
     is $said[1], $said[0], "another server: of this one";
 }
-same_elsewhere(path => '/branch/', origin => $APP, method => $_, at => time)
-    for qw(PUT BREW);
+same_elsewhere(path => '/branch/', origin => $APP, method => $_, at => time) for qw(PUT BREW);
 same_elsewhere(path => $_, token => $branch, at => time)
     for '/branch/', '/public/%2e%2e//branch/', '/branch/42', '/nothing', '/a b';
 is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
@@ -511,32 +465,19 @@ is http_post($t->port('other'), '/explain/bare', json => { path => '/none' })
 
 # Questions that are none.
 
-my %wrong = (
-    'no JSON'         => 'token=x',
-    'no object'       => '[]',
-    'a member twice'  => '{"path":"/","path":"/"}',
-    'an odd member'   => '{"path":"/","tokn":"x"}',
-    'a number'        => '{"path":1}',
-    'an odd origin'   => '{"path":"/","origin":null}',
-    'a list'          => '{"path":"/","origin":"a","headers":["b"]}',
-    'no path'         => '{"token":"x"}',
-    'an empty path'   => '{"path":""}',
-    'an empty body'   => '',
-    'a time of text'  => '{"path":"/","at":"1"}',
-    'no time at all'  => '{"path":"/","at":-1}',
-    'the end of time' => '{"path":"/","at":9223372036854775807}',
-);
-for my $name (sort keys %wrong) {
-    is_problem(http_post($port, '/explain', body => $wrong{$name}), 400,
-        'REQUEST_INVALID', $name);
-}
-is_problem(http_get($port, '/explain?token=x'), 405, 'METHOD_NOT_ALLOWED',
-    'GET');
-is http_post($port, '/explain?inside=1', json => { path => '/' })->status, 200,
-    'inside of an "if"';
+is_problem(http_post($port, '/explain', body => $_), 400, 'REQUEST_INVALID', "body '$_'")
+    for '', 'token=x', '[]', '{"path":"/","path":"/"}', '{"path":"/","tokn":"x"}', '{"path":1}',
+    '{"path":"/","origin":null}', '{"path":"/","origin":"a","headers":["b"]}',
+    '{"token":"x"}', '{"path":""}', '{"path":"/","at":"1"}', '{"path":"/","at":-1}',
+    '{"path":"/","at":9223372036854775807}';
+is_problem(http_get($port, '/explain?token=x'), 405, 'METHOD_NOT_ALLOWED', 'GET');
+is http_post($port, '/explain?inside=1', json => { path => '/' })->status, 200, 'inside of an "if"';
 is http_get($port, '/explain')->header('Allow'), 'POST, OPTIONS', 'Allow';
 is_problem(http_post($port, '/explain', body => '{"path":"/"}',
     from => '127.0.0.2'), 403, 'GATEWAY_FORBIDDEN', 'another host');
+is_problem(http_post($port, '/explain', body => '{"path":"/"}', headers => $_),
+    403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "a browser, by $_->[0]")
+    for [ Origin => $APP ], [ 'Sec-Fetch-Site' => 'same-origin' ];
 is_problem(http_post($port, '/explain', body => ' ' x 32769), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a large body');
 is http_post($port, '/explain', body => '{"path":"/"}' . ' ' x 32700)->status,
@@ -545,8 +486,7 @@ is_problem(http_post($port, '/small', body => ' ' x 1025), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a body that would go to disk');
 is http_post($port, '/small', body => '{"path":"/"}' . ' ' x 1000)->status, 200,
     'one that does not';
-is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [],
-    'nothing went to disk';
+is_deeply [ grep { -f } glob $t->dir . '/nginx/client_body/*' ], [], 'nothing went to disk';
 is_problem(http_post($port, '/filed?status=404', body => '{"path":"/"}'), 413,
     'GATEWAY_REQUEST_TOO_LARGE', 'a body that another location put on disk');
 like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
@@ -557,11 +497,9 @@ like http_raw($port, "POST /explain HTTP/1.1\r\nHost: a\r\nConnection: close"
 
 SKIP: {
     skip 'no curl with HTTP/2', 1 if `curl -V` !~ /HTTP2/;
-    my $file = $t->write_file('question',
-        $json->encode({ path => '/branch/', token => $branch }));
+    my $file = $t->write_file('question', $json->encode({ path => '/branch/', token => $branch }));
     my $url = 'http://127.0.0.1:' . $t->port('h2') . '/explain';
-    like qx{curl -s --http2-prior-knowledge $url -d \@$file},
-        qr/"reason":"verified"/, 'HTTP/2';
+    like qx{curl -s --http2-prior-knowledge $url -d \@$file}, qr/"reason":"verified"/, 'HTTP/2';
 }
 my $c = Platform::Test::Http->new(port => $port);
 my $bytes = http_request_bytes(POST => '/explain',
@@ -576,10 +514,8 @@ $issuer->set(status => 500);
 $t->nginx_conf(do { local $/; open my $fh, '<', $t->dir . '/nginx.conf'; <$fh> });
 $t->start_nginx;
 $said = ask(path => '/branch/', token => $branch);
-is_deeply [ @$said{qw(decision reason status)} ],
-    [ 'deny', 'keys_unavailable', 503 ], 'no keys';
-is_deeply $said->{keySet}, { version => 0, keys => 0, ageSeconds => undef },
-    'none at all';
+is_deeply [ @$said{qw(decision reason status)} ], [ 'deny', 'keys_unavailable', 503 ], 'no keys';
+is_deeply $said->{keySet}, { version => 0, keys => 0, ageSeconds => undef }, 'none at all';
 is http_get($port, '/branch/', token => $branch)->status, 503, 'as it is';
 
 # Nothing secret anywhere.
@@ -600,23 +536,19 @@ unlike $json->encode(ask(path => '/branch/', token => $branch)),
 sub check {
     my ($location, $server) = @_;
 
-    return $t->location_test(server => $server,
-        location => "$location platform_gateway_explain;");
+    return $t->location_test(server => $server, location => "$location platform_gateway_explain;");
 }
-for my $closed ('allow 127.0.0.1; deny all;', 'internal;', 'deny all;',
-    'allow unix:; allow ::1; deny all;',
-    'deny 0.0.0.0/0; deny ::/0; deny unix:;') {
-    my ($ok, $out) = check($closed);
-    ok $ok, "accepted: $closed" or diag $out;
+my ($ok, $out);
+for my $closed ([ 'allow 127.0.0.1; deny all;' ], [ 'internal;' ], [ 'deny all;' ],
+    [ 'allow unix:; allow ::1; deny all;' ], [ 'deny 0.0.0.0/0; deny ::/0; deny unix:;' ],
+    [ '', 'allow 127.0.0.1; deny all;' ]) {
+    ($ok, $out) = check(@$closed);
+    ok $ok, "accepted: @$closed" or diag $out;
 }
-my ($ok, $out) = check('', 'allow 127.0.0.1; deny all;');
-ok $ok, 'accepted: an inherited "deny all"' or diag $out;
-for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;',
-    'deny 0.0.0.0/0;', 'deny all; allow 10.0.0.1;', 'allow all; deny all;',
-    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;',
-    'allow unix:; allow ::/0; deny all;',
-    'allow unix:; deny 0.0.0.0/0; deny ::/0;',
-    'deny 10.0.0.0/8; deny ::/0; deny unix:;',
+for my $open ('', 'allow 127.0.0.1;', 'deny 10.0.0.0/8; allow all;', 'deny 0.0.0.0/0;',
+    'deny all; allow 10.0.0.1;', 'allow all; deny all;',
+    'allow 127.0.0.1; allow 0.0.0.0/0; deny all;', 'allow unix:; allow ::/0; deny all;',
+    'allow unix:; deny 0.0.0.0/0; deny ::/0;', 'deny 10.0.0.0/8; deny ::/0; deny unix:;',
     'platform_gateway on; platform_gateway_access public;',
     'deny all; limit_except GET { allow all; }',
     'platform_gateway off; platform_gateway_access system;') {
@@ -645,8 +577,7 @@ for my $name ('d.test', '.test', 'a') {
 }
 ($ok, $out) = named('c.test', @other, 'server_name c.test;');
 ok !$ok, 'refused: two servers of that name';
-like $out, qr/"\/here" .* not exactly one server has that .*:\d+/,
-    'with file and line';
+like $out, qr/"\/here" .* not exactly one server has that .*:\d+/, 'with file and line';
 
 ($ok, $out) = check('allow 127.0.0.1; deny all;', 'platform_gateway on;');
 ok !$ok, 'refused: no access level';

@@ -44,20 +44,17 @@ ok eventually(sub { curl("https://$tls/readyz") =~ /UP/ }), 'ready';
 my $said = q(-o /dev/null -w '%{http_code} %{http_version} %{redirect_url}');
 
 for my $address ($tls, $second) {
-    is curl($said, "https://$address/readyz"), '200 2 ',
-        "TLS and HTTP/2 at $address";
+    is curl($said, "https://$address/readyz"), '200 2 ', "TLS and HTTP/2 at $address";
 }
 is curl($said, '--http1.1', "https://$tls/readyz"), '200 1.1 ', 'or HTTP/1.1';
-is curl($said, '--tls-max 1.1', "https://$tls/readyz"), '000 0 ',
-    'nothing older than TLS 1.2';
+is curl($said, '--tls-max 1.1', "https://$tls/readyz"), '000 0 ', 'nothing older than TLS 1.2';
 
 # A client that speaks plain HTTP to it is told so in nginx's own words.
 
 my $astray = curl(q(-w ' %{http_code} %{content_type}'), "http://$tls/readyz");
 like $astray, qr{"detail":"The plain HTTP request was sent to HTTPS port"},
     'plain HTTP on the TLS port is told what it did';
-like $astray, qr{"code":"GATEWAY_BAD_REQUEST".* 400 application/problem\+json},
-    'as a problem';
+like $astray, qr{"code":"GATEWAY_BAD_REQUEST".* 400 application/problem\+json}, 'as a problem';
 
 is curl($said, '-X POST', "http://$plain/api/auth/login?x=1"),
     "308 1.1 https://$tls/api/auth/login?x=1" =~ s/127\.0\.0\.1(?=:)/127.0.0.1/r,
@@ -76,8 +73,7 @@ for my $n (1, 2) {
 
 like curl("http://$scrape/internal/metrics"),
     qr/^platform_gateway_key_set_keys 1$/m, 'metrics for a scraper';
-is curl($said, "http://$scrape/internal/explain -d '{}'"), '404 1.1 ',
-    'explanations are not there';
+is curl($said, "http://$scrape/internal/explain -d '{}'"), '404 1.1 ', 'explanations are not there';
 is curl($said, "http://$scrape/readyz"), '404 1.1 ', 'nor anything else';
 
 $t->stop($nginx);
@@ -87,47 +83,40 @@ my ($ok, $why) = $t->render_nginx({
 ok $ok, 'another scraper' or diag $why;
 like $t->read_file('rendered/gateway.conf'),
     qr/allow 192\.0\.2\.1;\s+deny all;/, 'is the only one let in';
-like $t->read_file('rendered/identity.conf'), qr/^\s+192\.0\.2\.1 1;$/m,
-    'by the identity face too';
+like $t->read_file('rendered/identity.conf'), qr/^\s+192\.0\.2\.1 1;$/m, 'by the identity face too';
 
 # What does not fit together is told in one line, and nothing is written.
 
-sub refused {
-    my ($why, $like, %env) = @_;
+my $typo = $t->write_file('typo.env', "METRICS_LISTN=127.0.0.1:9\n");
+my $gateway = $t->write_file('gateway.env', "PLATFORM_JWT_ISSUER=https://a.example\n");
+my $other = $t->write_file('identity.env', "PLATFORM_JWT_ISSUER=https://b.example\n");
+for my $case (
+    [ qr/GATEWAY_TLS_CERTIFICATE and its key/, '', GATEWAY_TLS_CERTIFICATE => "$dir/cert.pem" ],
+    [ qr/GATEWAY_REDIRECT_LISTEN has nowhere to lead/, '',
+        GATEWAY_REDIRECT_LISTEN => '127.0.0.1:80' ],
+    [ qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/, '',
+        METRICS_SCRAPE_LISTEN => '127.0.0.1:9' ],
+    [ qr/METRICS_SCRAPE_ALLOW has "0\.0\.0\.0\/0"/, '', METRICS_SCRAPE_LISTEN => '127.0.0.1:9',
+        METRICS_SCRAPE_ALLOW => '0.0.0.0/0' ],
+    [ qr/IDENTITY_URL asks for https/, '', IDENTITY_URL => 'https://127.0.0.1:8081' ],
+    [ qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/, '', PLATFORM_ENTITLEMENT_TIMEOUT => 'soon' ],
+    [ qr/\Q$typo\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
+        "--gateway-env $typo" ],
+    [ qr/PLATFORM_JWT_ISSUER is "https:\/\/a\.example" for the gateway/,
+        "--gateway-env $gateway --identity-env $other" ],
+) {
+    my ($why, $args, %set) = @$case;
 
-    local %ENV = (PATH => $ENV{PATH}, %env);
-    my $args = delete $ENV{ARGS} // '';
+    local %ENV = (PATH => $ENV{PATH}, %set);
     my $out = qx{@{[ $t->root ]}/tools/render $args --out $dir/never 2>&1};
-    is $? >> 8, 2, "$why: refused";
-    like $out, qr/\Arender: $like[^\n]*\n\z/, '  in one line';
+    is $? >> 8, 2, "refused: $why";
+    like $out, qr/\Arender: $why[^\n]*\n\z/, '  in one line';
     ok !-e "$dir/never", '  and nothing is written';
 }
 
-refused('a certificate without its key', qr/GATEWAY_TLS_CERTIFICATE and its key/,
-    GATEWAY_TLS_CERTIFICATE => "$dir/cert.pem");
-refused('a redirect to no TLS', qr/GATEWAY_REDIRECT_LISTEN has nowhere to lead/,
-    GATEWAY_REDIRECT_LISTEN => '127.0.0.1:80');
-refused('metrics for nobody', qr/METRICS_SCRAPE_LISTEN needs METRICS_SCRAPE_ALLOW/,
-    METRICS_SCRAPE_LISTEN => '127.0.0.1:9');
-refused('metrics for everybody', qr/METRICS_SCRAPE_ALLOW has "0\.0\.0\.0\/0"/,
-    METRICS_SCRAPE_LISTEN => '127.0.0.1:9', METRICS_SCRAPE_ALLOW => '0.0.0.0/0');
-refused('https of a face that has none', qr/IDENTITY_URL asks for https/,
-    IDENTITY_URL => 'https://127.0.0.1:8081');
-refused('a time that is none', qr/PLATFORM_ENTITLEMENT_TIMEOUT has "soon"/,
-    PLATFORM_ENTITLEMENT_TIMEOUT => 'soon');
-
-my $gateway = $t->write_file('gateway.env', "METRICS_LISTN=127.0.0.1:9\n");
-refused('an unknown setting', qr/\Q$gateway\E: unknown setting METRICS_LISTN; did you mean METRICS_LISTEN\?/,
-    ARGS => "--gateway-env $gateway");
-$gateway = $t->write_file('gateway.env', "PLATFORM_JWT_ISSUER=https://a.example\n");
-my $other = $t->write_file('identity.env', "PLATFORM_JWT_ISSUER=https://b.example\n");
-refused('two issuers', qr/PLATFORM_JWT_ISSUER is "https:\/\/a\.example" for the gateway/,
-    ARGS => "--gateway-env $gateway --identity-env $other");
-
 # Rendering twice changes nothing.
 
-my @render = ($t->root . '/tools/render', '--gateway-env', $gateway,
-    '--out', "$dir/twice/nginx");
+my @render = ($t->root . '/tools/render', '--gateway-env', $gateway, '--out', "$dir/twice/nginx");
 is system(@render), 0, 'rendered';
 my %seen = map { $_ => join ' ', (stat)[1, 9] } glob "$dir/twice/nginx/*";
 cmp_ok scalar keys %seen, '>=', 8, 'all files';

@@ -1,5 +1,7 @@
 # X-Request-Id and X-Correlation-Id: kept where well formed, replaced where
-# not, the same upstream, in the response and in the log, once each.
+# not, the same upstream, in the response and in the log, once each.  HTTP/0.9,
+# which has no headers at all, is refused, and nothing breaks where header lists
+# were never set up.
 
 use strict;
 use warnings;
@@ -19,8 +21,7 @@ my $upstream = $t->http_server(upstream => sub {
 $t->echo_fastcgi;
 
 $t->write_file('file', 'a file');
-$t->write_file('ssi', '<!--#echo var="request_id" --> '
-    . '<!--#include virtual="/included" -->');
+$t->write_file('ssi', '<!--#echo var="request_id" --> ' . '<!--#include virtual="/included" -->');
 
 $t->nginx_conf(<<'CONF');
 %%GLOBALS%%
@@ -31,9 +32,13 @@ http {
     %%PLATFORM_LOG%%
     map $request_id $mapped { default $request_id; }
     server {
-        listen 127.0.0.1:%%PORT_off%%;
-        return 200 "$request_id";
+        listen 127.0.0.1:%%PORT_redirects%%;
+        platform_gateway on;
+        platform_gateway_access public;
+        error_page 400 414 /error;
+        location / { proxy_pass http://127.0.0.1:%%PORT_upstream%%; }
     }
+    server { listen 127.0.0.1:%%PORT_off%%; return 200 "$request_id"; }
     server {
         listen 127.0.0.1:%%PORT_gateway%%;
         client_header_buffer_size 1k;
@@ -57,10 +62,7 @@ http {
             location = /nginx/file { alias %%DIR%%/file; }
             location /nginx/down { proxy_pass http://127.0.0.1:1; }
             location /nginx/ssi { ssi on; ssi_types *; alias %%DIR%%/ssi; }
-            location /nginx/off {
-                platform_gateway off;
-                return 200 "$request_id";
-            }
+            location /nginx/off { platform_gateway off; return 200 "$request_id"; }
         }
         location = /included { return 200 "$request_id"; }
         location /nowhere { proxy_pass http://127.0.0.1:1; }
@@ -77,7 +79,7 @@ sub logged {
 
     my @found;
     eventually(sub {
-        @found = grep { $_->{requestId} eq $id } $t->nginx->access_lines;
+        @found = grep { ($_->{requestId} // '') eq $id } $t->nginx->access_lines;
         return scalar @found;
     });
     return @found;
@@ -106,28 +108,31 @@ sub ids {
     return ($r[0], $c[0]);
 }
 
+# [name, headers, request id, correlation id]; undef: one that is made, which the
+# correlation id follows.
+
+my @R = ('X-Request-Id');
+my @C = ('X-Correlation-Id');
 for my $path (qw(/ /fastcgi /answers)) {
-    my ($r, $c) = ids("$path none", $path);
-    like $r, $MADE, "$path none: made";
-    is $c, $r, "$path none: correlation follows";
+    for my $case (
+        [ 'none', [], undef, undef ],
+        [ 'a slash', [ @R, "r$path:1" ], undef, undef ],
+        [ 'a request id', [ @R, 'req.1:2_3-4' ], 'req.1:2_3-4', 'req.1:2_3-4' ],
+        [ 'a correlation id', [ @C, 'corr-1' ], undef, 'corr-1' ],
+        [ 'both, whatever the case', [ 'x-request-id', 'A', 'X-CORRELATION-ID', 'B' ], 'A', 'B' ],
+        [ 'a bad correlation id', [ @R, 'good', @C, 'not good' ], 'good', 'good' ],
+        [ 'two different', [ @R, 'one', @R, 'two' ], undef, undef ],
+        [ 'twice the same', [ @R, 'same', 'x-request-id', 'same' ], undef, undef ],
+        [ 'two correlation ids', [ @R, 'r', @C, 'one', @C, 'two' ], 'r', 'r' ],
+        [ 'an alias', [ @R, 'mine', 'X_Request_Id', 'other', 'X.Request.Id', 'other' ],
+            'mine', 'mine' ],
+    ) {
+        my ($name, $headers, $request, $correlation) = @$case;
 
-    ($r, $c) = ids("$path request", $path, 'X-Request-Id' => "r$path:1");
-    isnt $r, "r$path:1", "$path: a slash is not kept";
-    ($r, $c) = ids("$path request", $path, 'X-Request-Id' => 'req.1:2_3-4');
-    is $r, 'req.1:2_3-4', "$path request: kept";
-    is $c, $r, "$path request: correlation follows";
-
-    ($r, $c) = ids("$path correlation", $path, 'X-Correlation-Id' => 'corr-1');
-    like $r, $MADE, "$path correlation: request id made";
-    is $c, 'corr-1', "$path correlation: kept";
-
-    ($r, $c) = ids("$path both", $path, 'x-request-id' => 'A',
-        'X-CORRELATION-ID' => 'B');
-    is "$r $c", 'A B', "$path both: kept, whatever the case of the name";
-
-    ($r, $c) = ids("$path bad correlation", $path, 'X-Request-Id' => 'good',
-        'X-Correlation-Id' => 'not good');
-    is "$r $c", 'good good', "$path bad correlation: follows the request id";
+        my ($r, $c) = ids("$path $name", $path, @$headers);
+        like $r, defined $request ? qr/^\Q$request\E$/ : $MADE, "$path $name: request id";
+        is $c, $correlation // $r, "$path $name: correlation id";
+    }
 }
 
 # What is kept and what is replaced.
@@ -146,19 +151,6 @@ for my $value ('', 'a' x 129, 'a b', 'a/b', 'a"b', 'a,b', 'a;b', 'a%20', "a\tb",
     is $c, $r, 'both';
 }
 
-# Two of them, and aliases.
-
-my ($r, $c) = ids('two', '/', 'X-Request-Id' => 'one', 'X-Request-Id' => 'two');
-like $r, $MADE, 'two different: replaced';
-($r, $c) = ids('twice', '/', 'X-Request-Id' => 'same', 'x-request-id' => 'same');
-like $r, $MADE, 'twice the same: replaced';
-($r, $c) = ids('two correlation ids', '/', 'X-Request-Id' => 'r',
-    'X-Correlation-Id' => 'one', 'X-Correlation-Id' => 'two');
-is $c, 'r', 'two correlation ids: replaced';
-($r, $c) = ids('an alias', '/', 'X-Request-Id' => 'mine',
-    'X_Request_Id' => 'other', 'X.Request.Id' => 'other');
-is $r, 'mine', 'an alias does not count';
-
 my %seen;
 $seen{ http_get($port, '/health')->header('X-Request-Id') }++ for 1 .. 50;
 is scalar keys %seen, 50, 'made ids differ';
@@ -169,26 +161,43 @@ my $long = 'x' x 3000;
 my @responses = (
     [ 'return', 200, "GET /returns HTTP/1.1\r\nHost: a\r\n" ],
     [ 'local', 200, "GET /health HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'an upstream that is not there', 502,
-        "GET /nowhere HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'an upstream that is not there', 502, "GET /nowhere HTTP/1.1\r\nHost: a\r\n" ],
     [ 'OPTIONS', 204, "OPTIONS / HTTP/1.1\r\nHost: a\r\n" ],
     [ 'no Host', 400, "GET / HTTP/1.1\r\n" ],
     [ 'two Hosts', 400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n" ],
     [ 'a bad request line', 400, "GE\x01T / HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'a request line too long', 414,
-        "GET /$long HTTP/1.1\r\nHost: a\r\n" ],
-    [ 'a header too long', 400,
-        "GET / HTTP/1.1\r\nHost: a\r\nX-Long: $long\r\n" ],
+    [ 'a request line too long', 414, "GET /$long HTTP/1.1\r\nHost: a\r\n" ],
+    [ 'a header too long', 400, "GET / HTTP/1.1\r\nHost: a\r\nX-Long: $long\r\n" ],
     [ 'another version', 505, "GET / HTTP/3.7\r\nHost: a\r\n" ],
 );
 for my $case (@responses) {
     my ($name, $status, $bytes) = @$case;
-    my $raw = http_raw($port, $bytes . "X-Request-Id: mine\r\n"
-            . "Connection: close\r\n\r\n");
+    my $raw = http_raw($port, $bytes . "X-Request-Id: mine\r\n" . "Connection: close\r\n\r\n");
     like $raw, qr{^HTTP/1\.1 $status }, "$name: $status";
     my @ids = $raw =~ /^X-Request-Id: (\S+)\r$/mg;
     is scalar @ids, 1, "$name: one id";
     ok scalar(logged($ids[0])), "$name: and a log line with it";
+}
+
+# HTTP/0.9, and an operator's error_page, which sends it through all phases.
+
+for my $path ('/', '/returns', '/health', '/?a=b', '/%41') {
+    my $before = $upstream->count;
+    my $raw = http_raw($port, "GET $path\r\n");
+    like $raw, qr{^HTTP/1\.[01] 400 .*"code":"GATEWAY_BAD_REQUEST"}s, "0.9 $path: refused";
+    my ($id) = $raw =~ /^X-Request-Id: ([0-9a-f]{32})\r$/m;
+    ok scalar(logged($id // '')), "0.9 $path: with an id, and logged";
+    is $upstream->count, $before, "0.9 $path: not passed on";
+}
+like http_raw($port, "GET / HTTP/1.0\r\n\r\n"), qr{^HTTP/1\.1 200 }, 'control: HTTP/1.0';
+like http_raw($t->port('off'), "GET /\r\n"), qr/^\w{32}$/,
+    'control: a server without the gateway speaks HTTP/0.9';
+for my $bytes ("GET /\r\n", "G\x01ET / HTTP/1.1\r\n\r\n") {
+    my $before = $upstream->count;
+    like http_raw($t->port('redirects'), $bytes), qr/"uri":"\/error"/, 'an error_page of it';
+    is $upstream->count, $before + 1, 'is passed on';
+    my @id = header_values(($upstream->requests)[-1], 'X-Request-Id');
+    is scalar @id, 1, 'with an id';
 }
 like http_get($port, '/returns', headers => [ 'X-Request-Id' => 'seen' ])->body,
     qr/^seen$/, '$platform_request_id';
@@ -206,8 +215,7 @@ for my $given (undef, 'mine', 'not good') {
         is $res->status, $status{$path}, "$name $path";
         my @got = $res->header_all('X-Request-Id');
         is scalar @got, 1, "$name $path: one request id";
-        is $got[0], 'mine', "$name $path: the client's"
-            if $name eq 'mine';
+        is $got[0], 'mine', "$name $path: the client's" if $name eq 'mine';
         is $res->header('X-Early'), $got[0], "$name $path: read before any phase";
         is scalar(my @c = $res->header_all('X-Correlation-Id')), 1,
             "$name $path: one correlation id";
@@ -215,11 +223,9 @@ for my $given (undef, 'mine', 'not good') {
         ok scalar(logged($got[0])), "$name $path: in the log";
         is_deeply [ header_values($res->json, 'X-Seen') ],
             [ join ' ', (@got) x 3 ], "$name $path: upstream" if $path eq '/nginx/up';
-        is $res->body, "$got[0] $got[0]", "$name $path: in a subrequest"
-            if $path eq '/nginx/ssi';
+        is $res->body, "$got[0] $got[0]", "$name $path: in a subrequest" if $path eq '/nginx/ssi';
     }
-    my $res = http_get($port, '/nginx/file',
-        headers => [ @headers, Range => 'bytes=100-' ]);
+    my $res = http_get($port, '/nginx/file', headers => [ @headers, Range => 'bytes=100-' ]);
     is $res->status, 416, "$name: a range that is not there";
     is scalar(my @id = $res->header_all('X-Request-Id')), 1,
         "$name: one id, though the response began twice";

@@ -40,29 +40,12 @@ location /from/branch {
 }
 
 # try_files, rewrite, index
-location /try/branch {
-    platform_gateway_access public;
-    try_files /nothing @branch;
-}
-location /try/public {
-    platform_gateway_access branch;
-    try_files /nothing @public;
-}
-location /try/posts {
-    platform_gateway_access branch;
-    try_files /nothing @posts;
-}
-location /rewritten {
-    platform_gateway_access public;
-    rewrite ^ /branch last;
-}
-location /index/ {
-    platform_gateway_access public;
-    index page.html;
-}
-location = /index/page.html {
-    platform_gateway_access branch;
-}
+location /try/branch { platform_gateway_access public; try_files /nothing @branch; }
+location /try/public { platform_gateway_access branch; try_files /nothing @public; }
+location /try/posts { platform_gateway_access branch; try_files /nothing @posts; }
+location /rewritten { platform_gateway_access public; rewrite ^ /branch last; }
+location /index/ { platform_gateway_access public; index page.html; }
+location = /index/page.html { platform_gateway_access branch; }
 
 # post_action
 pass /after/branch: platform_gateway_access public; post_action /branch/after;
@@ -79,10 +62,7 @@ location /error/guarded {
 pass /error/again: platform_gateway_access branch; error_page 401 403 = @account;
 pass @account: platform_gateway_access account;
 pass /error/file: platform_gateway_access branch; error_page 401 /page.html;
-location = /page.html {
-    internal;
-    platform_gateway_access public;
-}
+location = /page.html { internal; platform_gateway_access public; }
 
 # Into a location that is there for fetches.
 location /sneak/ {
@@ -99,10 +79,7 @@ location /sneak/ {
     location = /sneak/mirror/_feed { mirror /_feed; empty_gif; }
     platform_gateway_allow_return on;
 }
-location @sneak {
-    platform_gateway_access public;
-    rewrite ^/sneak/named(/.*) $1 last;
-}
+location @sneak { platform_gateway_access public; rewrite ^/sneak/named(/.*) $1 last; }
 rewrite ^/server(/.*) $1;
 location = /of/page.html { internal; platform_gateway_access public; }
 location = /_feed {
@@ -198,16 +175,13 @@ is_deeply [ header_values($res->json, 'Authorization') ],
 my ($hidden) = grep { $_->{uri} =~ m{^/from/branch} }
     reverse map { $_->requests } grep { ref =~ /Server/ && $_->{name} eq 'accel' }
     @{ $t->{running} };
-is_deeply [ header_values($hidden, 'Authorization') ], [],
-    'the first upstream did not see it';
-is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ],
-    'others stay';
+is_deeply [ header_values($hidden, 'Authorization') ], [], 'the first upstream did not see it';
+is_deeply [ map { header_values($res->json, $_) } qw(X-A X-B) ], [ 1, 2 ], 'others stay';
 
 # index: the directory is public, the page is not.
 
 is http_get($port, '/index/')->status, 401, 'index: no token';
-is http_get($port, '/index/', token => $token{branch})->body, 'the page',
-    'index: a token';
+is http_get($port, '/index/', token => $token{branch})->body, 'the page', 'index: a token';
 
 # A redirect from one guarded location to another, each with its own answer.
 
@@ -267,8 +241,7 @@ for my $way (qw(/from/public?to= /sneak/rewrite /sneak/try /sneak/named /server
     for my $to (qw(/keys /_feed)) {
         for my $method (qw(GET HEAD)) {
             $res = http($port, $method, "$way$to");
-            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200,
-                '/sneak/page' => 200);
+            my %other = ('/sneak/auth' => 500, '/sneak/mirror' => 200, '/sneak/page' => 200);
             is $res->status, $other{$way} // 404, "$method $way$to";
             unlike $res->body // '', qr/kty|cursor/, 'shows no document';
         }

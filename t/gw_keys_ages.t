@@ -94,8 +94,7 @@ cmp_ok $lines, '<=', time - $down + 1, 'once a cooldown';
 like +(keys_failures($t))[0], qr/last good one is \d+s old, and kept/,
     'with the age of what serves';
 
-ok eventually(sub { keys_get($t, $key)->status == 503 }),
-    'past the hard age the set is unusable';
+ok eventually(sub { keys_get($t, $key)->status == 503 }), 'past the hard age the set is unusable';
 cmp_ok time - $down, '<', 3 * $HARD, 'at the hard age';
 is $held->read_response->status, 503, 'nor for a request that a limit held so long';
 my $res = keys_get($t, $key);

@@ -81,7 +81,6 @@ hold(wait => '300ms', cooldown => '50s');
 is keys_get($t, $key)->status, 503, 'the wait is bounded';
 is scalar(keys_failures($t)), $failed, 'by platform_gateway_key_wait';
 $issuer->set(hold => 0);
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'and the fetch went on without it';
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'and the fetch went on without it';
 
 $t->done;

@@ -54,20 +54,16 @@ my @bad = (
     [ 'HTML', qr/: the document is HTML/,
         headers => [ 'Content-Type' => 'text/html; charset=utf-8' ],
         body => '<html><body>Please log in</body></html>' ],
-    [ 'truncated, with a length', qr/: the document is truncated/,
-        truncate => 100 ],
+    [ 'truncated, with a length', qr/: the document is truncated/, truncate => 100 ],
     [ 'truncated, chunked', qr/: the document is truncated/,
         raw => chunked(substr($good, 0, 100), '') ],
     [ 'truncated, to the close', qr/key set not refreshed: /,
         raw => "$head\r\n" . substr $good, 0, 100 ],
-    [ 'over 64 KiB, with a length', qr/: the document is too large/,
-        body => $big ],
-    [ 'over 64 KiB, chunked', qr/: the document is too large/,
-        raw => chunked($big, "0\r\n\r\n") ],
+    [ 'over 64 KiB, with a length', qr/: the document is too large/, body => $big ],
+    [ 'over 64 KiB, chunked', qr/: the document is too large/, raw => chunked($big, "0\r\n\r\n") ],
     [ 'compressed', qr/: the document is compressed/,
         headers => [ @json, 'Content-Encoding' => 'gzip' ] ],
-    [ 'a set without keys', qr/key set not refreshed: .*usable key/,
-        body => '{"keys":[]}' ],
+    [ 'a set without keys', qr/key set not refreshed: .*usable key/, body => '{"keys":[]}' ],
 );
 for my $case (@bad) {
     my ($name, $why, %state) = @$case;
@@ -83,8 +79,7 @@ for my $case (@bad) {
     like $new[0], qr/$why.* and kept/, "$name: why, and what of it";
     is keys_get($t, $key)->status, 200, "$name: the old set serves";
 }
-is keys_get($t, $planted, iat => past())->status, 401,
-    'no other location gave the key set';
+is keys_get($t, $planted, iat => past())->status, 401, 'no other location gave the key set';
 is_deeply [ grep { $_->{uri} =~ /guard/ } $other->requests ], [],
     'and a guarded one was not entered';
 
@@ -99,10 +94,8 @@ $fits .= ' ' x (65536 - length $fits);
 $issuer->set(status => 200, headers => \@json, body => $fits,
     map { $_ => undef } qw(hangup raw truncate));
 my $before = keys_failures($t);
-ok eventually(sub { keys_get($t, $unknown)->status == 200 }),
-    'a set of 64 KiB brings the new key';
-is keys_get($t, $key)->status, 200,
-    'and the first of two with one id is what counts';
+ok eventually(sub { keys_get($t, $unknown)->status == 200 }), 'a set of 64 KiB brings the new key';
+is keys_get($t, $key)->status, 200, 'and the first of two with one id is what counts';
 is scalar(keys_failures($t)), $before, 'nothing is said to be wrong';
 
 # What the key location itself says: within it, and away from it.
@@ -115,8 +108,7 @@ for my $within ('rewrite ^ /within break;',
         "the key location's own answer: $within";
 }
 keys_begin($t, @server, location => 'rewrite ^ /guarded last;');
-ok $t->nginx->wait_log(qr/not fetched: another location answered/),
-    'a rewrite to another location';
+ok $t->nginx->wait_log(qr/not fetched: another location answered/), 'a rewrite to another location';
 is keys_get($t, $planted)->status, 503, 'which gives no keys';
 
 $t->done;

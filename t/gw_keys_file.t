@@ -67,28 +67,24 @@ is scalar(keys_failures($t)), $lines, 'what stays bad is said once';
 
 rmdir $t->dir . '/keys.json';
 keys_file($third);
-ok eventually(sub { keys_get($t, $third)->status == 200 }),
-    'a good one is taken again';
+ok eventually(sub { keys_get($t, $third)->status == 200 }), 'a good one is taken again';
 
 # A reload takes what is there, whatever the age; so does an unknown key.
 
 keys_gateway($t, @file, soft_age => '3600s');
 keys_file($old);
 ok $t->reload, 'a reload';
-ok eventually(sub { keys_get($t, $third, iat => past())->status == 401 }),
-    'reads the file';
+ok eventually(sub { keys_get($t, $third, iat => past())->status == 401 }), 'reads the file';
 is keys_get($t, $old)->status, 200, 'for every worker';
 keys_file($old, $new);
-ok eventually(sub { keys_get($t, $new)->status == 200 }),
-    'a token of an unknown key has it read';
+ok eventually(sub { keys_get($t, $new)->status == 200 }), 'a token of an unknown key has it read';
 
 # A file that nginx -t refuses leaves the running one alone.
 
 $t->write_file('keys.json', '{}');
 $t->allow(qr/\[emerg\] .*platform_gateway_key_file/);
 ok !$t->reload, 'a reload with a bad file fails';
-like $nginx->error_log, qr/keys\.json" gives no keys: .*, in \S+\.conf:\d+/,
-    'and says where';
+like $nginx->error_log, qr/keys\.json" gives no keys: .*, in \S+\.conf:\d+/, 'and says where';
 is keys_get($t, $old)->status, 200, 'the old workers serve';
 
 # The cache file, first in a directory that is not there.
@@ -123,8 +119,7 @@ is +(stat $file)[2] & 07777, 0600, 'for the worker alone';
 my $inode = (stat $file)[1];
 link $file, "$file-old" or die;    # or its number could come again
 my $then = fetched();
-ok eventually(sub { fetched() > $then }),
-    'the time moves on while the document is the same';
+ok eventually(sub { fetched() > $then }), 'the time moves on while the document is the same';
 is substr(cached(), $head), jwks($old), 'which is there whole';
 isnt +(stat $file)[1], $inode, 'in a new file';
 unlink "$file-old";
@@ -144,8 +139,7 @@ my $asked = CORE::time();
 keys_passed(1, $asked);
 $issuer->set(hold => 0);
 my $text;
-ok eventually(sub { $text = cached(); substr($text, $head) eq $later }),
-    'that is slow';
+ok eventually(sub { $text = cached(); substr($text, $head) eq $later }), 'that is slow';
 my ($at) = $text =~ /^fetched (\d+)$/m;
 cmp_ok $at, '<=', $asked, 'is kept with the time at which it began';
 
@@ -156,8 +150,7 @@ $issuer->down;
 keys_begin($t, @cache);
 is keys_get($t, $new)->status, 200, 'a restart with the issuer down serves';
 is http_get($port, '/readyz')->status, 200, 'and is ready';
-is keys_get($t, $third, iat => past())->status, 401,
-    'keys that are in no set are refused';
+is keys_get($t, $third, iat => past())->status, 401, 'keys that are in no set are refused';
 my $good = cached();
 is ignored(), 0, 'nothing was ignored so far';
 

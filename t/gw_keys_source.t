@@ -42,8 +42,7 @@ sub begin {
     $issuer->set(body => jwks($key));
     $other->down;
     reload(%o);
-    ok eventually(sub { keys_get($t, $key)->status == 200 }),
-        "$what: the first source's key works";
+    ok eventually(sub { keys_get($t, $key)->status == 200 }), "$what: the first source's key works";
     return;
 }
 
@@ -63,8 +62,7 @@ reload(server => <<'SERVER');
 location /second { platform_gateway_access branch; platform_gateway_leeway 5s; empty_gif; }
 SERVER
 is keys_get($t, $key)->status, 200, 'a policy more: the set serves on';
-is http_get($port, '/second', token => jwt_token('branch', $key))->status, 200,
-    'under both';
+is http_get($port, '/second', token => jwt_token('branch', $key))->status, 200, 'under both';
 is http_get($port, '/second')->status, 401, 'control: which is checked';
 
 # A reload that fails leaves the engine at work.
@@ -74,8 +72,7 @@ $t->allow(qr/\[emerg\] .*unknown directive "nonsense"/);
 ok !$t->reload, 'a reload of a broken configuration fails';
 $issuer->set(body => jwks($key, $new));
 $issuer->up;
-ok eventually(sub { keys_get($t, $new)->status == 200 }),
-    'and the old workers still fetch';
+ok eventually(sub { keys_get($t, $new)->status == 200 }), 'and the old workers still fetch';
 
 # Many reloads, and no storm of fetches.
 
@@ -97,8 +94,7 @@ my %change = (
     'another address'           => [@address],
     'another host, the same port' => [ qr{127\.0\.0\.1(?=:\d+/jwks)}, '127.0.0.2' ],
     'another location'          => [ qr{/_keys} => '/_other' ],
-    'an issuer more'            => [ @address,
-        qr{(?<=issuer http://issuer\.test)} => " $NEW" ],
+    'an issuer more'            => [ @address, qr{(?<=issuer http://issuer\.test)} => " $NEW" ],
 );
 for my $what (sort keys %change) {
     my @change = @{ $change{$what} };
@@ -109,15 +105,12 @@ for my $what (sort keys %change) {
     reload(change => \@change);
     is keys_get($t, $key, @iss)->status, 503, "$what: the old key is gone";
     ok eventually(sub { keys_failures($t) > $said }), "$what: it is fetched";
-    like +(keys_failures($t))[-1], qr/there is none yet/,
-        "$what: nothing is said to be kept";
+    like +(keys_failures($t))[-1], qr/there is none yet/, "$what: nothing is said to be kept";
     is ready(), 503, "$what: not ready";
     next unless "@change" =~ $other->port;
     $other->up;
-    ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }),
-        "$what: the new key works";
-    is keys_get($t, $key, @iss, iat => past())->status, 401,
-        "$what: the old one is refused";
+    ok eventually(sub { keys_get($t, $new, @iss)->status == 200 }), "$what: the new key works";
+    is keys_get($t, $key, @iss, iat => past())->status, 401, "$what: the old one is refused";
 }
 
 # A fetch in the old configuration that ends after the reload.
@@ -151,8 +144,7 @@ $issuer->down;
 reload(http => 'platform_gateway_zone platform_gateway:2m;');
 is keys_get($t, $key)->status, 503, 'starts afresh';
 $issuer->up;
-ok eventually(sub { keys_get($t, $key)->status == 200 }),
-    'and is filled within a cooldown';
+ok eventually(sub { keys_get($t, $key)->status == 200 }), 'and is filled within a cooldown';
 
 # A file, and from a file to a location.
 
@@ -176,8 +168,7 @@ is keys_get($t, $key, iss => $NEW)->status, 503, 'another issuer';
 $nginx->stop;
 $nginx->start;
 is keys_get($t, $key, iss => $NEW)->status, 503, 'also after a restart';
-like $nginx->error_log, qr/ignored: it was written for another issuer/,
-    'which says why';
+like $nginx->error_log, qr/ignored: it was written for another issuer/, 'which says why';
 keys_begin($t, @file);
 is keys_get($t, $key)->status, 200, 'control: the file is good for its own';
 
@@ -196,8 +187,7 @@ my $began = time;
 keys_gateway($t, main => 'worker_processes 1;', change => [ @issuer, @address ]);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $old } $nginx->workers }), 'a new worker';
-ok eventually(sub { keys_get($t, $new, iss => $NEW)->status == 200 }),
-    'with a new source';
+ok eventually(sub { keys_get($t, $new, iss => $NEW)->status == 200 }), 'with a new source';
 keys_passed(1.1, $began);    # the cooldown: who may fetch can do so
 $count = $issuer->count;
 kill 'CONT', $old;

@@ -77,8 +77,7 @@ sub stall_fetching {
 sub decided {
     my ($what) = @_;
 
-    is keys_get($t, $old, iat => past())->status, 401,
-        "$what: the withdrawn key is still refused";
+    is keys_get($t, $old, iat => past())->status, 401, "$what: the withdrawn key is still refused";
     is keys_get($t, $new)->status, 200, "$what: the other one works";
     return;
 }
@@ -92,8 +91,7 @@ begin('adoption', workers => 2, soft_age => '1s',
 fill();
 $issuer->set(body => "$both\n");
 my $stalled;
-ok eventually(sub { ($stalled) = writing($nginx->workers) }),
-    'one worker has a new set and stalls';
+ok eventually(sub { ($stalled) = writing($nginx->workers) }), 'one worker has a new set and stalls';
 $issuer->set(body => $only);
 ok eventually(sub { writing($nginx->workers) == 2 }),
     'the other one has the next, and stalls as well';
@@ -116,8 +114,7 @@ ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
     'another worker fetches when the lease has run out';
 my $before = superseded();
 kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }),
-    'the late answer is not taken';
+ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
 decided('a lease that ran out');
 
 # While it fetches, until a new configuration is in force.
@@ -133,12 +130,10 @@ begin('a reload', workers => 1);
 $issuer->set(body => $only);
 $nginx->signal('HUP');
 ok eventually(sub { grep { $_ != $worker } $nginx->workers }), 'a new worker';
-ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }),
-    'fetches for itself';
+ok eventually(sub { keys_get($t, $old, iat => past())->status == 401 }), 'fetches for itself';
 $before = superseded();
 kill 'CONT', $worker;
-ok eventually(sub { superseded() == $before + 1 }),
-    'the late answer is not taken';
+ok eventually(sub { superseded() == $before + 1 }), 'the late answer is not taken';
 decided('a reload');
 
 # The same before the new worker has had the time to fetch: it has to say that

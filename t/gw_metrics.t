@@ -1,13 +1,10 @@
 # The metrics: exact sums over all workers, each request once; sums that never
 # go down, whatever becomes of workers and configurations; bounded labels.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 my ($key, $next) = map { jwt_key($_) } qw(a b);
@@ -49,10 +46,7 @@ platform_gateway_key_cooldown 1s;
 platform_gateway_key_wait 20s;
 large_client_header_buffers 2 4k;
 platform_gateway_token_max_size 3k;
-upstream first_dead {
-    server 127.0.0.1:%%PORT_dead%%;
-    server 127.0.0.1:%%PORT_upstream%% backup;
-}
+upstream first_dead { server 127.0.0.1:%%PORT_dead%%; server 127.0.0.1:%%PORT_upstream%% backup; }
 server { listen 127.0.0.1:%%PORT_metrics%%; location = /metrics { platform_gateway_metrics; } }
 server { listen 127.0.0.1:%%PORT_other%%; location / { empty_gif; } }
 HTTP
@@ -83,26 +77,19 @@ sub counts {
     return is is_now($series), $n, $name // "$series is $n";
 }
 
-sub requests {
-    my ($route, $decision, $n) = @_;
-
-    $route =~ s/([\\"])/\\$1/g;
-    return counts(qq(requests_total{route="$route",decision="$decision"}), $n);
-}
-
-sub refusals {
-    my ($reason, $n, $decision) = @_;
-
-    return counts(sprintf('refusals_total{reason="%s",decision="%s"}',
-        $reason, $decision // 'deny'), $n);
-}
-
-sub tokens { return counts(qq(token_verifications_total{result="$_[0]"}), $_[1]) }
-
-sub upstream {
-    my ($route, $class, $n) = @_;
-
-    return counts(qq(upstream_responses_total{route="$route",class="$class"}), $n);
+# Many at once: "requests ROUTE DECISION", "refusals REASON" (or with shadow),
+# "tokens RESULT" and "upstream ROUTE CLASS", each with its sum.
+sub counted {
+    while (my ($what, $n) = splice @_, 0, 2) {
+        my ($kind, $of, $as) = split ' ', $what;
+        my $route = ($of =~ s/\A-\z//r) =~ s/([\\"])/\\$1/gr;
+        counts($kind eq 'requests' ? qq(requests_total{route="$route",decision="$as"})
+            : $kind eq 'refusals'
+            ? sprintf('refusals_total{reason="%s",decision="%s"}', $of, $as // 'deny')
+            : $kind eq 'tokens' ? qq(token_verifications_total{result="$of"})
+            : qq(upstream_responses_total{route="$route",class="$as"}), $n, "$what: $n");
+    }
+    return;
 }
 
 # Samples of a family, as [labels, value], of a route.
@@ -165,70 +152,52 @@ for my $reason (sort keys %token) {
 }
 my @workers = $nginx->workers;
 is @workers, 4, 'four workers' unless Platform::Test::Env::valgrind();
-requests('branch', 'allow', $n);
-requests('branch', 'deny', 4 * $n);
-tokens($_, $n) for sort keys %token;
-refusals($_, $n) for grep { $_ ne 'verified' } sort keys %token;
+counted('requests branch allow' => $n, 'requests branch deny' => 4 * $n,
+    (map { ("tokens $_" => $n) } sort keys %token),
+    map { ("refusals $_" => $n) } grep { $_ ne 'verified' } sort keys %token);
 
+my $PUB = 'pub"\{é}';
 http_get($port, '/public') for 1 .. 7;
-requests('pub"\{é}', 'allow', 7);
-is scalar(of_route('pub"\{é}', 'requests_total')), 4, 'a route id of any characters';
+counted("requests $PUB allow" => 7);
+is scalar(of_route($PUB, 'requests_total')), 4, 'a route id of any characters';
 http_get($port, '/branch');
-refusals('token_missing', 1);
-tokens('token_shape', 0);
+counted('refusals token_missing' => 1, 'tokens token_shape' => 0);
 http_get($port, '/branch', headers => [ Authorization => 'Bearer ' . 'x ' ]);
-refusals('token_shape', 1);
-tokens('token_shape', 1);
 http_post($port, '/branch', body => '');
-refusals('method_forbidden', 1);
 http_get($port, '/nothing') for 1 .. 3;
-refusals('route_not_found', 3);
-requests('', 'deny', 3);
 http($port, OPTIONS => '/branch', headers => [ Origin => 'https://evil.test',
     'Access-Control-Request-Method' => 'GET' ]);
-refusals('origin_forbidden', 1);
 http($port, OPTIONS => '/branch');
-requests('branch', 'allow', $n + 1);
+counted('refusals token_shape' => 1, 'tokens token_shape' => 1, 'refusals method_forbidden' => 1,
+    'refusals route_not_found' => 3, 'requests - deny' => 3, 'refusals origin_forbidden' => 1,
+    'requests branch allow' => $n + 1);
 
 # Requests that nginx refuses before any location is found; those of a
 # location or a server where the gateway is off.
 
-http_raw($port, "nonsense\r\n\r\n");
-http_raw($port, "GET /public\r\n");
-refusals('bad_request', 2);
-requests('', 'deny', 5);
-http_raw($port, 'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n");
-refusals('uri_too_long', 1);
-my $c = Platform::Test::Http->new(port => $port);
-$c->close;
-http_get($port, '/off');
-requests('', 'none', 1);
-http_get($t->port('other'), '/');
-requests('', 'none', 1);
+http_raw($port, $_) for "nonsense\r\n\r\n", "GET /public\r\n",
+    'GET /' . 'a' x 5000 . " HTTP/1.1\r\n\r\n";
+Platform::Test::Http->new(port => $port)->close;
+http_get(@$_) for [ $port, '/off' ], [ $t->port('other'), '/' ];
+counted('refusals bad_request' => 2, 'refusals uri_too_long' => 1, 'requests - deny' => 6,
+    'requests - none' => 1);
 
 # One request, whatever it takes to answer it.
 
 like http_get($port, '/ssi/page', token => $branch)->body,
     qr{"uri":"/branch/a".*"uri":"/public/b".*a part}s, 'a page with three subrequests';
-requests('ssi', 'allow', 1);
-requests('', 'allow', 0);
-tokens('verified', $n + 1);
+counted('requests ssi allow' => 1, 'requests - allow' => 0, 'tokens verified' => $n + 1);
 http_get($port, '/branch', token => jwt_token(account => $key, @sig));
-refusals('context_forbidden', 1);
-tokens('verified', $n + 2);
-requests('pub"\{é}', 'deny', 2);
-requests('branch', 'allow', $n + 1);
-$c = Platform::Test::Http->new(port => $port);
+counted('refusals context_forbidden' => 1, 'tokens verified' => $n + 2,
+    "requests $PUB deny" => 2, 'requests branch allow' => $n + 1);
+my $c = Platform::Test::Http->new(port => $port);
 $c->request(GET => '/public') for 1 .. 5;
 $c->close;
-requests('pub"\{é}', 'allow', 12);
 http_get($port, '/shadow');
-requests('shadow', 'shadow', 1);
-refusals('token_missing', 1, 'shadow');
-refusals('token_missing', 1);
 http_get($port, '/branch', token => jwt_token(branch => $next, @sig, iat => time - 60));
-refusals('kid_unknown', 1);
-tokens('kid_unknown', 1);
+counted("requests $PUB allow" => 12, 'requests shadow shadow' => 1,
+    'refusals token_missing shadow' => 1, 'refusals token_missing' => 1,
+    'refusals kid_unknown' => 1, 'tokens kid_unknown' => 1);
 
 # The upstream's answers by their class; a request that it never saw, and one
 # that it did not answer, is of none or of nginx's own 502.
@@ -236,10 +205,11 @@ tokens('kid_unknown', 1);
 http_get($port, "/status?status=$_") for 204, 304, 404, 404, 500, 503, 503, 503;
 is http_get($port, '/dead')->status, 502, 'an upstream that is not there';
 is http_get($port, '/retried')->status, 200, 'one of two that is there';
-upstream(@$_) for [ branch => '2xx', $n ], [ branch => none => 4 * $n + 5 ],
-    [ branch => '5xx', 0 ], [ status => '2xx', 1 ], [ status => '3xx', 1 ],
-    [ status => '4xx', 2 ], [ status => '5xx', 4 ], [ status => none => 0 ],
-    [ dead => '5xx', 1 ], [ retried => '2xx', 1 ], [ retried => '5xx', 0 ], [ ssi => none => 1 ];
+counted('upstream branch 2xx' => $n, 'upstream branch none' => 4 * $n + 5,
+    'upstream branch 5xx' => 0, 'upstream status 2xx' => 1, 'upstream status 3xx' => 1,
+    'upstream status 4xx' => 2, 'upstream status 5xx' => 4, 'upstream status none' => 0,
+    'upstream dead 5xx' => 1, 'upstream retried 2xx' => 1, 'upstream retried 5xx' => 0,
+    'upstream ssi none' => 1);
 
 # How long requests took: one each, in all buckets from its own upwards.
 
@@ -316,7 +286,7 @@ for my $round (1 .. 4) {
     http_get($port, '/public');
     nothing_lost("reload $round");
 }
-requests('pub"\{é}', 'allow', 16);
+counted("requests $PUB allow" => 16);
 my @after = map { is_now("zone_free_bytes$_") } @zones;
 reload() for 1 .. 3;
 settled();
@@ -341,10 +311,10 @@ sub begin {
 $c = begin('/public');
 reload();
 http_get($port, '/public') for 1 .. 10;
-requests('pub"\{é}', 'allow', 26);
+counted("requests $PUB allow" => 26);
 $upstream->set(hold => 0);
 is $c->read_response->status, 200, 'the old worker answers';
-requests('pub"\{é}', 'allow', 27);
+counted("requests $PUB allow" => 27);
 
 # A worker that is killed leaves its counts, and its slot to the next one.
 
@@ -358,7 +328,7 @@ ok eventually(sub {
 }), 'a worker was killed and replaced';
 nothing_lost('killed');
 http_get($port, '/public') for 1 .. 8;
-requests('pub"\{é}', 'allow', 35);
+counted("requests $PUB allow" => 35);
 
 # What killed workers had in their caches is in nobody's.
 
@@ -384,23 +354,23 @@ ok reload(), 'forty routes more, two fewer';
 $running = 1;
 nothing_lost('more routes');
 http_get($port, "/more$_") for 1 .. 40;
-requests("more-$_", 'allow', 1) for 1, 2, 39, 40;
-requests('pub"\{é}', 'allow', 35);
+counted("requests more-$_ allow" => 1) for 1, 2, 39, 40;
+counted("requests $PUB allow" => 35);
 ok !(grep {/route="(?:ssi|slow)"/} keys %$sample), 'those that are gone are gone';
 $upstream->set(hold => 0);
 is $c->read_response->status, 200, 'the old worker answers';
-requests('quick', 'allow', 0);
+counted('requests quick allow' => 0);
 is +(grep {/requests_total/} keys %$sample), 4 * 49, 'others are no more';
 $t->set(WORKERS => 2, MORE => '');
 $t->gateway_conf($SERVER, %AROUND);
 ok reload(), 'and back';
 $running = 2;
-requests('ssi', 'allow', 1);
-requests('slow', 'allow', 4);
-upstream('slow', '2xx', 4);
+counted('requests ssi allow' => 1);
+counted('requests slow allow' => 4);
+counted('upstream slow 2xx' => 4);
 counts('request_duration_seconds_count{route="slow"}', 4);
 is +(buckets('slow'))[5], 0, 'in a bucket of its own';
-requests('branch', 'deny', 4 * $n + 4);
+counted('requests branch deny' => 4 * $n + 4);
 ok !(grep {/route="more/} keys %$sample), 'what is gone is gone';
 
 # The key set, later.
@@ -462,7 +432,7 @@ for my $case (
         'platform_gateway_metrics;' ],
     [ 'a small zone, a hundred routes', $ZONE =~ s/1m/256k/r, routes(100) ],
     [ 'a thousand', $ZONE =~ s/1m/256k/r, routes(1000),
-        qr/zone "gateway_counters" is too small for the counters .* make "platform_gateway_zone" larger/ ])
+        qr/zone "gateway_counters" is too small .* make "platform_gateway_zone" larger/ ])
 {
     my ($name, $http, $location, $why) = @$case;
     my ($ok, $said) = $t->location_test(http => $http, location => $location);

@@ -1,12 +1,9 @@
 # The guard over every protocol: HTTP/1.0, 1.1 with keepalive and pipelining,
 # HTTP/2, HEAD, WebSocket; towards every kind of upstream.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');
@@ -40,6 +37,7 @@ location /socket {
     proxy_set_header Upgrade $http_upgrade;
     proxy_set_header Connection upgrade;
 }
+location /down { %%TO_nobody%% }
 location /public { platform_gateway_access public; %%TO_upstream%% }
 SERVER
 platform_gateway_cors_origins https://app.test;
@@ -48,11 +46,9 @@ server {
     location / { %%TO_upstream%% }
 }
 HTTP
-$t->start_nginx;
-my $port = $t->port('gateway');
+my $port = $t->start_gateway;
 my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
 my @with = (token => $token{branch});
-ok eventually(sub { http_get($port, '/proxy', @with)->status == 200 }), 'ready';
 
 # Every kind of upstream: with a token, without, with another one.
 
@@ -65,34 +61,35 @@ for my $path (qw(/proxy /grpc /fastcgi /scgi /uwsgi)) {
     is $upstream->count, 0, "$path: nobody was asked";
 }
 
+sub connected { return Platform::Test::Http->new(port => $_[0] // $port) }
+
+sub roles { return [ header_values($_[0], 'X-Roles') ] }
+
 # HTTP/1.0.
 
 my @old = (version => '1.0');
 my $res = http_get($port, '/proxy', @old, @with);
 is $res->status, 200, '1.0: a token';
-is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'], '1.0: injected';
+is_deeply roles($res->json), ['manager,cashier'], '1.0: injected';
 is_problem(http_get($port, '/proxy', @old), 401, 'GATEWAY_TOKEN_MISSING', '1.0');
-my $raw = http_raw($port, "GET /proxy HTTP/1.0\r\n\r\n");
-like $raw, qr{\AHTTP/1\.1 401 .*^Content-Length: \d+\r$}ms,
-    '1.0 without Host: refused, with a length';
-$raw = http_raw($port, "GET /proxy HTTP/1.0\r\n" . "Authorization: Bearer $token{branch}\r\n\r\n");
-like $raw, qr{\AHTTP/1\.1 200 }, '1.0 without Host: a token';
-my $c = Platform::Test::Http->new(port => $port);
-$res = $c->request(GET => '/proxy', @old);
-is $res->status, 401, '1.0 with keepalive: refused';
+like http_raw($port, "GET /proxy HTTP/1.0\r\n\r\n"),
+    qr{\AHTTP/1\.1 401 .*^Content-Length: \d+\r$}ms, '1.0 without Host: refused, with a length';
+like http_raw($port, "GET /proxy HTTP/1.0\r\nAuthorization: Bearer $token{branch}\r\n\r\n"),
+    qr{\AHTTP/1\.1 200 }, '1.0 without Host: a token';
+my $c = connected();
+is $c->request(GET => '/proxy', @old)->status, 401, '1.0 with keepalive: refused';
 is $c->request(GET => '/proxy', @old, @with)->status, 200, '1.0 with keepalive: then let in';
 $c->close;
 
 # HTTP/1.1: one connection, many requests; what one brings is not the next's.
 
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 for my $round (1 .. 3) {
-    $res = $c->request(GET => '/proxy', @with);
-    is_deeply [ header_values($res->json, 'X-Roles') ], ['manager,cashier'],
+    is_deeply roles($c->request(GET => '/proxy', @with)->json), ['manager,cashier'],
         "keepalive $round: a token";
     is $c->request(GET => '/proxy')->status, 401, "keepalive $round: none";
-    $res = $c->request(POST => '/public', body => 'x' x 1000);
-    is_deeply [ header_values($res->json, 'X-Roles') ], [], "keepalive $round: public";
+    is_deeply roles($c->request(POST => '/public', body => 'x' x 1000)->json), [],
+        "keepalive $round: public";
     is $c->request(POST => '/proxy', body => 'x' x 1000)->status, 401,
         "keepalive $round: none, and a body";
 }
@@ -105,7 +102,7 @@ my @pipeline = (
     [ OPTIONS => '/proxy?5', 204 ], [ HEAD => '/proxy?6', 401 ],
     [ HEAD => '/proxy?7', 200, @with ], [ GET => '/public?8', 200 ],
 );
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 $c->send(join '', map {
     my ($method, $path, undef, @o) = @$_;
     http_request_bytes($method, $path, connection => 'keep-alive', @o);
@@ -119,15 +116,15 @@ for my $case (@pipeline) {
     $id{ $res->header('X-Request-Id') }++;
     next if $status != 200 || $method eq 'HEAD';
     is $res->json->{uri}, $path, "pipelined: $path has its own answer";
-    is scalar(my @r = header_values($res->json, 'X-Roles')),
-        $path =~ /public/ ? 0 : 1, "pipelined: $path has its own headers";
+    is scalar(@{ roles($res->json) }), $path =~ /public/ ? 0 : 1,
+        "pipelined: $path has its own headers";
 }
 is scalar(keys %id), @pipeline, 'pipelined: each with its own id';
 $c->close;
 
 # HEAD: the headers of GET, no body, and the connection goes on.
 
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 for my $case ([ '/proxy', 401 ], [ '/proxy', 403, token => $token{account} ],
     [ '/proxy', 200, @with ], [ '/nowhere', 401 ],
     [ '/nowhere', 404, @with ], [ '/public', 200 ]) {
@@ -144,8 +141,6 @@ $c->close;
 
 # HTTP/2, each with an HTTP/1.1 request beside it in the cases above.
 
-my $h2 = 'http://127.0.0.1:' . $t->port('h2');
-
 sub curl {
     my (@o) = @_;
 
@@ -156,25 +151,32 @@ sub curl {
 }
 
 my @bearer = ('-H', "Authorization: Bearer $token{branch}");
-my ($head, $body) = curl("$h2/proxy");
-like $head, qr{\AHTTP/2 401 .*^content-type: application/problem\+json\r?$}ms, 'HTTP/2: no token';
-like $body, qr/"code":"GATEWAY_TOKEN_MISSING"/, 'HTTP/2: no token: code';
-($head, $body) = curl(@bearer, '-H', 'x-roles: spoofed', "$h2/proxy");
-like $head, qr{\AHTTP/2 200 }, 'HTTP/2: a token';
-like $body, qr/\["X-Roles","manager,cashier"\]/, 'HTTP/2: injected';
-unlike $body, qr/spoofed/, 'HTTP/2: stripped';
-($head, $body) = curl(@bearer, '-d', 'x' x 3000, "$h2/proxy");
-like $body, qr/"body":"x{3000}"/, 'HTTP/2: a body';
-($head, $body) = curl('-I', "$h2/proxy");
-like $head, qr{\AHTTP/2 401 }, 'HTTP/2: HEAD';
-is $body // '', '', 'HTTP/2: HEAD: no body';
-($head, $body) = curl('-X', 'OPTIONS', '-H', 'Origin: https://app.test', '-H',
-    'Access-Control-Request-Method: GET', "$h2/proxy");
-like $head, qr{\AHTTP/2 204 .*^access-control-allow-origin: https://app}ms, 'HTTP/2: preflight';
-($head, $body) = curl(@bearer, "$h2/grpc");
-like $head, qr{\AHTTP/2 200 }, 'HTTP/2 to gRPC: a token';
-($head, $body) = curl("$h2/grpc");
-like $head, qr{\AHTTP/2 401 }, 'HTTP/2 to gRPC: none';
+my @spoof = map { ('-H', $_) } 'x-account-id: spoofed', 'x-kept: 1', 'x-roles: spoofed',
+    'x-request-id: mine';
+my @preflight = ('-X', 'OPTIONS', '-H', 'Origin: https://app.test', '-H',
+    'Access-Control-Request-Method: GET');
+my $PROBLEM = 'content-type: application/problem\+json';
+
+# [name, path, status, what the head and the body have, how it is asked].
+for my $case (
+    [ 'no token', '/proxy', 401, $PROBLEM, '"code":"GATEWAY_TOKEN_MISSING"' ],
+    [ 'no such path', '/nowhere', 404, $PROBLEM, '"code":"GATEWAY_ROUTE_NOT_FOUND"', @bearer ],
+    [ 'nobody there', '/down', 502, $PROBLEM, '"code":"GATEWAY_UPSTREAM_UNAVAILABLE"', @bearer ],
+    [ 'a token: injected', '/proxy', 200, 'x-request-id: mine',
+        '\["X-Roles","manager,cashier"\]', @bearer, @spoof ],
+    [ 'others pass', '/proxy', 200, '', '\["x-kept","1"\]', @bearer, @spoof ],
+    [ 'a body', '/proxy', 200, '', '"body":"x{3000}"', @bearer, '-d', 'x' x 3000 ],
+    [ 'HEAD', '/proxy', 401, '', '\A\z', '-I' ],
+    [ 'preflight', '/proxy', 204, 'access-control-allow-origin: https://app', '', @preflight ],
+    [ 'to gRPC: a token', '/grpc', 200, '', '', @bearer ],
+    [ 'to gRPC: none', '/grpc', 401, '', '' ])
+{
+    my ($name, $path, $status, $in_head, $in_body, @o) = @$case;
+    my ($head, $body) = curl(@o, 'http://127.0.0.1:' . $t->port('h2') . $path);
+    like $head, qr{\AHTTP/2 $status .*$in_head}s, "HTTP/2: $name: head";
+    like $body // '', qr/$in_body/, "HTTP/2: $name: body";
+    unlike $body // '', qr/spoofed/, "HTTP/2: $name: stripped";
+}
 
 # Streams of one connection, all open at once, each with its own headers.
 
@@ -205,19 +207,16 @@ sub h2_fields {
 }
 
 $upstream->forget;
-$c = Platform::Test::Http->new(port => $t->port('h2'));
+$c = connected($t->port('h2'));
 my $streams = '';
 for my $n (1 .. 6) {
-    my @fields = (':method' => 'GET', ':scheme' => 'http',
-        ':authority' => 'localhost',
-        ':path' => $n % 2 ? "/proxy?$n&delay=0.1" : "/public?$n");
-    push @fields, authorization => "Bearer $token{branch}" if $n % 2;
-    $streams .= h2_frame(1, 5, 2 * $n - 1, h2_fields(@fields));
+    $streams .= h2_frame(1, 5, 2 * $n - 1, h2_fields(':method' => 'GET', ':scheme' => 'http',
+        ':authority' => 'localhost', ':path' => $n % 2 ? "/proxy?$n&delay=0.1" : "/public?$n",
+        $n % 2 ? (authorization => "Bearer $token{branch}") : ()));
 }
 $c->send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" . h2_frame(4, 0, 0, '') . $streams);
 eventually(sub { $upstream->count >= 6 });
-my %seen = map { $_->{uri} =~ /(\d+)/ => [ header_values($_, 'X-Roles') ] }
-    $upstream->requests;
+my %seen = map { $_->{uri} =~ /(\d+)/ => roles($_) } $upstream->requests;
 is_deeply $seen{$_}, $_ % 2 ? ['manager,cashier'] : [],
     "HTTP/2: stream $_ has what is its own" for 1 .. 6;
 $c->close;
@@ -228,19 +227,19 @@ my @upgrade = (connection => 'upgrade', headers => [ Upgrade => 'websocket',
     'Sec-WebSocket-Key' => 'dGhlIHNhbXBsZSBub25jZQ==',
     'Sec-WebSocket-Version' => 13, Origin => 'https://app.test',
     'X-Account-Id' => 'spoofed' ]);
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 $c->send(http_request_bytes(GET => '/socket', @upgrade));
 $res = $c->read_response;
 is_problem($res, 401, 'GATEWAY_TOKEN_MISSING', 'WebSocket, no token');
 is $socket->count, 0, 'WebSocket, no token: nobody was asked';
 $c->close;
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 push @{ $upgrade[-1] }, 'Sec-WebSocket-Protocol' => "bearer, $token{branch}";
 $c->send(http_request_bytes(GET => '/socket', @upgrade));
 is $c->read_response->status, 401, 'WebSocket: a token is taken from Authorization alone';
 $c->close;
 
-$c = Platform::Test::Http->new(port => $port);
+$c = connected();
 $c->send(http_request_bytes(GET => '/socket', @upgrade, @with));
 $res = $c->read_response;
 is $res->status, 101, 'WebSocket, a token: upgraded';

@@ -1,13 +1,10 @@
 # docs/troubleshooting.md: its tables have every reason there is, and no other;
 # its examples do what it says.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Metrics;
-use Test::More;
 
 my $t = Platform::Test->new;
 

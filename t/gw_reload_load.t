@@ -1,16 +1,13 @@
 # Reloads under load, on kept and on fresh connections: no request fails, and
-# the zone has as much room after 20 of them as before, also where each brings
+# the zone has as much room after ten of them as before, also where each brings
 # a new key set.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use POSIX ();
-use Test::More;
 
-my $RELOADS = 20;
+my $RELOADS = 10;
 
 my $t = Platform::Test->new;
 my @keys = map { jwt_key($_) } qw(a b);
@@ -100,13 +97,9 @@ my $before = free();
 cmp_ok $before, '>', 50_000, 'control: the zone has room';
 
 my @load = map { load(@$_) } [ '/quick', 1 ], [ '/quick', 0 ], [ '/proxied', 1 ], [ '/proxied', 0 ];
-for my $n (1 .. $RELOADS) {
-    $issuer->set(body => jwks(@keys[ 0 .. $n % 2 ]));
-    $t->reload && settled() or die "reload $n failed\n";
-}
-# As many as it takes on a machine that is busy.
+# As many more as it takes on a machine that is busy.
 for my $n (1 .. 100) {
-    last if answered() > 700 / $t->scale;
+    last if $n > $RELOADS && answered() > 400 / $t->scale;
     $issuer->set(body => jwks(@keys[ 0 .. $n % 2 ]));
     $t->reload && settled() or die "reload $n failed\n";
 }
@@ -118,7 +111,7 @@ for my $load (@load) {
     waitpid $load->{pid}, 0;
 }
 is_deeply [ keys %status ], [200], "no request failed in $RELOADS reloads" or diag explain \%status;
-cmp_ok $status{200}, '>', 500 / $t->scale, 'and they were many';
+cmp_ok $status{200}, '>', 300 / $t->scale, 'and they were many';
 note "$status{200} requests";
 cmp_ok $issuer->count, '>', 1, 'control: key sets were fetched anew';
 is free(), $before, 'the zone has the room that it had';

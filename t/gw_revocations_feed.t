@@ -1,13 +1,10 @@
 # What a feed may do wrong: none of it blocks a worker, loses what is known or
 # keeps what is good from being applied.  What a page may say: check_page.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Revocations;
-use Test::More;
 use Time::HiRes qw(time);
 
 my $t = Platform::Test->new;

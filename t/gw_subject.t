@@ -3,12 +3,9 @@
 # them.  In each case two users ask for the same, and the second gets the
 # second's answer; where nobody is verified, no cache is read or filled.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 use Time::HiRes qw(sleep);
 
 my $t = Platform::Test->new;

@@ -1,12 +1,9 @@
 # The templates: whatever an operator may set renders to a configuration that
 # nginx accepts and that says what was meant; what is wrong is refused.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 
@@ -69,11 +66,7 @@ limit_req_zone $platform_account_id zone=mine:64k rate=1r/s;
 upstream mine { server 127.0.0.1:9; }
 CONF
 $t->write_file('routes.d/mine.conf', <<'CONF');
-location /api/mine/ {
-    platform_gateway_access branch;
-    limit_req zone=mine;
-    proxy_pass http://mine;
-}
+location /api/mine/ { platform_gateway_access branch; limit_req zone=mine; proxy_pass http://mine; }
 CONF
 ok +(rendered())[0], 'a route finds its zone and its upstream there';
 unlink $t->dir . "/$_" for 'http.d/zone.conf', 'routes.d/mine.conf';

@@ -2,13 +2,10 @@
 # code, challenge, and reason in the log.  Every case is one change to a token
 # that passes.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use JSON::PP ();
 use Platform::Test;
-use Test::More;
 
 my $t = Platform::Test->new;
 my $key = jwt_key('a');

@@ -1,7 +1,7 @@
-# Login: what each kind of account gets, the session that it opens, that every
-# refusal looks the same; while its account changes, or more come than can be hashed.
-# And where several refusals apply, which comes first, here and at the other
-# endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what tokens and state say.
+# Login: what each kind of account gets, the session that it opens, that every refusal looks
+# the same, also while its account changes.  And where several refusals apply, which comes
+# first, here and at the other endpoints: 404, 405, 413, 415, 400, 403, 429, 503, then what
+# tokens and state say.
 
 use strict;
 use warnings;
@@ -10,7 +10,6 @@ use lib "$FindBin::Bin/lib";
 use Platform::Test;
 use Platform::Test::Client;
 use Test::More;
-use Time::HiRes qw(sleep time);
 
 my $t = Platform::Test->new;
 my $identity = $t->identity_face(
@@ -53,13 +52,11 @@ has($access, { typ => 'access', token_type => 'workspace', token_scope => 'BRANC
     roles => [qw(BRANCH_MANAGER CASHIER)] }, 'what they say');
 my $uuid = qr/^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 is scalar(grep { $access->{$_} !~ $uuid } qw(sub jti account_id session_id
-    workspace_id tenant_id member_id active_branch_id)), 0,
-    'its identifiers are UUIDs';
+    workspace_id tenant_id member_id active_branch_id)), 0, 'its identifiers are UUIDs';
 my $refresh = claims($json);
 is_deeply members($refresh), [ sort qw(iss sub iat exp jti account_id session_id
     token_type) ], 'claims of a refresh token';
-has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 },
-    'what they say');
+has($refresh, { token_type => 'refresh', exp => $refresh->{iat} + 7200 }, 'what they say');
 is $res->cookie_line($COOKIE), "$COOKIE=$json->{refreshToken}; Path=/api/auth; "
     . 'Max-Age=7200; HttpOnly; SameSite=Lax', 'the cookie';
 is row($json, qw(account_id workspace_id member_id active_branch_id jti status),
@@ -75,8 +72,7 @@ is_deeply members($res->json), [ sort qw(code message accountAccessToken refresh
 my $account = claims($res->json->{accountAccessToken});
 is_deeply members($account), [ sort qw(iss sub iat exp jti account_id session_id
     account_type typ token_type token_scope) ], 'claims of an account token';
-has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' },
-    'its kind');
+has($account, { typ => 'access', token_type => 'account', token_scope => 'ACCOUNT' }, 'its kind');
 is row($res->json, 'num_nulls(workspace_id, member_id, active_branch_id)'), 3,
     'a session without scope';
 is_deeply members($res->json->{branches}[0]),
@@ -151,8 +147,7 @@ $pg->sql("update accounts set credential_hash = '" . $weak =~ s/m=19456/m=262145
 is_problem(login('none'), 401, 'AUTH_INVALID_CREDENTIALS', 'parameters past the bounds');
 ok scalar(grep { $_->{event} eq 'auth.credential.unusable' } $identity->log_lines),
     'which is logged';
-$pg->sql("update accounts set credential_hash = '$weak'
-    where account_name = 'none\@demo.test'");
+$pg->sql("update accounts set credential_hash = '$weak' where account_name = 'none\@demo.test'");
 
 # -- an operator changes the account between check and session: what was checked is
 #    good no more, unless it is but hashed anew
@@ -167,8 +162,7 @@ for my $case (
     my ($status, $set, $name) = @$case;
     my $where = "where account_name = 'one\@demo.test'";
     $pg->sql("update accounts set status = 'ACTIVE', credential_hash = '$weak' $where");
-    my $sessions = sub { $pg->sql("select count(*) from auth_sessions
-        where status = 'ACTIVE'") };
+    my $sessions = sub { $pg->sql("select count(*) from auth_sessions where status = 'ACTIVE'") };
     my $before = $sessions->();
     my $operator = $pg->begin("update accounts set $set $where");
     my $c = Platform::Test::Http->new(port => $port);
@@ -180,46 +174,11 @@ for my $case (
     is $sessions->(), $before + ($status == 200), "$name: a session is opened?";
 }
 
-# -- more than can be hashed or wait: some are told so, refreshes go on
-
-my $token = logged_in('several')->{refreshToken};
-restart($identity, AUTH_HASH_CONCURRENCY => 1, WORKER_THREADS => 8);
-if ($t->scale == 1) {    # else nothing goes on for long enough
-    my $storm = fork // die "fork: $!\n";
-    if ($storm == 0) {
-        my %status;
-        until (-e $t->dir . '/enough') {
-            for my $res (http_parallel([ map { [ $port, bytes_of('none') ] } 1 .. 16 ])) {
-                $status{ $res ? join ' ', $res->status, $res->code,
-                    $res->header('Retry-After') // '' : 'none' }++;
-            }
-            $t->write_file('told', '') if grep {/^503/} keys %status;
-        }
-        $t->write_file('storm', join "\n", sort keys %status);
-        require POSIX;
-        POSIX::_exit(0);
-    }
-    ok eventually(sub { -e $t->dir . '/told' }), 'there are more than can be hashed';
-    my @took;
-    while (@took < 20) {
-        my $start = time;
-        $res = refresh($token);
-        push @took, time - $start;
-        is $res->status, 200, 'a refresh amid logins' if $res->status != 200;
-        $token = $res->json->{refreshToken};
-    }
-    $t->write_file('enough', '');
-    waitpid $storm, 0;
-    is_deeply [ grep { !/^200/ } split /\n/, $t->read_file('storm') ],
-        ['503 AUTH_BUSY 1'], 'logins succeed or are told to try again';
-    my $median = (sort { $a <=> $b } @took)[10];
-    cmp_ok $median, '<', 1.5, sprintf 'refreshes took %.2f s at the median', $median;
-}
 unlike $identity->log_text, qr/passw0rd|eyJ/, 'no secret in the log';
 
 # -- which refusal comes first: one step at a time, what is mended falls away
 
-restart($identity, AUTH_MAX_FAILURES => 1, AUTH_HASH_CONCURRENCY => undef);
+restart($identity, AUTH_MAX_FAILURES => 1);
 my @large = (body => 'x' x 20_000);
 my @text = ('Content-Type' => 'text/plain');
 my @is_json = ('Content-Type' => 'application/json');
@@ -261,14 +220,12 @@ my @always = (
         qw(login refresh logout)),
     [ @refresh, 403, 'AUTH_ORIGIN_NOT_ALLOWED', json => { refreshToken => 'b' },
         @cookie, headers => \@evil ],
-    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' },
-        @cookie ],
+    [ @refresh, 400, 'AUTH_REFRESH_TOKEN_CONFLICT', json => { refreshToken => 'b' }, @cookie ],
     [ @refresh, 401, 'AUTH_REFRESH_TOKEN_INVALID', json => { refreshToken => 'a' },
         cookie => "$COOKIE=a; $COOKIE=a" ],
     # Who may not ask is told nothing of the body.
     [ @select, 401, 'AUTH_ACCOUNT_TOKEN_REQUIRED', body => '{', headers => \@text ],
-    [ @select, 400, 'REQUEST_INVALID', json => {},
-        token => $over->{accountAccessToken} ],
+    [ @select, 400, 'REQUEST_INVALID', json => {}, token => $over->{accountAccessToken} ],
 );
 my @late = ([ @refresh, json => { refreshToken => $over->{refreshToken} } ],
     [ @select, json => { branchId => 'x' }, token => $over->{accountAccessToken} ]);
@@ -281,8 +238,7 @@ refused('no database: ', @always, map { [ @$_[ 0, 1 ], 503, 'DATABASE_UNAVAILABL
     @$_[ 2 .. $#$_ ] ] } @late, [ @login, @wrong ]);
 $pg->start;
 ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'with one again';
-refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] }
-    @late);
+refused('', map { [ @$_[ 0, 1 ], 401, 'AUTH_SESSION_NOT_ACTIVE', @$_[ 2 .. $#$_ ] ] } @late);
 is refresh($live{'two-hundred'})->status, 200, 'one that lives is refreshed';
 
 $t->done;

@@ -1,11 +1,14 @@
 # What is secret of a request does not stay in the process's memory: no token,
-# credential or cookie is found there once its answer has been sent.
+# credential or cookie is found there once its answer has been sent.  And the service
+# starts where the kernel takes no files in memory that could be executed
+# (vm.memfd_noexec=2, a setting of the namespace of processes).
 
 use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
+use Platform::Test::Client;
 use Test::More;
 
 no warnings 'portable';    # addresses
@@ -18,8 +21,8 @@ my $t = Platform::Test->new;
 my $pg = $t->postgres;
 my $identity = $t->identity_face(PLATFORM_WORKER_THREADS => 2,
     PLATFORM_AUTH_REFRESH_REUSE => 'revoke');
-my $port = $t->port('identity');
-my $COOKIE = 'platform_refresh_token';
+client_of($t);
+my $COOKIE = $Platform::Test::Client::COOKIE;
 
 # Where in the memory of the process a string is: one line each.
 sub places {
@@ -29,8 +32,7 @@ sub places {
     open my $maps, '<', '/proc/' . $identity->pid . '/maps' or die "maps: $!";
     open my $mem, '<:raw', '/proc/' . $identity->pid . '/mem' or die "mem: $!";
     while (my $line = <$maps>) {
-        my ($from, $to, $what) = $line =~ /^(\w+)-(\w+) rw\S+ \S+ \S+ \S+\s*(.*)/
-            or next;
+        my ($from, $to, $what) = $line =~ /^(\w+)-(\w+) rw\S+ \S+ \S+ \S+\s*(.*)/ or next;
         my ($pos, $end) = map { hex } $from, $to;
         sysseek $mem, $pos, 0 or next;
         my $n = sysread $mem, my $bytes, $end - $pos;
@@ -42,27 +44,27 @@ sub places {
     return @found;
 }
 
-# One test: it is nowhere, soon after its answer.  Once one was, why wait.
+# Tests: each is nowhere, soon after its answer.  Once one was, why wait.
 my $patience = 20;
 
 sub gone {
-    my ($needle, $name) = @_;
+    my (%needles) = @_;
 
-    my @found;
-    eventually(sub { @found = places($needle); return !@found }, $patience);
-    $patience = 0 if @found;
-    return is join("\n", @found), '', $name;
+    for my $name (sort keys %needles) {
+        my @found;
+        eventually(sub { @found = places($needles{$name}); return !@found }, $patience);
+        $patience = 0 if @found;
+        is join("\n", @found), '', $name;
+    }
+    return;
 }
 
-# What is meant to stay there is found.
-ok scalar(places('platform_refresh_token')), 'what is there is found';
+ok scalar(places($COOKIE)), 'what is meant to stay there is found';
 
-my $credential = 'Demo-passw0rd!';
-my $login = http_post($port, '/api/auth/login', json => {
-    account => 'several@demo.test', credential => $credential })->json;
-gone($credential, 'a credential');
-gone($login->{refreshToken}, 'a refresh token that was issued');
-gone($login->{accountAccessToken}, 'an account token that was issued');
+my $credential = $Platform::Test::Client::CREDENTIAL;
+my $login = logged_in('several');
+gone('a credential' => $credential, 'a refresh token that was issued' => $login->{refreshToken},
+    'an account token that was issued' => $login->{accountAccessToken});
 
 # With hashes of other forms, each of which other code computes.
 for my $stored (
@@ -74,48 +76,60 @@ for my $stored (
         . '$3yxC+v9uctp5l1kNN6ZHUD0nA6D4VR/gmF3SdDUNx2M') {
     $pg->sql("update accounts set credential_hash = '$stored'
         where account_name = 'none\@demo.test'");
-    is http_post($port, '/api/auth/login', json => {
-        account => 'none@demo.test', credential => $credential })->status,
-        200, substr($stored, 0, 8) . ': login';
-    gone($credential, 'its credential');
+    ok logged_in('none'), substr($stored, 0, 8) . ': login';
+    gone(substr($stored, 0, 8) . ': its credential' => $credential);
 }
 
 # Escaped, it is decoded elsewhere.
-http_post($port, '/api/auth/login',
-    headers => [ 'Content-Type' => 'application/json' ],
+call(login => undef, headers => [ 'Content-Type' => 'application/json' ],
     body => '{"account":"one@demo.test","credential":"wr\u006fng-and-secret"}');
-gone('wrong-and-secret', 'a credential that was escaped');
-gone('wr\u006fng-and-secret', 'as it was sent');
+gone('a credential that was escaped' => 'wrong-and-secret',
+    'as it was sent' => 'wr\u006fng-and-secret');
 
 my $old = $login->{refreshToken};
-my $res = http_post($port, '/api/auth/refresh', body => '',
-    cookie => "$COOKIE=$old; other=more-secrets");
-is $res->status, 200, 'refresh';
-my $new = $res->json->{refreshToken};
-gone($old, 'a refresh token in a cookie');
-gone('more-secrets', 'another cookie');
-gone($new, 'the new refresh token');
-
-$res = http_post($port, '/api/auth/refresh', json => { refreshToken => $new });
-gone($new, 'a refresh token in a body');
-$new = $res->json->{refreshToken};
-my $account = $res->json->{accountAccessToken};
-$res = http_post($port, '/api/auth/select-branch', token => $account,
-    json => { branchId => $res->json->{branches}[0]{branchId} });
-is $res->status, 200, 'select-branch';
-gone($account, 'a token in Authorization');
-gone($res->json->{accessToken}, 'a branch token that was issued');
+my $new = next_of(call(refresh => undef, body => '',
+    cookie => "$COOKIE=$old; other=more-secrets"));
+gone('a refresh token in a cookie' => $old, 'another cookie' => 'more-secrets',
+    'the new refresh token' => $new);
+my $res = refresh($new)->json;
+gone('a refresh token in a body' => $new);
+my $branch = select_branch($res, branch(31))->json->{accessToken};
+gone('a token in Authorization' => $res->{accountAccessToken},
+    'a branch token that was issued' => $branch);
 
 # Refused, too.
 my $late = 'late' . 'x' x 400 . 'later';
-http_post($port, '/api/auth/refresh', json => { refreshToken => $late });
-http_post($port, '/api/auth/nowhere', token => $late, json => { a => $late });
-http_post($port, '/api/auth/login', json => { account => 'one@demo.test',
-    credential => $late, more => 'x' x 17000 });
-gone($late, 'what was refused');
+refresh($late);
+call(nowhere => { a => $late }, token => $late);
+call(login => { account => 'one@demo.test', credential => $late, more => 'x' x 17000 });
+gone('what was refused' => $late);
+is logout($res)->status, 200, 'logout';
+gone('a token that logged out' => $res->{refreshToken});
 
-is http_post($port, '/api/auth/logout', json => { refreshToken => $new })
-    ->status, 200, 'logout';
-gone($new, 'a token that logged out');
+SKIP: {
+    skip 'this kernel has no vm.memfd_noexec', 4 if !-e '/proc/sys/vm/memfd_noexec';
+    skip 'no namespaces of processes here', 4
+        if system('unshare --pid --fork --mount-proc true 2>/dev/null') != 0;
+    my $socket = $t->dir . '/strict.sock';
+    my $p = $t->track(Platform::Test::Process->start(
+        name => 'strict', dir => $t->dir, log => $t->dir . '/strict.log',
+        env => $t->identity_env(IDENTITY_LISTEN => $socket),
+        cmd => [ 'unshare', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh',
+            '-ec', 'echo 2 >/proc/sys/vm/memfd_noexec; exec "$@"', 'sh',
+            Platform::Test::Env::identity() ],
+    )->expect_end);
+    my $got;
+    ok eventually(sub {
+        $got = eval { $t->fcgi($socket)->request(GET => '/healthz') };
+        return $got || !$p->alive }), 'without such files: it starts';
+    is $got && $got->{status}, 200, 'and serves';
+    unlike $t->read_file('strict.log'), qr/"level":"(?:warn|error)"/,
+        'with nothing to say about it';
+
+    # Who made the namespace passes no signal on.
+    open my $fh, '<', "/proc/@{[ $p->pid ]}/task/@{[ $p->pid ]}/children" or die "$!\n";
+    kill 'TERM', split ' ', <$fh> // '';
+    ok eventually(sub { !$p->alive }), 'and ends';
+}
 
 $t->done;

@@ -6,8 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/lib";
 use Platform::Test;
-use Platform::Test::Load;
-use Platform::Test::Sessions;
+use Platform::Test::Client;
 use Test::More;
 use Time::HiRes ();
 
@@ -47,8 +46,7 @@ sub start_pgbouncer {
         stop_signal => 'QUIT', ok_status => ['any'],
     ));
     eventually(sub { IO::Socket::INET->new(
-        PeerAddr => '127.0.0.1', PeerPort => $port) })
-        or die "pgbouncer did not start\n";
+        PeerAddr => '127.0.0.1', PeerPort => $port) }) or die "pgbouncer did not start\n";
     return $process;
 }
 
@@ -61,59 +59,40 @@ my $identity = $t->identity_face(
     PLATFORM_DB_PASSWORD => 'test',
     PLATFORM_DB_PREPARED => 'false',
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '60s',
-    PLATFORM_DB_STATEMENT_TIMEOUT => '3s',
-    PLATFORM_REQUEST_TIMEOUT      => '8s',
+    PLATFORM_DB_STATEMENT_TIMEOUT => '2s',
+    PLATFORM_REQUEST_TIMEOUT      => '5s',
 );
-my $face = $t->port('identity');
+my $face = client_of($t);
 
 # -- it migrated and seeded through it, and serves
 
 is http_get($face, '/readyz')->status, 200, 'ready';
-my $sessions = Platform::Test::Sessions->new(retries => 1);
-my $load = Platform::Test::Load->new(port => $face, clients => 16);
-$sessions->log_in($load, several => 8);
-my @all = $sessions->all;
-is scalar @all, 8, 'eight sessions';
-
-my $left = 400 / $t->scale;
-my %busy;
-$load->run(
-    sub {
-        my ($client) = @_;
-        my $s = $all[ $client->{number} % 8 ];
-        return undef if $left-- <= 0;
-        return $client->{number} < 8 ? $sessions->refresh($s)
-            : $sessions->select_branch($s);
-    },
-    sub {
-        $busy{ $_[1]{status} }++;
-        $sessions->note(@_);
-    });
-$sessions->check_stale;
-is_deeply $sessions->{broken}, [], 'no answer contradicts another';
-is grep({ /could not serialize/ } $identity->log_text), 0,
-    'at READ COMMITTED';
-cmp_ok $busy{200}, '>=', $t->scale > 1 ? 5 : 380, "$busy{200} succeed";
+my @sessions = map { logged_in('several') } 1 .. 8;
+my $rounds = $t->scale > 1 ? 1 : 12;
+my %status;
+for my $round (1 .. $rounds) {
+    my @all = http_parallel([ map { [ $face, $_ ] } map {
+        http_request_bytes(POST => '/api/auth/refresh',
+            json => { refreshToken => $_->{refreshToken} }),
+        http_request_bytes(POST => '/api/auth/select-branch',
+            json => { branchId => branch(31 + $round % 3) },
+            token => $_->{accountAccessToken}) } @sessions ]);
+    $status{ $_->status }++ for @all;
+    $sessions[$_]{refreshToken} = $all[ 2 * $_ ]->json->{refreshToken} for 0 .. 7;
+}
+is_deeply \%status, { 200 => 16 * $rounds }, 'refreshes and selections at once';
+unlike $identity->log_text, qr/could not serialize/, 'at READ COMMITTED';
 
 # What gateways are told goes on from poll to poll, on whatever connection.
-my $feed = sub {
-    my $res = http_get($face, '/internal/revocations'
-        . (defined $_[0] ? "?after=$_[0]" : ''));
-    is $res->status, 200, 'the feed' or diag $res->body;
-    return $res->json;
-};
-my $cursor = $feed->()->{cursor};
-for my $round (1 .. 3) {
-    my $own = http_post($face, '/api/auth/login', json => {
-        account => 'one@demo.test', credential => 'Demo-passw0rd!' })->json;
-    is http_post($face, '/api/auth/logout', json => {
-        refreshToken => $own->{refreshToken} })->status, 200, 'a logout';
-    my $page = $feed->($cursor);
-    is_deeply [ map { $_->{id} } @{ $page->{revocations} } ],
-        [ (jwt_decode($own->{refreshToken}))[1]{session_id} ], 'is told';
+my $cursor;
+for my $round (0 .. 3) {
+    my $own = logged_in('one');
+    is logout($own)->status, 200, 'a logout';
+    my $page = http_get($face, '/internal/revocations' . ($cursor ? "?after=$cursor" : ''))->json;
+    is_deeply [ map { $_->{id} } @{ $page->{revocations} } ], [ session_of($own) ],
+        'is told, and no more';
     $cursor = $page->{cursor};
 }
-is_deeply $feed->($cursor)->{revocations}, [], 'and no more';
 
 # The control: many clients did share few connections.
 my $backends = $pg->sql("select count(*) from pg_stat_activity
@@ -128,71 +107,48 @@ my $psql = Platform::Test::Env::postgres('psql')
 my $set = join '', map { scalar `PGPASSWORD=test $psql -c 'show $_'` }
     qw(default_transaction_isolation statement_timeout);
 is $set, "serializable\n0\n", 'and sets nothing on them';
-my $log = $t->read_file("$pg->{name}.log");
-unlike $log, qr/WARNING/, 'the server has nothing to warn of';
+unlike $t->read_file("$pg->{name}.log"), qr/WARNING/, 'the server has nothing to warn of';
 
-# -- a refresh that is sent again
-
-my ($retried) = $sessions->make($pg, jwt_key('identity'), 'several', 1);
-my @answers = map { http_post($face, '/api/auth/refresh',
-    json => { refreshToken => $retried->{current} }) } 1 .. 2;
-is $answers[0]->status, 200, 'a refresh';
-is $answers[1]->json->{refreshToken}, $answers[0]->json->{refreshToken},
-    'sent again: the same token';
+my $s = logged_in('several');
+my @answers = map { next_of(refresh($s)) } 1, 2;
+is $answers[1], $answers[0], 'a refresh that is sent again: the same token';
 
 # -- nothing half done: what was given up on does not happen later
 
-my $s = $all[0];
-my $holder = fork // die "fork: $!\n";
-if ($holder == 0) {
-    eval { $pg->sql("begin; select 1 from auth_sessions
-        where session_id = '$s->{id}' for update; select pg_sleep(300)", user => 'postgres') };
-    require POSIX;
-    POSIX::_exit(0);
+$s->{refreshToken} = $answers[0];
+
+# How a refresh of it ends, and whether within the time that a request has.
+sub answer {
+    my $start = Time::HiRes::time();
+    my $res = refresh($s);
+    $s = $res->json if $res->status == 200;
+    my $took = Time::HiRes::time() - $start;
+    return $took < 12 * $t->scale ? $res->status : sprintf 'after %.1f s', $took;
 }
-ok eventually(sub { $pg->sql("select count(*) from pg_stat_activity
-    where query like '%pg_sleep%' and state = 'active'
-    and pid <> pg_backend_pid()", user => 'postgres') }), 'a row is locked';
-my $start = Time::HiRes::time();
-my $res = http_post($face, '/api/auth/refresh',
-    json => { refreshToken => $s->{current} });
-my $took = Time::HiRes::time() - $start;
-is_problem($res, 503, 'DATABASE_UNAVAILABLE', 'a refresh of that row');
-cmp_ok $took, '<', 12 * $t->scale, sprintf 'after %.1f s', $took;
+
+my $holder = $pg->begin("select 1 from auth_sessions
+    where session_id = '@{[ session_of($s) ]}' for update", user => 'postgres');
+is answer(), 503, 'a refresh of a row that is locked';
 ok eventually(sub { $t->read_file("$pg->{name}.log")
     =~ /canceling statement due to statement timeout/ }),
     'by the server itself, which does not go on with it';
-$pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
-    where wait_event = 'PgSleep'", user => 'postgres');
-waitpid $holder, 0;
+$pg->end($holder, 'rollback');
 ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     where query like 'UPDATE%' and state = 'active'") }),
     'the lock is gone, and who waited for it';
-$res = http_post($face, '/api/auth/refresh',
-    json => { refreshToken => $s->{current} });
-is $res->status, 200, 'the token was not used up meanwhile';
-$s->{current} = $res->json->{refreshToken};
+is answer(), 200, 'the token was not used up meanwhile';
 
 # -- the pooler, and the server behind it, come and go
 
 $bouncer->stop;
-my $refresh = sub {
-    my $answer = http_post($face, '/api/auth/refresh',
-        json => { refreshToken => $s->{current} });
-    $s->{current} = $answer->json->{refreshToken} if $answer->status == 200;
-    return $answer->status;
-};
-is $refresh->(), 503, 'no pooler: 503';
+is answer(), 503, 'no pooler: 503';
 $bouncer = start_pgbouncer();
-ok eventually(sub { $refresh->() == 200 }), 'it is back: 200';
+ok eventually(sub { answer() eq '200' }), 'it is back: 200';
 $pg->stop('INT');
-$start = Time::HiRes::time();
-is $refresh->(), 503, 'no server: 503';
-cmp_ok Time::HiRes::time() - $start, '<', 12 * $t->scale, 'in bounded time';
+is answer(), 503, 'no server: 503, in bounded time';
 $pg->start;
-ok eventually(sub { $refresh->() == 200 }), 'it is back: 200';
-is http_post($face, '/api/auth/logout',
-    json => { refreshToken => $s->{current} })->status, 200, 'logout';
-is $refresh->(), 401, 'and it is over';
+ok eventually(sub { answer() eq '200' }), 'it is back: 200';
+is logout($s)->status, 200, 'logout';
+is answer(), 401, 'and it is over';
 
 $t->done;

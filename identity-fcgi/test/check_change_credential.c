@@ -1,6 +1,8 @@
 /* Change of credential: what a new one has to be, and that it is asked of no
  * other, and of nobody who does not know the current one. */
 
+#include "auth/h_change_credential.h"
+#include "auth/password_new.h"
 #include "handlers.h"
 
 #include <errno.h>
@@ -86,7 +88,7 @@ START_TEST (test_a_new_one_is_not_forbidden) {
     change("right", "Password12");
     ck_answer(500, "INTERNAL_ERROR", REFUSED); /* and nothing is counted */
     ck_assert(!db.settled_success);
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, ENOENT);
 }
 END_TEST
@@ -99,7 +101,7 @@ static bool is_opened_for(pj_str_t credential, enum password_new verdict)
     ssize_t len;
 
     ck_assert_int_ge(inotify_add_watch(fd, path, IN_OPEN), 0);
-    ck_assert_int_eq(password_judge(&cfg, credential), verdict);
+    ck_assert_int_eq(password_new_judge(&cfg, credential), verdict);
     len = read(fd, events, sizeof(events));
     close(fd);
     return len > 0;
@@ -114,7 +116,7 @@ START_TEST (test_the_list_is_read_once_and_when_it_changes) {
     ck_assert(is_opened_for(PJ_STR("three"), PASSWORD_FORBIDDEN));
     ck_assert(!is_opened_for(PJ_STR("one"), PASSWORD_FITS));
     unlink(path);
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
 }
 END_TEST
 
@@ -131,7 +133,7 @@ START_TEST (test_a_list_that_is_too_long_is_read_once) {
     free(many);
     ck_assert(is_opened_for(PJ_STR("one"), PASSWORD_UNREAD));
     ck_assert(!is_opened_for(PJ_STR("one"), PASSWORD_UNREAD));
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("one")), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, EFBIG);
     list_is("one\n", 4);
     ck_assert(is_opened_for(PJ_STR("one"), PASSWORD_FORBIDDEN));
@@ -142,7 +144,7 @@ static enum password_new verdicts[8];
 
 static void *judge(void *verdict)
 {
-    *(enum password_new *) verdict = password_judge(&cfg, PJ_STR("x"));
+    *(enum password_new *) verdict = password_new_judge(&cfg, PJ_STR("x"));
     return NULL;
 }
 
@@ -163,7 +165,8 @@ START_TEST (test_the_list_is_read_by_one) {
         fits += verdicts[i] == PASSWORD_FITS;
     }
     ck_assert_uint_ge(fits, 1);
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("one")), PASSWORD_FORBIDDEN);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("one")),
+                     PASSWORD_FORBIDDEN);
     unlink(path);
 }
 END_TEST
@@ -173,9 +176,9 @@ START_TEST (test_the_list_is_bounded) {
     char *lines = memset(malloc(most), '\n', most);
 
     list_is(lines, most - 1); /* nothing behind the last one: a line too */
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_FITS);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("x")), PASSWORD_FITS);
     list_is(lines, most);
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, EFBIG);
     unlink(path);
     free(lines);
@@ -194,7 +197,7 @@ START_TEST (test_a_large_list) {
     list_is(lines, len);
     for (int i = 0; i < 2 * LINES; i++) {
         snprintf(name, sizeof(name), "pASS%d", i);
-        ck_assert_int_eq(password_judge(&cfg, str(name)),
+        ck_assert_int_eq(password_new_judge(&cfg, str(name)),
                          i < LINES ? PASSWORD_FORBIDDEN : PASSWORD_FITS);
     }
     unlink(path);
@@ -204,7 +207,7 @@ END_TEST
 
 START_TEST (test_a_directory_is_no_list) {
     cfg.credential_forbidden = strdup("/tmp");
-    ck_assert_int_eq(password_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
+    ck_assert_int_eq(password_new_judge(&cfg, PJ_STR("x")), PASSWORD_UNREAD);
     ck_assert_int_eq(errno, EISDIR);
 }
 END_TEST

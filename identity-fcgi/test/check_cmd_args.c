@@ -1,8 +1,8 @@
 /* The arguments of commands, account names, parts of a sweep. */
 
 #include "base/account_name.h"
-#include "cmd/cmd.h"
-#include "store/store.h"
+#include "cmd/cmd_main.h"
+#include "store/sweep.h"
 #include "testing.h"
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static bool parse_count(const struct cmd_spec *spec, int argc,
 {
     memset(&args, 0, sizeof(args));
     args.spec = spec;
-    return cmd_parse(&args, argc, argv);
+    return cmd_main_parse(&args, argc, argv);
 }
 
 static bool parse(const struct cmd_spec *spec, char *const *argv)

@@ -1,6 +1,7 @@
 /* Tests of config.c and config_text.c. */
 
 #include "base/config.h"
+#include "base/parse.h"
 #include "testing.h"
 
 #include <stdio.h>
@@ -330,13 +331,13 @@ static void write_env_file(char *path, const char *text, size_t len)
     close(fd);
 }
 
-static bool read_env_file(struct envfile *file, const char *text, size_t len)
+static bool read_env_file(struct parse_env *file, const char *text, size_t len)
 {
     char path[] = "/tmp/check_config.XXXXXX";
     bool ok;
 
     write_env_file(path, text, len);
-    ok = envfile_read(file, path, err, sizeof(err));
+    ok = parse_env_read(file, path, err, sizeof(err));
     unlink(path);
     ck_assert(ok || strncmp(err, path, strlen(path)) == 0);
     return ok;
@@ -344,18 +345,18 @@ static bool read_env_file(struct envfile *file, const char *text, size_t len)
 
 START_TEST (test_env_file_syntax) {
     const char *text = good_files[_i].text;
-    struct envfile file;
+    struct parse_env file;
 
     ck_assert_msg(read_env_file(&file, text, strlen(text)), "%s", err);
-    ck_assert_str_eq(envfile_get(&file, "A"), good_files[_i].value);
-    ck_assert_ptr_null(envfile_get(&file, "B"));
-    envfile_free(&file);
+    ck_assert_str_eq(parse_env_get(&file, "A"), good_files[_i].value);
+    ck_assert_ptr_null(parse_env_get(&file, "B"));
+    parse_env_free(&file);
 }
 END_TEST
 
 START_TEST (test_env_file_refusals) {
     const char *text = bad_files[_i].text;
-    struct envfile file;
+    struct parse_env file;
     char want[100];
 
     snprintf(want, sizeof(want), ": line 1: %s", bad_files[_i].why);
@@ -367,7 +368,7 @@ END_TEST
 
 START_TEST (test_env_file_says_which_line) {
     static const char nul[] = "A=b\n\n#\nB=\0c\n";
-    struct envfile file;
+    struct parse_env file;
 
     ck_assert(!read_env_file(&file, nul, sizeof(nul) - 1));
     ck_assert_str_eq(strchr(err, ':'), ": line 4: a NUL byte");
@@ -377,19 +378,19 @@ START_TEST (test_env_file_says_which_line) {
 END_TEST
 
 START_TEST (test_env_file_is_bounded) {
-    static char text[ENVFILE_MAX_BYTES];
+    static char text[PARSE_ENV_MAX_BYTES];
     char path[] = "/tmp/check_config.XXXXXX";
-    struct envfile file;
+    struct parse_env file;
 
     memset(text, '\n', sizeof(text));
     write_env_file(path, text, sizeof(text));
-    ck_assert(!envfile_read(&file, path, err, sizeof(err)));
+    ck_assert(!parse_env_read(&file, path, err, sizeof(err)));
     ck_assert_ptr_nonnull(strstr(err, "cannot read: File too large"));
     ck_assert_int_eq(truncate(path, sizeof(text) - 1), 0);
-    ck_assert_msg(envfile_read(&file, path, err, sizeof(err)), "%s", err);
-    envfile_free(&file);
+    ck_assert_msg(parse_env_read(&file, path, err, sizeof(err)), "%s", err);
+    parse_env_free(&file);
     unlink(path);
-    ck_assert(!envfile_read(&file, "/tmp", err, sizeof(err)));
+    ck_assert(!parse_env_read(&file, "/tmp", err, sizeof(err)));
     ck_assert_str_eq(err, "/tmp: cannot read: Is a directory");
 }
 END_TEST

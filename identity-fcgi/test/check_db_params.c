@@ -12,7 +12,7 @@ static void add(struct db_params *p, int i)
 {
     switch (i % 5) {
     case 0:
-        db_param_uuid(p, ID, strlen(ID));
+        db_param_uuid(p, PJ_STR(ID));
         break;
     case 1:
         db_param_int64(p, i);

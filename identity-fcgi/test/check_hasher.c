@@ -1,6 +1,6 @@
 /* Tests of hasher.c. */
 
-#include "auth/password.h"
+#include "auth/hasher.h"
 #include "testing.h"
 
 #include <pthread.h>

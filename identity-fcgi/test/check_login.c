@@ -1,5 +1,7 @@
 /* Login: order of checks, equal work, attempts, bodies. */
 
+#include "auth/h_login.h"
+#include "auth/hasher.h"
 #include "handlers.h"
 #include "memory_limit.h"
 #include "metric.h"

@@ -1,5 +1,6 @@
 /* Credentials: what matches, what is refused, and how many at once. */
 
+#include "auth/hasher.h"
 #include "auth/password.h"
 #include "base/metrics.h"
 #include "memory_limit.h"
@@ -327,7 +328,7 @@ static void *compute(void *stored)
     if (stored == NULL) {
         leave();
     } else {
-        ck_assert_int_eq(stored_compare(stored, CREDENTIAL), PASSWORD_OK);
+        ck_assert_int_eq(password_compare(stored, CREDENTIAL), PASSWORD_OK);
     }
     return above[0] != 0 ? stored : NULL;
 }
@@ -357,7 +358,7 @@ START_TEST (test_no_credential_stays_on_the_stack) {
     setup(1, 2, 8);
     ck_assert(left_behind(NULL));
     for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
-        ck_assert(stored_parse(texts[i], &stored) == NULL);
+        ck_assert(password_parse(texts[i], &stored) == NULL);
         ck_assert_msg(!left_behind(&stored), "%s", texts[i]);
     }
 }

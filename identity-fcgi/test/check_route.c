@@ -1,7 +1,8 @@
 /* Tests of route.c. */
 
 #include "fake_store.h"
-#include "server/server.h"
+#include "server/route.h"
+#include "store/migrate.h"
 #include "testing.h"
 
 static struct worker worker;
@@ -37,7 +38,7 @@ static void setup(void)
     worker.keys = &keys;
     worker.req = &req;
     worker.res = &res;
-    tell_ping(STORE_OK, store_schema_version());
+    tell_ping(STORE_OK, migrate_version());
 }
 
 static void ask(const char *method, const char *path)
@@ -148,17 +149,16 @@ START_TEST (test_readiness_names_the_failed_check) {
     ck_assert(has_header("Retry-After: 1\r\n"));
     ck_assert_ptr_nonnull(strstr(res.body.data, "database"));
 
-    tell_ping(STORE_OK, store_schema_version() - 1);
+    tell_ping(STORE_OK, migrate_version() - 1);
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
     ck_assert_ptr_nonnull(strstr(res.body.data, "migrations"));
 
-    tell_ping(STORE_OK,
-              store_schema_version() + 1); /* a newer one is running */
+    tell_ping(STORE_OK, migrate_version() + 1); /* a newer one is running */
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 200);
 
-    tell_ping(STORE_NONE, store_schema_version());
+    tell_ping(STORE_NONE, migrate_version());
     run("GET", "/readyz");
     ck_assert_int_eq(res.status, 503);
     ck_assert_ptr_nonnull(strstr(res.body.data, "rights"));

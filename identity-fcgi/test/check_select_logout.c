@@ -1,5 +1,7 @@
 /* Select-branch and logout: order of checks, statements made, the cookie. */
 
+#include "auth/h_select_branch.h"
+#include "auth/h_sessions.h"
 #include "handlers.h"
 
 /* -- select-branch -- */
@@ -135,7 +137,7 @@ END_TEST
 
 START_TEST (test_logout_of_nobody) {
     req.content_type = PJ_STR("");
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(body_has("No session was ended"));
     ck_assert(cookie_cleared());
@@ -146,7 +148,7 @@ START_TEST (test_logout_revokes_every_distinct_session_once) {
     send_bearer(issue('b', SESSION, JTI, 10, 900));
     send_in_body(issue('r', SESSION, OTHER_JTI, 10, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
@@ -155,7 +157,7 @@ END_TEST
 
 START_TEST (test_logout_with_an_expired_token) {
     send_in_cookie(issue('r', SESSION, JTI, 1000, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " ");
 }
@@ -165,7 +167,7 @@ END_TEST
 START_TEST (test_logout_with_a_token_from_the_future) {
     send_bearer(issue('b', SESSION, JTI, -3600, 900));
     send_in_cookie(issue('r', OTHER_SESSION, JTI, -86400 * 365, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
     ck_assert(cookie_cleared());
@@ -179,7 +181,7 @@ START_TEST (test_logout_ignores_what_is_unusable) {
     send_bearer("nonsense");
     send_in_body(token);
     send_in_cookie(issue('a', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(body_has("Logout succeeded."));
     ck_assert(cookie_cleared());
@@ -192,7 +194,7 @@ START_TEST (test_logout_differing_cookies_both_count) {
 
     snprintf(text, sizeof(text), "rt=%s; rt=%s", a, b);
     req.cookie = join("", text, "");
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, SESSION " " OTHER_SESSION " ");
 }
@@ -201,12 +203,12 @@ END_TEST
 START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     req.origin = PJ_STR("https://evil.test");
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "");
     ck_assert(cookie_untouched());
 
     send_in_body(issue('r', OTHER_SESSION, JTI, 10, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert_str_eq(db.revoked, OTHER_SESSION " ");
     ck_assert(cookie_untouched());
@@ -214,11 +216,11 @@ START_TEST (test_logout_ignores_the_cookie_of_another_origin) {
     /* Nor may a page clear it that makes the browser send none: a form's
      * answer may set cookies that the form itself did not carry. */
     req.body = req.cookie = PJ_STR("");
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_assert_int_eq(res.status, 200);
     ck_assert(cookie_untouched());
     req.origin = PJ_STR("http://localhost:8081");
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_assert(cookie_cleared());
 }
 END_TEST
@@ -226,13 +228,13 @@ END_TEST
 START_TEST (test_logout_failures_leave_the_cookie) {
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
     send_body("{\"refreshToken\":1}");
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(400, "REQUEST_INVALID", "");
     ck_assert(cookie_untouched());
 
     req.body = PJ_STR("");
     tell(&db.revoke, STORE_UNAVAILABLE);
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(503, "DATABASE_UNAVAILABLE", "revoke ");
     ck_assert(cookie_untouched());
 }
@@ -241,7 +243,7 @@ END_TEST
 START_TEST (test_logout_again_succeeds) {
     tell(&db.revoke, STORE_NONE);
     send_in_cookie(issue('r', SESSION, JTI, 10, 900));
-    h_logout(&w);
+    h_sessions_logout(&w);
     ck_answer(200, "AUTH_LOGOUT_SUCCESS", "revoke ");
     ck_assert(cookie_cleared());
 }

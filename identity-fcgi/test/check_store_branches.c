@@ -1,13 +1,13 @@
 /* The order of branches that came in none. */
 
-#include "store/store_sql.h"
+#include "store/sql.h"
 #include "testing.h"
 
 #include <stdio.h>
 
 static void sorts_as(struct branch *items, size_t n, const char *const *ids)
 {
-    store_sort_branches(items, n);
+    sql_sort_branches(items, n);
     for (size_t i = 0; i < n; i++) {
         ck_assert_str_eq(items[i].branch_id, ids[i]);
     }
@@ -44,14 +44,14 @@ START_TEST (test_none_one_and_many) {
     static char ids[STORE_MAX_LIST][8];
     struct branch one = {"1", "b", "w", "W"};
 
-    store_sort_branches(&one, 0);
-    store_sort_branches(&one, 1);
+    sql_sort_branches(&one, 0);
+    sql_sort_branches(&one, 1);
     ck_assert_str_eq(one.branch_id, "1");
     for (int i = 0; i < STORE_MAX_LIST; i++) {
         snprintf(ids[i], sizeof(ids[i]), "%06d", STORE_MAX_LIST - 1 - i);
         many[i] = (struct branch){ids[i], "same", "w", "same"};
     }
-    store_sort_branches(many, STORE_MAX_LIST);
+    sql_sort_branches(many, STORE_MAX_LIST);
     for (int i = 0; i < STORE_MAX_LIST; i++) {
         ck_assert_str_eq(many[i].branch_id, ids[STORE_MAX_LIST - 1 - i]);
     }

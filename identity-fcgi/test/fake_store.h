@@ -7,7 +7,11 @@
 #define FAKE_STORE_H_INCLUDED
 
 #include "base/account_name.h"
+#include "store/store.h"
+#include "store/store_own.h"
 #include "store/store_refresh.h"
+#include "store/store_revocations.h"
+#include "store/store_session.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -95,8 +99,8 @@ enum store_result store_account_find(struct store *st, pj_str_t name,
     return next(&db.find);
 }
 
-enum store_result store_credential_rehash(struct store *st, const char *id,
-                                          const char *from, const char *to)
+enum store_result store_account_rehash(struct store *st, const char *id,
+                                       const char *from, const char *to)
 {
     (void) st;
     (void) id;
@@ -131,9 +135,9 @@ enum store_result store_attempt_settle(struct store *st,
     return STORE_OK;
 }
 
-enum store_result store_choices(struct store *st, pj_arena_t *arena,
-                                const char *account_id,
-                                struct session_view *out)
+enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
+                                        const char *account_id,
+                                        struct session_view *out)
 {
     (void) st;
     (void) arena;
@@ -162,18 +166,14 @@ enum store_result store_session_create(struct store *st,
 
 enum store_result store_session_limit(struct store *st,
                                       const struct session *s, int most,
-                                      struct session_ref *done,
-                                      size_t *done_count)
+                                      struct session_refs *done)
 {
     (void) st;
     ck_assert_str_eq(s->session_id, db.created.session_id);
     ck_assert_int_eq(most, 2);
     called("limit");
-    *done_count = 0;
-    if (db.limit.results[0] == STORE_OK) {
-        memset(&done[0], 0, sizeof(done[0]));
-        *done_count = 1;
-    }
+    memset(done, 0, sizeof(*done));
+    done->count = db.limit.results[0] == STORE_OK;
     return next(&db.limit);
 }
 
@@ -291,11 +291,13 @@ enum store_result store_refresh_retry(struct store *st,
 }
 
 enum store_result store_refresh_repeat(struct store *st,
-                                       const struct session *rotated,
-                                       bool elsewhere, bool clear_scope)
+                                       const struct session *s,
+                                       const char *jti, bool elsewhere,
+                                       bool clear_scope)
 {
     (void) st;
-    ck_assert_str_eq(rotated->jti, db.last.jti);
+    (void) s;
+    ck_assert_str_eq(jti, db.last.jti);
     called("repeat");
     db.elsewhere = elsewhere;
     db.cleared = clear_scope;
@@ -326,9 +328,10 @@ enum store_result store_session_select(struct store *st,
 }
 
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
-                                       size_t count, struct session_ref *done,
-                                       size_t *done_count)
+                                       size_t count, struct session_refs *done)
 {
+    enum store_result result = next(&db.revoke);
+
     (void) st;
     called("revoke");
     db.revoked[0] = '\0';
@@ -337,19 +340,18 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
 
         snprintf(db.revoked + len, sizeof(db.revoked) - len, "%.*s ",
                  (int) ids[i].len, (const char *) ids[i].data);
-        snprintf(done[i].session_id, STORE_UUID, "%.*s", (int) ids[i].len,
-                 (const char *) ids[i].data);
-        snprintf(done[i].account_id, STORE_UUID, ACCOUNT);
+        snprintf(done->items[i].session_id, STORE_UUID, "%.*s",
+                 (int) ids[i].len, (const char *) ids[i].data);
+        snprintf(done->items[i].account_id, STORE_UUID, ACCOUNT);
     }
-    *done_count = count;
-    return next(&db.revoke);
+    done->count = result == STORE_OK ? count : 0;
+    return result;
 }
 
-enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
-                                     const struct session *current,
-                                     int64_t now_s, int64_t opened_at_s,
-                                     int64_t expires_at_s,
-                                     struct own_sessions *out)
+enum store_result store_own_list(struct store *st, pj_arena_t *arena,
+                                 const struct session *current, int64_t now_s,
+                                 int64_t opened_at_s, int64_t expires_at_s,
+                                 struct own_sessions *out)
 {
     (void) st;
     (void) arena;
@@ -362,8 +364,8 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
     return next(&db.own);
 }
 
-enum store_result store_sessions_end(struct store *st, const char *account_id,
-                                     const char *except, int64_t *ended)
+enum store_result store_own_end(struct store *st, const char *account_id,
+                                const char *except, int64_t *ended)
 {
     (void) st;
     (void) except;
@@ -373,8 +375,8 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
     return next(&db.end);
 }
 
-enum store_result store_account_read(struct store *st, const char *account_id,
-                                     char *name, struct account *out)
+enum store_result store_own_account(struct store *st, const char *account_id,
+                                    char *name, struct account *out)
 {
     (void) st;
     ck_assert_str_eq(account_id, ACCOUNT);
@@ -388,11 +390,9 @@ enum store_result store_account_read(struct store *st, const char *account_id,
     return next(&db.account_read);
 }
 
-enum store_result store_credential_change(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
-                                          const char *new_hash,
-                                          const char *except, int64_t *ended)
+enum store_result store_own_change(struct store *st, const char *account_id,
+                                   const char *old_hash, const char *new_hash,
+                                   const char *except, int64_t *ended)
 {
     (void) st;
     (void) account_id;

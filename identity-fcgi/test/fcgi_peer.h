@@ -4,7 +4,7 @@
 #define FCGI_PEER_H_INCLUDED
 
 #include "base/metrics.h"
-#include "server/server.h"
+#include "server/fcgi.h"
 #include "testing.h"
 
 #include <stdlib.h>

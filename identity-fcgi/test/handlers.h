@@ -6,7 +6,7 @@
 #ifndef TEST_HANDLERS_H_INCLUDED
 #define TEST_HANDLERS_H_INCLUDED
 
-#include "auth/app.h"
+#include "auth/auth.h"
 #include "auth/password.h"
 #include "auth/token.h"
 #include "fake_store.h"
@@ -153,9 +153,9 @@ static inline char *issue(char kind, const char *session_id, const char *jti,
                           int64_t ago_s, int64_t ttl_s)
 {
     struct session s = usable_session().session;
-    const struct token token = {.kind = kind == 'r'   ? TOKEN_REFRESH
-                                        : kind == 'a' ? TOKEN_ACCOUNT
-                                                      : TOKEN_BRANCH,
+    const struct token token = {.kind = kind == 'r'   ? PJ_TOKEN_REFRESH
+                                        : kind == 'a' ? PJ_TOKEN_ACCOUNT
+                                                      : PJ_TOKEN_BRANCH,
                                 .session = &s,
                                 .scope = &one_scope,
                                 .jti = kind == 'r' ? jti : NULL,

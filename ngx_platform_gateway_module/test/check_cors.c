@@ -11,18 +11,13 @@
 #include <string.h>
 
 #include "../ngx_http_pgw_guard.h"
-#include "../ngx_http_pgw_locate.h"
 #include "../ngx_http_pgw_request.h"
 
 /* What handles a request is not called here. */
 #define ngx_http_pgw_guard_refuse(...) (abort(), NGX_ERROR)
 #define ngx_http_pgw_guard_allow(...) abort()
-#define ngx_http_pgw_locate(...) (abort(), NGX_ERROR)
-#define ngx_http_pgw_request_get(...) (abort(), NULL)
-#define ngx_http_update_location_config(...) abort()
 
 #include "../ngx_http_pgw_cors.c"
-#include "../ngx_http_pgw_cors_conf.c"
 #include "../ngx_http_pgw_names.c"
 
 /* -- what they need of nginx and of the other files */
@@ -35,6 +30,7 @@ static char complaint[512];
 static u_char *print(u_char *p, const char *fmt, va_list args)
 {
     const ngx_str_t *v;
+    const char *text;
 
     for (; *fmt; fmt++) {
         if (*fmt != '%') {
@@ -43,10 +39,8 @@ static u_char *print(u_char *p, const char *fmt, va_list args)
             v = va_arg(args, const ngx_str_t *);
             p = ngx_cpymem(p, v->data ? v->data : (u_char *) "", v->len);
         } else {
-            p = (u_char *) stpcpy((char *) p,
-                                  *fmt == 's' ? va_arg(args, char *) : "");
-            *p = '\0';
-            p += *fmt == 'Z';
+            text = *fmt == 's' ? va_arg(args, const char *) : "";
+            p = ngx_cpymem(p, text, strlen(text) + 1) - (*fmt == 's');
         }
     }
     return p;
@@ -72,15 +66,25 @@ void ngx_conf_log_error(ngx_uint_t level, ngx_conf_t *cf, ngx_err_t err,
     va_end(args);
 }
 
-/* One test's memory is little, and goes with it. */
-void *ngx_pnalloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
+/* The memory of one case: all of it goes with the next. */
+static _Alignas(16) u_char memory[16 * 1024];
+static size_t taken;
+
+void *ngx_pnalloc(ngx_pool_t *pool, size_t size)
+{
+    u_char *p = memory + taken;
+
+    taken += (size + 15) & ~(size_t) 15;
+    ck_assert_uint_le(taken, sizeof(memory));
+    return memset(p, 0, size);
+}
 
 ngx_array_t *ngx_array_create(ngx_pool_t *pool, ngx_uint_t n, size_t size)
 {
-    ngx_array_t *a = calloc(1, sizeof(*a));
+    ngx_array_t *a = ngx_pnalloc(pool, sizeof(*a));
 
     a->size = size;
-    a->elts = calloc(16, size);
+    a->elts = ngx_pnalloc(pool, 16 * size);
     return a;
 }
 
@@ -103,7 +107,7 @@ ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
 
 ngx_int_t ngx_atoi(u_char *line, size_t n)
 {
-    return n ? atoi((char *) line) : NGX_ERROR;
+    return n ? strtol((char *) line, NULL, 10) : NGX_ERROR;
 }
 
 void ngx_strlow(u_char *dst, u_char *src, size_t n)
@@ -123,6 +127,7 @@ static ngx_str_t str(const char *text)
 
 static void setup(void)
 {
+    taken = 0;
     memset(&conf, 0, sizeof(conf));
     conf.cors_origins = NGX_CONF_UNSET_PTR;
     conf.cors_methods = str("GET, PUT");
@@ -133,12 +138,13 @@ static void setup(void)
 static const char *given(ngx_http_pgw_set_t *set, ngx_command_t *cmd,
                          const char *words)
 {
-    char *word, *rest = strdup(words);
+    char *word, *rest = ngx_pnalloc(NULL, strlen(words) + 1);
     ngx_str_t args[16] = {cmd->name};
     ngx_array_t array = {.elts = args, .nelts = 1};
     ngx_conf_t cf = {.args = &array};
     char *rv;
 
+    memcpy(rest, words, strlen(words));
     while ((word = strsep(&rest, " ")) != NULL)
         args[array.nelts++] = str(word);
     complaint[0] = '\0';
@@ -150,7 +156,7 @@ static const char *origins(const char *words)
 {
     ngx_command_t cmd = {.name = ngx_string("origins")};
 
-    return given(ngx_http_pgw_cors_conf_origins, &cmd, words);
+    return given(ngx_http_pgw_cors_origins, &cmd, words);
 }
 
 static const char *methods(const char *words)
@@ -162,7 +168,7 @@ static const char *methods(const char *words)
         .post = &usual};
 
     ngx_str_null(&conf.cors_methods);
-    return given(ngx_http_pgw_cors_conf_list, &cmd, words);
+    return given(ngx_http_pgw_cors_list, &cmd, words);
 }
 
 static const char *detail;
@@ -259,7 +265,8 @@ START_TEST (test_no_origin_and_off) {
     ck_assert(origins("off") == NULL);
     ck_assert_int_eq(ask("https://a.example", "GET", ""),
                      NGX_HTTP_PGW_REASON_ORIGIN_FORBIDDEN);
-    ck_assert_str_eq(origins("https://a.example"), "has origins beside \"off\"");
+    ck_assert_str_eq(origins("https://a.example"),
+                     "has origins beside \"off\"");
 }
 END_TEST
 

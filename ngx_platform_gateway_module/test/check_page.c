@@ -25,6 +25,7 @@ ngx_int_t ngx_strncasecmp(u_char *s1, u_char *s2, size_t n)
 
 static ngx_http_pgw_table_slot_t slots[SLOTS];
 static ngx_http_pgw_revoked_t zone;
+static ngx_http_pgw_name_t name = {.iss = {(const u_char *) "a", 1}};
 static ngx_http_pgw_page_t *page;
 static char text[2 * 1024 * 1024];
 
@@ -43,6 +44,8 @@ static const char *page_read(const char *body, size_t len, size_t piece)
                          + pj_keyset_arena_bytes(NGX_HTTP_PGW_FEED_TEXT));
     ck_assert_ptr_nonnull(page);
     page->zone = &zone;
+    page->name = &name;
+    page->names = 1;
     page->pos = page->body;
     memcpy(page->body, body, len);
     page->last = page->body + len;
@@ -63,7 +66,7 @@ static int known_as(u_char kind, const char *id, int64_t issued)
 
     node.text.data = (const u_char *) id;
     node.text.len = strlen(id);
-    ck_assert_int_eq(ngx_http_pgw_feed_key(&zone, kind, &node, &key), NGX_OK);
+    ck_assert_int_eq(ngx_http_pgw_feed_key(&name, kind, &node, &key), NGX_OK);
     return ngx_http_pgw_table_has(&zone.table, &key, issued) != 0;
 }
 
@@ -279,6 +282,8 @@ int main(void)
     int failed;
 
     zone.secret[0] = 1;
+    if (ngx_http_pgw_feed_seed(&zone, &name) != NGX_OK)
+        return EXIT_FAILURE;
     zone.cursor_len = 4;
     memcpy(zone.cursor, "last", 4);
     tcase_set_timeout(tc, 120);

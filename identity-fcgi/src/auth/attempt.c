@@ -1,7 +1,9 @@
 /* Attempts at a credential: whose they are, and how many are allowed. */
 
-#include "auth/app.h"
+#include "auth/attempt.h"
+
 #include "base/uuid.h"
+#include "store/store.h"
 
 #include <arpa/inet.h>
 #include <inttypes.h>
@@ -48,8 +50,8 @@ bool attempt_identify(const struct keys *keys, pj_str_t account,
     return true;
 }
 
-bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
-                        const char *limited_event, struct auth_attempt *a)
+bool attempt_begin(struct worker *w, pj_str_t account_name,
+                   const char *limited_event, struct attempt_count *a)
 {
     /* Whose it is where that is known: not yet at a login. */
     const char *of = w->res->account_id, *by = w->res->session_id;
@@ -81,7 +83,7 @@ bool auth_attempt_begin(struct worker *w, pj_str_t account_name,
     }
 }
 
-void auth_attempt_settle(struct worker *w, const struct auth_attempt *a)
+void attempt_settle(struct worker *w, const struct attempt_count *a)
 {
     int status = w->res->status;
 

@@ -1,9 +1,11 @@
-/* What the auth handlers have in common: bodies, refusals, answers. */
+/* What handlers have in common: refusals, callers, bodies, answers. */
 
-#include "auth/app.h"
+#include "auth/auth.h"
+
 #include "auth/session.h"
 #include "auth/token.h"
 #include "base/log.h"
+#include "store/store_session.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,6 +47,12 @@ bool auth_database_unavailable(struct worker *w)
                        "The database does not answer; try again.");
 }
 
+bool auth_answered(struct worker *w, enum store_result result)
+{
+    return result == STORE_OK || result == STORE_NONE ||
+           auth_database_unavailable(w);
+}
+
 bool auth_busy(struct worker *w)
 {
     return auth_refuse(w, 503, "AUTH_BUSY",
@@ -56,6 +64,57 @@ bool auth_failed(struct worker *w, const char *what)
     log_event(LOG_ERROR_, "auth.failed", what, NULL, 0);
     return auth_refuse(w, 500, "INTERNAL_ERROR",
                        "The request could not be completed.");
+}
+
+/* -- who asks: an access token, and its session -- */
+
+/* A token in Authorization would help (RFC 6750 section 3.1). */
+static bool refuse_token(struct worker *w, const char *code,
+                         const char *detail)
+{
+    http_problem(w->res, w->req, 401, code, detail);
+    http_header(w->res, "WWW-Authenticate",
+                http_bearer(w->req->authorization).data != NULL
+                    ? "Bearer realm=\"platform\", error=\"invalid_token\""
+                    : "Bearer realm=\"platform\"");
+    return false;
+}
+
+bool auth_caller(struct worker *w, enum auth_caller who, pj_claims_t *claims)
+{
+    pj_str_t token = http_bearer(w->req->authorization);
+
+    if (token.len > 0 &&
+        token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
+                     TOKEN_CHECK_ALL, claims) == PJ_OK &&
+        (claims->kind == PJ_TOKEN_ACCOUNT ||
+         (who == AUTH_CALLER_ANY && claims->kind == PJ_TOKEN_BRANCH))) {
+        return true;
+    }
+    return who == AUTH_CALLER_ANY
+               ? refuse_token(w, "AUTH_ACCESS_TOKEN_REQUIRED",
+                              "A valid access token is required.")
+               : refuse_token(w, "AUTH_ACCOUNT_TOKEN_REQUIRED",
+                              "A valid account access token is required.");
+}
+
+bool auth_caller_session(struct worker *w, const pj_claims_t *claims,
+                         const pj_str_t *branch_id, struct session_view *view)
+{
+    enum store_result result =
+        store_session_read(&w->store, &w->arena, claims->session_id, branch_id,
+                           false, NULL, view);
+    enum session_verdict verdict;
+
+    if (!auth_answered(w, result)) {
+        return false;
+    }
+    view->session.active &= result == STORE_OK;
+    verdict = session_decide(view, claims->account_id, NULL, w->now_s,
+                             w->cfg->session_max_lifetime_s);
+    auth_names(w, view->session.account_id, view->session.session_id);
+    return verdict == SESSION_SCOPED || verdict == SESSION_NOT_SELECTABLE ||
+           refuse_token(w, AUTH_NOT_ACTIVE);
 }
 
 /* -- request bodies -- */
@@ -138,7 +197,7 @@ bool auth_sign_refresh(struct worker *w, const struct session *s,
                        const char *jti, int64_t iat, int64_t exp,
                        pj_str_t *out)
 {
-    const struct token token = {.kind = TOKEN_REFRESH,
+    const struct token token = {.kind = PJ_TOKEN_REFRESH,
                                 .session = s,
                                 .jti = jti,
                                 .iat = iat,
@@ -155,17 +214,20 @@ static int64_t access_expiry(const struct worker *w, const struct session *s)
 
 bool auth_sign_access(struct worker *w, struct auth_answer *a)
 {
-    struct token token = {
-        .kind = TOKEN_BRANCH,
-        .session = &a->view->session,
-        .scope = &a->view->scope,
-        .iat = session_issued_at(w->now_s, &a->view->session.clock),
-        .exp = access_expiry(w, &a->view->session)};
+    struct store_clock clock = a->view->session.clock;
+    struct token token = {.kind = PJ_TOKEN_BRANCH,
+                          .session = &a->view->session,
+                          .scope = &a->view->scope,
+                          .exp = access_expiry(w, &a->view->session)};
 
+    if (a->as_of_us != 0) {
+        clock.now_us = a->as_of_us;
+    }
+    token.iat = session_issued_at(w->now_s, &clock);
     if (a->scoped && !sign(w, &token, &a->access_token)) {
         return false;
     }
-    token.kind = TOKEN_ACCOUNT;
+    token.kind = PJ_TOKEN_ACCOUNT;
     return (a->scoped && !a->account_access) ||
            sign(w, &token, &a->account_token);
 }
@@ -260,4 +322,24 @@ void auth_audit(struct worker *w, const char *event, const char *account_id,
               LOG_FIELDS(log_text("clientIp", w->req->remote_addr.data),
                          log_text("accountId", account_id),
                          log_text("sessionId", session_id)));
+}
+
+void auth_revoked(struct worker *w, const struct session_refs *done,
+                  enum metrics_counter counter, const char *event)
+{
+    metrics_add(counter, done->count);
+    for (size_t i = 0; i < done->count; i++) {
+        auth_audit(w, event, done->items[i].account_id,
+                   done->items[i].session_id);
+    }
+}
+
+void auth_audit_sessions(struct worker *w, const char *event,
+                         const struct session *own, int64_t ended)
+{
+    log_event(LOG_AUDIT_, event, NULL,
+              LOG_FIELDS(LOG_NUMBER("revokedSessions", ended),
+                         log_text("clientIp", w->req->remote_addr.data),
+                         log_text("accountId", own->account_id),
+                         log_text("sessionId", own->session_id)));
 }

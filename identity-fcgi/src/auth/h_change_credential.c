@@ -1,9 +1,12 @@
 /* POST /api/auth/change-credential */
 
-#include "auth/app.h"
+#include "auth/h_change_credential.h"
+
+#include "auth/attempt.h"
 #include "auth/password.h"
+#include "auth/password_new.h"
 #include "base/account_name.h"
-#include "base/metrics.h"
+#include "store/store_own.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -16,7 +19,7 @@ struct change {
     char name[ACCOUNT_NAME_MAX + 1];
     struct account account;
     char fresh[PASSWORD_PHC_MAX];
-    struct auth_attempt attempt;
+    struct attempt_count attempt;
     int64_t ended; /* sessions */
 };
 
@@ -36,13 +39,11 @@ static bool read_account(struct worker *w, const struct session *own,
                          struct change *c)
 {
     enum store_result result =
-        store_account_read(&w->store, own->account_id, c->name, &c->account);
+        store_own_account(&w->store, own->account_id, c->name, &c->account);
 
-    if (result != STORE_OK && result != STORE_NONE) {
-        return auth_database_unavailable(w);
-    }
-    return (result == STORE_OK && c->account.enabled) ||
-           auth_refuse(w, 401, AUTH_NOT_ACTIVE);
+    return auth_answered(w, result) &&
+           ((result == STORE_OK && c->account.enabled) ||
+            auth_refuse(w, 401, AUTH_NOT_ACTIVE));
 }
 
 static bool check_current(struct worker *w, const struct session *own,
@@ -71,7 +72,7 @@ static bool check_next(struct worker *w, const struct change *c)
 {
     char detail[128];
 
-    switch (password_judge(w->cfg, c->next)) {
+    switch (password_new_judge(w->cfg, c->next)) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -97,8 +98,8 @@ static bool check_next(struct worker *w, const struct change *c)
 static bool has_changed(struct worker *w, const struct session *own,
                         struct change *c)
 {
-    return store_account_read(&w->store, own->account_id, c->name,
-                              &c->account) == STORE_OK &&
+    return store_own_account(&w->store, own->account_id, c->name,
+                             &c->account) == STORE_OK &&
            strcmp(c->account.credential_hash, c->fresh) == 0;
 }
 
@@ -107,7 +108,7 @@ static bool has_changed(struct worker *w, const struct session *own,
 static enum store_result write(struct worker *w, const struct session *own,
                                struct change *c)
 {
-    enum store_result result = store_credential_change(
+    enum store_result result = store_own_change(
         &w->store, own->account_id, c->account.credential_hash, c->fresh,
         own->session_id, &c->ended);
 
@@ -120,8 +121,8 @@ static enum store_result write(struct worker *w, const struct session *own,
 static void finish(struct worker *w, const struct session *own,
                    struct change *c)
 {
-    enum store_result result = store_sessions_end(&w->store, own->account_id,
-                                                  own->session_id, &c->ended);
+    enum store_result result =
+        store_own_end(&w->store, own->account_id, own->session_id, &c->ended);
     struct jsonw json;
 
     metrics_add(METRICS_SESSIONS_REVOKED_CREDENTIAL, (uint64_t) c->ended);
@@ -179,11 +180,10 @@ void h_change_credential(struct worker *w)
         !read_account(w, &view.session, &c)) {
         return;
     }
-    if (auth_attempt_begin(
-            w, (pj_str_t){(const unsigned char *) c.name, strlen(c.name)},
-            "auth.credential.limited", &c.attempt)) {
+    if (attempt_begin(w, pj_str(c.name), "auth.credential.limited",
+                      &c.attempt)) {
         change(w, &claims, &view, &c);
     }
-    auth_attempt_settle(w, &c.attempt);
+    attempt_settle(w, &c.attempt);
     OPENSSL_cleanse(c.fresh, sizeof(c.fresh));
 }

@@ -1,12 +1,16 @@
 /* POST /api/auth/login */
 
-#include "auth/app.h"
+#include "auth/h_login.h"
+
+#include "auth/attempt.h"
+#include "auth/hasher.h"
 #include "auth/password.h"
 #include "auth/session.h"
 #include "base/account_name.h"
 #include "base/log.h"
-#include "base/metrics.h"
 #include "base/uuid.h"
+#include "store/store.h"
+#include "store/store_session.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -17,7 +21,7 @@
 struct login {
     pj_str_t account_name; /* normalised */
     pj_str_t credential;
-    struct auth_attempt attempt;
+    struct attempt_count attempt;
     bool known; /* this account's row, not a stand-in */
     struct account account;
     char fresh[PASSWORD_PHC_MAX]; /* what is to be stored instead, or "" */
@@ -62,8 +66,8 @@ static bool check_credential(struct worker *w, struct login *login)
         store_account_find(&w->store, login->account_name,
                            login->attempt.attempt.stand_in, &login->account);
 
-    if (result != STORE_OK && result != STORE_NONE) {
-        return auth_database_unavailable(w);
+    if (!auth_answered(w, result)) {
+        return false;
     }
     login->known = result == STORE_OK;
     verdict = password_verify(a->credential_hash, login->credential,
@@ -92,8 +96,8 @@ static void rehash(struct worker *w, struct login *login)
     struct account *a = &login->account;
 
     if (login->fresh[0] != '\0' &&
-        store_credential_rehash(&w->store, a->account_id, a->credential_hash,
-                                login->fresh) == STORE_OK) {
+        store_account_rehash(&w->store, a->account_id, a->credential_hash,
+                             login->fresh) == STORE_OK) {
         snprintf(a->credential_hash, sizeof(a->credential_hash), "%s",
                  login->fresh);
         metrics_count(METRICS_REHASHES);
@@ -128,18 +132,12 @@ static bool new_session(struct worker *w, const struct account *account,
  * those that are left. */
 static void end_oldest(struct worker *w, const struct session *s)
 {
-    struct session_ref done[STORE_MAX_REVOKE];
-    size_t n = 0;
+    struct session_refs done;
 
-    if (w->cfg->max_sessions == 0 ||
-        store_session_limit(&w->store, s, w->cfg->max_sessions, done, &n) !=
-            STORE_OK) {
-        return;
-    }
-    metrics_add(METRICS_SESSIONS_REVOKED_LIMIT, n);
-    for (size_t i = 0; i < n; i++) {
-        auth_audit(w, "auth.session.over_limit", done[i].account_id,
-                   done[i].session_id);
+    if (w->cfg->max_sessions > 0) {
+        (void) store_session_limit(&w->store, s, w->cfg->max_sessions, &done);
+        auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LIMIT,
+                     "auth.session.over_limit");
     }
 }
 
@@ -174,8 +172,8 @@ static bool is_overtaken(struct worker *w, struct login *login)
                                  .message = "Login succeeded.",
                                  .view = &view};
     struct signing signing = {w, &answer, false};
-    enum store_result result =
-        store_choices(&w->store, &w->arena, login->account.account_id, &view);
+    enum store_result result = store_session_choices(
+        &w->store, &w->arena, login->account.account_id, &view);
 
     if (result != STORE_OK) {
         return auth_database_unavailable(w);
@@ -253,11 +251,11 @@ void h_login(struct worker *w)
 
     /* It counts as failed until it has succeeded. */
     if (read_body(w, &login) &&
-        auth_attempt_begin(w, login.account_name, "auth.login.limited",
-                           &login.attempt)) {
+        attempt_begin(w, login.account_name, "auth.login.limited",
+                      &login.attempt)) {
         log_in(w, &login);
     }
     OPENSSL_cleanse(login.fresh, sizeof(login.fresh));
-    auth_attempt_settle(w, &login.attempt);
+    attempt_settle(w, &login.attempt);
     count_outcome(w->res->code);
 }

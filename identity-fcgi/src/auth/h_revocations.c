@@ -1,6 +1,8 @@
 /* GET /internal/revocations: what gateways refuse, for them to read on. */
 
-#include "auth/app.h"
+#include "auth/h_revocations.h"
+
+#include "store/store_revocations.h"
 
 #include <inttypes.h>
 #include <stdio.h>

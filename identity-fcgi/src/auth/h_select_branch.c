@@ -1,7 +1,8 @@
 /* POST /api/auth/select-branch */
 
-#include "auth/app.h"
-#include "base/metrics.h"
+#include "auth/h_select_branch.h"
+
+#include "store/store_session.h"
 
 /* Reads the session as it stands, with the branch asked for. */
 static bool check(struct worker *w, const pj_claims_t *claims,

@@ -1,10 +1,12 @@
 /* GET /api/auth/sessions, DELETE /api/auth/sessions/{id}, POST
- * /api/auth/logout-others and /api/auth/logout-all: sessions of one's own. */
+ * /api/auth/logout, logout-others, logout-all: one's own sessions. */
 
-#include "auth/app.h"
+#include "auth/h_sessions.h"
+
 #include "auth/session.h"
-#include "base/log.h"
-#include "base/metrics.h"
+#include "auth/token.h"
+#include "store/store_own.h"
+#include "store/store_session.h"
 
 #include <string.h>
 
@@ -57,11 +59,11 @@ void h_sessions(struct worker *w)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    if (store_sessions_own(&w->store, &w->arena, own, w->now_s,
-                           lifetime_s > 0 ? w->now_s - lifetime_s : 0,
-                           session_expiry(claims.iat, w->cfg->refresh_ttl_s,
-                                          own->created_at_s, lifetime_s),
-                           &list) != STORE_OK) {
+    if (store_own_list(&w->store, &w->arena, own, w->now_s,
+                       lifetime_s > 0 ? w->now_s - lifetime_s : 0,
+                       session_expiry(claims.iat, w->cfg->refresh_ttl_s,
+                                      own->created_at_s, lifetime_s),
+                       &list) != STORE_OK) {
         (void) auth_database_unavailable(w);
         return;
     }
@@ -83,13 +85,12 @@ void h_sessions(struct worker *w)
 static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
                      struct session_view *view)
 {
-    pj_str_t account_id = {(const unsigned char *) own->account_id,
-                           strlen(own->account_id)};
+    pj_str_t account_id = pj_str(own->account_id);
     enum store_result result =
         store_session_read(&w->store, &w->arena, id, NULL, false, NULL, view);
 
-    if (result != STORE_OK && result != STORE_NONE) {
-        return auth_database_unavailable(w);
+    if (!auth_answered(w, result)) {
+        return false;
     }
     view->session.active &= result == STORE_OK;
     return session_decide(view, account_id, NULL, w->now_s,
@@ -99,29 +100,22 @@ static bool find_own(struct worker *w, const struct session *own, pj_str_t id,
                        "The account has no such session.");
 }
 
-void h_session_end(struct worker *w)
+void h_sessions_end(struct worker *w)
 {
     struct session_view view, ended;
     const struct session *own = &view.session;
-    struct session_ref done;
-    enum store_result result;
+    struct session_refs done;
     pj_claims_t claims;
     struct jsonw json;
-    size_t n;
 
     if (!find_caller(w, &claims, &view) ||
-        !find_own(w, own, w->path_id, &ended)) {
+        !find_own(w, own, w->path_id, &ended) ||
+        !auth_answered(
+            w, store_session_revoke(&w->store, &w->path_id, 1, &done))) {
         return;
     }
-    result = store_session_revoke(&w->store, &w->path_id, 1, &done, &n);
-    if (result != STORE_OK && result != STORE_NONE) {
-        (void) auth_database_unavailable(w);
-        return;
-    }
-    metrics_add(METRICS_SESSIONS_REVOKED_OWNER, n);
-    if (n > 0) {
-        auth_audit(w, "auth.session.ended", done.account_id, done.session_id);
-    }
+    auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_OWNER,
+                 "auth.session.ended");
     auth_success(w, &json, "AUTH_END_SESSION_SUCCESS",
                  "The session was ended.");
     jsonw_object_end(&json);
@@ -131,16 +125,6 @@ void h_session_end(struct worker *w)
 }
 
 /* -- ending the others, or all -- */
-
-void auth_audit_sessions(struct worker *w, const char *event,
-                         const struct session *own, int64_t ended)
-{
-    log_event(LOG_AUDIT_, event, NULL,
-              LOG_FIELDS(LOG_NUMBER("revokedSessions", ended),
-                         log_text("clientIp", w->req->remote_addr.data),
-                         log_text("accountId", own->account_id),
-                         log_text("sessionId", own->session_id)));
-}
 
 static void end(struct worker *w, bool all, const char *code)
 {
@@ -154,8 +138,8 @@ static void end(struct worker *w, bool all, const char *code)
     if (!find_caller(w, &claims, &view)) {
         return;
     }
-    result = store_sessions_end(&w->store, own->account_id,
-                                all ? NULL : own->session_id, &ended);
+    result = store_own_end(&w->store, own->account_id,
+                           all ? NULL : own->session_id, &ended);
     metrics_add(METRICS_SESSIONS_REVOKED_OWNER, (uint64_t) ended);
     if (result == STORE_OK || ended > 0) {
         auth_audit_sessions(w, all ? "auth.logout.all" : "auth.logout.others",
@@ -173,12 +157,103 @@ static void end(struct worker *w, bool all, const char *code)
     }
 }
 
-void h_logout_others(struct worker *w)
+void h_sessions_logout_others(struct worker *w)
 {
     end(w, false, "AUTH_LOGOUT_OTHERS_SUCCESS");
 }
 
-void h_logout_all(struct worker *w)
+void h_sessions_logout_all(struct worker *w)
 {
     end(w, true, "AUTH_LOGOUT_ALL_SUCCESS");
+}
+
+/* -- ending those that the request's tokens name -- */
+
+/* The distinct sessions that the request's tokens name. */
+struct named {
+    pj_str_t ids[STORE_MAX_REVOKE];
+    size_t count;
+    bool asked; /* a token came, good or not */
+};
+
+/*
+ * Notes the session of a token with a valid signature and issuer, even if it
+ * is expired, rotated out or issued by a clock ahead of ours.  Other tokens
+ * are ignored.
+ */
+static void name_session(struct worker *w, pj_str_t token, bool refresh,
+                         struct named *named)
+{
+    pj_claims_t claims;
+
+    named->asked |= token.len > 0;
+    if (token.len == 0 || named->count == STORE_MAX_REVOKE ||
+        token_verify(w->cfg, w->keys, w->signer, &w->arena, token, w->now_s,
+                     TOKEN_CHECK_NOT_TIMES, &claims) != PJ_OK ||
+        (claims.kind == PJ_TOKEN_REFRESH) != refresh) {
+        return;
+    }
+    for (size_t i = 0; i < named->count; i++) {
+        if (pj_str_eq(named->ids[i], claims.session_id)) {
+            return;
+        }
+    }
+    named->ids[named->count++] = claims.session_id;
+}
+
+static bool revoke(struct worker *w, const struct named *named)
+{
+    struct session_refs done = {.count = 0};
+
+    if (named->count > 0 &&
+        !auth_answered(w, store_session_revoke(&w->store, named->ids,
+                                               named->count, &done))) {
+        return false;
+    }
+    auth_revoked(w, &done, METRICS_SESSIONS_REVOKED_LOGOUT, "auth.logout");
+    if (done.count > 0) { /* the last one */
+        auth_names(w, done.items[done.count - 1].account_id,
+                   done.items[done.count - 1].session_id);
+    }
+    return true;
+}
+
+/* A browser that withholds the cookie, as it does from a page of another site,
+ * must not make its page believe that a session has ended. */
+static void answer(struct worker *w, bool asked)
+{
+    struct jsonw json;
+
+    auth_success(w, &json, "AUTH_LOGOUT_SUCCESS",
+                 asked ? "Logout succeeded."
+                       : "No session was ended: the request has no token, and "
+                         "no cookie of an allowed origin.");
+    jsonw_object_end(&json);
+}
+
+void h_sessions_logout(struct worker *w)
+{
+    struct named named = {.count = 0, .asked = false};
+    const pj_json_t *root;
+    pj_str_t token, rest = w->req->cookie;
+    bool own_page = http_origin_allowed(w->cfg, w->req);
+
+    if (!auth_body(w, true, &root) ||
+        !auth_member_refresh_token(w, root, &token)) {
+        return;
+    }
+    name_session(w, http_bearer(w->req->authorization), false, &named);
+    name_session(w, token, true, &named);
+    /* A cookie sent on behalf of another site's page does not express the
+     * user's wish: it is neither used nor cleared.  The other tokens are
+     * used. */
+    while (own_page && http_cookie_next(&rest, w->cfg->cookie_name, &token)) {
+        name_session(w, token, true, &named);
+    }
+    if (revoke(w, &named)) {
+        answer(w, named.asked);
+        if (own_page) {
+            http_cookie_clear(w->res, w->cfg);
+        }
+    }
 }

@@ -6,7 +6,7 @@
  * thread that is never in a hurry.
  */
 
-#include "auth/password.h"
+#include "auth/hasher.h"
 
 #include <pthread.h>
 #include <stdlib.h>

@@ -2,9 +2,10 @@
 
 #include "auth/keys.h"
 
-#include "auth/keys_dir.h"
+#include "base/parse.h"
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <openssl/sha.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -31,11 +32,6 @@ struct error {
 typedef pj_err_t (*key_parser)(pj_key_t **out, pj_str_t pem_or_der,
                                pj_str_t kid);
 
-static pj_str_t text_of(const char *s)
-{
-    return (pj_str_t){(const unsigned char *) s, strlen(s)};
-}
-
 /* One line that names the variable, what is wrong and what is accepted. */
 static bool fail(struct error *e, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -61,9 +57,9 @@ static bool parse_key(pj_key_t **out, key_parser parse, const char *base64,
     pj_err_t code = PJ_ERR_NO_SPACE;
 
     if (der != NULL) {
-        code = pj_b64_decode(der, cap, &len, text_of(base64));
+        code = pj_b64_decode(der, cap, &len, pj_str(base64));
         if (!code) {
-            code = parse(out, (pj_str_t){der, len}, text_of(kid));
+            code = parse(out, (pj_str_t){der, len}, pj_str(kid));
         }
         OPENSSL_cleanse(der, cap);
         free(der);
@@ -121,7 +117,7 @@ static bool load_additional_key(struct keys *keys, char *item, struct error *e)
         return fail(e, ADDITIONAL ": a kid is not acceptable; "
                                   "accepted: " PARSE_KID_ACCEPTED);
     }
-    if (keys_find(keys, text_of(item)) != NULL) {
+    if (keys_find(keys, pj_str(item)) != NULL) {
         return fail(e,
                     ADDITIONAL ": the kid %s stands twice, or is " KEY_ID
                                "'s; accepted: a kid of its own for each key",
@@ -233,6 +229,30 @@ static bool load_variables(struct keys *keys, const struct config *cfg,
     return true;
 }
 
+/* The keys of the directory, the signing one first. */
+static bool read_directory(struct keys *keys, struct error *e)
+{
+    struct keys_dir d;
+    bool ok = keys_dir_open(&d, keys->dir, false);
+
+    if (ok && (d.count == 0 || d.files[0].state != KEY_SIGNING)) {
+        ok = fail(e,
+                  DIRECTORY ": %s: no key signs; identity-fcgi keys rotate "
+                            "makes one",
+                  keys->dir);
+        keys_dir_close(&d);
+        return ok;
+    }
+    for (size_t i = 0; ok && i < d.count; i++) {
+        ok = keys_dir_parse(&d, &d.files[i], &keys->verifying[i],
+                            i == 0 ? &keys->signing : NULL);
+        keys->verifying_count++;
+        keys->published_count += d.files[i].state != KEY_REFRESH;
+    }
+    keys_dir_close(&d);
+    return ok || fail(e, "%s", d.error);
+}
+
 /* One source is enough: of two, nobody knew which key signs. */
 static bool load_directory(struct keys *keys, const struct config *cfg,
                            struct error *e)
@@ -246,7 +266,7 @@ static bool load_directory(struct keys *keys, const struct config *cfg,
                                  "; accepted: the directory, or those");
     }
     keys->dir = strdup(cfg->jwt_key_dir);
-    return keys->dir != NULL ? keys_dir_load(keys, e->text, e->cap)
+    return keys->dir != NULL ? read_directory(keys, e)
                              : fail(e, "out of memory");
 }
 
@@ -360,9 +380,7 @@ void keys_publish(struct keys *keys)
 const pj_key_t *keys_find(const struct keys *keys, pj_str_t kid)
 {
     for (size_t i = 0; i < keys->verifying_count; i++) {
-        pj_str_t id = pj_key_id(keys->verifying[i]);
-
-        if (id.len == kid.len && memcmp(id.data, kid.data, id.len) == 0) {
+        if (pj_str_eq(pj_key_id(keys->verifying[i]), kid)) {
             return keys->verifying[i];
         }
     }
@@ -377,4 +395,39 @@ bool keys_is_published(const struct keys *keys, const pj_key_t *key)
         }
     }
     return false;
+}
+
+/* -- new ones, for the command "keys generate" -- */
+
+/* One half of key as base64 of PEM, on one line. */
+static bool write_half(const pj_key_t *key, bool private_half, char *out,
+                       size_t cap)
+{
+    char pem[PJ_DER_MAX_BYTES];
+    size_t len;
+    bool ok = !pj_key_pem(key, private_half, pem, sizeof(pem), &len) &&
+              len * 4 / 3 + 5 <= cap &&
+              EVP_EncodeBlock((unsigned char *) out,
+                              (const unsigned char *) pem, (int) len) > 0;
+
+    OPENSSL_cleanse(pem, sizeof(pem));
+    return ok;
+}
+
+bool keys_generate(const char *kid, struct new_keys *out)
+{
+    pj_key_t *key = NULL;
+    bool ok =
+        !pj_key_generate(&key, pj_alg_find(PJ_STR("RS256")),
+                         PJ_STR("unnamed")) &&
+        !pj_key_thumbprint(key, out->kid) &&
+        write_half(key, true, out->private_text, sizeof(out->private_text)) &&
+        write_half(key, false, out->public_text, sizeof(out->public_text));
+
+    out->kid[PJ_THUMBPRINT_CHARS] = '\0';
+    if (kid != NULL) {
+        snprintf(out->kid, sizeof(out->kid), "%s", kid);
+    }
+    pj_key_free(key);
+    return ok;
 }

@@ -3,13 +3,14 @@
 #ifndef KEYS_H_INCLUDED
 #define KEYS_H_INCLUDED
 
+#include "auth/keys_dir.h"
 #include "base/config.h"
 
 #include <pj.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#define KEYS_MAX_ADDITIONAL 15
+#define KEYS_MAX_ADDITIONAL (KEYS_DIR_MAX - 1)
 #define KEYS_ETAG_MAX 64
 
 /*

@@ -2,6 +2,8 @@
 
 #include "auth/keys_dir.h"
 
+#include "base/parse.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,15 +24,15 @@
 static const char *const state_names[] = {"signing", "replaced", "published",
                                           "refresh"};
 
-const char *key_state_name(enum key_state state)
+const char *keys_dir_state_name(enum key_state state)
 {
     return state_names[state];
 }
 
-static bool fail(struct key_dir *d, const char *format, ...)
+static bool fail(struct keys_dir *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool fail(struct key_dir *d, const char *format, ...)
+static bool fail(struct keys_dir *d, const char *format, ...)
 {
     size_t n = sizeof(VARIABLE ": ") - 1;
     va_list args;
@@ -40,11 +42,6 @@ static bool fail(struct key_dir *d, const char *format, ...)
     vsnprintf(d->error + n, sizeof(d->error) - n, format, args);
     va_end(args);
     return false;
-}
-
-static pj_str_t text_of(const char *s)
-{
-    return (pj_str_t){(const unsigned char *) s, strlen(s)};
 }
 
 /* -- names -- */
@@ -90,7 +87,7 @@ static int compare(const void *one, const void *two)
     return strcmp(a->kid, b->kid);
 }
 
-static bool add_file(struct key_dir *d, const char *name)
+static bool add_file(struct keys_dir *d, const char *name)
 {
     struct key_file *f = &d->files[d->count];
 
@@ -113,7 +110,7 @@ static bool add_file(struct key_dir *d, const char *name)
     return true;
 }
 
-static bool read_names(struct key_dir *d)
+static bool read_names(struct keys_dir *d)
 {
     int fd = openat(d->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *dir = fd >= 0 ? fdopendir(fd) : NULL;
@@ -138,7 +135,7 @@ static bool read_names(struct key_dir *d)
     return ok;
 }
 
-bool key_dir_open(struct key_dir *d, const char *path, bool lock)
+bool keys_dir_open(struct keys_dir *d, const char *path, bool lock)
 {
     struct stat st;
 
@@ -160,7 +157,7 @@ bool key_dir_open(struct key_dir *d, const char *path, bool lock)
     return read_names(d);
 }
 
-void key_dir_close(struct key_dir *d)
+void keys_dir_close(struct keys_dir *d)
 {
     if (d->fd >= 0) {
         (void) close(d->fd);
@@ -206,7 +203,7 @@ struct parts {
     pj_str_t private, public;
 };
 
-static bool read_file(struct key_dir *d, const struct key_file *f,
+static bool read_file(struct keys_dir *d, const struct key_file *f,
                       struct parts *p)
 {
     int fd =
@@ -249,18 +246,17 @@ static bool read_file(struct key_dir *d, const struct key_file *f,
     return true;
 }
 
-/* Parses the public part and, unless private is NULL, the private one. */
-static bool parse_file(struct key_dir *d, const struct key_file *f,
-                       pj_key_t **public, pj_key_t **private)
+bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
+                    pj_key_t **public, pj_key_t **private)
 {
     struct parts p;
     pj_err_t code = PJ_OK;
     bool ok = read_file(d, f, &p);
 
     if (ok) {
-        code = pj_key_public(public, p.public, text_of(f->kid));
+        code = pj_key_public(public, p.public, pj_str(f->kid));
         if (!code && private != NULL) {
-            code = pj_key_private(private, p.private, text_of(f->kid));
+            code = pj_key_private(private, p.private, pj_str(f->kid));
             if (!code) {
                 code = pj_key_match(*private, *public);
             }
@@ -276,22 +272,22 @@ static bool parse_file(struct key_dir *d, const struct key_file *f,
     return ok;
 }
 
-static bool is_good(struct key_dir *d, const struct key_file *f, bool signs)
+static bool is_good(struct keys_dir *d, const struct key_file *f, bool signs)
 {
     pj_key_t *public = NULL, *private = NULL;
-    bool ok = parse_file(d, f, &public, signs ? &private : NULL);
+    bool ok = keys_dir_parse(d, f, &public, signs ? &private : NULL);
 
     pj_key_free(public);
     pj_key_free(private);
     return ok;
 }
 
-bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+bool keys_dir_may_sign(struct keys_dir *d, const struct key_file *f)
 {
     return is_good(d, f, true);
 }
 
-bool key_dir_is_good(struct key_dir *d)
+bool keys_dir_is_good(struct keys_dir *d)
 {
     bool ok = true;
 
@@ -301,38 +297,16 @@ bool key_dir_is_good(struct key_dir *d)
     return ok;
 }
 
-bool keys_dir_load(struct keys *keys, char *err, size_t err_cap)
-{
-    struct key_dir d;
-    bool ok = key_dir_open(&d, keys->dir, false);
-
-    if (ok && (d.count == 0 || d.files[0].state != KEY_SIGNING)) {
-        ok = fail(&d, "%s: no key signs; identity-fcgi keys rotate makes one",
-                  keys->dir);
-    }
-    for (size_t i = 0; ok && i < d.count; i++) {
-        ok = parse_file(&d, &d.files[i], &keys->verifying[i],
-                        i == 0 ? &keys->signing : NULL);
-        keys->verifying_count++;
-        keys->published_count += d.files[i].state != KEY_REFRESH;
-    }
-    key_dir_close(&d);
-    if (!ok) {
-        snprintf(err, err_cap, "%s", d.error);
-    }
-    return ok;
-}
-
 /* -- writing -- */
 
 /* Gives the file from this name, on disk. */
-static bool rename_to(struct key_dir *d, const char *from, const char *to)
+static bool rename_to(struct keys_dir *d, const char *from, const char *to)
 {
     return (renameat(d->fd, from, d->fd, to) == 0 && fsync(d->fd) == 0) ||
            fail(d, "%s: cannot be written: %s", to, strerror(errno));
 }
 
-static bool name_file(struct key_dir *d, const char *from, const char *kid,
+static bool name_file(struct keys_dir *d, const char *from, const char *kid,
                       enum key_state state, int64_t since)
 {
     char name[NAME_MAX + 1];
@@ -345,7 +319,7 @@ static bool name_file(struct key_dir *d, const char *from, const char *kid,
                : fail(d, "%s: cannot be the name of a file", kid);
 }
 
-static bool write_new(struct key_dir *d, pj_str_t text)
+static bool write_new(struct keys_dir *d, pj_str_t text)
 {
     int fd;
     bool ok;
@@ -367,8 +341,8 @@ static bool write_new(struct key_dir *d, pj_str_t text)
     return ok;
 }
 
-bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
-                 int64_t after, pj_str_t text)
+bool keys_dir_put(struct keys_dir *d, const char *kid, enum key_state state,
+                  int64_t after, pj_str_t text)
 {
     int64_t now;
 
@@ -379,19 +353,19 @@ bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
     return name_file(d, NEW_FILE, kid, state, now > after ? now : after + 1);
 }
 
-bool key_dir_move(struct key_dir *d, const struct key_file *f,
-                  enum key_state state, int64_t since)
+bool keys_dir_move(struct keys_dir *d, const struct key_file *f,
+                   enum key_state state, int64_t since)
 {
     return name_file(d, f->name, f->kid, state, since);
 }
 
-bool key_dir_remove(struct key_dir *d, const struct key_file *f)
+bool keys_dir_remove(struct keys_dir *d, const struct key_file *f)
 {
     return (unlinkat(d->fd, f->name, 0) == 0 && fsync(d->fd) == 0) ||
            fail(d, "%s: cannot be removed: %s", f->name, strerror(errno));
 }
 
-bool key_dir_strip(struct key_dir *d, const struct key_file *f)
+bool keys_dir_strip(struct keys_dir *d, const struct key_file *f)
 {
     struct parts p;
     bool ok = read_file(d, f, &p) && write_new(d, p.public) &&

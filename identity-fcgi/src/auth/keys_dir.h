@@ -8,12 +8,13 @@
 #ifndef KEYS_DIR_H_INCLUDED
 #define KEYS_DIR_H_INCLUDED
 
-#include "auth/keys.h"
-
 #include <limits.h>
+#include <pj.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 
-#define KEYS_DIR_MAX (1 + KEYS_MAX_ADDITIONAL)
+#define KEYS_DIR_MAX 16 /* as many as a set has */
 #define KEYS_DIR_TEXT 16384
 
 enum key_state {
@@ -30,7 +31,7 @@ struct key_file {
     int64_t since; /* KEY_REPLACED, KEY_REFRESH: when it stopped signing */
 };
 
-struct key_dir {
+struct keys_dir {
     int fd;
     uid_t owner; /* of the directory, and so of its files */
     gid_t group;
@@ -43,40 +44,42 @@ struct key_dir {
  * read. */
 uint64_t keys_dir_stamp(const char *path);
 
-/* Fills the keys of keys->dir, the signing one first; else one line in err. */
-bool keys_dir_load(struct keys *keys, char *err, size_t err_cap)
-    __attribute__((warn_unused_result));
-
 /* Opens and reads the directory; refuses one that others may write to, a name
- * not of that form, and a kid with two files.  key_dir_close() in any case.
+ * not of that form, and a kid with two files.  keys_dir_close() in any case.
  * With lock it waits for other commands, and keeps them out until closed. */
-bool key_dir_open(struct key_dir *d, const char *path, bool lock)
+bool keys_dir_open(struct keys_dir *d, const char *path, bool lock)
     __attribute__((warn_unused_result));
-void key_dir_close(struct key_dir *d);
+void keys_dir_close(struct keys_dir *d);
 
-const char *key_state_name(enum key_state state);
+const char *keys_dir_state_name(enum key_state state);
+
+/* Parses the public part of a file and, unless private is NULL, the private
+ * one. */
+bool keys_dir_parse(struct keys_dir *d, const struct key_file *f,
+                    pj_key_t **public, pj_key_t **private)
+    __attribute__((warn_unused_result));
 
 /* Whether all files are good, so that processes follow; an empty directory is.
  */
-bool key_dir_is_good(struct key_dir *d) __attribute__((warn_unused_result));
+bool keys_dir_is_good(struct keys_dir *d) __attribute__((warn_unused_result));
 
 /* Whether the file is good, and has what is needed to sign. */
-bool key_dir_may_sign(struct key_dir *d, const struct key_file *f)
+bool keys_dir_may_sign(struct keys_dir *d, const struct key_file *f)
     __attribute__((warn_unused_result));
 
 /* When one returns true, its change is on disk.  A new file's SINCE is now, or
  * later: it is always greater than after. */
-bool key_dir_put(struct key_dir *d, const char *kid, enum key_state state,
-                 int64_t after, pj_str_t text)
+bool keys_dir_put(struct keys_dir *d, const char *kid, enum key_state state,
+                  int64_t after, pj_str_t text)
     __attribute__((warn_unused_result));
-bool key_dir_move(struct key_dir *d, const struct key_file *f,
-                  enum key_state state, int64_t since)
+bool keys_dir_move(struct keys_dir *d, const struct key_file *f,
+                   enum key_state state, int64_t since)
     __attribute__((warn_unused_result));
-bool key_dir_remove(struct key_dir *d, const struct key_file *f)
+bool keys_dir_remove(struct keys_dir *d, const struct key_file *f)
     __attribute__((warn_unused_result));
 
 /* Takes the private part out of the file, which keeps its name. */
-bool key_dir_strip(struct key_dir *d, const struct key_file *f)
+bool keys_dir_strip(struct keys_dir *d, const struct key_file *f)
     __attribute__((warn_unused_result));
 
 #endif

@@ -1,10 +1,191 @@
-/* Credentials, with bounded concurrency. */
+/* Credentials, ours and those that were brought along, verified with bounded
+ * concurrency. */
 
 #include "auth/password.h"
 
+#include "auth/hasher.h"
 #include "base/metrics.h"
+#include "base/parse.h"
 
+#include <crypt.h>
+#include <openssl/evp.h>
 #include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* About two seconds each on a slow machine.  SHA-crypt takes longer the longer
+ * the credential is; bcrypt looks at its first 72 bytes. */
+#define MOST_BCRYPT (1 << 14)
+#define MOST_SHA_CRYPT 1000000
+#define MOST_PBKDF2 2000000
+#define CRYPT_CREDENTIAL_MAX 128
+
+#define NUMBER "[1-9][0-9]{0,8}"
+/* 8 bytes of salt and 16 of hash at least, in one of two alphabets. */
+#define PHC "\\$[A-Za-z0-9+/]{11,}\\$[A-Za-z0-9+/]"
+#define ARGON2 "v=19\\$m=" NUMBER ",t=" NUMBER ",p=" NUMBER PHC "{22,}"
+#define LETTER "[./0-9A-Za-z]"
+#define SALT "(rounds=[1-9][0-9]{3,8}\\$)?" LETTER "{1,16}\\$" LETTER
+
+/* Only what its maker would write is good: nobody could log in with more. */
+static const struct form {
+    enum stored_form form;
+    const char *pattern;
+    const char *rounds; /* what stands before them; NULL: bcrypt */
+    unsigned long most;
+} forms[] = {
+    {STORED_ARGON2ID, "\\$argon2id\\$" ARGON2,
+     ",t=", PASSWORD_MOST_ITERATIONS},
+    {STORED_ARGON2I, "\\$argon2i\\$" ARGON2, ",t=", PASSWORD_MOST_ITERATIONS},
+    {STORED_PBKDF2, "\\$pbkdf2-sha256\\$i=" NUMBER ",l=" NUMBER PHC "{22,43}",
+     "$i=", MOST_PBKDF2},
+    /* passlib's */
+    {STORED_PBKDF2,
+     "\\$pbkdf2-sha256\\$" NUMBER "\\$" LETTER "{11,}\\$" LETTER "{22,43}",
+     "256$", MOST_PBKDF2},
+    {STORED_CRYPT,
+     "\\$2[aby]\\$(0[4-9]|[12][0-9]|3[01])\\$" LETTER "{21}[.Oeu]" LETTER
+     "{31}",
+     NULL, MOST_BCRYPT},
+    {STORED_CRYPT, "\\$(5\\$" SALT "{43}|6\\$" SALT "{86})",
+     "$rounds=", MOST_SHA_CRYPT},
+};
+
+/* The number after key, which no salt or hash can have in it. */
+static unsigned long number(const char *text, const char *key,
+                            unsigned long otherwise)
+{
+    const char *at = strstr(text, key);
+
+    return at != NULL ? strtoul(at + strlen(key), NULL, 10) : otherwise;
+}
+
+static bool decode(const char *text, unsigned char bytes[STORED_PART_MAX],
+                   size_t *len)
+{
+    return sodium_base642bin(bytes, STORED_PART_MAX, text, strlen(text), NULL,
+                             len, NULL,
+                             sodium_base64_VARIANT_ORIGINAL_NO_PADDING) == 0;
+}
+
+/* Salt and hash, the last parts of what has the right form. */
+static bool read_parts(const char *text, struct stored *s)
+{
+    char copy[PASSWORD_STORED_MAX], *hash;
+
+    (void) snprintf(copy, sizeof(copy), "%s", text);
+    for (char *dot = copy; (dot = strchr(dot, '.')) != NULL;) {
+        *dot = '+'; /* passlib's */
+    }
+    hash = strrchr(copy, '$');
+    *hash++ = '\0';
+    return decode(strrchr(copy, '$') + 1, s->salt, &s->salt_len) &&
+           decode(hash, s->hash, &s->hash_len) &&
+           number(text, ",l=", s->hash_len) == s->hash_len;
+}
+
+const char *password_parse(const char *text, struct stored *s)
+{
+    const struct form *f = forms, *end = f + sizeof(forms) / sizeof(forms[0]);
+
+    while (f < end && !parse_form(text, f->pattern, PASSWORD_STORED_MAX - 1)) {
+        f++;
+    }
+    if (f < end) {
+        *s = (struct stored){.form = f->form,
+                             .text = text,
+                             .memory_kib = number(text, "$m=", 0),
+                             .lanes = number(text, ",p=", 0)};
+        s->rounds = f->rounds != NULL ? number(text, f->rounds, 5000)
+                                      : 1ul << strtoul(text + 4, NULL, 10);
+    }
+    if (f == end || s->lanes > s->memory_kib / 8 ||
+        (s->form != STORED_CRYPT && !read_parts(text, s))) {
+        return "it is not an Argon2id, Argon2i, bcrypt, SHA-crypt or "
+               "PBKDF2-SHA256 hash in a known form";
+    }
+    return s->rounds <= f->most && s->memory_kib <= PASSWORD_MOST_MEMORY_KIB
+               ? NULL
+               : "it takes longer to verify than a login may";
+}
+
+/* What crypt() would not take whole is wrong, after the same work; of bcrypt
+ * the end never counts. */
+static enum password_result compare_crypt(const struct stored *s,
+                                          pj_str_t credential)
+{
+    struct crypt_data data = {0};
+    char phrase[CRYPT_CREDENTIAL_MAX + 1] = "";
+    size_t len = credential.len < sizeof(phrase) ? credential.len
+                                                 : CRYPT_CREDENTIAL_MAX;
+    enum password_result result = PASSWORD_WRONG;
+    const char *made;
+
+    memcpy(phrase, credential.data, len);
+    made = crypt_rn(phrase, s->text, &data, sizeof(data));
+    if (made == NULL) {
+        result = PASSWORD_UNUSABLE; /* not of this libcrypt's */
+    } else if (strlen(phrase) == len &&
+               (len == credential.len || s->text[1] == '2') &&
+               strlen(made) == strlen(s->text) &&
+               sodium_memcmp(made, s->text, strlen(made)) == 0) {
+        result = PASSWORD_OK;
+    }
+    sodium_memzero(phrase, sizeof(phrase));
+    sodium_memzero(&data, sizeof(data));
+    return result;
+}
+
+/*
+ * libsodium's own comparison tells a lack of memory as a mismatch, which
+ * would be counted as a failed login.  So what libsodium made is computed
+ * here; only strings of other makers, which crypto_pwhash() cannot compute,
+ * are left to it, while there is as much memory as they take.
+ */
+enum password_result password_compare(const struct stored *s,
+                                      pj_str_t credential)
+{
+    const char *text = (const char *) credential.data;
+    const bool i = s->form == STORED_ARGON2I;
+    const size_t memory = (size_t) s->memory_kib * 1024;
+    unsigned char hash[STORED_PART_MAX];
+    bool computed, same;
+    void *room;
+
+    if (s->form == STORED_CRYPT) {
+        return compare_crypt(s, credential);
+    }
+    if (s->form == STORED_ARGON2ID || i) {
+        if (s->lanes != 1 || s->salt_len != crypto_pwhash_SALTBYTES ||
+            (i && s->rounds < crypto_pwhash_argon2i_OPSLIMIT_MIN)) {
+            room = mmap(NULL, memory, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            if (room == MAP_FAILED) {
+                return PASSWORD_BUSY;
+            }
+            (void) munmap(room, memory);
+            return crypto_pwhash_str_verify(s->text, text, credential.len) == 0
+                       ? PASSWORD_OK
+                       : PASSWORD_WRONG;
+        }
+        computed = crypto_pwhash(hash, s->hash_len, text, credential.len,
+                                 s->salt, s->rounds, memory,
+                                 i ? crypto_pwhash_ALG_ARGON2I13
+                                   : crypto_pwhash_ALG_ARGON2ID13) == 0;
+    } else {
+        computed =
+            PKCS5_PBKDF2_HMAC(text, (int) credential.len, s->salt,
+                              (int) s->salt_len, (int) s->rounds, EVP_sha256(),
+                              (int) s->hash_len, hash) == 1;
+    }
+    same = computed && sodium_memcmp(hash, s->hash, s->hash_len) == 0;
+    sodium_memzero(hash, sizeof(hash));
+    return same ? PASSWORD_OK : computed ? PASSWORD_WRONG : PASSWORD_BUSY;
+}
+
+/* -- computing, where there is room -- */
 
 static struct {
     unsigned long long iterations;
@@ -39,7 +220,7 @@ static void compute(void *arg)
 
     c->result = PASSWORD_OK;
     if (s != NULL) {
-        c->result = stored_compare(s, c->credential);
+        c->result = password_compare(s, c->credential);
         count(since_us,
               (s->memory_kib > 0 ? s->memory_kib : 1) * (uint64_t) s->rounds);
         since_us = metrics_now_us();
@@ -118,10 +299,10 @@ enum password_result password_verify(const char *text, pj_str_t credential,
 {
     struct stored stored;
     struct computation c = {.credential = credential, .stored = &stored};
-    bool usable = text != NULL && stored_parse(text, &stored) == NULL;
+    bool usable = text != NULL && password_parse(text, &stored) == NULL;
     enum password_result result = PASSWORD_BUSY;
 
-    if (usable || stored_parse(today.dummy, &stored) == NULL) {
+    if (usable || password_parse(today.dummy, &stored) == NULL) {
         c.fresh = is_weaker(&stored) ? fresh : NULL;
         result = run(&c, deadline_ms);
     }

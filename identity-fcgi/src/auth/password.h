@@ -62,21 +62,7 @@ bool password_hash(pj_str_t credential, int64_t deadline_ms,
                    char out[PASSWORD_PHC_MAX])
     __attribute__((warn_unused_result));
 
-/* -- password_new.c: what may become a credential -- */
-
-enum password_new {
-    PASSWORD_FITS,
-    PASSWORD_SHORT,
-    PASSWORD_FORBIDDEN, /* by the operator's list */
-    PASSWORD_UNREAD,    /* errno tells why that cannot be read */
-    PASSWORD_LATER      /* another thread reads it for the first time */
-};
-
-/* By credential_min and credential_forbidden of cfg. */
-enum password_new password_judge(const struct config *cfg, pj_str_t credential)
-    __attribute__((warn_unused_result));
-
-/* -- password_stored.c: what is stored, and what it takes -- */
+/* -- what is stored, and what it takes -- */
 
 #define STORED_PART_MAX 96 /* bytes of salt and of hash */
 
@@ -96,48 +82,12 @@ struct stored {
 
 /* Keeps text.  NULL, or what is wrong with it: no known form, or one that
  * takes too long. */
-const char *stored_parse(const char *text, struct stored *out)
+const char *password_parse(const char *text, struct stored *out)
     __attribute__((warn_unused_result));
 
 /* Computes; PASSWORD_BUSY: there was no memory. */
-enum password_result stored_compare(const struct stored *s,
-                                    pj_str_t credential)
+enum password_result password_compare(const struct stored *s,
+                                      pj_str_t credential)
     __attribute__((warn_unused_result));
-
-/* -- hasher.c: threads of low priority for long computations -- */
-
-/* A login whose credential was right does not wait for others' hashes: each
- * kind of computation has threads of its own. */
-enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
-
-/*
- * Starts the threads of a lane, which give way to others on a busy machine: a
- * computation of tens of milliseconds must not hold up an answer of one.  No
- * more than places callers compute or wait at once.  Before serving; false
- * when they cannot be made.
- */
-bool hasher_start(enum hasher_lane lane, int threads, int places)
-    __attribute__((warn_unused_result));
-
-/*
- * Has fn(arg) called by one of them and waits for its return.  Those who wait
- * for a thread get one in the order in which they came.  False, and fn is not
- * called, when there is no place, or no thread before until_ms of
- * CLOCK_MONOTONIC; in the past, that means one which is free.  Where no
- * threads were started fn is called right here.
- */
-bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
-                void *arg) __attribute__((warn_unused_result));
-
-struct hasher_use {
-    int threads;
-    int running; /* computations now */
-    int waiting; /* for a thread */
-};
-
-struct hasher_use hasher_use(enum hasher_lane lane);
-
-/* Ends all threads; nobody may be in hasher_run() any more. */
-void hasher_stop(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* What may become a credential, by the operator's settings. */
 
-#include "auth/password.h"
+#include "auth/password_new.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -199,7 +199,8 @@ static bool follow(const char *path)
     return t.slots != NULL;
 }
 
-enum password_new password_judge(const struct config *cfg, pj_str_t credential)
+enum password_new password_new_judge(const struct config *cfg,
+                                     pj_str_t credential)
 {
     enum password_new verdict;
 

@@ -1,7 +1,9 @@
 /* The program's settings: one table of names, forms, defaults and rules. */
 
 #include "base/config.h"
+
 #include "base/config_forms.h"
+#include "base/parse.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -166,9 +168,9 @@ static const struct setting settings[] = {
 
 /* Where values come from: the file wins over the process's environment; an
  * empty value is no value. */
-static const char *lookup(const struct envfile *file, const char *name)
+static const char *lookup(const struct parse_env *file, const char *name)
 {
-    const char *value = envfile_get(file, name);
+    const char *value = parse_env_get(file, name);
 
     if (value == NULL) {
         value = getenv(name);
@@ -263,7 +265,7 @@ static void say_refused(const struct setting *s, const char *text, char *err,
 /* -- rules that join settings --------------------------------------------- */
 
 /* Defaults that follow from other settings or from the machine. */
-static void derive(struct config *cfg, const struct envfile *file)
+static void derive(struct config *cfg, const struct parse_env *file)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
 
@@ -391,7 +393,7 @@ static bool check_names(struct config *cfg, char **vars, char *err,
 
 /* Reads every value.  The first bad one gives false and err; without err, bad
  * ones are skipped. */
-static bool load_values(struct config *cfg, const struct envfile *file,
+static bool load_values(struct config *cfg, const struct parse_env *file,
                         char *err, size_t err_cap)
 {
     const char *env = lookup(file, "APP_ENV");
@@ -415,12 +417,12 @@ static bool load_values(struct config *cfg, const struct envfile *file,
 bool config_load(struct config *cfg, const char *env_file, char *err,
                  size_t err_cap)
 {
-    struct envfile file = {0};
+    struct parse_env file = {0};
     const char *broken;
     bool ok;
 
     memset(cfg, 0, sizeof(*cfg));
-    if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {
+    if (env_file != NULL && !parse_env_read(&file, env_file, err, err_cap)) {
         return false;
     }
     ok = check_names(cfg, file.vars, err, err_cap) &&
@@ -430,7 +432,7 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
         (void) snprintf(err, err_cap, "%s", broken);
         ok = false;
     }
-    envfile_free(&file);
+    parse_env_free(&file);
     if (!ok) {
         config_free(cfg);
     }
@@ -439,10 +441,10 @@ bool config_load(struct config *cfg, const char *env_file, char *err,
 
 bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
 {
-    struct envfile file = {0};
+    struct parse_env file = {0};
     struct config cfg = {0};
 
-    if (env_file != NULL && !envfile_read(&file, env_file, err, err_cap)) {
+    if (env_file != NULL && !parse_env_read(&file, env_file, err, err_cap)) {
         return false;
     }
     (void) load_values(&cfg, &file, NULL, 0);
@@ -469,7 +471,7 @@ bool config_print(FILE *out, const char *env_file, char *err, size_t err_cap)
                 value != NULL ? mark : "");
     }
     config_free(&cfg);
-    envfile_free(&file);
+    parse_env_free(&file);
     return true;
 }
 

@@ -10,7 +10,16 @@
 
 enum same_site { SAME_SITE_STRICT, SAME_SITE_LAX, SAME_SITE_NONE };
 enum reuse_policy { REUSE_REJECT, REUSE_REVOKE };
-enum log_level { LOG_DEBUG_, LOG_INFO_, LOG_WARN_, LOG_ERROR_ };
+enum log_level {
+    LOG_DEBUG_,
+    LOG_INFO_,
+    LOG_WARN_,
+    LOG_ERROR_,
+    /* Which nothing filters: a line for the record ("audit":true), and one of
+     * the access log, which has a switch of its own. */
+    LOG_AUDIT_,
+    LOG_ACCESS_
+};
 
 /* Everything the program may be told.  Strings are owned by the struct.
  * Durations are in the unit of their suffix. */
@@ -92,64 +101,5 @@ void config_free(struct config *cfg);
 
 /* Overwrites the variables that hold secrets in this process's environment. */
 void config_scrub_environment(void);
-
-/* -- the texts of settings (config_text.c) --------------------------------
- * Each tells whether text is of its form, and then fills *out. */
-
-/* Integer seconds, or a number (with up to three decimals) followed by s, m,
- * h or d; in milliseconds. */
-bool parse_duration(const char *text, int64_t *out_ms);
-
-/* A number, or a duration, within range: "LOW to HIGH". */
-bool parse_within(const char *text, const char *range, bool duration,
-                  int64_t *out);
-
-/* One of words ("one, two"), in any case; its place among them. */
-bool parse_word(const char *text, const char *words, int64_t *out);
-
-/* At most max bytes (0: 65536) that match an extended regular expression as a
- * whole (NULL: any bytes). */
-bool parse_form(const char *text, const char *form, size_t max);
-
-/* For forms: visible ASCII without the double quote and the backslash. */
-#define PARSE_VISIBLE "[]!#-[^-~]"
-
-/* The id of a key: one that PLATFORM_JWT_ADDITIONAL_PUBLIC_KEYS and an
- * unquoted line of an environment file can hold. */
-#define PARSE_KID_ACCEPTED                                                    \
-    "visible ASCII without quotes, backslashes, commas and equals signs, at " \
-    "most 255"
-bool parse_kid(const char *text);
-
-/* host:port, [v6]:port, or (with a slash in it) a Unix socket's path, each
- * optionally as nginx writes it ("unix:"). */
-bool parse_listen(const char *text);
-
-/* A comma-separated list of hosts, as libpq takes them, all this machine. */
-bool parse_loopback(const char *hosts);
-
-#define ENVFILE_MAX_BYTES (1024 * 1024)
-
-struct envfile {
-    char **vars; /* NAME=value as in environ; they point into text */
-    size_t count;
-    char *text;
-};
-
-/* Reads a plain subset of systemd's EnvironmentFile=: lines NAME=value, blank
- * lines, comments after # or ; at the start of a line.  A value is bare, or
- * whole between double quotes, where \ before one of "\`$ stands for that
- * character, or between single quotes.  A later line wins over an earlier one
- * of that name.  What systemd would read in another way (a value of several
- * lines, a bare backslash) or only warn of is refused: one line in err,
- * without any value, and *file is empty. */
-bool envfile_read(struct envfile *file, const char *path, char *err,
-                  size_t err_cap) __attribute__((warn_unused_result));
-
-/* The value of name, or NULL. */
-const char *envfile_get(const struct envfile *file, const char *name);
-
-/* Wipes and frees. */
-void envfile_free(struct envfile *file);
 
 #endif

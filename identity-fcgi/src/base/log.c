@@ -124,7 +124,7 @@ static void add_time(struct line *l)
     add_z(l, "time", when);
 }
 
-void log_event(int level, const char *event, const char *message,
+void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count)
 {
     static const char *const levels[] = {"debug", "info", "warn",
@@ -133,7 +133,7 @@ void log_event(int level, const char *event, const char *message,
     char mem[LINE_MAX_BYTES];
     struct line l = {.whole = 0};
 
-    if (level < (int) settings.least) {
+    if (level < settings.least) {
         return;
     }
     buf_init(&l.text, mem, sizeof(mem) - sizeof(TRUNCATED));

@@ -19,11 +19,6 @@ struct log_field log_text(const char *name, const void *text);
 #define LOG_NUMBER(n, v)                                                      \
     ((struct log_field){.name = (n), .is_number = true, .number = (v)})
 
-/* Levels that nothing filters: a line for the record ("audit":true), and one
- * of the access log, which has a switch of its own. */
-#define LOG_AUDIT_ (LOG_ERROR_ + 1)
-#define LOG_ACCESS_ (LOG_ERROR_ + 2)
-
 /* Sets what every line carries; call once before threads start.  The strings
  * are kept, not copied. */
 void log_setup(const char *app_name, const char *app_env,
@@ -38,7 +33,7 @@ void log_bind(const void *request_id, const void *correlation_id);
  * and the fields as one line.  event is a stable dotted name
  * ("auth.login.failed"), message one clear sentence or NULL.  Numbers come
  * first, because a line that is too long loses its end. */
-void log_event(int level, const char *event, const char *message,
+void log_event(enum log_level level, const char *event, const char *message,
                const struct log_field *fields, size_t count);
 
 /* Where audit lines go from now on, as PLATFORM_AUDIT_LOG says it; false with

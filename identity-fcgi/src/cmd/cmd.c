@@ -1,371 +1,527 @@
-/* The operator's commands: finding, helping, parsing, running. */
+/* What every command needs: its options, settings, keys and secrets, from a
+ * pipe or a prompt without echo; its statements and values; its end. */
 
 #include "cmd/cmd.h"
 
 #include "base/log.h"
+#include "base/parse.h"
+#include "base/uuid.h"
 
 #include <ctype.h>
-#include <openssl/crypto.h>
+#include <errno.h>
+#include <openssl/ui.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <termios.h>
+#include <unistd.h>
 
-static const struct cmd_option common_options[] = {
-    {"json", NULL, .help = "print the result as JSON"},
-    {"env-file", "FILE", .help = "read settings from FILE"},
-    {"help", NULL, .help = "print this text"},
-    {.name = NULL}};
+#define TRIES 3
+#define SQL_MAX 4096
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-."
 
-/* -- finding -- */
+#define ERR_MAX 512
 
-/* The row of this number, over all tables; NULL after the last. */
-static const struct cmd_spec *row(size_t n)
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
 {
-    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
-                                             cmd_places,   cmd_lookups,
-                                             cmd_services, cmd_key_files};
+    char line[sizeof(c->line)];
+    va_list ap;
 
-    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
-        for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
-            if (n-- == 0) {
-                return s;
-            }
+    va_start(ap, format);
+    vsnprintf(line, sizeof(line), format, ap);
+    va_end(ap);
+    for (char *p = line; *p != '\0'; p++) {
+        *p = (unsigned char) *p < 0x20 || *p == 0x7f ? '?' : *p;
+    }
+    memcpy(c->line, line, sizeof(line)); /* which may be a part of it */
+    c->status = status;
+    return false;
+}
+
+size_t cmd_given(const struct cmd *c, const char *name, const char **out,
+                 size_t cap)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->given_count; i++) {
+        if (strcmp(c->given[i].option->name, name) == 0 && n++ < cap) {
+            out[n - 1] = c->given[i].value;
+        }
+    }
+    return n;
+}
+
+bool cmd_fold(struct cmd *c, const char *text)
+{
+    pj_str_t name = pj_str(text);
+
+    if (name.len > sizeof(c->secret) ||
+        account_name_fold(name, (unsigned char *) c->secret, &name) != NULL) {
+        return cmd_misused(c,
+                           "the name of an account is 1 to %d bytes without "
+                           "control characters",
+                           ACCOUNT_NAME_MAX);
+    }
+    c->secret[name.len] = '\0';
+    return true;
+}
+
+bool cmd_name_is_free(struct cmd *c)
+{
+    return !cmd_is_uuid(cmd_get(c, "folded")) ||
+           cmd_fail(c, "an account's name cannot be a UUID");
+}
+
+bool cmd_load(struct cmd *c)
+{
+    char err[ERR_MAX];
+
+    if (c->loaded) {
+        return true;
+    }
+    if (!config_load(&c->cfg, c->env_file, err, sizeof(err))) {
+        return cmd_misused(c, "%s", err);
+    }
+    c->loaded = true;
+    config_scrub_environment();
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    /* The leak checker of a sanitizer attaches to its own process. */
+    (void) prctl(PR_SET_DUMPABLE, 0);
+#endif
+    log_setup(c->cfg.app_name, c->cfg.app_env, c->cfg.log_level);
+    /* Before anything is changed; who serves has one log for all. */
+    return c->spec == NULL || log_audit_to(c->cfg.audit_log) ||
+           cmd_fail(c, "PLATFORM_AUDIT_LOG: %s: %m", c->cfg.audit_log);
+}
+
+bool cmd_keys(struct cmd *c)
+{
+    char err[ERR_MAX];
+
+    if (!cmd_load(c)) {
+        return false;
+    }
+    c->keys = keys_load(&c->cfg, err, sizeof(err));
+    config_wipe_private_key(&c->cfg);
+    if (c->keys == NULL) {
+        return cmd_misused(c, "%s", err);
+    }
+    return c->spec == NULL || c->keys->signing != NULL || c->spec->keyless ||
+           cmd_misused(c, "no signing key: PLATFORM_JWT_KEY_ID, "
+                          "PLATFORM_JWT_PRIVATE_KEY_BASE64 and "
+                          "PLATFORM_JWT_PUBLIC_KEY_BASE64 are not set");
+}
+
+/* -- secrets -- */
+
+/* From a terminal that does not echo, where again asks twice. */
+static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
+{
+    char prompt[32], *second = c->secret + cap + 1;
+    UI *ui = UI_new();
+    int result = -1;
+
+    snprintf(prompt, sizeof(prompt), "%c%s: ", toupper((unsigned char) *what),
+             what + 1);
+    if (ui != NULL &&
+        UI_add_input_string(ui, prompt, 0, c->secret, 0, (int) cap) >= 0 &&
+        (!again || UI_add_input_string(ui, "Once more: ", 0, second, 0,
+                                       (int) cap) >= 0)) {
+        result = UI_process(ui);
+    }
+    UI_free(ui);
+    if (result == -2) {
+        /* Whoever interrupts gets an interrupted program. */
+        (void) raise(SIGINT);
+    }
+    if (result != 0) {
+        return cmd_fail(c, "no %s: standard input cannot be read", what);
+    }
+    c->secret_len = strlen(c->secret);
+    return !again || strcmp(c->secret, second) == 0 ||
+           cmd_fail(c, "no %s: the two entries differ", what);
+}
+
+bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
+{
+    const char *in = c->secret;
+    size_t len;
+
+    if (isatty(STDIN_FILENO)) {
+        /* Commands that were pasted along are the shell's, not a secret. */
+        if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
+            return cmd_fail(c,
+                            "no %s: lines were pasted after the command; "
+                            "give it alone, or pipe the %s in",
+                            what, what);
+        }
+        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* the beginning of one */
+        if (!ask(c, what, cap, again)) {
+            return false;
+        }
+    } else {
+        (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
+        c->secret_len = fread(c->secret, 1, cap + 1, stdin);
+        if (ferror(stdin)) {
+            return cmd_fail(c, "no %s: standard input cannot be read: %s",
+                            what, strerror(errno));
+        }
+    }
+    len = c->secret_len;
+    if (len > cap) {
+        return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
+                        cap);
+    }
+    if (len > 0 && in[len - 1] == '\n') {
+        len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
+    }
+    c->secret_len = len;
+    if (len == 0 || memchr(in, '\n', len) != NULL) {
+        return cmd_fail(c, "no %s: %s", what,
+                        len == 0 ? "nothing was given on standard input"
+                                 : "standard input holds more than one line");
+    }
+    return true;
+}
+
+/* -- error lines -- */
+
+#define NOT_MIGRATED                                                          \
+    "the database is not migrated to this release: run identity-fcgi migrate"
+
+static const struct {
+    const char *what; /* a constraint or an SQLSTATE */
+    const char *line;
+} known[] = {
+    {"accounts_name", "an account of this name exists already"},
+    {"accounts_name_normalised",
+     "the name of an account is 1 to 320 bytes without control characters"},
+    {"accounts_type_known",
+     "the type of an account is CUSTOMER, OPERATOR or SYSTEM"},
+    {"branches_name_plain",
+     "the name of a branch is 1 to 200 bytes without control characters"},
+    {"branch_grants_pkey", "a branch is named twice"},
+    {"branches_per_account",
+     "an account may be granted at most 1000 active branches in all"},
+    {"branches_per_member",
+     "a member may be granted at most 200 active branches; revoke or "
+     "deactivate some first"},
+    {"member_roles_code_plain",
+     "a role is 1 to 32 of the characters A-Z a-z 0-9 _ . : -"},
+    {"members_once", "a workspace is named twice"},
+    {"roles_per_grant",
+     "a member may hold at most 32 roles in a branch; revoke some first"},
+    {"tenants_name_plain",
+     "the name of a tenant is 1 to 200 bytes without control characters"},
+    {"workspaces_name_plain",
+     "the name of a workspace is 1 to 200 bytes without control characters"},
+    {"22021", "what was given is not valid UTF-8"},
+    {"25006", "this database server is a standby; nothing was changed"},
+    {"42501", "the database role may not do this: it needs the rights of "
+              "platform_operator (db/roles.sql); nothing was changed"},
+    {"42703", NOT_MIGRATED},
+    {"42883", NOT_MIGRATED},
+    {"42P01", "the database is not migrated: run identity-fcgi migrate"},
+    {"57014", "the database did not finish within "
+              "PLATFORM_DB_STATEMENT_TIMEOUT; nothing was changed"},
+};
+
+const char *cmd_reason(const char *constraint, const char *state)
+{
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        if (strcmp(constraint, known[i].what) == 0 ||
+            strcmp(state, known[i].what) == 0) {
+            return known[i].line;
         }
     }
     return NULL;
 }
 
-/* What follows this word in the words of s, maybe "", or NULL. */
-static const char *after(const struct cmd_spec *s, const char *word)
+/* Turns the last error into a line, unless work has written one; always
+ * false. */
+static bool explain(struct cmd *c, bool committing)
 {
-    const char *rest = s->words + strcspn(s->words, " ");
-    size_t len = (size_t) (rest - s->words);
+    const struct db_error *error = db_script_error(c->db);
+    const char *line = cmd_reason(error->constraint, error->state);
 
-    return strlen(word) == len && memcmp(s->words, word, len) == 0
-               ? rest + strspn(rest, " ")
+    if (c->line[0] != '\0') {
+        return false;
+    }
+    if (error->state[0] == '\0' && committing) {
+        return cmd_fail(c, "the database's last answer was lost: whether "
+                           "the change was made is not known; look before "
+                           "trying again");
+    }
+    return line != NULL
+               ? cmd_fail(c, "%s", line)
+               : cmd_fail(c, "the database failed: %s; nothing was changed",
+                          error->message);
+}
+
+/* -- connection and transactions -- */
+
+bool cmd_connect(struct cmd *c)
+{
+    char why[256];
+
+    if (!cmd_load(c)) {
+        return false;
+    }
+    c->db = db_script_open(&c->cfg, c->cfg.db_statement_timeout_ms, why,
+                           sizeof(why));
+    return c->db != NULL || cmd_fail(c, "cannot reach the database: %s", why);
+}
+
+void cmd_keep(struct cmd *c, size_t results)
+{
+    while (c->result_count > results) {
+        db_rows_free(c->results[--c->result_count]);
+    }
+    c->row = 0;
+}
+
+bool cmd_transact(struct cmd *c, bool (*work)(struct cmd *c))
+{
+    size_t results = c->result_count, set = c->set_count;
+
+    for (int i = 1;; i++) {
+        bool committing;
+
+        c->line[0] = '\0';
+        cmd_keep(c, results);
+        c->set_count = set;
+        c->changed = true;
+        committing = db_script_begin(c->db) && work(c);
+        if (committing && db_script_run(c->db, "COMMIT", NULL, 0)) {
+            return true;
+        }
+        (void) !db_script_run(c->db, "ROLLBACK", NULL, 0);
+        /* Deadlock and serialisation failure: the other one has gone on. */
+        if (i == TRIES || c->line[0] != '\0' || c->printed ||
+            strncmp(db_script_error(c->db)->state, "40", 2) != 0) {
+            return explain(c, committing);
+        }
+    }
+}
+
+/* -- statements -- */
+
+/* The value of a parameter, :name or with one of the kinds of cmd_sql(). */
+static const char *parameter(const struct cmd *c, const char *text, size_t len)
+{
+    const char *value = NULL;
+    char name[32], *kind = name;
+
+    snprintf(name, sizeof(name), "%.*s", (int) len, text);
+    (void) strsep(&kind, ".");
+    if (kind != NULL && strcmp(kind, "given") == 0) {
+        (void) cmd_given(c, name, &value, 1);
+        return value;
+    }
+    value = cmd_get(c, name);
+    return kind == NULL || value == NULL ||
+                   cmd_is_uuid(value) == (strcmp(kind, "id") == 0)
+               ? value
                : NULL;
 }
 
-/* The row of these words; without a second one the first row of the group. */
-static const struct cmd_spec *find(const char *group, const char *second)
+/* Writes sql with $1, $2 ... for its parameters. */
+static void bind(const struct cmd *c, const char *sql, struct buf *out,
+                 struct db_params *params)
 {
-    const struct cmd_spec *s;
+    for (; *sql != '\0'; sql++) {
+        size_t len = *sql == ':' ? strspn(sql + 1, NAME_LETTERS) : 0;
 
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        const char *rest = after(s, group);
-
-        if (rest != NULL && (second == NULL || strcmp(rest, second) == 0)) {
-            return s;
+        if (strncmp(sql, "::", 2) == 0) { /* a cast */
+            buf_addz(out, "::");
+            sql++;
+        } else if (len > 0 && params->count < DB_MAX_PARAMS) {
+            db_param_any(params, parameter(c, sql + 1, len));
+            buf_addf(out, "$%zu", params->count);
+            sql += len;
+        } else {
+            buf_addc(out, *sql);
         }
     }
-    return NULL;
+    buf_addc(out, '\0');
 }
 
-bool cmd_is_known(const char *word)
+bool cmd_sql(struct cmd *c, const char *sql)
 {
-    return find(word, NULL) != NULL;
-}
+    struct db_params params = {0};
+    struct db_rows *rows;
+    char mem[SQL_MAX];
+    struct buf text;
 
-/* -- helping -- */
-
-/* Both words, with a blank between them where there are two. */
-static const char *join(char out[64], const char *one, const char *two)
-{
-    snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
-             two != NULL ? two : "");
-    return out;
-}
-
-void cmd_list(const char *group)
-{
-    const struct cmd_spec *s;
-    char text[64];
-
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (group == NULL || after(s, group) != NULL) {
-            printf("  %-32s %s\n", join(text, s->words, s->operand),
-                   s->purpose);
-        }
+    buf_init(&text, mem, sizeof(mem));
+    bind(c, sql, &text, &params);
+    if (text.overflow || c->result_count == CMD_MAX_RESULTS) {
+        return cmd_fail(c, "too many statements; nothing was changed");
     }
-}
-
-static void print_options(const struct cmd_option *o)
-{
-    char text[64];
-
-    for (; o->name != NULL; o++) {
-        printf("  --%-22s %s%s%s\n", join(text, o->name, o->value), o->help,
-               (o->flags & CMD_NEEDED) != 0 ? " (required)" : "",
-               (o->flags & CMD_MANY) != 0 ? "; may be repeated" : "");
+    if (!db_script_query(c->db, mem, &params, &rows)) {
+        return false;
     }
-}
-
-static void help_command(const struct cmd_spec *s)
-{
-    char text[64];
-
-    printf("usage: identity-fcgi %s", join(text, s->words, s->operand));
-    for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
-        if ((o->flags & CMD_NEEDED) != 0) {
-            printf(" --%s %s", o->name, o->value);
-        }
-    }
-    printf(" [...]\n\n%c%s.\n%s%s\noptions:\n",
-           toupper((unsigned char) *s->purpose), s->purpose + 1,
-           s->more != NULL ? "\n" : "", s->more != NULL ? s->more : "");
-    print_options(s->options);
-    print_options(common_options);
-}
-
-/* The words that would have been accepted. */
-static bool which(struct cmd *c, const char *group)
-{
-    char mem[256];
-    const struct cmd_spec *s;
-    struct buf verbs;
-
-    buf_init(&verbs, mem, sizeof(mem));
-    for (size_t i = 0; (s = row(i)) != NULL; i++) {
-        if (after(s, group) != NULL) {
-            buf_addf(&verbs, "%s%s", verbs.len > 0 ? ", " : "",
-                     after(s, group));
-        }
-    }
-    return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
-                       group, (int) verbs.len, mem, group);
-}
-
-/* -- parsing -- */
-
-static bool refuse(struct cmd *c, const char *what, const char *name)
-{
-    return cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
-                       c->spec->words, what, name, c->spec->words);
-}
-
-/* What is no option of ours is shown only as far as it looks like one. */
-static bool unknown(struct cmd *c, const char *arg)
-{
-    size_t len = strcspn(arg, "=");
-    char name[32];
-
-    if (len >= sizeof(name) - 2 || len < 3 ||
-        strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
-        return refuse(c, "unknown option", "");
-    }
-    snprintf(name, sizeof(name), "%.*s ", (int) len, arg);
-    if (strstr("--credential --password --secret --token ", name) != NULL) {
-        return refuse(c,
-                      "secrets are read from standard input, never from the "
-                      "command line",
-                      "");
-    }
-    name[len] = '\0';
-    return refuse(c, "unknown option ", name);
-}
-
-/* Options have to be written out: an abbreviation may mean another one
- * tomorrow. */
-static const struct cmd_option *find_option(const struct cmd_option *o,
-                                            const char *arg, size_t len)
-{
-    while (o->name != NULL &&
-           (len != strlen(o->name) + 2 || strncmp(arg, "--", 2) != 0 ||
-            memcmp(o->name, arg + 2, len - 2) != 0)) {
-        o++;
-    }
-    return o;
-}
-
-/* Takes argv[*i], an option, and its value, which may be the next one. */
-static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
-{
-    const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
-    size_t len = strcspn(arg, "=");
-    const struct cmd_option *o = find_option(c->spec->options, arg, len);
-
-    if (o->name == NULL) {
-        o = find_option(common_options, arg, len);
-    }
-    if (o->name == NULL) {
-        return unknown(c, arg);
-    }
-    if (o->value == NULL) {
-        wrong = value != NULL ? "takes no value: --" : NULL;
-        value = "t";
-    } else if (value != NULL) {
-        value++;
-    } else if (*i + 1 < argc) {
-        value = argv[++*i];
-    }
-    if (value == NULL || value[0] == '\0') {
-        wrong = "needs a value: --";
-    } else if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
-        wrong = "given twice: --";
-    } else if (c->given_count == CMD_MAX_GIVEN) {
-        wrong = "given too often: --";
-    }
-    if (wrong != NULL) {
-        return refuse(c, wrong, o->name);
-    }
-    c->given[c->given_count].option = o;
-    c->given[c->given_count++].value = value;
-    return true;
-}
-
-static bool parse_operand(struct cmd *c, const char *arg)
-{
-    const char *operand = c->spec->operand;
-
-    if (operand == NULL || c->operand != NULL || arg[0] == '\0') {
-        return refuse(c,
-                      operand == NULL      ? "unexpected argument"
-                      : c->operand != NULL ? "takes one argument: "
-                                           : "may not be empty: ",
-                      operand != NULL ? operand : "");
-    }
-    c->operand = arg;
-    return true;
-}
-
-/* Whether all that is needed was given, and all that was given is valid. */
-static bool check_given(struct cmd *c)
-{
-    if (c->spec->operand != NULL && c->spec->operand[0] != '[' &&
-        c->operand == NULL) {
-        return refuse(c, "needs ", c->spec->operand);
-    }
-    for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
-        if ((o->flags & CMD_NEEDED) != 0 && cmd_get(c, o->name) == NULL) {
-            return refuse(c, "needs --", o->name);
-        }
-    }
-    for (size_t i = 0; i < c->given_count; i++) {
-        const struct cmd_option *o = c->given[i].option;
-
-        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
-            (o->valid != NULL && !o->valid(c->given[i].value))) {
-            return cmd_misused(c, "--%s is %s", o->name, o->accepted);
-        }
+    c->touched = (int64_t) db_affected(rows);
+    c->found = db_row_count(rows);
+    if (c->found > 0) {
+        c->results[c->result_count++] = rows;
+    } else {
+        db_rows_free(rows);
     }
     return true;
 }
 
-bool cmd_parse(struct cmd *c, int argc, char *const *argv)
+bool cmd_is_uuid(const char *text)
 {
-    bool ended = false; /* by "--" */
+    unsigned char bytes[UUID_BYTES];
 
-    for (int i = 1; i < argc && !c->help; i++) {
-        bool option = !ended && argv[i][0] == '-' && argv[i][1] != '\0';
-
-        if (option && strcmp(argv[i], "--") == 0) {
-            ended = true;
-        } else if (option && (strcmp(argv[i], "-h") == 0 ||
-                              strcmp(argv[i], "--help") == 0)) {
-            c->help = true;
-        } else if (!(option ? parse_option(c, argc, argv, &i)
-                            : parse_operand(c, argv[i]))) {
-            return false;
-        }
-    }
-    c->json = cmd_get(c, "json") != NULL;
-    return c->help || check_given(c);
+    return uuid_parse(bytes, pj_str(text));
 }
 
-/* -- running -- */
-
-static bool run(struct cmd *c)
+bool cmd_find(struct cmd *c, const char *what, const char *ref,
+              const char *hint, const char *sql)
 {
-    const char *account = cmd_get(c, "account");
+    const struct db_rows *rows;
+
+    cmd_set(c, "ref", ref);
+    if (!cmd_sql(c, sql)) {
+        return false;
+    }
+    if (c->found == 0) {
+        return hint == NULL ||
+               (cmd_is_uuid(ref)
+                    ? cmd_fail(c, "there is no %s with the id %s", what, ref)
+                    : cmd_fail(c, "there is no %s called \"%s\"%s", what, ref,
+                               hint));
+    }
+    rows = c->results[c->result_count - 1];
+    return c->found == 1 ||
+           cmd_fail(c,
+                    "more than one %s is called \"%s\": give its id instead "
+                    "(%s, %s%s)",
+                    what, ref, db_text(rows, 0, 0, NULL),
+                    db_text(rows, 1, 0, NULL), c->found > 2 ? ", ..." : "");
+}
+
+/* -- values -- */
+
+const char *cmd_get(const struct cmd *c, const char *name)
+{
+    const char *value = NULL;
+
+    for (size_t i = 0; i < c->set_count; i++) {
+        if (strcmp(c->set[i].name, name) == 0) {
+            return c->set[i].text;
+        }
+    }
+    for (size_t i = c->result_count; i-- > 0;) {
+        size_t row = i + 1 == c->result_count ? c->row : 0;
+        int col = db_column(c->results[i], name);
+
+        if (col >= 0) {
+            return db_text(c->results[i], row, col, NULL); /* "": null */
+        }
+    }
+    if (cmd_given(c, name, &value, 1) == 0 && c->spec->operand != NULL &&
+        strcasecmp(c->spec->operand, name) == 0) {
+        value = c->operand;
+    }
+    return value;
+}
+
+bool cmd_is(const struct cmd *c, const char *name, const char *text)
+{
+    const char *value = cmd_get(c, name);
+
+    return value != NULL && strcmp(value, text) == 0;
+}
+
+/* The index of a value that is set again, or new. */
+static size_t set_index(struct cmd *c, const char *name)
+{
+    size_t i = 0;
+
+    while (i < c->set_count && strcmp(c->set[i].name, name) != 0) {
+        i++;
+    }
+    if (i == c->set_count && i < CMD_MAX_SET - 1) {
+        c->set_count++;
+    }
+    c->set[i].name = name;
+    return i;
+}
+
+void cmd_set(struct cmd *c, const char *name, const char *text)
+{
+    c->set[set_index(c, name)].text = text;
+}
+
+void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
+{
+    size_t i = set_index(c, name);
+    va_list ap;
+
+    va_start(ap, format);
+    vsnprintf(c->set[i].copy, sizeof(c->set[i].copy), format, ap);
+    va_end(ap);
+    c->set[i].text = c->set[i].copy;
+}
+
+void cmd_setn(struct cmd *c, const char *name, int64_t number)
+{
+    cmd_setf(c, name, "%lld", (long long) number);
+}
+
+/* -- changes -- */
+
+#define ACCOUNT_SQL                                                           \
+    "SELECT account_id AS accountId, account_name AS account,"                \
+    "       account_type AS type, account_type AS accountType, status"        \
+    "  FROM accounts"                                                         \
+    " WHERE account_id = :ref.id OR account_name COLLATE \"C\" = :ref.name"
+
+#define WORKSPACE_SQL                                                         \
+    "SELECT workspace_id AS workspaceId, workspace_name AS workspaceName,"    \
+    "       w.status, tenant_id AS tenantId, tenant_name AS tenantName"       \
+    "  FROM workspaces w JOIN tenants t USING (tenant_id)"                    \
+    " WHERE workspace_id = :ref.id"                                           \
+    "    OR workspace_name COLLATE \"C\" = :ref.name"                         \
+    " ORDER BY workspace_id"
+
+/* Locked is what a command may change, the account always first, so that
+ * changes to it come one by one and no two commands wait for each other. */
+bool cmd_work(struct cmd *c)
+{
     const struct cmd_spec *s = c->spec;
+    const char *workspace = s->lock ? cmd_get(c, "workspace") : NULL;
+    const char *what = s->to != NULL ? s->to : "status";
+    const char *to = s->to != NULL ? cmd_get(c, "to") : s->status;
+    bool writes = s->event != NULL;
 
-    if (cmd_get(c, "env-file") != NULL) {
-        c->env_file = cmd_get(c, "env-file");
-    }
-    if (account == NULL && after(s, "account") != NULL) {
-        account = cmd_get(c, "name"); /* of a new one */
-    }
-    if (account != NULL) {
-        if (!cmd_fold(c, account)) {
-            return false;
-        }
-        memcpy(c->account, c->secret, sizeof(c->account));
-        cmd_set(c, "folded", c->account);
-    }
-    if (s->check != NULL && !s->check(c)) {
+    if (cmd_get(c, "account") != NULL &&
+        !cmd_find(c, "account", c->account, "",
+                  writes ? ACCOUNT_SQL " FOR NO KEY UPDATE" : ACCOUNT_SQL)) {
         return false;
     }
-    s = c->spec; /* check may have chosen another */
-    cmd_open(c);
-    if ((s->work != NULL || s->sql != NULL) &&
-        !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
+    if (writes && cmd_is(c, "status", "DELETED") && !s->keyless) {
+        return cmd_fail(c, "this account is deleted");
+    }
+    if ((workspace != NULL &&
+         !cmd_find(c, "workspace", workspace, "",
+                   writes ? WORKSPACE_SQL " FOR NO KEY UPDATE OF w"
+                          : WORKSPACE_SQL)) ||
+        (s->find != NULL && !s->find(c)) ||
+        (s->parent != NULL && !cmd_sql(c, s->parent))) {
         return false;
     }
-    if (cmd_get(c, "tenantAdded") != NULL) {
-        cmd_audit(c, "tenant.added", "tenantId");
+    if (to != NULL) {
+        c->changed = !cmd_is(c, what, to);
+        cmd_set(c, "changed", c->changed ? "t" : "f");
+        cmd_set(c, what, to);
     }
-    if (s->event != NULL && c->changed) {
-        cmd_audit(c, s->event, NULL);
-    }
-    return (s->after == NULL || s->after(c)) &&
-           (s->print != NULL ? s->print
-            : s->list        ? cmd_rows
-                             : cmd_values)(c) &&
-           cmd_close(c);
-}
-
-bool cmd_main(struct cmd *c, int argc, char *const *argv)
-{
-    const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
-
-    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
-    c->spec = find(group, NULL);
-    if (after(c->spec, group)[0] != '\0') {
-        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
-            strcmp(word, "help") == 0 || (c->help && argc == 1)) {
-            printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n",
-                   group);
-            cmd_list(group);
-            printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
-            return true;
-        }
-        c->spec = find(group, word);
-        argc--;
-        argv++;
-    }
-    if (c->spec == NULL) {
-        return which(c, group);
-    }
-    if (!c->help && !cmd_parse(c, argc, argv)) {
-        return false;
-    }
-    if (c->help) {
-        help_command(c->spec);
-        return true;
-    }
-    return run(c);
-}
-
-int cmd_end(struct cmd *c)
-{
-    int status = c->status;
-
-    if (status != 0 && c->line[0] != '\0') {
-        fprintf(stderr, "identity-fcgi: %s\n", c->line);
-    }
-    if (c->audit_lost) {
-        /* A change of which there is no record is told from one that was not
-         * made, whatever else went wrong since. */
-        fprintf(stderr, "identity-fcgi: the change was made and stands, but "
-                        "its audit line could not be written\n");
-        status = CMD_LOST;
-    }
-    cmd_keep(c, 0);
-    db_script_close(c->db);
-    keys_release(c->keys);
-    if (c->loaded) {
-        config_free(&c->cfg);
-    }
-    OPENSSL_cleanse(c, sizeof(*c));
-    return status;
+    return (s->sql == NULL || !c->changed || cmd_sql(c, s->sql)) &&
+           (s->work == NULL || s->work(c));
 }

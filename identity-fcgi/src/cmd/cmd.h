@@ -1,92 +1,151 @@
-/* The operator's commands: what their files have of each other. */
+/* The operator's commands: a row of a table, and the command that runs. */
 
 #ifndef CMD_H_INCLUDED
 #define CMD_H_INCLUDED
 
-#include "cmd/cmd_base.h"
-#include "db/db.h"
-#include "store/store.h"
+#include "auth/keys.h"
+#include "base/account_name.h"
+#include "base/jsonw.h"
+#include "db/db_script.h"
 
-extern const struct cmd_spec cmd_accounts[], cmd_imports[], cmd_places[],
-    cmd_lookups[], cmd_services[], cmd_key_files[];
+#define CMD_FAILED 1 /* exit status: it was tried */
+#define CMD_USAGE 2  /* exit status: wrong usage or settings */
+#define CMD_LOST 3   /* exit status: done, and not recorded */
 
-/* -- running (cmd.c) -- */
+#define CMD_MAX_OPTIONS 6
+#define CMD_MAX_COLUMNS 14
+#define CMD_LIMIT 100     /* rows of a list where no --limit is given */
+#define CMD_MAX_GIVEN 300 /* options in one command line */
+#define CMD_MAX_BRANCHES 200
+#define CMD_MAX_RESULTS (2 * CMD_MAX_BRANCHES + 8)
+#define CMD_MAX_SET 12
+#define CMD_SECRET_MAX (20 * 1024)
 
-/* Whether word begins a command of a table. */
-bool cmd_is_known(const char *word);
+struct cmd;
 
-/* Runs argv[0..argc), whose first word is known, or with c->help helps. */
-bool cmd_main(struct cmd *c, int argc, char *const *argv);
+#define CMD_TYPE                                                              \
+    .accepted = "one of CUSTOMER, OPERATOR, SYSTEM",                          \
+    .form = "CUSTOMER|OPERATOR|SYSTEM"
 
-/* A line for each command of a group, or (NULL) of all. */
-void cmd_list(const char *group);
+/* -- rows: the last of a list has no words, or no name -- */
 
-/* Frees and wipes everything; the exit status, after a line that says why. */
-int cmd_end(struct cmd *c);
+enum { CMD_NEEDED = 1, CMD_MANY = 2 }; /* MANY: may be given again */
 
-/*
- * Parses argv[1..argc) for c->spec; argv[0] is the command's last word.
- * Options may stand anywhere, as "--name value" or "--name=value"; "--" ends
- * them.  No value is ever repeated in an error: it may be a secret in the
- * wrong place.  --help leaves everything else unchecked.
- */
-bool cmd_parse(struct cmd *c, int argc, char *const *argv);
+struct cmd_option {
+    const char *name;  /* without the dashes */
+    const char *value; /* what it is called in the help; NULL: a flag */
+    const char *help;
+    unsigned flags;
+    bool (*valid)(const char *value); /* or NULL */
+    const char *accepted;             /* "--NAME is ACCEPTED" */
+    const char *form;                 /* of parse_form(), or NULL */
+};
 
-/* Prints all that is held about the account (cmd_lookup.c). */
-bool cmd_person(struct cmd *c);
+struct cmd_spec {
+    const char *words;   /* "account add" */
+    const char *operand; /* "NAME", the value "name"; "[NAME]": not needed, and
+                            no value; NULL: there is none */
+    const char *purpose; /* one line */
+    const char *more;    /* lines of help, or NULL */
+    struct cmd_option options[CMD_MAX_OPTIONS + 1];
 
-/* Sets what the account's failed logins are counted under: "hmac" and, of
- * --address, "prefix" (cmd_lookup.c). */
-bool cmd_attempts(struct cmd *c);
+    /* What is done, in this order; any may be missing. */
+    bool (*check)(struct cmd *c); /* settings, secrets */
+    /* In one transaction: finds the account given and, with lock, the
+     * workspace; where there is an event, it locks them too. */
+    bool lock;
+    bool (*find)(struct cmd *c); /* finds what else is needed */
+    const char *parent;          /* SQL: locks the parent of a name */
+    const char *status;          /* the new status, unless there is a "to": */
+    const char *to;              /* the value that --to gives anew */
+    const char *sql;             /* runs if that changes anything */
+    bool (*work)(struct cmd *c);
+    /* After it: */
+    const char *event; /* an audit line, where c->changed */
+    bool (*after)(struct cmd *c);
+    bool (*print)(struct cmd *c); /* NULL: cmd_out_values() */
+    /* Names of values (cmd_out.c knows more of some); "=" and another label
+     * may follow, or none where it is for JSON only. */
+    const char *columns[CMD_MAX_COLUMNS + 1];
+    bool keyless; /* the account may be deleted, and cmd_keys() need
+                     not find a signing key */
+    bool list;    /* prints rows; in JSON an object on a line for each */
+};
+
+/* -- a command that runs: the only one of its process -- */
+
+struct cmd {
+    const struct cmd_spec *spec;
+    const char *env_file; /* or NULL */
+    bool help, json;
+    struct {
+        const struct cmd_option *option;
+        const char *value;
+    } given[CMD_MAX_GIVEN];
+    size_t given_count;
+    const char *operand;
+
+    int status;     /* the exit status, */
+    char line[512]; /* and why it is not 0 */
+    bool audit_lost;
+
+    bool loaded; /* cfg is filled */
+    struct config cfg;
+    struct keys *keys;
+    char account[ACCOUNT_NAME_MAX + 1]; /* the one given, folded */
+    char secret[CMD_SECRET_MAX + 1];
+    size_t secret_len;
+
+    struct db_script *db;
+    size_t found;    /* rows that it gave */
+    int64_t touched; /* rows that it wrote */
+    bool changed;    /* work made a change; true at first */
+    struct db_rows *results[CMD_MAX_RESULTS];
+    size_t result_count;
+    size_t row; /* the one in hand of the last result */
+    struct {
+        const char *name, *text;
+        char copy[80];
+    } set[CMD_MAX_SET];
+    size_t set_count;
+
+    bool begun, out_failed; /* cmd_out.c's */
+    bool printed;           /* some of the result has gone out */
+    struct jsonw w;
+    struct buf out;
+    char out_mem[128 * 1024];
+    unsigned char arena[1024 * 1024]; /* for what is read of one token */
+};
+
+/* Ends the command with a line and an exit status; always false.  Whatever
+ * returns a bool calls it before it returns false. */
+bool cmd_ends(struct cmd *c, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+#define cmd_fail(c, ...) cmd_ends(c, CMD_FAILED, __VA_ARGS__)
+#define cmd_misused(c, ...) cmd_ends(c, CMD_USAGE, __VA_ARGS__)
+
+/* All values of an option that may be given again, into out[0..cap); how many
+ * there are, which may be more than cap. */
+size_t cmd_given(const struct cmd *c, const char *name, const char **out,
+                 size_t cap);
+
+/* Takes text as the name or id of an account, into c->secret. */
+bool cmd_fold(struct cmd *c, const char *text);
+
+/* Loads the settings and hides the secrets among them; cmd_keys() loads the
+ * keys too, and a row that is not keyless needs one that signs. */
+bool cmd_load(struct cmd *c);
+bool cmd_keys(struct cmd *c);
 
 /* Refuses "folded" where nobody could refer to an account by it. */
 bool cmd_name_is_free(struct cmd *c);
-
-bool cmd_migrate(struct cmd *c, bool seed);
-
-/* -- what goes in and out (cmd_out.c) -- */
 
 /* Reads one line of at most cap bytes into c->secret, from standard input or,
  * where that is a terminal, without echo; again: typed twice (2 * cap bytes).
  */
 bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again);
 
-/* The audit line of a change that is committed, whatever PLATFORM_LOG_LEVEL
- * says: who ran the command, its ids and numbers, or only this one. */
-void cmd_audit(struct cmd *c, const char *event, const char *only);
-
-/* cmd_open() and cmd_close() go around the result: the values that there are
- * of spec->columns, or rows of them; a value of no column; or lines for
- * people. */
-void cmd_open(struct cmd *c);
-bool cmd_values(struct cmd *c);
-void cmd_row(struct cmd *c);
-bool cmd_rows(struct cmd *c); /* all of the last result */
-/* Runs the statement of a list and prints its rows under its words, as a part
- * of one object. */
-bool cmd_part(struct cmd *c, const struct cmd_spec *part);
-void cmd_claim(struct cmd *c, const char *label, const char *value, bool time);
-void cmd_line(struct cmd *c, const char *line);
-/* "" where there is none, or no year of four digits. */
-void cmd_time(const char *epoch_s, char out[], size_t cap);
-bool cmd_close(struct cmd *c);
-
-/* -- asking gateways, and whoever else has a key set (cmd_ask.c) -- */
-
-#define CMD_ASK_URL                                                           \
-    "http://(\\[[0-9A-Fa-f:.]+\\]|[-._0-9A-Za-z]+)(:[0-9]{1,5})?/[!-~]*"
-
-enum cmd_asked { ASKED_HAS, ASKED_LACKS, ASKED_FAILED };
-
-/*
- * Whether the metrics of a gateway at url, of that form, tell of a key set of
- * at least so many keys that was fetched at since or later, or a key set there
- * has the key.  Else a line in why.  Takes a few seconds at most.
- */
-enum cmd_asked cmd_ask(const char *url, const char *kid, int64_t since,
-                       size_t keys, char *why, size_t why_cap);
-
-/* -- statements and values (cmd_sql.c) -- */
+/* -- statements and values -- */
 
 bool cmd_connect(struct cmd *c);
 
@@ -125,8 +184,9 @@ bool cmd_is_uuid(const char *text);
  * of an option ("t": a flag) or the operand; NULL where there is none. */
 const char *cmd_get(const struct cmd *c, const char *name);
 bool cmd_is(const struct cmd *c, const char *name, const char *text);
-/* Sets a value: cmd_set() keeps the text itself, cmd_setf() a copy. */
+/* Sets a value: cmd_set() keeps the text itself, the others a copy. */
 void cmd_set(struct cmd *c, const char *name, const char *text);
+void cmd_setn(struct cmd *c, const char *name, int64_t number);
 void cmd_setf(struct cmd *c, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -7,10 +7,12 @@
  * marked afterwards, some at a time.
  */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_account.h"
 
-#include "auth/app.h"
 #include "auth/password.h"
+#include "auth/password_new.h"
+#include "cmd/cmd_lookup.h"
+#include "cmd/cmd_out.h"
 
 #include <arpa/inet.h>
 #include <openssl/crypto.h>
@@ -34,7 +36,7 @@ static pj_str_t str(const char *text, size_t len)
 /* Whether c->secret may become a credential. */
 static bool may_be_new(struct cmd *c)
 {
-    switch (password_judge(&c->cfg, str(c->secret, c->secret_len))) {
+    switch (password_new_judge(&c->cfg, str(c->secret, c->secret_len))) {
     case PASSWORD_FITS:
         return true;
     case PASSWORD_SHORT:
@@ -98,12 +100,6 @@ static bool read_credential(struct cmd *c)
 }
 
 /* -- names -- */
-
-bool cmd_name_is_free(struct cmd *c)
-{
-    return !cmd_is_uuid(cmd_get(c, "folded")) ||
-           cmd_fail(c, "an account's name cannot be a UUID");
-}
 
 static bool fold_new_name(struct cmd *c)
 {
@@ -200,7 +196,7 @@ static bool mark_account(struct cmd *c)
                         "were marked: run the same command to go on: %s",
                         c->line);
     }
-    cmd_setf(c, "revokedSessions", "%lld", (long long) ended);
+    cmd_setn(c, "revokedSessions", ended);
     return true;
 }
 
@@ -215,8 +211,9 @@ static bool prepare(struct cmd *c)
 /* First, and whole: where it goes nowhere, nothing is deleted. */
 static bool hand_over(struct cmd *c)
 {
-    return cmd_person(c) &&
-           (cmd_close(c) || cmd_fail(c, "%s; nothing was deleted", c->line));
+    return cmd_lookup_person(c) &&
+           (cmd_out_close(c) ||
+            cmd_fail(c, "%s; nothing was deleted", c->line));
 }
 
 static bool erase(struct cmd *c)
@@ -281,12 +278,12 @@ static bool unlock(struct cmd *c)
 {
     const char *address = cmd_get(c, "address");
 
-    if (!cmd_attempts(c) ||
+    if (!cmd_lookup_attempts(c) ||
         !cmd_sql(c, "DELETE FROM login_attempts"
                     " WHERE account_hmac = decode(:hmac, 'hex')")) {
         return false;
     }
-    cmd_setf(c, "clearedAddresses", "%lld", (long long) c->touched);
+    cmd_setn(c, "clearedAddresses", c->touched);
     if (address == NULL) {
         return true;
     }
@@ -352,12 +349,12 @@ static bool revoke_everybody(struct cmd *c)
     int64_t accounts = 0, sessions = 0;
     bool locked_out, ok;
 
-    cmd_audit(c, "sessions.revoking", NULL);
+    cmd_out_audit(c, "sessions.revoking", NULL);
     locked_out = walk(c, false, &accounts);
     ok = locked_out && walk(c, true, &sessions);
-    cmd_setf(c, "accounts", "%lld", (long long) accounts);
-    cmd_setf(c, "revokedSessions", "%lld", (long long) sessions);
-    cmd_audit(c, "sessions.revoked", NULL);
+    cmd_setn(c, "accounts", accounts);
+    cmd_setn(c, "revokedSessions", sessions);
+    cmd_out_audit(c, "sessions.revoked", NULL);
     return ok || cmd_fail(c, "%s: run the same command to go on: %s",
                           locked_out ? "all those sessions are over, but not "
                                        "all of their rows were marked"
@@ -376,8 +373,8 @@ static bool revoke_everybody(struct cmd *c)
     " WHERE account_id = :accountId"
 #define ACCOUNT_MORE "ACCOUNT is a name or an id.\n"
 #define CREDENTIAL_MORE \
-    "The credential is read from standard input, one line; on a terminal you\n" \
-    "are asked for it, without echo.  It is never an argument.\n"
+    "The credential is read from standard input, one line; on a terminal " \
+    "you\nare asked for it, without echo.  It is never an argument.\n"
 
 const struct cmd_spec cmd_accounts[] = {
     {"account add", "NAME", "create an account", CREDENTIAL_MORE,
@@ -421,7 +418,8 @@ const struct cmd_spec cmd_accounts[] = {
      .status = "ACTIVE", .sql = SET_STATUS,
      .event = "account.enabled", .columns = {ACCOUNT}},
     {"account set-credential", "ACCOUNT",
-     "replace the credential and end all sessions", ACCOUNT_MORE CREDENTIAL_MORE,
+     "replace the credential and end all sessions",
+     ACCOUNT_MORE CREDENTIAL_MORE,
      .check = read_credential,
      .sql = "UPDATE accounts SET credential_hash = :hash, updated_at = now()"
             " WHERE account_id = :accountId",
@@ -433,12 +431,14 @@ const struct cmd_spec cmd_accounts[] = {
      "made with it.\n",
      .options = {
          {"address", "IP", "also forget all that was counted for this address",
-          0, is_address, "an IP address"}},
+          0, is_address, .accepted = "an IP address"}},
      .check = cmd_keys, .work = unlock,
      .event = "account.unlocked", .columns = {ACCOUNT}},
-    {"account revoke-sessions", "ACCOUNT", "end all sessions, or one", ACCOUNT_MORE,
+    {"account revoke-sessions", "ACCOUNT", "end all sessions, or one",
+     ACCOUNT_MORE,
      .options = {
-         {"session", "UUID", "end only this one", 0, cmd_is_uuid, "a UUID"}},
+         {"session", "UUID", "end only this one", .valid = cmd_is_uuid,
+          .accepted = "a UUID"}},
      .work = revoke, .event = "account.sessions_revoked",
      .after = mark_account, .columns = {ACCOUNT}},
     {"sessions revoke", NULL, "end everybody's sessions after data loss",
@@ -449,7 +449,8 @@ const struct cmd_spec cmd_accounts[] = {
      "first commit that may be lost; if in doubt, an earlier one.\n",
      .options = {
          {"since", "TIME", "in UTC, like 2026-11-21T10:15:00Z", CMD_NEEDED,
-          has_been, "a past time in UTC, like 2026-11-21T10:15:00Z"}},
+          has_been,
+          .accepted = "a past time in UTC, like 2026-11-21T10:15:00Z"}},
      .check = cmd_connect, .after = revoke_everybody,
      .columns = {"accounts", "revokedSessions"}},
     {.words = NULL},

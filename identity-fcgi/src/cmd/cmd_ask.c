@@ -1,7 +1,8 @@
 /* Asks gateways, and whoever else has a key set, for a key. */
 
+#include "cmd/cmd_ask.h"
+
 #include "base/metrics.h"
-#include "cmd/cmd.h"
 
 #include <netdb.h>
 #include <stdio.h>

@@ -5,9 +5,10 @@
  * its line says or not at all, so one that is there needs nothing more.
  */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_import.h"
 
 #include "auth/password.h"
+#include "cmd/cmd_out.h"
 
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -85,7 +86,7 @@ static bool take_line(struct cmd *c)
     }
     if (given != NULL && given->type != PJ_JSON_NULL) {
         hash = copy(in.hash, sizeof(in.hash), given->text);
-        wrong = stored_parse(hash, &stored);
+        wrong = password_parse(hash, &stored);
     }
     if (wrong != NULL) {
         return cmd_fail(c, "the hash is refused: %s", wrong);
@@ -135,8 +136,8 @@ static void tell(struct cmd *c)
         }
     }
     if (in.added > added) {
-        cmd_setf(c, "accounts", "%lld", (long long) (in.added - added));
-        cmd_audit(c, "accounts.imported", NULL);
+        cmd_setn(c, "accounts", (in.added - added));
+        cmd_out_audit(c, "accounts.imported", NULL);
     }
 }
 
@@ -195,9 +196,9 @@ static bool import(struct cmd *c)
     bool ok = read_file(c);
 
     cmd_keep(c, 0);
-    cmd_setf(c, "added", "%lld", (long long) in.added);
-    cmd_setf(c, "unchanged", "%lld", (long long) in.unchanged);
-    cmd_setf(c, "refused", "%lld", (long long) in.refused);
+    cmd_setn(c, "added", in.added);
+    cmd_setn(c, "unchanged", in.unchanged);
+    cmd_setn(c, "refused", in.refused);
     if (!ok) {
         /* What follows a semicolon is of the last transaction alone. */
         (void) cmd_fail(c,

@@ -1,10 +1,13 @@
 /* keys list, add, activate, retire, remove, revoke, rotate: the directory of
  * keys, whose files' names are all that is known of a change under way. */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_keys.h"
 
 #include "auth/keys_dir.h"
 #include "auth/token.h"
+#include "base/parse.h"
+#include "cmd/cmd_ask.h"
+#include "cmd/cmd_out.h"
 
 #include <openssl/crypto.h>
 #include <stdio.h>
@@ -30,7 +33,7 @@ static const struct {
     [REVOKE] = {"revoke", "keys.revoked"},
 };
 
-static struct key_dir dir;
+static struct keys_dir dir;
 static char why_not[300]; /* what was asked does not have the key yet */
 static bool early;        /* nor does it have to */
 
@@ -42,7 +45,7 @@ static bool open_bad(struct cmd *c)
         return cmd_misused(c, "PLATFORM_JWT_KEY_DIR: is not set; accepted: "
                               "the directory of the keys");
     }
-    return key_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
+    return keys_dir_open(&dir, c->cfg.jwt_key_dir, true) ||
            cmd_misused(c, "%s", dir.error);
 }
 
@@ -50,7 +53,7 @@ static bool open_bad(struct cmd *c)
 static bool open_dir(struct cmd *c)
 {
     return open_bad(c) &&
-           (key_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error));
+           (keys_dir_is_good(&dir) || cmd_misused(c, "%s", dir.error));
 }
 
 static bool signs(void)
@@ -175,13 +178,12 @@ static const char *make(struct cmd *c, enum key_state state, int64_t after)
     } while (ok && kid == NULL && made.kid[0] == '-');
     for (int i = 0; ok && i < 2; i++, len += n) {
         ok = pj_b64_decode(text + len, sizeof(text) - len, &n,
-                           (pj_str_t){(const unsigned char *) parts[i],
-                                      strlen(parts[i])}) == PJ_OK;
+                           pj_str(parts[i])) == PJ_OK;
     }
     if (!ok) {
         (void) cmd_fail(c, "the key could not be made");
-    } else if (!key_dir_put(&dir, made.kid, state, after,
-                            (pj_str_t){text, len})) {
+    } else if (!keys_dir_put(&dir, made.kid, state, after,
+                             (pj_str_t){text, len})) {
         ok = cmd_fail(c, "%s", dir.error);
     }
     OPENSSL_cleanse(text, sizeof(text));
@@ -195,12 +197,12 @@ static bool took(struct cmd *c, enum step step, const char *kid, int64_t due,
     cmd_set(c, "step", steps[step].name);
     cmd_set(c, "kid", kid != NULL ? kid : "");
     cmd_set(c, "done", done ? "t" : "f");
-    cmd_setf(c, "dueAt", "%lld", (long long) (done ? 0 : due));
+    cmd_setn(c, "dueAt", (done ? 0 : due));
     if (done) {
-        cmd_audit(c, steps[step].event, "kid");
+        cmd_out_audit(c, steps[step].event, "kid");
     }
     if (c->spec->list) {
-        cmd_row(c);
+        cmd_out_row(c);
     }
     return true;
 }
@@ -222,13 +224,13 @@ static bool take(struct cmd *c, enum step step, const struct key_file *f)
         return kid != NULL && took(c, ADD, kid, 0, true);
     }
     if (step == ACTIVATE) {
-        ok = key_dir_may_sign(&dir, f) &&
-             key_dir_move(&dir, f, KEY_SIGNING, then);
+        ok = keys_dir_may_sign(&dir, f) &&
+             keys_dir_move(&dir, f, KEY_SIGNING, then);
     } else if (step == RETIRE) {
-        ok = key_dir_strip(&dir, f) &&
-             key_dir_move(&dir, f, KEY_REFRESH, f->since);
+        ok = keys_dir_strip(&dir, f) &&
+             keys_dir_move(&dir, f, KEY_REFRESH, f->since);
     } else {
-        ok = key_dir_remove(&dir, f);
+        ok = keys_dir_remove(&dir, f);
     }
     return ok ? took(c, step, kid, 0, true) : cmd_fail(c, "%s", dir.error);
 }
@@ -278,11 +280,11 @@ static bool change(struct cmd *c)
         return cmd_fail(c,
                         "this key is in the state \"%s\", whose next step "
                         "is keys %s",
-                        key_state_name(f->state), steps[safe].name);
+                        keys_dir_state_name(f->state), steps[safe].name);
     }
     if (!force && due > (int64_t) time(NULL)) {
-        cmd_setf(c, "due", "%lld", (long long) due);
-        cmd_time(cmd_get(c, "due"), at, sizeof(at));
+        cmd_setn(c, "due", due);
+        cmd_out_time(cmd_get(c, "due"), at, sizeof(at));
         return cmd_fail(c, "not before %s: %s; wait, or --force", at,
                         step == ACTIVATE ? "not every gateway may have the key"
                         : step == RETIRE
@@ -304,8 +306,8 @@ static const char *sign_with_other(struct cmd *c, int64_t after)
     for (size_t i = dir.count; i-- > 1;) { /* the published ones first */
         const struct key_file *f = &dir.files[i];
 
-        if (f->state != KEY_REFRESH && key_dir_may_sign(&dir, f) &&
-            key_dir_move(&dir, f, KEY_SIGNING, longer(now, after + 1))) {
+        if (f->state != KEY_REFRESH && keys_dir_may_sign(&dir, f) &&
+            keys_dir_move(&dir, f, KEY_SIGNING, longer(now, after + 1))) {
             c->line[0] = '\0'; /* why no new one was made */
             c->status = 0;
             return f->kid;
@@ -343,7 +345,7 @@ static bool end_key(struct cmd *c)
         return false;
     }
     cmd_set(c, "kid", revoked); /* its file is forgotten with the others */
-    key_dir_close(&dir);
+    keys_dir_close(&dir);
     return cmd_get(c, "dry-run") != NULL || open_dir(c) ||
            cmd_fail(c, "revoked, but no process follows: %s", dir.error);
 }
@@ -405,7 +407,7 @@ static bool rotate(struct cmd *c)
         at = 0;
     }
     for (;;) {
-        key_dir_close(&dir); /* a step of somebody else's may come between */
+        keys_dir_close(&dir); /* a step of somebody else's may come between */
         if (!open_dir(c) || !look(c, tell, &taken, &due)) {
             return false;
         }
@@ -415,7 +417,7 @@ static bool rotate(struct cmd *c)
         if (!taken && (due > until || (int64_t) time(NULL) >= until)) {
             tell = true; /* nothing more can be done */
         } else if (!taken) {
-            key_dir_close(&dir);
+            keys_dir_close(&dir);
             sleep(1);
         }
     }
@@ -433,11 +435,11 @@ static bool list(struct cmd *c)
         int64_t due = f->state != KEY_SIGNING ? next_step(c, f, &step) : 0;
 
         cmd_set(c, "kid", f->kid);
-        cmd_set(c, "state", key_state_name(f->state));
-        cmd_setf(c, "stateSince", "%lld", (long long) f->since);
+        cmd_set(c, "state", keys_dir_state_name(f->state));
+        cmd_setn(c, "stateSince", f->since);
         cmd_set(c, "step", step != ADD ? steps[step].name : "");
-        cmd_setf(c, "dueAt", "%lld", (long long) due);
-        cmd_row(c);
+        cmd_setn(c, "dueAt", due);
+        cmd_out_row(c);
     }
     return true;
 }
@@ -463,11 +465,15 @@ static bool is_time(const char *text)
 }
 
 /* clang-format off */
-#define A_TIME 0, is_time, "integer seconds or a number with s, m, h or d"
-#define DRY_RUN {"dry-run", NULL, "tell what would be done, and do nothing"}
-#define FORCE {"force", NULL, "do it although it is not safe yet"}
+#define A_TIME \
+    .valid = is_time, \
+    .accepted = "integer seconds or a number with s, m, h or d"
+#define DRY_RUN \
+    {"dry-run", NULL, .help = "tell what would be done, and do nothing"}
+#define FORCE {"force", NULL, .help = "do it although it is not safe yet"}
 #define SOFT_AGE \
-    {"soft-age", "TIME", "how soon gateways have a new key (default 10m)", A_TIME}
+    {"soft-age", "TIME", "how soon gateways have a new key (default 10m)", \
+     A_TIME}
 #define SYSTEM_TTL \
     {"system-ttl", "TIME", "longest life of system tokens (default 1h)", A_TIME}
 #define ASK \
@@ -484,16 +490,16 @@ const struct cmd_spec cmd_key_files[] = {
      "It is in the key set, but does not sign yet.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, PARSE_KID_ACCEPTED}, DRY_RUN},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED}, DRY_RUN},
      .check = begin, .after = add, TOOK},
     {"keys activate", "KID", "sign with a published key",
-     "Refused until every gateway has it: as soon as all given by --ask say so,\n"
-     "else when the soft age has passed.\n",
+     "Refused until every gateway has it: as soon as all given by --ask say "
+     "so,\nelse when the soft age has passed.\n",
      .options = {ASK, SOFT_AGE, FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys retire", "KID", "keep a key for refresh tokens alone",
-     "It leaves the key set, and its private part is deleted.  Refused until the\n"
-     "last access token that it signed has expired.\n",
+     "It leaves the key set, and its private part is deleted.  Refused until "
+     "the\nlast access token that it signed has expired.\n",
      .options = {SYSTEM_TTL, FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys remove", "KID", "delete a key",
@@ -501,15 +507,15 @@ const struct cmd_spec cmd_key_files[] = {
      .options = {FORCE, DRY_RUN},
      .check = begin, .after = change, TOOK},
     {"keys revoke", "KID", "end a key that is no longer secret, at once",
-     "If it signs, a new key signs from now on; one that is published already, if\n"
-     "no new one can be written.  Whoever has tokens that it signed must log in\n"
-     "again.  Gateways drop it within their soft age.\n",
+     "If it signs, a new key signs from now on; one that is published "
+     "already, if\nno new one can be written.  Whoever has tokens that it "
+     "signed must log in\nagain.  Gateways drop it within their soft age.\n",
      .options = {DRY_RUN},
      .check = begin_bad, .after = end_key, TOOK},
     {"keys rotate", NULL, "replace the signing key, step by step",
-     "Takes the steps that are safe now and tells when the next ones are: run it\n"
-     "again then, or by a timer with --every.  Without --every a new key is made\n"
-     "only when no rotation is under way.\n",
+     "Takes the steps that are safe now and tells when the next ones are: run "
+     "it\nagain then, or by a timer with --every.  Without --every a new key "
+     "is made\nonly when no rotation is under way.\n",
      .options = {
          {"every", "TIME", "when the signing key is that old", A_TIME},
          {"wait", "TIME", "wait for steps that fall due in this time", A_TIME},

@@ -5,9 +5,10 @@
  * or taken away meanwhile moves no other row to another page.
  */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_lookup.h"
 
-#include "auth/app.h"
+#include "auth/attempt.h"
+#include "cmd/cmd_out.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static bool find_after(struct cmd *c)
 #define MOST " LIMIT coalesce(:limit::int, 100)"
 #define EQUAL(option, column) \
     " AND (:" option ".given::text IS NULL OR " column " = :" option ".given)"
-#define WITHIN(id, column) " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
+#define WITHIN(id, column) \
+    " AND (:" id "::uuid IS NULL OR " column " = :" id ")"
 #define BEGINS(column, with) \
     " AND (:name::text IS NULL OR " column " COLLATE \"C\" ^@ " with ")"
 #define PAGE(place, name, id) \
@@ -100,12 +102,15 @@ static const char members_sql[] =
 static const char sessions_sql[] =
     "SELECT session_id AS sessionId,"
     "  CASE WHEN over_at IS NOT NULL THEN 'REVOKED'"
-    "       WHEN expires_at <= now() THEN 'EXPIRED' ELSE 'ACTIVE' END AS status,"
+    "       WHEN expires_at <= now() THEN 'EXPIRED' ELSE 'ACTIVE' END"
+    " AS status,"
     AT("s.created_at", "createdAt") "," AT("expires_at", "expiresAt") ","
-    AT("over_at", "revokedAt") "," AT("coalesce(used_at, s.created_at)", "usedAt")
+    AT("over_at", "revokedAt") ","
+    AT("coalesce(used_at, s.created_at)", "usedAt")
     ", s.workspace_id AS workspaceId, workspace_name AS workspaceName,"
     "  active_branch_id AS branchId, branch_name AS branchName,"
-    "  CASE WHEN used_at IS NULL THEN login_address ELSE used_address END AS address,"
+    "  CASE WHEN used_at IS NULL THEN login_address ELSE used_address END"
+    " AS address,"
     "  CASE WHEN used_at IS NULL THEN login_agent ELSE used_agent END AS agent,"
     "  login_address AS loginAddress, login_agent AS loginAgent"
     "  FROM (SELECT s.*, coalesce(s.revoked_at, CASE"
@@ -118,7 +123,8 @@ static const char sessions_sql[] =
     "                     AND created_at > a.sessions_valid_after))"
     "              ORDER BY created_at DESC" MOST ") UNION ALL"
     "            (SELECT * FROM auth_sessions"
-    "              WHERE account_id = a.account_id AND status = 'REVOKED' AND :all"
+    "              WHERE account_id = a.account_id AND status = 'REVOKED'"
+    " AND :all"
     "              ORDER BY created_at DESC" MOST ")) AS s ON true"
     "         WHERE a.account_id = :accountId) AS s"
     "  LEFT JOIN workspaces w ON w.workspace_id = s.workspace_id"
@@ -152,7 +158,8 @@ static const struct cmd_spec parts[] = {
     {"memberships", .list = true, .sql = members_sql, .columns = {MEMBERS}},
     {"grants", .list = true,
      .sql = "SELECT branch_id AS branchId, branch_name AS branchName,"
-            "       g.workspace_id AS workspaceId, workspace_name AS workspaceName,"
+            "       g.workspace_id AS workspaceId, workspace_name AS "
+            "workspaceName,"
             "       (SELECT string_agg(role_code, ',' ORDER BY role_code)"
             "          FROM member_roles r WHERE r.member_id = g.member_id"
             "           AND r.branch_id = g.branch_id) AS roles"
@@ -166,17 +173,17 @@ static const struct cmd_spec parts[] = {
 
 /* Counts are kept under an HMAC of the name that only holders of the signing
  * key can compute (attempt_identify()). */
-bool cmd_attempts(struct cmd *c)
+bool cmd_lookup_attempts(struct cmd *c)
 {
     const char *name = cmd_get(c, "account");
     const char *address = cmd_get(c, "address");
-    const pj_str_t who = {(const unsigned char *) name, strlen(name)};
+    const pj_str_t who = pj_str(name);
     pj_str_t where = {NULL, 0};
     struct attempt attempt;
     char hmac[2 * sizeof(attempt.account_hmac) + 1];
 
     if (address != NULL) {
-        where = (pj_str_t){(const unsigned char *) address, strlen(address)};
+        where = pj_str(address);
     }
     if (!attempt_identify(c->keys, who, where, &attempt)) {
         return cmd_fail(c, "the account's HMAC failed");
@@ -189,21 +196,21 @@ bool cmd_attempts(struct cmd *c)
     return true;
 }
 
-bool cmd_person(struct cmd *c)
+bool cmd_lookup_person(struct cmd *c)
 {
     const struct cmd_spec *own = c->spec;
     bool counted = c->keys->signing != NULL;
 
-    if (!cmd_sql(c, person.sql) || (counted && !cmd_attempts(c))) {
+    if (!cmd_sql(c, person.sql) || (counted && !cmd_lookup_attempts(c))) {
         return false;
     }
     cmd_set(c, "all", "t");
     cmd_set(c, "limit", "1000000000"); /* rows: all */
     c->spec = &person;
-    (void) cmd_values(c);
+    (void) cmd_out_values(c);
     c->spec = own;
     for (size_t i = !counted; i < sizeof(parts) / sizeof(parts[0]); i++) {
-        if (!cmd_part(c, &parts[i])) {
+        if (!cmd_out_part(c, &parts[i])) {
             return false;
         }
     }
@@ -236,16 +243,18 @@ const struct cmd_spec cmd_lookups[] = {
      .lock = true, .sql = accounts_sql, .list = true,
      .columns = {"accountId=id", "type", "status", "createdAt", "account"}},
     {"account show", "ACCOUNT", "show all that is held about it",
-     "ACCOUNT is a name or an id.  Failed logins are shown only with the signing\n"
-     "key, since they are counted under an HMAC that is made with it.\n",
-     .check = cmd_keys, .keyless = true, .work = cmd_person},
+     "ACCOUNT is a name or an id.  Failed logins are shown only with the "
+     "signing\nkey, since they are counted under an HMAC that is made with "
+     "it.\n",
+     .check = cmd_keys, .keyless = true, .work = cmd_lookup_person},
     {"account sessions", "ACCOUNT", "list sessions, newest first",
      "ACCOUNT is a name or an id.\n",
      .options = {{"all", NULL, .help = "include ended ones"}, LIMIT},
      .sql = sessions_sql, .list = true, .columns = {SESSIONS}},
     {"workspace list", NULL, "list workspaces by tenant and name", NULL,
      .options = {
-         STATUS, NAME, {"tenant", "TENANT", .help = "only those of this tenant"},
+         STATUS, NAME,
+         {"tenant", "TENANT", .help = "only those of this tenant"},
          AFTER("WORKSPACE"), LIMIT},
      .find = find_after, .sql = workspaces_sql, .list = true,
      .columns = {"workspaceId=id", "status", "createdAt", "tenantId=",

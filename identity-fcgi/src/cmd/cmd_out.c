@@ -1,95 +1,16 @@
-/* What a command reads and prints: secrets from a pipe or a prompt without
- * echo; error and audit lines; results as aligned lines or JSON. */
+/* What commands print: results, as aligned lines or JSON; audit lines. */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_out.h"
 
 #include "base/log.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <openssl/ui.h>
-#include <poll.h>
 #include <pwd.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
 #define LABEL_WIDTH 14
-
-/* -- secrets -- */
-
-/* From a terminal that does not echo, where again asks twice. */
-static bool ask(struct cmd *c, const char *what, size_t cap, bool again)
-{
-    char prompt[32], *second = c->secret + cap + 1;
-    UI *ui = UI_new();
-    int result = -1;
-
-    snprintf(prompt, sizeof(prompt), "%c%s: ", toupper((unsigned char) *what),
-             what + 1);
-    if (ui != NULL &&
-        UI_add_input_string(ui, prompt, 0, c->secret, 0, (int) cap) >= 0 &&
-        (!again || UI_add_input_string(ui, "Once more: ", 0, second, 0,
-                                       (int) cap) >= 0)) {
-        result = UI_process(ui);
-    }
-    UI_free(ui);
-    if (result == -2) {
-        /* Whoever interrupts gets an interrupted program. */
-        (void) raise(SIGINT);
-    }
-    if (result != 0) {
-        return cmd_fail(c, "no %s: standard input cannot be read", what);
-    }
-    c->secret_len = strlen(c->secret);
-    return !again || strcmp(c->secret, second) == 0 ||
-           cmd_fail(c, "no %s: the two entries differ", what);
-}
-
-bool cmd_read_secret(struct cmd *c, const char *what, size_t cap, bool again)
-{
-    const char *in = c->secret;
-    size_t len;
-
-    if (isatty(STDIN_FILENO)) {
-        /* Commands that were pasted along are the shell's, not a secret. */
-        if (poll(&(struct pollfd){STDIN_FILENO, POLLIN, 0}, 1, 0) > 0) {
-            return cmd_fail(c,
-                            "no %s: lines were pasted after the command; "
-                            "give it alone, or pipe the %s in",
-                            what, what);
-        }
-        (void) tcflush(STDIN_FILENO, TCIFLUSH); /* the beginning of one */
-        if (!ask(c, what, cap, again)) {
-            return false;
-        }
-    } else {
-        (void) setvbuf(stdin, NULL, _IONBF, 0); /* no other copy */
-        c->secret_len = fread(c->secret, 1, cap + 1, stdin);
-        if (ferror(stdin)) {
-            return cmd_fail(c, "no %s: standard input cannot be read: %s",
-                            what, strerror(errno));
-        }
-    }
-    len = c->secret_len;
-    if (len > cap) {
-        return cmd_fail(c, "no %s: standard input is over %zu bytes", what,
-                        cap);
-    }
-    if (len > 0 && in[len - 1] == '\n') {
-        len -= len > 1 && in[len - 2] == '\r' ? 2 : 1;
-    }
-    c->secret_len = len;
-    if (len == 0 || memchr(in, '\n', len) != NULL) {
-        return cmd_fail(c, "no %s: %s", what,
-                        len == 0 ? "nothing was given on standard input"
-                                 : "standard input holds more than one line");
-    }
-    return true;
-}
 
 /* -- values, and audit lines of them -- */
 
@@ -169,7 +90,7 @@ static const struct column known[] = {
 };
 enum { KNOWN = sizeof(known) / sizeof(known[0]) };
 
-void cmd_audit(struct cmd *c, const char *event, const char *only)
+void cmd_out_audit(struct cmd *c, const char *event, const char *only)
 {
     struct log_field fields[KNOWN + 2];
     const struct passwd *user = getpwuid(getuid());
@@ -213,7 +134,7 @@ static struct column column_of(const char *text)
 
 /* -- results -- */
 
-void cmd_open(struct cmd *c)
+void cmd_out_open(struct cmd *c)
 {
     buf_init(&c->out, c->out_mem, sizeof(c->out_mem));
     jsonw_init(&c->w, &c->out);
@@ -234,7 +155,7 @@ static void flush(struct cmd *c)
     buf_reset(&c->out);
 }
 
-bool cmd_close(struct cmd *c)
+bool cmd_out_close(struct cmd *c)
 {
     if (c->json && c->w.depth > 0) {
         jsonw_object_end(&c->w);
@@ -284,7 +205,7 @@ static void end_line(struct buf *b)
     buf_addc(b, '\n');
 }
 
-void cmd_line(struct cmd *c, const char *line)
+void cmd_out_line(struct cmd *c, const char *line)
 {
     if (!c->json) {
         add_plain(&c->out, line, 0);
@@ -315,7 +236,7 @@ static void json_value(struct jsonw *w, const struct column *column,
     }
 }
 
-void cmd_time(const char *epoch_s, char out[], size_t cap)
+void cmd_out_time(const char *epoch_s, char out[], size_t cap)
 {
     time_t t = (time_t) strtoll(epoch_s, NULL, 10);
     struct tm tm;
@@ -333,7 +254,7 @@ static void print(struct cmd *c, const struct column *column,
     char time[sizeof("2026-11-21T10:15:00Z")];
 
     if (column->type == TIME) {
-        cmd_time(value, time, sizeof(time));
+        cmd_out_time(value, time, sizeof(time));
         value = time;
     }
     if (c->json) {
@@ -352,7 +273,8 @@ static void print(struct cmd *c, const struct column *column,
     }
 }
 
-void cmd_claim(struct cmd *c, const char *label, const char *value, bool time)
+void cmd_out_claim(struct cmd *c, const char *label, const char *value,
+                   bool time)
 {
     print(c, &(struct column){NULL, label, time ? TIME : TEXT, 0, false},
           value);
@@ -374,7 +296,7 @@ static void print_columns(struct cmd *c, bool head)
     }
 }
 
-bool cmd_values(struct cmd *c)
+bool cmd_out_values(struct cmd *c)
 {
     if (!c->json || c->w.depth > 0) { /* not closed already */
         buf_addz(&c->out, c->begun && !c->json ? "\n" : "");
@@ -383,7 +305,7 @@ bool cmd_values(struct cmd *c)
     return true;
 }
 
-void cmd_row(struct cmd *c)
+void cmd_out_row(struct cmd *c)
 {
     if (c->json) {
         jsonw_object(&c->w, NULL);
@@ -405,7 +327,7 @@ void cmd_row(struct cmd *c)
     flush(c);
 }
 
-bool cmd_part(struct cmd *c, const struct cmd_spec *part)
+bool cmd_out_part(struct cmd *c, const struct cmd_spec *part)
 {
     const struct cmd_spec *whole = c->spec;
     size_t kept = c->result_count;
@@ -420,7 +342,7 @@ bool cmd_part(struct cmd *c, const struct cmd_spec *part)
     } else {
         buf_addf(&c->out, "\n%s:%s", part->words, c->found > 0 ? "\n" : " ");
     }
-    (void) cmd_rows(c);
+    (void) cmd_out_rows(c);
     if (c->json) {
         jsonw_array_end(&c->w);
     }
@@ -430,16 +352,16 @@ bool cmd_part(struct cmd *c, const struct cmd_spec *part)
     return true;
 }
 
-bool cmd_rows(struct cmd *c)
+bool cmd_out_rows(struct cmd *c)
 {
     const char *limit = cmd_get(c, "limit");
     size_t most = limit != NULL ? strtoul(limit, NULL, 10) : CMD_LIMIT;
 
     for (c->row = 0; c->row < c->found; c->row++) {
-        cmd_row(c);
+        cmd_out_row(c);
     }
     if (c->found == 0) {
-        cmd_line(c, "none");
+        cmd_out_line(c, "none");
     } else if (!c->json && c->found == most) {
         fprintf(stderr, "identity-fcgi: there may be more: see --help\n");
     }

@@ -1,7 +1,9 @@
 /* workspace and branch add, rename, activate, deactivate; member add, grant,
  * revoke */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_place.h"
+
+#include "cmd/cmd_out.h"
 
 #include <string.h>
 
@@ -106,7 +108,7 @@ static bool end_grants(struct cmd *c)
     if (!cmd_sql(c, "DELETE FROM branch_grants WHERE member_id = :memberId")) {
         return false;
     }
-    cmd_setf(c, "revokedBranches", "%lld", (long long) c->touched);
+    cmd_setn(c, "revokedBranches", c->touched);
     c->changed = c->changed || c->touched > 0;
     return true;
 }
@@ -224,9 +226,9 @@ static bool print_grants(struct cmd *c)
     for (size_t i = 3; i <= count; i += 2) { /* after the account's row */
         c->result_count = i;
         if (cmd_is(c, "changed", "t")) {
-            cmd_audit(c, c->spec->event, NULL);
+            cmd_out_audit(c, c->spec->event, NULL);
         }
-        cmd_row(c);
+        cmd_out_row(c);
     }
     return true;
 }
@@ -290,13 +292,14 @@ static bool check_revoke(struct cmd *c)
 /* clang-format off */
 #define BY_REF "is a name or an id; if several have that name, the id.\n"
 #define OFF_MORE \
-    "Nothing is deleted.  Those who work in it have to choose another branch\n" \
-    "at their next refresh.\n"
+    "Nothing is deleted.  Those who work in it have to choose another " \
+    "branch\nat their next refresh.\n"
 #define REFRESH_MORE \
     "Tokens already issued stay as they are until they expire; the next\n" \
     "refresh brings the change.\n"
-#define ACCOUNT {"account", "ACCOUNT", "its name or id", CMD_NEEDED}
-#define WORKSPACE {"workspace", "WORKSPACE", "its name or id", CMD_NEEDED}
+#define ACCOUNT {"account", "ACCOUNT", "its name or id", .flags = CMD_NEEDED}
+#define WORKSPACE \
+    {"workspace", "WORKSPACE", "its name or id", .flags = CMD_NEEDED}
 #define ROLES \
     {"role", "ROLE", "a role in each of these branches", CMD_MANY, \
      .accepted = "1 to 32 of the characters A-Z a-z 0-9 _ . : -", \
@@ -393,16 +396,19 @@ const struct cmd_spec cmd_places[] = {
      "account, 32 roles per branch.\n" REFRESH_MORE,
      .options = {
          ACCOUNT,
-         {"branch", "BRANCH", "its name or id", CMD_NEEDED | CMD_MANY},
+         {"branch", "BRANCH", "its name or id",
+          .flags = CMD_NEEDED | CMD_MANY},
          ROLES},
      .check = check_grant, .work = change, .print = print_grants,
      .event = "member.granted", .columns = {GRANT_COLUMNS}, .list = true},
     {"member revoke", NULL, "take roles or branches away",
-     "With --role only those roles are taken; with --branch alone the branches;\n"
-     "with --all every branch of the workspace, and the membership itself.\n"
+     "With --role only those roles are taken; with --branch alone the "
+     "branches;\nwith --all every branch of the workspace, and the membership "
+     "itself.\n"
      REFRESH_MORE,
      .options = {
-         ACCOUNT, {"branch", "BRANCH", "its name or id", CMD_MANY}, ROLES,
+         ACCOUNT, {"branch", "BRANCH", "its name or id", .flags = CMD_MANY},
+         ROLES,
          {"all", NULL, .help = "everything in --workspace"}},
      .check = check_revoke, .work = change, .print = print_grants,
      .event = "member.revoked", .columns = {GRANT_COLUMNS}, .list = true},

@@ -1,9 +1,14 @@
 /* token system, inspect; keys generate; migrate, seed, sweep */
 
-#include "cmd/cmd.h"
+#include "cmd/cmd_service.h"
 
 #include "auth/session.h"
 #include "auth/token.h"
+#include "base/parse.h"
+#include "base/uuid.h"
+#include "cmd/cmd_out.h"
+#include "store/migrate.h"
+#include "store/sweep.h"
 
 #include <openssl/crypto.h>
 #include <string.h>
@@ -31,7 +36,7 @@ static bool issue(struct cmd *c)
 {
     int64_t ttl_ms, now = (int64_t) time(NULL);
     struct session s = {0};
-    struct token token = {.kind = TOKEN_SYSTEM, .session = &s};
+    struct token token = {.kind = PJ_TOKEN_SYSTEM, .session = &s};
     pj_claims_t claims;
     pj_arena_t arena;
     struct buf out;
@@ -70,14 +75,14 @@ static bool issue(struct cmd *c)
              (const char *) claims.session_id.data);
     cmd_setf(c, "tokenId", "%.*s", (int) claims.jti.len,
              (const char *) claims.jti.data);
-    cmd_setf(c, "issuedAt", "%lld", (long long) claims.iat);
-    cmd_setf(c, "expiresAt", "%lld", (long long) claims.exp);
+    cmd_setn(c, "issuedAt", claims.iat);
+    cmd_setn(c, "expiresAt", claims.exp);
     return !out.overflow;
 }
 
 static bool print_token(struct cmd *c)
 {
-    cmd_line(c, c->secret);
+    cmd_out_line(c, c->secret);
     return true;
 }
 
@@ -144,7 +149,7 @@ static void print_claim(struct cmd *c, const pj_json_t *claim)
                                    (const char *) claim->text.data);
         }
     }
-    cmd_claim(c, label, value, time);
+    cmd_out_claim(c, label, value, time);
 }
 
 /* The signature is looked at after the header and before the claims. */
@@ -185,12 +190,12 @@ static bool inspect(struct cmd *c)
     cmd_set(c, "signature", signature_state(verdict));
     snprintf(text, sizeof(text), "%s (%zu bytes, not shown)",
              signature_state(verdict), jws.signature.len * 3 / 4);
-    (void) cmd_values(c);
+    (void) cmd_out_values(c);
     if (c->json) {
         jsonw_json(&c->w, "header", (const char *) header.data, header.len);
         jsonw_json(&c->w, "claims", (const char *) payload.data, payload.len);
     } else {
-        cmd_claim(c, "signature", text, false);
+        cmd_out_claim(c, "signature", text, false);
         for (root = root->child; root != NULL; root = root->next) {
             print_claim(c, root);
         }
@@ -234,7 +239,7 @@ static bool generate(struct cmd *c)
 
 /* -- migrate, seed -- */
 
-bool cmd_migrate(struct cmd *c, bool seed)
+bool cmd_service_migrate(struct cmd *c, bool seed)
 {
     const char *refused;
     char err[512];
@@ -246,16 +251,16 @@ bool cmd_migrate(struct cmd *c, bool seed)
     if (refused != NULL) {
         return cmd_misused(c, "%s", refused);
     }
-    if (!store_migrate(&c->cfg, seed, err, sizeof(err))) {
+    if (!migrate_run(&c->cfg, seed, err, sizeof(err))) {
         return cmd_fail(c, "%s", err);
     }
-    cmd_setf(c, "schemaVersion", "%lld", (long long) store_schema_version());
+    cmd_setn(c, "schemaVersion", migrate_version());
     return true;
 }
 
 static bool migrate(struct cmd *c)
 {
-    return cmd_migrate(c, strcmp(c->spec->words, "seed") == 0);
+    return cmd_service_migrate(c, strcmp(c->spec->words, "seed") == 0);
 }
 
 /* -- sweep -- */
@@ -278,18 +283,18 @@ static bool sweep(struct cmd *c)
     if (keep != NULL && parse_duration(keep, &keep_s)) {
         keep_s /= 1000;
     }
-    result = store_sweep(&c->cfg, keep_s, &n, err, sizeof(err));
+    result = sweep_run(&c->cfg, keep_s, &n, err, sizeof(err));
     if (result == SWEEP_BUSY) {
-        cmd_line(c, "another process is sweeping: nothing was done");
+        cmd_out_line(c, "another process is sweeping: nothing was done");
     } else {
-        cmd_setf(c, "sessions", "%lld", (long long) n.sessions);
-        cmd_setf(c, "rotatedTokens", "%lld", (long long) n.rotated_tokens);
-        cmd_setf(c, "attempts", "%lld", (long long) n.attempts);
-        cmd_setf(c, "revocations", "%lld", (long long) n.revocations);
+        cmd_setn(c, "sessions", n.sessions);
+        cmd_setn(c, "rotatedTokens", n.rotated_tokens);
+        cmd_setn(c, "attempts", n.attempts);
+        cmd_setn(c, "revocations", n.revocations);
     }
     cmd_set(c, "busy", result == SWEEP_BUSY ? "t" : "f");
     if (n.sessions + n.rotated_tokens + n.attempts + n.revocations > 0) {
-        cmd_audit(c, c->spec->event, NULL);
+        cmd_out_audit(c, c->spec->event, NULL);
     }
     return result != SWEEP_FAILED || cmd_fail(c, "%s", err);
 }
@@ -304,22 +309,24 @@ const struct cmd_spec cmd_services[] = {
      "revoke-sessions end all that the account has.\n",
      .options = {
          {"account", "ACCOUNT", "an enabled account, its name or id",
-          CMD_NEEDED},
+          .flags = CMD_NEEDED},
          {"ttl", "TIME", "its lifetime, at most 1h", CMD_NEEDED, is_ttl,
-          "whole seconds or a number with s, m or h, 1s to 1h"}},
+          .accepted = "whole seconds or a number with s, m or h, 1s to 1h"}},
      .check = cmd_keys, .work = issue, .event = "token.system_issued",
-     .after = print_token, .columns = {"token=", "accountId=", "accountType=", "sessionId=",
+     .after = print_token,
+     .columns = {"token=", "accountId=", "accountType=", "sessionId=",
                  "tokenId=", "issuedAt=", "expiresAt="}},
     {"token inspect", NULL, "show what a token says, and verify it",
-     "The token is read from standard input.  The exit status is 1 if it is not\n"
-     "valid now, with the configured keys and issuer.\n",
-     .check = read_token, .print = inspect, .columns = {"verifies", "reason", "signature="}},
+     "The token is read from standard input.  The exit status is 1 if it is "
+     "not\nvalid now, with the configured keys and issuer.\n",
+     .check = read_token, .print = inspect,
+     .columns = {"verifies", "reason", "signature="}},
     {"keys generate", NULL, "print a new signing key as three settings",
      "A 2048-bit RSA key.  The output includes the private key: keep it where\n"
      "only the service can read it.\n",
      .options = {
          {"kid", "ID", "its id (default: its RFC 7638 thumbprint)", 0,
-          parse_kid, PARSE_KID_ACCEPTED}},
+          parse_kid, .accepted = PARSE_KID_ACCEPTED}},
      .print = generate},
     {"migrate", NULL, "apply pending database migrations",
      "Does nothing if there are none.\n",
@@ -327,13 +334,15 @@ const struct cmd_spec cmd_services[] = {
     {"seed", NULL, "migrate, load the demo data (APP_ENV=local)", NULL,
      .check = migrate, .columns = {"schemaVersion"}},
     {"sweep", NULL, "delete what ended long ago",
-     "Sessions that expired or were revoked over 7 days ago, and failed logins\n"
-     "and rotated-out tokens that no longer count, and revocations whose tokens\n"
-     "have expired.  The service does the same every PLATFORM_SWEEP_INTERVAL.\n",
+     "Sessions that expired or were revoked over 7 days ago, and failed "
+     "logins\nand rotated-out tokens that no longer count, and revocations "
+     "whose tokens\nhave expired.  The service does the same every "
+     "PLATFORM_SWEEP_INTERVAL.\n",
      .options = {
-         {"older-than", "TIME", "keep ended sessions for this long (default 7d)", 0,
-          is_keep, "integer seconds or a number with s, m, h or d, at most "
-          "3650d"}},
+         {"older-than", "TIME",
+          "keep ended sessions for this long (default 7d)", 0,
+          is_keep, .accepted = "integer seconds or a number with s, m, h or d, "
+          "at most 3650d"}},
      .check = cmd_load, .after = sweep,
      .event = "sweep.done", .columns = {"sessions", "rotatedTokens", "attempts",
                  "revocations", "busy="}},

@@ -1,10 +1,13 @@
-/* PostgreSQL: bounded queries over a bounded pool.  The only user of libpq. */
+/* PostgreSQL's values: statements, their parameters, and the rows they give.
+ */
 
 #ifndef DB_H_INCLUDED
 #define DB_H_INCLUDED
 
-#include "base/config.h"
-#include "base/meanwhile.h"
+#include <pj.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define DB_MAX_PARAMS 20
 
@@ -39,7 +42,7 @@ struct db_params {
     size_t fence;
 };
 
-void db_param_uuid(struct db_params *p, const char *text, size_t len);
+void db_param_uuid(struct db_params *p, pj_str_t text);
 /* NULL or "" gives SQL's null. */
 void db_param_uuid_or_null(struct db_params *p, const char *text);
 void db_param_data(struct db_params *p, unsigned type, const void *data,
@@ -61,32 +64,14 @@ void db_param_bool(struct db_params *p, bool value);
 /* Text of the type that the server infers; NULL gives SQL's null. */
 void db_param_any(struct db_params *p, const char *text);
 
-enum db_result {
-    DB_OK,
-    DB_UNAVAILABLE, /* nothing was changed */
-    DB_UNKNOWN      /* the answer to a write was lost */
+/* What the server said of a failure. */
+struct db_error {
+    char state[6];       /* SQLSTATE; "" where there was no answer */
+    char constraint[64]; /* the one that was violated, or "" */
+    char message[256];   /* one line */
 };
 
 struct db_rows; /* a result; db_rows_free() it */
-
-/* The pool; one per process, sized and told where to connect by cfg, which
- * must outlive it.  NULL when memory is short. */
-struct db_pool *db_pool_new(const struct config *cfg);
-void db_pool_free(struct db_pool *pool);
-/* How many connections there may be, how many are in use, and whether the last
- * attempt to connect was answered, but by a refusal of the role, its password
- * or the database. */
-void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
-/* Milliseconds of a clock that never jumps. */
-int64_t db_now_ms(void);
-
-/* Runs a statement on some connection of the pool, waiting for one, connecting
- * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
- * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
-enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
-                      const struct db_params *params, int64_t deadline_ms,
-                      struct meanwhile *meanwhile, struct db_rows **rows)
-    __attribute__((warn_unused_result));
 
 size_t db_row_count(const struct db_rows *rows);
 /* Rows that an INSERT, UPDATE or DELETE touched. */
@@ -106,40 +91,10 @@ const char *db_text(const struct db_rows *rows, size_t row, int col,
                     size_t *len);
 void db_rows_free(struct db_rows *rows);
 
-/* A session for migrations, sweeps and operators: a connection of its own, for
- * transactions of several statements, each of which may take limit_ms.  NULL
- * with one line in err. */
-struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
-                                 char *err, size_t err_cap);
+/* Milliseconds of a clock that never jumps. */
+int64_t db_now_ms(void);
 
-struct db_error {
-    char state[6];       /* SQLSTATE; "" where there was no answer */
-    char constraint[64]; /* the one that was violated, or "" */
-    char message[256];   /* one line */
-};
-
-/* The first statement that failed since the transaction began.  Without an
- * answer a COMMIT may or may not have happened, and whatever is run after it
- * fails. */
-const struct db_error *db_script_error(const struct db_script *s);
-
-/* Begins a transaction: READ COMMITTED, and each statement may take the limit,
- * whatever the role's defaults. */
-bool db_script_begin(struct db_script *s) __attribute__((warn_unused_result));
-
-/* Runs statements; the first value of the last row, if any, is copied to value
- * ("" without one).  Unlike the results of db_script_query(), which live until
- * the next statement, theirs hold no snapshot when it returns. */
-bool db_script_run(struct db_script *s, const char *sql, char *value,
-                   size_t value_cap) __attribute__((warn_unused_result));
-
-/* Runs one statement with parameters.  On success *rows is the caller's, all
- * of it text, to be read by db_text() only. */
-bool db_script_query(struct db_script *s, const char *sql,
-                     const struct db_params *params, struct db_rows **rows)
-    __attribute__((warn_unused_result));
-/* Whether the server is reached by a Unix socket or a loopback address. */
-bool db_script_is_local(const struct db_script *s);
-void db_script_close(struct db_script *s);
+/* A bigint, and so a timestamptz, as it travels in binary. */
+void db_write_int64(unsigned char out[8], int64_t v);
 
 #endif

@@ -1,9 +1,10 @@
 /* A bounded pool of connections, which all threads of the process share. */
 
-#include "db/db_pg.h"
+#include "db/db_pool.h"
 
 #include "base/log.h"
 #include "base/metrics.h"
+#include "db/db_conn.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -51,7 +52,7 @@ void db_pool_free(struct db_pool *pool)
         return;
     }
     for (size_t i = 0; i < pool->size; i++) {
-        db_pg_disconnect(&pool->conns[i]);
+        db_conn_close(&pool->conns[i]);
     }
     pthread_cond_destroy(&pool->changed);
     pthread_mutex_destroy(&pool->lock);
@@ -146,8 +147,8 @@ static bool connect_within(struct db_pool *pool, struct db_conn *c,
     pthread_mutex_lock(&pool->lock);
     host = pool->host;
     pthread_mutex_unlock(&pool->lock);
-    ok = db_pg_connect(c, pool->cfg, &host, true,
-                       earlier(deadline_ms, most_ms), err, sizeof(err));
+    ok = db_conn_open(c, pool->cfg, &host, true, earlier(deadline_ms, most_ms),
+                      err, sizeof(err));
 
     pthread_mutex_lock(&pool->lock);
     before = pool->failures;
@@ -208,15 +209,15 @@ static struct db_conn *lend(struct db_pool *pool, bool another,
                           : connect_within(pool, c, deadline_ms)) {
             break;
         }
-        db_pg_disconnect(c);
+        db_conn_close(c);
         give(pool, c);
     }
     return c;
 }
 
-enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
-                      const struct db_params *params, int64_t deadline_ms,
-                      struct meanwhile *meanwhile, struct db_rows **rows)
+enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
+                           const struct db_params *params, int64_t deadline_ms,
+                           struct meanwhile *meanwhile, struct db_rows **rows)
 {
     static const enum metrics_counter errors[] = {
         [DB_REFUSED] = METRICS_DB_ERROR_REFUSED,
@@ -236,8 +237,8 @@ enum db_result db_run(struct db_pool *pool, const struct db_statement *st,
         if (c == NULL) {
             break;
         }
-        outcome =
-            db_pg_try(c, pool->cfg, st, params, deadline_ms, meanwhile, rows);
+        outcome = db_conn_try(c, pool->cfg, st, params, deadline_ms, meanwhile,
+                              rows);
         metrics_time(METRICS_STATEMENT, metrics_now_us() - started_us);
         if (outcome != DB_DONE) {
             metrics_count(errors[outcome]);

@@ -8,8 +8,9 @@
  * and writes the answer to the same file, which is sent from here.
  */
 
+#include "server/fcgi.h"
+
 #include "base/metrics.h"
-#include "server/server.h"
 
 #include <endian.h>
 #include <errno.h>

@@ -1,6 +1,8 @@
 /* The listening socket: made here, or inherited from a supervisor. */
 
-#include "server/server.h"
+#include "server/listener.h"
+
+#include "base/config.h"
 
 #include <errno.h>
 #include <fcntl.h>

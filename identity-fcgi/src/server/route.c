@@ -1,9 +1,19 @@
 /* From method and path to a handler, and the handlers about the service
  * itself: keys, health and metrics. */
 
-#include "auth/password.h"
-#include "base/metrics.h"
+#include "server/route.h"
+
+#include "auth/h_change_credential.h"
+#include "auth/h_login.h"
+#include "auth/h_refresh.h"
+#include "auth/h_revocations.h"
+#include "auth/h_select_branch.h"
+#include "auth/h_sessions.h"
+#include "auth/hasher.h"
 #include "server/server.h"
+#include "store/migrate.h"
+#include "store/store.h"
+#include "store/sweep.h"
 
 #include <pj_version.h>
 #include <string.h>
@@ -61,7 +71,7 @@ static void h_readyz(struct worker *w)
                         ? "Check failed: database (it answers, but refuses "
                           "the role, its password or the database's name)."
                         : "Check failed: database (no answer).");
-    } else if (version < store_schema_version()) {
+    } else if (version < migrate_version()) {
         auth_refuse(w, 503, code,
                     "Check failed: migrations (the database's schema is older "
                     "than this program).");
@@ -84,7 +94,7 @@ static void h_info(struct worker *w)
     jsonw_cstr(&json, "name", w->cfg->app_name);
     jsonw_cstr(&json, "environment", environment != NULL ? environment : "");
     jsonw_cstr(&json, "version", PLATFORM_VERSION);
-    jsonw_int(&json, "schema", store_schema_version());
+    jsonw_int(&json, "schema", migrate_version());
     jsonw_object_end(&json);
     jsonw_object_end(&json);
 }
@@ -147,13 +157,13 @@ static const struct {
     {"/actuator/prometheus", h_prometheus, READ},
     {"/api/auth/change-credential", h_change_credential, POST},
     {"/api/auth/login", h_login, POST},
-    {"/api/auth/logout", h_logout, POST},
-    {"/api/auth/logout-all", h_logout_all, POST},
-    {"/api/auth/logout-others", h_logout_others, POST},
+    {"/api/auth/logout", h_sessions_logout, POST},
+    {"/api/auth/logout-all", h_sessions_logout_all, POST},
+    {"/api/auth/logout-others", h_sessions_logout_others, POST},
     {"/api/auth/refresh", h_refresh, POST},
     {"/api/auth/select-branch", h_select_branch, POST},
     {"/api/auth/sessions", h_sessions, READ},
-    {"/api/auth/sessions/{id}", h_session_end, DELETE},
+    {"/api/auth/sessions/{id}", h_sessions_end, DELETE},
     {"/healthz", h_healthz, READ},
     {"/internal/readyz", h_readyz, READ},
     {"/internal/revocations", h_revocations, READ},
@@ -165,12 +175,6 @@ static const struct {
 _Static_assert(ROUTE_COUNT < METRICS_MAX_ENDPOINTS,
                "each route and the lack of one is counted apart");
 
-static bool equals(pj_str_t s, const char *text)
-{
-    return s.len != 0 && s.len == strlen(text) &&
-           memcmp(s.data, text, s.len) == 0;
-}
-
 /* Whether the route serves path; *id is what stands for its {id}. */
 static bool serves(size_t route, pj_str_t path, pj_str_t *id)
 {
@@ -179,7 +183,7 @@ static bool serves(size_t route, pj_str_t path, pj_str_t *id)
 
     *id = (pj_str_t){NULL, 0};
     if (own[len] == '\0') {
-        return equals(path, own);
+        return pj_str_eq(path, pj_str(own));
     }
     if (path.len <= len || memcmp(path.data, own, len) != 0 ||
         memchr(path.data + len, '/', path.len - len) != NULL) {
@@ -210,8 +214,9 @@ void route_handle(size_t route, struct worker *w)
     if (route >= ROUTE_COUNT) {
         auth_refuse(w, 404, "RESOURCE_NOT_FOUND",
                     "Nothing is served at this path.");
-    } else if (read ? !equals(method, "GET") && !equals(method, "HEAD")
-                    : !equals(method, allow)) {
+    } else if (read ? !pj_str_eq(method, PJ_STR("GET")) &&
+                          !pj_str_eq(method, PJ_STR("HEAD"))
+                    : !pj_str_eq(method, pj_str(allow))) {
         auth_refuse(w, 405, "METHOD_NOT_ALLOWED",
                     "This path does not accept that method.");
         http_header(w->res, "Allow", allow);

@@ -1,7 +1,9 @@
 /* Brings a database to this binary's schema. */
 
+#include "store/migrate.h"
+
 #include "base/log.h"
-#include "store/store_sql.h"
+#include "db/db_script.h"
 
 #include <openssl/sha.h>
 #include <stdio.h>
@@ -20,7 +22,7 @@
  * that hangs. */
 #define LIMIT_MS (10 * 60 * 1000)
 
-static const struct sql_file bootstrap = {
+static const struct migrate_file bootstrap = {
     .sql = "CREATE TABLE schema_migrations ("
            "  version    integer PRIMARY KEY CHECK (version > 0),"
            "  name       text NOT NULL UNIQUE,"
@@ -43,9 +45,9 @@ struct run {
     size_t err_cap;
 };
 
-int store_schema_version(void)
+int migrate_version(void)
 {
-    return (int) sql_migration_count;
+    return (int) migrate_count;
 }
 
 static bool failed(struct run *r)
@@ -62,7 +64,7 @@ static bool exec(struct run *r, const char *sql, char *value, size_t cap)
     return db_script_run(r->db, sql, value, cap) || failed(r);
 }
 
-static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
+static void checksum(const struct migrate_file *file, char out[CHECKSUM_HEX])
 {
     unsigned char digest[SHA256_DIGEST_LENGTH];
 
@@ -74,7 +76,7 @@ static void checksum(const struct sql_file *file, char out[CHECKSUM_HEX])
 
 /* -- transactions, under the lock -- */
 
-static bool apply(struct run *r, const struct sql_file *file)
+static bool apply(struct run *r, const struct migrate_file *file)
 {
     char sum[CHECKSUM_HEX], applied[128], sql[512];
 
@@ -109,7 +111,7 @@ static bool apply(struct run *r, const struct sql_file *file)
 }
 
 /* A role that may not create tables is fine when there is nothing to do. */
-static bool ensure_table(struct run *r, const struct sql_file *table)
+static bool ensure_table(struct run *r, const struct migrate_file *table)
 {
     char exists[16];
 
@@ -118,7 +120,7 @@ static bool ensure_table(struct run *r, const struct sql_file *table)
            (exists[0] == 't' || exec(r, table->sql, NULL, 0));
 }
 
-static bool plant(struct run *r, const struct sql_file *seed)
+static bool plant(struct run *r, const struct migrate_file *seed)
 {
     if (!db_script_is_local(r->db)) {
         snprintf(r->err, r->err_cap,
@@ -131,8 +133,8 @@ static bool plant(struct run *r, const struct sql_file *seed)
 
 static bool in_transaction(struct run *r,
                            bool (*body)(struct run *r,
-                                        const struct sql_file *file),
-                           const struct sql_file *file)
+                                        const struct migrate_file *file),
+                           const struct migrate_file *file)
 {
     if ((db_script_begin(r->db) || failed(r)) && exec(r, LOCK, NULL, 0) &&
         body(r, file) && exec(r, "COMMIT", NULL, 0)) {
@@ -144,19 +146,19 @@ static bool in_transaction(struct run *r,
     return false;
 }
 
-bool store_migrate(const struct config *cfg, bool seed, char *err,
-                   size_t err_cap)
+bool migrate_run(const struct config *cfg, bool seed, char *err,
+                 size_t err_cap)
 {
     struct run r = {.db = db_script_open(cfg, LIMIT_MS, err, err_cap),
                     .err = err,
                     .err_cap = err_cap};
     bool ok = r.db != NULL && in_transaction(&r, ensure_table, &bootstrap);
 
-    for (size_t i = 0; ok && i < sql_migration_count; i++) {
-        ok = in_transaction(&r, apply, &sql_migrations[i]);
+    for (size_t i = 0; ok && i < migrate_count; i++) {
+        ok = in_transaction(&r, apply, &migrate_files[i]);
     }
     if (ok && seed) {
-        ok = in_transaction(&r, plant, &sql_seed_local);
+        ok = in_transaction(&r, plant, &migrate_seed);
     }
     db_script_close(r.db);
     return ok;

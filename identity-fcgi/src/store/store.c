@@ -1,6 +1,9 @@
 /* The store over PostgreSQL: its handle, accounts, attempts, health. */
 
-#include "store/store_sql.h"
+#include "store/store.h"
+
+#include "db/db_pool.h"
+#include "store/sql.h"
 
 #include <string.h>
 
@@ -20,50 +23,6 @@ void store_use(const struct store *st, int *size, int *used, bool *refused)
     db_pool_use(st->pool, size, used, refused);
 }
 
-enum store_result store_run(struct store *st, const struct db_statement *sql,
-                            const struct db_params *params,
-                            struct meanwhile *meanwhile, struct db_rows **rows)
-{
-    *rows = NULL;
-    if (params->bad_uuid) {
-        return STORE_NONE; /* what is no UUID names no row */
-    }
-    switch (db_run(st->pool, sql, params, st->deadline_ms, meanwhile, rows)) {
-    case DB_OK:
-        return STORE_OK;
-    case DB_UNKNOWN:
-        return STORE_UNKNOWN;
-    default:
-        return STORE_UNAVAILABLE;
-    }
-}
-
-enum store_result store_run_one(struct store *st,
-                                const struct db_statement *sql,
-                                const struct db_params *params)
-{
-    struct db_rows *rows;
-    enum store_result result = store_run(st, sql, params, NULL, &rows);
-
-    if (result == STORE_OK && db_affected(rows) == 0) {
-        result = STORE_NONE;
-    }
-    db_rows_free(rows);
-    return result;
-}
-
-void store_param_uuid(struct db_params *p, const char *uuid)
-{
-    db_param_uuid(p, uuid, strlen(uuid));
-}
-
-void store_param_client(struct db_params *p, const struct store *st)
-{
-    db_param_text(p, st->client_address, strlen(st->client_address));
-    db_param_text(p, st->client_agent, strlen(st->client_agent));
-    db_param_time_us(p, st->access_until_s * 1000000);
-}
-
 /* -- accounts -- */
 
 /*
@@ -73,7 +32,7 @@ void store_param_client(struct db_params *p, const struct store *st)
 static const struct db_statement account_find_sql = {
     "account_find",
     "SELECT a.account_id, a.account_type, a.status = 'ACTIVE',"
-    "       a.credential_hash, s.credential_hash, " STORE_CLOCK
+    "       a.credential_hash, s.credential_hash, " SQL_CLOCK
     "  FROM (SELECT coalesce("
     "           (SELECT credential_hash FROM accounts"
     "             WHERE account_id >= $2 ORDER BY account_id LIMIT 1),"
@@ -82,35 +41,20 @@ static const struct db_statement account_find_sql = {
     "  LEFT JOIN accounts a ON a.account_name COLLATE \"C\" = $1",
     false};
 
-void store_copy_account(const struct db_rows *rows, int hash, int clock,
-                        struct account *out)
-{
-    db_uuid(rows, 0, 0, out->account_id);
-    store_copy_text(rows, 0, 1, out->account_type, sizeof(out->account_type));
-    out->enabled = db_bool(rows, 0, 2);
-    store_copy_text(rows, 0, hash, out->credential_hash,
-                    sizeof(out->credential_hash));
-    store_copy_clock(rows, clock, &out->clock);
-}
-
 enum store_result store_account_find(struct store *st, pj_str_t name,
                                      const char *stand_in, struct account *out)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
-    db_param_text(&p, name.data, name.len);
-    store_param_uuid(&p, stand_in);
-    result = store_run(st, &account_find_sql, &p, NULL, &rows);
-    if (result == STORE_OK) {
-        bool known = !db_is_null(rows, 0, 0);
+    db_param_text(&q.p, name.data, name.len);
+    db_param_uuid(&q.p, pj_str(stand_in));
+    if (sql_run(&q, st, &account_find_sql, NULL)) {
+        bool known = !db_is_null(q.rows, 0, 0);
 
-        result = known ? STORE_OK : STORE_NONE;
-        store_copy_account(rows, known ? 3 : 4, 5, out);
+        q.result = known ? STORE_OK : STORE_NONE;
+        sql_copy_account(q.rows, known ? 3 : 4, 5, out);
     }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }
 
 static const struct db_statement credential_rehash_sql = {
@@ -119,17 +63,18 @@ static const struct db_statement credential_rehash_sql = {
     " WHERE account_id = $1 AND credential_hash = $2",
     true};
 
-enum store_result store_credential_rehash(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
-                                          const char *new_hash)
+enum store_result store_account_rehash(struct store *st,
+                                       const char *account_id,
+                                       const char *old_hash,
+                                       const char *new_hash)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, account_id);
-    db_param_text(&p, old_hash, strlen(old_hash));
-    db_param_text(&p, new_hash, strlen(new_hash));
-    return store_run_one(st, &credential_rehash_sql, &p);
+    db_param_uuid(&q.p, pj_str(account_id));
+    db_param_text(&q.p, old_hash, strlen(old_hash));
+    db_param_text(&q.p, new_hash, strlen(new_hash));
+    (void) sql_run_one(&q, st, &credential_rehash_sql);
+    return sql_end(&q);
 }
 
 /* -- attempts -- */
@@ -143,21 +88,17 @@ enum store_result store_attempt_begin(struct store *st,
                                       int max_failures, int64_t window_s,
                                       int64_t *retry_after_s)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
-    db_param_bytes(&p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_any(&p, attempt->address);
-    db_param_int64(&p, max_failures);
-    db_param_int64(&p, window_s);
-    result = store_run(st, &attempt_begin_sql, &p, NULL, &rows);
-    if (result == STORE_OK) {
-        *retry_after_s = db_int64(rows, 0, 0);
-        result = *retry_after_s > 0 ? STORE_NONE : STORE_OK;
+    db_param_bytes(&q.p, attempt->account_hmac, sizeof(attempt->account_hmac));
+    db_param_any(&q.p, attempt->address);
+    db_param_int64(&q.p, max_failures);
+    db_param_int64(&q.p, window_s);
+    if (sql_run(&q, st, &attempt_begin_sql, NULL)) {
+        *retry_after_s = db_int64(q.rows, 0, 0);
+        q.result = *retry_after_s > 0 ? STORE_NONE : STORE_OK;
     }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }
 
 static const struct db_statement attempt_settle_sql = {
@@ -167,12 +108,13 @@ enum store_result store_attempt_settle(struct store *st,
                                        const struct attempt *attempt,
                                        bool success)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    db_param_bytes(&p, attempt->account_hmac, sizeof(attempt->account_hmac));
-    db_param_any(&p, attempt->address);
-    db_param_bool(&p, success);
-    return store_run_one(st, &attempt_settle_sql, &p);
+    db_param_bytes(&q.p, attempt->account_hmac, sizeof(attempt->account_hmac));
+    db_param_any(&q.p, attempt->address);
+    db_param_bool(&q.p, success);
+    (void) sql_run_one(&q, st, &attempt_settle_sql);
+    return sql_end(&q);
 }
 
 /* -- health -- */
@@ -201,25 +143,14 @@ static const struct db_statement migrated_sql = {
 
 enum store_result store_ping(struct store *st, int *schema_version)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result = store_run(st, &ping_sql, &p, NULL, &rows);
+    struct sql_query q = {0};
 
-    if (result == STORE_OK) {
-        *schema_version = (int) db_int64(rows, 0, 0);
-        result = db_bool(rows, 0, 1) ? STORE_OK : STORE_NONE;
-    }
-    db_rows_free(rows);
-    if (result != STORE_UNAVAILABLE) {
-        return result;
-    }
-    /* A database that answers but was never migrated is a different failure.
-     */
-    result = store_run(st, &migrated_sql, &p, NULL, &rows);
-    if (result == STORE_OK && db_bool(rows, 0, 0)) {
-        result = STORE_UNAVAILABLE;
-    }
     *schema_version = 0;
-    db_rows_free(rows);
-    return result;
+    if (sql_run(&q, st, &ping_sql, NULL)) {
+        *schema_version = (int) db_int64(q.rows, 0, 0);
+        q.result = db_bool(q.rows, 0, 1) ? STORE_OK : STORE_NONE;
+    } else if (sql_run(&q, st, &migrated_sql, NULL) && db_bool(q.rows, 0, 0)) {
+        q.result = STORE_UNAVAILABLE; /* else it was never migrated */
+    }
+    return sql_end(&q);
 }

@@ -1,13 +1,15 @@
 /* What owners see of their sessions and do to them, and their credentials. */
 
+#include "store/store_own.h"
+
 #include "base/account_name.h"
-#include "store/store_sql.h"
+#include "store/sql.h"
 
 #include <string.h>
 
 /* -- the list -- */
 
-#define ALIVE STORE_NOT_LOCKED_OUT("s")
+#define ALIVE SQL_NOT_LOCKED_OUT("s")
 
 /* The sessions $3 and $4 say to be alive, but $2, by the index of their age;
  * one more than are shown.  Of the one that asks nothing is told that a
@@ -62,7 +64,7 @@ static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
 
         db_uuid(rows, row, 0, s->session_id);
         for (int i = 0; i < 9; i++) {
-            *texts[i] = store_keep(arena, db_text(rows, row, i + 1, NULL));
+            *texts[i] = sql_keep(arena, db_text(rows, row, i + 1, NULL));
             if (*texts[i] == NULL) {
                 return false;
             }
@@ -71,29 +73,25 @@ static bool copy_own(pj_arena_t *arena, const struct db_rows *rows,
     return out->items != NULL;
 }
 
-enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
-                                     const struct session *current,
-                                     int64_t now_s, int64_t opened_at_s,
-                                     int64_t expires_at_s,
-                                     struct own_sessions *out)
+enum store_result store_own_list(struct store *st, pj_arena_t *arena,
+                                 const struct session *current, int64_t now_s,
+                                 int64_t opened_at_s, int64_t expires_at_s,
+                                 struct own_sessions *out)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
-    store_param_uuid(&p, current->account_id);
-    store_param_uuid(&p, current->session_id);
-    db_param_time_us(&p, now_s * 1000000);
-    db_param_time_us(&p, opened_at_s * 1000000);
-    db_param_int64(&p, STORE_MAX_OWN + 1);
-    db_param_time_us(&p, expires_at_s * 1000000);
-    result = store_run(st, &sessions_own_sql, &p, NULL, &rows);
-    if (result == STORE_OK && !copy_own(arena, rows, out)) {
-        result = STORE_UNAVAILABLE;
+    db_param_uuid(&q.p, pj_str(current->account_id));
+    db_param_uuid(&q.p, pj_str(current->session_id));
+    db_param_time_us(&q.p, now_s * 1000000);
+    db_param_time_us(&q.p, opened_at_s * 1000000);
+    db_param_int64(&q.p, STORE_MAX_OWN + 1);
+    db_param_time_us(&q.p, expires_at_s * 1000000);
+    if (sql_run(&q, st, &sessions_own_sql, NULL) &&
+        !copy_own(arena, q.rows, out)) {
+        q.result = STORE_UNAVAILABLE;
     }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }
 
 /* -- ending them -- */
@@ -114,25 +112,21 @@ enum store_result store_sessions_own(struct store *st, pj_arena_t *arena,
 static const struct db_statement sessions_end_sql = {"sessions_end", END(""),
                                                      true};
 
-enum store_result store_sessions_end(struct store *st, const char *account_id,
-                                     const char *except, int64_t *ended)
+enum store_result store_own_end(struct store *st, const char *account_id,
+                                const char *except, int64_t *ended)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
     enum store_result result;
     size_t n;
 
-    store_param_uuid(&p, account_id);
-    db_param_uuid_or_null(&p, except);
-    db_param_int64(&p, BATCH);
     do {
-        result = store_run(st, &sessions_end_sql, &p, NULL, &rows);
-        if (result == STORE_UNKNOWN) { /* ending twice is ending once */
-            result = store_run(st, &sessions_end_sql, &p, NULL, &rows);
-        }
-        n = result == STORE_OK ? db_affected(rows) : 0;
+        struct sql_query q = {0};
+
+        db_param_uuid(&q.p, pj_str(account_id));
+        db_param_uuid_or_null(&q.p, except);
+        db_param_int64(&q.p, BATCH);
+        n = sql_run_safe(&q, st, &sessions_end_sql) ? db_affected(q.rows) : 0;
         *ended += (int64_t) n;
-        db_rows_free(rows);
+        result = sql_end(&q);
     } while (n == BATCH);
     return result;
 }
@@ -142,31 +136,24 @@ enum store_result store_sessions_end(struct store *st, const char *account_id,
 static const struct db_statement account_read_sql = {
     "account_read",
     "SELECT account_id, account_type, status = 'ACTIVE', credential_hash,"
-    "       account_name, " STORE_CLOCK " FROM accounts a"
+    "       account_name, " SQL_CLOCK " FROM accounts a"
     " WHERE account_id = $1",
     false};
 
-enum store_result store_account_read(struct store *st, const char *account_id,
-                                     char *name, struct account *out)
+enum store_result store_own_account(struct store *st, const char *account_id,
+                                    char *name, struct account *out)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, account_id);
-    result = store_run(st, &account_read_sql, &p, NULL, &rows);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
-        result = STORE_NONE;
+    db_param_uuid(&q.p, pj_str(account_id));
+    if (sql_run_one(&q, st, &account_read_sql)) {
+        sql_copy_account(q.rows, 3, 5, out);
+        sql_copy_text(q.rows, 0, 4, name, ACCOUNT_NAME_MAX + 1);
     }
-    if (result == STORE_OK) {
-        store_copy_account(rows, 3, 5, out);
-        store_copy_text(rows, 0, 4, name, ACCOUNT_NAME_MAX + 1);
-    }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }
 
-#define IN_TIME STORE_BEFORE_FENCE("$6")
+#define IN_TIME SQL_BEFORE_FENCE("$6")
 #define END_OTHERS END("changed, ")
 
 static const struct db_statement credential_change_sql = {
@@ -181,29 +168,20 @@ static const struct db_statement credential_change_sql = {
     " SELECT (SELECT count(*) FROM ended) FROM changed",
     true};
 
-enum store_result store_credential_change(struct store *st,
-                                          const char *account_id,
-                                          const char *old_hash,
-                                          const char *new_hash,
-                                          const char *except, int64_t *ended)
+enum store_result store_own_change(struct store *st, const char *account_id,
+                                   const char *old_hash, const char *new_hash,
+                                   const char *except, int64_t *ended)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, account_id);
-    store_param_uuid(&p, except);
-    db_param_int64(&p, BATCH);
-    db_param_text(&p, old_hash, strlen(old_hash));
-    db_param_text(&p, new_hash, strlen(new_hash));
-    db_param_fence(&p);
-    result = store_run(st, &credential_change_sql, &p, NULL, &rows);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
-        result = STORE_NONE;
+    db_param_uuid(&q.p, pj_str(account_id));
+    db_param_uuid(&q.p, pj_str(except));
+    db_param_int64(&q.p, BATCH);
+    db_param_text(&q.p, old_hash, strlen(old_hash));
+    db_param_text(&q.p, new_hash, strlen(new_hash));
+    db_param_fence(&q.p);
+    if (sql_run_one(&q, st, &credential_change_sql)) {
+        *ended += db_int64(q.rows, 0, 0);
     }
-    if (result == STORE_OK) {
-        *ended += db_int64(rows, 0, 0);
-    }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }

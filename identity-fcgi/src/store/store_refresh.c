@@ -5,7 +5,8 @@
 #include "store/store_refresh.h"
 
 #include "base/uuid.h"
-#include "store/store_session_read.h"
+#include "store/sql.h"
+#include "store/store_session.h"
 
 #include <string.h>
 
@@ -14,7 +15,7 @@
 /*
  * Replaces the jti of the row s by $3, with the expiry $4.  That is by the
  * service's clock and could be before created_at, which is by the database's.
- * $9 to $11 are those of store_param_client(), $12 to $14 those of
+ * $9 to $11 are those of sql_param_client(), $12 to $14 those of
  * param_retry().
  */
 #define ROTATE                                                                \
@@ -42,8 +43,8 @@ static void param_retry(struct db_params *p, pj_str_t old_jti,
                         const struct rotation *to)
 {
     if (to->retry_window_s > 0) {
-        db_param_uuid(p, (const char *) old_jti.data, old_jti.len);
-        store_param_uuid(p, to->new_jti);
+        db_param_uuid(p, old_jti);
+        db_param_uuid(p, pj_str(to->new_jti));
         db_param_time_us(p, to->now_s * 1000000);
         return;
     }
@@ -75,11 +76,10 @@ static void param_retry(struct db_params *p, pj_str_t old_jti,
     "             AND o.active_branch_id"                                     \
     "                 IS NOT DISTINCT FROM s.active_branch_id)"
 #define REFRESH                                                               \
-    STORE_SESSION STORE_SELECTABLE("s.active_branch_id",                      \
-                                   "") ", rotated AS (" ROTATE ALLOWED        \
-        STORE_BEFORE_FENCE("$8") "   RETURNING session_id)"
-#define REFRESHED                                                             \
-    STORE_SESSION_ROWS(", EXISTS (SELECT FROM rotated)", ", NULL")
+    SQL_SESSION SQL_SELECTABLE("s.active_branch_id",                          \
+                               "") ", rotated AS (" ROTATE ALLOWED            \
+        SQL_BEFORE_FENCE("$8") "   RETURNING session_id)"
+#define REFRESHED SQL_SESSION_ROWS(", EXISTS (SELECT FROM rotated)", ", NULL")
 
 static const struct db_statement session_refresh_sql[2] = {
     {"session_refresh", REFRESH REFRESHED, true},
@@ -93,43 +93,37 @@ enum store_result store_refresh(struct store *st, pj_arena_t *arena,
 {
     const pj_claims_t *token = to->token;
     unsigned char jti[UUID_BYTES];
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
     *rotated = false;
-    db_param_uuid(&p, (const char *) token->session_id.data,
-                  token->session_id.len);
-    db_param_uuid(&p, (const char *) token->jti.data, token->jti.len);
-    store_param_uuid(&p, to->new_jti);
-    db_param_time_us(&p, to->expires_at_s * 1000000);
-    db_param_uuid(&p, (const char *) token->account_id.data,
-                  token->account_id.len);
-    db_param_time_us(&p, (to->now_s + 1) * 1000000);
-    db_param_time_us(&p, to->opened_at_s * 1000000);
-    db_param_fence(&p);
-    store_param_client(&p, st);
-    param_retry(&p, token->jti, to);
-    if (p.bad_uuid || !uuid_read(jti, token->jti)) {
+    db_param_uuid(&q.p, token->session_id);
+    db_param_uuid(&q.p, token->jti);
+    db_param_uuid(&q.p, pj_str(to->new_jti));
+    db_param_time_us(&q.p, to->expires_at_s * 1000000);
+    db_param_uuid(&q.p, token->account_id);
+    db_param_time_us(&q.p, (to->now_s + 1) * 1000000);
+    db_param_time_us(&q.p, to->opened_at_s * 1000000);
+    db_param_fence(&q.p);
+    sql_param_client(&q.p, st);
+    param_retry(&q.p, token->jti, to);
+    if (q.p.bad_uuid || !uuid_read(jti, token->jti)) {
         /* An id is malformed, or the jti is not written as we write it and so
          * is not the session's: there is nothing to rotate. */
         return store_session_read(st, arena, token->session_id, NULL, list,
                                   meanwhile, out);
     }
-    result = store_run(st, &session_refresh_sql[to->remember], &p, meanwhile,
-                       &rows);
-    *rotated = result == STORE_OK && db_row_count(rows) > 0 &&
-               db_bool(rows, 0, STORE_COL_MORE);
-    result = store_session_read_copy(result, &p, rows, arena, list, out);
-    db_rows_free(rows);
-    if (*rotated && result == STORE_UNAVAILABLE) {
+    *rotated =
+        sql_run(&q, st, &session_refresh_sql[to->remember], meanwhile) &&
+        db_row_count(q.rows) > 0 && db_bool(q.rows, 0, SQL_COL_MORE);
+    store_session_copy(&q, arena, list, out);
+    (void) sql_end(&q);
+    if (*rotated && q.result == STORE_UNAVAILABLE) {
         return STORE_UNKNOWN; /* what was done can no longer be told */
     }
-    if (result == STORE_OK && !*rotated && store_session_read_again(out)) {
-        return store_session_read(st, arena, token->session_id, NULL, list,
-                                  NULL, out);
-    }
-    return result;
+    return q.result == STORE_OK && !*rotated && store_session_again(out)
+               ? store_session_read(st, arena, token->session_id, NULL, list,
+                                    NULL, out)
+               : q.result;
 }
 
 /* -- rotating what was read -- */
@@ -142,8 +136,8 @@ enum store_result store_refresh(struct store *st, pj_arena_t *arena,
     " WHERE session_id = $1 AND jti = $2 AND status = 'ACTIVE'"               \
     "   AND workspace_id IS NOT DISTINCT FROM $5"                             \
     "   AND member_id IS NOT DISTINCT FROM $6"                                \
-    "   AND active_branch_id IS NOT DISTINCT FROM $7" STORE_NOT_LOCKED_OUT(   \
-        "s") STORE_BEFORE_FENCE("$8")
+    "   AND active_branch_id IS NOT DISTINCT FROM $7" SQL_NOT_LOCKED_OUT("s") \
+        SQL_BEFORE_FENCE("$8")
 #define CLEAR_SCOPE                                                           \
     ", workspace_id = NULL, member_id = NULL, active_branch_id = NULL"
 #define REMEMBERING(update)                                                   \
@@ -170,19 +164,17 @@ enum store_result store_refresh_rotate(struct store *st,
                                        const struct rotation *to,
                                        bool clear_scope)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, old->session_id);
-    store_param_uuid(&p, old->jti);
-    store_param_uuid(&p, to->new_jti);
-    db_param_time_us(&p, to->expires_at_s * 1000000);
-    param_scope(&p, old);
-    store_param_client(&p, st);
-    param_retry(&p,
-                (pj_str_t){(const unsigned char *) old->jti, strlen(old->jti)},
-                to);
-    return store_run_one(st, &session_rotate_sql[clear_scope][to->remember],
-                         &p);
+    db_param_uuid(&q.p, pj_str(old->session_id));
+    db_param_uuid(&q.p, pj_str(old->jti));
+    db_param_uuid(&q.p, pj_str(to->new_jti));
+    db_param_time_us(&q.p, to->expires_at_s * 1000000);
+    param_scope(&q.p, old);
+    sql_param_client(&q.p, st);
+    param_retry(&q.p, pj_str(old->jti), to);
+    (void) sql_run_one(&q, st, &session_rotate_sql[clear_scope][to->remember]);
+    return sql_end(&q);
 }
 
 /*
@@ -203,33 +195,25 @@ enum store_result store_refresh_retry(struct store *st,
                                       const pj_claims_t *token,
                                       int64_t window_s, struct retry *out)
 {
-    struct db_params p = {0};
     unsigned char jti[UUID_BYTES];
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
     if (!uuid_read(jti, token->jti)) {
         return STORE_NONE; /* not written as we write it: not the session's */
     }
-    db_param_uuid(&p, (const char *) token->session_id.data,
-                  token->session_id.len);
-    db_param_uuid(&p, (const char *) token->jti.data, token->jti.len);
-    db_param_int64(&p, window_s);
-    result = store_run(st, &session_retry_sql, &p, NULL, &rows);
-    if (result == STORE_OK && db_row_count(rows) == 0) {
-        result = STORE_NONE;
+    db_param_uuid(&q.p, token->session_id);
+    db_param_uuid(&q.p, token->jti);
+    db_param_int64(&q.p, window_s);
+    if (sql_run_one(&q, st, &session_retry_sql)) {
+        db_uuid(q.rows, 0, 0, out->jti);
+        out->iat_s = db_time_us(q.rows, 0, 1) / 1000000;
+        out->expires_at_s = db_time_us(q.rows, 0, 2) / 1000000;
+        out->rotated_at_us = db_time_us(q.rows, 0, 3);
+        sql_copy_text(q.rows, 0, 4, out->address, sizeof(out->address));
+        sql_copy_text(q.rows, 0, 5, out->agent, sizeof(out->agent));
+        out->elsewhere = (unsigned) db_int64(q.rows, 0, 6);
     }
-    if (result == STORE_OK) {
-        db_uuid(rows, 0, 0, out->jti);
-        out->iat_s = db_time_us(rows, 0, 1) / 1000000;
-        out->expires_at_s = db_time_us(rows, 0, 2) / 1000000;
-        out->rotated_at_us = db_time_us(rows, 0, 3);
-        store_copy_text(rows, 0, 4, out->address, sizeof(out->address));
-        store_copy_text(rows, 0, 5, out->agent, sizeof(out->agent));
-        out->elsewhere = (unsigned) db_int64(rows, 0, 6);
-    }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }
 
 #define REPEAT                                                                \
@@ -241,17 +225,19 @@ static const struct db_statement session_repeat_sql[2] = {
     {"session_repeat_clear", REPEAT CLEAR_SCOPE UNCHANGED, true}};
 
 enum store_result store_refresh_repeat(struct store *st,
-                                       const struct session *rotated,
-                                       bool elsewhere, bool clear_scope)
+                                       const struct session *s,
+                                       const char *jti, bool elsewhere,
+                                       bool clear_scope)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, rotated->session_id);
-    store_param_uuid(&p, rotated->jti);
-    db_param_int64(&p, elsewhere);
-    db_param_time_us(&p, st->access_until_s * 1000000);
-    param_scope(&p, rotated);
-    return store_run_one(st, &session_repeat_sql[clear_scope], &p);
+    db_param_uuid(&q.p, pj_str(s->session_id));
+    db_param_uuid(&q.p, pj_str(jti));
+    db_param_int64(&q.p, elsewhere);
+    db_param_time_us(&q.p, st->access_until_s * 1000000);
+    param_scope(&q.p, s);
+    (void) sql_run_one(&q, st, &session_repeat_sql[clear_scope]);
+    return sql_end(&q);
 }
 
 static const struct db_statement session_rotated_sql = {
@@ -264,10 +250,11 @@ enum store_result store_refresh_remembered(struct store *st,
                                            const char *session_id,
                                            pj_str_t jti, int64_t within_s)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, session_id);
-    db_param_uuid(&p, (const char *) jti.data, jti.len);
-    db_param_int64(&p, within_s);
-    return store_run_one(st, &session_rotated_sql, &p);
+    db_param_uuid(&q.p, pj_str(session_id));
+    db_param_uuid(&q.p, jti);
+    db_param_int64(&q.p, within_s);
+    (void) sql_run_one(&q, st, &session_rotated_sql);
+    return sql_end(&q);
 }

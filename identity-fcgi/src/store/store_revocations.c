@@ -11,7 +11,10 @@
  * given again.
  */
 
-#include "store/store_sql.h"
+#include "store/store_revocations.h"
+
+#include "base/parse.h"
+#include "store/sql.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -99,23 +102,19 @@ enum store_result store_revocations(struct store *st, pj_arena_t *arena,
                                     const char *cursor,
                                     struct revocations *out)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
     memset(out, 0, sizeof(*out));
     if (cursor[0] != '\0' &&
         !parse_form(cursor, CURSOR_FORM, STORE_CURSOR - 1)) {
         return STORE_NONE;
     }
-    db_param_text(&p, cursor, strlen(cursor));
-    db_param_int64(&p, STORE_MAX_LIST + 1);
-    result = store_run(st, &revocations_sql, &p, NULL, &rows);
-    if (result == STORE_OK && !db_bool(rows, 0, KNOWN)) {
-        result = STORE_NONE;
-    } else if (result == STORE_OK && !copy(arena, rows, out)) {
-        result = STORE_UNAVAILABLE;
+    db_param_text(&q.p, cursor, strlen(cursor));
+    db_param_int64(&q.p, STORE_MAX_LIST + 1);
+    if (sql_run(&q, st, &revocations_sql, NULL)) {
+        q.result = !db_bool(q.rows, 0, KNOWN)  ? STORE_NONE
+                   : !copy(arena, q.rows, out) ? STORE_UNAVAILABLE
+                                               : STORE_OK;
     }
-    db_rows_free(rows);
-    return result;
+    return sql_end(&q);
 }

@@ -1,28 +1,28 @@
-/* The life of a session: opened, rotated, bound to a branch, revoked. */
+/* The life of a session: opened, read, bound to a branch, revoked. */
+
+#include "store/store_session.h"
 
 #include "base/buf.h"
 #include "base/uuid.h"
-#include "store/store_sql.h"
+#include "store/sql.h"
 
 #include <string.h>
 
-/* Copies the revoked rows to done (room for cap), and frees them. */
-static enum store_result copy_revoked(enum store_result result,
-                                      struct db_rows *rows, size_t cap,
-                                      struct session_ref *done,
-                                      size_t *done_count)
+/* Copies the revoked rows to done, and ends the query. */
+static enum store_result copy_revoked(struct sql_query *q,
+                                      struct session_refs *done)
 {
-    *done_count = 0;
-    if (result == STORE_OK) {
-        for (size_t i = 0; i < db_row_count(rows) && i < cap; i++) {
-            db_uuid(rows, i, 0, done[i].session_id);
-            db_uuid(rows, i, 1, done[i].account_id);
-            *done_count = i + 1;
-        }
-        result = *done_count > 0 ? STORE_OK : STORE_NONE;
+    size_t n = q->result == STORE_OK ? db_row_count(q->rows) : 0;
+
+    done->count = n < STORE_MAX_REVOKE ? n : STORE_MAX_REVOKE;
+    for (size_t i = 0; i < done->count; i++) {
+        db_uuid(q->rows, i, 0, done->items[i].session_id);
+        db_uuid(q->rows, i, 1, done->items[i].account_id);
     }
-    db_rows_free(rows);
-    return result;
+    if (q->result == STORE_OK && n == 0) {
+        q->result = STORE_NONE;
+    }
+    return sql_end(q);
 }
 
 /*
@@ -38,7 +38,7 @@ static const struct db_statement session_create_sql = {
     "          sessions_valid_after + interval '1 us') AS created_at"
     "     FROM accounts a"
     "    WHERE account_id = $2 AND status = 'ACTIVE' AND credential_hash = $8"
-    "      AND " STORE_VALID_AFTER(
+    "      AND " SQL_VALID_AFTER(
         "a") " = $12"
              "      FOR SHARE)"
              " INSERT INTO auth_sessions (session_id, account_id, jti, "
@@ -55,19 +55,20 @@ enum store_result store_session_create(struct store *st,
                                        const struct session *s,
                                        const char *credential_hash)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, s->session_id);
-    store_param_uuid(&p, s->account_id);
-    store_param_uuid(&p, s->jti);
-    db_param_time_us(&p, s->expires_at_s * 1000000);
-    db_param_uuid_or_null(&p, s->workspace_id);
-    db_param_uuid_or_null(&p, s->member_id);
-    db_param_uuid_or_null(&p, s->active_branch_id);
-    db_param_text(&p, credential_hash, strlen(credential_hash));
-    store_param_client(&p, st);
-    db_param_time_us(&p, s->clock.valid_after_us);
-    return store_run_one(st, &session_create_sql, &p);
+    db_param_uuid(&q.p, pj_str(s->session_id));
+    db_param_uuid(&q.p, pj_str(s->account_id));
+    db_param_uuid(&q.p, pj_str(s->jti));
+    db_param_time_us(&q.p, s->expires_at_s * 1000000);
+    db_param_uuid_or_null(&q.p, s->workspace_id);
+    db_param_uuid_or_null(&q.p, s->member_id);
+    db_param_uuid_or_null(&q.p, s->active_branch_id);
+    db_param_text(&q.p, credential_hash, strlen(credential_hash));
+    sql_param_client(&q.p, st);
+    db_param_time_us(&q.p, s->clock.valid_after_us);
+    (void) sql_run_one(&q, st, &session_create_sql);
+    return sql_end(&q);
 }
 
 /*
@@ -103,19 +104,16 @@ static const struct db_statement session_limit_sql = {
 
 enum store_result store_session_limit(struct store *st,
                                       const struct session *s, int most,
-                                      struct session_ref *done,
-                                      size_t *done_count)
+                                      struct session_refs *done)
 {
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, s->account_id);
-    db_param_int64(&p, most);
-    db_param_int64(&p, SPARE);
-    store_param_uuid(&p, s->session_id);
-    result = store_run(st, &session_limit_sql, &p, NULL, &rows);
-    return copy_revoked(result, rows, STORE_MAX_REVOKE, done, done_count);
+    db_param_uuid(&q.p, pj_str(s->account_id));
+    db_param_int64(&q.p, most);
+    db_param_int64(&q.p, SPARE);
+    db_param_uuid(&q.p, pj_str(s->session_id));
+    (void) sql_run(&q, st, &session_limit_sql, NULL);
+    return copy_revoked(&q, done);
 }
 
 /* Locking the account's row waits for who is locking it out: the tokens that
@@ -133,7 +131,7 @@ static const struct db_statement session_select_sql = {
     "  FROM owner"
     " WHERE session_id = $1 AND status = 'ACTIVE'"
     "   AND created_at > sessions_valid_after"
-    "   AND (workspace_id IS NULL OR workspace_id = $2)" STORE_BEFORE_FENCE(
+    "   AND (workspace_id IS NULL OR workspace_id = $2)" SQL_BEFORE_FENCE(
         "$5"),
     true};
 
@@ -141,15 +139,16 @@ enum store_result store_session_select(struct store *st,
                                        const char *session_id,
                                        const struct scope *to)
 {
-    struct db_params p = {0};
+    struct sql_query q = {0};
 
-    store_param_uuid(&p, session_id);
-    store_param_uuid(&p, to->workspace_id);
-    store_param_uuid(&p, to->member_id);
-    store_param_uuid(&p, to->active_branch_id);
-    db_param_fence(&p);
-    db_param_time_us(&p, st->access_until_s * 1000000);
-    return store_run_one(st, &session_select_sql, &p);
+    db_param_uuid(&q.p, pj_str(session_id));
+    db_param_uuid(&q.p, pj_str(to->workspace_id));
+    db_param_uuid(&q.p, pj_str(to->member_id));
+    db_param_uuid(&q.p, pj_str(to->active_branch_id));
+    db_param_fence(&q.p);
+    db_param_time_us(&q.p, st->access_until_s * 1000000);
+    (void) sql_run_one(&q, st, &session_select_sql);
+    return sql_end(&q);
 }
 
 /* revoked_at never precedes created_at, which another host's clock wrote. */
@@ -158,22 +157,18 @@ static const struct db_statement session_revoke_sql = {
     "UPDATE auth_sessions"
     "   SET status = 'REVOKED', revoked_at = greatest(now(), created_at)"
     " WHERE session_id = ANY (string_to_array($1, ',')::uuid[])"
-    "   AND status = 'ACTIVE'" STORE_NOT_LOCKED_OUT(
+    "   AND status = 'ACTIVE'" SQL_NOT_LOCKED_OUT(
         "auth_sessions") " RETURNING session_id, account_id",
     true};
 
 enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
-                                       size_t count, struct session_ref *done,
-                                       size_t *done_count)
+                                       size_t count, struct session_refs *done)
 {
     char mem[STORE_MAX_REVOKE * STORE_UUID];
     unsigned char bytes[UUID_BYTES];
+    struct sql_query q = {.result = STORE_NONE};
     struct buf list;
-    struct db_params p = {0};
-    struct db_rows *rows;
-    enum store_result result;
 
-    *done_count = 0;
     buf_init(&list, mem, sizeof(mem));
     for (size_t i = 0; i < count && i < STORE_MAX_REVOKE; i++) {
         /* What is no UUID names no session. */
@@ -182,14 +177,132 @@ enum store_result store_session_revoke(struct store *st, const pj_str_t *ids,
             buf_add(&list, ids[i].data, ids[i].len);
         }
     }
-    if (list.len == 0) {
-        return STORE_NONE;
+    if (list.len > 0) {
+        db_param_text(&q.p, list.data, list.len);
+        (void) sql_run_safe(&q, st, &session_revoke_sql);
     }
-    db_param_text(&p, list.data, list.len);
-    result = store_run(st, &session_revoke_sql, &p, NULL, &rows);
-    if (result == STORE_UNKNOWN) {
-        /* Revoking twice is revoking once. */
-        result = store_run(st, &session_revoke_sql, &p, NULL, &rows);
+    return copy_revoked(&q, done);
+}
+
+/* -- reading, with the branches that can be selected -- */
+
+static const struct db_statement choices_sql = {
+    "choices",
+    "SELECT " SQL_BRANCH_COLUMNS(
+        "count(*) OVER () = 1") "  FROM selectable_branches t WHERE "
+                                "t.account_id = $1",
+    false};
+
+enum store_result store_session_choices(struct store *st, pj_arena_t *arena,
+                                        const char *account_id,
+                                        struct session_view *out)
+{
+    struct sql_query q = {0};
+
+    memset(out, 0, sizeof(*out));
+    db_param_uuid(&q.p, pj_str(account_id));
+    if (sql_run(&q, st, &choices_sql, NULL) &&
+        !sql_copy_branches(arena, q.rows, false, out)) {
+        q.result = STORE_UNAVAILABLE;
     }
-    return copy_revoked(result, rows, count, done, done_count);
+    return sql_end(&q);
+}
+
+static const struct db_statement session_read_sql = {
+    "session_read",
+    SQL_SESSION SQL_SELECTABLE("coalesce($2, s.active_branch_id)", "$3 OR ")
+        SQL_SESSION_ROWS("", ""),
+    false};
+
+enum {
+    ACCOUNT_ID = SQL_BRANCH_COLS,
+    ACCOUNT_TYPE,
+    ACCOUNT_ENABLED,
+    ACTIVE,
+    JTI,
+    WORKSPACE_ID,
+    MEMBER_ID,
+    ACTIVE_BRANCH_ID,
+    CREATED_AT,
+    EXPIRES_AT,
+    CLOCK_NOW,
+    CLOCK_VALID_AFTER
+};
+
+_Static_assert(CLOCK_VALID_AFTER + 1 == SQL_COL_MORE, "the columns end there");
+
+void store_session_copy(struct sql_query *q, pj_arena_t *arena, bool list,
+                        struct session_view *out)
+{
+    struct session *s = &out->session;
+
+    memset(out, 0, sizeof(*out));
+    if (q->p.bad_uuid) {
+        return;
+    }
+    uuid_write(s->session_id, (const unsigned char *) q->p.values[0]);
+    if (q->result == STORE_OK && db_row_count(q->rows) == 0) {
+        q->result = STORE_NONE;
+    }
+    if (q->result != STORE_OK) {
+        return;
+    }
+    db_uuid(q->rows, 0, ACCOUNT_ID, s->account_id);
+    sql_copy_text(q->rows, 0, ACCOUNT_TYPE, s->account_type,
+                  sizeof(s->account_type));
+    s->account_enabled = db_bool(q->rows, 0, ACCOUNT_ENABLED);
+    s->active = db_bool(q->rows, 0, ACTIVE);
+    db_uuid(q->rows, 0, JTI, s->jti);
+    db_uuid(q->rows, 0, WORKSPACE_ID, s->workspace_id);
+    db_uuid(q->rows, 0, MEMBER_ID, s->member_id);
+    db_uuid(q->rows, 0, ACTIVE_BRANCH_ID, s->active_branch_id);
+    s->created_at_s = db_time_us(q->rows, 0, CREATED_AT) / 1000000;
+    s->expires_at_s = db_time_us(q->rows, 0, EXPIRES_AT) / 1000000;
+    sql_copy_clock(q->rows, CLOCK_NOW, &s->clock);
+    if (!sql_copy_branches(arena, q->rows, list, out)) {
+        q->result = STORE_UNAVAILABLE;
+    }
+}
+
+bool store_session_again(const struct session_view *view)
+{
+    return !view->selectable && view->session.workspace_id[0] != '\0';
+}
+
+/* By one statement; everywhere: with the branches of other workspaces. */
+static enum store_result
+read_once(struct store *st, pj_arena_t *arena, pj_str_t session_id,
+          const pj_str_t *branch_id, bool list, bool everywhere,
+          struct meanwhile *meanwhile, struct session_view *out)
+{
+    /* Which no branch has: in place of a malformed id. */
+    const pj_str_t nil = PJ_STR("00000000-0000-0000-0000-000000000000");
+    unsigned char bytes[UUID_BYTES];
+    struct sql_query q = {0};
+
+    db_param_uuid(&q.p, session_id);
+    if (branch_id == NULL) {
+        db_param_uuid_or_null(&q.p, NULL);
+    } else {
+        db_param_uuid(&q.p, uuid_parse(bytes, *branch_id) ? *branch_id : nil);
+    }
+    db_param_bool(&q.p, everywhere);
+    (void) sql_run(&q, st, &session_read_sql, meanwhile);
+    store_session_copy(&q, arena, list, out);
+    return sql_end(&q);
+}
+
+enum store_result store_session_read(struct store *st, pj_arena_t *arena,
+                                     pj_str_t session_id,
+                                     const pj_str_t *branch_id, bool list,
+                                     struct meanwhile *meanwhile,
+                                     struct session_view *out)
+{
+    enum store_result result = read_once(st, arena, session_id, branch_id,
+                                         list, false, meanwhile, out);
+
+    return result == STORE_OK && store_session_again(out)
+               ? read_once(st, arena, session_id, branch_id, list, true, NULL,
+                           out)
+               : result;
 }

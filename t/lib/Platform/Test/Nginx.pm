@@ -64,8 +64,7 @@ sub start {
     my ($self) = @_;
 
     unlink $self->{pidfile};
-    my @prefix
-        = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
+    my @prefix = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
     $self->{process} = Platform::Test::Process->start(
         name => $self->{name},
         dir  => $self->{dir},
@@ -88,8 +87,7 @@ sub start {
 sub _said {
     my ($self) = @_;
 
-    return _slurp("$self->{dir}/$self->{name}.out.log")
-        . _slurp($self->{log});
+    return _slurp("$self->{dir}/$self->{name}.out.log") . _slurp($self->{log});
 }
 
 # Worker processes of now.
@@ -167,8 +165,7 @@ sub stop {
 sub _wait_leaving {
     my ($self) = @_;
 
-    my @leaving = $self->error_log
-        =~ /(\d+)#\d+: gracefully shutting down/g;
+    my @leaving = $self->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
     my $until = time + 60;
     while (time < $until && grep { kill 0, $_ } @leaving) {
         sleep 0.02;
@@ -185,16 +182,28 @@ sub access_log { return _slurp($_[0]{access}) }
 sub access_lines {
     my ($self, $n) = @_;
 
-    require JSON::PP;
-    my $json = JSON::PP->new->utf8;
     my $until = time + 60 * Platform::Test::Env::scale();
-    my @lines;
     while (1) {
-        @lines = $self->access_log =~ /^(.*)\n/mg;
-        last if @lines >= ($n // 0) || time > $until;
+        my $lines = $self->_decoded;
+        return map { +{%$_} } @$lines if @$lines >= ($n // 0) || time > $until;
         sleep 0.02;
     }
-    return map { $json->decode($_) } @lines;
+}
+
+# Each line is decoded once.
+sub _decoded {
+    my ($self) = @_;
+
+    require JSON::PP;
+    my $json = JSON::PP->new->utf8;
+    my $log = $self->access_log;
+    my $had = $self->{decoded} //= { bytes => 0, lines => [] };
+    @$had{qw(bytes lines)} = (0, []) if length $log < $had->{bytes};
+    my $end = rindex($log, "\n") + 1;
+    push @{ $had->{lines} }, map { $json->decode($_) }
+        split /\n/, substr $log, $had->{bytes}, $end - $had->{bytes};
+    $had->{bytes} = $end;
+    return $had->{lines};
 }
 
 # Waits until the error log matches; true when it did within $seconds.

@@ -157,7 +157,8 @@ CONF
 
 # Starts everything.  echo => 1: downstream is the Perl echo; edit => sub
 # changes $_, the text of the rendered nginx.conf; env => {...} the environment
-# of both halves (rate limits are off unless it says so).
+# of both halves (rate limits are off unless it says so); identity => one process
+# that runs, or [several]; key_age => the soft age and the cooldown of keys.
 sub full_stack {
     my ($self, %o) = @_;
 
@@ -172,8 +173,18 @@ sub full_stack {
             => 'http://127.0.0.1:' . $upstream->port) : ()),
         %{ $o{env} // {} },
     );
-    my $identity = $o{identity} // $self->identity(%env);
-    my $nginx = $self->render_nginx(\%env, $identity->address, $o{edit});
+    my $identities = $o{identity} // $self->identity(%env);
+    $identities = [$identities] if ref $identities ne 'ARRAY';
+    my $identity = $identities->[0];
+    my $nginx = $self->render_nginx(\%env,
+        join(' ', map { $_->address } @$identities), $o{edit});
+    if ($o{key_age}) {
+        my $file = 'rendered/platform-http.conf';
+        my $text = $self->read_file($file);
+        2 == $text =~ s/(key_soft_age|key_cooldown) \S+;/$1 $o{key_age};/g
+            or die "no soft age and cooldown in $file\n";
+        $self->write_file($file, $text);
+    }
     $self->track($nginx)->start;
 
     for my $port ($self->port('identity'), $self->port('gateway')) {
@@ -198,8 +209,7 @@ sub render_nginx {
     mkdir $_ for $run, $logs;
     local %ENV = (
         PATH => $ENV{PATH},
-        (map { (uc $_ . '_PORT' => $self->port($_)) }
-            qw(gateway identity stub)),
+        (map { (uc $_ . '_PORT' => $self->port($_)) } qw(gateway identity stub)),
         METRICS_LISTEN    => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR           => $run,
         LOG_DIR           => $logs,
@@ -209,8 +219,7 @@ sub render_nginx {
         NGINX_USER        => $> == 0 ? 'root' : '',
         %$env,
     );
-    system("$root/tools/render", '--out', $out) == 0
-        or die "tools/render failed\n";
+    system("$root/tools/render", '--out', $out) == 0 or die "tools/render failed\n";
 
     $self->_patient($out);
     local $_ = $self->read_file('rendered/nginx.conf');

@@ -1,0 +1,43 @@
+/* Threads of low priority for long computations. */
+
+#ifndef HASHER_H_INCLUDED
+#define HASHER_H_INCLUDED
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A login whose credential was right does not wait for others' hashes: each
+ * kind of computation has threads of its own. */
+enum hasher_lane { HASHER_HASH, HASHER_SIGN, HASHER_LANES };
+
+/*
+ * Starts the threads of a lane, which give way to others on a busy machine: a
+ * computation of tens of milliseconds must not hold up an answer of one.  No
+ * more than places callers compute or wait at once.  Before serving; false
+ * when they cannot be made.
+ */
+bool hasher_start(enum hasher_lane lane, int threads, int places)
+    __attribute__((warn_unused_result));
+
+/*
+ * Has fn(arg) called by one of them and waits for its return.  Those who wait
+ * for a thread get one in the order in which they came.  False, and fn is not
+ * called, when there is no place, or no thread before until_ms of
+ * CLOCK_MONOTONIC; in the past, that means one which is free.  Where no
+ * threads were started fn is called right here.
+ */
+bool hasher_run(enum hasher_lane lane, int64_t until_ms, void (*fn)(void *arg),
+                void *arg) __attribute__((warn_unused_result));
+
+struct hasher_use {
+    int threads;
+    int running; /* computations now */
+    int waiting; /* for a thread */
+};
+
+struct hasher_use hasher_use(enum hasher_lane lane);
+
+/* Ends all threads; nobody may be in hasher_run() any more. */
+void hasher_stop(void);
+
+#endif

@@ -1,0 +1,244 @@
+/* The texts of settings: the forms of values, and environment files. */
+
+#include "base/parse.h"
+
+#include "base/config_forms.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+
+/* -- values --------------------------------------------------------------- */
+
+bool parse_form(const char *text, const char *form, size_t max)
+{
+    char whole[2048];
+    regex_t re;
+    bool ok;
+
+    if (strlen(text) > (max != 0 ? max : 65536)) {
+        return false;
+    }
+    if (form == NULL) {
+        return true;
+    }
+    (void) snprintf(whole, sizeof(whole), "^(%s)$", form);
+    if (regcomp(&re, whole, REG_EXTENDED | REG_NOSUB) != 0) {
+        return false;
+    }
+    ok = regexec(&re, text, 0, NULL, 0) == 0;
+    regfree(&re);
+    return ok;
+}
+
+/* A decimal integer with nothing around it. */
+static bool parse_int(const char *text, int64_t *out)
+{
+    if (!parse_form(text, "0*[0-9]{1,18}", 0)) {
+        return false;
+    }
+    *out = strtoll(text, NULL, 10);
+    return true;
+}
+
+bool parse_duration(const char *text, int64_t *out_ms)
+{
+    static const double units_ms[] = {['s'] = 1000,
+                                      ['m'] = 60 * 1000,
+                                      ['h'] = 3600 * 1000,
+                                      ['d'] = 86400 * 1000};
+    double number;
+    char *unit;
+
+    if (!parse_form(text, "0*[0-9]{1,9}([smhd]?|\\.[0-9]{1,3}[smhd])", 0)) {
+        return false;
+    }
+    number = strtod(text, &unit);
+    *out_ms =
+        (int64_t) (number *
+                       units_ms[*unit != '\0' ? (unsigned char) *unit : 's'] +
+                   0.5);
+    return true;
+}
+
+bool parse_within(const char *text, const char *range, bool duration,
+                  int64_t *out)
+{
+    bool (*parse)(const char *, int64_t *) =
+        duration ? parse_duration : parse_int;
+    char low_text[16] = "";
+    int64_t low, high;
+
+    (void) snprintf(low_text, sizeof(low_text), "%.*s",
+                    (int) strcspn(range, " "), range);
+    return parse(text, out) && parse(low_text, &low) &&
+           parse(strrchr(range, ' ') + 1, &high) && *out >= low &&
+           *out <= high;
+}
+
+bool parse_word(const char *text, const char *words, int64_t *place)
+{
+    size_t len = strlen(text);
+
+    for (*place = 0;; ++*place) {
+        size_t word_len = strcspn(words, ",");
+
+        if (word_len == len && strncasecmp(words, text, len) == 0) {
+            return true;
+        }
+        if (words[word_len] == '\0') {
+            return false;
+        }
+        words += word_len + strlen(", ");
+    }
+}
+
+bool parse_kid(const char *text)
+{
+    return parse_form(text, PARSE_VISIBLE "+", 255) &&
+           strpbrk(text, "',=") == NULL;
+}
+
+bool parse_listen(const char *text)
+{
+    if (strncmp(text, "unix:", 5) == 0) {
+        text += 5;
+    }
+    if (strchr(text, '/') != NULL) {
+        return strlen(text) < sizeof(((struct sockaddr_un *) 0)->sun_path);
+    }
+    return parse_form(text, SERVER ":" PORT, 260);
+}
+
+bool parse_loopback(const char *hosts)
+{
+#define LOOPBACK "(|[/@][^,]*|localhost|127\\.[0-9.]*|::1)"
+    return parse_form(hosts, LOOPBACK "(," LOOPBACK ")*", 0);
+}
+
+/* -- environment files ---------------------------------------------------- */
+
+#define BLANKS " \t\r"
+#define NAME_CHARS                                                            \
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZ_abcdefghijklmnopqrstuvwxyz0123456789"
+
+/* Takes quotes and escapes out of value, in place; what is wrong, or NULL. */
+static const char *unquote(char *value)
+{
+    char quote = value[0];
+    char *in = value + 1, *out = value;
+
+    if (quote != '"' && quote != '\'') {
+        return strchr(value, '\\') != NULL
+                   ? "a backslash; quote the value to mean one"
+                   : NULL;
+    }
+    while (*in != quote) {
+        if (quote == '"' && *in == '\\' && in[1] != '\0' &&
+            strchr("\"\\`$", in[1]) != NULL) {
+            in++;
+        }
+        if (*in == '\0') {
+            return "a quote is not closed on its line";
+        }
+        *out++ = *in++;
+    }
+    *out = '\0';
+    return in[1] != '\0' ? "text after the closing quote" : NULL;
+}
+
+/* One line, without its end; what is wrong with it, or NULL. */
+static const char *read_line(struct parse_env *file, char *line)
+{
+    char *name = line + strspn(line, BLANKS);
+    size_t len = strspn(name, NAME_CHARS);
+    char *value = name + len + strspn(name + len, BLANKS);
+    char *end = value + strlen(value);
+
+    if (*name == '\0' || *name == '#' || *name == ';') {
+        return NULL;
+    }
+    if (len == 0 || (*name >= '0' && *name <= '9') || *value != '=') {
+        return "not of the form NAME=value";
+    }
+    while (strchr(BLANKS, end[-1]) != NULL) {
+        *--end = '\0';
+    }
+    value++;
+    value += strspn(value, BLANKS);
+    file->vars[file->count++] = name;
+    name[len++] = '=';
+    memmove(name + len, value, strlen(value) + 1);
+    return unquote(name + len);
+}
+
+bool parse_env_read(struct parse_env *file, const char *path, char *err,
+                    size_t err_cap)
+{
+    FILE *in = fopen(path, "re");
+    const char *problem = NULL;
+    char *rest, *this;
+    size_t len, line = 0;
+
+    memset(file, 0, sizeof(*file));
+    if (in == NULL) {
+        snprintf(err, err_cap, "%s: cannot open: %s", path, strerror(errno));
+        return false;
+    }
+    setvbuf(in, NULL, _IONBF, 0); /* no copy of it stays behind */
+    rest = file->text = calloc(1, PARSE_ENV_MAX_BYTES + 1);
+    /* A variable takes three bytes at least; the last one is NULL. */
+    file->vars = calloc(PARSE_ENV_MAX_BYTES / 3 + 2, sizeof(char *));
+    errno = ENOMEM;
+    len = rest != NULL ? fread(rest, 1, PARSE_ENV_MAX_BYTES, in) : 0;
+    if (len == PARSE_ENV_MAX_BYTES) {
+        errno = EFBIG;
+    }
+    if (file->text == NULL || file->vars == NULL || ferror(in) ||
+        len == PARSE_ENV_MAX_BYTES) {
+        snprintf(err, err_cap, "%s: cannot read: %s", path, strerror(errno));
+        fclose(in);
+        parse_env_free(file);
+        return false;
+    }
+    fclose(in);
+    while (problem == NULL && (this = strsep(&rest, "\n")) != NULL) {
+        line++;
+        problem = rest == NULL && this + strlen(this) != file->text + len
+                      ? "a NUL byte"
+                      : read_line(file, this);
+    }
+    if (problem != NULL) {
+        snprintf(err, err_cap, "%s: line %zu: %s", path, line, problem);
+        parse_env_free(file);
+    }
+    return problem == NULL;
+}
+
+const char *parse_env_get(const struct parse_env *file, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (size_t i = file->count; i-- > 0;) {
+        if (strncmp(file->vars[i], name, len) == 0 &&
+            file->vars[i][len] == '=') {
+            return file->vars[i] + len + 1;
+        }
+    }
+    return NULL;
+}
+
+void parse_env_free(struct parse_env *file)
+{
+    if (file->text != NULL) {
+        OPENSSL_cleanse(file->text, PARSE_ENV_MAX_BYTES);
+    }
+    free(file->text);
+    free(file->vars);
+    memset(file, 0, sizeof(*file));
+}

@@ -1,0 +1,378 @@
+/* The operator's commands: finding, helping, parsing, running. */
+
+#include "cmd/cmd_main.h"
+
+#include "base/parse.h"
+#include "cmd/cmd_account.h"
+#include "cmd/cmd_import.h"
+#include "cmd/cmd_keys.h"
+#include "cmd/cmd_lookup.h"
+#include "cmd/cmd_out.h"
+#include "cmd/cmd_place.h"
+#include "cmd/cmd_service.h"
+
+#include <ctype.h>
+#include <openssl/crypto.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct cmd_option common_options[] = {
+    {"json", NULL, .help = "print the result as JSON"},
+    {"env-file", "FILE", .help = "read settings from FILE"},
+    {"help", NULL, .help = "print this text"},
+    {.name = NULL}};
+
+/* -- finding -- */
+
+/* The row of this number, over all tables; NULL after the last. */
+static const struct cmd_spec *row(size_t n)
+{
+    const struct cmd_spec *const tables[] = {cmd_accounts, cmd_imports,
+                                             cmd_places,   cmd_lookups,
+                                             cmd_services, cmd_key_files};
+
+    for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++) {
+        for (const struct cmd_spec *s = tables[i]; s->words != NULL; s++) {
+            if (n-- == 0) {
+                return s;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* What follows this word in the words of s, maybe "", or NULL. */
+static const char *after(const struct cmd_spec *s, const char *word)
+{
+    const char *rest = s->words + strcspn(s->words, " ");
+    size_t len = (size_t) (rest - s->words);
+
+    return strlen(word) == len && memcmp(s->words, word, len) == 0
+               ? rest + strspn(rest, " ")
+               : NULL;
+}
+
+/* The row of these words; without a second one the first row of the group. */
+static const struct cmd_spec *find(const char *group, const char *second)
+{
+    const struct cmd_spec *s;
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        const char *rest = after(s, group);
+
+        if (rest != NULL && (second == NULL || strcmp(rest, second) == 0)) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+bool cmd_main_knows(const char *word)
+{
+    return find(word, NULL) != NULL;
+}
+
+/* -- helping -- */
+
+/* Both words, with a blank between them where there are two. */
+static const char *join(char out[64], const char *one, const char *two)
+{
+    snprintf(out, 64, "%s%s%s", one, two != NULL ? " " : "",
+             two != NULL ? two : "");
+    return out;
+}
+
+void cmd_main_list(const char *group)
+{
+    const struct cmd_spec *s;
+    char text[64];
+
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (group == NULL || after(s, group) != NULL) {
+            printf("  %-32s %s\n", join(text, s->words, s->operand),
+                   s->purpose);
+        }
+    }
+}
+
+static void print_options(const struct cmd_option *o)
+{
+    char text[64];
+
+    for (; o->name != NULL; o++) {
+        printf("  --%-22s %s%s%s\n", join(text, o->name, o->value), o->help,
+               (o->flags & CMD_NEEDED) != 0 ? " (required)" : "",
+               (o->flags & CMD_MANY) != 0 ? "; may be repeated" : "");
+    }
+}
+
+static void help_command(const struct cmd_spec *s)
+{
+    char text[64];
+
+    printf("usage: identity-fcgi %s", join(text, s->words, s->operand));
+    for (const struct cmd_option *o = s->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0) {
+            printf(" --%s %s", o->name, o->value);
+        }
+    }
+    printf(" [...]\n\n%c%s.\n%s%s\noptions:\n",
+           toupper((unsigned char) *s->purpose), s->purpose + 1,
+           s->more != NULL ? "\n" : "", s->more != NULL ? s->more : "");
+    print_options(s->options);
+    print_options(common_options);
+}
+
+/* The words that would have been accepted. */
+static bool which(struct cmd *c, const char *group)
+{
+    char mem[256];
+    const struct cmd_spec *s;
+    struct buf verbs;
+
+    buf_init(&verbs, mem, sizeof(mem));
+    for (size_t i = 0; (s = row(i)) != NULL; i++) {
+        if (after(s, group) != NULL) {
+            buf_addf(&verbs, "%s%s", verbs.len > 0 ? ", " : "",
+                     after(s, group));
+        }
+    }
+    return cmd_misused(c, "%s: which of %.*s? try identity-fcgi %s --help",
+                       group, (int) verbs.len, mem, group);
+}
+
+/* -- parsing -- */
+
+static bool refuse(struct cmd *c, const char *what, const char *name)
+{
+    return cmd_misused(c, "%s: %s%s; try identity-fcgi %s --help",
+                       c->spec->words, what, name, c->spec->words);
+}
+
+/* What is no option of ours is shown only as far as it looks like one. */
+static bool unknown(struct cmd *c, const char *arg)
+{
+    size_t len = strcspn(arg, "=");
+    char name[32];
+
+    if (len >= sizeof(name) - 2 || len < 3 ||
+        strspn(arg, "abcdefghijklmnopqrstuvwxyz-") < len) {
+        return refuse(c, "unknown option", "");
+    }
+    snprintf(name, sizeof(name), "%.*s ", (int) len, arg);
+    if (strstr("--credential --password --secret --token ", name) != NULL) {
+        return refuse(c,
+                      "secrets are read from standard input, never from the "
+                      "command line",
+                      "");
+    }
+    name[len] = '\0';
+    return refuse(c, "unknown option ", name);
+}
+
+/* Options have to be written out: an abbreviation may mean another one
+ * tomorrow. */
+static const struct cmd_option *find_option(const struct cmd_option *o,
+                                            const char *arg, size_t len)
+{
+    while (o->name != NULL &&
+           (len != strlen(o->name) + 2 || strncmp(arg, "--", 2) != 0 ||
+            memcmp(o->name, arg + 2, len - 2) != 0)) {
+        o++;
+    }
+    return o;
+}
+
+/* Takes argv[*i], an option, and its value, which may be the next one. */
+static bool parse_option(struct cmd *c, int argc, char *const *argv, int *i)
+{
+    const char *arg = argv[*i], *value = strchr(arg, '='), *wrong = NULL;
+    size_t len = strcspn(arg, "=");
+    const struct cmd_option *o = find_option(c->spec->options, arg, len);
+
+    if (o->name == NULL) {
+        o = find_option(common_options, arg, len);
+    }
+    if (o->name == NULL) {
+        return unknown(c, arg);
+    }
+    if (o->value == NULL) {
+        wrong = value != NULL ? "takes no value: --" : NULL;
+        value = "t";
+    } else if (value != NULL) {
+        value++;
+    } else if (*i + 1 < argc) {
+        value = argv[++*i];
+    }
+    if (value == NULL || value[0] == '\0') {
+        wrong = "needs a value: --";
+    } else if ((o->flags & CMD_MANY) == 0 && cmd_get(c, o->name) != NULL) {
+        wrong = "given twice: --";
+    } else if (c->given_count == CMD_MAX_GIVEN) {
+        wrong = "given too often: --";
+    }
+    if (wrong != NULL) {
+        return refuse(c, wrong, o->name);
+    }
+    c->given[c->given_count].option = o;
+    c->given[c->given_count++].value = value;
+    return true;
+}
+
+static bool parse_operand(struct cmd *c, const char *arg)
+{
+    const char *operand = c->spec->operand;
+
+    if (operand == NULL || c->operand != NULL || arg[0] == '\0') {
+        return refuse(c,
+                      operand == NULL      ? "unexpected argument"
+                      : c->operand != NULL ? "takes one argument: "
+                                           : "may not be empty: ",
+                      operand != NULL ? operand : "");
+    }
+    c->operand = arg;
+    return true;
+}
+
+/* Whether all that is needed was given, and all that was given is valid. */
+static bool check_given(struct cmd *c)
+{
+    if (c->spec->operand != NULL && c->spec->operand[0] != '[' &&
+        c->operand == NULL) {
+        return refuse(c, "needs ", c->spec->operand);
+    }
+    for (const struct cmd_option *o = c->spec->options; o->name != NULL; o++) {
+        if ((o->flags & CMD_NEEDED) != 0 && cmd_get(c, o->name) == NULL) {
+            return refuse(c, "needs --", o->name);
+        }
+    }
+    for (size_t i = 0; i < c->given_count; i++) {
+        const struct cmd_option *o = c->given[i].option;
+
+        if (!parse_form(c->given[i].value, o->form, SIZE_MAX) ||
+            (o->valid != NULL && !o->valid(c->given[i].value))) {
+            return cmd_misused(c, "--%s is %s", o->name, o->accepted);
+        }
+    }
+    return true;
+}
+
+bool cmd_main_parse(struct cmd *c, int argc, char *const *argv)
+{
+    bool ended = false; /* by "--" */
+
+    for (int i = 1; i < argc && !c->help; i++) {
+        bool option = !ended && argv[i][0] == '-' && argv[i][1] != '\0';
+
+        if (option && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (option && (strcmp(argv[i], "-h") == 0 ||
+                              strcmp(argv[i], "--help") == 0)) {
+            c->help = true;
+        } else if (!(option ? parse_option(c, argc, argv, &i)
+                            : parse_operand(c, argv[i]))) {
+            return false;
+        }
+    }
+    c->json = cmd_get(c, "json") != NULL;
+    return c->help || check_given(c);
+}
+
+/* -- running -- */
+
+static bool run(struct cmd *c)
+{
+    const char *account = cmd_get(c, "account");
+    const struct cmd_spec *s = c->spec;
+
+    if (cmd_get(c, "env-file") != NULL) {
+        c->env_file = cmd_get(c, "env-file");
+    }
+    if (account == NULL && after(s, "account") != NULL) {
+        account = cmd_get(c, "name"); /* of a new one */
+    }
+    if (account != NULL) {
+        if (!cmd_fold(c, account)) {
+            return false;
+        }
+        memcpy(c->account, c->secret, sizeof(c->account));
+        cmd_set(c, "folded", c->account);
+    }
+    if (s->check != NULL && !s->check(c)) {
+        return false;
+    }
+    s = c->spec; /* check may have chosen another */
+    cmd_out_open(c);
+    if ((s->work != NULL || s->sql != NULL) &&
+        !(cmd_connect(c) && cmd_transact(c, cmd_work))) {
+        return false;
+    }
+    if (cmd_get(c, "tenantAdded") != NULL) {
+        cmd_out_audit(c, "tenant.added", "tenantId");
+    }
+    if (s->event != NULL && c->changed) {
+        cmd_out_audit(c, s->event, NULL);
+    }
+    return (s->after == NULL || s->after(c)) &&
+           (s->print != NULL ? s->print
+            : s->list        ? cmd_out_rows
+                             : cmd_out_values)(c) &&
+           cmd_out_close(c);
+}
+
+bool cmd_main(struct cmd *c, int argc, char *const *argv)
+{
+    const char *group = argv[0], *word = argc > 1 ? argv[1] : "";
+
+    (void) signal(SIGPIPE, SIG_IGN); /* who went away shall be noticed */
+    c->spec = find(group, NULL);
+    if (after(c->spec, group)[0] != '\0') {
+        if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 ||
+            strcmp(word, "help") == 0 || (c->help && argc == 1)) {
+            printf("usage: identity-fcgi %s COMMAND [...]\n\ncommands:\n",
+                   group);
+            cmd_main_list(group);
+            printf("\nidentity-fcgi %s COMMAND --help tells more.\n", group);
+            return true;
+        }
+        c->spec = find(group, word);
+        argc--;
+        argv++;
+    }
+    if (c->spec == NULL) {
+        return which(c, group);
+    }
+    if (!c->help && !cmd_main_parse(c, argc, argv)) {
+        return false;
+    }
+    if (c->help) {
+        help_command(c->spec);
+        return true;
+    }
+    return run(c);
+}
+
+int cmd_main_end(struct cmd *c)
+{
+    int status = c->status;
+
+    if (status != 0 && c->line[0] != '\0') {
+        fprintf(stderr, "identity-fcgi: %s\n", c->line);
+    }
+    if (c->audit_lost) {
+        /* A change of which there is no record is told from one that was not
+         * made, whatever else went wrong since. */
+        fprintf(stderr, "identity-fcgi: the change was made and stands, but "
+                        "its audit line could not be written\n");
+        status = CMD_LOST;
+    }
+    cmd_keep(c, 0);
+    db_script_close(c->db);
+    keys_release(c->keys);
+    if (c->loaded) {
+        config_free(&c->cfg);
+    }
+    OPENSSL_cleanse(c, sizeof(*c));
+    return status;
+}

@@ -1,0 +1,29 @@
+/* What commands print: results, as aligned lines or JSON; audit lines. */
+
+#ifndef CMD_OUT_H_INCLUDED
+#define CMD_OUT_H_INCLUDED
+
+#include "cmd/cmd.h"
+
+/* The audit line of a change that is committed, whatever PLATFORM_LOG_LEVEL
+ * says: who ran the command, its ids and numbers, or only this one. */
+void cmd_out_audit(struct cmd *c, const char *event, const char *only);
+
+/* cmd_out_open() and cmd_out_close() go around the result: the values that
+ * there are of spec->columns, or rows of them; a value of no column; or lines
+ * for people. */
+void cmd_out_open(struct cmd *c);
+bool cmd_out_values(struct cmd *c);
+void cmd_out_row(struct cmd *c);
+bool cmd_out_rows(struct cmd *c); /* all of the last result */
+/* Runs the statement of a list and prints its rows under its words, as a part
+ * of one object. */
+bool cmd_out_part(struct cmd *c, const struct cmd_spec *part);
+void cmd_out_claim(struct cmd *c, const char *label, const char *value,
+                   bool time);
+void cmd_out_line(struct cmd *c, const char *line);
+/* "" where there is none, or no year of four digits. */
+void cmd_out_time(const char *epoch_s, char out[], size_t cap);
+bool cmd_out_close(struct cmd *c);
+
+#endif

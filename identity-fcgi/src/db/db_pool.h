@@ -1,0 +1,33 @@
+/* A bounded pool of connections, for all threads of the process. */
+
+#ifndef DB_POOL_H_INCLUDED
+#define DB_POOL_H_INCLUDED
+
+#include "base/config.h"
+#include "base/meanwhile.h"
+#include "db/db.h"
+
+enum db_result {
+    DB_OK,
+    DB_UNAVAILABLE, /* nothing was changed */
+    DB_UNKNOWN      /* the answer to a write was lost */
+};
+
+/* The pool; one per process, sized and told where to connect by cfg, which
+ * must outlive it.  NULL when memory is short. */
+struct db_pool *db_pool_new(const struct config *cfg);
+void db_pool_free(struct db_pool *pool);
+/* How many connections there may be, how many are in use, and whether the last
+ * attempt to connect was answered, but by a refusal of the role, its password
+ * or the database. */
+void db_pool_use(struct db_pool *pool, int *size, int *used, bool *refused);
+
+/* Runs a statement on some connection of the pool, waiting for one, connecting
+ * and executing until deadline_ms of db_now_ms() at most.  meanwhile, if not
+ * NULL, is run while the server works.  On DB_OK *rows is the caller's. */
+enum db_result db_pool_run(struct db_pool *pool, const struct db_statement *st,
+                           const struct db_params *params, int64_t deadline_ms,
+                           struct meanwhile *meanwhile, struct db_rows **rows)
+    __attribute__((warn_unused_result));
+
+#endif

@@ -1,0 +1,124 @@
+/* Migrations, sweeps and operators: a connection that waits for each answer.
+ */
+
+#include "db/db_script.h"
+
+#include "base/parse.h"
+#include "db/db_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct db_script {
+    struct db_conn conn;
+    int64_t limit_ms;
+    struct db_error error;
+};
+
+struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
+                                 char *err, size_t err_cap)
+{
+    struct db_script *s = calloc(1, sizeof(*s));
+    size_t host = 0;
+
+    (void) snprintf(err, err_cap, "out of memory");
+    if (s == NULL || !db_conn_open(&s->conn, cfg, &host, false,
+                                   db_now_ms() + cfg->db_connect_timeout_ms,
+                                   err, err_cap)) {
+        free(s);
+        return NULL;
+    }
+    s->limit_ms = limit_ms;
+    return s;
+}
+
+const struct db_error *db_script_error(const struct db_script *s)
+{
+    return &s->error;
+}
+
+/* Waits for the answer to what was sent. */
+static bool finish(struct db_script *s, bool sent, struct db_rows **rows)
+{
+    PGresult *res = NULL;
+    enum db_outcome outcome =
+        sent ? db_conn_collect(s->conn.pg,
+                               db_now_ms() + s->limit_ms + DB_GRACE_MS, &res)
+             : DB_LOST;
+
+    if (outcome == DB_DONE) {
+        *rows = (struct db_rows *) res;
+        return true;
+    }
+    if (s->error.message[0] == '\0') {
+        db_conn_error(s->conn.pg, res, &s->error);
+        if (outcome == DB_LOST) {
+            s->error.state[0] = '\0';
+        }
+    }
+    PQclear(res);
+    if (outcome == DB_LOST) {
+        db_conn_close(&s->conn);
+    }
+    return false;
+}
+
+bool db_script_begin(struct db_script *s)
+{
+    char sql[224];
+
+    memset(&s->error, 0, sizeof(s->error));
+    (void) snprintf(sql, sizeof(sql),
+                    "BEGIN ISOLATION LEVEL READ COMMITTED;"
+                    " SET LOCAL statement_timeout = %lld;"
+                    " SET LOCAL lock_timeout = 0;"
+                    " SET LOCAL idle_in_transaction_session_timeout = 0",
+                    (long long) s->limit_ms);
+    return db_script_run(s, sql, NULL, 0);
+}
+
+bool db_script_run(struct db_script *s, const char *sql, char *value,
+                   size_t value_cap)
+{
+    struct db_rows *rows;
+    size_t count;
+
+    if (!finish(s, PQsendQuery(s->conn.pg, sql), &rows)) {
+        return false;
+    }
+    count = db_row_count(rows);
+    if (value != NULL) {
+        (void) snprintf(value, value_cap, "%s",
+                        count > 0 ? db_text(rows, count - 1, 0, NULL) : "");
+    }
+    db_rows_free(rows);
+    return true;
+}
+
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, struct db_rows **rows)
+{
+    return finish(s,
+                  PQsendQueryParams(s->conn.pg, sql, (int) params->count,
+                                    params->types, params->values,
+                                    params->lengths, params->formats, 0),
+                  rows);
+}
+
+bool db_script_is_local(const struct db_script *s)
+{
+    const char *host = PQhost(s->conn.pg);
+    const char *addr = PQhostaddr(s->conn.pg);
+
+    return (host != NULL && (host[0] == '/' || host[0] == '@')) ||
+           (addr != NULL && addr[0] != '\0' && parse_loopback(addr));
+}
+
+void db_script_close(struct db_script *s)
+{
+    if (s != NULL) {
+        db_conn_close(&s->conn);
+        free(s);
+    }
+}

@@ -1,0 +1,39 @@
+/* Transactions of several statements, on a connection of their own. */
+
+#ifndef DB_SCRIPT_H_INCLUDED
+#define DB_SCRIPT_H_INCLUDED
+
+#include "base/config.h"
+#include "db/db.h"
+
+/* A session for migrations, sweeps and operators: a connection of its own, for
+ * transactions of several statements, each of which may take limit_ms.  NULL
+ * with one line in err. */
+struct db_script *db_script_open(const struct config *cfg, int64_t limit_ms,
+                                 char *err, size_t err_cap);
+
+/* The first statement that failed since the transaction began.  Without an
+ * answer a COMMIT may or may not have happened, and whatever is run after it
+ * fails. */
+const struct db_error *db_script_error(const struct db_script *s);
+
+/* Begins a transaction: READ COMMITTED, and each statement may take the limit,
+ * whatever the role's defaults. */
+bool db_script_begin(struct db_script *s) __attribute__((warn_unused_result));
+
+/* Runs statements; the first value of the last row, if any, is copied to value
+ * ("" without one).  Unlike the results of db_script_query(), which live until
+ * the next statement, theirs hold no snapshot when it returns. */
+bool db_script_run(struct db_script *s, const char *sql, char *value,
+                   size_t value_cap) __attribute__((warn_unused_result));
+
+/* Runs one statement with parameters.  On success *rows is the caller's, all
+ * of it text, to be read by db_text() only. */
+bool db_script_query(struct db_script *s, const char *sql,
+                     const struct db_params *params, struct db_rows **rows)
+    __attribute__((warn_unused_result));
+/* Whether the server is reached by a Unix socket or a loopback address. */
+bool db_script_is_local(const struct db_script *s);
+void db_script_close(struct db_script *s);
+
+#endif

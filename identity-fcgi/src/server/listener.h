@@ -1,0 +1,34 @@
+/* The listening socket. */
+
+#ifndef LISTENER_H_INCLUDED
+#define LISTENER_H_INCLUDED
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+struct listener {
+    int fd;
+    bool inherited; /* descriptor 0: others may share its queue */
+    char path[108]; /* of a Unix socket made here, else "" */
+    dev_t dev;      /* of that path, so that only our own is removed */
+    ino_t ino;
+    char name[280]; /* for messages */
+};
+
+/*
+ * Opens address, which parse_listen() accepted.  NULL takes
+ * descriptor 0 where that is a listening socket, else the default path.  A
+ * Unix socket gets mode 0660; one left behind by a process that is gone is
+ * replaced, one that somebody listens on is not.  On failure one line in err.
+ */
+bool listener_open(struct listener *l, const char *address, char *err,
+                   size_t err_cap) __attribute__((warn_unused_result));
+
+/* Removes the path, if it is still ours, so that no new client comes. */
+void listener_unlink(struct listener *l);
+
+/* That, and closes the descriptor. */
+void listener_close(struct listener *l);
+
+#endif

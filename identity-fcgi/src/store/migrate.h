@@ -1,0 +1,31 @@
+/* Brings a database to this binary's schema. */
+
+#ifndef MIGRATE_H_INCLUDED
+#define MIGRATE_H_INCLUDED
+
+#include "base/config.h"
+
+/* The newest migration in this binary. */
+int migrate_version(void);
+
+/*
+ * Applies pending migrations, one transaction each under an advisory lock, and
+ * the local seed if asked (a local database only).  On failure one line in err
+ * and false.
+ */
+bool migrate_run(const struct config *cfg, bool seed, char *err,
+                 size_t err_cap) __attribute__((warn_unused_result));
+
+/* The SQL of db/ inside the binary; db/embed.sh writes the definitions. */
+struct migrate_file {
+    int version; /* number of a migration; 0 for the seed */
+    const char *name;
+    size_t len;
+    const char *sql; /* NUL-terminated */
+};
+
+extern const struct migrate_file migrate_files[]; /* versions 1, 2, 3, ... */
+extern const size_t migrate_count;
+extern const struct migrate_file migrate_seed;
+
+#endif

@@ -1,0 +1,435 @@
+/*
+ * Deleting what nobody needs any more, in small batches.
+ *
+ * Sessions have no index that finds the ended ones, on purpose: it would have
+ * to name expires_at, and then each rotation would write to it.  Instead the
+ * table is read from block to block (a TID range scan), a batch of blocks a
+ * statement.  A batch costs the same however large the table is, locks only
+ * the rows that it deletes, and passes over those that somebody else holds.
+ * The sweep of a serving process reads a part of a large table each time, and
+ * goes on where it left off, in a thread of its own that holds no request up.
+ */
+
+#include "store/sweep.h"
+
+#include "base/log.h"
+#include "base/metrics.h"
+#include "db/db_script.h"
+
+#include <errno.h>
+#include <openssl/rand.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Of 8 KiB each; a full batch holds some thousand sessions at most. */
+#define BATCH_BLOCKS 64
+#define BATCH_ROWS 500
+/* Between two batches, for the disk and for those who wait for a lock. */
+#define PAUSE_MS 20
+/* A part: 32 MiB, or as much of a larger table as makes 64 parts of it. */
+#define PART_BLOCKS 4096
+#define PARTS 64
+/* Rotated-out tokens matter for a minute, rows of attempts until their window
+ * ends. */
+#define ROTATED_KEEP_S 600
+#define ATTEMPTS_KEEP_S 60
+/* Clocks may disagree by so much about when a token is dead. */
+#define REVOCATIONS_KEEP_S 3600
+
+/* Held during a sweep by a transaction that does nothing else: it ends with
+ * its process, even through a pooler, and keeps no snapshot. */
+#define LOCK "SELECT pg_try_advisory_xact_lock(7236589412357)"
+
+/* The thread of a serving process. */
+struct sweeper {
+    const struct config *cfg;
+    pthread_t thread;
+    sem_t stop;
+    uint64_t cursor; /* the block at which the next part begins */
+};
+
+struct sweep {
+    const struct config *cfg;
+    struct sweeper *by; /* NULL: the whole at once, without pauses */
+    struct db_script *lock, *work;
+    enum sweep_result result;
+    char *err;
+    size_t err_cap;
+};
+
+static _Atomic int64_t revocations_left = -1;
+
+int64_t sweep_revocations(void)
+{
+    return revocations_left;
+}
+
+static struct timespec in_ms(int64_t ms)
+{
+    int64_t at = db_now_ms() + ms;
+
+    return (struct timespec){(time_t) (at / 1000),
+                             (long) (at % 1000) * 1000000};
+}
+
+/* False once it is to stop. */
+static bool sleep_ms(struct sweeper *s, int64_t ms)
+{
+    struct timespec until = in_ms(ms);
+
+    while (sem_clockwait(&s->stop, CLOCK_MONOTONIC, &until) != 0) {
+        if (errno == ETIMEDOUT) {
+            return true;
+        }
+    }
+    (void) sem_post(&s->stop); /* for who asks next */
+    return false;
+}
+
+void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
+                uint64_t *count)
+{
+    uint64_t most =
+        blocks / PARTS > PART_BLOCKS ? blocks / PARTS : PART_BLOCKS;
+
+    *first = blocks > most ? cursor % blocks : 0; /* a small one goes whole */
+    *count = blocks - *first < most ? blocks - *first : most;
+}
+
+/* -- statements -- */
+
+static bool end(struct sweep *s, enum sweep_result result)
+{
+    s->result = result;
+    return false;
+}
+
+static bool failed(struct sweep *s, const struct db_script *db)
+{
+    const struct db_error *error = db_script_error(db);
+
+    if (strcmp(error->state, "42P01") == 0) {
+        snprintf(s->err, s->err_cap,
+                 "the database is not migrated: run identity-fcgi migrate");
+    } else {
+        snprintf(s->err, s->err_cap, "the database failed: %s",
+                 error->message);
+    }
+    return end(s, SWEEP_FAILED);
+}
+
+/* The number in the result, or else the count of touched rows. */
+static bool number(struct sweep *s, const char *sql, const struct db_params *p,
+                   int64_t *out)
+{
+    struct db_rows *rows;
+
+    if (!db_script_begin(s->work) ||
+        !db_script_query(s->work, sql, p, &rows)) {
+        return failed(s, s->work);
+    }
+    *out = db_row_count(rows) > 0
+               ? strtoll(db_text(rows, 0, 0, NULL), NULL, 10)
+               : (int64_t) db_affected(rows);
+    db_rows_free(rows);
+    return db_script_run(s->work, "COMMIT", NULL, 0) || failed(s, s->work);
+}
+
+/* $1 and $2 bound the blocks, $3 is how long rows are kept, $4 how many go at
+ * once. */
+#define IN_BLOCKS                                                             \
+    " WHERE ctid >= format('(%s,0)', $1)::tid"                                \
+    "   AND ctid < format('(%s,0)', $2)::tid"
+
+static const char sessions_sql[] =
+    "DELETE FROM auth_sessions WHERE session_id = ANY (ARRAY("
+    "  SELECT session_id FROM auth_sessions" IN_BLOCKS
+    "     AND (expires_at < now() - make_interval(secs => $3)"
+    "          OR revoked_at < now() - make_interval(secs => $3))"
+    "   LIMIT $4 FOR UPDATE SKIP LOCKED))";
+
+/* Rows of this table are never updated, so a ctid stays valid. */
+static const char rotated_sql[] =
+    "DELETE FROM rotated_tokens WHERE ctid = ANY (ARRAY("
+    "  SELECT ctid FROM rotated_tokens" IN_BLOCKS
+    "     AND rotated_at < now() - make_interval(secs => $3)"
+    "   LIMIT $4 FOR UPDATE SKIP LOCKED))";
+
+static const char attempts_sql[] =
+    "DELETE FROM login_attempts WHERE ctid = ANY (ARRAY("
+    "  SELECT ctid FROM login_attempts"
+    "   WHERE window_ends_at < now() - make_interval(secs => $1)"
+    "   ORDER BY window_ends_at LIMIT $2 FOR UPDATE SKIP LOCKED))";
+
+/* Nor are those of this one. */
+static const char revocations_sql[] =
+    "DELETE FROM session_revocations WHERE ctid = ANY (ARRAY("
+    "  SELECT ctid FROM session_revocations"
+    "   WHERE dies_at < now() - make_interval(secs => $1)"
+    "   ORDER BY dies_at LIMIT $2))";
+
+/* Repeats a deletion until it finds nothing. */
+static bool drain(struct sweep *s, const char *sql, const struct db_params *p,
+                  int64_t *total)
+{
+    int64_t gone = BATCH_ROWS;
+
+    while (gone == BATCH_ROWS) {
+        if (s->by != NULL && !sleep_ms(s->by, PAUSE_MS)) {
+            return end(s, SWEEP_STOPPED);
+        }
+        if (!number(s, sql, p, &gone)) {
+            return false;
+        }
+        *total += gone;
+    }
+    return true;
+}
+
+/* Deletes from a table, or from the part of it at *cursor, which moves on. */
+static bool sweep_blocks(struct sweep *s, const char *table, const char *sql,
+                         int64_t keep_s, uint64_t *cursor, int64_t *total)
+{
+    struct db_params of_table = {0};
+    uint64_t first = 0, count;
+    int64_t all;
+
+    db_param_text(&of_table, table, strlen(table));
+    if (!number(s,
+                "SELECT pg_relation_size($1::regclass)"
+                "       / current_setting('block_size')::bigint",
+                &of_table, &all)) {
+        return false;
+    }
+    count = (uint64_t) all;
+    if (cursor != NULL) {
+        sweep_part((uint64_t) all, *cursor, &first, &count);
+    }
+    for (uint64_t n = 0; n < count; n += BATCH_BLOCKS) {
+        uint64_t step = count - n < BATCH_BLOCKS ? count - n : BATCH_BLOCKS;
+        struct db_params p = {0};
+
+        db_param_int64(&p, (int64_t) (first + n));
+        db_param_int64(&p, (int64_t) (first + n + step));
+        db_param_int64(&p, keep_s);
+        db_param_int64(&p, BATCH_ROWS);
+        if (!drain(s, sql, &p, total)) {
+            return false;
+        }
+    }
+    if (cursor != NULL) {
+        *cursor = first + count < (uint64_t) all ? first + count : 0;
+    }
+    return true;
+}
+
+/* Deletes from a table that has an index by time. */
+static bool sweep_old(struct sweep *s, const char *sql, int64_t keep_s,
+                      int64_t *total)
+{
+    struct db_params p = {0};
+
+    db_param_int64(&p, keep_s);
+    db_param_int64(&p, BATCH_ROWS);
+    return drain(s, sql, &p, total);
+}
+
+/* -- a sweep -- */
+
+static bool open_script(struct sweep *s, struct db_script **db)
+{
+    char why[256];
+
+    *db = db_script_open(s->cfg, s->cfg->db_statement_timeout_ms, why,
+                         sizeof(why));
+    if (*db == NULL) {
+        snprintf(s->err, s->err_cap, "cannot reach the database: %s", why);
+        return end(s, SWEEP_FAILED);
+    }
+    return true;
+}
+
+static bool take_lock(struct sweep *s)
+{
+    char ours[8];
+
+    return open_script(s, &s->lock) &&
+           ((db_script_begin(s->lock) &&
+             db_script_run(s->lock, LOCK, ours, sizeof(ours))) ||
+            failed(s, s->lock)) &&
+           (ours[0] == 't' || end(s, SWEEP_BUSY));
+}
+
+/* Whoever sweeps, all know how many there are. */
+static bool count_revocations(struct sweep *s)
+{
+    struct db_params none = {0};
+    int64_t left;
+
+    if (!number(s, "SELECT count(*) FROM session_revocations", &none, &left)) {
+        return false;
+    }
+    revocations_left = left;
+    return true;
+}
+
+/* Rotated tokens are written only where PLATFORM_AUTH_REFRESH_REUSE is revoke,
+ * and each refresh drops its session's older ones: a small table. */
+static enum sweep_result sweep(struct sweep *s, int64_t keep_s,
+                               struct sweep_counts *counts)
+{
+    memset(counts, 0, sizeof(*counts));
+    s->err[0] = '\0';
+    if (open_script(s, &s->work) && count_revocations(s) && take_lock(s) &&
+        sweep_blocks(s, "auth_sessions", sessions_sql, keep_s,
+                     s->by != NULL ? &s->by->cursor : NULL,
+                     &counts->sessions) &&
+        sweep_blocks(s, "rotated_tokens", rotated_sql, ROTATED_KEEP_S, NULL,
+                     &counts->rotated_tokens) &&
+        sweep_old(s, attempts_sql, ATTEMPTS_KEEP_S, &counts->attempts) &&
+        sweep_old(s, revocations_sql, REVOCATIONS_KEEP_S,
+                  &counts->revocations)) {
+        s->result = SWEEP_DONE;
+    }
+    db_script_close(s->work);
+    db_script_close(s->lock);
+    return s->result;
+}
+
+enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
+                            struct sweep_counts *counts, char *err,
+                            size_t err_cap)
+{
+    struct sweep s = {.cfg = cfg, .err = err, .err_cap = err_cap};
+
+    return sweep(&s, keep_s, counts);
+}
+
+/* -- the thread -- */
+
+static void sweep_once(struct sweeper *by)
+{
+    char err[320];
+    struct sweep s = {
+        .cfg = by->cfg, .by = by, .err = err, .err_cap = sizeof(err)};
+    struct sweep_counts counts;
+    enum sweep_result result = sweep(&s, SWEEP_KEEP_S, &counts);
+    bool any = counts.sessions + counts.rotated_tokens + counts.attempts +
+                   counts.revocations >
+               0;
+
+    metrics_add(METRICS_SWEPT_SESSIONS, (uint64_t) counts.sessions);
+    metrics_add(METRICS_SWEPT_TOKENS, (uint64_t) counts.rotated_tokens);
+    metrics_add(METRICS_SWEPT_ATTEMPTS, (uint64_t) counts.attempts);
+    metrics_add(METRICS_SWEPT_REVOCATIONS, (uint64_t) counts.revocations);
+    metrics_count(result == SWEEP_FAILED ? METRICS_SWEEPS_FAILED
+                  : result == SWEEP_BUSY ? METRICS_SWEEPS_BUSY
+                                         : METRICS_SWEEPS);
+    if (result == SWEEP_FAILED) {
+        log_line(LOG_WARN_, "sweep.failed", "%s", err);
+    } else if (result == SWEEP_BUSY) {
+        log_line(LOG_DEBUG_, "sweep.busy", "another process is sweeping");
+    }
+    if (any || result == SWEEP_DONE) {
+        log_event(
+            any ? LOG_INFO_ : LOG_DEBUG_, "sweep.done", NULL,
+            LOG_FIELDS(LOG_NUMBER("sessions", counts.sessions),
+                       LOG_NUMBER("rotatedTokens", counts.rotated_tokens),
+                       LOG_NUMBER("attempts", counts.attempts),
+                       LOG_NUMBER("revocations", counts.revocations)));
+    }
+}
+
+/* Without synchronous standbys, all settings but off wait for this server's
+ * disk. */
+static const char forgetful_sql[] =
+    "SELECT CASE level"
+    "    WHEN 'off' THEN 'a crash of the server'"
+    "    WHEN 'local' THEN 'the failover to a standby'"
+    "    WHEN 'remote_write' THEN 'a crash of server and standby'"
+    "    END || ' loses commits: synchronous_commit is ' || level"
+    "  FROM current_setting('synchronous_commit') AS level"
+    " WHERE level = 'off' OR (level IN ('local', 'remote_write')"
+    "   AND current_setting('synchronous_standby_names') <> '')";
+
+/* A commit that is lost brings logged-out and replaced tokens back. */
+static void warn_of_loss(const struct config *cfg)
+{
+    char why[256];
+    struct db_script *db =
+        db_script_open(cfg, cfg->db_statement_timeout_ms, why, sizeof(why));
+
+    if (db != NULL && db_script_run(db, forgetful_sql, why, sizeof(why)) &&
+        why[0] != '\0') {
+        log_line(LOG_WARN_, "db.not_durable",
+                 "%s; ended sessions may come back, and identity-fcgi "
+                 "sessions revoke --help says what to do then",
+                 why);
+    }
+    db_script_close(db);
+}
+
+/* The first look happens here, where no request waits for it. */
+static void *run(void *arg)
+{
+    struct sweeper *s = arg;
+    int64_t interval_ms = s->cfg->sweep_interval_s * 1000;
+    unsigned char random[8] = {0};
+
+    warn_of_loss(s->cfg);
+    if (interval_ms == 0) {
+        return NULL;
+    }
+
+    /* Processes that start together take turns, and begin at different
+     * places of a large table. */
+    (void) RAND_bytes(random, sizeof(random));
+    memcpy(&s->cursor, random, 4);
+    if (!sleep_ms(s, interval_ms / 2 + interval_ms / 2 * random[4] / 256)) {
+        return NULL;
+    }
+    do {
+        sweep_once(s);
+    } while (sleep_ms(s, interval_ms));
+    return NULL;
+}
+
+struct sweeper *sweep_start(const struct config *cfg)
+{
+    struct sweeper *s = calloc(1, sizeof(*s));
+
+    if (s != NULL) {
+        s->cfg = cfg;
+        (void) sem_init(&s->stop, 0, 0);
+        if (pthread_create(&s->thread, NULL, run, s) == 0) {
+            return s;
+        }
+        free(s);
+    }
+    log_line(LOG_ERROR_, "sweep.failed", "no memory for the sweeping thread");
+    return NULL;
+}
+
+void sweep_stop(struct sweeper *s)
+{
+    if (s != NULL) {
+        (void) sem_post(&s->stop);
+    }
+}
+
+bool sweep_join(struct sweeper *s, int wait_ms)
+{
+    struct timespec until = in_ms(wait_ms);
+
+    sweep_stop(s);
+    if (s != NULL &&
+        pthread_clockjoin_np(s->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+        return false;
+    }
+    free(s);
+    return true;
+}

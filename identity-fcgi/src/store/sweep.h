@@ -1,0 +1,59 @@
+/* Deletes what ended long ago. */
+
+#ifndef SWEEP_H_INCLUDED
+#define SWEEP_H_INCLUDED
+
+#include "base/config.h"
+
+/* How long ended sessions are kept for inquiries. */
+#define SWEEP_KEEP_S (7 * 86400)
+
+struct sweep_counts {
+    int64_t sessions;
+    int64_t attempts;
+    int64_t rotated_tokens;
+    int64_t revocations;
+};
+
+enum sweep_result {
+    SWEEP_DONE,
+    SWEEP_STOPPED, /* as the sweeper was told */
+    SWEEP_BUSY,    /* another process is at it; nothing was done */
+    SWEEP_FAILED   /* one line is in err; counts is what was done */
+};
+
+/*
+ * Sweeps everything, with sessions that ended over keep_s ago, on connections
+ * of its own and under an advisory lock that lets one process at a time sweep.
+ */
+enum sweep_result sweep_run(const struct config *cfg, int64_t keep_s,
+                            struct sweep_counts *counts, char *err,
+                            size_t err_cap);
+
+/* How many revocations there were when this process last wanted to sweep; -1
+ * before it did. */
+int64_t sweep_revocations(void);
+
+/* Which blocks of a table the part at cursor (wherever that is) is: from
+ * *first on, *count of them, without wrapping.  Pure; for the test. */
+void sweep_part(uint64_t blocks, uint64_t cursor, uint64_t *first,
+                uint64_t *count);
+
+/*
+ * Starts a thread that first looks whether the database may lose commits and
+ * then, unless that is 0, sweeps a part every sweep_interval_s.  NULL where no
+ * thread could be made (a log line says so).  cfg must outlive it.
+ */
+struct sweeper *sweep_start(const struct config *cfg);
+
+/* Tells it to stop after the batch in hand; returns at once.  NULL allowed. */
+void sweep_stop(struct sweeper *s);
+
+/*
+ * Stops it, waits for the thread to end and frees s; false when it did not
+ * within wait_ms (its database hangs): the process has to end by _exit() then.
+ */
+bool sweep_join(struct sweeper *s, int wait_ms)
+    __attribute__((warn_unused_result));
+
+#endif

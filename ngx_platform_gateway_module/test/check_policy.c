@@ -1,0 +1,271 @@
+/*
+ * Tests of what needs no token to be verified: finding it in a header, which
+ * locations share a policy, how a claim is written in a header, and the reasons
+ * that the results of a check give.
+ */
+
+#include <check.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../ngx_http_pgw_reason.c"
+#include "../ngx_http_pgw_token.c"
+
+/* -- what they need of nginx */
+
+ngx_module_t ngx_http_platform_gateway_module;
+static ngx_time_t clock_now;
+volatile ngx_time_t *ngx_cached_time = &clock_now;
+
+/* One test's memory is little, and goes with it. */
+void *ngx_palloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
+void *ngx_pnalloc(ngx_pool_t *pool, size_t size) { return malloc(size); }
+void *ngx_pcalloc(ngx_pool_t *pool, size_t size) { return calloc(1, size); }
+
+ngx_int_t ngx_strncasecmp(u_char *a, u_char *b, size_t n)
+{
+    return strncasecmp((char *) a, (char *) b, n);
+}
+
+/* Of one format, "%%%02Xd". */
+u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    buf += snprintf((char *) buf, 4, "%%%02X", va_arg(args, unsigned));
+    va_end(args);
+    return buf;
+}
+
+/* -- the bearer token of a header */
+
+START_TEST (test_finding) {
+    static const struct {
+        const char *value; /* NULL: no header */
+        ngx_int_t rc;
+        const char *token;
+    } rows[] = {
+        {"Bearer abc", NGX_OK, "abc"},
+        {"bearer abc", NGX_OK, "abc"},
+        {"BeArEr   abc", NGX_OK, "abc"},
+        {"Bearer a b", NGX_OK, "a b"}, /* whose shape is wrong */
+        {"Bearer abc ", NGX_OK, "abc "},
+        {"Bearer", NGX_ERROR, NULL},
+        {"Bearer ", NGX_ERROR, NULL},
+        {"Bearer\tabc", NGX_DECLINED, NULL},
+        {"Bearerabc", NGX_DECLINED, NULL},
+        {"Bearer, abc", NGX_DECLINED, NULL},
+        {"Basic abc", NGX_DECLINED, NULL},
+        {" Bearer abc", NGX_DECLINED, NULL},
+        {"Beare", NGX_DECLINED, NULL},
+        {"", NGX_DECLINED, NULL},
+        {NULL, NGX_DECLINED, NULL},
+    };
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        ngx_str_t value;
+        pj_str_t token = {NULL, 0};
+
+        value.data = (u_char *) rows[i].value;
+        value.len = rows[i].value ? strlen(rows[i].value) : 0;
+        ck_assert_msg(ngx_http_pgw_token_find(rows[i].value ? &value : NULL,
+                                              &token)
+                          == rows[i].rc,
+                      "%s", rows[i].value);
+        if (rows[i].rc == NGX_OK) {
+            ck_assert_uint_eq(token.len, strlen(rows[i].token));
+            ck_assert_mem_eq(token.data, rows[i].token, token.len);
+        }
+    }
+}
+END_TEST
+
+/* -- policies */
+
+static pj_str_t a[] = {PJ_STR("a")}, b[] = {PJ_STR("b")}, aa[] = {PJ_STR("aa")};
+static pj_str_t again[] = {PJ_STR("a")}, both[] = {PJ_STR("a"), PJ_STR("b")};
+
+#define LIST(of) {.elts = of, .nelts = sizeof(of) / sizeof((of)[0])}
+
+static ngx_array_t lists[] = {LIST(a), LIST(b), LIST(aa), LIST(again),
+                              LIST(both)};
+static ngx_array_t maps[2];
+
+/* One that differs in a single setting from the first is another policy. */
+START_TEST (test_policies) {
+#define BRANCH NGX_HTTP_PGW_BRANCH
+#define ROW(level, iss, aud, seconds, bytes, cnf, map)                \
+    {.access = level, .issuers = iss, .audiences = aud,               \
+     .leeway = seconds, .token_max_size = bytes,                      \
+     .allow_confirmation = cnf, .claim_headers = &maps[map]}
+    static ngx_http_pgw_loc_conf_t rows[] = {
+        ROW(BRANCH, &lists[0], NULL, 30, 100, 0, 0),
+        ROW(BRANCH, &lists[0], NULL, 31, 100, 0, 0),
+        ROW(BRANCH, &lists[0], NULL, 30, 101, 0, 0),
+        ROW(BRANCH, &lists[0], NULL, 30, 100, 1, 0),
+        ROW(BRANCH, &lists[0], NULL, 30, 100, 0, 1),
+        ROW(BRANCH, &lists[1], NULL, 30, 100, 0, 0),
+        ROW(BRANCH, &lists[2], NULL, 30, 100, 0, 0),
+        ROW(BRANCH, &lists[4], NULL, 30, 100, 0, 0),
+        ROW(BRANCH, &lists[0], &lists[0], 30, 100, 0, 0),
+        ROW(BRANCH, &lists[0], &lists[1], 30, 100, 0, 0),
+        ROW(BRANCH, &lists[0], &lists[4], 30, 100, 0, 0),
+    };
+    static ngx_http_pgw_loc_conf_t same[] = {
+        ROW(BRANCH, &lists[3], NULL, 30, 100, 0, 0),
+        ROW(NGX_HTTP_PGW_ACCOUNT, &lists[0], NULL, 30, 100, 0, 0),
+    };
+    static ngx_http_pgw_loc_conf_t none[] = {
+        ROW(0, &lists[0], NULL, 30, 100, 0, 0),
+        ROW(NGX_HTTP_PGW_PUBLIC, &lists[0], NULL, 30, 100, 0, 0),
+        ROW(BRANCH, NULL, NULL, 30, 100, 0, 0),
+    };
+    const size_t n = sizeof(rows) / sizeof(rows[0]);
+    ngx_http_pgw_main_conf_t mcf = {.policies = NULL};
+    void *confs[] = {&mcf};
+    ngx_http_conf_ctx_t ctx = {.main_conf = confs};
+    ngx_conf_t cf = {.ctx = &ctx};
+
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_ptr_eq(ngx_http_pgw_token_intern(&cf, &rows[i]), NULL);
+        ck_assert_uint_ne(rows[i].policy, 0);
+        for (size_t j = 0; j < i; j++)
+            ck_assert_msg(rows[i].policy != rows[j].policy, "%d and %d",
+                          (int) i, (int) j);
+    }
+    for (size_t i = 0; i < 2; i++) {
+        ngx_http_pgw_token_intern(&cf, &same[i]);
+        ck_assert_uint_eq(same[i].policy, rows[0].policy);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        ngx_http_pgw_token_intern(&cf, &none[i]);
+        ck_assert_uint_eq(none[i].policy, 0);
+    }
+}
+END_TEST
+
+/* -- claims in headers */
+
+START_TEST (test_claims_in_headers) {
+    static const struct {
+        const char *json;
+        const char *value; /* NULL: no header */
+    } rows[] = {
+        {"\"plain-text\"", "plain-text"},
+        {"\"\"", ""},
+        {"\"a b\"", "a%20b"},
+        {"\"a,b\"", "a,b"},
+        {"\"100%\"", "100%25"},
+        {"\"\\r\\nX-Roles: a\"", "%0D%0AX-Roles:%20a"},
+        {"\"\\u00e9\\u007f\"", "%C3%A9%7F"},
+        {"[\"a\",\"b,c\",\"\"]", "a,b%2Cc,"},
+        {"[]", ""},
+        {"17", "17"},
+        {"1.5e3", "1.5e3"},
+        {"true", "true"},
+        {"false", "false"},
+        {"null", NULL},
+        {"{\"a\":1}", NULL},
+        {"[\"a\",1]", NULL},
+        {"[[\"a\"]]", NULL},
+    };
+    char text[256];
+    static _Alignas(16) char mem[65536];
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const pj_json_t *root;
+        pj_arena_t arena;
+        ngx_str_t value = ngx_null_string;
+        ngx_int_t rc;
+
+        pj_str_t json = {(u_char *) text, 0};
+
+        json.len = (size_t) snprintf(text, sizeof(text), "{\"claim\":%s}",
+                                     rows[i].json);
+        pj_arena_init(&arena, mem, sizeof(mem));
+        ck_assert_int_eq(pj_json_parse(&arena, json, &root), PJ_OK);
+        rc = ngx_http_pgw_token_value(NULL, pj_json_member(root, "claim"),
+                                      &value);
+        ck_assert_msg(rc == (rows[i].value ? NGX_OK : NGX_DECLINED), "%s",
+                      rows[i].json);
+        if (rows[i].value != NULL)
+            ck_assert_str_eq((char *) value.data, rows[i].value);
+    }
+}
+END_TEST
+
+/* -- reasons */
+
+/* Whatever a check says but PJ_OK refuses; a failure of ours does, too. */
+START_TEST (test_results_of_checks) {
+    for (int err = PJ_OK; err < PJ_ERR_COUNT; err++) {
+        const ngx_http_pgw_reason_t *reason
+            = &ngx_http_pgw_reasons[ngx_http_pgw_reason_of_token(err)];
+        int refuses = (reason->flags & NGX_HTTP_PGW_REASON_REFUSES) != 0;
+
+        ck_assert_msg(refuses == (err != PJ_OK), "%s", pj_errname(err));
+        ck_assert_msg(reason->flags & NGX_HTTP_PGW_REASON_VERIFIES, "%s",
+                      pj_errname(err));
+    }
+    ck_assert_int_eq(ngx_http_pgw_reason_of_token(PJ_ERR_NO_SPACE),
+                     NGX_HTTP_PGW_REASON_TOKEN_INVALID);
+    ck_assert_int_eq(ngx_http_pgw_reason_of_token(PJ_ERR_CRYPTO),
+                     NGX_HTTP_PGW_REASON_TOKEN_INVALID);
+}
+END_TEST
+
+static int is_text(const char *s, const char *not)
+{
+    return s != NULL && *s != '\0' && strpbrk(s, not) == NULL;
+}
+
+/* A refusal says all that its answer needs, which needs no escaping. */
+START_TEST (test_rows) {
+    for (int i = 1; i < NGX_HTTP_PGW_REASONS; i++) {
+        const ngx_http_pgw_reason_t *row = &ngx_http_pgw_reasons[i];
+
+        ck_assert(is_text(row->name, " \"\\ABCDEFGHIJKLMNOPQRSTUVWXYZ"));
+        for (int j = 1; j < i; j++)
+            ck_assert_str_ne(row->name, ngx_http_pgw_reasons[j].name);
+        if (!(row->flags & NGX_HTTP_PGW_REASON_REFUSES)) {
+            ck_assert_uint_lt(row->status, 300);
+            ck_assert_ptr_null(row->code);
+            continue;
+        }
+        ck_assert_uint_ge(row->status, 400);
+        ck_assert(is_text(row->code, " \"\\abcdefghijklmnopqrstuvwxyz"));
+        ck_assert(is_text(row->detail, "\"\\\r\n"));
+        ck_assert_int_eq(row->error != NULL,
+                         row->flags & NGX_HTTP_PGW_REASON_VERIFIES
+                             || i == NGX_HTTP_PGW_REASON_CONTEXT_FORBIDDEN);
+        if (row->flags & NGX_HTTP_PGW_REASON_NGINX)
+            ck_assert_int_eq(ngx_http_pgw_reason_of_status(row->status), i);
+    }
+    ck_assert_int_eq(ngx_http_pgw_reason_of_status(0),
+                     NGX_HTTP_PGW_REASON_NONE);
+    ck_assert_int_eq(ngx_http_pgw_reason_of_status(401),
+                     NGX_HTTP_PGW_REASON_NONE);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("policy");
+    TCase *tc = tcase_create("policy");
+    SRunner *runner = srunner_create(suite);
+    int failed;
+
+    tcase_add_test(tc, test_finding);
+    tcase_add_test(tc, test_policies);
+    tcase_add_test(tc, test_claims_in_headers);
+    tcase_add_test(tc, test_results_of_checks);
+    tcase_add_test(tc, test_rows);
+    suite_add_tcase(suite, tc);
+    srunner_run_all(runner, CK_NORMAL);
+    failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,254 @@
+# What is let in though the guard would refuse: in shadow mode, which strips,
+# injects what verified and logs what it would have refused, and under "satisfy
+# any" beside addresses, auth_basic and auth_request; "satisfy all" and
+# limit_except.  Without keys, and with them.  Beside each shadow the same in
+# earnest.
+
+use FindBin;
+use lib "$FindBin::Bin/lib";
+use MIME::Base64 qw(encode_base64);
+use Platform::Test;
+
+my $t = Platform::Test->new;
+my $key = jwt_key('a');
+my $issuer = $t->issuer(body => jwks($key), status => 500);
+my $upstream = $t->echo_upstream;
+$t->http_server(cors => sub {
+    return [ 200, [ 'Access-Control-Allow-Origin' => 'https://theirs.test',
+        'Access-Control-Allow-Methods' => 'BREW' ], 'own' ];
+});
+$t->write_file('users', "ann:{PLAIN}secret\n");
+
+$t->gateway_conf(<<'SERVER', http => <<'HTTP');
+platform_gateway_access branch;
+root %%DIR%%/www;
+location /any/allow { satisfy any; allow 127.0.0.1; deny all; %%TO_upstream%% }
+location /any/deny { satisfy any; deny all; %%TO_upstream%% }
+location /any/alone { satisfy any; %%TO_upstream%% }
+location /any/basic {
+    satisfy any;
+    auth_basic area;
+    auth_basic_user_file %%DIR%%/users;
+    %%TO_upstream%%
+}
+location /any/asks/yes { satisfy any; auth_request /yes; %%TO_upstream%% }
+location /any/asks/no { satisfy any; auth_request /no; %%TO_upstream%% }
+location /any/page { satisfy any; deny all; error_page 503 =200 /down; %%TO_upstream%% }
+location /all/allow { allow 127.0.0.1; deny all; %%TO_upstream%% }
+location /all/deny { deny all; %%TO_upstream%% }
+location /all/asks/yes { auth_request /yes; %%TO_upstream%% }
+location /all/asks/no { auth_request /no; %%TO_upstream%% }
+location /except {
+    limit_except GET { deny all; }
+    %%TO_upstream%%
+}
+location /down { platform_gateway_access public; %%TO_upstream%% }
+location = /yes {
+    internal;
+    platform_gateway_access public;
+    platform_gateway_allow_return on;
+    return 200;
+}
+location = /no { internal; platform_gateway_access public; return 403; }
+
+location /earnest { platform_gateway_methods GET POST; %%TO_upstream%% }
+location /earnest/cors { platform_gateway_access public; %%TO_cors%% }
+SERVER
+platform_gateway_key_wait 50ms;
+platform_gateway_key_cooldown 1s;
+platform_gateway_cors_origins https://app.test;
+server {
+    listen 127.0.0.1:%%PORT_shadow%%;
+    root %%DIR%%/www;
+    platform_gateway on;
+    platform_gateway_shadow on;
+    location /shadow {
+        platform_gateway_access branch;
+        platform_gateway_methods GET POST;
+        %%TO_upstream%%
+    }
+    location /shadow/cors { platform_gateway_access public; %%TO_cors%% }
+    location /shadow/hidden {
+        platform_gateway_access branch;
+        platform_gateway_forward_authorization off;
+        %%TO_upstream%%
+    }
+    location /shadow/parts/ { platform_gateway_access public; ssi on; }
+    location /shadow/static { }
+}
+server {
+    listen 127.0.0.1:%%PORT_static%%;
+    platform_gateway on;
+    location / { root %%DIR%%/www; }
+}
+HTTP
+$t->write_file("www/$_/static", 'text') for qw(earnest shadow);
+$t->write_file('www/shadow/parts/page.html', '<!--# include virtual="/shadow?part" -->');
+$t->start_nginx;
+my ($port, $shadow) = map { $t->port($_) } qw(gateway shadow);
+my %token = map { $_ => jwt_token($_ => $key) } qw(account branch);
+my @branch = (token => $token{branch});
+my ($basic, $wrong) = map { [ Authorization => 'Basic ' . encode_base64("ann:$_", '') ] }
+    qw(secret wrong);
+
+sub roles { return [ header_values($_[0]->json, 'X-Roles') ] }
+
+# [decision, reason] as logged.
+sub why { my $line = $t->logged($_[0]); return [ @$line{qw(decision reason)} ] }
+
+# Let in by another module: with no trusted header, and logged as that.
+sub let_in {
+    my ($path, @o) = @_;
+
+    my $res = http_get($port, $path, @o);
+    is $res->status, 200, "$path: let in";
+    is_deeply roles($res), [], "$path: without trusted headers";
+    is $res->header('Retry-After'), undef, "$path: no Retry-After";
+    is_deeply why($res), [ 'allow', 'satisfied' ], "$path: logged as let in by another module";
+    return;
+}
+
+# One request in earnest and in shadow: its status there, its reason here.
+sub shadows {
+    my ($name, $method, $status, $reason, $path, @o) = @_;
+
+    my @spoof = (headers => [ 'X-Roles' => 'spoofed', x_roles => 'spoofed' ]);
+    is http($path ? $t->port('static') : $port, $method, "/earnest$path", @spoof, @o)->status,
+        $status, "$name: $status in earnest (control)";
+
+    my $res = http($shadow, $method, "/shadow$path", @spoof, @o);
+    is $res->status, 200, "$name: goes through";
+    unlike $res->body, qr/spoofed|x-roles/i, "$name: stripped, none injected";
+    is $res->header($_), undef, "$name: no $_" for qw(WWW-Authenticate Retry-After Allow);
+    is_deeply why($res), [ 'shadow', $reason ], "$name: logged, with the reason";
+    is $t->logged($res)->{status}, 200, "$name: and the status that there was";
+    return;
+}
+
+# While there are no keys, others decide by themselves.
+
+let_in($_->[0], @$_[ 1 .. $#$_ ]) for [ '/any/allow', @branch ], [ '/any/asks/yes', @branch ],
+    ['/any/allow'], [ '/any/basic', headers => $basic ];
+for my $path (qw(/any/deny /any/alone /any/basic /any/asks/no /all/allow /all/asks/yes)) {
+    my $res = http_get($port, $path, @branch);
+    is_problem($res, 503, 'GATEWAY_KEYS_UNAVAILABLE', "no keys, $path");
+    ok $res->header('Retry-After'), "no keys, $path: Retry-After";
+    is_deeply why($res), [ 'deny', 'keys_unavailable' ], "no keys, $path: reason";
+}
+my $res = http_get($port, '/any/page', @branch);
+is $res->status, 200, 'no keys, error_page: status';
+is $res->json->{uri}, '/down', 'no keys, error_page: served';
+is http_get($port, '/any/deny')->status, 401, 'no keys and no token: 401';
+shadows('no keys', GET => 503, 'keys_unavailable', '', @branch);
+
+# With keys.
+
+$issuer->set(status => 200);
+$t->gateway_ready;
+
+for my $path (qw(/any/allow /any/deny /any/alone /any/basic /any/asks/yes
+    /any/asks/no /all/allow /all/asks/yes)) {
+    $res = http_get($port, $path, @branch);
+    is $res->status, 200, "$path: token";
+    is_deeply roles($res), ['manager,cashier'], "$path: injected";
+    is_deeply why($res), [ 'allow', 'verified' ], "$path: reason";
+}
+let_in($_->[0], @$_[ 1 .. $#$_ ]) for ['/any/allow'], ['/any/asks/yes'],
+    [ '/any/allow', token => $token{account} ], [ '/any/basic', headers => $basic ];
+for my $path (qw(/any/deny /any/alone /any/asks/no /all/allow /all/asks/yes)) {
+    is_problem(http_get($port, $path), 401, 'GATEWAY_TOKEN_MISSING', "$path, no token");
+    is_problem(http_get($port, $path, token => $token{account}), 403,
+        'GATEWAY_CONTEXT_FORBIDDEN', "$path, another context");
+}
+$res = http_get($port, '/any/basic', headers => $wrong);
+is $res->status, 401, 'neither password nor token';
+is_deeply [ $res->header_all('WWW-Authenticate') ], ['Basic realm="area"'],
+    'the one challenge of who answered';
+
+# [what is asked, its status]: a token overrules no other module.
+for my $case ([ 403, GET => '/all/deny', @branch ], [ 403, GET => '/all/asks/no', @branch ],
+    [ 200, GET => '/except', @branch ], [ 401, GET => '/except' ],
+    [ 401, POST => '/except', body => '' ], [ 403, POST => '/except', body => '', @branch ]) {
+    my ($status, @request) = @$case;
+    is http($port, @request)->status, $status, "@request[0, 1]: $status";
+}
+
+# Shadows.
+
+shadows(@$_) for [ 'no token', GET => 401, 'token_missing', '' ],
+    [ 'garbage', GET => 401, 'token_shape', '', token => 'garbage' ],
+    [ 'a bad signature', GET => 401, 'token_signature', '',
+        token => jwt_tamper($token{branch}, 2, 9) ],
+    [ 'expired', GET => 401, 'token_expired', '',
+        token => jwt_token(branch => $key, exp => time - 100) ],
+    [ 'an unknown key', GET => 401, 'kid_unknown', '',
+        token => jwt_token(branch => jwt_key('b'), iat => time - 600) ],
+    [ 'another context', GET => 403, 'context_forbidden', '', token => $token{account} ],
+    [ 'a wrong method', PUT => 405, 'method_forbidden', '', body => '' ],
+    [ 'no level', GET => 404, 'route_not_found', '/static' ];
+
+# What verified is injected, and is no shadow.
+
+for my $case ([ GET => 'allow', 'verified' ], [ PUT => 'shadow', 'method_forbidden' ]) {
+    my ($method, @why) = @$case;
+    $res = http($shadow, $method => '/shadow', @branch, body => '');
+    is_deeply roles($res), ['manager,cashier'], "$method, verified: injected";
+    is_deeply why($res), \@why, "$method, verified: logged";
+}
+
+# Where the upstream is not to see the token, it sees no bad one either.
+
+for my $token ($token{branch}, 'garbage', $token{account}) {
+    my @seen = map { header_values(http_get($shadow, $_, token => $token)->json,
+        'Authorization') } '/shadow/hidden', '/shadow';
+    is_deeply \@seen, ["Bearer $token"], 'hidden where that is said, and not beside it (control)';
+}
+
+# Preflights.
+
+sub preflight {
+    my ($at, $path, $origin, $method, @more) = @_;
+
+    return http($at, OPTIONS => $path, headers => [ Origin => $origin,
+        'Access-Control-Request-Method' => $method // 'POST', @more ]);
+}
+
+for my $where ([ $port, '/earnest' ], [ $shadow, '/shadow' ]) {
+    $res = preflight(@$where, 'https://app.test');
+    is $res->status, 204, "$where->[1]: an allowed preflight is answered";
+    is_deeply why($res), [ 'allow', 'preflight' ], "$where->[1]: as that";
+    is http($where->[0], OPTIONS => $where->[1])->status, 204, "$where->[1]: plain OPTIONS";
+}
+is_problem(preflight($port, '/earnest', 'https://theirs.test'), 403,
+    'GATEWAY_ORIGIN_NOT_ALLOWED', 'in earnest, another origin');
+for my $case ([ 'origin', 'https://theirs.test' ],
+    [ 'preflight_method', 'https://app.test', 'BREW' ],
+    [ 'preflight_header', 'https://app.test', 'GET', 'Access-Control-Request-Headers' => 'x-o' ]) {
+    my ($what, @ask) = @$case;
+
+    $res = preflight($shadow, '/shadow', @ask);
+    is $res->status, 200, "$what: the preflight is passed on";
+    is $res->json->{method}, 'OPTIONS', "$what: as it is";
+    is_deeply why($res), [ 'shadow', "${what}_forbidden" ], "$what: logged, with the reason";
+
+    $res = preflight($shadow, '/shadow/cors', @ask);
+    is_deeply [ map { $res->header("Access-Control-Allow-$_") } qw(Origin Methods) ],
+        [ 'https://theirs.test', 'BREW' ], "$what: what the upstream allows stands";
+}
+
+# Answers to an origin that is not ours keep the upstream's CORS headers.
+
+for my $case ([ 'in earnest: taken away', $port, '/earnest/cors', 'theirs' ],
+    [ 'shadow: left alone', $shadow, '/shadow/cors', 'theirs', 'https://theirs.test' ],
+    [ 'shadow: ours gets ours', $shadow, '/shadow/cors', 'app', 'https://app.test' ]) {
+    my ($name, $at, $path, $who, @want) = @$case;
+    is_deeply [ http_get($at, $path, headers => [ Origin => "https://$who.test" ])
+        ->header_all('Access-Control-Allow-Origin') ], \@want, $name;
+}
+
+# Subrequests.
+
+like http_get($shadow, '/shadow/parts/page.html')->body, qr{"uri":"/shadow\?part"},
+    'a part of a page goes through';
+
+$t->done;
