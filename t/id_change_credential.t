@@ -229,7 +229,7 @@ $pg->sql("update accounts set sessions_valid_after = '-infinity'");
 
 # -- one that nobody waits for any more does nothing when its turn comes
 
-restart($s->identity, DB_STATEMENT_TIMEOUT => '60s', REQUEST_TIMEOUT => '2s');
+restart($s->identity, DB_STATEMENT_TIMEOUT => '60s', REQUEST_TIMEOUT => '5s');
 # Its start writes the demo accounts, and would wait for the row as well.
 ok eventually(sub { http_get($face, '/readyz')->status == 200 }), 'it is ready';
 $t->allow(qr/db\.error|connect\(\) to unix:.*revocations/);
