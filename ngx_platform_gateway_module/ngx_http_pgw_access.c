@@ -135,7 +135,7 @@ ngx_http_pgw_access_source(const ngx_http_pgw_source_t *from,
 }
 
 
-/* Whether r has come to a location that is there for fetches alone, in whatever
+/* Whether the internal location of r is there for fetches alone, in whatever
    server.  "internal" keeps clients out, but not those whom an upstream sends
    there by X-Accel-Redirect, or a page by SSI. */
 
@@ -143,18 +143,11 @@ static ngx_uint_t
 ngx_http_pgw_access_intrudes(ngx_http_request_t *r)
 {
     ngx_http_core_loc_conf_t  *clcf = ngx_http_pgw_core(r);
-    ngx_http_pgw_main_conf_t  *mcf;
+    ngx_http_pgw_main_conf_t  *mcf = ngx_http_pgw_main(r);
 
-    if (!clcf->internal) {
-        return 0;
-    }
-
-    mcf = ngx_http_pgw_main(r);
-
-    if ((!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
-         && (mcf->revocations == NULL
-             || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
-        || ngx_http_pgw_fetch_owns(r))
+    if (!ngx_http_pgw_access_source(&mcf->keys->from, clcf)
+        && (mcf->revocations == NULL
+            || !ngx_http_pgw_access_source(&mcf->revocations->from, clcf)))
     {
         return 0;
     }
@@ -177,11 +170,18 @@ ngx_http_pgw_rewrite_handler(ngx_http_request_t *r)
     ngx_http_pgw_loc_conf_t   *conf;
     ngx_http_pgw_main_conf_t  *mcf;
 
-    if (ngx_http_pgw_access_intrudes(r)) {
-        return NGX_HTTP_NOT_FOUND;
+    if (ngx_http_pgw_core(r)->internal) {
+
+        if (ngx_http_pgw_fetch_owns(r)) {
+            return NGX_DECLINED;
+        }
+
+        if (ngx_http_pgw_access_intrudes(r)) {
+            return NGX_HTTP_NOT_FOUND;
+        }
     }
 
-    if (!ngx_http_pgw_srv(r)->any_enabled || ngx_http_pgw_fetch_owns(r)) {
+    if (!ngx_http_pgw_srv(r)->any_enabled) {
         return NGX_DECLINED;
     }
 

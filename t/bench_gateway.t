@@ -55,8 +55,7 @@ is wrong($good x 9, 200, 2, 9), undef, 'nothing wrong';
 is wrong($good x 9 . $cut x 2, 200, 2, 9), undef, 'cut off when wrk ended';
 like wrong($good x 9 . $cut x 3, 200, 2, 9), qr/3 requests were cut off/,
     'more than its connections';
-like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/,
-    'another status';
+like wrong($good x 9 . $bad, 200, 2, 9), qr/1 of 10 answers were not 200/, 'another status';
 like wrong($good x 8, 200, 2, 9), qr/only 8 answers/, 'too few lines';
 
 # -- real rounds --------------------------------------------------------------------
@@ -99,8 +98,7 @@ CONF
     like $round->('/bad')->{refused}, qr/answers were not 200/,
         'a round with other answers is refused';
     $t->nginx->stop;
-    like $round->('/')->{refused}, qr/wrk|connect/,
-        'and one that reaches nobody';
+    like $round->('/')->{refused}, qr/wrk|connect/, 'and one that reaches nobody';
     $t->done;
     exit;
 }

@@ -17,15 +17,13 @@ my $chromium = Platform::Test::Env::chromium();
 
 my $t = Platform::Test->new;
 my ($dir, $run) = ($t->dir, $t->dir . '/run');
-my %port = map { $_ => $t->port($_) }
-    qw(gateway identity stub metrics playground);
+my %port = map { $_ => $t->port($_) } qw(gateway identity stub metrics playground);
 
 my $p = $t->track(Platform::Test::Process->start(
     name => 'make-run', dir => $t->root, log => "$dir/make-run.log",
     env => { PATH => $ENV{PATH}, RUN_DIR => $run,
         METRICS_LISTEN => "127.0.0.1:$port{metrics}",
-        map { (uc($_) . '_PORT' => $port{$_}) }
-            qw(gateway identity stub playground) },
+        map { (uc($_) . '_PORT' => $port{$_}) } qw(gateway identity stub playground) },
     cmd => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
     ok_status => ['any'])->expect_end);
 ok eventually(sub { ($t->read_file('make-run.log') // '') =~ /^Ready\.$/m

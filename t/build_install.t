@@ -52,8 +52,7 @@ my $manual = manual('man8/identity-fcgi.8');
 my @commands = map { /^  ([a-z-]+(?: [a-z-]+)?)/ ? $1 : () }
     qx{$dest/usr/bin/identity-fcgi help};
 cmp_ok scalar @commands, '>=', 20, 'the commands';
-is_deeply [ grep { $manual !~ /^\Q$_\E/m } @commands ], [],
-    'each is in identity-fcgi(8)';
+is_deeply [ grep { $manual !~ /^\Q$_\E/m } @commands ], [], 'each is in identity-fcgi(8)';
 my $settings = manual('man5/platform-gateway.5');
 is_deeply [ grep { $settings !~ /\b\Q$_\E\b/ } map { /^([A-Z_0-9]+)=/ ? $1 : () }
     qx{$dest/usr/bin/identity-fcgi --print-config} ], [],
@@ -93,8 +92,7 @@ $ENV{PLAYGROUND_HOST} = '127.0.0.1';
 is system("$dest/usr/share/platform-gateway/tools/render", '--installed',
     '--sysconfdir', $etc, '--conf-dir', '/etc/platform-gateway/nginx',
     '--out', "$etc/nginx"), 0, 'and is rendered';
-is content("etc/platform-gateway/$_"), $theirs{$_}, "$_ is as it was"
-    for sort keys %theirs;
+is content("etc/platform-gateway/$_"), $theirs{$_}, "$_ is as it was" for sort keys %theirs;
 my $gateway = content('etc/platform-gateway/nginx/gateway.conf');
 like $gateway, qr/listen 127\.0\.0\.2:9080;/, 'the address is rendered';
 like $gateway, qr{issuer "https://identity\.example\.com";}, 'the issuer too';
@@ -103,8 +101,7 @@ like content('etc/platform-gateway/nginx/identity.conf'),
     qr/listen 127\.0\.0\.1:9081;/, 'each face has its own address';
 like content('etc/platform-gateway/gateway.env'), qr/^# my gateway/,
     'the environment file is as it was';
-like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;},
-    'and included';
+like $gateway, qr{include /etc/platform-gateway/routes\.d/\*\.conf;}, 'and included';
 like content('etc/platform-gateway/nginx/platform-http.conf'),
     qr{^include /etc/platform-gateway/http\.d/\*\.conf;$}m, 'in http{} too';
 my $all = qx{cat $etc/nginx/*};
@@ -143,8 +140,7 @@ like $said, qr/test is successful/, 'nginx accepts it';
 # docs/install.md: readiness is waited for, as it comes a moment after the start.
 
 my $face = $t->issuer(status => 503, body => '{"status":"DOWN"}');
-my @waits = commands($t->root . '/docs/install.md', 'Gateway')
-    =~ m{^(curl .*/readyz)$}mg;
+my @waits = commands($t->root . '/docs/install.md', 'Gateway') =~ m{^(curl .*/readyz)$}mg;
 is scalar @waits, 2, 'install.md waits for both';
 for my $wait (@waits) {
     $wait =~ s{https?://[^/]+}{'http://127.0.0.1:' . $face->port}e;

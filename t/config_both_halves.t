@@ -131,18 +131,15 @@ for my $case (@cases) {
         like $said, qr/\Arender: \Q$name\E [^\n]+; accepted: [^\n]+\n\z/,
             "$name=$value: in one line that says what is accepted";
         next unless $both;
-        my ($refused, $out, $err)
-            = $t->run_identity(['--check'], $name => $value);
+        my ($refused, $out, $err) = $t->run_identity(['--check'], $name => $value);
         is $refused, 2, "$name=$value: by the program too";
-        like $err, qr/\Aidentity-fcgi: \Q$name\E: [^\n]+\n\z/,
-            "$name=$value: in one line";
+        like $err, qr/\Aidentity-fcgi: \Q$name\E: [^\n]+\n\z/, "$name=$value: in one line";
     }
     for my $value (@$good) {
         my ($status, $said) = value($placeholder, $name => $value);
         is $status, 0, "$name=$value: accepted" or diag $said;
         next unless $both;
-        my ($checked, $out, $err)
-            = $t->run_identity(['--check'], $name => $value);
+        my ($checked, $out, $err) = $t->run_identity(['--check'], $name => $value);
         is $checked, 0, "$name=$value: by the program too" or diag $err;
     }
 }
@@ -179,8 +176,7 @@ my @beside = (
 );
 for my $case (@beside) {
     my ($refused, $listen, @others) = @$case;
-    my ($status, $said) = value(METRICS_LISTEN => METRICS_LISTEN => $listen,
-        @others);
+    my ($status, $said) = value(METRICS_LISTEN => METRICS_LISTEN => $listen, @others);
     like "$status $said", $refused ? qr/\A2 render: METRICS_LISTEN has the port or socket/
         : qr/\A0 /, "metrics at $listen beside @others[0, 1]";
 }

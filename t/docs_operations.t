@@ -22,8 +22,7 @@ is scalar @blocks, 3, 'the page has its steps';
 
 my $dir = $t->dir;
 my $env = $t->identity_env;
-my $file = $t->write_file('platform.env',
-    join '', map {"$_='$env->{$_}'\n"} sort keys %$env);
+my $file = $t->write_file('platform.env', join '', map {"$_='$env->{$_}'\n"} sort keys %$env);
 my $binary = Platform::Test::Env::identity();
 my $port = $t->port('identity');
 my $script = join '', "set -e\ncd $dir\n", $program, @blocks[0, 1],
@@ -50,8 +49,7 @@ is http_post($port, '/api/auth/login', json => {
 # Blocks are pasted whole: no command that asks stands before another one.
 
 for my $page ('README.md', glob $t->root . '/docs/*.md') {
-    open my $in, '<', $page =~ m{^/} ? $page : $t->root . "/$page"
-        or die "$page: $!\n";
+    open my $in, '<', $page =~ m{^/} ? $page : $t->root . "/$page" or die "$page: $!\n";
     my $text = do { local $/; <$in> };
     my @blocks = $text =~ /^```sh\n(.*?)^```\n/gms;
     my @bad = map {

@@ -62,8 +62,7 @@ my $p = make_run();
 my $script = ours(join "echo '=== next'\n", map { $_->[0] } @steps);
 my @said = split /^=== next\n/m, shell(page => $script), -1;
 for my $i (grep { $steps[$_][1] ne '' } 0 .. $#steps) {
-    is $said[$i] // '', $steps[$i][1],
-        'step ' . ($i + 1) . ' prints what the page says';
+    is $said[$i] // '', $steps[$i][1], 'step ' . ($i + 1) . ' prints what the page says';
 }
 like $said[1], qr{\AReloaded: \S+/routes\.d/\*\.conf, and those of http\.d\n\z}, 'the reload says so';
 
@@ -100,8 +99,7 @@ like shell(stopped => 'make reload'), qr{^run: nothing runs in }m,
 $p = make_run();
 is qx{curl -s -o /dev/null -w '%{http_code}' $url/reports/x}, 401,
     'the route is there after another make run';
-is qx{curl -s -o /dev/null -w '%{http_code}' $url/reporters}, 404,
-    'and no other';
+is qx{curl -s -o /dev/null -w '%{http_code}' $url/reporters}, 404, 'and no other';
 kill 'INT', -$p->pid;
 $p->wait_end(60);
 

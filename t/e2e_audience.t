@@ -46,8 +46,7 @@ $identity->start;
 $res = $s->refresh($one->{refreshToken});
 is $res->status, 200, 'a session of before: refresh';
 is claims($res->json->{accessToken})->{aud}, $audience, 'the access token has it';
-ok !exists claims($res->json->{refreshToken})->{aud},
-    'the refresh token has none';
+ok !exists claims($res->json->{refreshToken})->{aud}, 'the refresh token has none';
 is $s->current_context($res->json->{accessToken})->status, 200, 'and passes';
 
 my $branch = $several->{branches}[0]{branchId};
@@ -55,8 +54,7 @@ is http_post($s->face, '/api/auth/select-branch', token =>
     $several->{accountAccessToken}, json => { branchId => $branch })->status,
     200, 'identity itself takes account tokens of before';
 $several = $s->login('several')->json;
-is claims($several->{accountAccessToken})->{aud}, $audience,
-    'the account token has it';
+is claims($several->{accountAccessToken})->{aud}, $audience, 'the account token has it';
 $res = http_post($s->gateway, '/api/auth/select-branch', token =>
     $several->{accountAccessToken}, json => { branchId => $branch });
 is $res->status, 200, 'select-branch through the gateway';

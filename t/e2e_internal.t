@@ -42,21 +42,17 @@ is_problem(http_post($local, '/internal/metrics', body => ''), 405,
 $res = http_post($local, '/internal/explain', json => \%question);
 is $res->status, 200, 'an explanation';
 is $res->json->{reason}, 'token_missing', 'which says why';
-is $res->json->{location}{routeId}, 'entitlement-workspaces',
-    'and where: at the gateway';
-is_problem(http_get($local, $_), 404, 'GATEWAY_ROUTE_NOT_FOUND',
-    "$_: not served there")
+is $res->json->{location}{routeId}, 'entitlement-workspaces', 'and where: at the gateway';
+is_problem(http_get($local, $_), 404, 'GATEWAY_ROUTE_NOT_FOUND', "$_: not served there")
     for '/', '/readyz', '/api/workspaces/x', '/.well-known/jwks.json';
 
 # X-Forwarded-For from a trusted network changes nothing.
 
-for my $headers ([ 'X-Forwarded-For' => '203.0.113.1' ],
-    [ 'X-Forwarded-For' => '127.0.0.1' ])
+for my $headers ([ 'X-Forwarded-For' => '203.0.113.1' ], [ 'X-Forwarded-For' => '127.0.0.1' ])
 {
     is http_get($local, '/internal/metrics', headers => $headers)->status,
         200, "@$headers: metrics";
-    my $res = http_post($local, '/internal/explain', headers => $headers,
-        json => \%question);
+    my $res = http_post($local, '/internal/explain', headers => $headers, json => \%question);
     is $res->status, 200, "@$headers: an explanation";
     is logged($res)->{clientIp}, '127.0.0.1', 'the log has who connected';
 }
@@ -82,10 +78,8 @@ for my $headers ([ Origin => 'https://evil.example' ], [ Origin => 'null' ],
     [ Origin => "http://127.0.0.1:$local" ], [ origin => '' ],
     [ 'Sec-Fetch-Site' => 'same-origin' ], [ 'sec-fetch-site' => 'none' ])
 {
-    $res = http_post($local, '/internal/explain', headers => $headers,
-        json => \%question);
-    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED',
-        "an explanation with @$headers");
+    $res = http_post($local, '/internal/explain', headers => $headers, json => \%question);
+    is_problem($res, 403, 'GATEWAY_ORIGIN_NOT_ALLOWED', "an explanation with @$headers");
     is_deeply [ @{ logged($res) }{qw(decision reason)} ],
         [ 'deny', 'origin_forbidden' ], 'and so says the log';
 }
@@ -107,8 +101,7 @@ http {
 }
 CONF
 $t->start_nginx('front');
-is http_get($t->port('front'), '/readyz')->status, 200,
-    'the gateway by a server in front';
+is http_get($t->port('front'), '/readyz')->status, 200, 'the gateway by a server in front';
 
 # To whoever asks the gateway, these paths are as unknown as any.
 
@@ -127,15 +120,13 @@ for my $where (sort keys %front) {
             my @answer = map {
                 my $res = http($front{$where}, $method, $_, @body,
                     headers => [ @$headers, 'X-Request-Id' => 'same' ]);
-                my %h = map { @$_ } grep { $_->[0] ne 'Date' }
-                    $res->headers;
+                my %h = map { @$_ } grep { $_->[0] ne 'Date' } $res->headers;
                 [ $res->status, $res->body, \%h ];
             } '/internal/unknown', '/internal/metrics', '/internal/explain',
                 '/internal/revocations';
             my $name = "$where: $method @$headers";
             is $answer[0][0], $method eq 'OPTIONS' ? 204 : 404, $name;
-            is_deeply $answer[$_], $answer[0], "$name: no difference"
-                for 1 .. 3;
+            is_deeply $answer[$_], $answer[0], "$name: no difference" for 1 .. 3;
         }
     }
 }

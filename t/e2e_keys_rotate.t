@@ -33,8 +33,7 @@ my $stack = $t->full_stack(identity => \@identity, env => \%env, key_age => '1s'
 
 sub session {
     my $login;    # may have to wait for a hash slot
-    eventually(sub { ($login = $stack->login('one'))->status == 200 })
-        or die 'no login';
+    eventually(sub { ($login = $stack->login('one'))->status == 200 }) or die 'no login';
     return $login->json;
 }
 
@@ -78,8 +77,7 @@ is at_gateway(), 200, 'the gateway accepts the old key';
 
 my $killer = key_killer($t);
 my @rotate = qw(keys rotate --every 1h --system-ttl 0);
-my @ask = ('--ask',
-    'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
+my @ask = ('--ask', 'http://127.0.0.1:' . $t->port('metrics') . '/internal/metrics');
 my (%killed, @states);
 my $n = 1;
 my $until = time + 600;
@@ -124,10 +122,8 @@ until ($state->() eq 'new:signing' || time > $until) {
     my ($signing) = $states[-1] =~ /signing old:signing/
         ? grep { /\.signing\.(\d+)\.pem$/ && $1 > time - 25
             && index($_, $old->kid) < 0 } key_names($dir) : ();
-    rename "$dir/$signing", "$dir/" . $signing =~ s/(\d+)(?=\.pem)/$1 - 30/er
-        if $signing;
-    my ($retired) = grep {/\.refresh\.(\d+)\.pem$/ && $1 > time - 1200}
-        key_names($dir);
+    rename "$dir/$signing", "$dir/" . $signing =~ s/(\d+)(?=\.pem)/$1 - 30/er if $signing;
+    my ($retired) = grep {/\.refresh\.(\d+)\.pem$/ && $1 > time - 1200} key_names($dir);
     rename "$dir/$retired", "$dir/" . $old->kid . '.refresh.1.pem' if $retired;
 }
 is_deeply \@states, [ 'old:signing', 'new:published old:signing',
@@ -141,12 +137,10 @@ is_deeply [ grep {/^\./} key_names($dir) ], [], 'nothing is left over';
 # -- what they saw -------------------------------------------------------------
 
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops the old key';
-is kid_of(session()->{accessToken}),
-    (keys %{ key_states($dir) })[0], 'and the new one signs';
+is kid_of(session()->{accessToken}), (keys %{ key_states($dir) })[0], 'and the new one signs';
 ok eventually(sub {
     my $n = 0;
-    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg
-        for 1, 2;
+    $n += () = ($t->read_file("load$_.out") // '') =~ /^refresh 200/mg for 1, 2;
     return $n > 100;
 }), 'clients have refreshed often';
 $t->write_file('enough', '');
@@ -183,8 +177,7 @@ for my $identity (@identity) {
 ok eventually(sub { at_gateway() == 401 }), 'the gateway drops it';
 my $after = session();
 isnt kid_of($after->{accessToken}), $old->kid, 'a login has a token of another one';
-is $stack->current_context($after->{accessToken})->status, 200,
-    'which the gateway accepts';
+is $stack->current_context($after->{accessToken})->status, 200, 'which the gateway accepts';
 is at_gateway(), 401, 'and none of the revoked one';
 
 $t->done;

@@ -18,8 +18,7 @@ if (Platform::Test::Env::asan() || Platform::Test::Env::valgrind()) {
 
 my $t = Platform::Test->new;
 my $run = $t->dir . '/run';
-my %ports = map { (uc($_) . '_PORT' => $t->port($_)) }
-    qw(gateway identity stub playground);
+my %ports = map { (uc($_) . '_PORT' => $t->port($_)) } qw(gateway identity stub playground);
 my $metrics = '127.0.0.1:' . $t->port('metrics');
 
 # Starts make run as a shell would: a process group that Ctrl-C reaches.
@@ -35,8 +34,7 @@ sub start {
         dir  => $t->root,
         log  => $log,
         env  => { PATH => $ENV{PATH}, %set },
-        cmd  => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(),
-            'run' ],
+        cmd  => [ 'make', '-s', 'BUILD=' . Platform::Test::Env::build(), 'run' ],
         ok_status => ['any'],
     )->expect_end);
 }
@@ -85,8 +83,7 @@ like $text, qr/Demo-passw0rd!/, 'and their credential';
 
 my ($curl) = $text =~ /^(\s*curl (?:.*\\\n)*.*)/m;
 my $out = `$curl 2>&1`;
-like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed'
-    or diag $curl;
+like $out, qr/AUTH_LOGIN_SUCCESS/, 'the curl line works as printed' or diag $curl;
 
 # The playground: another origin than the gateway's, which the gateway knows, and
 # which alone gets explanations.
@@ -118,10 +115,8 @@ for ([ 'itself', 1, Origin => $page ],
     my %o = (host => $name, headers => \@headers, json => { path => '/x' });
     my $explained = http_post(@there, '/explain', %o);
     is $explained->status, $ok ? 200 : 403, "playground: explains to $who";
-    is $explained->json->{reason}, 'route_not_found', 'playground: and says why'
-        if $ok;
-    is http_post(@there, '/relay', %o)->status, $ok ? 401 : 403,
-        "playground: calls for $who";
+    is $explained->json->{reason}, 'route_not_found', 'playground: and says why' if $ok;
+    is http_post(@there, '/relay', %o)->status, $ok ? 401 : 403, "playground: calls for $who";
 }
 
 ok -s "$run/platform.env", 'platform.env holds the environment';
@@ -137,8 +132,7 @@ my $second = start();
 ok $second->wait_end(90), 'second: ends';
 isnt $second->status, 0, 'second: with an error';
 like said($second), qr/already running/, 'second: says why';
-is http_get($t->port('gateway'), '/readyz')->status, 200,
-    'second: the first one goes on';
+is http_get($t->port('gateway'), '/readyz')->status, 200, 'second: the first one goes on';
 
 # Ctrl-C.
 
@@ -156,8 +150,7 @@ is http_get($t->port('gateway'), '/readyz', headers => [ Origin => $_ ])
     ->header('Access-Control-Allow-Origin'), $_,
     "again: an origin of one's own beside the playground's: $_"
     for $page, 'http://127.0.0.1:1';
-is((jwt_decode($res->json->{accessToken}))[0]{kid}, $kid,
-    'again: with the same key');
+is((jwt_decode($res->json->{accessToken}))[0]{kid}, $kid, 'again: with the same key');
 my $refresh = $res->json->{refreshToken};
 my ($script) = ($t->read_file('run/run.pid') // '') =~ /(\d+)/;
 kill 'TERM', $script;
@@ -192,8 +185,7 @@ kill 'KILL', $script;
 $p->wait_end(60);
 my $given = jwt_key('given');
 my $secret = $given->private_base64;
-$p = start(PLATFORM_JWT_KEY_ID => $given->kid,
-    PLATFORM_JWT_PRIVATE_KEY_BASE64 => $secret,
+$p = start(PLATFORM_JWT_KEY_ID => $given->kid, PLATFORM_JWT_PRIVATE_KEY_BASE64 => $secret,
     PLATFORM_JWT_PUBLIC_KEY_BASE64  => $given->public_base64);
 $res = is_ready($p, 'after kill -9 of the script');
 is $res->status, 200, 'after kill -9 of the script: login';
@@ -201,8 +193,7 @@ is $res->status, 200, 'after kill -9 of the script: login';
 # A key that is given by the environment is there for one program alone, which
 # takes it away.
 
-is((jwt_decode($res->json->{accessToken}))[0]{kid}, $given->kid,
-    'the given key signs');
+is((jwt_decode($res->json->{accessToken}))[0]{kid}, $given->kid, 'the given key signs');
 sub content {
     open my $fh, '<:raw', $_[0] or return '';
     local $/;
@@ -216,8 +207,7 @@ for my $pid (holders()) {
 my @servers = qw(identity-fcgi nginx postgres);
 is_deeply [ map {"$_ $knows{$_}"} @servers ], [ map {"$_ "} @servers ],
     'no server has it in its environment' or diag explain \%knows;
-is_deeply [ grep { index(content($_), $secret) >= 0 }
-    glob "$run/nginx/* $run/logs/*" ], [],
+is_deeply [ grep { index(content($_), $secret) >= 0 } glob "$run/nginx/* $run/logs/*" ], [],
     'nor does it stand in nginx\'s configuration or a log';
 cmp_ok index(content("$run/platform.env"), substr $secret, 0, 40), '>=', 0,
     'but in the environment in use';
@@ -230,8 +220,7 @@ my ($postmaster) = ($t->read_file('run/db/data/postmaster.pid')
 kill 'INT', $postmaster;
 ok $p->wait_end(90), 'database stopped: ends';
 isnt $p->status, 0, 'database stopped: with an error';
-my @lines = grep { !/^make(?:\[\d+\])?: / }
-    split /\n/, substr said($p), length $before;
+my @lines = grep { !/^make(?:\[\d+\])?: / } split /\n/, substr said($p), length $before;
 is scalar @lines, 1, 'database stopped: in one line' or diag said($p);
 like $lines[0] // '', qr/PostgreSQL ended.*postgres\.log/,
     'database stopped: that names the log';
@@ -240,8 +229,7 @@ is_deeply [holders()], [], 'database stopped: nothing left';
 # A gateway behind a proxy that speaks the PROXY protocol: it is asked in that.
 
 $p = start(GATEWAY_REAL_IP_HEADER => 'proxy_protocol');
-ok eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300),
-    'proxy_protocol: an end';
+ok eventually(sub { said($p) =~ /^Ready\.$/m || !$p->alive }, 300), 'proxy_protocol: an end';
 like said($p), qr/^Ready\.$/m, 'proxy_protocol: ready';
 ($curl) = said($p) =~ /^(\s*curl (?:.*\\\n)*.*)/m;
 like `$curl 2>&1`, qr/AUTH_LOGIN_SUCCESS|AUTH_BUSY/,
@@ -268,8 +256,7 @@ sub refused {
 {
     my $port = $t->port('taken');
     my $taken = Platform::Test::Port::listener($port);
-    refused("$_ in use", qr/\b$port\b.*in use.*$_/, $_ => $port)
-        for sort keys %ports;
+    refused("$_ in use", qr/\b$port\b.*in use.*$_/, $_ => $port) for sort keys %ports;
     refused('METRICS_LISTEN in use', qr/\b$port\b.*in use.*METRICS_LISTEN=/,
         METRICS_LISTEN => "127.0.0.1:$port");
 }
@@ -316,8 +303,7 @@ refused('metrics where the playground is', qr/METRICS_LISTEN has the port or soc
         ok_status => ['any'],
     )->expect_end);
     ok $p->wait_end(90), 'keys: the stand-in was run';
-    is $t->read_file('seen'), "keys generate 600\n",
-        'keys: for their owner alone';
+    is $t->read_file('seen'), "keys generate 600\n", 'keys: for their owner alone';
 }
 
 $t->done;

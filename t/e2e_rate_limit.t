@@ -15,18 +15,15 @@ my $s = $t->full_stack(env => {
     PLATFORM_TRUSTED_PROXIES    => '127.0.0.1',
 });
 
-my %LOGIN = (account => 'one@demo.test',
-    credential => $Platform::Test::Stack::CREDENTIAL);
+my %LOGIN = (account => 'one@demo.test', credential => $Platform::Test::Stack::CREDENTIAL);
 
 sub limited {
     my ($res, $name) = @_;
 
     is $res->status, 429, "$name: 429";
     is $res->code, 'GATEWAY_RATE_LIMITED', "$name: code";
-    is $res->header('Content-Type'), 'application/problem+json',
-        "$name: a problem";
-    like $res->header('Retry-After') // '', qr/^[1-9][0-9]*$/,
-        "$name: Retry-After";
+    is $res->header('Content-Type'), 'application/problem+json', "$name: a problem";
+    like $res->header('Retry-After') // '', qr/^[1-9][0-9]*$/, "$name: Retry-After";
     ok $res->header('X-Request-Id'), "$name: a request id";
 }
 
@@ -36,8 +33,7 @@ for my $n (1 .. 3) {
     is $res->status, 200, "login $n of the burst";
     $token = $res->json->{refreshToken};
 }
-limited(http_post($s->gateway, '/api/auth/login', json => \%LOGIN),
-    'a login too many');
+limited(http_post($s->gateway, '/api/auth/login', json => \%LOGIN), 'a login too many');
 
 # Refresh has a limit of its own, still unused.
 for my $n (1 .. 4) {
@@ -58,8 +54,7 @@ my $res = http($s->gateway, 'OPTIONS', '/api/auth/login');
 is $res->status, 204, 'OPTIONS is not limited';
 
 # Nobody goes around by the identity face.
-my @status = map { http_post($s->face, '/api/auth/login', json => \%LOGIN)
-        ->status } 1 .. 4;
+my @status = map { http_post($s->face, '/api/auth/login', json => \%LOGIN)->status } 1 .. 4;
 is $status[-1], 429, "the identity face limits too: @status";
 
 # In IPv6 a client is its /64: whoever has one of its addresses has them all.
@@ -86,8 +81,7 @@ is from('2001:db8:0:2::1', '2001:db8:1:1::1', '2001:db9:0:1::1',
     'its neighbours are others';
 is from(map {"192.0.2.$_"} 1, 2, 3, 4, 5, 6), join(' ', (200) x 6),
     'in IPv4 each address is one';
-is from(map {"::ffff:192.0.2.$_"} 11 .. 16), join(' ', (200) x 6),
-    'in the form of IPv6 too';
+is from(map {"::ffff:192.0.2.$_"} 11 .. 16), join(' ', (200) x 6), 'in the form of IPv6 too';
 is from('192.0.2.11', '::ffff:192.0.2.11', '192.0.2.11'), '200 200 429',
     'which is the same client';
 

@@ -42,8 +42,7 @@ sub ends {
     is everywhere($_), '200', "$name: let in before" for @tokens;
     $end->();
     my $since = time;
-    ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10),
-        "$name: refused";
+    ok eventually(sub { !grep { everywhere($_) ne '401' } @tokens }, 10), "$name: refused";
     note sprintf '%s: after %.3f s', $name, time - $since;
     return;
 }
@@ -86,8 +85,7 @@ ok eventually(sub {
             && $_->{requestId} eq $res->header('X-Request-Id') }
         $stack->nginx->access_lines;
 }), 'logged';
-is everywhere($again->{accessToken}), '200',
-    'another session of the account is not';
+is everywhere($again->{accessToken}), '200', 'another session of the account is not';
 
 # All tokens of a session with branches.
 
@@ -103,8 +101,7 @@ my $kept = $stack->post('/api/auth/select-branch',
 ends('a session with branches', sub {
     $stack->post('/api/auth/logout', undef, token => $branch[0]);
 }, @branch);
-is $stack->post('/api/auth/select-branch',
-    { branchId => $several->{branches}[0]{branchId} },
+is $stack->post('/api/auth/select-branch', { branchId => $several->{branches}[0]{branchId} },
     token => $several->{accountAccessToken})->status, 401,
     'its account token, too';
 is everywhere($kept), '200', 'another session of the account is not';
@@ -112,8 +109,7 @@ is everywhere($kept), '200', 'another session of the account is not';
 # What operators do.
 
 my $third = login('one');
-my @session = map { (jwt_decode($_->{accessToken}))[1]{session_id} }
-    $third, $again;
+my @session = map { (jwt_decode($_->{accessToken}))[1]{session_id} } $third, $again;
 ends('revoke-sessions --session', sub {
     my ($code, undef, $err) = $c->run(qw(account revoke-sessions one@demo.test
         --session), $session[0]);
@@ -136,8 +132,7 @@ for my $how ([ disable => [qw(account disable)], [qw(account enable)] ],
     is everywhere($kept), '200', "$name: another account is not";
     is +($c->run(@$back, 'one@demo.test'))[0], 0, "$name: and back" if $back;
     my $new = login('one');
-    is everywhere($new->{accessToken}), '200',
-        "$name: a login right after it is let in";
+    is everywhere($new->{accessToken}), '200', "$name: a login right after it is let in";
     sleep 1.2;
     is everywhere($new->{accessToken}), '200', "$name: and stays so";
 }
@@ -166,8 +161,7 @@ my $nginx = $stack->nginx;
 $nginx->stop;
 $nginx->start;
 ok eventually(sub { $stack->get('/readyz')->status == 200 }, 10), 'a restart';
-is everywhere($_->{accessToken}), '401', 'what ended stays so'
-    for $one, $third, $before;
+is everywhere($_->{accessToken}), '401', 'what ended stays so' for $one, $third, $before;
 is everywhere($after->{accessToken}), '200', 'and what did not';
 $nginx->reload;
 is everywhere($one->{accessToken}), '401', 'after a reload';

@@ -29,18 +29,15 @@ is $one->{tokenType}, 'Bearer', 'tokenType';
 is $one->{expiresIn}, 900, 'expiresIn';
 is_deeply $one->{nextAction}, { type => 'load_current_context' },
     'nextAction: load_current_context';
-is $res->cookie($COOKIE), $one->{refreshToken},
-    'the cookie holds the refresh token';
+is $res->cookie($COOKIE), $one->{refreshToken}, 'the cookie holds the refresh token';
 like $res->cookie_line($COOKIE), qr/; HttpOnly/i, 'HttpOnly';
 
 my ($header, $claims) = jwt_decode($one->{accessToken});
-is_deeply $header,
-    { alg => 'RS256', typ => 'JWT', kid => jwt_key('identity')->kid },
+is_deeply $header, { alg => 'RS256', typ => 'JWT', kid => jwt_key('identity')->kid },
     'the header of a token';
 is $claims->{account_id}, $ONE, 'issued for the account';
 is $claims->{sub}, $ONE, 'which is the subject';
-is "@$claims{qw(typ token_type token_scope)}", 'access workspace BRANCH',
-    'a branch token';
+is "@$claims{qw(typ token_type token_scope)}", 'access workspace BRANCH', 'a branch token';
 is $claims->{exp} - $claims->{iat}, 900, 'for fifteen minutes';
 my $refresh_claims = (jwt_decode($one->{refreshToken}))[1];
 is_deeply [ sort keys %$refresh_claims ],
@@ -59,8 +56,7 @@ $res = $s->login('several');
 is $res->status, 200, 'several: login';
 my $several = $res->json;
 ok !exists $several->{accessToken}, 'no branch token yet';
-is_deeply $several->{nextAction}, { type => 'select_branch' },
-    'nextAction: select_branch';
+is_deeply $several->{nextAction}, { type => 'select_branch' }, 'nextAction: select_branch';
 is_deeply [ map { $_->{branchName} } @{ $several->{branches} } ],
     [ 'Harbour East', 'Harbour North', 'Harbour West' ],
     'the three selectable branches, sorted';
@@ -74,8 +70,7 @@ is $res->status, 403, 'an account token opens no business API';
 is $res->code, 'GATEWAY_CONTEXT_FORBIDDEN', 'and the answer says so';
 
 my $branch = $several->{branches}[1];
-$res = $s->post('/api/auth/select-branch',
-    { branchId => $branch->{branchId} },
+$res = $s->post('/api/auth/select-branch', { branchId => $branch->{branchId} },
     token => $several->{accountAccessToken});
 is $res->status, 200, 'several: select-branch';
 is $res->code, 'AUTH_SELECT_BRANCH_SUCCESS', 'with its code';
@@ -101,8 +96,7 @@ is $res->code, 'AUTH_REFRESH_SUCCESS', 'with its code';
 my $refreshed = $res->json;
 isnt $refreshed->{refreshToken}, $several->{refreshToken}, 'a new token';
 is $res->cookie($COOKIE), $refreshed->{refreshToken}, 'in the cookie too';
-is $s->current_context($refreshed->{accessToken})->status, 200,
-    'its branch token works';
+is $s->current_context($refreshed->{accessToken})->status, 200, 'its branch token works';
 is((jwt_decode($refreshed->{accessToken}))[1]{active_branch_id},
     $branch->{branchId}, 'for the branch selected');
 
@@ -112,19 +106,16 @@ is $res->code, 'AUTH_REFRESH_TOKEN_STALE', 'as stale';
 
 # By cookie, as a browser does.
 
-$res = $s->post('/api/auth/refresh', undef,
-    cookie => "$COOKIE=$refreshed->{refreshToken}");
+$res = $s->post('/api/auth/refresh', undef, cookie => "$COOKIE=$refreshed->{refreshToken}");
 is $res->status, 200, 'several: refresh by cookie alone';
 my $last = $res->json;
 
 # Logout, and nothing after it.
 
-$res = $s->post('/api/auth/logout', undef,
-    cookie => "$COOKIE=$last->{refreshToken}");
+$res = $s->post('/api/auth/logout', undef, cookie => "$COOKIE=$last->{refreshToken}");
 is $res->status, 200, 'several: logout';
 is $res->code, 'AUTH_LOGOUT_SUCCESS', 'with its code';
-like $res->cookie_line($COOKIE), qr/; Max-Age=0(?:;|$)/i,
-    'the cookie is cleared';
+like $res->cookie_line($COOKIE), qr/; Max-Age=0(?:;|$)/i, 'the cookie is cleared';
 
 $res = $s->refresh($last->{refreshToken});
 is $res->status, 401, 'a refresh after logout is refused';
@@ -137,8 +128,7 @@ is $s->post('/api/auth/logout', undef)->code, 'AUTH_LOGOUT_SUCCESS',
 
 # The other session never noticed.
 
-is $s->refresh($one->{refreshToken})->status, 200,
-    'one: its session lives on';
+is $s->refresh($one->{refreshToken})->status, 200, 'one: its session lives on';
 is $s->postgres->sql(
     'select status, count(*) from auth_sessions group by 1 order by 1'),
     "ACTIVE|1\nREVOKED|1", 'and the table says the same';
@@ -152,8 +142,7 @@ is $line->{accountId}, $ONE, 'the access log knows the account';
 is $line->{routeId}, 'entitlement-workspaces', 'and the route';
 
 $t->finish;
-my $logs = join '', map { $t->read_file("logs/$_") // '' }
-    qw(error.log access.log);
+my $logs = join '', map { $t->read_file("logs/$_") // '' } qw(error.log access.log);
 $logs .= $s->identity->log_text;
 for my $secret ($one->{accessToken}, $one->{refreshToken},
     $several->{accountAccessToken}, $last->{refreshToken},

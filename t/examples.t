@@ -63,12 +63,10 @@ shell($try =~ /^(cp .*\n)/m);
 sub prepare {
     my ($name) = @_;
 
-    my ($head) = slurp("$own/run/examples/$name/nginx.conf")
-        =~ /\A((?:#.*\n)+)/;
+    my ($head) = slurp("$own/run/examples/$name/nginx.conf") =~ /\A((?:#.*\n)+)/;
     my $commands = join "\n", map { s/^#   //r }
         grep {/^#   \S|^#       \S/} split /\n/, $head;
-    is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work"
-        if $commands;
+    is shell("cd run/examples/$name\n$commands"), '', "$name: its commands work" if $commands;
     return;
 }
 
@@ -153,12 +151,10 @@ my $res = call('/api/hello', token => $one,
 is $res->status, 200, 'minimal: a branch token';
 is header($res, 'X-Account-Id'), $id, 'minimal: the service knows who asks';
 ok !$res->json->{authorization}, 'minimal: and gets no token';
-is_problem(call('/api/hello'), 401, 'GATEWAY_TOKEN_MISSING',
-    'minimal: no token');
+is_problem(call('/api/hello'), 401, 'GATEWAY_TOKEN_MISSING', 'minimal: no token');
 is_problem(call('/api/hello', token => $account), 403,
     'GATEWAY_CONTEXT_FORBIDDEN', 'minimal: another');
-is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND',
-    'minimal: another path');
+is_problem(call('/_keys'), 404, 'GATEWAY_ROUTE_NOT_FOUND', 'minimal: another path');
 is shell($ask), $answer, 'minimal: as README.md asks and answers';
 ok eventually(sub { slurp("$own/run/examples/minimal/access.log")
     =~ /"requestId":"mine".*"reason":"verified"/ }), 'minimal: its log';
@@ -177,15 +173,13 @@ is qx{$tls -o /dev/null -w '%{http_version} %{http_code}' --http1.1 $url},
 my $large = 'x' x 16_000;
 like qx{$tls -H 'Authorization: Bearer $large' $url}, qr/GATEWAY_TOKEN_INVALID/,
     'tls-http2: a large token arrives';
-$res = call('/api/hello?a=b', method => 'POST', body => 'x',
-    host => "localhost:$port{8090}");
+$res = call('/api/hello?a=b', method => 'POST', body => 'x', host => "localhost:$port{8090}");
 is $res->status, 308, 'tls-http2: plain HTTP is sent there';
 is $res->header('Location'), "$url?a=b", 'tls-http2: to the same path';
 stop('tls-http2');
 
 start('several-services', status_of('/api/reports/a'));
-my $system = jwt_token(system => jwt_key('identity'),
-    iss => 'http://127.0.0.1:' . $s->face);
+my $system = jwt_token(system => jwt_key('identity'), iss => 'http://127.0.0.1:' . $s->face);
 my %opens = (
     '/api/reports/a' => [ 403, 200, 403, 401 ],
     '/api/profile/a' => [ 200, 200, 403, 401 ],
@@ -209,8 +203,7 @@ like shell("$set_up\nexample several-services -t"),
     'several-services: a file without a level is refused by its name';
 
 start('load-balancer', status_of('/api/hello'));
-ok eventually(sub { call('/readyz')->status == 200 }),
-    'load-balancer: its check';
+ok eventually(sub { call('/readyz')->status == 200 }), 'load-balancer: its check';
 call('/api/hello', token => $one, headers => [ 'X-Request-Id' => 'balanced',
     'X-Forwarded-For' => '203.0.113.9, 192.0.2.7, 127.0.0.1' ]);
 ok eventually(sub { slurp("$own/run/examples/load-balancer/access.log")
@@ -255,8 +248,7 @@ for my $round (qw(MISS HIT)) {
             'cache: the answer has an id of its own' if $round eq 'HIT';
     }
     ok eventually(sub {
-        2 <= (() = slurp("$own/run/examples/cache/access.log")
-            =~ m{/api/reports/a\b}g);
+        2 <= (() = slurp("$own/run/examples/cache/access.log") =~ m{/api/reports/a\b}g);
     }), 'cache: they are in the log';
 }
 is_problem(call('/api/reports/a'), 401, 'GATEWAY_TOKEN_MISSING',

@@ -48,19 +48,15 @@ sub all_503 {
     is http_get($s->face, '/readyz')->status, 503, "$name: not ready";
     is http_get($s->face, '/.well-known/jwks.json')->status, 200,
         "$name: the key set is served";
-    is http_get($s->gateway, '/readyz')->status, 200,
-        "$name: the gateway is ready";
-    is $s->current_context($one->{accessToken})->status, 200,
-        "$name: tokens in hand work";
-    is $s->refresh('abc')->status, 401,
-        "$name: what needs no database is answered";
+    is http_get($s->gateway, '/readyz')->status, 200, "$name: the gateway is ready";
+    is $s->current_context($one->{accessToken})->status, 200, "$name: tokens in hand work";
+    is $s->refresh('abc')->status, 401, "$name: what needs no database is answered";
 }
 
 sub recovered {
     my ($name) = @_;
 
-    ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }),
-        "$name: ready again";
+    ok eventually(sub { http_get($s->face, '/readyz')->status == 200 }), "$name: ready again";
     is $pg->sql('select count(*) from auth_sessions'), $sessions,
         "$name: no session was begun";
     my $res = $s->refresh($one->{refreshToken});
@@ -91,7 +87,6 @@ recovered('crashed');
 $pg->sql("select pg_terminate_backend(pid) from pg_stat_activity
     where usename = 'platform' and pid <> pg_backend_pid()",
     user => 'postgres');
-ok eventually(sub { $s->login('one')->status == 200 }),
-    'cut connections: login succeeds';
+ok eventually(sub { $s->login('one')->status == 200 }), 'cut connections: login succeeds';
 
 $t->done;

@@ -51,8 +51,7 @@ $load->run(
     });
 $sessions->check_stale;
 note explain \%answers;
-is_deeply [ sort keys %answers ],
-    [ '200 AUTH_REFRESH_SUCCESS', '503 DATABASE_UNAVAILABLE' ],
+is_deeply [ sort keys %answers ], [ '200 AUTH_REFRESH_SUCCESS', '503 DATABASE_UNAVAILABLE' ],
     'refreshed, or told that the database is not available';
 is $answers{'503 DATABASE_UNAVAILABLE'}, 16, 'everybody in the end';
 is_deeply $sessions->{broken}, [], 'no answer contradicts another';
@@ -65,15 +64,13 @@ is http_get($port, '/healthz')->status, 200, 'the service lives';
 # It goes on: what lies before it is done, and changes nothing any more.
 
 $pg->freeze('CONT');
-ok eventually(sub { http_get($port, '/readyz')->status == 200 }),
-    'ready again';
+ok eventually(sub { http_get($port, '/readyz')->status == 200 }), 'ready again';
 ok eventually(sub { !$pg->sql("select count(*) from pg_stat_activity
     where query like '%auth_sessions%' and state = 'active'
     and pid <> pg_backend_pid()") }), 'and idle';
 my %after;
 $after{ http_post($port, '/api/auth/refresh',
     json => { refreshToken => $_->{current} })->status }++ for @all;
-is_deeply \%after, { 200 => 16 }, 'every token is still good'
-    or diag explain \%after;
+is_deeply \%after, { 200 => 16 }, 'every token is still good' or diag explain \%after;
 
 $t->done;

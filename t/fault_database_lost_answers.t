@@ -91,8 +91,7 @@ sub break {
     my ($statement, $how, $hold) = @_;
 
     my $again = { statement => $statement };
-    $proxy->set(statement => $statement, how => $how,
-        until => time + ($hold // 0),
+    $proxy->set(statement => $statement, how => $how, until => time + ($hold // 0),
         then  => $how eq 'stuck' ? $again : {});
     return;
 }
@@ -126,8 +125,7 @@ is call('select-branch', { branchId => $branch },
 my $res = refresh($s->{refreshToken});
 is $res->status, 200, 'a refresh';
 my $token = $res->json->{refreshToken};
-is call(logout => { refreshToken => login()->json->{refreshToken} })->status,
-    200, 'a logout';
+is call(logout => { refreshToken => login()->json->{refreshToken} })->status, 200, 'a logout';
 
 # -- refresh
 
@@ -155,16 +153,13 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
         break($statement => $how);
         $res = refresh($token);
         ok met(), "$what: the write was met";
-        is $res->status, 200, "$what: succeeds all the same"
-            or diag $res->body;
+        is $res->status, 200, "$what: succeeds all the same" or diag $res->body;
         is claims($res->json->{refreshToken})->{jti}, row($session)->[0],
             "$what: its token is the session's";
         is row($session)->[2], $lost ? '-' : $branch, "$what: its scope";
-        is $res->json->{nextAction}{type},
-            $lost ? 'select_branch' : 'load_current_context',
+        is $res->json->{nextAction}{type}, $lost ? 'select_branch' : 'load_current_context',
             "$what: its answer";
-        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE',
-            "$what: the old one is stale";
+        is refresh($token)->code, 'AUTH_REFRESH_TOKEN_STALE', "$what: the old one is stale";
         $token = $res->json->{refreshToken};
         find_scope() if $lost;
     }
@@ -182,8 +177,7 @@ for my $statement (qw(session_refresh session_rotate_clear)) {
     $token = $res->json->{refreshToken};
     $before = row($session);
     wait_until($start + 1.8 * $unit);
-    is_deeply row($session), $before,
-        "$statement, late: the first changes nothing";
+    is_deeply row($session), $before, "$statement, late: the first changes nothing";
     find_scope() if $lost;
 }
 
@@ -207,8 +201,7 @@ $token = $res->json->{refreshToken};
 for my $how (qw(before after)) {
     break(session_select => $how);
     my $to = $how eq 'before' ? $other : $branch;
-    $res = call('select-branch', { branchId => $to },
-        token => $s->{accountAccessToken});
+    $res = call('select-branch', { branchId => $to }, token => $s->{accountAccessToken});
     ok met(), "selection, cut $how: the write was met";
     is $res->status, 200, "selection, cut $how: succeeds all the same";
     is row($session)->[2], $to, "selection, cut $how: and it has";
@@ -217,8 +210,7 @@ for my $how (qw(before after)) {
 # A selection that arrives late must not undo one that was made since.
 break(session_select => 'late', 1.6 * $unit);
 $start = time;
-$res = call('select-branch', { branchId => $other },
-    token => $s->{accountAccessToken});
+$res = call('select-branch', { branchId => $other }, token => $s->{accountAccessToken});
 is $res->status, 200, 'selection, late: a second write did it';
 ok met(), 'selection, late: the first was met';
 is call('select-branch', { branchId => $branch },
@@ -233,8 +225,7 @@ for my $how (qw(before after)) {
     $res = login();
     ok met(), "login, cut $how: the write was met";
     is_problem($res, 503, 'DATABASE_UNAVAILABLE', "login, cut $how");
-    is scalar($res->header_all('Set-Cookie')), 0,
-        "login, cut $how: no cookie";
+    is scalar($res->header_all('Set-Cookie')), 0, "login, cut $how: no cookie";
 }
 
 # -- logout
@@ -245,15 +236,13 @@ for my $how (qw(before after)) {
     is call(logout => { refreshToken => $mine })->status, 200,
         "logout, cut $how: succeeds all the same";
     ok met(), "logout, cut $how: the write was met";
-    is row(claims($mine)->{session_id})->[1], 'REVOKED',
-        "logout, cut $how: and it has";
+    is row(claims($mine)->{session_id})->[1], 'REVOKED', "logout, cut $how: and it has";
 }
 
 # -- a read is simply read again
 
 break(session_read => 'before');
-$res = call('select-branch', { branchId => $branch },
-    token => $s->{accountAccessToken});
+$res = call('select-branch', { branchId => $branch }, token => $s->{accountAccessToken});
 ok met(), 'a read was met';
 is $res->status, 200, 'and the selection succeeds';
 

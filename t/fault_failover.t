@@ -15,8 +15,7 @@ my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
 
 # A commit is answered once the standby has it too.
-$primary->sql($_, user => 'postgres')
-    for "alter system set synchronous_standby_names = '*'",
+$primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_names = '*'",
     'select pg_reload_conf()';
 ok eventually(sub { $primary->sql("select sync_state from pg_stat_replication",
     user => 'postgres') eq 'sync' }), 'the standby follows';
@@ -124,8 +123,7 @@ $standby->freeze('STOP');
 for my $name (sort keys %identity) {
     my $start = time;
     my $res = refresh($name, $token{$name});
-    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE',
-        "$name: it hangs";
+    is "$res->{status} $res->{json}{code}", '503 DATABASE_UNAVAILABLE', "$name: it hangs";
     cmp_ok time - $start, '<', 4 * $unit, "$name: said in time";
 }
 $last->promote;
@@ -135,14 +133,12 @@ goes_on('the old one is there again');
 
 # -- one that takes no more writes is left, though connections to it are there
 
-$last->sql($_, user => 'postgres')
-    for 'alter system set default_transaction_read_only = on',
+$last->sql($_, user => 'postgres') for 'alter system set default_transaction_read_only = on',
     'select pg_reload_conf()';
 ok eventually(sub { $last->sql('show default_transaction_read_only') eq 'on' }),
     'the third one reads only';
 for my $name (sort keys %identity) {
-    ok eventually(sub { login($name)->{status} == 200 }, 20),
-        "$name: logs in elsewhere";
+    ok eventually(sub { login($name)->{status} == 200 }, 20), "$name: logs in elsewhere";
 }
 
 $t->done;

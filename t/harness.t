@@ -46,8 +46,7 @@ my $upstream = $t->echo_upstream;
 my $nginx = $t->nginx_conf($CONF);
 $t->start_nginx;
 my $port = $t->port('front');
-ok eventually(sub { (my @w = $nginx->workers) == 2 }),
-    'nginx runs with its workers';
+ok eventually(sub { (my @w = $nginx->workers) == 2 }), 'nginx runs with its workers';
 
 my $res = http_post($port, '/a?b=1', json => { x => 1 },
     headers => [ 'X-Twice' => 'a', 'X-Twice' => 'b' ]);
@@ -116,8 +115,7 @@ is $claims->{token_scope}, 'BRANCH', 'claims of the kind';
 ok !exists $claims->{roles}, 'a claim left out';
 isnt jwt_tamper($token, 2, -1), $token, 'tampering changes';
 is jwt_tamper(jwt_tamper($token, 2, 9), 2, 9), $token, 'one bit only';
-is scalar @{ JSON::PP::decode_json(jwks($key, jwt_key('b')))->{keys} }, 2,
-    'a key set';
+is scalar @{ JSON::PP::decode_json(jwks($key, jwt_key('b')))->{keys} }, 2, 'a key set';
 
 # PostgreSQL.
 
@@ -192,8 +190,7 @@ system 'rm', '-rf', $dir if $dir;
 
 SKIP: {
     my $apart = $t->root . '/t/deb/apart';
-    skip 'no namespaces without root', 1
-        if $> != 0 || system("$apart true 2>/dev/null") != 0;
+    skip 'no namespaces without root', 1 if $> != 0 || system("$apart true 2>/dev/null") != 0;
     my ($tree, $outside) = map { $t->dir . $_ } '/a tree', '/outside';
     my $bind = 'mount --bind . "$1/in" && : >"$1/mounted"';
     my $removed = sub {

@@ -17,8 +17,7 @@ my $t = Platform::Test->new;
 my $json = JSON::PP->new->utf8->canonical;
 my $APP = 'https://app.example.com';
 my $COOKIE = 'platform_refresh_token';
-my %one = (account => 'one@demo.test',
-    credential => $Platform::Test::Stack::CREDENTIAL);
+my %one = (account => 'one@demo.test', credential => $Platform::Test::Stack::CREDENTIAL);
 
 # -- collecting ----------------------------------------------------------------
 
@@ -40,8 +39,7 @@ sub call {
     my $bytes = $raw // http_request_bytes($method, $path, %o);
     my $c = Platform::Test::Http->new(port => $port);
     $c->send($bytes);
-    my $res = $c->read_response(head => $method eq 'HEAD')
-        or die "$name: no answer\n";
+    my $res = $c->read_response(head => $method eq 'HEAD') or die "$name: no answer\n";
     keep($name, $of, $method, $path, $bytes, $res);
     return $res;
 }
@@ -70,8 +68,7 @@ sub is_code {
     my ($res, $status, $code, $name) = @_;
 
     my $exchange = $exchanges[-1];
-    is $res->status . ' ' . $res->code, "$status $code",
-        $name // $exchange->{name};
+    is $res->status . ' ' . $res->code, "$status $code", $name // $exchange->{name};
     return $res;
 }
 
@@ -95,16 +92,14 @@ is_code(post('login: no branch', login => { %one, account => 'none@demo.test' })
     200, 'AUTH_LOGIN_SUCCESS');
 is_code(post('login: wrong credential', login => { %one, credential => 'x' },
     @cors), 401, 'AUTH_INVALID_CREDENTIALS');
-is_code(post('login: no account', login => { credential => 'x' }),
-    400, 'REQUEST_INVALID');
+is_code(post('login: no account', login => { credential => 'x' }), 400, 'REQUEST_INVALID');
 is_code(call('login: no JSON', POST => '/api/auth/login', body => '{}',
     headers => [ 'Content-Type' => 'text/plain' ]), 415, 'MEDIA_TYPE_UNSUPPORTED');
 is_code(post('login: over 16 KiB', login => { %one, more => 'x' x 20000 }),
     413, 'REQUEST_TOO_LARGE');
 is_code(post('login: over 64 KiB', login => { %one, more => 'x' x 70000 }),
     413, 'GATEWAY_REQUEST_TOO_LARGE');
-is_code(call('login: GET', GET => '/api/auth/login', @cors), 405,
-    'METHOD_NOT_ALLOWED');
+is_code(call('login: GET', GET => '/api/auth/login', @cors), 405, 'METHOD_NOT_ALLOWED');
 my %wrong = (%one, account => 'two-hundred@demo.test', credential => 'x');
 post('login: a failure', login => \%wrong, client => '192.0.2.1') for 1 .. 2;
 is_code(post('login: too many failures', login => \%wrong,
@@ -140,8 +135,7 @@ is_code(post('refresh: a page of another origin', refresh => undef,
     cookie => "$COOKIE=$fresh->{refreshToken}",
     headers => [ Origin => 'https://other.example' ]), 403,
     'AUTH_ORIGIN_NOT_ALLOWED');
-post('refresh: in the burst', refresh => undef, client => '192.0.2.3')
-    for 1 .. 6;
+post('refresh: in the burst', refresh => undef, client => '192.0.2.3') for 1 .. 6;
 is_code(post('refresh: too many', refresh => undef, client => '192.0.2.3'), 429,
     'GATEWAY_RATE_LIMITED');
 
@@ -197,10 +191,8 @@ for my $case ([ GET => 'sessions' ], [ DELETE => 'sessions/x' ],
     is_code(call("$path: no token", @to), 401, 'GATEWAY_TOKEN_MISSING');
     is_code(call("$path: no token, at identity", @to, of => 'identity'), 401,
         'AUTH_ACCESS_TOKEN_REQUIRED');
-    is_code(call("$path: a system token", @to, %system), 403,
-        'GATEWAY_CONTEXT_FORBIDDEN');
-    is_code(call("$path: PUT", PUT => $to[1], body => ''), 405,
-        'METHOD_NOT_ALLOWED');
+    is_code(call("$path: a system token", @to, %system), 403, 'GATEWAY_CONTEXT_FORBIDDEN');
+    is_code(call("$path: PUT", PUT => $to[1], body => ''), 405, 'METHOD_NOT_ALLOWED');
 }
 my %credentials = (credential => $one{credential}, newCredential => 'another one');
 my $many = post('login: to change', login =>
@@ -223,8 +215,7 @@ is_code(post('change-credential: a short one', 'change-credential' =>
 is_code(call('change-credential: no JSON', POST =>
     '/api/auth/change-credential', token => $many, body => 'x'), 415,
     'MEDIA_TYPE_UNSUPPORTED');
-my $ending = post('login: to end', login =>
-    { %one, account => 'none@demo.test' })->json;
+my $ending = post('login: to end', login => { %one, account => 'none@demo.test' })->json;
 my $ending_id = (jwt_decode($ending->{refreshToken}))[1]{session_id};
 is_code(call('an end', DELETE => "/api/auth/sessions/$ending_id",
     token => $ending->{accountAccessToken}), 200, 'AUTH_END_SESSION_SUCCESS');
@@ -233,8 +224,7 @@ is_code(call('sessions: of a session that has ended', GET =>
     '/api/auth/sessions', of => 'identity',
     token => $ending->{accountAccessToken}), 401,
     'AUTH_SESSION_NOT_ACTIVE');
-$ending = post('login: to end all', login =>
-    { %one, account => 'none@demo.test' })->json;
+$ending = post('login: to end all', login => { %one, account => 'none@demo.test' })->json;
 is_code(post('logout-all', 'logout-all' => undef,
     token => $ending->{accountAccessToken}), 200, 'AUTH_LOGOUT_ALL_SUCCESS');
 is_code(post('change-credential: of a session that has ended',
@@ -260,12 +250,10 @@ my %claims = %{ (jwt_decode($token))[1] };
 my $old = jwt_token(branch => jwt_key('identity'), %claims,
     iat => time - 400, exp => time - 300);
 is call('context', @context, token => $token, @cors)->status, 200, 'context';
-is_code(call('context: no token', @context, @cors), 401,
-    'GATEWAY_TOKEN_MISSING');
+is_code(call('context: no token', @context, @cors), 401, 'GATEWAY_TOKEN_MISSING');
 is_code(call('context: a bad token', @context, token => "${token}x"), 401,
     'GATEWAY_TOKEN_INVALID');
-is_code(call('context: an old token', @context, token => $old), 401,
-    'GATEWAY_TOKEN_EXPIRED');
+is_code(call('context: an old token', @context, token => $old), 401, 'GATEWAY_TOKEN_EXPIRED');
 is_code(call('context: an account token', @context, token => $account), 403,
     'GATEWAY_CONTEXT_FORBIDDEN');
 is_code(call('context: over 1 MiB', @context, token => $token,
@@ -286,16 +274,14 @@ is_code(call('preflight: another origin', OPTIONS => '/anything',
     headers => [ Origin => 'https://other.example', $preflight[2], 'POST' ]),
     403, 'GATEWAY_ORIGIN_NOT_ALLOWED');
 call('OPTIONS', OPTIONS => '/api/auth/login');
-is_code(call('no such path', GET => '/nothing', @cors), 404,
-    'GATEWAY_ROUTE_NOT_FOUND');
+is_code(call('no such path', GET => '/nothing', @cors), 404, 'GATEWAY_ROUTE_NOT_FOUND');
 is_code(call('no such path of identity', POST => '/api/auth/nothing',
     body => ''), 404, 'RESOURCE_NOT_FOUND');
 is_code(call('two Hosts', GET => '/healthz', headers => [ Host => 'b' ]), 400,
     'GATEWAY_BAD_REQUEST');
 is_code(call('a header over 24k', @context, token => 'x' x 30_000), 400,
     'GATEWAY_HEADER_TOO_LARGE');
-is_code(call('a path over 24k', GET => '/' . 'x' x 30_000), 414,
-    'GATEWAY_URI_TOO_LONG');
+is_code(call('a path over 24k', GET => '/' . 'x' x 30_000), 414, 'GATEWAY_URI_TOO_LONG');
 is_code(call('no such coding', GET => '/healthz',
     raw => "GET /healthz HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: x\r\n\r\n"),
     501, 'GATEWAY_ERROR');
@@ -303,8 +289,7 @@ is_code(call('no such coding', GET => '/healthz',
 # -- keys, health, numbers
 
 for my $of (qw(gateway identity)) {
-    my $jwks = call("key set of $of", GET => '/.well-known/jwks.json',
-        of => $of);
+    my $jwks = call("key set of $of", GET => '/.well-known/jwks.json', of => $of);
     is $jwks->status, 200, "key set of $of";
     is call("key set of $of: the same", GET => '/.well-known/jwks.json',
         of => $of, headers => [ 'If-None-Match' => $jwks->header('ETag') ])
@@ -323,26 +308,22 @@ my @face = map {"/actuator/$_"} qw(health health/liveness health/readiness
     info prometheus prometheus/1 targets);
 for my $path ('/internal/readyz', @face) {
     is call($path, GET => $path, of => 'identity')->status, 200, $path;
-    is_code(call("$path through the gateway", GET => $path), 404,
-        'GATEWAY_ROUTE_NOT_FOUND');
+    is_code(call("$path through the gateway", GET => $path), 404, 'GATEWAY_ROUTE_NOT_FOUND');
 }
 is_code(call("$_ of somebody else", GET => $_, of => 'identity',
     client => '192.0.2.4'), 403, 'GATEWAY_FORBIDDEN') for @face[3 .. 6];
 
 my @ask = (POST => '/internal/explain', of => 'metrics');
-is call('metrics', GET => '/internal/metrics', of => 'metrics')->status, 200,
-    'metrics';
+is call('metrics', GET => '/internal/metrics', of => 'metrics')->status, 200, 'metrics';
 is call('explain', @ask, json => { path => $context[1], token => $token })
     ->json->{decision}, 'allow', 'explain';
 is call('explain: a bad token', @ask, json => { path => $context[1],
     method => 'GET', token => 'x', at => 1 })->json->{decision}, 'deny',
     'explain: a bad token';
-is_code(call('explain: no question', @ask, body => 'x'), 400,
-    'REQUEST_INVALID');
+is_code(call('explain: no question', @ask, body => 'x'), 400, 'REQUEST_INVALID');
 is_code(call('explain: of a page', @ask, json => { path => '/' }, @cors), 403,
     'GATEWAY_ORIGIN_NOT_ALLOWED');
-is_code(call("$_->[1] through the gateway", @$_), 404,
-    'GATEWAY_ROUTE_NOT_FOUND')
+is_code(call("$_->[1] through the gateway", @$_), 404, 'GATEWAY_ROUTE_NOT_FOUND')
     for [ GET => '/internal/metrics' ], [ POST => '/internal/explain' ];
 
 # -- logout
@@ -354,8 +335,7 @@ is_code(post('logout: again', logout => undef), 200, 'AUTH_LOGOUT_SUCCESS');
 is_code(post('logout: a page of another origin', logout => undef,
     cookie => "$COOKIE=x", headers => [ Origin => 'https://other.example' ]),
     200, 'AUTH_LOGOUT_SUCCESS');
-is_code(post('logout: a number', logout => { refreshToken => 1 }), 400,
-    'REQUEST_INVALID');
+is_code(post('logout: a number', logout => { refreshToken => 1 }), 400, 'REQUEST_INVALID');
 is_code(post('refresh: after logout', refresh => undef,
     cookie => "$COOKIE=$fresh->{refreshToken}"), 401,
     'AUTH_SESSION_NOT_ACTIVE');
@@ -393,8 +373,7 @@ sub stopped {
 
 my @there = (at => $lost, client => undef);
 my $nginx = gate(IDENTITY_URL => "http://$gone");
-is_code(call('readyz: no keys', GET => '/readyz', @there), 503,
-    'GATEWAY_KEYS_UNAVAILABLE');
+is_code(call('readyz: no keys', GET => '/readyz', @there), 503, 'GATEWAY_KEYS_UNAVAILABLE');
 is_code(call('context: no keys', @context, token => $token, @there), 503,
     'GATEWAY_KEYS_UNAVAILABLE');
 is_code(call('select-branch: no keys', @select, token => $account, json => {},
@@ -413,8 +392,7 @@ ok eventually(sub {
     http_get($lost->port('gateway'), '/readyz')->code
         eq 'GATEWAY_REVOCATIONS_STALE';
 }), 'a gateway that has keys, and cannot read which sessions have ended';
-is_code(call('readyz: no feed', GET => '/readyz', @there), 503,
-    'GATEWAY_REVOCATIONS_STALE');
+is_code(call('readyz: no feed', GET => '/readyz', @there), 503, 'GATEWAY_REVOCATIONS_STALE');
 is_code(call('sessions: no feed, and they pass', GET => '/api/auth/sessions',
     @there, token => $account), 502, 'GATEWAY_UPSTREAM_UNAVAILABLE');
 stopped($nginx);
@@ -430,12 +408,10 @@ for my $case ([ $gone, 502, 'GATEWAY_UPSTREAM_UNAVAILABLE' ],
     [ '127.0.0.1:' . $slow->port, 504, 'GATEWAY_UPSTREAM_TIMEOUT' ])
 {
     my ($service, $status, $code) = @$case;
-    $nginx = gate(IDENTITY_URL => $keys,
-        PLATFORM_ENTITLEMENT_URL => "http://$service");
+    $nginx = gate(IDENTITY_URL => $keys, PLATFORM_ENTITLEMENT_URL => "http://$service");
     ok eventually(sub { http_get($lost->port('gateway'), '/readyz')->status
         == 200 }), 'the second gateway has keys';
-    is_code(call("context: $code", @context, token => $token, @there), $status,
-        $code);
+    is_code(call("context: $code", @context, token => $token, @there), $status, $code);
     stopped($nginx);
 }
 
@@ -485,8 +461,7 @@ for my $i (0 .. $#exchanges) {
         or diag $json->encode([ @$e{qw(status headers body)} ]);
 }
 
-my %called = map { ("$_->{method} $_->{path}" => 1) }
-    grep { $_->{status} == 200 } @exchanges;
+my %called = map { ("$_->{method} $_->{path}" => 1) } grep { $_->{status} == 200 } @exchanges;
 is join(' ', grep { my $path = s/\{\w+\}/[^ ]+/r;
     !grep { /\A$path\z/ } keys %called } @{ $spec->{operations} }),
     '', 'every operation has been seen to work';
@@ -524,11 +499,9 @@ my %change = (
     'a cookie without HttpOnly' => [ $good,
         sub { $_->[1] =~ s/; HttpOnly// for @{ $_->{headers} } } ],
     'a member too many' => [ $good, sub { $_[0]{new} = 1 } ],
-    'a member too many, below' => [ $good,
-        sub { $_[0]{nextAction}{new} = 1 } ],
+    'a member too many, below' => [ $good, sub { $_[0]{nextAction}{new} = 1 } ],
     'a member too few' => [ $good, sub { delete $_[0]{expiresIn} } ],
-    'another action' => [ $good,
-        sub { $_[0]{nextAction}{type} = 'select_branch' } ],
+    'another action' => [ $good, sub { $_[0]{nextAction}{type} = 'select_branch' } ],
     'a choice that nobody asked for' => [ $good, sub {
         $_[0]{accountAccessToken} = $_[0]{accessToken};
         $_[0]{branches} = [] } ],
@@ -577,8 +550,7 @@ my @success = grep {/^200 /} @{ $spec->{responses} };
 my @documented = sort @{ $spec->{codes} }, @success;
 is_deeply [ sort { $a cmp $b } keys %{ { map { s/^\d+ //r => 1 } @documented } } ],
     [ sort keys %source ], 'the file has the codes of the sources';
-is_deeply [ grep { !$status{$_} } @documented ], [],
-    'with no status that is not theirs';
+is_deeply [ grep { !$status{$_} } @documented ], [], 'with no status that is not theirs';
 is_deeply [ grep { my $pair = $_; !grep { $_ eq $pair } @documented }
     sort keys %status ], [], 'and with each that is';
 my %listed = map { $_ => 1 } @{ $spec->{codes} };
@@ -598,8 +570,7 @@ is_deeply [ grep { $page !~ /^\| [^|]*`$_`/m } @{ $spec->{headers} } ], [],
 is_deeply [ grep { index($page, s/\{.*//r) < 0 }
     map { s/^\w+ //r } @{ $spec->{operations} } ], [], 'and names each path';
 
-my %seen = map { (eval { $json->decode($_->{body})->{code} } // '') => 1 }
-    @exchanges;
+my %seen = map { (eval { $json->decode($_->{body})->{code} } // '') => 1 } @exchanges;
 is_deeply [ grep { !$seen{$_} } sort keys %source ],
     [qw(AUTH_BUSY GATEWAY_UNAUTHORIZED INTERNAL_ERROR)],
     'all have been seen but those that take a fault, a crowd or own rules';

@@ -76,12 +76,9 @@ my $client = slurp($source);
 my %file = (
     'page.ts' => [ 1, 'docs/http-api.md uses it as it is', $page ],
     'types.ts' => [ 1, 'strict TypeScript needs no "?."', $types ],
-    'asked.ts' => [ 0, 'which token there is has to be asked',
-        changed($types, 'if .*', '') ],
-    'actions.ts' => [ 0, 'there are two actions',
-        changed($types, 'case .select.*', '') ],
-    'address.ts' => [ 0, 'address may be null',
-        changed($types, " \\?\\? 'unknown'", '') ],
+    'asked.ts' => [ 0, 'which token there is has to be asked', changed($types, 'if .*', '') ],
+    'actions.ts' => [ 0, 'there are two actions', changed($types, 'case .select.*', '') ],
+    'address.ts' => [ 0, 'address may be null', changed($types, " \\?\\? 'unknown'", '') ],
     'fault.ts' => [ 0, 'a member of another type',
         changed($client, 'token: string', 'token: number') ],
 );
@@ -110,16 +107,14 @@ for my $mode ('', 'retries') {
         $s->identity->{env}{PLATFORM_AUTH_REFRESH_RETRY_WINDOW} = '30s';
         $s->identity->start;
     }
-    my @lines = split /^/,
-        qx{$node $tools/client.mjs $dir/client.mjs $base $mode 2>&1};
+    my @lines = split /^/, qx{$node $tools/client.mjs $dir/client.mjs $base $mode 2>&1};
     my $checks = 0;
     for my $line (@lines) {
         next unless $line =~ /^((?:not )?ok) (.*)/;
         $checks++;
         is $1, 'ok', "$mode $2";
     }
-    is $lines[-1] // '', "$checks checks\n", 'all have been made'
-        or diag join '', @lines;
+    is $lines[-1] // '', "$checks checks\n", 'all have been made' or diag join '', @lines;
 }
 
 $t->done;

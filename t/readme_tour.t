@@ -39,8 +39,7 @@ ok $own, 'the README has a configuration';
 open $fh, '<', $t->root . '/docs/directives.md' or die "directives.md: $!\n";
 my $directives = do { local $/; <$fh> };
 close $fh;
-my ($minimal) = $directives
-    =~ /^## A minimal gateway\n.*?^```nginx\n(.*?)^```\n/ms;
+my ($minimal) = $directives =~ /^## A minimal gateway\n.*?^```nginx\n(.*?)^```\n/ms;
 
 sub key_location {
     my ($conf) = @_;

@@ -7,8 +7,7 @@ use FindBin;
 use Test::More;
 
 $ENV{PLATFORM_TEST_SESSIONS} = 1_000_000;
-open my $tap, '-|', $^X, "$FindBin::Bin/../id_database_plans.t"
-    or die "perl: $!\n";
+open my $tap, '-|', $^X, "$FindBin::Bin/../id_database_plans.t" or die "perl: $!\n";
 my %seen;
 while (my $line = <$tap>) {
     my ($failed, $name) = $line =~ /\A(not )?ok \d+ - (.*)$/ or next;

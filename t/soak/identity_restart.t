@@ -42,8 +42,7 @@ sub client {
         my ($path, $data) = @_;
         my $start = time;
         my $res = $http->request(POST => "/api/auth/$path", json => $data);
-        printf "%s %s %.3f\n", $path, $res ? $res->status : 'none',
-            time - $start;
+        printf "%s %s %.3f\n", $path, $res ? $res->status : 'none', time - $start;
         return $res && $res->status == 200 ? $res->json : undef;
     };
     until (-e $t->dir . '/enough') {
@@ -67,8 +66,7 @@ my @clients = map {
 } 1 .. $CLIENTS;
 
 sub answers {
-    return map { split /\n/, $t->read_file("client$_.out") // '' }
-        1 .. $CLIENTS;
+    return map { split /\n/, $t->read_file("client$_.out") // '' } 1 .. $CLIENTS;
 }
 
 my (@exits, @lost);

@@ -37,8 +37,7 @@ my $file = join '', map { import_line(account => "user$_",
 } 1 .. $ACCOUNTS;
 for my $what ('an import', 'the same file again') {
     my $start = time;
-    my $result = $c->done({ stdin => $file, within => 600 },
-        qw(account import));
+    my $result = $c->done({ stdin => $file, within => 600 }, qw(account import));
     diag sprintf '%s of %d accounts: %.1f s', $what, $ACCOUNTS, time - $start;
     is $result->{refused}, 0, "$what: none refused";
 }
@@ -71,8 +70,7 @@ show('known, wrong', map { login("user$_", 'wrong', 401) } @some);
 show('unknown', map { login("nobody$_", 'wrong', 401) } @some);
 for my $what ('first', 'second') {
     for my $kind (0 .. $#kinds) {
-        show("$kinds[$kind], $what login",
-            map { login("user$_", $CREDENTIAL, 200) }
+        show("$kinds[$kind], $what login", map { login("user$_", $CREDENTIAL, 200) }
             grep { $_ % @kinds == $kind } 1 .. $ACCOUNTS);
     }
     is $pg->sql("select count(*) from accounts

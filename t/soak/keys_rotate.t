@@ -89,12 +89,10 @@ sub clients {
             $late++;
             return;
         }
-        $count{ ($request->{path} =~ s{.*/}{}r)
-            . " $answer->{status} $answer->{code}" }++;
+        $count{ ($request->{path} =~ s{.*/}{}r) . " $answer->{status} $answer->{code}" }++;
         $logging_in-- if $request->{path} =~ /login$/;
         return if $request->{method};
-        my $json = $answer->{status} == 200
-            ? decode_json($answer->{body}) : undef;
+        my $json = $answer->{status} == 200 ? decode_json($answer->{body}) : undef;
         if (!$json) {
             delete $c->{session};
             return;
@@ -142,7 +140,6 @@ diag sprintf '%d requests, %.0f a second, %d of them with a token that had '
     join ', ', @took;
 diag "$_: $count->{$_}" for sort keys %$count;
 is scalar(keys %{ $result->{kid} }), $ROUNDS + 1, 'each key signed';
-is_deeply [ grep { !/^\S+ 200 / } keys %$count ], [],
-    'not one request was refused';
+is_deeply [ grep { !/^\S+ 200 / } keys %$count ], [], 'not one request was refused';
 
 $t->done;

@@ -18,8 +18,7 @@ chomp(my $CORES = `nproc`);
 my $LOGINS = 2 * $CORES;    # clients: for each that hashes one waits
 
 my $t = Platform::Test->new(timeout => 900);
-my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0,
-    PLATFORM_AUTH_MAX_SESSIONS => 0,
+my $identity = $t->identity(PLATFORM_AUTH_MAX_FAILURES => 0, PLATFORM_AUTH_MAX_SESSIONS => 0,
     PLATFORM_HTTP_ACCESS_LOG_ENABLED => 'false');
 $t->start_face($identity->nginx_address);
 
@@ -58,10 +57,8 @@ for my $round (1 .. $ROUNDS) {
             $bad++ if $client->refresh != 200;
             push @{ $took{$state} }, 1000 * (time - $start);
             next if $state eq 'idle' || $n % 25;
-            my $seen = metrics_scrape($t->port('identity'),
-                '/actuator/prometheus');
-            push @busy, $seen->{identity_hash_slots_used}
-                == $seen->{identity_hash_slots};
+            my $seen = metrics_scrape($t->port('identity'), '/actuator/prometheus');
+            push @busy, $seen->{identity_hash_slots_used} == $seen->{identity_hash_slots};
         }
         unlink $t->dir . '/saturate';
         sleep 0.5;

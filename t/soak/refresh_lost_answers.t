@@ -36,8 +36,7 @@ my ($TRIES, $STALE_S, $STALE_TRIES) = (8, 0.5, 2);
 my $t = Platform::Test->new(timeout => 7200);
 my $pg = $t->postgres;
 my $issuer = 'http://127.0.0.1:' . $t->port('identity');
-my @identity = map { $t->identity(name => $_,
-    PLATFORM_JWT_ISSUER                => $issuer,
+my @identity = map { $t->identity(name => $_, PLATFORM_JWT_ISSUER                => $issuer,
     PLATFORM_AUTH_REFRESH_RETRY_WINDOW => '30s',
     PLATFORM_AUTH_MAX_SESSIONS         => 0,
 ) } qw(a b c);
@@ -62,10 +61,8 @@ sub day_passes {
 sub ten_days {
     my ($count) = @_;
 
-    my $sessions = Platform::Test::Sessions->new(retries => 1,
-        issuer => $issuer);
-    my $load = Platform::Test::Load->new(port => $t->port('lossy'),
-        clients => 16);
+    my $sessions = Platform::Test::Sessions->new(retries => 1, issuer => $issuer);
+    my $load = Platform::Test::Load->new(port => $t->port('lossy'), clients => 16);
     $sessions->make($pg, jwt_key('identity'), 'one', $count);
     my %jar = map { $_->{id} => $_ } $sessions->all;    # by its first session
     my %seen = (moves => 0, logins => 0, moved_logins => 0, gave_up => 0, kills => 0, jars => \%jar);
@@ -95,11 +92,9 @@ sub ten_days {
             $seen{moves}++;
         }
         $tab->{lost} = 0;
-        my @address = (10 + $c->{moved}, $c->{number} >> 8,
-            $c->{number} & 255, 7);
+        my @address = (10 + $c->{moved}, $c->{number} >> 8, $c->{number} & 255, 7);
         return { %{ $sessions->refresh($jar{ $tab->{jar} }) }, tab => $tab,
-            headers => [ 'User-Agent' => 'app/1',
-                'X-Forwarded-For' => join '.', @address ] };
+            headers => [ 'User-Agent' => 'app/1', 'X-Forwarded-For' => join '.', @address ] };
     };
     my $again = sub {
         my ($tab, $seconds) = @_;
@@ -117,12 +112,10 @@ sub ten_days {
         if ($answer->{code} eq 'AUTH_REFRESH_TOKEN_STALE') {
             return $again->($tab, $STALE_S) if $tab->{stale}++ < $STALE_TRIES;
             # It is not the jar's any more where the other tab has logged in.
-            return $again->($tab, 0)
-                if $jar{ $tab->{jar} } != $request->{session};
+            return $again->($tab, 0) if $jar{ $tab->{jar} } != $request->{session};
             $seen{logins}++;
             $seen{moved_logins}++ if $client{ $tab->{jar} }{moved};
-            ($jar{ $tab->{jar} }) = $sessions->make($pg,
-                jwt_key('identity'), 'one', 1);
+            ($jar{ $tab->{jar} }) = $sessions->make($pg, jwt_key('identity'), 'one', 1);
             return;
         }
         if (++$tab->{tries} < $TRIES) {
@@ -148,8 +141,7 @@ my ($sessions, $seen) = ten_days($SESSIONS);
 my $took = time - $start;
 my %count = %{ $sessions->{count} };
 my %audit;
-$audit{$_}++
-    for map { $_->log_text =~ /"event":"auth\.refresh\.(\w+)"/g } @identity;
+$audit{$_}++ for map { $_->log_text =~ /"event":"auth\.refresh\.(\w+)"/g } @identity;
 diag sprintf '%d sessions, %d days, %.0f s: %s; %d kills, %d gave up; %d moves;'
     . ' audited %s', $SESSIONS, $DAYS, $took,
     join(', ', map {"$_: $count{$_}"} sort keys %count), $seen->{kills},
@@ -165,8 +157,7 @@ cmp_ok $count{'refresh retried'} // 0, '>', $SESSIONS * $DAYS / 10,
     'control: and asked for again';
 cmp_ok $audit{retried_elsewhere} // 0, '>', $SESSIONS / 40,
     'control: also by clients that had moved';
-cmp_ok $seen->{kills}, '>', $took / 4 / $KILL_S,
-    'control: processes were killed';
+cmp_ok $seen->{kills}, '>', $took / 4 / $KILL_S, 'control: processes were killed';
 
 my %jti = map { split /\|/ }
     split /\n/, $pg->sql('select session_id, jti from auth_sessions');

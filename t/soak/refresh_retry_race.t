@@ -98,8 +98,7 @@ sub rounds {
             $meanwhile->($begun) if $meanwhile;
             for my $round (@rounds) {
                 my $request = shift @{ $round->{todo} // [] } // next;
-                $sessions->logout($round->{session})
-                    if $request->{path} =~ /logout$/;
+                $sessions->logout($round->{session}) if $request->{path} =~ /logout$/;
                 return { %$request, round => $round };
             }
             return undef;
@@ -143,8 +142,7 @@ sub check_rows {
     for my $s ($sessions->all) {
         my (undef, $status, $jti, $old) = @{ $row{ $s->{id} } };
         push @other, "$s->{id}: $status" if $status ne
-            ($s->{logout_done} ? 'REVOKED' : $s->{logout_sent} ? $status
-                : 'ACTIVE');
+            ($s->{logout_done} ? 'REVOKED' : $s->{logout_sent} ? $status : 'ACTIVE');
         my $last = jti($s->{current});
         push @other, "$s->{id}: $jti, not $last" if $jti ne $last
             && !$s->{in_doubt}{$last} && !$s->{logout_sent};
@@ -203,11 +201,9 @@ diag sprintf '%d rounds in %.0f s, %d with a logout, %d in doubt; %s',
     $count{'in doubt'} // 0,
     join ', ', map {"$_: $answers{$_}"} sort keys %answers;
 is $count{rounds}, $ROUNDS, "$ROUNDS rounds";
-cmp_ok $answers{'refresh retried'} // 0, '>', $ROUNDS / 4,
-    'control: many were retries';
+cmp_ok $answers{'refresh retried'} // 0, '>', $ROUNDS / 4, 'control: many were retries';
 cmp_ok $answers{'refresh 401 AUTH_REFRESH_TOKEN_STALE'} // 0, '>',
     $ROUNDS / 20, 'control: many came too late for one';
-cmp_ok missed() - ($killed_at // 0), '>=', 20,
-    'control: the primary was missed';
+cmp_ok missed() - ($killed_at // 0), '>=', 20, 'control: the primary was missed';
 
 $t->done;

@@ -16,8 +16,7 @@ my $CLIENTS = 8;
 my $t = Platform::Test->new(timeout => 600);
 my $primary = $t->postgres;
 my $standby = $t->postgres(name => 'standby', standby_of => $primary);
-$primary->sql($_, user => 'postgres')
-    for "alter system set synchronous_standby_names = '*'",
+$primary->sql($_, user => 'postgres') for "alter system set synchronous_standby_names = '*'",
     'select pg_reload_conf()';
 ok eventually(sub { $primary->sql('select sync_state from pg_stat_replication',
     user => 'postgres') eq 'sync' }, 20), 'the standby follows';
@@ -35,8 +34,7 @@ $second->track($second->render_nginx({ %{ $stack->{env} },
     PLATFORM_ENTITLEMENT_URL => 'http://127.0.0.1:' . $t->port('stub') },
     $stack->identity->address))->start;
 my @gate = ($stack->gateway, $second->port('gateway'));
-ok eventually(sub { http_get($gate[1], '/readyz')->status == 200 }, 20),
-    'two nginx';
+ok eventually(sub { http_get($gate[1], '/readyz')->status == 200 }, 20), 'two nginx';
 
 # What a gateway answers to a token on a connection that stays.
 sub ask {
@@ -136,8 +134,7 @@ sub round {
     my ($name, $n, $meanwhile) = @_;
 
     my $enough = $t->dir . "/$name.enough";
-    my @load = map { my $i = $_; forked("$name-load$i",
-        sub { load($enough, @_) }) } 1 .. 2;
+    my @load = map { my $i = $_; forked("$name-load$i", sub { load($enough, @_) }) } 1 .. 2;
     my @client = map { my $i = $_; forked("$name-$i",
         sub { one_client($n / $CLIENTS, @_) }) } 1 .. $CLIENTS;
     $meanwhile->() if $meanwhile;

@@ -43,8 +43,7 @@ http {
 }
 CONF
 $t->start_nginx;
-ok eventually(sub { http_get($t->port('identity'), '/readyz')->status == 200 },
-    20), 'ready';
+ok eventually(sub { http_get($t->port('identity'), '/readyz')->status == 200 }, 20), 'ready';
 
 # -- the clients, in a process of their own
 
@@ -138,13 +137,10 @@ sub clients {
 my $start = time;
 my @acts = (
     [ 0.10, sub { $pg->stop('INT'); $pg->start },  'restart in order' ],
-    [ 0.25, sub { $identity[0]->stop('KILL'); sleep 0.3; $identity[0]->start },
-        'a killed' ],
+    [ 0.25, sub { $identity[0]->stop('KILL'); sleep 0.3; $identity[0]->start }, 'a killed' ],
     [ 0.45, sub { $pg->stop('QUIT'); $pg->start }, 'restart at once' ],
-    [ 0.60, sub { $identity[1]->stop('KILL'); sleep 0.3; $identity[1]->start },
-        'b killed' ],
-    [ 0.75, sub { $pg->stop('INT'); sleep 1; $pg->start },
-        'restart after a second' ],
+    [ 0.60, sub { $identity[1]->stop('KILL'); sleep 0.3; $identity[1]->start }, 'b killed' ],
+    [ 0.75, sub { $pg->stop('INT'); sleep 1; $pg->start }, 'restart after a second' ],
 );
 for my $act (@acts) {
     my ($when, $do, $name) = @$act;
@@ -167,15 +163,11 @@ note sprintf 'longest: %.2f s', $r->{longest};
 my $all = 0;
 $all += $storm{$_} for grep { $_ ne 'unknown' } keys %storm;
 cmp_ok $all, '>=', 100 * $SECONDS, "$all requests";
-cmp_ok $storm{'refresh 200 AUTH_REFRESH_SUCCESS'} // 0, '>=', 10 * $SECONDS,
-    'rotations';
-cmp_ok $storm{'logout 200 AUTH_LOGOUT_SUCCESS'} // 0, '>=', $SECONDS / 3,
-    'logouts';
-ok scalar(grep {/ 503 DATABASE_UNAVAILABLE/} keys %storm),
-    'the database was missed';
+cmp_ok $storm{'refresh 200 AUTH_REFRESH_SUCCESS'} // 0, '>=', 10 * $SECONDS, 'rotations';
+cmp_ok $storm{'logout 200 AUTH_LOGOUT_SUCCESS'} // 0, '>=', $SECONDS / 3, 'logouts';
+ok scalar(grep {/ 503 DATABASE_UNAVAILABLE/} keys %storm), 'the database was missed';
 is_deeply $r->{broken}, [], 'no answer contradicts another';
-cmp_ok $storm{unknown} // 0, '<', $all / 20,
-    ($storm{unknown} // 0) . ' without an answer';
+cmp_ok $storm{unknown} // 0, '<', $all / 20, ($storm{unknown} // 0) . ' without an answer';
 cmp_ok $r->{longest}, '<=', $REQUEST_TIMEOUT + 1, 'nobody waited for longer';
 
 my @calm = keys %{ $r->{calm} };
@@ -195,12 +187,10 @@ for my $id (keys %{ $r->{sessions} }) {
     my (undef, $status, $jti) = @{ $row{$id} // ['', 'MISSING', ''] };
     $ended++ if $status eq 'REVOKED';
     $lives++ if $status eq 'ACTIVE';
-    push @wrong, "$id is $status"
-        if $s->{done}   ? $status ne 'REVOKED'
+    push @wrong, "$id is $status" if $s->{done}   ? $status ne 'REVOKED'
         : !$s->{asked}  ? $status ne 'ACTIVE'
         :                 $status !~ /^(?:ACTIVE|REVOKED)$/;
-    push @wrong, "$id has another jti"
-        if $jti ne $s->{jti} && !$s->{doubt};
+    push @wrong, "$id has another jti" if $jti ne $s->{jti} && !$s->{doubt};
 }
 is_deeply \@wrong, [], 'the rows say the same';
 ok $ended && $lives, "$ended revoked, $lives active";

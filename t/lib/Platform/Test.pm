@@ -119,8 +119,7 @@ sub expand {
     $name //= 'nginx';
     my $dir = $self->{dir};
     my $prefix = "$dir/$name";
-    my $load = $self->{module}
-        ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
+    my $load = $self->{module} ? 'load_module ' . Platform::Test::Env::module() . ';' : '';
     my %vars = (
         DIR     => $dir,
         ROOT    => $self->root,
@@ -129,20 +128,17 @@ sub expand {
         GLOBALS => join("\n", 'daemon off;', "pid $dir/$name.pid;",
             "error_log $dir/$name.error.log info;",
             ($> == 0 ? 'user root;' : ()), $load),
-        GLOBALS_HTTP => join("\n",
-            "access_log $dir/$name.combined.log;",
+        GLOBALS_HTTP => join("\n", "access_log $dir/$name.combined.log;",
             ($text =~ /large_client_header_buffers/
                 ? () : 'large_client_header_buffers 2 24k;'),
-            map {"${_}_temp_path $prefix/$_;"}
-                qw(client_body proxy fastcgi uwsgi scgi)),
+            map {"${_}_temp_path $prefix/$_;"} qw(client_body proxy fastcgi uwsgi scgi)),
         PLATFORM_LOG => join("\n",
             q{log_format platform escape=none '$platform_access_json';},
             "access_log $dir/$name.access.log platform;"),
         %{ $self->{vars} },
     );
     $text =~ s{%%(\w+)%%}{
-        $1 =~ /^PORT_(\w+)$/ ? $self->port($1)
-            : $1 =~ /^TO_(\w+)$/
+        $1 =~ /^PORT_(\w+)$/ ? $self->port($1) : $1 =~ /^TO_(\w+)$/
             ? 'proxy_pass http://127.0.0.1:' . $self->port($1) . ';'
             : $vars{$1} // die "nobody gave %%$1%% a value\n"
     }ge;
@@ -219,16 +215,14 @@ sub http_server {
 sub echo_upstream {
     my ($self, $name) = @_;
 
-    return $self->http_server($name // 'upstream',
-        \&Platform::Test::Server::echo);
+    return $self->http_server($name // 'upstream', \&Platform::Test::Server::echo);
 }
 
 sub issuer {
     my ($self, %state) = @_;
 
     my $name = delete $state{name} // 'issuer';
-    return $self->http_server($name, \&Platform::Test::Server::issue)
-        ->set(%state);
+    return $self->http_server($name, \&Platform::Test::Server::issue)->set(%state);
 }
 
 sub postgres {
@@ -294,8 +288,7 @@ sub inherited_identity {
     my $name = 'inherited' . ++$self->{runs};
     return Platform::Test::Process->start(
         name => $name, dir => $dir, log => "$dir/$name.log",
-        env => { %$env, Platform::Test::Env::mode_env($dir,
-            name => $name, leaks => 1) },
+        env => { %$env, Platform::Test::Env::mode_env($dir, name => $name, leaks => 1) },
         stop_wait => 15 * $self->scale,
         code => sub {
             open STDIN, '<&', $socket or die "stdin: $!\n";
@@ -315,21 +308,17 @@ sub run_identity {
     my $env = $self->identity_env(%change);
     my $name = 'run-' . ++$self->{runs};
     my ($out, $err) = map {"$self->{dir}/$name.$_"} qw(out err);
-    my $in = defined $stdin ? $self->write_file("$name.in", $stdin)
-        : '/dev/null';
+    my $in = defined $stdin ? $self->write_file("$name.in", $stdin) : '/dev/null';
     my $p = Platform::Test::Process->start(
         name => $name, dir => $self->{dir}, log => $out, env => {
-            %$env, Platform::Test::Env::mode_env($self->{dir},
-                name => $name, leaks => 1) },
+            %$env, Platform::Test::Env::mode_env($self->{dir}, name => $name, leaks => 1) },
         cmd => [ 'sh', '-c',
             'in=$1 err=$2; shift 2; exec "$@" <"$in" 2>"$err"', 'sh', $in, $err,
             Platform::Test::Env::mode_prefix($self->{dir}, $name),
             Platform::Test::Env::identity(), @$args ],
     )->expect_end;
-    $p->wait_end($within * $self->scale)
-        or die "identity-fcgi @$args did not end\n";
-    my $status = $p->status & 127 ? 128 + ($p->status & 127)
-        : $p->status >> 8;
+    $p->wait_end($within * $self->scale) or die "identity-fcgi @$args did not end\n";
+    my $status = $p->status & 127 ? 128 + ($p->status & 127) : $p->status >> 8;
     return ($status, map { $self->read_file("$name.$_") // '' } qw(out err));
 }
 
@@ -337,8 +326,7 @@ sub run_identity {
 sub track {
     my ($self, $what) = @_;
 
-    push @{ $self->{running} }, $what
-        unless grep { $_ == $what } @{ $self->{running} };
+    push @{ $self->{running} }, $what unless grep { $_ == $what } @{ $self->{running} };
     return $what;
 }
 
@@ -365,8 +353,7 @@ sub finish {
         push @problems, "stop: $@" if $@;
     }
     for my $pid (Platform::Test::Process::in_dir($self->{dir})) {
-        push @problems, "left running: $pid "
-            . Platform::Test::Process::command_of($pid);
+        push @problems, "left running: $pid " . Platform::Test::Process::command_of($pid);
         kill 'KILL', $pid;
     }
     push @problems, $self->bad_log_lines;
@@ -409,8 +396,7 @@ sub done {
 sub _clean {
     my ($self, $failed) = @_;
 
-    my $kept = Platform::Test::Env::build() . '/test-failed/'
-        . basename($0);
+    my $kept = Platform::Test::Env::build() . '/test-failed/' . basename($0);
     system('rm', '-rf', $kept);
     if ($failed) {
         system('mkdir', '-p', $kept);
@@ -438,8 +424,7 @@ END {
                 print STDERR map {"# $_\n"} map { split /\n/ } @problems;
                 $status ||= 1;
             }
-            $t->_clean($status != 0
-                    || !Test::More->builder->is_passing);
+            $t->_clean($status != 0 || !Test::More->builder->is_passing);
         }
         $? = $status;
     }
@@ -450,8 +435,7 @@ END {
 sub eventually {
     my ($sub, $seconds) = @_;
 
-    my $until
-        = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
+    my $until = Time::HiRes::time() + ($seconds // 60) * Platform::Test::Env::scale();
     my $pause = 0.001;
     while (1) {
         my $value = $sub->();
@@ -484,8 +468,7 @@ sub is_problem {
     my %got = ref $json eq 'HASH' ? %$json : ();
     my $id = $got{requestId} // '';
     my @texts = map { length($got{$_} // '') ? 1 : 0 } qw(title detail);
-    my $challenged = $status != 401
-        || scalar $res->header_all('WWW-Authenticate') > 0;
+    my $challenged = $status != 401 || scalar $res->header_all('WWW-Authenticate') > 0;
     my $ok = Test::More::is_deeply(
         [ $res->status, $res->header('Content-Type'),
             join(', ', $res->header_all('Cache-Control')),

@@ -22,8 +22,7 @@ sub new {
 sub request {
     my ($self, $method, $path, %o) = @_;
 
-    my $got = Platform::Test::Fcgi->new($self->{address})
-        ->request($method, $path, %o);
+    my $got = Platform::Test::Fcgi->new($self->{address})->request($method, $path, %o);
     $self->{count}{ "$path " . ($got ? $got->{status} : 'none') }++;
     $self->{body} = $got ? $got->{body} : '';
     return $got ? $got->{status} : 0;

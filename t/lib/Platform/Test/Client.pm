@@ -25,8 +25,7 @@ sub client_of { ($t, $port) = ($_[0], $_[1] // $_[0]->port('identity')); return 
 sub call {
     my ($path, $json, %o) = @_;
 
-    return http_post($port, "/api/auth/$path",
-        (defined $json ? (json => $json) : ()), %o);
+    return http_post($port, "/api/auth/$path", (defined $json ? (json => $json) : ()), %o);
 }
 
 # The answer to a login; account 'one' is one@demo.test.

@@ -10,8 +10,7 @@ use warnings;
 sub new {
     my ($class, $t, $nginx) = @_;
 
-    my $self = bless { so => $t->dir . '/clock.so',
-        file => $t->dir . '/clock' }, $class;
+    my $self = bless { so => $t->dir . '/clock.so', file => $t->dir . '/clock' }, $class;
     $self->ahead(0);
     $t->write_file('clock.c', <<'C');
 #define _GNU_SOURCE
@@ -51,8 +50,7 @@ C
 sub ahead {
     my ($self, $seconds) = @_;
 
-    open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file}
-        or die "$self->{file}: $!\n";
+    open my $fh, (-e $self->{file} ? '+<' : '>'), $self->{file} or die "$self->{file}: $!\n";
     syswrite($fh, pack 'i', $seconds) == 4 or die "$self->{file}: $!\n";
     close $fh;
     return;

@@ -32,8 +32,7 @@ sub run {
         %{ $self->{env} }, %{ $o{env} // {} },
         map { exists $o{$_} ? ($_ => $o{$_}) : () } qw(stdin within));
     for my $secret (@{ $self->{secrets} }) {
-        Test::More::fail("@args: prints a secret")
-            if index("$out$err", $secret) >= 0;
+        Test::More::fail("@args: prints a secret") if index("$out$err", $secret) >= 0;
     }
     return ($status, $out, $err);
 }
@@ -49,8 +48,7 @@ sub start {
     return $t->track(Platform::Test::Process->start(
         name => $name, dir => $t->dir, log => $t->dir . "/$name.log",
         env => { %{ $t->identity_env(%{ $self->{env} }, %{ $o{env} // {} }) },
-            Platform::Test::Env::mode_env($t->dir, name => $name,
-                leaks => 1) },
+            Platform::Test::Env::mode_env($t->dir, name => $name, leaks => 1) },
         cmd => [ 'sh', '-c', 'exec "$@"' . ($o{redirect} // ''), 'sh',
             Platform::Test::Env::mode_prefix($t->dir, $name),
             Platform::Test::Env::identity(), @args ],
@@ -74,12 +72,10 @@ sub done {
     Test::More::is(scalar @lines, scalar(() = $err =~ /\n/g),
         "$name: stderr has JSON lines alone") or Test::More::diag($err);
     $self->{audit} = \@lines;
-    my $rows = $name =~ $list && !grep { $_ eq '--all' && $name !~ /sess/ }
-        @args;
+    my $rows = $name =~ $list && !grep { $_ eq '--all' && $name !~ /sess/ } @args;
     my $result = eval { $rows ? [ map { $json->decode($_) } split /^/, $out ]
         : $json->decode($out) };
-    Test::More::ok(ref $result, "$name: the result is JSON")
-        or Test::More::diag($out);
+    Test::More::ok(ref $result, "$name: the result is JSON") or Test::More::diag($out);
     return $result;
 }
 
@@ -92,11 +88,9 @@ sub refused {
 
     my ($status, $out, $err) = $self->run(@args);
     shift @args if ref $args[0];
-    my $name = join ' ', map { length > 30 ? substr($_, 0, 30) . '...' : $_ }
-        @args;
+    my $name = join ' ', map { length > 30 ? substr($_, 0, 30) . '...' : $_ } @args;
     Test::More::is($status, $want, "$name: exit $want");
-    Test::More::like($err, qr/\Aidentity-fcgi: [^\n]+\n\z/,
-        "$name: one line");
+    Test::More::like($err, qr/\Aidentity-fcgi: [^\n]+\n\z/, "$name: one line");
     Test::More::like($err, $line, "$name: says why");
     Test::More::is($out, '', "$name: no result");
     return;

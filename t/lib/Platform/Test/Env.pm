@@ -61,8 +61,7 @@ sub config {
     my ($name) = @_;
 
     if (!%config) {
-        my ($file) = grep { -e } build() . '/config.mk',
-            "$root/build/config.mk";
+        my ($file) = grep { -e } build() . '/config.mk', "$root/build/config.mk";
         if ($file) {
             open my $fh, '<', $file or die "$file: $!\n";
             while (my $line = <$fh>) {

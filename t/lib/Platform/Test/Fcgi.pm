@@ -21,8 +21,7 @@ my $json = JSON::PP->new->latin1->canonical->allow_nonref;
 sub new {
     my ($class, $address) = @_;
 
-    my %peer = $address =~ m{^(.*):(\d+)$}
-        ? (host => $1, port => $2) : (path => $address);
+    my %peer = $address =~ m{^(.*):(\d+)$} ? (host => $1, port => $2) : (path => $address);
     return bless { http => Platform::Test::Http->new(%peer) }, $class;
 }
 
@@ -32,8 +31,7 @@ sub connection { return $_[0]{http} }
 sub record {
     my ($type, $content, $id) = @_;
 
-    return pack('CCnnCC', 1, $type, $id // 1, length $content, 0, 0)
-        . $content;
+    return pack('CCnnCC', 1, $type, $id // 1, length $content, 0, 0) . $content;
 }
 
 sub pair {
@@ -63,8 +61,7 @@ sub request_bytes {
         HTTP_X_CORRELATION_ID => 'test-correlation',
         %{ $o{params} // {} },
     );
-    my $params = join '',
-        map { pair($_, $params{$_}) }
+    my $params = join '', map { pair($_, $params{$_}) }
         grep { defined $params{$_} } sort keys %params;
 
     my $out = record(FCGI_BEGIN_REQUEST, pack 'nCx5', 1, $o{keep} ? 1 : 0);
@@ -88,8 +85,7 @@ sub read_answer {
         while (length $http->{buf} < 8) {
             return undef unless $http->_fill($until);
         }
-        my (undef, $type, undef, $length, $pad)
-            = unpack 'CCnnC', $http->{buf};
+        my (undef, $type, undef, $length, $pad) = unpack 'CCnnC', $http->{buf};
         while (length $http->{buf} < 8 + $length + $pad) {
             return undef unless $http->_fill($until);
         }
@@ -103,8 +99,7 @@ sub read_answer {
     my ($head, $body) = split /\r\n\r\n/, $got{stdout}, 2;
     @got{qw(body headers)}
         = ($body // '', [ map { [ split /: */, $_, 2 ] } split /\r\n/, $head // '' ]);
-    my ($status) = map { $_->[1] } grep { lc $_->[0] eq 'status' }
-        @{ $got{headers} };
+    my ($status) = map { $_->[1] } grep { lc $_->[0] eq 'status' } @{ $got{headers} };
     ($got{status}) = ($status // '200') =~ /(\d+)/;
     return \%got;
 }
@@ -131,8 +126,7 @@ sub echo_fastcgi {
         next unless $type == FCGI_STDIN && $length == 0;
 
         my $out = _answer($server, _fcgi_params($params), $body);
-        print {$fh} (map { record(FCGI_STDOUT, $_, $id) }
-                unpack '(a65528)*', $out),
+        print {$fh} (map { record(FCGI_STDOUT, $_, $id) } unpack '(a65528)*', $out),
             record(FCGI_STDOUT, '', $id),
             record(FCGI_END_REQUEST, "\0" x 8, $id);
         return;

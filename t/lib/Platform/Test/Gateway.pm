@@ -74,8 +74,7 @@ sub gateway_conf {
 sub location_test {
     my ($self, %in) = @_;
 
-    my ($http, $server, $location) = map { $_ // '' }
-        @in{qw(http server location)};
+    my ($http, $server, $location) = map { $_ // '' } @in{qw(http server location)};
     return $self->nginx_test(<<"CONF");
 %%GLOBALS%%
 events { }

@@ -28,9 +28,7 @@ sub new {
     my ($class, %o) = @_;
 
     my $timeout = $o{timeout} // $TIMEOUT;
-    my $fh = $o{path}
-        ? IO::Socket::UNIX->new(Peer => $o{path})
-        : IO::Socket::INET->new(
+    my $fh = $o{path} ? IO::Socket::UNIX->new(Peer => $o{path}) : IO::Socket::INET->new(
             PeerAddr  => $o{host} // '127.0.0.1',
             PeerPort  => $o{port},
             LocalAddr => $o{from},
@@ -40,8 +38,7 @@ sub new {
 
     $fh->setsockopt(IPPROTO_TCP, TCP_NODELAY, 1) unless $o{path};
     $fh->blocking(0);
-    return bless { fh => $fh, buf => '', timeout => $timeout, eof => 0 },
-        $class;
+    return bless { fh => $fh, buf => '', timeout => $timeout, eof => 0 }, $class;
 }
 
 sub send {
@@ -70,8 +67,7 @@ sub _fill {
 
     return 0 if $self->{eof};
     while (1) {
-        my $n = sysread $self->{fh}, $self->{buf}, 65536,
-            length $self->{buf};
+        my $n = sysread $self->{fh}, $self->{buf}, 65536, length $self->{buf};
         return 1 if $n;
         if (defined $n || !($! == EAGAIN || $! == EINTR)) {
             $self->{error} = defined $n ? '' : "$!";
@@ -79,8 +75,7 @@ sub _fill {
             return 0;
         }
         my $left = $until - time;
-        die "timeout while reading, have: " . substr($self->{buf}, 0, 200)
-            . "\n"
+        die "timeout while reading, have: " . substr($self->{buf}, 0, 200) . "\n"
             if $left <= 0;
         IO::Select->new($self->{fh})->can_read($left);
     }
@@ -95,8 +90,7 @@ sub read_response {
     my @interim;
 
     while (1) {
-        my $res
-            = Platform::Test::Response->parse_head(\$self->{buf});
+        my $res = Platform::Test::Response->parse_head(\$self->{buf});
         if (!$res) {
             next if $self->_fill($until);
             return undef if $self->{buf} eq '';
@@ -145,8 +139,7 @@ sub closed {
 sub reset {
     my ($self) = @_;
 
-    setsockopt $self->{fh}, Socket::SOL_SOCKET, Socket::SO_LINGER,
-        pack('ii', 1, 0);
+    setsockopt $self->{fh}, Socket::SOL_SOCKET, Socket::SO_LINGER, pack('ii', 1, 0);
     close $self->{fh};
     return;
 }
@@ -166,8 +159,7 @@ sub http_request_bytes {
     my $body = $o{body};
     if (exists $o{json}) {
         require JSON::PP;
-        $body = JSON::PP->new->utf8->canonical->allow_nonref
-            ->encode($o{json});
+        $body = JSON::PP->new->utf8->canonical->allow_nonref->encode($o{json});
         push @h, [ 'Content-Type' => 'application/json' ];
     }
     my @given = @{ $o{headers} // [] };

@@ -57,8 +57,7 @@ my @nice;
 
 sub _at_ease {
     return 'env' if $AS_INSTALLED;
-    @nice = `nice -n -10 true 2>&1` eq '' ? (qw(nice -n -10)) : ('env')
-        if !@nice;
+    @nice = `nice -n -10 true 2>&1` eq '' ? (qw(nice -n -10)) : ('env') if !@nice;
     return @nice;
 }
 

@@ -54,8 +54,7 @@ sub make_hash {
     }
     my $salt = sprintf '%016d', $n;
     my $hash = base64(pbkdf2($credential, $salt, $cost, 'SHA256', 32));
-    return $kind eq 'pbkdf2'
-        ? "\$pbkdf2-sha256\$i=$cost,l=32\$" . base64($salt) . "\$$hash"
+    return $kind eq 'pbkdf2' ? "\$pbkdf2-sha256\$i=$cost,l=32\$" . base64($salt) . "\$$hash"
         : "\$pbkdf2-sha256\$$cost\$" . base64($salt) . '$' . $hash =~ tr/+/./r;
 }
 

@@ -93,10 +93,8 @@ sub jwt_sign {
 
     # An empty secret is padded with zeros, as HMAC pads every one.
     my $input = b64url($header) . '.' . b64url($payload);
-    my $signature
-        = defined $o{secret} ? hmac('SHA256', $o{secret} || "\0", $input)
-        : $key ? $key->rsa->sign_message($input, $o{hash} // 'SHA256',
-            $o{padding} // 'v1.5')
+    my $signature = defined $o{secret} ? hmac('SHA256', $o{secret} || "\0", $input)
+        : $key ? $key->rsa->sign_message($input, $o{hash} // 'SHA256', $o{padding} // 'v1.5')
         : '';
     return "$input." . b64url($signature);
 }
@@ -161,8 +159,7 @@ sub jwt_tamper {
 sub jwt_decode {
     my ($token) = @_;
 
-    return map { $json->decode(b64url_decode($_)) }
-        (split /\./, $token)[ 0, 1 ];
+    return map { $json->decode(b64url_decode($_)) } (split /\./, $token)[ 0, 1 ];
 }
 
 package Platform::Test::Jwt::Key;

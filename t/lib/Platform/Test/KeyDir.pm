@@ -24,8 +24,7 @@ sub key_dir {
 sub key_dir_env {
     my ($dir) = @_;
 
-    return (PLATFORM_JWT_KEY_DIR => $dir,
-        map { ("PLATFORM_JWT_$_" => undef) }
+    return (PLATFORM_JWT_KEY_DIR => $dir, map { ("PLATFORM_JWT_$_" => undef) }
             qw(KEY_ID PRIVATE_KEY_BASE64 PUBLIC_KEY_BASE64));
 }
 
@@ -35,8 +34,7 @@ sub key_put {
     my ($dir, $key, $state, $since, %o) = @_;
 
     my $file = "$dir/" . $key->kid . ".$state.$since.pem";
-    my $text = $o{text} // ($o{public} ? '' : $key->private_pem)
-        . $key->public_pem;
+    my $text = $o{text} // ($o{public} ? '' : $key->private_pem) . $key->public_pem;
     open my $fh, '>', "$dir/.put" or die "$dir/.put: $!\n";
     print {$fh} $text;
     close $fh or die "$dir/.put: $!\n";
@@ -57,8 +55,7 @@ sub key_names {
 sub key_states {
     my ($dir) = @_;
 
-    return { map { /^([^.].*)\.(\w+)\.\d+\.pem$/ ? ($1 => $2) : () }
-        key_names($dir) };
+    return { map { /^([^.].*)\.(\w+)\.\d+\.pem$/ ? ($1 => $2) : () } key_names($dir) };
 }
 
 # A library that kills a program before the Nth of all its calls that change
@@ -122,8 +119,7 @@ sub preload {
 #include <unistd.h>
 
 HEAD
-    system('cc', '-shared', '-fPIC', '-o', $so, $file, '-ldl') == 0
-        or die "no $so\n";
+    system('cc', '-shared', '-fPIC', '-o', $so, $file, '-ldl') == 0 or die "no $so\n";
     return $so;
 }
 

@@ -161,8 +161,7 @@ sub keys_connection {
 sub keys_failures {
     my ($t) = @_;
 
-    return grep {/platform gateway: key set not /}
-        split /\n/, $t->nginx->error_log;
+    return grep {/platform gateway: key set not /} split /\n/, $t->nginx->error_log;
 }
 
 # The fetches that had that outcome, as the metrics count them.

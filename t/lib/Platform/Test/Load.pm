@@ -18,8 +18,7 @@ use Platform::Test::Http;
 sub new {
     my ($class, %o) = @_;
 
-    my @clients = map { { number => $_, buf => '', out => '' } }
-        0 .. $o{clients} - 1;
+    my @clients = map { { number => $_, buf => '', out => '' } } 0 .. $o{clients} - 1;
     return bless { timeout => 30, %o, all => \@clients }, $class;
 }
 
@@ -141,8 +140,7 @@ sub _end {
     $c->{out} = '';
     $answer //= { status => 0, code => '', body => '' };
     @$answer{qw(sent took)} = ($c->{sent}, time - $c->{sent});
-    $c->{pause_until} = time + 0.1
-        if $answer->{status} == 0 || $answer->{status} >= 500;
+    $c->{pause_until} = time + 0.1 if $answer->{status} == 0 || $answer->{status} >= 500;
     $self->{done}->($request, $answer);
     return;
 }

@@ -32,8 +32,7 @@ sub _run {
     my (%peer, $answers);
     while (1) {
         my $read = '';
-        vec($read, fileno $_, 1) = 1
-            for $listener, map { $_->{fh} } values %peer;
+        vec($read, fileno $_, 1) = 1 for $listener, map { $_->{fh} } values %peer;
         select $read, undef, undef, undef;
         if (vec($read, fileno $listener, 1)) {
             my $client = $listener->accept or next;

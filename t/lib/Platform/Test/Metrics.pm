@@ -26,21 +26,18 @@ sub metrics_parse {
         if ($line =~ /\A# (HELP|TYPE) ($NAME) (\S.*)\z/) {
             my ($what, $name, $rest) = (lc $1, $2, $3);
             die "$name: $what twice\n" if $family{$name}{$what};
-            die "$name: $what after its samples\n"
-                if $family{$name}{samples};
+            die "$name: $what after its samples\n" if $family{$name}{samples};
             die "$name: no type '$rest'\n" if $what eq 'type'
                 && $rest !~ /\A(?:counter|gauge|histogram|summary|untyped)\z/;
             $family{$name}{$what} = $rest;
             $current = $name;
             next;
         }
-        my ($series, $name, $labels, $value) = $line
-            =~ /\A(($NAME)(?:\{(.*)\})?) ($VALUE)\z/
+        my ($series, $name, $labels, $value) = $line =~ /\A(($NAME)(?:\{(.*)\})?) ($VALUE)\z/
             or die "no sample: $line\n";
         my $type = $family{ $current // '' }{type} // '';
         $name =~ s/_(?:bucket|sum|count)\z// if $type eq 'histogram';
-        die "$name stands among the samples of $current\n"
-            if $name ne ($current // '');
+        die "$name stands among the samples of $current\n" if $name ne ($current // '');
         die "$name has no type\n" unless $family{$name}{type};
         die "$name has no help\n" unless $family{$name}{help};
         die "$name: a counter ends in _total\n"
@@ -63,19 +60,16 @@ sub _histogram {
     for my $labels_value (@$samples) {
         my ($labels, $value) = @$labels_value;
         my ($le) = $labels->{le} // next;
-        my $of = join ',', map {"$_=$labels->{$_}"}
-            grep { $_ ne 'le' } sort keys %$labels;
+        my $of = join ',', map {"$_=$labels->{$_}"} grep { $_ ne 'le' } sort keys %$labels;
         die "$name: bucket $le of $of has fewer than the one before\n"
             if $value < ($last{$of} // 0);
-        die "$name: bounds of $of fall\n"
-            if defined $bound{$of} && $le <= $bound{$of};
+        die "$name: bounds of $of fall\n" if defined $bound{$of} && $le <= $bound{$of};
         ($last{$of}, $bound{$of}) = ($value, $le);
     }
     for my $of (keys %bound) {
         die "$name: no bucket of all for $of\n" if $bound{$of} ne '+Inf';
     }
-    my @count = map { $sample->{$_} } grep {/\A\Q$name\E_count\b/}
-        keys %$sample;
+    my @count = map { $sample->{$_} } grep {/\A\Q$name\E_count\b/} keys %$sample;
     my ($all, $counted) = (0, 0);
     $all += $_ for values %last;
     $counted += $_ for @count;

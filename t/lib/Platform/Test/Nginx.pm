@@ -64,8 +64,7 @@ sub start {
     my ($self) = @_;
 
     unlink $self->{pidfile};
-    my @prefix
-        = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
+    my @prefix = Platform::Test::Env::mode_prefix($self->{dir}, $self->{name});
     $self->{process} = Platform::Test::Process->start(
         name => $self->{name},
         dir  => $self->{dir},
@@ -88,8 +87,7 @@ sub start {
 sub _said {
     my ($self) = @_;
 
-    return _slurp("$self->{dir}/$self->{name}.out.log")
-        . _slurp($self->{log});
+    return _slurp("$self->{dir}/$self->{name}.out.log") . _slurp($self->{log});
 }
 
 # Worker processes of now.
@@ -167,8 +165,7 @@ sub stop {
 sub _wait_leaving {
     my ($self) = @_;
 
-    my @leaving = $self->error_log
-        =~ /(\d+)#\d+: gracefully shutting down/g;
+    my @leaving = $self->error_log =~ /(\d+)#\d+: gracefully shutting down/g;
     my $until = time + 60;
     while (time < $until && grep { kill 0, $_ } @leaving) {
         sleep 0.02;

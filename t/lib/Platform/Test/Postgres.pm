@@ -47,8 +47,7 @@ sub _own {
     my ($self, @paths) = @_;
 
     return unless $self->{user};
-    system('chown', '-R', "$self->{user}:", @paths) == 0
-        or die "chown failed\n";
+    system('chown', '-R', "$self->{user}:", @paths) == 0 or die "chown failed\n";
     return;
 }
 
@@ -56,8 +55,7 @@ sub _copy_from {
     my ($self, $primary) = @_;
 
     my $user = $self->{user};
-    my @as = $user
-        ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
+    my @as = $user ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
     my @cmd = (@as, Platform::Test::Env::postgres('pg_basebackup'),
         '-h', $primary->{home}, '-p', $primary->{port} // 5432,
         '-U', 'postgres', '-D', $self->{data}, '-R', '--checkpoint=fast',
@@ -133,8 +131,7 @@ sub stop {
 
     # Backends of a killed server leave on their own.
     my $until = time + 60;
-    while (time < $until
-        && Platform::Test::Process::in_dir($self->{data}))
+    while (time < $until && Platform::Test::Process::in_dir($self->{data}))
     {
         sleep 0.02;
     }
@@ -263,8 +260,7 @@ sub _make_empty {
     my ($tmp) = @_;
 
     my $user = Platform::Test::Env::unprivileged();
-    my @as = $user
-        ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
+    my @as = $user ? ('setpriv', Platform::Test::Process::user_args($user), '--') : ();
     if ($user) {
         system('chown', "$user:", $tmp) == 0 or die "chown failed\n";
     }
@@ -276,8 +272,7 @@ sub _make_empty {
         '-D', "$tmp/data", '-U', 'postgres', '--auth=trust',
         '--encoding=UTF8', '--locale=C', '--no-sync', '--wal-segsize=1');
     my $postgres = Platform::Test::Env::postgres('postgres');
-    $run->("cd $tmp && printf '%s\\n' "
-        . "'create role platform login' "
+    $run->("cd $tmp && printf '%s\\n' " . "'create role platform login' "
         . "'create database platform owner platform' "
         . "'drop database postgres' "
         . q{"update pg_database set datistemplate = false }

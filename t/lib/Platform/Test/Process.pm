@@ -64,8 +64,7 @@ sub _become {
 sub user_args {
     my ($user) = @_;
 
-    my (undef, undef, $uid, $gid) = getpwnam $user
-        or die "no user $user\n";
+    my (undef, undef, $uid, $gid) = getpwnam $user or die "no user $user\n";
     return ("--reuid=$uid", "--regid=$gid", '--clear-groups');
 }
 
@@ -116,8 +115,7 @@ sub stop {
 
     my @problems;
     if (!$self->alive) {
-        push @problems, "$self->{name} had ended by itself, "
-            . describe($self->{status})
+        push @problems, "$self->{name} had ended by itself, " . describe($self->{status})
             unless $self->{end_expected};
     }
     else {
@@ -129,8 +127,7 @@ sub stop {
             $self->wait_end(60);
         }
         elsif ($signal ne 'KILL' && !$self->_status_ok($signal)) {
-            push @problems,
-                "$self->{name} stopped with " . describe($self->{status});
+            push @problems, "$self->{name} stopped with " . describe($self->{status});
         }
     }
 

@@ -114,8 +114,7 @@ sub json {
     my ($self) = @_;
 
     require JSON::PP;
-    return $self->{json} //= JSON::PP->new->utf8->allow_nonref
-        ->decode($self->{body});
+    return $self->{json} //= JSON::PP->new->utf8->allow_nonref->decode($self->{body});
 }
 
 # The "code" member of a JSON body, or an empty string.

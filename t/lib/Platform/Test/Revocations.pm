@@ -45,10 +45,8 @@ sub _answer {
         ($from) = $cursor =~ /\A\Q$known\E:(\d+)\z/ or return [ 400, [], '' ];
     }
     if (my $fill = $s->{fill}) {
-        my $length = defined $s->{length}
-            ? "Content-Length: $s->{length}\r\n" : '';
-        return \("HTTP/1.1 200 OK\r\n$length\r\n$fill->[0]"
-            . ' ' x $fill->[1]);
+        my $length = defined $s->{length} ? "Content-Length: $s->{length}\r\n" : '';
+        return \("HTTP/1.1 200 OK\r\n$length\r\n$fill->[0]" . ' ' x $fill->[1]);
     }
     if ($s->{drip}) {
         my @head = "HTTP/1.1 200 OK\r\n\r\n";
@@ -124,8 +122,7 @@ sub revocations_conf {
     my $set = exists $o{set} ? $o{set}
         : 'zone=revocations:1m uri=/_revocations interval=100ms';
     my $on = defined $set ? "platform_gateway_revocations $set;" : '';
-    my $stale = $o{stale} ? "platform_gateway_revocations_stale $o{stale};"
-        : '';
+    my $stale = $o{stale} ? "platform_gateway_revocations_stale $o{stale};" : '';
     my ($main, $http, $server, $location, $issuer) = map { $_ // '' }
         @o{qw(main http server location issuer)};
     $main ||= 'worker_processes 2;';

@@ -278,8 +278,7 @@ sub header {
 sub header_all {
     my ($request, $name) = @_;
 
-    return map { $_->[1] }
-        grep { lc $_->[0] eq lc $name } @{ $request->{headers} };
+    return map { $_->[1] } grep { lc $_->[0] eq lc $name } @{ $request->{headers} };
 }
 
 # The answer of an echo: what arrived, as JSON, header lines in order with
@@ -309,8 +308,7 @@ sub issue {
     return undef if $s->{hangup};
     return \$s->{raw} if defined $s->{raw};
 
-    my $headers = $s->{headers}
-        // [ 'Content-Type' => 'application/json',
+    my $headers = $s->{headers} // [ 'Content-Type' => 'application/json',
             'Cache-Control' => 'public, max-age=300' ];
     my @answer = ($s->{status} // 200, $headers, $s->{body} // '');
     return \@answer unless defined $s->{truncate};

@@ -15,8 +15,7 @@ use Platform::Test::Jwt;
 sub new {
     my ($class, %o) = @_;
 
-    return bless { all => {}, broken => [], count => {}, longest => 0, %o },
-        $class;
+    return bless { all => {}, broken => [], count => {}, longest => 0, %o }, $class;
 }
 
 sub all { return values %{ $_[0]{all} } }
@@ -37,8 +36,7 @@ sub note {
     $self->{count}{$what}++;
     $self->{longest} = $answer->{took} if $answer->{took} > $self->{longest};
     # Nothing is known of what was not answered by the service itself.
-    $answer->{unknown} = $answer->{status} == 0
-        || $answer->{status} =~ /^50[24]$/
+    $answer->{unknown} = $answer->{status} == 0 || $answer->{status} =~ /^50[24]$/
         || $answer->{status} == 503 && $answer->{body} =~ /may or may not/
         || $answer->{status} == 503
             && $answer->{code} !~ /^(?:DATABASE_UNAVAILABLE|AUTH_BUSY)$/;
@@ -61,8 +59,7 @@ sub note_login {
     my ($self, $request, $answer, $s, $what) = @_;
 
     if ($answer->{status} != 200) {
-        $self->broken($what) if $answer->{status} !~ /^50[234]$/
-            && !$answer->{unknown};
+        $self->broken($what) if $answer->{status} !~ /^50[234]$/ && !$answer->{unknown};
         return;
     }
     my ($token) = $answer->{body} =~ /"refreshToken":"([^"]+)"/;
@@ -135,8 +132,7 @@ sub note_select_branch {
     my ($self, $request, $answer, $s, $what) = @_;
 
     if ($answer->{status} == 200) {
-        $self->broken('a selection after the logout')
-            if _outlived($s, $answer);
+        $self->broken('a selection after the logout') if _outlived($s, $answer);
     }
     elsif ($answer->{code} eq 'AUTH_SESSION_NOT_ACTIVE') {
         $self->broken("$what without a logout") unless $s->{logout_sent};
@@ -242,8 +238,7 @@ sub select_branch {
     my ($self, $s) = @_;
 
     my $branches = $s->{branches};
-    return { path => '/api/auth/select-branch', session => $s,
-        token => $s->{account},
+    return { path => '/api/auth/select-branch', session => $s, token => $s->{account},
         json => { branchId => $branches->[ rand @$branches ] } };
 }
 

@@ -12,8 +12,7 @@ use IO::Socket::UNIX;
 sub new {
     my ($class, $socket, %o) = @_;
 
-    my $fh = IO::Socket::UNIX->new(Peer => $socket)
-        or die "connect to $socket: $!\n";
+    my $fh = IO::Socket::UNIX->new(Peer => $socket) or die "connect to $socket: $!\n";
     my $self = bless { fh => $fh }, $class;
     my $start = pack('N', 3 << 16) . join "\0", %o, application_name => 'psql',
         options => '-c client_min_messages=warning', "\0";

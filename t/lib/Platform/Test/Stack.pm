@@ -209,8 +209,7 @@ sub render_nginx {
     mkdir $_ for $run, $logs;
     local %ENV = (
         PATH => $ENV{PATH},
-        (map { (uc $_ . '_PORT' => $self->port($_)) }
-            qw(gateway identity stub)),
+        (map { (uc $_ . '_PORT' => $self->port($_)) } qw(gateway identity stub)),
         METRICS_LISTEN    => '127.0.0.1:' . $self->port('metrics'),
         RUN_DIR           => $run,
         LOG_DIR           => $logs,
@@ -220,8 +219,7 @@ sub render_nginx {
         NGINX_USER        => $> == 0 ? 'root' : '',
         %$env,
     );
-    system("$root/tools/render", '--out', $out) == 0
-        or die "tools/render failed\n";
+    system("$root/tools/render", '--out', $out) == 0 or die "tools/render failed\n";
 
     $self->_patient($out);
     local $_ = $self->read_file('rendered/nginx.conf');
