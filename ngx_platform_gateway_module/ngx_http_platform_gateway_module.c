@@ -261,7 +261,8 @@ static ngx_conf_post_t  ngx_http_pgw_leeway_post = { ngx_http_pgw_conf_leeway };
 
 static ngx_conf_post_t  ngx_http_pgw_realm_post = { ngx_http_pgw_conf_realm };
 
-static ngx_conf_post_t  ngx_http_pgw_age_post = { ngx_http_pgw_issuer_conf_age };
+static ngx_conf_post_t  ngx_http_pgw_age_post =
+    { ngx_http_pgw_issuer_conf_age };
 
 static ngx_conf_post_t  ngx_http_pgw_cache_file_post =
     { ngx_http_pgw_issuer_conf_cache_file };
@@ -318,12 +319,14 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
     /* where keys come from */
 
     { ngx_string("platform_gateway_zone"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_zone, zone_name),
+      NULL },
     { ngx_string("platform_gateway_key_location"),
       NGX_HTTP_SRV_CONF|NGX_CONF_TAKE1,
       ngx_http_pgw_issuer_conf_source, NGX_HTTP_SRV_CONF_OFFSET, 0, NULL },
     { ngx_string("platform_gateway_key_file"),
-      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_source, issuers), NULL },
+      PGW_MAIN(NGX_CONF_TAKE1, ngx_http_pgw_issuer_conf_source, issuers),
+      NULL },
     { ngx_string("platform_gateway_key_cache_file"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_str_slot, limits.cache_file),
       &ngx_http_pgw_cache_file_post },
@@ -335,7 +338,8 @@ static ngx_command_t  ngx_http_pgw_commands[] = {
                limits.ages[NGX_HTTP_PGW_AGE_HARD]), &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_cooldown"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot,
-               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN]), &ngx_http_pgw_age_post },
+               limits.ages[NGX_HTTP_PGW_AGE_COOLDOWN]),
+      &ngx_http_pgw_age_post },
     { ngx_string("platform_gateway_key_wait"),
       PGW_MAIN(NGX_CONF_TAKE1, ngx_conf_set_msec_slot, limits.wait), NULL },
     { ngx_string("platform_gateway_key_waiters"),

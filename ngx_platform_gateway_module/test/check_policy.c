@@ -40,6 +40,17 @@ u_char *ngx_sprintf(u_char *buf, const char *fmt, ...)
     return buf;
 }
 
+ngx_http_pgw_issuer_t *ngx_http_pgw_issuer_of(ngx_http_pgw_issuer_t *first,
+                                              const pj_str_t *iss)
+{
+    return first;
+}
+
+void ngx_http_pgw_keys_judge(ngx_http_pgw_issuer_t *issuer,
+                             ngx_http_pgw_judge_t *by)
+{
+}
+
 /* -- the bearer token of a header */
 
 START_TEST (test_finding) {
